@@ -1,0 +1,92 @@
+"""Every error Strandline raises: the fact, the detail, and the way out.
+
+StrandlineError
+├── PlanError       refused before anything runs
+│   ├── InvalidTime, InvalidWindow, InvalidWatermark, InvalidTrigger, InvalidAggregate, InvalidStep
+│   ├── InvalidStory     a transcript that cannot be read
+│   └── Unsupported      a word of the model that this player does not carry
+├── RunError        the outside failed: Java, memory, a folder, a service
+│   ├── SetupError
+│   └── SinkError
+└── StateError      what was kept does not fit what is asked
+    ├── CheckpointMismatch
+    └── BrokenBlock
+"""
+
+
+class StrandlineError(Exception):
+    """What happened; optionally the facts behind it, and what to do about it."""
+
+    def __init__(self, message: str, *, detail: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = detail
+        self.hint = hint
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if self.detail:
+            parts.append(f"({self.detail})")
+        if self.hint:
+            parts.append(f"Hint: {self.hint}")
+        return " ".join(parts)
+
+
+class PlanError(StrandlineError):
+    """The pipeline was refused before anything ran."""
+
+
+class InvalidTime(PlanError):
+    """Not a time, or not a length of time."""
+
+
+class InvalidWindow(PlanError):
+    """A window that cannot be."""
+
+
+class InvalidWatermark(PlanError):
+    """A watermark strategy that cannot be."""
+
+
+class InvalidTrigger(PlanError):
+    """A trigger that cannot be, or that would lose data."""
+
+
+class InvalidAggregate(PlanError):
+    """An aggregate that cannot be."""
+
+
+class InvalidStep(PlanError):
+    """A pipeline whose parts do not fit together."""
+
+
+class InvalidStory(PlanError):
+    """A transcript that cannot be read: file, line, and what was expected there."""
+
+
+class Unsupported(PlanError):
+    """A word of the model that the chosen player does not carry."""
+
+
+class RunError(StrandlineError):
+    """The outside failed: Java, memory, a folder, a service."""
+
+
+class SetupError(RunError):
+    """The machine is not ready; the hint says what to type."""
+
+
+class SinkError(RunError):
+    """A sink did not take what it was given."""
+
+
+class StateError(StrandlineError):
+    """What was kept does not fit what is asked."""
+
+
+class CheckpointMismatch(StateError):
+    """A checkpoint made by another pipeline, or by another version of this one."""
+
+
+class BrokenBlock(StateError):
+    """A block whose version is unknown or whose bytes were damaged."""

@@ -1,0 +1,155 @@
+"""Time and what carries it: instants, lengths of time, and the elements of a stream.
+
+Time is whole milliseconds. The two ends of time are reserved values; sums that reach past an end stay on it, and an
+end plus or minus anything is that end.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final, Self
+
+from strandline.errors import InvalidTime
+
+_LEAST: Final = -(2**63)
+_GREATEST: Final = 2**63 - 1
+_UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_LENGTH: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>ms|s|m|h|d)")
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Duration:
+    """A length of time in whole milliseconds; it may be negative, as an offset is."""
+
+    ms: int
+
+    @classmethod
+    def of(cls, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, ms: float = 0) -> Self:
+        given = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=ms)
+        return cls.from_timedelta(given)
+
+    @classmethod
+    def from_timedelta(cls, given: timedelta) -> Self:
+        ms, rest = divmod(given, timedelta(milliseconds=1))
+        if rest:
+            raise InvalidTime(f"{given} is not a whole number of milliseconds", hint="round it to milliseconds")
+        return cls(ms)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Reads `90s`, `1h30m`, `-5s`, `1.5s`, `250ms`."""
+        body = text.strip().lower()
+        sign = -1 if body.startswith("-") else 1
+        body = body.lstrip("+-")
+        parts = list(_LENGTH.finditer(body))
+        if not parts or "".join(part.group() for part in parts) != body:
+            raise InvalidTime(f"{text!r} is not a length of time", hint="write it like 250ms, 90s, 2m, 1h30m or 7d")
+        ms = sum(float(part["number"]) * _UNITS[part["unit"]] for part in parts)
+        if ms != int(ms):
+            raise InvalidTime(f"{text!r} is not a whole number of milliseconds", hint="round it to milliseconds")
+        return cls(sign * int(ms))
+
+    def __neg__(self) -> "Duration":
+        return Duration(-self.ms)
+
+    def __str__(self) -> str:
+        rest, text = abs(self.ms), ""
+        for unit in ("d", "h", "m", "s", "ms"):
+            count, rest = divmod(rest, _UNITS[unit])
+            text += f"{count}{unit}" if count else ""
+        return ("-" if self.ms < 0 else "") + (text or "0s")
+
+
+ZERO: Final = Duration(0)
+INSTANT: Final = Duration(1)
+"""One millisecond: the distance between neighbouring instants."""
+
+Length = Duration | timedelta | str
+"""What a user may write where a length of time is asked for."""
+
+
+def duration(given: Length | None = None, /, **units: float) -> Duration:
+    """One length of time from whichever way it was written: a value, `"90s"`, or `minutes=2, seconds=30`."""
+    if given is not None and units:
+        raise InvalidTime(f"a length of time was given twice: {given} and {units}", hint="give it once")
+    match given:
+        case Duration():
+            return given
+        case timedelta():
+            return Duration.from_timedelta(given)
+        case str():
+            return Duration.parse(given)
+        case None if units:
+            return _from_units(units)
+        case None:
+            raise InvalidTime("a length of time is missing", hint='write minutes=2, or "2m"')
+        case _:
+            raise InvalidTime(f"{given!r} is not a length of time", hint='write minutes=2, or "2m"')
+
+
+def _from_units(units: dict[str, float]) -> Duration:
+    names = {"days", "hours", "minutes", "seconds", "ms"}
+    unknown = sorted(set(units) - names)
+    if unknown:
+        raise InvalidTime(f"no such unit of time: {', '.join(unknown)}", hint=f"use {', '.join(sorted(names))}")
+    return Duration.of(**units)
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Timestamp:
+    """An instant: milliseconds since the epoch, or one of the two ends of time."""
+
+    ms: int
+
+    @classmethod
+    def from_datetime(cls, at: datetime) -> Self:
+        """Floored to the millisecond; a datetime without a zone is UTC."""
+        since = (at if at.tzinfo else at.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+        return cls(since // timedelta(milliseconds=1))
+
+    @property
+    def is_end(self) -> bool:
+        """True of the two reserved values, the beginning and the end of time."""
+        return self.ms in (_LEAST, _GREATEST)
+
+    def __add__(self, by: Duration) -> "Timestamp":
+        if self.is_end:
+            return self
+        return Timestamp(min(max(self.ms + by.ms, _LEAST), _GREATEST))
+
+    def __sub__(self, by: Duration) -> "Timestamp":
+        return self + -by
+
+    def since(self, earlier: "Timestamp") -> Duration:
+        """How long after `earlier` this is; both must be inside time."""
+        return Duration(self.ms - earlier.ms)
+
+    def __str__(self) -> str:
+        if self.is_end:
+            return "-inf" if self.ms == _LEAST else "+inf"
+        return str(Duration(self.ms))
+
+
+EPOCH: Final = Timestamp(0)
+BEGINNING: Final = Timestamp(_LEAST)
+END: Final = Timestamp(_GREATEST)
+
+
+class TimeDomain(StrEnum):
+    """Which clock an element's time is read from."""
+
+    EVENT = "event"
+    PROCESSING = "processing"
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One row of a stream: when it happened, whose it is, what it says, and where it stood in its source."""
+
+    at: Timestamp
+    key: Any
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    partition: str = ""
+    offset: int = 0

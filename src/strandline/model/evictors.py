@@ -1,0 +1,73 @@
+"""What a window lets go of at a firing, before or after its value is computed."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from strandline.errors import InvalidStep
+from strandline.model.elements import Duration, Length, duration
+from strandline.model.expressions import Expression, expression
+
+
+class Moment(StrEnum):
+    """When an evictor runs, seen from the value of the pane."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+@dataclass(frozen=True, slots=True)
+class KeepLast:
+    """Drops from the front, in order of arrival, until n remain."""
+
+    n: int
+    moment: Moment = Moment.BEFORE
+
+    def __post_init__(self) -> None:
+        if self.n < 0:
+            raise InvalidStep(f"keep_last({self.n}) keeps less than nothing", hint="keep zero or more")
+
+
+@dataclass(frozen=True, slots=True)
+class KeepWithin:
+    """Drops what is `length` or more older than the newest element, by event time."""
+
+    length: Duration
+    moment: Moment = Moment.BEFORE
+
+    def __post_init__(self) -> None:
+        if self.length.ms <= 0:
+            raise InvalidStep(f"keep_within({self.length}) keeps nothing", hint="give a length above zero")
+
+
+@dataclass(frozen=True, slots=True)
+class KeepDelta:
+    """Drops elements whose distance from the last one, an expression over `last.column` and `column`, reaches a bound."""
+
+    distance: Expression
+    bound: float
+    moment: Moment = Moment.BEFORE
+
+
+Evictor = KeepLast | KeepWithin | KeepDelta
+
+
+def keep_last(n: int, *, when: str = "before") -> KeepLast:
+    """The n newest by arrival stay."""
+    return KeepLast(n, _moment(when))
+
+
+def keep_within(length: Length | None = None, /, *, when: str = "before", **units: float) -> KeepWithin:
+    """What is close to the newest event time stays."""
+    return KeepWithin(duration(length, **units), _moment(when))
+
+
+def keep_delta(distance: str, *, bound: float, when: str = "before") -> KeepDelta:
+    """What is near the last element stays: `keep_delta("last.value - value", bound=2)`."""
+    return KeepDelta(expression(distance), bound, _moment(when))
+
+
+def _moment(when: str) -> Moment:
+    try:
+        return Moment(when)
+    except ValueError:
+        raise InvalidStep(f"an evictor cannot run {when!r}", hint='say "before" or "after"') from None

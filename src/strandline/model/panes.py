@@ -1,0 +1,103 @@
+"""How refinements relate: panes and their timing, accumulation, lateness, and what happens to those who come too late."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from strandline.errors import InvalidStep
+from strandline.model.elements import ZERO, Duration, Element, Timestamp
+from strandline.model.windows import Window
+
+
+class Timing(StrEnum):
+    """A pane against the end of its window: per window EARLY*, then at most one ON_TIME, then LATE*."""
+
+    EARLY = "early"
+    ON_TIME = "on_time"
+    LATE = "late"
+
+
+class Accumulation(StrEnum):
+    """What a pane holds: what is new, all there is, or all there is with the last answer taken back."""
+
+    DISCARDING = "discarding"
+    ACCUMULATING = "accumulating"
+    RETRACTING = "retracting"
+
+
+class PaneTimestamp(StrEnum):
+    """Which time a pane carries into the next step."""
+
+    END_OF_WINDOW = "end_of_window"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class Emit(StrEnum):
+    """Whether a firing that adds nothing still speaks."""
+
+    ALWAYS = "always"
+    IF_NON_EMPTY = "if_non_empty"
+
+
+class LateRows(StrEnum):
+    """A late row for each refused element, or for each window that refuses it."""
+
+    PER_ELEMENT = "per_element"
+    PER_WINDOW = "per_window"
+
+
+class LateReason(StrEnum):
+    """Why an element was refused."""
+
+    EXPIRED = "expired"
+    CLOSED = "closed"
+    BEHIND = "behind"
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """How long after its end a window still takes elements; None is for ever."""
+
+    allowed: Duration | None = ZERO
+    rows: LateRows = LateRows.PER_ELEMENT
+
+    def __post_init__(self) -> None:
+        if self.allowed is not None and self.allowed < ZERO:
+            raise InvalidStep(f"an allowed lateness of {self.allowed} is negative", hint="allow zero or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Pane:
+    """One answer for one key and window."""
+
+    key: Any
+    window: Window
+    values: Mapping[str, Any]
+    timing: Timing
+    index: int
+    nonspeculative_index: int
+    is_first: bool
+    is_last: bool
+    timestamp: Timestamp
+    retraction: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """An element that came too late, and why: which window refused it, at which watermark."""
+
+    element: Element
+    reason: LateReason
+    window: Window | None
+    watermark: Timestamp
+    partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """What could not be taken in at all, and why; whatever could be read of it is kept."""
+
+    reason: str
+    columns: Mapping[str, Any] = field(default_factory=dict)

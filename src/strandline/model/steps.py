@@ -1,0 +1,100 @@
+"""The four questions in one value: a windowed step over keys, checked as a whole when it is made."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from strandline.errors import InvalidAggregate, InvalidStep, InvalidTrigger
+from strandline.model.aggregates import Aggregate, Collect
+from strandline.model.elements import ZERO, Duration, TimeDomain
+from strandline.model.evictors import Evictor
+from strandline.model.expressions import names_of
+from strandline.model.panes import Accumulation, Emit, Lateness, PaneTimestamp
+from strandline.model.triggers import DEFAULT, Trigger, When, describe, may_finish, parts_of
+from strandline.model.windows import Count, Global, Session, Sliding, WindowKind
+
+RESERVED = frozenset(
+    {"key", "window", "timing", "index", "nonspeculative_index", "first", "last", "timestamp", "retraction"}
+)
+"""The fields of a pane; an aggregate needs a name of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowedStep:
+    """What is computed, where in event time, when it is told, and how refinements relate."""
+
+    aggregates: tuple[tuple[str, Aggregate], ...] = (("values", Collect("value")),)
+    window: WindowKind = Global()
+    trigger: Trigger = DEFAULT
+    accumulation: Accumulation = Accumulation.DISCARDING
+    lateness: Lateness = Lateness()
+    time: TimeDomain = TimeDomain.EVENT
+    pane_timestamp: PaneTimestamp = PaneTimestamp.END_OF_WINDOW
+    on_time_pane: Emit = Emit.ALWAYS
+    final_pane: Emit = Emit.IF_NON_EMPTY
+    evictor: Evictor | None = None
+    ttl: Duration | None = None
+    """A key's global window is closed once nothing has come for longer than this, by the clock."""
+
+    def __post_init__(self) -> None:
+        _check_aggregates(self)
+        _check_conditions(self)
+        if self.ttl is not None and not isinstance(self.window, Global):
+            raise InvalidStep("only a global window has a time to live", hint="other windows end with their lateness")
+        if self.ttl is not None and self.ttl <= ZERO:
+            raise InvalidStep(f"a time to live of {self.ttl} keeps nothing", hint="give a length above zero")
+        if self.evictor is not None and isinstance(self.window, Count):
+            raise InvalidStep("a count window holds exactly what it counts", hint="leave the evictor out")
+
+
+def _check_aggregates(step: WindowedStep) -> None:
+    if not step.aggregates:
+        raise InvalidAggregate("nothing is computed", hint="give one aggregate or more")
+    names = [name for name, _ in step.aggregates]
+    for name in names:
+        if name in RESERVED:
+            raise InvalidAggregate(f"{name!r} is a field of every pane", hint="give the aggregate another name")
+        if names.count(name) > 1:
+            raise InvalidAggregate(f"two aggregates are called {name!r}", hint="give each a name of its own")
+
+
+def _check_conditions(step: WindowedStep) -> None:
+    known = {name for name, _ in step.aggregates}
+    for condition in _conditions(step.trigger):
+        for name in names_of(condition.condition.tree):
+            fine = name.name in known if name.scope in ("", "last") else False
+            if not fine and not (name.name == "since" and not name.scope):
+                written = f"{name.scope}.{name.name}" if name.scope else name.name
+                raise InvalidTrigger(
+                    f"the condition {condition.condition.text!r} reads {written!r}, which no pane has",
+                    hint=f"it can read {', '.join(sorted(known))}, each as last.…, and since",
+                )
+
+
+def _conditions(trigger: Trigger) -> Iterator[When]:
+    if isinstance(trigger, When):
+        yield trigger
+    for part in parts_of(trigger):
+        yield from _conditions(part)
+
+
+def cautions(step: WindowedStep) -> tuple[str, ...]:
+    """What is allowed but easily not meant, each in a sentence with the way out."""
+    found = []
+    window = step.window
+    if isinstance(window, Sliding) and window.leaves_gaps:
+        found.append(
+            f"windows of {window.size} every {window.every} leave gaps: elements between them belong to no window and "
+            f"are counted as filtered; slide by {window.size} or less to take them all"
+        )
+    if isinstance(window, Global) and step.trigger == DEFAULT:
+        found.append("a global window completes only when the stream ends: give it a trigger to hear from it before")
+    if isinstance(window, Global) and step.ttl is None:
+        found.append("a global window keeps a row for every key for ever: give it a time to live if keys come and go")
+    if isinstance(window, Session) and step.accumulation is Accumulation.ACCUMULATING and step.trigger != DEFAULT:
+        found.append("accumulating sessions leave stale rows under old bounds when they grow: use retracting")
+    if may_finish(step.trigger):
+        found.append(
+            f"{describe(step.trigger)} finishes: elements that come to a window after that go to the late output as "
+            "closed; wrap it in repeatedly(…), or give after_watermark a late part, to hear of them"
+        )
+    return tuple(found)

@@ -1,0 +1,186 @@
+"""Where in event time: the kinds of window, and the spans they make.
+
+A span is half-open, [start, end). Its max timestamp, one instant before the end, is the last time it holds.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from strandline.errors import InvalidWindow
+from strandline.model.elements import BEGINNING, END, INSTANT, ZERO, Duration, Length, Timestamp, duration
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Window:
+    """One span of event time. With a key it is the identity under which panes are numbered."""
+
+    start: Timestamp
+    end: Timestamp
+
+    @property
+    def max_timestamp(self) -> Timestamp:
+        return self.end - INSTANT
+
+    def __str__(self) -> str:
+        return "global" if self == EVERYTHING else f"[{self.start}, {self.end})"
+
+
+EVERYTHING: Final = Window(BEGINNING, END)
+"""The one window of Global; it completes at the end of time only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tumbling:
+    """Windows of one size, end to end."""
+
+    size: Duration
+    offset: Duration = ZERO
+
+    def __post_init__(self) -> None:
+        _positive("a tumbling window's size", self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Sliding:
+    """Windows of one size that start anew with every slide. A slide above the size leaves gaps between them."""
+
+    size: Duration
+    every: Duration
+    offset: Duration = ZERO
+
+    def __post_init__(self) -> None:
+        _positive("a sliding window's size", self.size)
+        _positive("a sliding window's slide", self.every)
+
+    @property
+    def leaves_gaps(self) -> bool:
+        return self.every > self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Cumulating:
+    """The growing prefixes of a tumbling window: [0, step), [0, 2 steps), … up to its size."""
+
+    size: Duration
+    step: Duration
+    offset: Duration = ZERO
+
+    def __post_init__(self) -> None:
+        _positive("a cumulating window's size", self.size)
+        _positive("a cumulating window's step", self.step)
+        if self.size.ms % self.step.ms:
+            raise InvalidWindow(
+                f"a cumulating window of {self.size} is not a whole number of steps of {self.step}",
+                hint="choose a step that divides the size",
+            )
+
+
+class Touching(StrEnum):
+    """What two sessions do that end and begin at the same instant."""
+
+    MERGE = "merge"
+    SEPARATE = "separate"
+
+
+@dataclass(frozen=True, slots=True)
+class GapColumn:
+    """A session's gap read from a column of each element, in milliseconds or as a length of time."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Bursts of activity: each element opens [t, t + gap), and what meets becomes one."""
+
+    gap: Duration | GapColumn
+    touching: Touching = Touching.MERGE
+
+    def __post_init__(self) -> None:
+        if isinstance(self.gap, Duration):
+            _positive("a session's gap", self.gap)
+
+
+@dataclass(frozen=True, slots=True)
+class Global:
+    """One window over all time. It wants a trigger, since it completes only when the stream ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Windows by arrival: each `size` elements of a key, or the last `size` after every `every` elements."""
+
+    size: int
+    every: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, number in (("size", self.size), ("slide", self.every)):
+            if number is not None and number < 1:
+                raise InvalidWindow(f"a count window's {name} is {number}", hint="count at least one element")
+
+
+@dataclass(frozen=True, slots=True)
+class Custom:
+    """Bounds that each element brings along, in two of its columns; an end not after its start is a dead letter."""
+
+    start: str
+    end: str
+
+
+WindowKind = Tumbling | Sliding | Cumulating | Session | Global | Count | Custom
+
+
+def _positive(what: str, length: Duration) -> None:
+    if length.ms <= 0:
+        raise InvalidWindow(f"{what} is {length}", hint="give a length above zero")
+
+
+def tumbling(size: Length | None = None, /, *, offset: Length = ZERO, **units: float) -> Tumbling:
+    """Windows of one size, end to end: `tumbling(minutes=2)`."""
+    return Tumbling(duration(size, **units), duration(offset))
+
+
+def sliding(size: Length | None = None, /, *, every: Length, offset: Length = ZERO, **units: float) -> Sliding:
+    """Overlapping windows: `sliding(minutes=10, every="1m")`."""
+    return Sliding(duration(size, **units), duration(every), duration(offset))
+
+
+def cumulating(size: Length | None = None, /, *, step: Length, offset: Length = ZERO, **units: float) -> Cumulating:
+    """Growing windows: `cumulating(hours=1, step="10m")`."""
+    return Cumulating(duration(size, **units), duration(step), duration(offset))
+
+
+def session(
+    gap: Length | None = None,
+    /,
+    *,
+    column: str | None = None,
+    touching: Touching | str = Touching.MERGE,
+    **units: float,
+) -> Session:
+    """Bursts that end with a quiet gap: `session(minutes=30)`, or `session(column="gap")` for a gap per element."""
+    try:
+        touch = Touching(touching)
+    except ValueError:
+        raise InvalidWindow(f"touching sessions cannot {touching!r}", hint='say "merge" or "separate"') from None
+    if column is None:
+        return Session(duration(gap, **units), touch)
+    if gap is not None or units:
+        raise InvalidWindow("a session's gap is given twice, as a length and as a column", hint="give one of them")
+    return Session(GapColumn(column), touch)
+
+
+def everything() -> Global:
+    """One window over all time."""
+    return Global()
+
+
+def count_window(size: int, *, every: int | None = None) -> Count:
+    """Windows by arrival: `count_window(100)`, or the last 100 after every 10: `count_window(100, every=10)`."""
+    return Count(size, every)
+
+
+def custom(*, start: str, end: str) -> Custom:
+    """Bounds from two columns of each element."""
+    return Custom(start, end)

@@ -41,7 +41,7 @@ class KeepWithin:
 
 @dataclass(frozen=True, slots=True)
 class KeepDelta:
-    """Drops elements whose distance from the last one, an expression over `last.column` and `column`, reaches a bound."""
+    """Drops elements whose distance from the last one, over `last.column` and `column`, is `bound` or more."""
 
     distance: Expression
     bound: float

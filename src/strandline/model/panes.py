@@ -1,4 +1,4 @@
-"""How refinements relate: panes and their timing, accumulation, lateness, and what happens to those who come too late."""
+"""How refinements relate: panes and their timing, accumulation, lateness, and who come too late."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

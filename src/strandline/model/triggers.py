@@ -154,7 +154,7 @@ def parts_of(trigger: Trigger) -> tuple[Trigger, ...]:
 
 
 def may_finish(trigger: Trigger) -> bool:
-    """Whether a window can be closed by this trigger before its time, so that later elements are refused as `closed`."""
+    """Whether this trigger can close a window before its time, so that later elements are refused as `closed`."""
     match trigger:
         case AfterWatermark(_, late):
             return late is None
@@ -174,7 +174,7 @@ def may_finish(trigger: Trigger) -> bool:
 
 
 def finishes_by_watermark_only(trigger: Trigger) -> bool:
-    """Whether a window can be closed by this trigger at all before the watermark has passed its end: False if it can."""
+    """Whether no window is ever closed by this trigger before the watermark has passed its end."""
     match trigger:
         case AfterWatermark() | Never() | Repeatedly():
             return True

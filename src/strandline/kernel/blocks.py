@@ -1,0 +1,90 @@
+"""Blocks: named frames as bytes, with a version and a checksum; and the names of the kernel's own columns.
+
+    magic "SLB" | version, 1 byte | crc32 of the rest, 4 bytes | header length, 4 bytes | header, JSON | Arrow streams
+
+The header lists the frames in order with their lengths, and carries facts: small values that belong to the block. The
+kernel's columns start with "@", which no column of a user may.
+"""
+
+import io
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import polars as pl
+
+from strandline.errors import BrokenBlock
+
+MAGIC: Final = b"SLB"
+VERSION: Final = 1
+_HEAD: Final = struct.Struct(">3sBI")
+_LENGTH: Final = struct.Struct(">I")
+
+OWN: Final = "@"
+
+AT: Final = "@at"
+"""An element's event time, in milliseconds."""
+PARTITION: Final = "@partition"
+OFFSET: Final = "@offset"
+START: Final = "@start"
+"""A window's first instant, in milliseconds."""
+END: Final = "@end"
+NEW: Final = "@new"
+"""Elements that this batch brings to a window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Named frames and the facts that belong to them."""
+
+    frames: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def pack(block: Block) -> bytes:
+    """A block as bytes. Equal blocks give equal bytes."""
+    streams = {name: _to_arrow(frame) for name, frame in block.frames.items()}
+    layout = {"frames": [[name, len(stream)] for name, stream in streams.items()], "facts": dict(block.facts)}
+    header = json.dumps(layout, separators=(",", ":"), sort_keys=True).encode()
+    rest = b"".join([_LENGTH.pack(len(header)), header, *streams.values()])
+    return _HEAD.pack(MAGIC, VERSION, zlib.crc32(rest)) + rest
+
+
+def unpack(data: bytes, place: str) -> Block:
+    """The block in these bytes; `place` says in an error where they were kept."""
+    if len(data) < _HEAD.size or data[:3] != MAGIC:
+        raise BrokenBlock(f"the bytes at {place} are not a block", detail=f"{len(data)} bytes, {data[:8]!r}…")
+    _, version, checksum = _HEAD.unpack_from(data)
+    if version != VERSION:
+        raise BrokenBlock(
+            f"the block at {place} has version {version}",
+            detail=f"this Strandline reads version {VERSION}",
+            hint="it was written by another release: start with that one, or from a savepoint",
+        )
+    if zlib.crc32(memoryview(data)[_HEAD.size :]) != checksum:
+        raise BrokenBlock(
+            f"the block at {place} is damaged",
+            detail=f"{len(data)} bytes do not match their checksum",
+            hint="restore the checkpoint from a copy, or start from a savepoint",
+        )
+    return _read_body(data)
+
+
+def _read_body(data: bytes) -> Block:
+    (length,) = _LENGTH.unpack_from(data, _HEAD.size)
+    start = _HEAD.size + _LENGTH.size
+    layout = json.loads(data[start : start + length])
+    frames, at = {}, start + length
+    for name, size in layout["frames"]:
+        frames[name] = pl.read_ipc_stream(data[at : at + size])
+        at += size
+    return Block(frames, layout["facts"])
+
+
+def _to_arrow(frame: pl.DataFrame) -> bytes:
+    out = io.BytesIO()
+    frame.write_ipc_stream(out)
+    return out.getvalue()

@@ -1,0 +1,79 @@
+"""Where state lives: the key group of a key, and the slice of a window within it.
+
+Both are kept in checkpoints, so both are computed by arithmetic of our own that no library's next release can change.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from strandline.errors import Unsupported
+from strandline.kernel.blocks import START
+
+Hashes = npt.NDArray[np.uint64]
+
+_NULL: Final = np.uint64(0x9E3779B97F4A7C15)
+_STEP: Final = np.uint64(0x100000001B3)
+
+
+def key_groups(keys: pl.DataFrame, groups: int) -> pl.Series:
+    """For each row the key group of its key: the same for equal keys, on every machine and in every release."""
+    mixed = np.zeros(keys.height, np.uint64)
+    for column in keys:
+        mixed = _scramble(mixed * _STEP + _hash(column))
+    return pl.Series("group", (mixed % np.uint64(groups)).astype(np.int64))
+
+
+def _hash(column: pl.Series) -> Hashes:
+    nulls = column.is_null().to_numpy()
+    hashes = _hash_values(column)
+    return np.where(nulls, _NULL, hashes) if nulls.any() else hashes
+
+
+def _hash_values(column: pl.Series) -> Hashes:
+    kind = column.dtype
+    if kind in (pl.String, pl.Categorical, pl.Enum):
+        return _hash_bytes(column.cast(pl.String).cast(pl.Binary))
+    if kind == pl.Binary:
+        return _hash_bytes(column)
+    if kind.is_integer() or kind == pl.Boolean or kind.is_temporal():
+        whole = column.to_physical() if kind.is_temporal() else column
+        return _scramble(whole.cast(pl.Int64, wrap_numerical=True).fill_null(0).to_numpy().view(np.uint64))
+    if kind.is_float():
+        # Minus zero equals zero, so it must live where zero lives.
+        plain = column.cast(pl.Float64).fill_null(0.0).to_numpy() + 0.0
+        return _scramble(np.where(plain == 0, 0.0, plain).view(np.uint64))
+    if kind.is_decimal():
+        return _hash_bytes(column.cast(pl.String).cast(pl.Binary))
+    raise Unsupported(f"a key of type {kind} cannot be grouped", hint="key by texts, numbers, times or bytes")
+
+
+def _hash_bytes(column: pl.Series) -> Hashes:
+    """A polynomial over each value's bytes, then its length, for whole columns at once."""
+    lengths = column.bin.size().fill_null(0).to_numpy().astype(np.int64)
+    data = np.frombuffer(b"".join(value for value in column if value), np.uint8).astype(np.uint64)
+    ends = np.cumsum(lengths)
+    starts = ends - lengths
+    place = np.arange(len(data), dtype=np.int64) - np.repeat(starts, lengths)
+    powers = _powers(int(lengths.max(initial=0)))
+    running = np.concatenate([np.zeros(1, np.uint64), np.cumsum((data + np.uint64(1)) * powers[place])])
+    return _scramble(running[ends] - running[starts] + lengths.astype(np.uint64))
+
+
+def _powers(n: int) -> Hashes:
+    return np.cumprod(np.concatenate([np.ones(1, np.uint64), np.full(max(n - 1, 0), _STEP, np.uint64)]))
+
+
+def _scramble(hashes: Hashes) -> Hashes:
+    """The finaliser of SplitMix64: every bit of the input reaches every bit of the output."""
+    mixed = hashes + np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def slice_of(span: int) -> pl.Expr:
+    """The slice of a window: windows that start within the same span are read and written together."""
+    return pl.col(START).floordiv(span)

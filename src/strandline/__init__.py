@@ -1,0 +1,104 @@
+"""Strandline: the whole Dataflow model on Spark, from Python, and no event lost in silence.
+
+The front door: every public name, and nothing else. It loads neither Spark nor Polars; a name that needs them does,
+when it is first used.
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from strandline.errors import PlanError, RunError, StateError, StrandlineError
+from strandline.model.aggregates import (
+    UserAggregate,
+    all_true,
+    any_true,
+    approx_count_distinct,
+    argmax,
+    argmin,
+    bit_and,
+    bit_or,
+    bit_xor,
+    collect,
+    count,
+    count_distinct,
+    first,
+    last,
+    max,  # noqa: A004 - the model's own word
+    mean,
+    min,  # noqa: A004 - the model's own word
+    quantile,
+    stddev,
+    string_agg,
+    sum,  # noqa: A004 - the model's own word
+    top_k,
+    variance,
+)
+from strandline.model.elements import Duration, Timestamp
+from strandline.model.panes import Accumulation, Timing
+from strandline.model.triggers import (
+    after_count,
+    after_event_time,
+    after_processing_time,
+    after_watermark,
+    all_of,
+    every,
+    first_of,
+    in_sequence,
+    never,
+    or_finally,
+    repeatedly,
+    when,
+)
+from strandline.model.watermarks import bounded, by_clock, from_source, monotone, percentile
+from strandline.model.windows import count_window, cumulating, custom, everything, session, sliding, tumbling
+from strandline.plan.endpoints import Delivery, Source
+from strandline.plan.nodes import Write
+from strandline.plan.pipeline import Elements, Pipeline
+from strandline.plan.pipeline import read as _read
+
+if TYPE_CHECKING:
+    from strandline.connectors.generator import scores
+    from strandline.connectors.sqlite import sqlite
+    from strandline.formats.records import json
+
+discarding = Accumulation.DISCARDING
+accumulating = Accumulation.ACCUMULATING
+retracting = Accumulation.RETRACTING
+
+_LATER = {
+    "json": "strandline.formats.records",
+    "scores": "strandline.connectors.generator",
+    "sqlite": "strandline.connectors.sqlite",
+}
+
+
+def read(source: Source) -> Elements:
+    """A pipeline begins with what it reads; run, it is carried by Spark."""
+    return _read(source, _run_on_spark)
+
+
+def _run_on_spark(root: Write, spark: Any = None, **options: Any) -> Any:
+    from strandline.spark.run import run
+
+    return run(root, spark, **options)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version("strandline")
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
+    raise AttributeError(f"strandline has no {name!r}")
+
+
+__all__ = [
+    "Accumulation", "Delivery", "Duration", "Elements", "Pipeline", "PlanError", "RunError", "StateError",
+    "StrandlineError", "Timestamp", "Timing", "UserAggregate", "accumulating", "after_count", "after_event_time",
+    "after_processing_time", "after_watermark", "all_of", "all_true", "any_true", "approx_count_distinct", "argmax",
+    "argmin", "bit_and", "bit_or", "bit_xor", "bounded", "by_clock", "collect", "count", "count_distinct",
+    "count_window", "cumulating", "custom", "discarding", "every", "everything", "first", "first_of", "from_source",
+    "in_sequence", "json", "last", "max", "mean", "min", "monotone", "never", "or_finally", "percentile", "quantile",
+    "read", "repeatedly", "retracting", "scores", "session", "sliding", "sqlite", "stddev", "string_agg", "sum",
+    "top_k", "tumbling", "variance", "when",
+]  # fmt: skip

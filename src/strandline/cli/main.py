@@ -1,0 +1,97 @@
+"""The front of the command line: which words there are, and how an error is told.
+
+Every command imports its own module when it is called, so that `strandline version` loads neither Spark nor Polars.
+"""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from strandline.errors import StrandlineError
+
+REFUSED, UNEXPECTED, INTERRUPTED = 2, 1, 130
+
+app = typer.Typer(
+    name="strandline",
+    help="The whole Dataflow model on Spark, from Python.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich" if sys.stdout.isatty() and sys.stderr.isatty() else None,
+)
+
+
+@app.callback()
+def options(debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False) -> None:
+    """Runs the whole Dataflow model on Spark, from Python."""
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(installed_version("strandline"))
+
+
+@app.command()
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Look at this machine: each thing Spark needs, and the fix where one is missing."""
+    from strandline.cli.doctor import run
+
+    raise typer.Exit(run(as_json=as_json))
+
+
+@app.command()
+def demo(
+    seed: Annotated[int, typer.Option(help="The same seed gives the same events.")] = 7,
+    events: Annotated[int, typer.Option(min=1, help="How many events to send.")] = 15_000,
+    rate: Annotated[int, typer.Option(min=1, help="Events a second.")] = 500,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where the SQLite file and the checkpoint go; a new one if not given.")
+    ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Plain lines instead of a live screen.")] = False,
+) -> None:
+    """Play a live pipeline: late events, early panes, corrections, and nothing lost."""
+    from strandline.cli.demo import run
+
+    run(seed=seed, events=events, rate=rate, folder=folder, plain=plain)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs one command; an error becomes a message and an exit code, a traceback only with --debug."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    # Accepted behind the command too: it is what one adds at the end of a line that just failed.
+    words = [word for word in words if word != "--debug"]
+    try:
+        app(words, prog_name="strandline")
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except StrandlineError as error:
+        _tell(error.message, error.detail, error.hint, debug=debug)
+        sys.exit(REFUSED)
+    except Exception as error:  # noqa: BLE001 - the outermost place: told in one line, with --debug in full
+        what = f"{type(error).__name__}: {error}".partition("\n")[0]
+        _tell(f"unexpected: {what}", "", "" if debug else "run again with --debug for the traceback", debug=debug)
+        sys.exit(UNEXPECTED)
+    sys.exit(0)
+
+
+def _tell(message: str, detail: str, hint: str, *, debug: bool) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    if debug:
+        traceback.print_exc()
+    console.print(Text.assemble(("error: ", "bold red"), message))
+    if detail:
+        console.print(Text("  " + detail, "dim"))
+    if hint:
+        console.print(Text.assemble(("  hint: ", "bold"), hint))

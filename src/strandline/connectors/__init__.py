@@ -1,0 +1,1 @@
+"""One system a file: its source and its sink side by side."""

@@ -1,0 +1,227 @@
+"""SQLite: panes, late elements and dead letters in tables of one file, with the ledger beside them.
+
+For a sink called `totals`: the table `totals` holds every pane as it was told, `totals_late` and `totals_dead` who was
+refused and why, and the view `totals_now` the latest answer for each key and window. A batch and its ledger entry are
+one transaction.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from strandline.errors import SinkError, StateError
+from strandline.kernel.blocks import AT, END, OFFSET, PARTITION, START
+from strandline.kernel.output import Output, counts_to_facts
+from strandline.kernel.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
+from strandline.kernel.step import WATERMARK
+from strandline.model.elements import BEGINNING
+from strandline.model.elements import END as END_OF_TIME
+from strandline.plan.endpoints import Delivery
+from strandline.plan.stages import Stages
+from strandline.spark.ports import DETAIL, RAW, REASON, LedgerEntry, Recorded
+
+NAMES: Final = {
+    START: "window_start", END: "window_end", TIMING: "timing", INDEX: "pane_index",
+    NONSPECULATIVE: "nonspeculative_index", FIRST: "is_first", LAST: "is_last", TIMESTAMP: "pane_time",
+    RETRACTION: "retraction", AT: "event_time", PARTITION: "source_partition", OFFSET: "source_offset",
+    REASON: "reason", WATERMARK: "watermark", DETAIL: "detail", RAW: "raw",
+}  # fmt: skip
+"""What the kernel's columns are called in a table."""
+
+_TIMES: Final = (START, END, TIMESTAMP, AT, WATERMARK)
+
+
+@dataclass(frozen=True, slots=True)
+class Sqlite:
+    """A file, and the name of the table of panes in it."""
+
+    path: str
+    table: str
+
+    @property
+    def name(self) -> str:
+        return f"sqlite({self.table!r})"
+
+    @property
+    def offers(self) -> frozenset[Delivery]:
+        return frozenset({Delivery.EXACTLY_ONCE})
+
+    @property
+    def takes_retractions(self) -> bool:
+        return True
+
+    def open(self, stages: Stages) -> "OpenSqlite":
+        return OpenSqlite(self, stages.keyed.keys)
+
+
+def sqlite(path: str | Path, *, table: str = "panes") -> Sqlite:
+    """Panes into a SQLite file: `sqlite("scores.db", table="totals")`."""
+    return Sqlite(str(path), table)
+
+
+class OpenSqlite:
+    """The file at work, used from one thread at a time."""
+
+    def __init__(self, ask: Sqlite, keys: Sequence[str]) -> None:
+        self._ask, self._keys = ask, tuple(keys)
+        try:
+            Path(ask.path).absolute().parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(ask.path, isolation_level=None, check_same_thread=False, timeout=30)
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=FULL")
+            self._create_ledger()
+        except (sqlite3.Error, OSError) as problem:
+            raise SinkError(
+                f"cannot open {ask.path}", detail=str(problem), hint="check the path and its folder"
+            ) from None
+
+    def claim(self, lineage: str) -> int:
+        with self._transaction() as cursor:
+            cursor.execute("SELECT coalesce(max(epoch), 0) + 1 FROM strandline_epochs WHERE lineage = ?", [lineage])
+            epoch = int(cursor.fetchone()[0])
+            cursor.execute("INSERT INTO strandline_epochs VALUES (?, ?, ?)", [lineage, epoch, _utc_now()])
+            return epoch
+
+    def recorded(self, lineage: str, batch: int) -> Recorded | None:
+        return self._find("AND batch = ?", lineage, self._ask.table, batch)
+
+    def latest(self, lineage: str) -> Recorded | None:
+        return self._find("ORDER BY batch DESC LIMIT 1", lineage, self._ask.table)
+
+    def _find(self, which: str, *values: object) -> Recorded | None:
+        ask = "SELECT batch, digest, watermark_ms FROM strandline_ledger WHERE lineage = ? AND sink = ? "
+        found = self._connection.execute(ask + which, values).fetchone()
+        return None if found is None else Recorded(*found)
+
+    def commit(self, output: Output, entry: LedgerEntry) -> bool:
+        with self._transaction() as cursor:
+            self._check_epoch(cursor, entry)
+            known = self.recorded(entry.lineage, entry.batch)
+            if known is not None:
+                return self._already(known, entry)
+            for suffix, frame in (("", output.panes), ("_late", output.late), ("_dead", output.dead)):
+                if frame is not None:
+                    self._insert(cursor, self._ask.table + suffix, frame, entry.batch)
+            if output.panes is not None:
+                self._create_view(cursor)
+            self._record(cursor, output, entry)
+            return True
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _already(self, known: Recorded, entry: LedgerEntry) -> bool:
+        if known.digest == entry.digest:
+            return False
+        raise StateError(
+            f"batch {entry.batch} is already in {self._ask.name}, made from another range of the source",
+            detail=f"digest {known.digest[:12]}… against {entry.digest[:12]}…",
+            hint="the checkpoint is older than the sink: restore both from the same moment, or write to a new table",
+        )
+
+    def _check_epoch(self, cursor: sqlite3.Cursor, entry: LedgerEntry) -> None:
+        cursor.execute("SELECT max(epoch) FROM strandline_epochs WHERE lineage = ?", [entry.lineage])
+        newest = cursor.fetchone()[0]
+        if newest != entry.epoch:
+            raise StateError(
+                "another driver has taken over this job",
+                detail=f"its epoch is {newest}, ours {entry.epoch}",
+                hint="stop one of the two",
+            )
+
+    def _record(self, cursor: sqlite3.Cursor, output: Output, entry: LedgerEntry) -> None:
+        counts = json.dumps(dict(counts_to_facts(output.counts)))
+        mark, clock = output.progress.watermark, output.progress.clock
+        values = [
+            entry.lineage,
+            self._ask.table,
+            entry.batch,
+            entry.epoch,
+            entry.digest,
+            mark,
+            clock,
+            counts,
+            _utc_now(),
+        ]
+        cursor.execute("INSERT INTO strandline_ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+    def _create_ledger(self) -> None:
+        with self._transaction() as cursor:
+            cursor.execute(
+                "CREATE TABLE IF NOT EXISTS strandline_epochs (lineage TEXT, epoch INTEGER, claimed TEXT, "
+                "PRIMARY KEY (lineage, epoch))"
+            )
+            cursor.execute(
+                "CREATE TABLE IF NOT EXISTS strandline_ledger (lineage TEXT, sink TEXT, batch INTEGER, epoch INTEGER, "
+                "digest TEXT, watermark_ms INTEGER, clock_ms INTEGER, counts TEXT, committed TEXT, "
+                "PRIMARY KEY (lineage, sink, batch))"
+            )
+
+    def _insert(self, cursor: sqlite3.Cursor, table: str, frame: pl.DataFrame, batch: int) -> None:
+        shown = _readable(frame).with_columns(pl.lit(batch).alias("batch"))
+        columns = ", ".join(_quoted(name) for name in shown.columns)
+        types = ", ".join(f"{_quoted(name)} {_type_of(kind)}" for name, kind in shown.schema.items())
+        cursor.execute(f"CREATE TABLE IF NOT EXISTS {_quoted(table)} ({types})")
+        marks = ", ".join("?" * shown.width)
+        cursor.executemany(f"INSERT INTO {_quoted(table)} ({columns}) VALUES ({marks})", shown.iter_rows())  # noqa: S608 - quoted names, bound values
+
+    def _create_view(self, cursor: sqlite3.Cursor) -> None:
+        table, view = _quoted(self._ask.table), _quoted(self._ask.table + "_now")
+        identity = ", ".join(_quoted(name) for name in (*self._keys, "window_start", "window_end"))
+        newest = f"row_number() OVER (PARTITION BY {identity} ORDER BY pane_index DESC) AS newest"
+        cursor.execute(
+            f"CREATE VIEW IF NOT EXISTS {view} AS SELECT * FROM "  # noqa: S608 - quoted names
+            f"(SELECT *, {newest} FROM {table} WHERE NOT retraction) WHERE newest = 1"
+        )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Cursor]:
+        cursor = self._connection.cursor()
+        try:
+            cursor.execute("BEGIN IMMEDIATE")
+            yield cursor
+            cursor.execute("COMMIT")
+        except sqlite3.Error as problem:
+            raise SinkError(f"{self._ask.path} refused a batch", detail=str(problem)) from None
+        finally:
+            if self._connection.in_transaction:
+                cursor.execute("ROLLBACK")
+            cursor.close()
+
+
+def _readable(frame: pl.DataFrame) -> pl.DataFrame:
+    """Times as texts that sort, the kernel's columns under their public names, everything else as it is."""
+    times = [_instant(name) for name in _TIMES if name in frame.columns]
+    shown = frame.with_columns(times).rename(NAMES, strict=False)
+    moments = [name for name, kind in shown.schema.items() if kind.is_temporal()]
+    return shown.with_columns(pl.col(moments).dt.to_string("%Y-%m-%d %H:%M:%S%.3f")) if moments else shown
+
+
+def _instant(name: str) -> pl.Expr:
+    ms = pl.col(name)
+    text = pl.from_epoch(ms, time_unit="ms").dt.to_string("%Y-%m-%d %H:%M:%S%.3f")
+    ends = pl.when(ms == BEGINNING.ms).then(pl.lit("-infinity")).when(ms == END_OF_TIME.ms).then(pl.lit("infinity"))
+    return ends.otherwise(text).alias(name)
+
+
+def _type_of(kind: Any) -> str:
+    if kind.is_integer() or kind == pl.Boolean:
+        return "INTEGER"
+    if kind.is_float():
+        return "REAL"
+    return "BLOB" if kind == pl.Binary else "TEXT"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _utc_now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,72 @@
+"""What a batch says, from all key groups: panes, late elements, dead letters, progress, and a count of everyone."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from strandline.kernel.blocks import Block
+from strandline.kernel.step import Stepped
+from strandline.kernel.watermarks import Progress, progress_from_facts, progress_to_facts
+
+COUNTED = ("read", "contributed", "late", "dead", "filtered")
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Everyone who came in, and what became of them."""
+
+    read: int = 0
+    contributed: int = 0
+    late: int = 0
+    dead: int = 0
+    filtered: int = 0
+
+    @property
+    def missing(self) -> int:
+        """Zero, or something vanished."""
+        return self.read - self.contributed - self.late - self.dead - self.filtered
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(*(getattr(self, name) + getattr(other, name) for name in COUNTED))
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The output of one batch."""
+
+    panes: pl.DataFrame | None = None
+    late: pl.DataFrame | None = None
+    dead: pl.DataFrame | None = None
+    progress: Progress = field(default_factory=Progress)
+    counts: Counts = Counts()
+
+
+def to_block(stepped: Stepped, dead: pl.DataFrame | None, counts: Counts) -> Block:
+    """The output of one key group as a block."""
+    frames = {"panes": stepped.panes, "late": stepped.late, "dead": dead}
+    full = {name: frame for name, frame in frames.items() if frame is not None and frame.height}
+    late = 0 if stepped.late is None else stepped.late.height
+    everyone = counts + Counts(contributed=stepped.contributed, late=late)
+    facts = {"progress": progress_to_facts(stepped.progress), "counts": counts_to_facts(everyone)}
+    return Block(full, facts)
+
+
+def gather(blocks: Iterable[Block]) -> Output:
+    """The outputs of all key groups as one. Their progress is the same, since all fold the same control rows."""
+    blocks = list(blocks)
+    counts, progress = Counts(), Progress()
+    for block in blocks:
+        counts += Counts(**block.facts["counts"])
+        progress = progress_from_facts(block.facts["progress"])
+    panes, late, dead = (_together(blocks, name) for name in ("panes", "late", "dead"))
+    return Output(panes, late, dead, progress, counts)
+
+
+def _together(blocks: list[Block], name: str) -> pl.DataFrame | None:
+    found = [block.frames[name] for block in blocks if name in block.frames]
+    return pl.concat(found, how="diagonal_relaxed") if found else None
+
+
+def counts_to_facts(counts: Counts) -> Mapping[str, int]:
+    return {name: getattr(counts, name) for name in COUNTED}

@@ -1,0 +1,122 @@
+"""A job's folder: Spark's checkpoint, and beside it who this job is."""
+
+import hashlib
+import json
+import os
+import uuid
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from strandline.errors import CheckpointMismatch, SetupError
+
+_ABOUT: Final = "strandline.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose checkpoint it is: the pipeline's fingerprint, and the lineage its sink entries carry."""
+
+    fingerprint: str
+    lineage: str
+    stages: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A folder on this machine."""
+
+    folder: Path
+
+    def claim(self, fingerprint: str, stages: str) -> Identity:
+        """The identity kept here, or a new one; refused if the folder belongs to another pipeline."""
+        about = self.folder / _ABOUT
+        if about.exists():
+            return self._known(about, fingerprint, stages)
+        if self.folder.exists() and any(self.folder.iterdir()):
+            raise CheckpointMismatch(
+                f"the folder {self.folder} is not empty and holds no Strandline checkpoint",
+                hint="choose an empty folder",
+            )
+        identity = Identity(fingerprint, uuid.uuid4().hex, stages)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _write_durably(about, json.dumps(asdict(identity), indent=2) + "\n")
+        return identity
+
+    def _known(self, about: Path, fingerprint: str, stages: str) -> Identity:
+        try:
+            identity = Identity(**json.loads(about.read_text()))
+        except (ValueError, TypeError) as problem:
+            raise CheckpointMismatch(
+                f"cannot read {about}", detail=str(problem), hint="restore the folder from a copy, or choose another"
+            ) from None
+        if identity.fingerprint != fingerprint:
+            raise CheckpointMismatch(
+                f"the checkpoint in {self.folder} was made by another pipeline",
+                detail=_difference(identity.stages, stages),
+                hint="give this pipeline a folder of its own, or go back to the definition that made it",
+            )
+        return identity
+
+    def offsets(self, batch: int) -> dict[str, Any] | None:
+        """Where the sources stood at the end of a batch, as Spark's offset log says; the first source's only."""
+        entry = self._entry(batch)
+        if not entry.exists():
+            return None
+        found: dict[str, Any] = json.loads(entry.read_text().splitlines()[2])
+        return found
+
+    def latest_offsets(self) -> dict[str, Any]:
+        """Where the sources stood at the end of the newest batch."""
+        entries = (self.spark / "offsets").glob("[0-9]*")
+        newest = max((int(entry.name) for entry in entries), default=None)
+        return {} if newest is None else self.offsets(newest) or {}
+
+    def seal(self, batch: int) -> str:
+        """Makes a batch's range durable, which Spark does not, and returns the digest that names it."""
+        entry = self._entry(batch)
+        with entry.open("rb") as file:
+            content = file.read()
+            os.fsync(file.fileno())
+        _sync_folder(entry.parent)
+        return hashlib.sha256(content).hexdigest()
+
+    def is_committed(self, batch: int) -> bool:
+        return (self.folder / "spark" / "commits" / str(batch)).exists()
+
+    @property
+    def spark(self) -> Path:
+        return self.folder / "spark"
+
+    def _entry(self, batch: int) -> Path:
+        return self.folder / "spark" / "offsets" / str(batch)
+
+
+def _difference(was: str, now: str) -> str:
+    """The first stage that differs, as it was and as it is."""
+    for before, after in zip(was.splitlines(), now.splitlines(), strict=False):
+        if before != after:
+            return f"it was «{before.strip()}» and is now «{after.strip()}»"
+    return "a detail that the stages do not show"
+
+
+def _write_durably(path: Path, text: str) -> None:
+    staged = path.with_suffix(".tmp")
+    try:
+        with staged.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        staged.replace(path)
+        _sync_folder(path.parent)
+    except OSError as problem:
+        staged.unlink(missing_ok=True)
+        raise SetupError(f"cannot write {path}", detail=problem.strerror or "", hint="choose another folder") from None
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

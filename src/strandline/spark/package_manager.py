@@ -1,0 +1,83 @@
+"""The system's package manager: which one there is, and what to type for a package."""
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PackageManager:
+    """How one system installs: its program, its words, and what it calls Java (the best name first)."""
+
+    program: str
+    refresh: tuple[str, ...]
+    install: tuple[str, ...]
+    java: tuple[str, ...]
+    needs_root: bool = True
+
+    def command(self, package: str) -> list[str]:
+        return [self.program, *self.install, package]
+
+    def line(self, package: str) -> str:
+        """What a person types; the list of packages is refreshed first where that is a step of its own."""
+        steps = [[self.program, *self.refresh]] if self.refresh else []
+        sudo = "sudo " if self.needs_root else ""
+        return " && ".join(sudo + " ".join(step) for step in [*steps, self.command(package)])
+
+
+APT = PackageManager(
+    "apt-get",
+    refresh=("update",),
+    install=("install", "-y"),
+    java=("openjdk-21-jre-headless", "openjdk-17-jre-headless", "default-jre-headless"),
+)
+DNF = PackageManager(
+    "dnf",
+    refresh=(),
+    install=("install", "-y"),
+    java=("java-21-openjdk-headless", "java-17-openjdk-headless", "java-latest-openjdk-headless"),
+)
+APK = PackageManager(
+    "apk",
+    refresh=("update",),
+    install=("add",),
+    java=("openjdk21-jre-headless", "openjdk17-jre-headless"),
+)
+BREW = PackageManager(
+    "brew",
+    refresh=(),
+    install=("install",),
+    java=("openjdk@21", "openjdk@17"),
+    needs_root=False,
+)
+
+MANAGERS = (APT, DNF, APK, BREW)
+
+
+def find_manager(managers: Sequence[PackageManager] = MANAGERS) -> PackageManager | None:
+    """The first package manager that this machine has."""
+    return next((manager for manager in managers if shutil.which(manager.program)), None)
+
+
+def java_line(manager: PackageManager | None) -> str:
+    """What to type to get a Java that Spark can use."""
+    if manager is None:
+        return "install Java 17 or newer from your system's packages, or set JAVA_HOME to where it is"
+    return f"type: {manager.line(_java_package(manager))}"
+
+
+def _java_package(manager: PackageManager) -> str:
+    # Debian and Ubuntu each hold other versions; a name that apt does not know would be a hint that fails.
+    if manager is not APT:
+        return manager.java[0]
+    known = (package for package in manager.java if _apt_knows(package))
+    return next(known, manager.java[-1])
+
+
+def _apt_knows(package: str) -> bool:
+    program = shutil.which("apt-cache")
+    if program is None:
+        return False
+    asked = subprocess.run([program, "show", package], capture_output=True, check=False)
+    return asked.returncode == 0

@@ -1,0 +1,98 @@
+"""What Spark asks of a connector: a source of raw records, a way to decode them, a sink with a ledger."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import polars as pl
+
+from strandline.kernel.output import Output
+from strandline.plan.endpoints import Sink, Source
+from strandline.plan.stages import Stages
+
+if TYPE_CHECKING:  # a pipeline is written and checked without loading Spark
+    from pyspark.sql import DataFrame, SparkSession
+
+RAW: Final = "@raw"
+"""A record's bytes as they came."""
+REASON: Final = "@reason"
+DETAIL: Final = "@detail"
+
+RAW_COLUMNS: Final = "partition string, offset long, value binary, mark int"
+"""What a source's stream holds: records, and marks that say something of a partition itself."""
+RECORD, ANNOUNCED, ENDED = 0, 1, 2
+"""A record; a partition that is there though it may have no record yet; a partition that will have no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Records as columns, and those that could not be read, with REASON and DETAIL."""
+
+    rows: pl.DataFrame
+    dead: pl.DataFrame
+
+
+class Decoder(Protocol):
+    """Turns whole batches of bytes into columns; one bad record never takes another down."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    def decode(self, raw: pl.DataFrame) -> Decoded: ...
+
+
+class SparkSource(Source, Protocol):
+    """A source that Spark can read: the same range of positions gives the same records, always."""
+
+    @property
+    def decoder(self) -> Decoder: ...
+
+    def stream(self, spark: "SparkSession") -> "DataFrame":
+        """The raw records, as RAW_COLUMNS."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """Who wrote which batch: written in the sink's own transaction, with the rows."""
+
+    lineage: str
+    epoch: int
+    batch: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A batch that the sink already holds, and the watermark after it."""
+
+    batch: int
+    digest: str
+    watermark: int
+
+
+class OpenSink(Protocol):
+    """A sink at work. The same entry may come again; it takes effect once."""
+
+    def claim(self, lineage: str) -> int:
+        """Raises the lineage's epoch and returns it: whoever had it before can no longer commit."""
+        ...
+
+    def recorded(self, lineage: str, batch: int) -> Recorded | None:
+        """What the ledger says of a batch."""
+        ...
+
+    def latest(self, lineage: str) -> Recorded | None:
+        """The last batch in the ledger."""
+        ...
+
+    def commit(self, output: Output, entry: LedgerEntry) -> bool:
+        """Writes a batch with its entry; False if it was already there."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class SparkSink(Sink, Protocol):
+    """A sink that a job can open."""
+
+    def open(self, stages: Stages) -> OpenSink: ...

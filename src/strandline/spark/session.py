@@ -1,0 +1,73 @@
+"""The Spark session of an embedded job: every setting in one place, each with its reason."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def settings(cores: int) -> dict[str, str]:
+    """What a job of ours wants of Spark."""
+    state = "spark.sql.streaming.stateStore"
+    return {
+        # Two of four numbers: threads, and task attempts; without the second a dead Python worker ends the query.
+        "spark.master": f"local[{cores},4]",
+        # transformWithState runs on RocksDB only; changelogs keep a commit as small as its change.
+        f"{state}.providerClass": ROCKSDB,
+        f"{state}.rocksdb.changelogCheckpointing.enabled": "true",
+        # Counting rows costs a read for every write; blocks are counted by the kernel itself.
+        f"{state}.rocksdb.trackTotalNumberOfRows": "false",
+        f"{state}.rocksdb.boundedMemoryUsage": "true",
+        # Each partition is a RocksDB and a Python worker; more than the cores only wait for each other.
+        "spark.sql.shuffle.partitions": str(cores),
+        # Rows cross to Python in large Arrow batches.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+        # State calls are round trips; a Unix socket makes them shorter.
+        "spark.python.unix.domain.socket.enabled": "true",
+        # Steps over small frames lose more to a thread pool than they win.
+        "spark.executorEnv.POLARS_MAX_THREADS": "1",
+        # Times are instants.
+        "spark.sql.session.timeZone": "UTC",
+        # Nothing listens beyond this machine, and nothing is served that nobody asked for.
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def start_session(name: str, *, log: Path, overrides: Mapping[str, str] | None = None) -> SparkSession:
+    """An embedded Spark for this process; the JVM's own chatter goes to a file."""
+    # Workers start the `python3` of PATH unless told otherwise, and that one may lack every dependency.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name)
+    for key, value in (settings(os.cpu_count() or 2) | dict(overrides or {})).items():
+        builder = builder.config(key, value)
+    with _quiet(log):
+        session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+@contextlib.contextmanager
+def _quiet(log: Path) -> Iterator[None]:
+    """Whoever is started inside inherits a log file in place of the terminal."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(number) for number in (1, 2)]
+    with log.open("ab") as file:
+        try:
+            for number in (1, 2):
+                os.dup2(file.fileno(), number)
+            yield
+        finally:
+            for number, copy in zip((1, 2), kept, strict=True):
+                os.dup2(copy, number)
+                os.close(copy)

@@ -50,14 +50,19 @@ def read_run(folder: Path, team: str) -> Run:
     source = Scores(noted["seed"], noted["events"], noted["rate"])
     origin = int(Checkpoint(folder / "checkpoint").latest_offsets()["origin"])
     with sqlite3.connect(folder / "scores.db") as connection:
-        ledger = connection.execute("SELECT batch, clock_ms, watermark_ms FROM strandline_ledger ORDER BY batch").fetchall()
+        ledger = connection.execute(
+            "SELECT batch, clock_ms, watermark_ms FROM strandline_ledger ORDER BY batch"
+        ).fetchall()
         told = connection.execute(
-            "SELECT window_start, window_end, timing, total, batch FROM totals WHERE team = ? AND NOT retraction", [team]
+            "SELECT window_start, window_end, timing, total, batch FROM totals WHERE team = ? AND NOT retraction",
+            [team],
         ).fetchall()
     clocks = {batch: (clock - origin) / 1000 for batch, clock, _ in ledger}
     end = max(clocks.values())
     marks = [((mark - origin) / 1000, clocks[batch]) for batch, _, mark in ledger if abs(mark) < 2**62]
-    panes = [(_since(s, origin), _since(e, origin), clocks[batch], timing, total) for s, e, timing, total, batch in told]
+    panes = [
+        (_since(s, origin), _since(e, origin), clocks[batch], timing, total) for s, e, timing, total, batch in told
+    ]
     dots = [dot for number in range(source.width) for dot in _dots(source, number, origin, team)]
     return Run([(at, seen) for at, seen in dots if seen <= end], marks, panes)
 
@@ -87,12 +92,17 @@ def draw(axes: Axes, run: Run, team: str) -> None:
     for start in starts:
         axes.axvline(start, color=FAINT, linewidth=0.8, zorder=0)
     shown = [(at, seen) for at, seen in run.dots if at >= left]
-    axes.scatter(*zip(*shown, strict=True), s=4, color="#8b93a0", alpha=0.45, linewidths=0, label="elements")
-    axes.plot([left, right], [left, right], color=FAINT, linestyle="--", linewidth=1.2, label="ideal: seen as it happens")
+    times, moments = zip(*shown, strict=True)
+    axes.scatter(times, moments, s=4, color="#8b93a0", alpha=0.45, linewidths=0, label="elements")
+    axes.plot(
+        [left, right], [left, right], color=FAINT, linestyle="--", linewidth=1.2, label="ideal: seen as it happens"
+    )
     axes.plot(*zip(*run.marks, strict=True), color="#c2413b", linewidth=2, label="watermark")
     for start, end, clock, timing, total in run.panes:
         colour = COLOURS[timing]
-        axes.plot([start + 0.15, end - 0.15], [clock, clock], color=colour, linewidth=5, solid_capstyle="butt", alpha=0.9)
+        axes.plot(
+            [start + 0.15, end - 0.15], [clock, clock], color=colour, linewidth=5, solid_capstyle="butt", alpha=0.9
+        )
         axes.text((start + end) / 2, clock + 0.35, f"{total}", ha="center", va="bottom", fontsize=7, color=colour)
     for timing, colour in COLOURS.items():
         axes.plot([], [], color=colour, linewidth=5, label=f"{timing.replace('_', '-')} pane, with its total")

@@ -1,0 +1,144 @@
+"""The checks of this repository: lint, format, types, layers, tests; then a summary and pytest's own last line.
+
+./test               everything but the campaigns; what CI runs
+./test fast          what needs no Java
+./test campaign      the long runs
+./test ARGUMENT...   pytest alone, with these arguments, as in: ./test tests/kernel -k early
+"""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from progress import Ran, Step
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = Path(sys.executable).parent
+
+STATIC = {
+    "lint": ("ruff", "check"),
+    "format": ("ruff", "format", "--check"),
+    "types": ("mypy",),
+    "layers": ("lint-imports",),
+}
+MARKERS = {"all": "not campaign", "fast": "not spark and not campaign", "campaign": "campaign"}
+
+FAST_SECONDS = 60
+NO_TESTS = 5
+LEAST_COVERED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """How one step ended."""
+
+    title: str
+    passed: bool
+    seconds: float
+    note: str = ""
+
+
+def main(arguments: Sequence[str]) -> int:
+    match arguments:
+        case ["-h" | "--help", *_]:
+            print(__doc__)
+            return 0
+        case []:
+            return run_tier("all", [])
+        case [("fast" | "all" | "campaign") as tier, *rest]:
+            return run_tier(tier, rest)
+    return subprocess.run([PROGRAMS / "pytest", *arguments], cwd=ROOT, check=False).returncode
+
+
+def run_tier(tier: str, extra: Sequence[str]) -> int:
+    """Each step in turn, all of them even when one fails; then the summary."""
+    started = time.monotonic()
+    static = {} if tier == "campaign" else STATIC
+    checked = [check(title, command) for title, command in static.items()]
+    tests, closing = run_tests(tier, extra)
+    checked.append(tests)
+    if tier != "campaign":
+        checked.append(coverage())
+    summarize(checked, time.monotonic() - started, tier)
+    print(closing)
+    return 0 if all(step.passed for step in checked) else 1
+
+
+def check(title: str, command: Sequence[str]) -> Checked:
+    with Step(title, sys.stdout) as step:
+        program, *rest = command
+        ran = step.run([str(PROGRAMS / program), *rest], cwd=ROOT)
+        step.failed = ran.code != 0
+    if step.failed:
+        print(ran.output)
+    return Checked(title, not step.failed, step.seconds)
+
+
+def run_tests(tier: str, extra: Sequence[str]) -> tuple[Checked, str]:
+    """Runs pytest, shows where it is, prints its report only if it fails; its last line is kept for the end."""
+    measured = [] if tier == "campaign" else ["--cov", "--cov-report="]
+    with Step("tests", sys.stdout) as step:
+        ran = step.run(
+            [str(PROGRAMS / "pytest"), "-v", "-m", MARKERS[tier], *measured, *extra],
+            cwd=ROOT,
+            on_line=lambda line: step.doing(where(line)),
+        )
+        nothing = tier == "campaign" and ran.code == NO_TESTS
+        step.failed = ran.code != 0 and not nothing
+    report, closing = split_report(ran)
+    if step.failed:
+        print(report)
+    note = "there are no campaigns yet" if nothing else ""
+    return Checked("tests", not step.failed, step.seconds, note), closing
+
+
+def where(line: str) -> str:
+    """The test that just ended and how far pytest is, from a line of its verbose output."""
+    told = re.match(r"(?:\S*/)?(\S+::.+?) (?:PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS).*\[ *(\d+%)\]", line)
+    return f"{told[2]} {told[1]}" if told else ""
+
+
+def split_report(ran: Ran) -> tuple[str, str]:
+    """What pytest says about failures, and its closing line; the lines of tests that passed are left out."""
+    report, _, closing = ran.output.rstrip().rpartition("\n")
+    interesting = re.search(r"^=+ (?:ERRORS|FAILURES) =+$", report, re.MULTILINE)
+    return (report[interesting.start() :] if interesting else report), closing
+
+
+def coverage() -> Checked:
+    """The share of lines and branches the tests ran, and the modules that need tests most."""
+    with Step("coverage", sys.stdout) as step:
+        ran = subprocess.run(
+            [PROGRAMS / "coverage", "json", "-q", "-o", "-"], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        step.failed = ran.returncode != 0
+    if step.failed:
+        print(ran.stdout + ran.stderr)
+        return Checked("coverage", False, step.seconds)
+    told = json.loads(ran.stdout)
+    shares = {file: facts["summary"]["percent_covered"] for file, facts in told["files"].items()}
+    least = sorted((share, file) for file, share in shares.items() if share < 100)[:LEAST_COVERED]
+    lines = [f"{told['totals']['percent_covered']:.1f} %", *(f"  {share:5.1f} %  {file}" for share, file in least)]
+    return Checked("coverage", True, step.seconds, "\n".join(lines))
+
+
+def summarize(checked: Sequence[Checked], seconds: float, tier: str) -> None:
+    print()
+    for step in checked:
+        first, *rest = step.note.split("\n")
+        print(f"  {'ok' if step.passed else 'FAIL':<5} {step.title:<10} {step.seconds:6.1f} s   {first}".rstrip())
+        for line in rest:
+            print(f"{'':>30}{line}")
+    print(f"  {'':<5} {'in all':<10} {seconds:6.1f} s")
+    if tier == "fast" and seconds > FAST_SECONDS:
+        print(f"\nThe fast tier should stay under {FAST_SECONDS} s: mark what needs a JVM with `spark`.")
+    print()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

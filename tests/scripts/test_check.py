@@ -1,0 +1,104 @@
+"""The checks: what is run, what is shown, and the exit code."""
+
+import sys
+from pathlib import Path
+
+import check
+import pytest
+from progress import Ran
+
+GOOD = "def test_good():\n    assert True\n"
+BAD = "def test_bad():\n    assert 1 == 2\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small repository with one good test, to be checked without linters."""
+    (tmp_path / "pyproject.toml").write_text('[tool.pytest.ini_options]\nmarkers = ["spark", "campaign"]\n')
+    (tmp_path / "test_story.py").write_text(GOOD)
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    monkeypatch.setattr(check, "STATIC", {"lint": ("python", "-c", "pass")})
+    monkeypatch.setattr(check, "coverage", lambda: check.Checked("coverage", True, 0.1, "91.0 %\n   10.0 %  a.py"))
+    return tmp_path
+
+
+@pytest.fixture
+def programs(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pytest that tells its arguments and ends as a run without any test does, and a linter that complains."""
+    folder = project / "bin"
+    folder.mkdir()
+    for name, script in {"pytest": 'echo "$@"; exit 5', "ruff": "echo a line is too long; exit 1"}.items():
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setattr(check, "PROGRAMS", folder)
+    monkeypatch.setattr(check, "STATIC", {"lint": ("ruff", "check")})
+    return folder
+
+
+def test_the_last_line_is_pytests_own(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check.main(["fast", "-p", "no:cacheprovider"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "1 passed in" in lines[-1]
+    assert sum("1 passed in" in line for line in lines) == 1
+    assert any(line.split()[:2] == ["ok", "tests"] for line in lines)
+    assert any("91.0 %" in line for line in lines)
+
+
+def test_a_failing_test_is_reported_and_fails_the_run(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "test_story.py").write_text(GOOD + BAD)
+    assert check.main([]) == 1
+    told = capsys.readouterr().out
+    assert "FAILURES" in told
+    assert "assert 1 == 2" in told
+    assert "test_good PASSED" not in told
+    assert "1 failed, 1 passed in" in told.splitlines()[-1]
+
+
+def test_a_failing_check_is_shown_and_the_tests_still_run(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check.main([]) == 1
+    told = capsys.readouterr().out
+    assert "a line is too long" in told
+    assert "-m not campaign" in told
+
+
+def test_the_fast_tier_leaves_spark_out(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check.main(["fast"])
+    assert "-m not spark and not campaign" in capsys.readouterr().out
+
+
+def test_a_tier_without_any_test_fails(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "STATIC", {})
+    assert check.main(["fast"]) == 1
+
+
+def test_no_campaigns_is_said_and_is_no_failure(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check.main(["campaign"]) == 0
+    assert "there are no campaigns yet" in capsys.readouterr().out
+
+
+def test_other_words_go_to_pytest_alone(programs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert check.main(["tests/kernel", "-k", "early"]) == 5
+    assert capfd.readouterr().out == "tests/kernel -k early\n"
+
+
+def test_help_tells_the_tiers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check.main(["--help"]) == 0
+    assert "./test fast" in capsys.readouterr().out
+
+
+def test_a_line_of_pytest_becomes_how_far_it_is() -> None:
+    assert (
+        check.where("tests/cli/test_main.py::test_it[a b] PASSED          [ 12%]") == "12% test_main.py::test_it[a b]"
+    )
+    assert check.where("collecting ... collected 3 items") == ""
+
+
+def test_a_report_without_failures_is_shown_whole() -> None:
+    assert check.split_report(Ran(4, "ERROR: no such file\n\n== no tests ran in 0.00s ==\n")) == (
+        "ERROR: no such file\n",
+        "== no tests ran in 0.00s ==",
+    )
+
+
+def test_the_programs_are_those_of_this_environment() -> None:
+    assert Path(sys.executable).parent == check.PROGRAMS

@@ -1,0 +1,52 @@
+"""Every page tells the truth: its Python runs, its links lead somewhere, and what is generated is up to date."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```python( spark)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
+
+
+def blocks(page: Path) -> list[tuple[bool, str]]:
+    """The Python of a page in order, and whether each block starts Spark."""
+    return [(bool(spark), code) for spark, code in BLOCK.findall(page.read_text())]
+
+
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def run(code: str, folder: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=named)
+def test_the_code_on_a_page_runs_as_far_as_it_needs_no_spark(page: Path, tmp_path: Path) -> None:
+    plain = [code for spark, code in blocks(page) if not spark]
+    run("\n".join(plain), tmp_path)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("page", [page for page in PAGES if any(spark for spark, _ in blocks(page))], ids=named)
+def test_the_code_on_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path) -> None:
+    run("\n".join(code for _, code in blocks(page)), tmp_path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_link_on_a_page_leads_to_a_file(page: Path) -> None:
+    broken = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
+    assert not broken
+
+
+def test_every_public_name_is_on_the_page_of_names() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "names.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout

@@ -15,3 +15,5 @@ settings.register_profile(
     "strandline", max_examples=int(os.environ.get("STRANDLINE_EXAMPLES", "40")), deadline=None, print_blob=True
 )
 settings.load_profile("strandline")
+
+pytest_plugins = ["strandline.testing.plugin"]

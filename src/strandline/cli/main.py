@@ -63,6 +63,18 @@ def demo(
     run(seed=seed, events=events, rate=rate, folder=folder, plain=plain)
 
 
+@app.command()
+def play(
+    files: Annotated[list[Path], typer.Argument(help="Stories, or folders in which *.story.yaml are looked for.")],
+    on: Annotated[str, typer.Option(help="The player.")] = "reference",
+    as_json: Annotated[bool, typer.Option("--json", help="Print what happened as JSON.")] = False,
+) -> None:
+    """Play stories: exit 0 if all hold, 1 with the differences if not, 2 if one cannot be read."""
+    from strandline.cli.play import run
+
+    raise typer.Exit(run(files, on, as_json=as_json))
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs one command; an error becomes a message and an exit code, a traceback only with --debug."""
     words = list(sys.argv[1:] if arguments is None else arguments)

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -40,7 +41,7 @@ class Recount:
 def recount(source: Scores, origin: int, database: Path, seconds: int) -> Recount:
     """Reads what the job wrote, and computes it anew from every record the source ever gave."""
     batch, unreadable = _from_log(source, origin, seconds)
-    with sqlite3.connect(database) as connection:
+    with closing(sqlite3.connect(database)) as connection:
         stream = _totals(connection, "SELECT team, window_start, total FROM totals_now")
         late = _totals(connection, "SELECT team, window_start, sum(score) FROM totals_late GROUP BY 1, 2")
         dead = _count(connection, "totals_dead")

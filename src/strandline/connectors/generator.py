@@ -7,6 +7,7 @@ Spark's offset log with the positions.
 
 import json
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from strandline.errors import InvalidStep
@@ -71,9 +73,8 @@ class Scores:
         return Json("team string, user string, score long, at timestamp")
 
     def stream(self, spark: "SparkSession") -> "DataFrame":
-        spark.dataSource.register(ScoresDataSource)
         asked = json.dumps([self.seed, self.events, self.rate, self.width, self.tardy, self.stragglers, self.poison])
-        return spark.readStream.format(_FORMAT).option("scores", asked).load()
+        return spark.readStream.format(_registered(spark)).option("scores", asked).load()
 
 
 def scores(*, seed: int = 7, events: int = 15_000, rate: int = 500) -> Scores:
@@ -202,6 +203,18 @@ class ScoresDataSource(DataSource):
 
     def streamReader(self, schema: Any) -> ScoresReader:  # noqa: ARG002, N802 - Spark's name
         return ScoresReader(Scores(*json.loads(self.options["scores"])))
+
+
+def _registered(spark: "SparkSession") -> str:
+    """The name by which this session knows the source."""
+    try:
+        spark.dataSource.register(ScoresDataSource)
+    except AnalysisException:
+        # Another session of the same context has the name, and Spark gives it to one of them only.
+        name = f"{_FORMAT}_{uuid.uuid4().hex}"
+        spark.dataSource.register(type(name, (ScoresDataSource,), {"name": classmethod(lambda _: name)}))
+        return name
+    return _FORMAT
 
 
 def _now() -> int:

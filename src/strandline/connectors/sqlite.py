@@ -7,7 +7,7 @@ one transaction.
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.errors import SinkError, StateError
-from strandline.kernel.blocks import AT, END, OFFSET, PARTITION, START
+from strandline.kernel.blocks import AT, END, OFFSET, OWN, PARTITION, START
 from strandline.kernel.output import Output, counts_to_facts
 from strandline.kernel.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
 from strandline.kernel.step import WATERMARK
@@ -27,13 +27,18 @@ from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Stages
 from strandline.spark.ports import DETAIL, RAW, REASON, LedgerEntry, Recorded
 
+BATCH: Final = "@batch"
+"""The batch that brought a row."""
+_NEWEST: Final = "@newest"
+
 NAMES: Final = {
     START: "window_start", END: "window_end", TIMING: "timing", INDEX: "pane_index",
     NONSPECULATIVE: "nonspeculative_index", FIRST: "is_first", LAST: "is_last", TIMESTAMP: "pane_time",
     RETRACTION: "retraction", AT: "event_time", PARTITION: "source_partition", OFFSET: "source_offset",
-    REASON: "reason", WATERMARK: "watermark", DETAIL: "detail", RAW: "raw",
+    REASON: "reason", WATERMARK: "watermark", DETAIL: "detail", RAW: "raw", BATCH: "batch",
+    _NEWEST: "newest",
 }  # fmt: skip
-"""What the kernel's columns are called in a table."""
+"""What our columns are called in a table; with a `_` behind where a user's column already has that name."""
 
 _TIMES: Final = (START, END, TIMESTAMP, AT, WATERMARK)
 
@@ -110,7 +115,7 @@ class OpenSqlite:
                 if frame is not None:
                     self._insert(cursor, self._ask.table + suffix, frame, entry.batch)
             if output.panes is not None:
-                self._create_view(cursor)
+                self._create_view(cursor, names_beside(output.panes.columns))
             self._record(cursor, output, entry)
             return True
 
@@ -165,20 +170,21 @@ class OpenSqlite:
             )
 
     def _insert(self, cursor: sqlite3.Cursor, table: str, frame: pl.DataFrame, batch: int) -> None:
-        shown = _readable(frame).with_columns(pl.lit(batch).alias("batch"))
+        shown = _readable(frame.with_columns(pl.lit(batch, pl.Int64).alias(BATCH)))
         columns = ", ".join(_quoted(name) for name in shown.columns)
         types = ", ".join(f"{_quoted(name)} {_type_of(kind)}" for name, kind in shown.schema.items())
         cursor.execute(f"CREATE TABLE IF NOT EXISTS {_quoted(table)} ({types})")
         marks = ", ".join("?" * shown.width)
         cursor.executemany(f"INSERT INTO {_quoted(table)} ({columns}) VALUES ({marks})", shown.iter_rows())  # noqa: S608 - quoted names, bound values
 
-    def _create_view(self, cursor: sqlite3.Cursor) -> None:
+    def _create_view(self, cursor: sqlite3.Cursor, names: Mapping[str, str]) -> None:
         table, view = _quoted(self._ask.table), _quoted(self._ask.table + "_now")
-        identity = ", ".join(_quoted(name) for name in (*self._keys, "window_start", "window_end"))
-        newest = f"row_number() OVER (PARTITION BY {identity} ORDER BY pane_index DESC) AS newest"
+        identity = ", ".join(_quoted(name) for name in (*self._keys, names[START], names[END]))
+        newest = _quoted(names[_NEWEST])
+        rank = f"row_number() OVER (PARTITION BY {identity} ORDER BY {_quoted(names[INDEX])} DESC) AS {newest}"
         cursor.execute(
             f"CREATE VIEW IF NOT EXISTS {view} AS SELECT * FROM "  # noqa: S608 - quoted names
-            f"(SELECT *, {newest} FROM {table} WHERE NOT retraction) WHERE newest = 1"
+            f"(SELECT *, {rank} FROM {table} WHERE NOT {_quoted(names[RETRACTION])}) WHERE {newest} = 1"
         )
 
     @contextmanager
@@ -196,10 +202,22 @@ class OpenSqlite:
             cursor.close()
 
 
+def names_beside(columns: Iterable[str]) -> dict[str, str]:
+    """What our columns are called beside a user's own, which keep their names; SQLite minds no case."""
+    taken = {name.lower() for name in columns if not name.startswith(OWN)}
+    names = {}
+    for own, name in NAMES.items():
+        free = name
+        while free in taken:
+            free += "_"
+        names[own] = free
+    return names
+
+
 def _readable(frame: pl.DataFrame) -> pl.DataFrame:
-    """Times as texts that sort, the kernel's columns under their public names, everything else as it is."""
+    """Times as texts that sort, our columns under their public names, everything else as it is."""
     times = [_instant(name) for name in _TIMES if name in frame.columns]
-    shown = frame.with_columns(times).rename(NAMES, strict=False)
+    shown = frame.with_columns(times).rename(names_beside(frame.columns), strict=False)
     moments = [name for name, kind in shown.schema.items() if kind.is_temporal()]
     return shown.with_columns(pl.col(moments).dt.to_string("%Y-%m-%d %H:%M:%S%.3f")) if moments else shown
 

@@ -2,8 +2,10 @@
 
 import io
 import json as stdlib_json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import polars as pl
 import pyarrow as pa
@@ -13,6 +15,14 @@ from strandline.formats.schema import parse_ddl
 from strandline.spark.ports import DETAIL, RAW, REASON, Decoded
 
 UNDECODABLE = "undecodable"
+
+_LONGEST_DETAIL: Final = 200
+_SPACE: Final = b" \t\r\n"
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_NULL_AFTER_OBJECT: Final = re.compile(rb"\}[ \t\r\n]*null")
+
+_TIMES: Final = ("%+", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M%#z", "%Y-%m-%d")
+"""ISO 8601 with an offset, or without one, which is UTC. The first is by far the most common, and the fastest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +45,8 @@ class Json:
         rows = pl.concat([raw[good], _timed(found, schema)], how="horizontal")
         bad = raw[sorted(complaints)].with_columns(
             pl.lit(UNDECODABLE).alias(REASON),
-            pl.Series(DETAIL, [complaints[place] for place in sorted(complaints)], pl.String),
+            # The parser may quote the record, which is kept beside it anyway and may be long.
+            pl.Series(DETAIL, [complaints[place] for place in sorted(complaints)], pl.String).str.head(_LONGEST_DETAIL),
         )
         return Decoded(rows, bad)
 
@@ -53,8 +64,19 @@ def _as_written(schema: pa.Schema) -> pa.Schema:
 def _timed(table: pa.Table, schema: pa.Schema) -> pl.DataFrame:
     frame = pl.DataFrame(table)
     times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
-    parsed = [pl.col(name).str.to_datetime(time_unit="us", time_zone="UTC", strict=False) for name in times]
-    return frame.with_columns(parsed)
+    return frame.with_columns(_instants(frame[name]) for name in times)
+
+
+def _instants(texts: pl.Series) -> pl.Series:
+    """Each text by the first way of writing that fits it; to infer one way would make it depend on its neighbours."""
+    found = pl.Series(texts.name, [None] * len(texts), pl.Datetime("us", "UTC"))
+    for way in _TIMES:
+        missing = found.is_null() & texts.is_not_null()
+        if not missing.any():
+            break
+        read = texts.str.to_datetime(way, time_unit="us", time_zone="UTC", strict=False)
+        found = read.zip_with(missing, found)
+    return found
 
 
 def _read(values: Sequence[bytes | None], schema: pa.Schema) -> tuple[list[int], pa.Table, dict[int, str]]:
@@ -63,8 +85,8 @@ def _read(values: Sequence[bytes | None], schema: pa.Schema) -> tuple[list[int],
     lines: dict[int, bytes] = {}
     for place, value in enumerate(values):
         try:
-            lines[place] = _one_line(value)
-        except ValueError as problem:
+            lines[place] = _checked(value)
+        except (ValueError, RecursionError) as problem:
             complaints[place] = str(problem)
     good: list[int] = []
     tables: list[pa.Table] = []
@@ -73,12 +95,18 @@ def _read(values: Sequence[bytes | None], schema: pa.Schema) -> tuple[list[int],
     return good, table, complaints
 
 
-def _one_line(value: bytes | None) -> bytes:
-    """The record on one line; those that are written over several are checked and written anew."""
-    if value is None or not value.strip():
+def _checked(value: bytes | None) -> bytes:
+    """The record without the space around it, if it opens and closes an object: it cannot run into its neighbours."""
+    record = b"" if value is None else value.removeprefix(_BYTE_ORDER_MARK).strip(_SPACE)
+    if not record:
         raise ValueError("an empty record")
-    value.decode()
-    return value if b"\n" not in value else stdlib_json.dumps(stdlib_json.loads(value)).encode()
+    record.decode()
+    if not (record.startswith(b"{") and record.endswith(b"}")):
+        raise ValueError("not a JSON object")
+    if b"null" in record and _NULL_AFTER_OBJECT.search(record):
+        # Arrow's parser crashes the process on a null that stands where an object should; in a text it is harmless.
+        stdlib_json.loads(record)
+    return record
 
 
 def _halve(
@@ -106,8 +134,9 @@ def _halve(
 
 def _parse(lines: list[bytes], schema: pa.Schema) -> pa.Table:
     parsing = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    # A block must hold the longest record, and one block keeps the parser from starting threads.
-    text = b"\n".join(lines)
+    # A block must hold the longest record, and one block keeps the parser from starting threads. It ends with a
+    # newline, so that records written over several lines are not cut at their last one.
+    text = b"\n".join([*lines, b""])
     reading = arrow_json.ReadOptions(use_threads=False, block_size=max(len(text) + 1, 1024))
     table = arrow_json.read_json(io.BytesIO(text), reading, parsing)
     if table.num_rows != len(lines):

@@ -19,7 +19,7 @@ TYPES: Final[dict[str, pa.DataType]] = {
 
 def parse_ddl(text: str) -> pa.Schema:
     """The schema in `team string, score long, at timestamp`."""
-    fields = []
+    fields: list[pa.Field] = []
     for part in text.split(","):
         words = part.split()
         if len(words) != 2 or words[1].lower() not in TYPES:
@@ -29,5 +29,7 @@ def parse_ddl(text: str) -> pa.Schema:
             )
         if words[0].startswith("@"):
             raise InvalidStep(f"the column {words[0]!r} starts with @", hint="those names are Strandline's own")
+        if any(field.name == words[0] for field in fields):
+            raise InvalidStep(f"two columns are called {words[0]!r}", hint="give each a name of its own")
         fields.append(pa.field(words[0], TYPES[words[1].lower()]))
     return pa.schema(fields)

@@ -35,11 +35,14 @@ def columns_of(name: str, aggregate: Aggregate) -> Columns:
         case Count(column):
             return _single(kept, pl.col(str(column)).count().cast(pl.Int64), pl.col(kept).sum(), 0)
         case Sum(column):
-            return _single(kept, pl.col(column).sum(), pl.col(kept).sum(), 0)
+            # A column of narrow integers would be summed in its own width, and wrap.
+            wide = pl.col(column) + pl.lit(0, pl.Int64)
+            return _single(kept, wide.sum(), pl.col(kept).sum(), 0)
         case Min(column):
             return _single(kept, pl.col(column).min(), pl.col(kept).min(), None)
         case Max(column):
-            return _single(kept, pl.col(column).max(), pl.col(kept).max(), None)
+            # NaN is the greatest number; a plain max would pass over it.
+            return _single(kept, pl.col(column).nan_max(), pl.col(kept).nan_max(), None)
         case Mean(column):
             total, many = f"{kept}.sum", f"{kept}.count"
             parts = (

@@ -45,7 +45,7 @@ class Block:
 
 
 def pack(block: Block) -> bytes:
-    """A block as bytes. Equal blocks give equal bytes."""
+    """A block as bytes. Blocks made alike give equal bytes, so that a batch that is played again writes the same."""
     streams = {name: _to_arrow(frame) for name, frame in block.frames.items()}
     layout = {"frames": [[name, len(stream)] for name, stream in streams.items()], "facts": dict(block.facts)}
     header = json.dumps(layout, separators=(",", ":"), sort_keys=True).encode()

@@ -35,7 +35,8 @@ def prepare(
 def combine(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
     """One row for each key and window, with its elements counted and aggregated."""
     wanted = [part for name, aggregate in ask.aggregates for part in columns_of(name, aggregate).parts]
-    return placed.group_by(*keys, START, END).agg(
+    # In order of arrival, so that a task that is run again gives the same bytes.
+    return placed.group_by(*keys, START, END, maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias(NEW), *(part.partial.alias(part.name) for part in wanted)
     )
 

@@ -42,9 +42,9 @@ def _hash_values(column: pl.Series) -> Hashes:
         whole = column.to_physical() if kind.is_temporal() else column
         return _scramble(whole.cast(pl.Int64, wrap_numerical=True).fill_null(0).to_numpy().view(np.uint64))
     if kind.is_float():
-        # Minus zero equals zero, so it must live where zero lives.
-        plain = column.cast(pl.Float64).fill_null(0.0).to_numpy() + 0.0
-        return _scramble(np.where(plain == 0, 0.0, plain).view(np.uint64))
+        # Minus zero equals zero, so it must live where zero lives; and so must all the bits that are not a number.
+        plain = column.cast(pl.Float64).fill_null(0.0).to_numpy()
+        return _scramble(np.where(np.isnan(plain), np.nan, np.where(plain == 0, 0.0, plain)).view(np.uint64))
     if kind.is_decimal():
         return _hash_bytes(column.cast(pl.String).cast(pl.Binary))
     raise Unsupported(f"a key of type {kind} cannot be grouped", hint="key by texts, numbers, times or bytes")

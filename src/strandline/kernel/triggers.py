@@ -101,7 +101,9 @@ def fire(trigger: Trigger, state: State, moment: Moment, path: str = "@trigger")
     match trigger:
         case AfterWatermark(early, late):
             before = _again(early, state, moment, f"{path}.early")
-            at_end = {**_clear(late, state, f"{path}.late"), f"{path}.ended": pl.lit(True)}
+            # The early part is over: a target left in it would make the window due in every batch from here on.
+            over = _clear(late, _clear(early, state, f"{path}.early"), f"{path}.late")
+            at_end = {**over, f"{path}.ended": pl.lit(True)}
             after = _again(late, state, moment, f"{path}.late")
             return _choose(state[f"{path}.ended"], after, _choose(moment.end_reached, at_end, before))
         case AfterCount():

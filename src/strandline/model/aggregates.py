@@ -1,7 +1,8 @@
 """What is computed: the aggregates, each saying whether its parts merge and whether an element can be taken back.
 
-Nulls are left out, as in SQL; only Count without a column counts rows. Over no values counts and sums are 0, lists are
-empty, everything else is null. "First" and "last" go by event time, then source position.
+Nulls are left out, as in SQL, and with two columns a row where either is null; only Count without a column counts rows,
+and Collect keeps nulls. Over no values counts and sums are 0, lists are empty, everything else is null. "First" and
+"last" go by event time, then source position; where values are compared, NaN is the greatest number.
 """
 
 from collections.abc import Callable
@@ -128,9 +129,10 @@ class CountDistinct:
 class ApproxCountDistinct:
     """About how many different values, from 2^precision one-byte registers (HyperLogLog; 14: 16 KiB, error near 1 %).
 
-    A value is hashed as its compact JSON text, by BLAKE2b to eight bytes, read as one big-endian number. Its first
-    `precision` bits choose the register; the register keeps the highest position, from 1, of the first one-bit in the
-    rest. The answer is the classic estimate with linear counting below 2.5 registers' worth, rounded half up.
+    A value is hashed as its compact JSON text (UTF-8, members sorted by name), by BLAKE2b to eight bytes, read as one
+    big-endian number. Its first `precision` bits choose the register; the register keeps the highest position, from 1,
+    of the first one-bit in the rest. The answer is the classic estimate with linear counting below 2.5 registers'
+    worth, rounded half up.
     """
 
     column: str
@@ -148,7 +150,8 @@ class Quantile:
     """A quantile within 0.8 %, from counts of values that share sign, exponent and six binary digits.
 
     It is the value of nearest rank, the smallest that at least q of the values do not exceed, told as the middle of its
-    bucket. The bucket of a double is its sign, exponent and first six mantissa bits; zero is its own bucket.
+    bucket. The bucket of a double is its sign, exponent and first six mantissa bits; zero and the infinities are their
+    own buckets, and NaN is left out.
     """
 
     column: str
@@ -163,7 +166,10 @@ class Quantile:
 
 @dataclass(frozen=True, slots=True)
 class TopK:
-    """The k greatest values, greatest first; with `by`, the values where another column is greatest."""
+    """The k greatest values, greatest first; with `by`, the values where another column is greatest.
+
+    The earliest element comes first among equals.
+    """
 
     column: str
     k: int

@@ -115,12 +115,16 @@ class Timestamp:
         return self.ms in (_LEAST, _GREATEST)
 
     def __add__(self, by: Duration) -> "Timestamp":
-        if self.is_end:
-            return self
-        return Timestamp(min(max(self.ms + by.ms, _LEAST), _GREATEST))
+        return self._moved(by.ms)
 
     def __sub__(self, by: Duration) -> "Timestamp":
-        return self + -by
+        return self._moved(-by.ms)
+
+    def _moved(self, ms: int) -> "Timestamp":
+        """An end stays an end, and no sum reaches past one."""
+        if self.ms in (_LEAST, _GREATEST):
+            return self
+        return Timestamp(min(max(self.ms + ms, _LEAST), _GREATEST))
 
     def since(self, earlier: "Timestamp") -> Duration:
         """How long after `earlier` this is; both must be inside time."""
@@ -136,6 +140,37 @@ EPOCH: Final = Timestamp(0)
 BEGINNING: Final = Timestamp(_LEAST)
 END: Final = Timestamp(_GREATEST)
 
+_ENDS: Final = {"-inf": BEGINNING, "+inf": END, "inf": END}
+
+
+def instant(given: Any) -> Timestamp:
+    """One instant from whichever way it was written: a value, milliseconds, `"26s"` after the epoch, an ISO date."""
+    match given:
+        case Timestamp():
+            return given
+        case Duration(ms):
+            return Timestamp(ms)
+        case datetime():
+            return Timestamp.from_datetime(given)
+        case int() if not isinstance(given, bool) and _LEAST <= given <= _GREATEST:
+            return Timestamp(given)
+        case str():
+            return _read_instant(given.strip())
+    raise InvalidTime(f"{given!r} is not a time", hint="write 26s, 2024-05-01T12:00:00Z, or whole milliseconds")
+
+
+def _read_instant(text: str) -> Timestamp:
+    if text in _ENDS:
+        return _ENDS[text]
+    try:
+        return Timestamp(Duration.parse(text).ms)
+    except InvalidTime:
+        pass
+    try:
+        return Timestamp.from_datetime(datetime.fromisoformat(text))
+    except ValueError:
+        raise InvalidTime(f"{text!r} is not a time", hint="write 26s, -5s or 2024-05-01T12:00:00Z") from None
+
 
 class TimeDomain(StrEnum):
     """Which clock an element's time is read from."""
@@ -146,7 +181,11 @@ class TimeDomain(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One row of a stream: when it happened, whose it is, what it says, and where it stood in its source."""
+    """One row of a stream: when it happened, whose it is, what it says, and where it stood in its source.
+
+    An element whose time is missing or cannot be read stands at the beginning of time, which is reserved: it becomes a
+    dead letter.
+    """
 
     at: Timestamp
     key: Any

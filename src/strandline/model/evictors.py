@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from strandline.errors import InvalidStep
 from strandline.model.elements import Duration, Length, duration
-from strandline.model.expressions import Expression, expression
+from strandline.model.expressions import Expression, expression, names_of
 
 
 class Moment(StrEnum):
@@ -46,6 +46,14 @@ class KeepDelta:
     distance: Expression
     bound: float
     moment: Moment = Moment.BEFORE
+
+    def __post_init__(self) -> None:
+        for name in names_of(self.distance.tree):
+            if name.scope not in ("", "last"):
+                raise InvalidStep(
+                    f"the distance {self.distance.text!r} reads {name.scope}.{name.name}",
+                    hint="a distance reads columns, and those of the last element as last.…",
+                )
 
 
 Evictor = KeepLast | KeepWithin | KeepDelta

@@ -56,6 +56,15 @@ class LateReason(StrEnum):
     BEHIND = "behind"
 
 
+class DeadReason(StrEnum):
+    """Why an element could not be taken in at all."""
+
+    NO_EVENT_TIME = "no_event_time"
+    FUTURE = "future"
+    BAD_GAP = "bad_gap"
+    BAD_WINDOW = "bad_window"
+
+
 @dataclass(frozen=True, slots=True)
 class Lateness:
     """How long after its end a window still takes elements; None is for ever."""
@@ -101,3 +110,15 @@ class DeadLetter:
 
     reason: str
     columns: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """What one move brought out: panes, late elements and dead letters, each in its own order."""
+
+    panes: tuple[Pane, ...] = ()
+    late: tuple[Late, ...] = ()
+    dead: tuple[DeadLetter, ...] = ()
+
+    def __add__(self, later: "Emitted") -> "Emitted":
+        return Emitted(self.panes + later.panes, self.late + later.late, self.dead + later.dead)

@@ -42,8 +42,13 @@ class WindowedStep:
             raise InvalidStep("only a global window has a time to live", hint="other windows end with their lateness")
         if self.ttl is not None and self.ttl <= ZERO:
             raise InvalidStep(f"a time to live of {self.ttl} keeps nothing", hint="give a length above zero")
-        if self.evictor is not None and isinstance(self.window, Count):
+        if isinstance(self.window, Count) and self.evictor is not None:
             raise InvalidStep("a count window holds exactly what it counts", hint="leave the evictor out")
+        if isinstance(self.window, Count) and self.trigger != DEFAULT:
+            raise InvalidStep(
+                "a count window speaks when it is full and takes no trigger",
+                hint="for panes of at least n elements use a global window with repeatedly(after_count(n))",
+            )
 
 
 def _check_aggregates(step: WindowedStep) -> None:
@@ -60,6 +65,11 @@ def _check_aggregates(step: WindowedStep) -> None:
 def _check_conditions(step: WindowedStep) -> None:
     known = {name for name, _ in step.aggregates}
     for condition in _conditions(step.trigger):
+        if "since" in known:
+            raise InvalidTrigger(
+                f"in the condition {condition.condition.text!r}, 'since' could be the count or the aggregate",
+                hint="give the aggregate another name",
+            )
         for name in names_of(condition.condition.tree):
             fine = name.name in known if name.scope in ("", "last") else False
             if not fine and not (name.name == "since" and not name.scope):

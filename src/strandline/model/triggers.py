@@ -230,6 +230,11 @@ def can_fire(trigger: Trigger) -> bool:
     assert_never(trigger)
 
 
+def reads_event_time(trigger: Trigger) -> bool:
+    """Whether some part goes by the times of elements, not only by the watermark."""
+    return isinstance(trigger, AfterEventTime) or any(reads_event_time(part) for part in parts_of(trigger))
+
+
 def continued(trigger: Trigger) -> Trigger:
     """The trigger of a chained step that names none: the waiting was paid upstream, only the watermark still counts."""
     match trigger:

@@ -6,7 +6,7 @@ those that are not idle; it never falls.
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
 from strandline.errors import InvalidWatermark
 from strandline.model.elements import ZERO, Duration, Length, duration
@@ -109,6 +109,22 @@ class Watermark:
             return replace(self, on_return=OnReturn(how))
         except ValueError:
             raise InvalidWatermark(f"{how!r} is no way to return", hint='say "wait" or "catch_up"') from None
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Inputs side by side, each telling a watermark of its own: the step follows the least of the active ones."""
+
+    names: tuple[str, ...]
+    on_return: OnReturn = OnReturn.CATCH_UP
+
+    def __post_init__(self) -> None:
+        if not self.names or len(set(self.names)) < len(self.names):
+            raise InvalidWatermark(f"inputs need names of their own, not {list(self.names)}", hint="name each once")
+
+
+BY_HAND: Final = Inputs(("",))
+"""One input without a name, whose watermark is told as a whole."""
 
 
 def _not_negative(what: str, length: Duration) -> None:

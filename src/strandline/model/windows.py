@@ -109,7 +109,11 @@ class Global:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Windows by arrival: each `size` elements of a key, or the last `size` after every `every` elements."""
+    """Windows by arrival: each `size` elements of a key, or the last `size` after every `every` elements.
+
+    Their bounds count elements, not time: [0, 3) holds the first three of a key. Such a window has no end in event
+    time, so `end_of_window` gives its pane the latest time of its elements, and it holds no watermark back.
+    """
 
     size: int
     every: int | None = None

@@ -3,7 +3,8 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -71,6 +72,16 @@ def _plain(value: Any) -> Any:
         return value.value
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
+    if isinstance(value, Mapping):
+        return {"is": "mapping", "of": _in_order([key, each] for key, each in value.items())}
+    if isinstance(value, AbstractSet):
+        return {"is": "set", "of": _in_order(value)}
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    return repr(value)
+    # A function's repr tells where it lies in memory, which is another place in the next process.
+    return f"{value.__module__}.{value.__qualname__}" if callable(value) else repr(value)
+
+
+def _in_order(values: Iterable[Any]) -> list[Any]:
+    """What has no order of its own, in one that does not depend on the process."""
+    return sorted((_plain(each) for each in values), key=json.dumps)

@@ -33,15 +33,24 @@ class Checkpoint:
         about = self.folder / _ABOUT
         if about.exists():
             return self._known(about, fingerprint, stages)
-        if self.folder.exists() and any(self.folder.iterdir()):
+        self._make()
+        # A run that was killed while it wrote its identity leaves the draft, and nothing that could be lost.
+        if any(found != _draft(about) for found in self.folder.iterdir()):
             raise CheckpointMismatch(
                 f"the folder {self.folder} is not empty and holds no Strandline checkpoint",
                 hint="choose an empty folder",
             )
         identity = Identity(fingerprint, uuid.uuid4().hex, stages)
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write_durably(about, json.dumps(asdict(identity), indent=2) + "\n")
         return identity
+
+    def _make(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as problem:
+            raise SetupError(
+                f"cannot make the folder {self.folder}", detail=problem.strerror or "", hint="choose another folder"
+            ) from None
 
     def _known(self, about: Path, fingerprint: str, stages: str) -> Identity:
         try:
@@ -101,7 +110,7 @@ def _difference(was: str, now: str) -> str:
 
 
 def _write_durably(path: Path, text: str) -> None:
-    staged = path.with_suffix(".tmp")
+    staged = _draft(path)
     try:
         with staged.open("w") as file:
             file.write(text)
@@ -112,6 +121,10 @@ def _write_durably(path: Path, text: str) -> None:
     except OSError as problem:
         staged.unlink(missing_ok=True)
         raise SetupError(f"cannot write {path}", detail=problem.strerror or "", hint="choose another folder") from None
+
+
+def _draft(path: Path) -> Path:
+    return path.with_suffix(".tmp")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -4,8 +4,9 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Final, Self
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -18,7 +19,7 @@ from strandline.spark.ports import OpenSink
 
 Listener = Callable[[Delivered], None]
 
-_LOOK_EVERY_SECONDS: Any = 0.1  # Spark takes parts of a second, though its annotation says otherwise
+_LOOK_EVERY_SECONDS: Final = 0.1
 
 
 class Job:
@@ -32,12 +33,16 @@ class Job:
         self._counts = Counts()
         self._problem: StrandlineError | None = None
         self._lock = threading.Lock()
+        self._terminated = threading.Event()
+        self._lost = False
         self._query: StreamingQuery | None = None
         self._sink: OpenSink | None = None
 
     def attach(self, query: StreamingQuery, sink: OpenSink) -> Self:
         """The query that carries this job, once it runs."""
         self._query, self._sink = query, sink
+        # A Ctrl-C in the middle of a call to the JVM would break the call, so the one who waits makes none.
+        threading.Thread(target=self._watch, args=[query], daemon=True).start()
         return self
 
     def delivered(self, batch: Delivered) -> None:
@@ -83,14 +88,27 @@ class Job:
             if self.is_complete:
                 self.stop()
                 return True
-            try:
-                if query.awaitTermination(_LOOK_EVERY_SECONDS):
-                    break
-            except PySparkException as problem:
-                raise self._explained(problem) from None
+            if self._terminated.wait(_LOOK_EVERY_SECONDS):
+                break
+        if self._terminated.is_set():
+            self._raise_what_ended(query)
+        return self.is_complete
+
+    def _watch(self, query: StreamingQuery) -> None:
+        try:
+            query.awaitTermination()
+        except PySparkException:
+            pass  # the query keeps it, and whoever waits asks for it
+        except (Py4JError, OSError):
+            self._lost = True
+        finally:
+            self._terminated.set()
+
+    def _raise_what_ended(self, query: StreamingQuery) -> None:
+        if self._lost:
+            raise RunError("Spark is gone", detail="its process has died", hint="see spark.log, then start again")
         if query.exception() is not None:
             raise self._explained(query.exception())
-        return self.is_complete
 
     def stop(self) -> None:
         """Ends the job at once; a batch that was under way is done again by the next run."""

@@ -79,5 +79,6 @@ def _apt_knows(package: str) -> bool:
     program = shutil.which("apt-cache")
     if program is None:
         return False
-    asked = subprocess.run([program, "show", package], capture_output=True, check=False)
-    return asked.returncode == 0
+    # The exit code is good for a name that other packages only mention; a package that exists is described.
+    asked = subprocess.run([program, "show", package], capture_output=True, text=True, check=False)
+    return asked.stdout.startswith("Package:")

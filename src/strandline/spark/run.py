@@ -20,7 +20,7 @@ from strandline.spark.job import Job, Listener
 from strandline.spark.keyed_step import KeyGroupProcessor
 from strandline.spark.ports import Recorded, SparkSink, SparkSource
 from strandline.spark.prepare import CARRIER, prepare_task
-from strandline.spark.session import start_session
+from strandline.spark.session import require_rocksdb, start_session
 
 
 def run(
@@ -36,6 +36,8 @@ def run(
     folder = Path(checkpoint).absolute()
     if spark is None:
         require_machine(folder)
+    else:
+        require_rocksdb(spark)
     home = Checkpoint(folder)
     identity = home.claim(stages.fingerprint, explain(root))
     sink: SparkSink = stages.deliver.sink  # type: ignore[assignment]

@@ -9,6 +9,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from strandline.errors import SetupError
+
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -53,6 +55,17 @@ def start_session(name: str, *, log: Path, overrides: Mapping[str, str] | None =
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def require_rocksdb(session: SparkSession) -> None:
+    """A user's session is left as it is, so it must already keep state where transformWithState can."""
+    key = "spark.sql.streaming.stateStore.providerClass"
+    if session.conf.get(key) != ROCKSDB:
+        raise SetupError(
+            "this Spark session does not keep its state in RocksDB",
+            detail=f"{key} is {session.conf.get(key)}",
+            hint=f"set it to {ROCKSDB}, or run without a session and Strandline starts its own",
+        )
 
 
 @contextlib.contextmanager

@@ -1,0 +1,233 @@
+"""A tree of plain values, each of which knows where it was written: what a story is read from.
+
+It comes from YAML, safely and within limits, or from Python values. YAML is read as in its version 1.2: only `true` and
+`false` are truths, and dates stay texts.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final
+
+import yaml
+
+from strandline.errors import InvalidStory, PlanError
+from strandline.model.elements import Duration, Timestamp, duration, instant
+
+MOST_CHARACTERS: Final = 1_000_000
+MOST_NODES: Final = 100_000
+MOST_DEEP: Final = 40
+
+_Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A scalar, a list of such values or a mapping of them by name; and its place, as an error tells it."""
+
+    value: Any
+    place: str
+
+    def wrong(self, expected: str, *, hint: str = "") -> InvalidStory:
+        """The error that says what stands here and what should."""
+        return InvalidStory(f"{self.place}: found {_shown(self.plain())}, expected {expected}", hint=hint)
+
+    def plain(self) -> Any:
+        """The value without its places."""
+        match self.value:
+            case list():
+                return [each.plain() for each in self.value]
+            case dict():
+                return {name: each.plain() for name, each in self.value.items()}
+        return self.value
+
+    def text(self, expected: str = "a text") -> str:
+        if isinstance(self.value, str):
+            return self.value
+        raise self.wrong(expected)
+
+    def whole(self, expected: str = "a whole number") -> int:
+        if isinstance(self.value, int) and not isinstance(self.value, bool):
+            return self.value
+        raise self.wrong(expected)
+
+    def number(self, expected: str = "a number") -> float:
+        if isinstance(self.value, int | float) and not isinstance(self.value, bool):
+            return self.value
+        raise self.wrong(expected)
+
+    def truth(self) -> bool:
+        if isinstance(self.value, bool):
+            return self.value
+        raise self.wrong("true or false")
+
+    def one_of(self, words: Collection[str]) -> str:
+        if isinstance(self.value, str) and self.value in words:
+            return self.value
+        raise self.wrong(" or ".join(words), hint=_nearest(self.value, words))
+
+    def length(self) -> Duration:
+        """A length of time; bare milliseconds are whole numbers."""
+        if isinstance(self.value, int) and not isinstance(self.value, bool):
+            return Duration(self.value)
+        with self.telling():
+            return duration(self.value)
+
+    def time(self) -> Timestamp:
+        with self.telling():
+            return instant(self.value)
+
+    def items(self, expected: str = "a list") -> list["Written"]:
+        if isinstance(self.value, list):
+            return self.value
+        raise self.wrong(expected)
+
+    def members(self, expected: str = "a mapping") -> dict[str, "Written"]:
+        if isinstance(self.value, dict):
+            return self.value
+        raise self.wrong(expected)
+
+    def worded(self, kinds: Mapping[str, Collection[str]], what: str) -> tuple[str, "Written", dict[str, "Written"]]:
+        """A mapping that names one of these kinds: the word, what stands under it, and what may stand beside it."""
+        members = self.members(f"{what}: one of {', '.join(kinds)}")
+        named = [name for name in members if name in kinds]
+        if not named:
+            raise self.wrong(f"{what}: one of {', '.join(kinds)}", hint=_nearest(next(iter(members), ""), kinds))
+        word = named[0]
+        self.only((word, *kinds[word]), f"{what} {word!r}")
+        return word, members[word], {name: member for name, member in members.items() if name != word}
+
+    def has(self, members: Mapping[str, "Written"], name: str) -> "Written":
+        """A member that must be there."""
+        if name not in members:
+            raise self.wrong(f"{name!r} too")
+        return members[name]
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Errors of the model are told with this place."""
+        try:
+            yield
+        except InvalidStory:
+            raise
+        except PlanError as error:
+            raise InvalidStory(f"{self.place}: {error.message}", detail=error.detail, hint=error.hint) from None
+
+    def only(self, words: Collection[str], what: str) -> dict[str, "Written"]:
+        """The members of a mapping that may hold these words and no others."""
+        members = self.members(f"a mapping with {', '.join(words)}")
+        for name, member in members.items():
+            if name not in words:
+                raise InvalidStory(
+                    f"{member.place}: {what} has no {name!r}, expected {', '.join(words)}", hint=_nearest(name, words)
+                )
+        return members
+
+
+def _shown(value: Any) -> str:
+    text = "nothing" if value is None else repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _nearest(given: Any, words: Collection[str]) -> str:
+    near = get_close_matches(str(given), words, n=1)
+    return f"did you mean {near[0]}?" if near else ""
+
+
+def from_value(value: Any, place: str) -> Written:
+    """A tree from Python values; places are paths."""
+    match value:
+        case Mapping():
+            return Written({str(name): from_value(each, f"{place}.{name}") for name, each in value.items()}, place)
+        case list() | tuple():
+            return Written([from_value(each, f"{place}[{i}]") for i, each in enumerate(value)], place)
+    return Written(value, place)
+
+
+def from_yaml(text: str, name: str) -> list[Written]:
+    """The documents of a YAML text; places are `name:line`."""
+    if len(text) > MOST_CHARACTERS:
+        raise InvalidStory(f"{name}: {len(text):,} characters, expected at most {MOST_CHARACTERS:,}")
+    try:
+        _check_depth(text, name)
+        documents = list(yaml.compose_all(text, Loader=_Loader))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{name}:{mark.line + 1}" if mark else name
+        problem = getattr(error, "problem", None) or str(error)
+        raise InvalidStory(f"{place}: this is not YAML: {problem}") from None
+    reader = _Reader(name)
+    return [reader.read(document, 0) for document in documents if document is not None]
+
+
+def _check_depth(text: str, name: str) -> None:
+    """Looked at before the nodes are made: libyaml makes them by recursion, and very deep ones end the process."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MOST_DEEP:
+            raise InvalidStory(f"{name}:{event.start_mark.line + 1}: more than {MOST_DEEP} levels of values")
+
+
+class _Reader:
+    """Turns YAML's nodes into values, and counts them: aliases can make a short text very long."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._nodes = 0
+
+    def read(self, node: yaml.Node, depth: int) -> Written:
+        place = f"{self._name}:{node.start_mark.line + 1}"
+        self._nodes += 1
+        if self._nodes > MOST_NODES or depth > MOST_DEEP:
+            raise InvalidStory(f"{place}: more than {MOST_NODES:,} values, or more than {MOST_DEEP} levels of them")
+        match node:
+            case yaml.SequenceNode():
+                return Written([self.read(each, depth + 1) for each in node.value], place)
+            case yaml.MappingNode():
+                return Written(dict(self._members(node, depth)), place)
+            case yaml.ScalarNode():
+                return Written(_scalar(node, place), place)
+        raise InvalidStory(f"{place}: a YAML node of an unknown kind")
+
+    def _members(self, node: yaml.MappingNode, depth: int) -> Iterator[tuple[str, Written]]:
+        seen = set[str]()
+        for name_node, value_node in node.value:
+            place = f"{self._name}:{name_node.start_mark.line + 1}"
+            if not isinstance(name_node, yaml.ScalarNode) or name_node.tag == "tag:yaml.org,2002:merge":
+                raise InvalidStory(f"{place}: found a {name_node.id} as a name, expected a word")
+            name = name_node.value
+            if name in seen:
+                raise InvalidStory(f"{place}: {name!r} is given twice")
+            seen.add(name)
+            member = self.read(value_node, depth + 1)
+            # An empty value has no text of its own to point at; its name has.
+            yield name, Written(member.value, place) if member.value is None else member
+
+
+_ENDS: Final = {".inf": float("inf"), "+.inf": float("inf"), "-.inf": float("-inf"), ".nan": float("nan")}
+
+
+def _scalar(node: yaml.ScalarNode, place: str) -> Any:
+    """A scalar as version 1.2 of YAML reads it: `no` is a text, `010` is ten, `1:30` is a text."""
+    text: str = node.value
+    kind = node.tag.rpartition(":")[2]
+    try:
+        match kind:
+            case "null":
+                return None
+            case "bool" if text.lower() in ("true", "false"):
+                return text.lower() == "true"
+            case "int" if ":" not in text:
+                return int(text, 16 if text.lower().lstrip("+-").startswith("0x") else 10)
+            case "float" if ":" not in text:
+                return _ENDS[text.lower()] if text.lower() in _ENDS else float(text)
+            case "str" | "timestamp" | "bool" | "int" | "float" | "value":
+                return text
+    except ValueError:
+        return text
+    raise InvalidStory(f"{place}: found a value of the kind {node.tag}, expected plain YAML")

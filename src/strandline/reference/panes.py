@@ -1,0 +1,78 @@
+"""A firing: whether it speaks, what it says, and what it takes back."""
+
+from dataclasses import replace
+from typing import Any
+
+from strandline.model.elements import Timestamp
+from strandline.model.evictors import Moment
+from strandline.model.expressions import Expression
+from strandline.model.panes import Accumulation, Emit, Pane, Timing
+from strandline.model.steps import WindowedStep
+from strandline.model.windows import Window
+from strandline.reference.aggregates import values_of
+from strandline.reference.evictors import kept
+from strandline.reference.expressions import evaluate
+from strandline.reference.state import Arrived, Open
+
+
+def fire(
+    ask: WindowedStep, key: Any, window: Window, held: Open, timing: Timing, *, is_last: bool
+) -> tuple[tuple[Pane, ...], Open]:
+    """The pane of a firing with what it replaces, if it speaks at all, and the window after it."""
+    contents = kept(ask.evictor, Moment.BEFORE, held.contents)
+    after = replace(held, contents=_left(ask, contents), unfired=0, hold=None)
+    if not _speaks(ask, held, timing, is_last=is_last):
+        return (), after
+    early = timing is Timing.EARLY
+    pane = Pane(
+        key=key,
+        window=window,
+        values=_values(ask, contents),
+        timing=timing,
+        index=held.panes,
+        nonspeculative_index=-1 if early else held.nonspeculative,
+        is_first=held.panes == 0,
+        is_last=is_last,
+        timestamp=window.max_timestamp if held.hold is None else held.hold,
+    )
+    after = replace(after, panes=held.panes + 1, nonspeculative=held.nonspeculative + (not early), last=pane, owed=())
+    return (*_withdrawn(ask, held), pane), after
+
+
+def timing_of(window: Window, held: Open, reached: Timestamp, watermark: Timestamp) -> Timing:
+    """A firing against the window's end; `reached` is the window's own output watermark before the batch."""
+    if held.nonspeculative or window.max_timestamp <= reached:
+        return Timing.LATE
+    return Timing.EARLY if watermark < window.max_timestamp else Timing.ON_TIME
+
+
+def would_hold(ask: WindowedStep, held: Open, condition: Expression) -> bool:
+    """Whether a condition is true of the value that the pane would have now."""
+    values = _values(ask, kept(ask.evictor, Moment.BEFORE, held.contents))
+    last = None if held.last is None else held.last.values
+    return evaluate(condition, {"": {**values, "since": held.unfired}, "last": last}) is True
+
+
+def _speaks(ask: WindowedStep, held: Open, timing: Timing, *, is_last: bool) -> bool:
+    if held.unfired:
+        return True
+    on_time = timing is Timing.ON_TIME and ask.on_time_pane is Emit.ALWAYS
+    return on_time or (is_last and ask.final_pane is Emit.ALWAYS)
+
+
+def _withdrawn(ask: WindowedStep, held: Open) -> tuple[Pane, ...]:
+    if ask.accumulation is not Accumulation.RETRACTING:
+        return ()
+    said = held.owed if held.last is None else (*held.owed, held.last)
+    return tuple(replace(pane, retraction=True) for pane in said)
+
+
+def _left(ask: WindowedStep, contents: tuple[Arrived, ...]) -> tuple[Arrived, ...]:
+    """What stays in the window after a firing."""
+    if ask.accumulation is Accumulation.DISCARDING:
+        return ()
+    return kept(ask.evictor, Moment.AFTER, contents)
+
+
+def _values(ask: WindowedStep, contents: tuple[Arrived, ...]) -> dict[str, Any]:
+    return values_of(ask.aggregates, (one.element for one in contents))

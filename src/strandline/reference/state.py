@@ -1,0 +1,82 @@
+"""What is kept of one key: its open windows, and the marks of windows that their trigger has closed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from strandline.model.elements import EPOCH, INSTANT, Element, Timestamp
+from strandline.model.panes import Accumulation, Pane, PaneTimestamp
+from strandline.model.steps import WindowedStep
+from strandline.model.windows import Window
+from strandline.reference.triggers import TriggerState, merged
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """An element a window has taken, numbered by arrival among those of its key."""
+
+    number: int
+    element: Element
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """An open window: its contents in order of arrival, its trigger, and what it has said."""
+
+    trigger: TriggerState
+    contents: tuple[Arrived, ...] = ()
+    unfired: int = 0
+    """Elements added since the last firing; a pane without any is empty."""
+    hold: Timestamp | None = None
+    """The combined time of the counted, unfired elements: the step's output watermark stays below it."""
+    arrived: Timestamp = EPOCH
+    """The clock at which the last element came."""
+    panes: int = 0
+    nonspeculative: int = 0
+    last: Pane | None = None
+    owed: tuple[Pane, ...] = ()
+    """Last panes of identities merged away, to be taken back when this window first speaks."""
+
+    def output_watermark(self, watermark: Timestamp) -> Timestamp:
+        """How far this window alone lets the output watermark come."""
+        return watermark if self.hold is None else min(watermark, self.hold - INSTANT)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyState:
+    """All that is kept of a key; a closed window's mark remembers when its last element came."""
+
+    windows: Mapping[Window, Open] = field(default_factory=dict)
+    closed: Mapping[Window, Timestamp] = field(default_factory=dict)
+    arrivals: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.windows and not self.closed
+
+
+def combined(ask: WindowedStep, window: Window, times: Sequence[Timestamp]) -> Timestamp | None:
+    """One time for many: what holds the output watermark back, and what a pane carries."""
+    if not times:
+        return None
+    match ask.pane_timestamp:
+        case PaneTimestamp.END_OF_WINDOW:
+            return window.max_timestamp
+        case PaneTimestamp.EARLIEST:
+            return min(times)
+        case PaneTimestamp.LATEST:
+            return max(times)
+    assert_never(ask.pane_timestamp)
+
+
+def united(ask: WindowedStep, session: Window, before: Sequence[Open], watermark: Timestamp) -> Open:
+    """The session that others became: all they hold, under a new identity that has not spoken yet."""
+    owed = [pane for each in before for pane in (*each.owed, each.last) if pane is not None]
+    return Open(
+        trigger=merged(ask.trigger, [each.trigger for each in before], is_past_end=watermark >= session.max_timestamp),
+        contents=tuple(sorted((one for each in before for one in each.contents), key=lambda one: one.number)),
+        unfired=sum(each.unfired for each in before),
+        hold=combined(ask, session, [each.hold for each in before if each.hold is not None]),
+        arrived=max(each.arrived for each in before),
+        owed=tuple(owed) if ask.accumulation is Accumulation.RETRACTING else (),
+    )

@@ -1,0 +1,44 @@
+"""Plain values: one order over all of them, whatever their types."""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from typing import Any
+
+from strandline.model.elements import Element
+
+Rank = tuple[Any, ...]
+"""What a value is sorted and told apart by. Unlike Python's own equality it keeps True and 1 apart."""
+
+
+def rank(value: Any) -> Rank:
+    """Null first, then truths, numbers with NaN the greatest, texts, bytes, times, lists, mappings, anything else."""
+    match value:
+        case None:
+            return (0,)
+        case bool():
+            return (1, value)
+        case float() if math.isnan(value):
+            return (2, 1, 0)
+        case int() | float():
+            return (2, 0, value)
+        case str():
+            return (3, value)
+        case bytes():
+            return (4, value)
+        case datetime():
+            return (5, 0, (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp())
+        case date():
+            return (5, 1, value.toordinal())
+        case list() | tuple():
+            return (6, tuple(rank(each) for each in value))
+        case Mapping():
+            return (7, tuple(sorted((rank(name), rank(each)) for name, each in value.items())))
+        case _ if hasattr(value, "__float__"):
+            return (2, 1, 0) if value != value else (2, 0, value)  # noqa: PLR0124 - only NaN differs from itself
+    return (8, type(value).__name__, repr(value))
+
+
+def position(element: Element) -> Rank:
+    """The order where none is given: event time, then source position, then the whole row."""
+    return (element.at.ms, element.partition, element.offset, rank(element.columns))

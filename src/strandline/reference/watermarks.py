@@ -1,0 +1,211 @@
+"""How far time has come: a watermark for each partition or input, and the one they give together, which never falls.
+
+Partitions of a source and inputs of a step follow the same path; where the rules differ (what a return does, what
+counts as heard, what happens when all are idle) the rule that was asked for, a Watermark or Inputs, is matched.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from strandline.model.elements import BEGINNING, END, EPOCH, INSTANT, Duration, Element, Timestamp
+from strandline.model.watermarks import (
+    Bounded,
+    ByClock,
+    FromSource,
+    FutureBound,
+    Inputs,
+    OnReturn,
+    Percentile,
+    Watermark,
+)
+
+Rule = Watermark | Inputs
+
+Lags = tuple[tuple[Timestamp, Duration], ...]
+"""What a percentile goes by: how far behind elements came, each with the clock of its batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition or input: its own watermark, the clock when it was last heard, and whether it counts."""
+
+    watermark: Timestamp = BEGINNING
+    heard: Timestamp = EPOCH
+    idle: bool = False
+    finished: bool = False
+    returning: bool = False
+    """Back from idleness and left out until it has caught up."""
+    highest: Timestamp = BEGINNING
+    lags: Lags = ()
+
+    @property
+    def is_active(self) -> bool:
+        return not self.idle and not self.finished
+
+    @property
+    def counts(self) -> bool:
+        return self.is_active and not self.returning
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The partitions known so far, and the watermark they give together."""
+
+    partitions: Mapping[str, Partition] = field(default_factory=dict)
+    watermark: Timestamp = BEGINNING
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that have not ended are idle."""
+        unfinished = [partition for partition in self.partitions.values() if not partition.finished]
+        return bool(unfinished) and all(partition.idle for partition in unfinished)
+
+
+def begin(names: Iterable[str]) -> Progress:
+    """Partitions that are known from the start: active, and holding everything back until they are heard."""
+    return Progress({name: Partition() for name in names})
+
+
+def on_rows(rule: Rule, progress: Progress, elements: Iterable[Element], clock: Timestamp) -> Progress:
+    """Elements make their partitions active and, where a generator watches them, move their watermarks."""
+    came: dict[str, list[Element]] = {}
+    for element in elements:
+        came.setdefault(element.partition, []).append(element)
+    partitions = dict(progress.partitions)
+    for name, rows in came.items():
+        if name in partitions or _may_join(rule, name):
+            partition = _awake(rule, partitions.get(name, Partition(heard=clock)), progress.watermark, clock)
+            partitions[name] = _observed(rule, partition, rows, clock)
+    return _together(rule, progress, partitions, clock)
+
+
+def _may_join(rule: Rule, name: str) -> bool:
+    """Whether elements can make a partition known. Inputs are fixed; rows that name none do not tell for one either."""
+    return isinstance(rule, Watermark) and (name != "" or not isinstance(rule.generator, FromSource))
+
+
+def on_watermark(rule: Rule, progress: Progress, name: str, to: Timestamp, clock: Timestamp) -> Progress:
+    """A partition tells its own watermark, which wakes it; an idle input's watermarks are ignored."""
+    partition = progress.partitions.get(name, Partition(heard=clock))
+    if isinstance(rule, Inputs) and partition.idle:
+        return _together(rule, progress, progress.partitions, clock)
+    awake = _awake(rule, partition, progress.watermark, clock)
+    told = replace(awake, watermark=max(awake.watermark, to))
+    return _together(rule, progress, {**progress.partitions, name: told}, clock)
+
+
+def on_idle(rule: Rule, progress: Progress, name: str, clock: Timestamp) -> Progress:
+    """A partition falls silent, and no longer holds the others back."""
+    silent = replace(progress.partitions[name], idle=True, returning=False)
+    return _together(rule, progress, {**progress.partitions, name: silent}, clock)
+
+
+def on_active(rule: Rule, progress: Progress, name: str, clock: Timestamp) -> Progress:
+    """A partition is heard again, or for the first time."""
+    awake = _awake(rule, progress.partitions.get(name, Partition(heard=clock)), progress.watermark, clock)
+    return _together(rule, progress, {**progress.partitions, name: awake}, clock)
+
+
+def on_finish(rule: Rule, progress: Progress, name: str, clock: Timestamp) -> Progress:
+    """A partition has ended; when all have, time has."""
+    ended = replace(progress.partitions[name], finished=True)
+    return _together(rule, progress, {**progress.partitions, name: ended}, clock)
+
+
+def on_clock(rule: Rule, progress: Progress, clock: Timestamp) -> Progress:
+    """The clock has moved: partitions not heard for long fall idle."""
+    return _together(rule, progress, progress.partitions, clock)
+
+
+def on_drain(progress: Progress) -> Progress:
+    """The end of all input."""
+    return replace(progress, watermark=END)
+
+
+def counted_time(future: FutureBound | None, at: Timestamp, clock: Timestamp) -> Timestamp:
+    """An event as the watermark sees it: at most so far ahead of the clock."""
+    return at if future is None else min(at, clock + future.ahead)
+
+
+def _awake(rule: Rule, partition: Partition, watermark: Timestamp, clock: Timestamp) -> Partition:
+    """Heard now. One that was idle comes back into the minimum, or is left out until it has caught up."""
+    late = partition.idle and rule.on_return is OnReturn.CATCH_UP and partition.watermark < watermark
+    return replace(partition, heard=clock, idle=False, returning=partition.returning or late)
+
+
+def _observed(rule: Rule, partition: Partition, rows: Iterable[Element], clock: Timestamp) -> Partition:
+    """A partition's watermark after a batch of its elements, in the order in which they stood in it."""
+    if isinstance(rule, Inputs) or isinstance(rule.generator, FromSource | ByClock):
+        return partition
+    for element in rows:
+        if not element.at.is_end:
+            partition = _seen(partition, counted_time(rule.future, element.at, clock), clock)
+    waits, lags = _delay(rule.generator, partition.lags, clock)
+    return replace(partition, watermark=max(partition.watermark, partition.highest - waits - INSTANT), lags=lags)
+
+
+def _delay(generator: Bounded | Percentile, lags: Lags, clock: Timestamp) -> tuple[Duration, Lags]:
+    """How long a generator waits, and the samples it still needs."""
+    match generator:
+        case Bounded(delay):
+            return delay, ()
+        case Percentile(horizon=horizon):
+            recent = tuple((when, lag) for when, lag in lags if when + horizon >= clock)
+            return _quantile(generator, [lag for _, lag in recent]), recent
+    assert_never(generator)
+
+
+def _seen(partition: Partition, at: Timestamp, clock: Timestamp) -> Partition:
+    """One element: perhaps the highest so far, and its lag behind that one, rounded up to five binary digits."""
+    highest = max(partition.highest, at)
+    lag = highest.ms - at.ms
+    shift = max(lag.bit_length() - 5, 0)
+    rounded = Duration(-(-lag >> shift) << shift)
+    return replace(partition, highest=highest, lags=(*partition.lags, (clock, rounded)))
+
+
+def _quantile(ask: Percentile, lags: list[Duration]) -> Duration:
+    """The smallest lag that at least the share p of the samples do not exceed, within the bounds that were set."""
+    if len(lags) < ask.enough:
+        return ask.first
+    ranked = sorted(lags)
+    within = next(lag for place, lag in enumerate(ranked, 1) if place / len(ranked) >= ask.p)
+    return min(max(within, ask.least), ask.most)
+
+
+def _together(rule: Rule, before: Progress, partitions: Mapping[str, Partition], clock: Timestamp) -> Progress:
+    """Who is idle, who has caught up, and the watermark that follows; it never falls."""
+    settled = {name: _settled(rule, each, before.watermark, clock) for name, each in partitions.items()}
+    watermark = max(before.watermark, _combined(rule, before, settled, clock))
+    return Progress(settled, watermark)
+
+
+def _settled(rule: Rule, partition: Partition, watermark: Timestamp, clock: Timestamp) -> Partition:
+    silence = rule.idle if isinstance(rule, Watermark) else None
+    if silence is not None and clock > partition.heard + silence:
+        return replace(partition, idle=True, returning=False)
+    caught_up = partition.returning and partition.watermark >= watermark
+    return replace(partition, returning=False) if caught_up else partition
+
+
+def _combined(rule: Rule, before: Progress, partitions: Mapping[str, Partition], clock: Timestamp) -> Timestamp:
+    if isinstance(rule, Watermark) and isinstance(rule.generator, ByClock):
+        return clock - INSTANT
+    unfinished = [partition for partition in partitions.values() if not partition.finished]
+    if not unfinished:
+        return END if partitions else BEGINNING
+    if any(partition.is_active for partition in unfinished):
+        return min((partition.watermark for partition in unfinished if partition.counts), default=BEGINNING)
+    return _all_idle(rule, before, unfinished)
+
+
+def _all_idle(rule: Rule, before: Progress, idle: Iterable[Partition]) -> Timestamp:
+    """All that was seen is complete, unless the last input to fall idle was itself still catching up."""
+    highest = max(partition.watermark for partition in idle)
+    match rule:
+        case Watermark():
+            return highest
+        case Inputs():
+            return highest if any(partition.counts for partition in before.partitions.values()) else BEGINNING
+    assert_never(rule)

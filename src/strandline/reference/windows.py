@@ -1,0 +1,108 @@
+"""The windows of an element, and sessions that meet."""
+
+from collections.abc import Iterable
+from typing import Any, assert_never
+
+from strandline.errors import InvalidTime
+from strandline.model.elements import BEGINNING, END, ZERO, Duration, Element, Timestamp, duration, instant
+from strandline.model.panes import DeadReason
+from strandline.model.windows import (
+    EVERYTHING,
+    Count,
+    Cumulating,
+    Custom,
+    GapColumn,
+    Global,
+    Session,
+    Sliding,
+    Touching,
+    Tumbling,
+    Window,
+    WindowKind,
+)
+
+Assigned = tuple[Window, ...] | DeadReason
+"""An element's windows, ascending, none if it falls into a gap; or why it can have none."""
+
+
+def windows_of(element: Element, kind: WindowKind) -> Assigned:
+    """Where an element belongs. A session's window is the element's own, before it meets others."""
+    at = element.at
+    match kind:
+        case Tumbling(size, offset):
+            start = boundary(at, size, offset)
+            return (_span(start, start + size.ms),)
+        case Sliding():
+            return _sliding(at, kind)
+        case Cumulating(size, step, offset):
+            start = boundary(at, size, offset)
+            first_end = boundary(at, step, offset) + step.ms
+            return tuple(_span(start, end) for end in range(first_end, start + size.ms + 1, step.ms))
+        case Session(gap):
+            return _session(element, gap)
+        case Global():
+            return (EVERYTHING,)
+        case Custom(start=first, end=last):
+            return _custom(element.columns.get(first), element.columns.get(last))
+        case Count():
+            raise TypeError("count windows go by arrival, not by time")
+    assert_never(kind)
+
+
+def boundary(at: Timestamp, period: Duration, offset: Duration) -> int:
+    """The last boundary of a period at or before an instant, in milliseconds; it may lie before the beginning."""
+    return at.ms - (at.ms - offset.ms) % period.ms
+
+
+def _sliding(at: Timestamp, kind: Sliding) -> tuple[Window, ...]:
+    last = boundary(at, kind.every, kind.offset)
+    starts = range(last, at.ms - kind.size.ms, -kind.every.ms)
+    return tuple(_span(start, start + kind.size.ms) for start in reversed(starts))
+
+
+def _span(start: int, end: int) -> Window:
+    """A window whose bounds may lie past the ends of time: there it ends too."""
+    return Window(Timestamp(max(start, BEGINNING.ms)), Timestamp(min(end, END.ms)))
+
+
+def _session(element: Element, gap: Duration | GapColumn) -> Assigned:
+    length = _length(element.columns.get(gap.name)) if isinstance(gap, GapColumn) else gap
+    if length is None or length <= ZERO:
+        return DeadReason.BAD_GAP
+    return (Window(element.at, element.at + length),)
+
+
+def _length(given: Any) -> Duration | None:
+    """A gap as a column tells it: whole milliseconds, or a length of time."""
+    if isinstance(given, int) and not isinstance(given, bool):
+        return Duration(given)
+    try:
+        return duration(given)
+    except InvalidTime:
+        return None
+
+
+def _custom(start: Any, end: Any) -> Assigned:
+    try:
+        window = Window(instant(start), instant(end))
+    except InvalidTime:
+        return DeadReason.BAD_WINDOW
+    if window.start.is_end or window.end.is_end or window.end <= window.start:
+        return DeadReason.BAD_WINDOW
+    return (window,)
+
+
+def covers(sessions: Iterable[Window], touching: Touching) -> dict[Window, Window]:
+    """The session that each of these becomes once all that meet have merged."""
+    found: dict[Window, Window] = {}
+    group: list[Window] = []
+    end = BEGINNING
+    for window in sorted(set(sessions)):
+        meets = window.start < end or (window.start == end and touching is Touching.MERGE)
+        if group and not meets:
+            found.update(dict.fromkeys(group, Window(group[0].start, end)))
+            group, end = [], BEGINNING
+        group.append(window)
+        end = max(end, window.end)
+    found.update(dict.fromkeys(group, Window(group[0].start, end)) if group else {})
+    return found

@@ -1,0 +1,103 @@
+"""The recount: a second opinion that must notice when the first is wrong."""
+
+import json
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from strandline.cli.recount import Recount, recount
+from strandline.connectors.generator import Scores, records, schedule
+
+SOURCE = Scores(seed=3, events=800, rate=100)
+ORIGIN = 1_700_000_000_000
+
+
+def store(database: Path, statements: list[tuple[str, list[tuple[object, ...]]]]) -> None:
+    with closing(sqlite3.connect(database)) as connection, connection:
+        for statement, rows in statements:
+            connection.executemany(statement, rows) if rows else connection.execute(statement)
+
+
+def truth() -> tuple[Counter[tuple[str, str]], int]:
+    """Totals by team and window of five seconds, and how many records are broken; written anew for this test."""
+    totals: Counter[tuple[str, str]] = Counter()
+    broken = 0
+    for partition in range(SOURCE.width):
+        for record in records(SOURCE, partition, 0, len(schedule(SOURCE, partition)), ORIGIN):
+            try:
+                event = json.loads(record)
+                day, clock = event["at"].removesuffix("Z").split("T")
+                hour, minute, second = clock.split(":")
+                start = f"{day} {hour}:{minute}:{int(float(second)) // 5 * 5:02}.000"
+                totals[event["team"], start] += int(event["score"])
+            except (ValueError, KeyError, AttributeError):
+                broken += 1
+    return totals, broken
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """What a job should have written: everything in time, but one cell split between stream and late."""
+    path = tmp_path / "scores.db"
+    totals, broken = truth()
+    (team, start), total = totals.most_common(1)[0]
+    rows: list[tuple[object, ...]] = [(*cell, value - (cell == (team, start))) for cell, value in totals.items()]
+    store(
+        path,
+        [
+            ("CREATE TABLE totals_now (team, window_start, total)", []),
+            ("CREATE TABLE totals_late (team, window_start, score)", []),
+            ("CREATE TABLE totals_dead (raw)", []),
+            ("INSERT INTO totals_now VALUES (?, ?, ?)", rows),
+            ("INSERT INTO totals_late VALUES (?, ?, ?)", [(team, start, 1)]),
+            ("INSERT INTO totals_dead VALUES (?)", [(b"?",)] * broken),
+        ],
+    )
+    assert total > 1
+    assert broken > 0
+    return path
+
+
+def test_stream_and_late_together_agree_with_the_log(database: Path) -> None:
+    result = recount(SOURCE, ORIGIN, database, 5)
+    assert result.disagreements == []
+    assert result.agrees
+    assert sum(result.late.values()) == 1
+    totals, broken = truth()
+    assert result.batch == totals
+    assert result.unreadable == result.dead == broken
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "UPDATE totals_now SET total = total + 1 WHERE rowid = 1",
+        "DELETE FROM totals_now WHERE rowid = 1",
+        "DELETE FROM totals_late",
+        "DROP TABLE totals_late",
+        "INSERT INTO totals_now VALUES ('green', '2024-05-01 12:00:00.000', 1)",
+        "INSERT INTO totals_late SELECT * FROM totals_late",
+    ],
+)
+def test_any_other_number_is_noticed(database: Path, harm: str) -> None:
+    store(database, [(harm, [])])
+    result = recount(SOURCE, ORIGIN, database, 5)
+    assert len(result.disagreements) == 1
+    assert not result.agrees
+
+
+@pytest.mark.parametrize("harm", ["DELETE FROM totals_dead WHERE rowid = 1", "DROP TABLE totals_dead"])
+def test_a_dead_letter_that_is_missing_is_noticed(database: Path, harm: str) -> None:
+    store(database, [(harm, [])])
+    result = recount(SOURCE, ORIGIN, database, 5)
+    assert result.disagreements == []
+    assert not result.agrees
+
+
+def test_totals_of_a_team_are_summed_over_its_windows() -> None:
+    cells = Counter({("red", "a"): 1, ("red", "b"): 2, ("blue", "a"): 4})
+    result = Recount(cells, Counter(), cells, 0, 0)
+    assert result.of_team(result.stream, "red") == 3

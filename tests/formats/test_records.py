@@ -1,0 +1,262 @@
+"""JSON records: one bad record is a dead letter on its own, and its neighbours live."""
+
+import json
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import strandline as sl
+from strandline.errors import InvalidStep
+from strandline.formats.records import UNDECODABLE, Json
+from strandline.kernel.blocks import OFFSET, PARTITION
+from strandline.spark.ports import DETAIL, RAW, REASON, Decoded
+
+SCORES = sl.json("team string, score long, at timestamp")
+WIDE = sl.json("text string, whole long, narrow int, real double, truth boolean")
+
+RED = b'{"team": "red", "score": 5, "at": "2024-05-01T12:00:00.000Z"}'
+BLUE = b'{"team": "blue", "score": 3, "at": "2024-05-01T12:00:01.000Z"}'
+
+
+def raw(values: list[bytes | None]) -> pl.DataFrame:
+    columns = {PARTITION: ["0"] * len(values), OFFSET: list(range(100, 100 + len(values))), RAW: values}
+    return pl.DataFrame(columns, schema={PARTITION: pl.String, OFFSET: pl.Int64, RAW: pl.Binary})
+
+
+def decode(*values: bytes | None, form: Json = SCORES) -> Decoded:
+    return form.decode(raw(list(values)))
+
+
+def test_records_become_columns_beside_their_position_and_bytes() -> None:
+    decoded = decode(RED, BLUE)
+    noon = datetime(2024, 5, 1, 12, tzinfo=UTC)
+    assert decoded.rows.rows() == [
+        ("0", 100, RED, "red", 5, noon),
+        ("0", 101, BLUE, "blue", 3, noon.replace(second=1)),
+    ]
+    assert decoded.rows.columns == [PARTITION, OFFSET, RAW, "team", "score", "at"]
+    assert decoded.dead.is_empty()
+
+
+def test_the_frames_have_their_columns_even_when_they_are_empty() -> None:
+    shape = {PARTITION: pl.String, OFFSET: pl.Int64, RAW: pl.Binary}
+    rows = shape | {"team": pl.String, "score": pl.Int64, "at": pl.Datetime("us", "UTC")}
+    for values in ([], [RED], [b"?"]):
+        decoded = decode(*values)
+        assert dict(decoded.rows.schema) == rows
+        assert dict(decoded.dead.schema) == shape | {REASON: pl.String, DETAIL: pl.String}
+
+
+def test_fields_in_any_order_missing_null_or_not_asked_for() -> None:
+    decoded = decode(b'{"score": 1, "x": {"y": [1, {}]}, "team": "red"}', b'{"team": null}', b"{}")
+    assert decoded.rows.select("team", "score", "at").rows() == [
+        ("red", 1, None),
+        (None, None, None),
+        (None, None, None),
+    ]
+
+
+def test_every_type_is_read_as_what_it_is() -> None:
+    record = (
+        b'{"text": "\\u00e9 \\"q\\"", "whole": -9223372036854775808, "narrow": 2147483647, "real": 1e3, "truth": true}'
+    )
+    (row,) = decode(record, form=WIDE).rows.select(WIDE.columns).rows()
+    assert row == ('é "q"', -(2**63), 2**31 - 1, 1000.0, True)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        b'  {"team": "red", "score": 1}\r\n',
+        b'\xef\xbb\xbf{"team": "red", "score": 1}',
+        b'{\n  "team": "red",\n  "score": 1\n}\n',
+    ],
+    ids=["space around it", "a byte order mark", "written over several lines"],
+)
+def test_other_ways_to_write_an_object(form: bytes) -> None:
+    decoded = decode(RED, form, BLUE)
+    assert decoded.rows.select("team", "score").rows() == [("red", 5), ("red", 1), ("blue", 3)]
+    assert decoded.rows[RAW][1] == form
+
+
+BAD: dict[str, bytes | None] = {
+    "truncated": RED[:-9],
+    "truncated after a brace": b'{"team": {"name": "red"}',
+    "a text for a number": b'{"team": "red", "score": "many"}',
+    "a number for a text": b'{"team": 5, "score": 5}',
+    "an object for a number": b'{"team": "red", "score": {}}',
+    "a list for a text": b'{"team": ["red"], "score": 5}',
+    "a fraction for a whole number": b'{"team": "red", "score": 1.5}',
+    "a whole number written as a fraction": b'{"team": "red", "score": 1.0}',
+    "a number out of range": b'{"team": "red", "score": 9223372036854775808}',
+    "a number of a thousand digits": b'{"team": "red", "score": %s}' % (b"7" * 1_000),
+    "a number for a time": b'{"team": "red", "at": 1714564800000}',
+    "a list": b"[1, 2]",
+    "a number": b"5",
+    "a text": b'"red"',
+    "null": b"null",
+    "null between objects": b"{} null {}",
+    "null after an object": RED + b" null",
+    "two objects": RED + b" " + BLUE,
+    "an object and the beginning of another": RED + b'{"team"',
+    "empty": b"",
+    "only space": b" \t\r\n ",
+    "no value": None,
+    "not UTF-8": b'{"team": "\xff\xfe"}',
+    "not UTF-8 in front": b"\xff\xfe" + RED,
+    "half a pair of surrogates": b'{"team": "\\ud800"}',
+    "a newline inside a text": b'{"team": "r\ned"}',
+    "a zero byte": b'{"team": "red"\x00}',
+    "a field twice": b'{"team": "red", "score": 1, "score": 2}',
+    "a field twice over several lines": b'{"team": "red",\n"score": 1,\n"score": 2}',
+    "a comma too many": b'{"team": "red",}',
+    "a comment": b'{"team": "red" /* or blue */}',
+    "single quotes": b"{'team': 'red'}",
+    "nothing like JSON": b"\x00\x01\x02 hello",
+    "a megabyte of nothing": b"x" * 1_000_000,
+    "a megabyte never closed": b'{"x": ' + b"[" * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_record_is_a_dead_letter_and_its_neighbours_live(kind: str) -> None:
+    decoded = decode(RED, BAD[kind], BLUE)
+    assert decoded.rows.select(OFFSET, "team", "score").rows() == [(100, "red", 5), (102, "blue", 3)]
+    ((partition, offset, kept, reason, detail),) = decoded.dead.rows()
+    assert (partition, offset, kept, reason) == ("0", 101, BAD[kind], UNDECODABLE)
+    assert 0 < len(detail) < 500
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_record_alone_is_a_dead_letter(kind: str) -> None:
+    decoded = decode(BAD[kind])
+    assert decoded.rows.is_empty()
+    assert decoded.dead[OFFSET].to_list() == [100]
+
+
+def test_all_bad_records_at_once_are_dead_letters_in_their_order() -> None:
+    decoded = decode(RED, *BAD.values(), BLUE)
+    assert decoded.rows["team"].to_list() == ["red", "blue"]
+    assert decoded.dead[RAW].to_list() == list(BAD.values())
+
+
+def test_halves_of_one_object_in_two_records_are_two_dead_letters() -> None:
+    """Read as one text they would be an object, and the third record would make up for the missing row."""
+    decoded = decode(b'{"score": 1', b"}", b'{"score": 2} {"score": 3}', RED)
+    assert decoded.rows.select(OFFSET, "score").rows() == [(103, 5)]
+    assert decoded.dead[OFFSET].to_list() == [100, 101, 102]
+
+
+def test_a_text_may_say_what_would_be_wrong_outside_of_it() -> None:
+    said = "} null {} [] /* \\u0000 */"
+    decoded = decode(json.dumps({"team": said}).encode())
+    assert decoded.rows["team"].to_list() == [said]
+
+
+def test_numbers_out_of_range_of_their_own_type_are_refused() -> None:
+    decoded = decode(b'{"narrow": 2147483648}', b'{"real": 1e999}', b'{"truth": 1}', b'{"narrow": 7}', form=WIDE)
+    assert decoded.rows.select(OFFSET, "narrow").rows() == [(103, 7)]
+
+
+def test_a_record_of_a_megabyte_is_read_like_any_other() -> None:
+    long = json.dumps({"team": "r" * 1_000_000, "score": 1}).encode()
+    decoded = decode(RED, long, BLUE)
+    assert [len(team) for team in decoded.rows["team"]] == [3, 1_000_000, 4]
+
+
+def test_deep_nesting_where_nobody_looks_is_passed_over() -> None:
+    """Also over several lines: neither road may run out of stack."""
+    for space in (b"", b"\n"):
+        deep = b'{"x":' + space + b"[" * 100_000 + b"]" * 100_000 + b', "team": "red"}'
+        assert decode(deep, BLUE).rows["team"].to_list() == ["red", "blue"]
+
+
+def test_more_records_than_the_parser_takes_at_once() -> None:
+    values: list[bytes | None] = [b'{"score": %d}' % number for number in range(120_000)]
+    values[60_000] = b"?"
+    decoded = decode(*values)
+    assert decoded.rows["score"].sum() == sum(range(120_000)) - 60_000
+    assert decoded.dead[OFFSET].to_list() == [60_100]
+
+
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+TIMES: dict[str, datetime | None] = {
+    "2024-05-01T12:00:00Z": NOON,
+    "2024-05-01T12:00:00.000Z": NOON,
+    "2024-05-01T12:00:00.123456Z": NOON.replace(microsecond=123456),
+    "2024-05-01T12:00:00.1234567Z": NOON.replace(microsecond=123456),
+    "2024-05-01T14:00:00+02:00": NOON,
+    "2024-05-01T14:00:00+0200": NOON,
+    "2024-05-01 12:00:00Z": NOON,
+    "2024-05-01T12:00:00": NOON,
+    "2024-05-01 12:00:00": NOON,
+    "2024-05-01 12:00:00.5": NOON.replace(microsecond=500_000),
+    "2024-05-01T12:00Z": NOON,
+    "2024-05-01": NOON.replace(hour=0),
+    "1969-12-31T23:59:59.999999Z": datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+    "half past nine": None,
+    "": None,
+    "2024-02-30T12:00:00Z": None,
+    "2024-05-01T25:00:00Z": None,
+    "01/05/2024": None,
+    "1714564800": None,
+}
+
+
+@given(st.permutations(sorted(TIMES)))
+@example(sorted(TIMES))
+def test_a_time_is_read_the_same_whatever_its_neighbours(texts: list[str]) -> None:
+    decoded = decode(*(json.dumps({"at": text}).encode() for text in texts))
+    assert decoded.rows["at"].to_list() == [TIMES[text] for text in texts]
+    assert decoded.dead.is_empty()
+
+
+scalars = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5)
+values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner))
+objects = st.dictionaries(st.sampled_from(["text", "whole", "narrow", "real", "truth", "else"]), values, max_size=4)
+tokens = st.sampled_from([*'{}[],:" \n\0\\', '"whole"', '"text"', "1", "-1", "1.5", "null", "true", "NaN"])
+records = st.one_of(
+    st.none(),
+    st.binary(max_size=12),
+    objects.map(lambda value: json.dumps(value).encode()),
+    objects.map(lambda value: json.dumps(value, indent=1, ensure_ascii=False).encode("utf-8", "surrogatepass")),
+    st.lists(tokens, max_size=10).map(lambda found: "".join(found).encode()),
+    st.lists(tokens, max_size=10).map(lambda found: ("{" + "".join(found) + "}").encode()),
+)
+
+
+@given(st.lists(records, max_size=6))
+@example([b"null"])
+@example([b"{}null{}"])
+@example([b'{"whole":1', b"}", b"{}{}"])
+def test_any_bytes_are_a_row_or_a_dead_letter_and_a_row_says_what_json_says(found: list[bytes | None]) -> None:
+    decoded = decode(*found, form=WIDE)
+    places = [offset - 100 for offset in (*decoded.rows[OFFSET], *decoded.dead[OFFSET])]
+    assert sorted(places) == list(range(len(found)))
+    for row in decoded.rows.iter_rows(named=True):
+        record = found[row[OFFSET] - 100]
+        assert record is not None
+        meant = json.loads(record)
+        assert isinstance(meant, dict)
+        for name in WIDE.columns:
+            assert _same(row[name], meant.get(name)), (record, name)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float) and math.isnan(one):
+        return math.isnan(other)
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def test_a_format_with_columns_that_cannot_be_is_refused_when_it_is_written() -> None:
+    with pytest.raises(InvalidStep, match="cannot read the column 'team text'"):
+        sl.json("team text")
+
+
+def test_a_format_says_its_columns() -> None:
+    assert SCORES.columns == ("team", "score", "at")

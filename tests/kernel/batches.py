@@ -1,0 +1,123 @@
+"""A key group played by hand: elements in, panes out, and the state between batches."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+import strandline as sl
+from strandline.kernel.blocks import AT, END, OFFSET, PARTITION, START, Block
+from strandline.kernel.panes import INDEX, RETRACTION, TIMING
+from strandline.kernel.prepare import prepare
+from strandline.kernel.state import read_index
+from strandline.kernel.step import REASON, Ask, Stepped, step
+from strandline.kernel.watermarks import Control, Seen
+from strandline.model.aggregates import Aggregate
+from strandline.model.elements import Duration
+from strandline.model.panes import Lateness
+from strandline.model.steps import WindowedStep
+
+Score = tuple[str | None, int, int]
+"""A team, its score, and when it was made."""
+
+
+def asking(*, seconds: float = 10, lateness: int | None = 0, **answers: Any) -> WindowedStep:
+    """A step over tumbling windows that totals scores, with anything answered otherwise as given."""
+    totals: tuple[tuple[str, Aggregate], ...] = (("total", sl.sum("score")), ("plays", sl.count()))
+    allowed = None if lateness is None else Duration(lateness)
+    fixed: dict[str, Any] = {
+        "window": sl.tumbling(seconds=seconds),
+        "aggregates": totals,
+        "lateness": Lateness(allowed),
+    }
+    return WindowedStep(**(fixed | answers))
+
+
+def elements(scores: Sequence[Score], *, partition: str = "0", first: int = 0) -> pl.DataFrame:
+    """Scores as a frame of elements."""
+    teams, points, times = zip(*scores, strict=True) if scores else ((), (), ())
+    columns = {
+        "team": pl.Series(teams, dtype=pl.String),
+        "score": pl.Series(points, dtype=pl.Int64),
+        AT: pl.Series(times, dtype=pl.Int64),
+        PARTITION: pl.Series([partition] * len(scores), dtype=pl.String),
+        OFFSET: pl.Series(range(first, first + len(scores)), dtype=pl.Int64),
+    }
+    return pl.DataFrame(columns)
+
+
+class Recorded(Mapping[str, bytes]):
+    """State that remembers which of its places were read."""
+
+    def __init__(self, held: Mapping[str, bytes]) -> None:
+        self._held = held
+        self.reads: list[str] = []
+
+    def __getitem__(self, place: str) -> bytes:
+        self.reads.append(place)
+        return self._held[place]
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("a step must never walk over the whole state")
+
+    def __len__(self) -> int:
+        raise AssertionError("a step must never count the whole state")
+
+
+@dataclass
+class KeyGroup:
+    """One key group and what it holds. Its watermark is moved by hand."""
+
+    step: WindowedStep
+    combined: bool = False
+    held: dict[str, bytes] = field(default_factory=dict)
+    reads: list[str] = field(default_factory=list)
+    _offset: int = 0
+
+    @property
+    def ask(self) -> Ask:
+        return Ask(("team",), self.step, sl.bounded(ms=0), ("0",))
+
+    def play(
+        self, *scores: Score, watermark: int | None = None, clock: int | None = None, drain: bool = False
+    ) -> Stepped:
+        """One batch: scores come in, then the watermark and the clock stand where they are put."""
+        index = read_index(self.held)
+        horizon = index.progress.watermark if self.combined else None
+        blocks = list(prepare(elements(scores, first=self._offset), ["team"], self.step, 1, horizon).values())
+        self._offset += len(scores)
+        highest = None if watermark is None else watermark + 1
+        now = max(index.progress.clock, 0) if clock is None else clock
+        return self.take(blocks, Control(now, (Seen("0", len(scores), highest),), drain))
+
+    def take(self, blocks: Sequence[Block], control: Control) -> Stepped:
+        """Plays a batch and keeps what it writes."""
+        held = Recorded(self.held)
+        stepped = step(held, blocks, [control], self.ask)
+        self.reads = held.reads
+        for place, data in stepped.writes.items():
+            if data is None:
+                self.held.pop(place, None)
+            else:
+                self.held[place] = data
+        return stepped
+
+
+def said(stepped: Stepped, *columns: str) -> list[tuple[Any, ...]]:
+    """The panes of a batch: team, window start, value and timing, or other columns; a retraction has a minus sign."""
+    if stepped.panes is None:
+        return []
+    wanted = columns or ("team", START, "total", TIMING)
+    rows = stepped.panes.iter_rows(named=True)
+    return [("-" if row[RETRACTION] else "+", *(row[name] for name in wanted)) for row in rows]
+
+
+def refused(stepped: Stepped) -> list[tuple[Any, ...]]:
+    """The late elements of a batch, each with its reason."""
+    return [] if stepped.late is None else stepped.late.select("team", "score", REASON).rows()
+
+
+__all__ = [
+    "END", "INDEX", "START", "TIMING", "KeyGroup", "Recorded", "Score", "asking", "elements", "refused", "said",
+]  # fmt: skip

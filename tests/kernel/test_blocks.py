@@ -1,0 +1,119 @@
+"""Blocks: what goes in comes out, and bytes that were touched are refused with their place."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from strandline.errors import BrokenBlock
+from strandline.kernel.blocks import MAGIC, VERSION, Block, pack, unpack
+
+TEAMS = pl.DataFrame({"team": ["amber", "blue", "a team with a name that fits no view"], "total": [1, 2, 3]})
+GAPS = pl.DataFrame({"team": ["amber", None, "a team with a name that fits no view"], "total": [1, None, 3]})
+SMALL = Block({"windows": pl.DataFrame({"total": [1, 2]})}, {"watermark": 5})
+
+
+def test_frames_and_facts_come_back_as_they_were() -> None:
+    nothing = GAPS.clear()
+    facts = {"clock": 17, "seen": [["0", 3, None, False]], "slices": {"-4": [1, 2]}}
+    block = unpack(pack(Block({"parts": GAPS, "rows": nothing}, facts)), "here")
+    assert list(block.frames) == ["parts", "rows"]
+    assert_frame_equal(block.frames["parts"], GAPS)
+    assert_frame_equal(block.frames["rows"], nothing)
+    assert block.facts == facts
+
+
+def test_every_type_a_pane_can_hold_comes_back() -> None:
+    frame = pl.DataFrame(
+        {
+            "bytes": [b"\x00\xff", None],
+            "truth": [True, None],
+            "float": [float("inf"), -0.0],
+            "instant": [datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), None],
+            "narrow": pl.Series([2**31 - 1, None], dtype=pl.Int32),
+            "extreme": [-(2**63), 2**63 - 1],
+        },
+    )
+    assert_frame_equal(unpack(pack(Block({"panes": frame})), "here").frames["panes"], frame)
+
+
+def test_a_block_without_anything_comes_back_empty() -> None:
+    assert unpack(pack(Block()), "here") == Block({}, {})
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(pl.concat([TEAMS[:1], TEAMS[1:]], rechunk=False), id="in two chunks"),
+        pytest.param(pl.concat([TEAMS, TEAMS]).slice(3), id="as a slice of a longer one"),
+        pytest.param(pl.concat([TEAMS[2:], TEAMS]).filter(pl.int_range(pl.len()) > 0), id="as what a filter left"),
+    ],
+)
+def test_equal_frames_give_equal_bytes_however_they_lie_in_memory(made: pl.DataFrame) -> None:
+    assert pack(Block({"f": made})) == pack(Block({"f": TEAMS}))
+
+
+def test_facts_give_equal_bytes_whatever_their_order() -> None:
+    assert pack(Block(facts={"a": 1, "b": 2})) == pack(Block(facts={"b": 2, "a": 1}))
+
+
+def test_a_block_that_was_read_is_written_to_the_same_bytes() -> None:
+    data = pack(Block({"f": GAPS}, {"clock": 1}))
+    assert pack(unpack(data, "here")) == data
+
+
+def test_a_block_opens_with_its_magic_and_version() -> None:
+    """Kept for ever in checkpoints: a change of layout is a new version."""
+    assert pack(SMALL)[:4] == b"SLB\x01"
+    assert MAGIC + bytes([VERSION]) == b"SLB\x01"
+
+
+def test_a_block_written_by_version_1_can_still_be_read() -> None:
+    kept = unpack((Path(__file__).parent / "kept" / "block-1.slb").read_bytes(), "kept")
+    assert kept.facts == {"clock": 7}
+    assert kept.frames["windows"].to_dict(as_series=False) == {
+        "team": ["amber", None, "a team with a name that fits no view"],
+        "total": [1, 2, None],
+        "mean": [0.5, None, -0.0],
+        "@closed": [True, False, None],
+        "last": [datetime(2024, 5, 1, 12, tzinfo=UTC), None, None],
+        "raw": [b"\x00", b"", None],
+    }
+
+
+@pytest.mark.parametrize("data", [b"", b"SL", b"PAR1" + bytes(20), bytes(64)])
+def test_bytes_that_are_no_block_are_refused(data: bytes) -> None:
+    with pytest.raises(BrokenBlock, match="the bytes at slice:3 are not a block"):
+        unpack(data, "slice:3")
+
+
+def test_an_unknown_version_is_refused_with_the_way_out() -> None:
+    data = bytearray(pack(SMALL))
+    data[3] = VERSION + 1
+    with pytest.raises(BrokenBlock, match=f"the block at slice:3 has version {VERSION + 1}") as refused:
+        unpack(bytes(data), "slice:3")
+    assert "another release" in refused.value.hint
+
+
+def test_a_flipped_bit_is_found_at_every_position() -> None:
+    whole = pack(SMALL)
+    for position in range(len(whole)):
+        for bit in (0, 7):
+            damaged = bytearray(whole)
+            damaged[position] ^= 1 << bit
+            with pytest.raises(BrokenBlock, match="slice:3"):
+                unpack(bytes(damaged), "slice:3")
+
+
+def test_a_block_cut_short_is_refused_at_every_length() -> None:
+    whole = pack(SMALL)
+    for length in range(len(whole)):
+        with pytest.raises(BrokenBlock, match="slice:3"):
+            unpack(whole[:length], "slice:3")
+
+
+def test_a_block_with_something_behind_it_is_refused() -> None:
+    with pytest.raises(BrokenBlock, match="the block at index is damaged"):
+        unpack(pack(SMALL) + b"\x00", "index")

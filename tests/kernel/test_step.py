@@ -1,0 +1,402 @@
+"""One batch of one key group: judge, add, advance, fire, expire."""
+
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import strandline as sl
+from strandline.errors import BrokenBlock, StateError
+from strandline.kernel.blocks import AT, END, NEW, OFFSET, PARTITION, START, Block
+from strandline.kernel.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
+from strandline.kernel.prepare import prepare
+from strandline.kernel.step import REASON, WATERMARK, step
+from strandline.kernel.watermarks import FOREVER, Control, Seen
+from strandline.model.panes import Accumulation, Emit
+from strandline.model.triggers import Trigger
+from tests.kernel.batches import KeyGroup, Score, asking, elements, refused, said
+
+EARLY_AND_LATE = sl.after_watermark(early=sl.after_count(1), late=sl.after_count(1))
+CORRECTING = asking(trigger=EARLY_AND_LATE, accumulation=sl.retracting, lateness=60_000)
+
+both_ways = pytest.mark.parametrize("combined", [False, True], ids=["one by one", "combined"])
+"""Elements may come combined or one by one: it must make no difference."""
+
+
+@both_ways
+def test_a_window_is_told_when_the_watermark_reaches_its_end(combined: bool) -> None:
+    group = KeyGroup(asking(), combined)
+    assert said(group.play(("red", 5, 1_000), ("blue", 1, 2_000), ("red", 2, 9_999), watermark=9_998)) == []
+    assert said(group.play(watermark=9_999)) == [("+", "blue", 0, 1, "on_time"), ("+", "red", 0, 7, "on_time")]
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        (sl.discarding, [[("+", 7)], [("+", 7)], [("+", 8)]]),
+        (sl.accumulating, [[("+", 7)], [("+", 14)], [("+", 22)]]),
+        (sl.retracting, [[("+", 7)], [("-", 7), ("+", 14)], [("-", 14), ("+", 22)]]),
+    ],
+)
+def test_the_classic_example_under_each_accumulation(how: Accumulation, told: list[Any], combined: bool) -> None:
+    group = KeyGroup(asking(trigger=EARLY_AND_LATE, accumulation=how), combined)
+    batches = [group.play(("red", score, 1_000)) for score in (7, 7, 8)]
+    assert [said(batch, "total") for batch in batches] == told
+
+
+@both_ways
+def test_a_late_score_takes_the_old_total_back(combined: bool) -> None:
+    group = KeyGroup(CORRECTING, combined)
+    assert said(group.play(("red", 5, 1_000))) == [("+", "red", 0, 5, "early")]
+    assert said(group.play(watermark=10_000)) == [("-", "red", 0, 5, "early"), ("+", "red", 0, 5, "on_time")]
+    late = group.play(("red", 3, 2_000))
+    assert said(late) == [("-", "red", 0, 5, "on_time"), ("+", "red", 0, 8, "late")]
+
+
+def test_a_retraction_repeats_the_withdrawn_pane_in_every_column() -> None:
+    group = KeyGroup(CORRECTING)
+    last: pl.DataFrame | None = None
+    for batch in (
+        group.play(("red", 5, 1_000)),
+        group.play(("red", 4, 3_000)),
+        group.play(watermark=10_000),
+        group.play(("red", 3, 2_000)),
+        group.play(("red", 1, 2_000)),
+    ):
+        assert batch.panes is not None
+        withdrawn = batch.panes.filter(RETRACTION)
+        expected = [] if last is None else last.with_columns(pl.lit(True).alias(RETRACTION)).rows()
+        assert withdrawn.rows() == expected
+        last = batch.panes.filter(~pl.col(RETRACTION))
+    assert last is not None
+
+
+@both_ways
+def test_panes_are_numbered_and_say_where_they_stand(combined: bool) -> None:
+    group = KeyGroup(asking(trigger=EARLY_AND_LATE, accumulation=sl.accumulating, lateness=20_000), combined)
+    columns = (TIMING, INDEX, NONSPECULATIVE, FIRST, LAST, TIMESTAMP)
+    batches = [
+        group.play(("red", 5, 1_000)),
+        group.play(("red", 5, 1_000)),
+        group.play(watermark=9_999),
+        group.play(("red", 5, 1_000)),
+        group.play(("red", 5, 1_000), watermark=29_999),
+    ]
+    assert [pane for batch in batches for pane in said(batch, *columns)] == [
+        ("+", "early", 0, -1, True, False, 9_999),
+        ("+", "early", 1, -1, False, False, 9_999),
+        ("+", "on_time", 2, 0, False, False, 9_999),
+        ("+", "late", 3, 1, False, False, 9_999),
+        ("+", "late", 4, 2, False, True, 9_999),
+    ]
+
+
+def test_panes_come_by_key_and_window_with_each_retraction_before_its_replacement() -> None:
+    group = KeyGroup(CORRECTING)
+    scores: tuple[Score, ...] = (("red", 1, 11_000), (None, 1, 0), ("blue", 1, 0), ("red", 1, 0))
+    group.play(*scores)
+    batch = group.play(*reversed(scores))
+    assert said(batch, "team", START) == [
+        (sign, *where) for where in ((None, 0), ("blue", 0), ("red", 0), ("red", 10_000)) for sign in "-+"
+    ]
+
+
+@both_ways
+def test_a_batch_never_makes_its_own_elements_late(combined: bool) -> None:
+    group = KeyGroup(asking(), combined)
+    batch = group.play(("red", 5, 1_000), ("red", 1, 99_000), watermark=90_000)
+    assert said(batch) == [("+", "red", 0, 5, "on_time")]
+    assert refused(batch) == []
+
+
+@both_ways
+def test_an_element_is_late_once_its_window_is_gone(combined: bool) -> None:
+    group = KeyGroup(asking(lateness=5_000), combined)
+    group.play(watermark=14_998)
+    assert refused(group.play(("red", 5, 9_999))) == []
+    group.play(watermark=14_999)
+    batch = group.play(("red", 5, 9_999), ("red", 1, 10_000))
+    assert refused(batch) == [("red", 5, "expired")]
+    assert batch.contributed == 1
+
+
+def test_a_late_element_keeps_its_columns_and_says_which_window_refused_it_and_when() -> None:
+    group = KeyGroup(asking())
+    group.play(watermark=50_000)
+    late = group.play(("red", 5, 1_000), ("blue", 6, 12_000)).late
+    assert late is not None
+    assert late.select("team", "score", AT, PARTITION, OFFSET, START, END, REASON, WATERMARK).rows() == [
+        ("red", 5, 1_000, "0", 0, 0, 10_000, "expired", 50_000),
+        ("blue", 6, 12_000, "0", 1, 10_000, 20_000, "expired", 50_000),
+    ]
+
+
+def test_elements_of_a_window_that_its_trigger_has_closed_are_refused_as_closed() -> None:
+    group = KeyGroup(asking(trigger=sl.after_count(2), lateness=60_000))
+    assert said(group.play(("red", 1, 0), ("red", 2, 0), ("blue", 4, 0)), "team", "total", LAST) == [
+        ("+", "red", 3, True)
+    ]
+    batch = group.play(("red", 5, 0), ("blue", 6, 0), ("red", 7, 10_000))
+    assert refused(batch) == [("red", 5, "closed")]
+    assert said(batch, "team", "total") == [("+", "blue", 10)]
+
+
+def test_the_mark_of_a_closed_window_is_forgotten_when_its_time_is_over() -> None:
+    group = KeyGroup(asking(trigger=sl.after_count(1), lateness=5_000))
+    group.play(("red", 1, 0))
+    assert refused(group.play(("red", 2, 0), watermark=14_998)) == [("red", 2, "closed")]
+    assert said(group.play(watermark=14_999)) == []
+    assert list(group.held) == ["index"]
+    assert refused(group.play(("red", 3, 0))) == [("red", 3, "expired")]
+
+
+@both_ways
+def test_a_bare_watermark_trigger_closes_with_the_on_time_pane(combined: bool) -> None:
+    group = KeyGroup(asking(trigger=sl.after_watermark(), lateness=60_000), combined)
+    group.play(("red", 5, 0))
+    assert said(group.play(watermark=10_000), "total", TIMING, LAST) == [("+", 5, "on_time", True)]
+    assert refused(group.play(("red", 3, 0))) == [("red", 3, "closed")]
+
+
+def test_a_null_key_is_a_key_like_any_other_also_when_it_is_closed() -> None:
+    group = KeyGroup(asking(trigger=sl.after_count(2), lateness=60_000))
+    assert said(group.play((None, 1, 0), (None, 2, 0)), "team", "total") == [("+", None, 3)]
+    assert refused(group.play((None, 4, 0))) == [(None, 4, "closed")]
+
+
+@both_ways
+def test_when_the_watermark_passes_the_end_and_the_lateness_at_once_there_is_one_pane(combined: bool) -> None:
+    group = KeyGroup(asking(trigger=EARLY_AND_LATE, lateness=5_000), combined)
+    batch = group.play(("red", 5, 0), watermark=20_000)
+    assert said(batch, "total", TIMING, LAST) == [("+", 5, "on_time", True)]
+    assert list(group.held) == ["index"]
+
+
+@both_ways
+def test_a_window_first_heard_after_its_end_speaks_late_only(combined: bool) -> None:
+    group = KeyGroup(asking(trigger=EARLY_AND_LATE, lateness=60_000), combined)
+    group.play(watermark=10_000)
+    assert said(group.play(("red", 5, 0)), TIMING, INDEX) == [("+", "late", 0)]
+    assert said(group.play(("red", 5, 0)), TIMING, INDEX) == [("+", "late", 1)]
+
+
+@pytest.mark.parametrize(("how", "value"), [(sl.discarding, 0), (sl.accumulating, 5), (sl.retracting, 5)])
+def test_an_on_time_pane_without_news_repeats_the_value_or_tells_the_empty_one(how: Accumulation, value: int) -> None:
+    group = KeyGroup(asking(trigger=EARLY_AND_LATE, accumulation=how, lateness=60_000))
+    group.play(("red", 5, 0))
+    batch = group.play(watermark=10_000)
+    assert batch.panes is not None
+    assert batch.panes.filter(~pl.col(RETRACTION)).select("total", TIMING, INDEX).rows() == [(value, "on_time", 1)]
+
+
+def test_an_on_time_pane_without_news_can_be_left_out_and_takes_no_number() -> None:
+    group = KeyGroup(asking(trigger=EARLY_AND_LATE, on_time_pane=Emit.IF_NON_EMPTY, lateness=60_000))
+    group.play(("red", 5, 0))
+    assert said(group.play(watermark=10_000)) == []
+    assert said(group.play(("red", 5, 0)), TIMING, INDEX, NONSPECULATIVE) == [("+", "late", 1, 0)]
+
+
+@pytest.mark.parametrize(("final", "told"), [(Emit.ALWAYS, [("+", 5, "late", True)]), (Emit.IF_NON_EMPTY, [])])
+def test_a_sure_last_pane_can_be_asked_for(final: Emit, told: list[Any]) -> None:
+    group = KeyGroup(asking(accumulation=sl.accumulating, final_pane=final, lateness=5_000))
+    group.play(("red", 5, 0), watermark=10_000)
+    assert said(group.play(watermark=15_000), "total", TIMING, LAST) == told
+
+
+@both_ways
+def test_under_never_the_contents_come_out_when_the_window_expires(combined: bool) -> None:
+    group = KeyGroup(asking(trigger=sl.never(), lateness=5_000), combined)
+    assert said(group.play(("red", 5, 0), watermark=12_000)) == []
+    assert said(group.play(("red", 2, 0), watermark=14_999), "total", TIMING, LAST) == [("+", 7, "on_time", True)]
+
+
+def test_without_a_bound_on_lateness_windows_stay_until_the_stream_ends() -> None:
+    group = KeyGroup(asking(lateness=None))
+    group.play(("red", 5, 0), watermark=10**15)
+    assert said(group.play(("red", 2, 1)), "total", TIMING) == [("+", 2, "late")]
+    group.play(drain=True)
+    assert list(group.held) == ["index"]
+
+
+@both_ways
+def test_drain_closes_every_window(combined: bool) -> None:
+    group = KeyGroup(asking(trigger=EARLY_AND_LATE, accumulation=sl.accumulating, lateness=60_000), combined)
+    group.play(("red", 5, 0), ("blue", 6, 45_000))
+    batch = group.play(drain=True)
+    assert said(batch, "team", TIMING, LAST) == [("+", "blue", "on_time", True), ("+", "red", "on_time", True)]
+    assert batch.progress.watermark == FOREVER
+    assert list(group.held) == ["index"]
+
+
+def test_a_clock_alone_makes_a_window_speak() -> None:
+    group = KeyGroup(asking(trigger=sl.after_watermark(early=sl.every(seconds=2))))
+    assert said(group.play(("red", 5, 0), clock=1_000)) == []
+    assert said(group.play(clock=3_000)) == []
+    assert said(group.play(clock=3_001)) == [("+", "red", 0, 5, "early")]
+    assert said(group.play(clock=9_000)) == []
+
+
+def test_times_before_the_epoch_are_times() -> None:
+    group = KeyGroup(asking())
+    group.play(("red", 5, -1), ("red", 2, -10_001))
+    assert said(group.play(watermark=-1)) == [("+", "red", -20_000, 2, "on_time"), ("+", "red", -10_000, 5, "on_time")]
+
+
+def test_only_slices_that_are_touched_or_due_are_read_and_written() -> None:
+    group = KeyGroup(CORRECTING)
+    group.play(*(("red", 1, start * 10_000) for start in range(5)))
+    assert set(group.held) == {"index", *(f"slice:{number}" for number in range(5))}
+
+    touched = group.play(("blue", 1, 25_000))
+    assert group.reads == ["index", "slice:2"]
+    assert set(touched.writes) == {"index", "slice:2"}
+
+    due = group.play(watermark=9_999)
+    assert group.reads == ["index", "slice:0"]
+    assert set(due.writes) == {"index", "slice:0"}
+
+    quiet = group.play(watermark=10_500)
+    assert group.reads == ["index"]
+    assert set(quiet.writes) == {"index"}
+
+    expired = group.play(watermark=69_999)
+    assert group.reads == ["index", *(f"slice:{number}" for number in range(5))]
+    assert expired.writes["slice:0"] is None
+    assert expired.writes["slice:1"] is not None
+
+
+def test_a_slice_that_was_told_on_time_is_not_read_again_until_it_expires() -> None:
+    ask = asking(trigger=sl.after_watermark(early=sl.every(seconds=2), late=sl.after_count(1)), lateness=60_000)
+    group = KeyGroup(ask)
+    group.play(("red", 5, 0), clock=1_000)
+    group.play(clock=1_500, watermark=10_000)
+    group.play(clock=60_000, watermark=20_000)
+    assert group.reads == ["index"]
+    group.play(clock=60_001, watermark=69_999)
+    assert group.reads == ["index", "slice:0"]
+
+
+def test_damaged_state_is_refused_with_its_place() -> None:
+    group = KeyGroup(CORRECTING)
+    group.play(("red", 1, 0))
+    group.held["slice:0"] = group.held["slice:0"][:-1] + b"?"
+    with pytest.raises(BrokenBlock, match="the block at slice:0 is damaged"):
+        group.play(("red", 1, 0))
+
+
+def test_combined_elements_for_a_window_that_is_gone_are_a_defect_and_stop_the_job() -> None:
+    group = KeyGroup(asking())
+    group.play(watermark=50_000)
+    parts = prepare(elements([("red", 5, 0)]), ["team"], group.step, 1, -1)[0]
+    with pytest.raises(StateError, match="already gone"):
+        group.take([parts], Control(0))
+
+
+def test_a_batch_played_again_over_the_same_state_gives_the_same_bytes() -> None:
+    ask = asking(
+        trigger=EARLY_AND_LATE,
+        accumulation=sl.retracting,
+        lateness=20_000,
+        aggregates=(("total", sl.sum("score")), ("average", sl.mean("score")), ("most", sl.max("score"))),
+    )
+    group = KeyGroup(ask)
+    scores = [(f"team {number % 37}", number * 0.1, number * 977 % 60_000) for number in range(500)]
+    frame = elements([(team, 0, at) for team, _, at in scores])
+    frame = frame.with_columns(pl.Series("score", [score for _, score, _ in scores]))
+    blocks = list(prepare(frame, ["team"], ask, 1, None).values())
+    first = Control(0, (Seen("0", 500, 30_000),))
+    group.take(blocks, first)
+    held = dict(group.held)
+    runs = [step(held, blocks, [Control(1, (Seen("0", 500, 70_000),))], group.ask) for _ in range(5)]
+    assert len({tuple(sorted((place, data or b"") for place, data in run.writes.items())) for run in runs}) == 1
+    tables = [run.panes for run in runs if run.panes is not None]
+    assert len(tables) == 5
+    assert all(table.equals(tables[0]) for table in tables)
+
+
+scores = st.lists(
+    st.tuples(st.sampled_from(["red", "blue", None]), st.integers(1, 9), st.integers(-25_000, 60_000)), max_size=8
+)
+batches = st.lists(
+    st.tuples(scores, st.none() | st.integers(-30_000, 90_000), st.integers(0, 5_000)), min_size=1, max_size=6
+)
+triggers = st.sampled_from(
+    [
+        sl.repeatedly(sl.after_watermark()),
+        sl.after_watermark(),
+        EARLY_AND_LATE,
+        sl.after_watermark(early=sl.every(seconds=2), late=sl.after_count(2)),
+        sl.repeatedly(sl.after_count(3)),
+        sl.after_count(2),
+        sl.never(),
+    ]
+)
+
+
+@given(batches, triggers, st.sampled_from(Accumulation), st.sampled_from([0, 5_000, None]))
+def test_whoever_comes_in_is_told_of_or_late_and_all_told_adds_up_to_what_was_taken(
+    played: list[Any], trigger: Trigger, how: Accumulation, lateness: int | None
+) -> None:
+    """Discarding panes add up, retracting ones with their sign, and of accumulating ones the last is the answer."""
+    group = KeyGroup(asking(trigger=trigger, accumulation=how, lateness=lateness))
+    clock, taken = 0, 0
+    answers: dict[Any, int] = {}
+    for came, watermark, passed in played:
+        clock += passed
+        batch = group.play(*came, watermark=watermark, clock=clock)
+        late = refused(batch)
+        assert batch.contributed + len(late) == len(came)
+        _answer(answers, batch.panes, how)
+        taken += sum(score for _, score, _ in came) - sum(score for _, score, _ in late)
+    _answer(answers, group.play(drain=True).panes, how)
+    assert sum(answers.values()) == taken
+    assert list(group.held) == ["index"]
+
+
+def _answer(answers: dict[Any, int], panes: pl.DataFrame | None, how: Accumulation) -> None:
+    told = [] if panes is None else panes.select("team", START, "total", RETRACTION).rows()
+    for team, start, total, taken_back in told:
+        known = 0 if how is Accumulation.ACCUMULATING else answers.get((team, start), 0)
+        answers[team, start] = known - total if taken_back else known + total
+
+
+@given(batches, triggers, st.sampled_from(Accumulation), st.sampled_from([0, 5_000]))
+def test_combining_before_the_shuffle_changes_nothing(
+    played: list[Any], trigger: Trigger, how: Accumulation, lateness: int
+) -> None:
+    ask = asking(trigger=trigger, accumulation=how, lateness=lateness)
+    plain, combined = KeyGroup(ask), KeyGroup(ask, combined=True)
+    clock = 0
+    for came, watermark, passed in played:
+        clock += passed
+        one = plain.play(*came, watermark=watermark, clock=clock)
+        other = combined.play(*came, watermark=watermark, clock=clock)
+        columns = ("team", START, "total", "plays", TIMING, INDEX, LAST)
+        assert said(one, *columns) == said(other, *columns)
+        assert refused(one) == refused(other)
+        assert plain.held == combined.held
+
+
+@given(scores, st.integers(1, 4), triggers)
+def test_it_does_not_matter_how_many_tasks_a_batch_came_from(came: list[Score], tasks: int, trigger: Trigger) -> None:
+    ask = asking(trigger=trigger, lateness=60_000)
+    whole, split = KeyGroup(ask), KeyGroup(ask)
+    pieces = [came[number::tasks] for number in range(tasks)]
+    blocks = [block for piece in pieces for block in prepare(elements(piece), ["team"], ask, 1, None).values()]
+    one = whole.play(*came, watermark=5_000)
+    other = split.take(blocks, Control(0, (Seen("0", len(came), 5_001),)))
+    assert said(one) == said(other)
+    assert whole.held == split.held
+
+
+def test_a_block_of_parts_and_a_block_of_rows_meet_in_one_window() -> None:
+    group = KeyGroup(asking(trigger=EARLY_AND_LATE))
+    combined = prepare(elements([("red", 5, 0), ("red", 2, 0)]), ["team"], group.step, 1, -1)[0]
+    plain = prepare(elements([("red", 1, 0)]), ["team"], group.step, 1, None)[0]
+    batch = group.take([Block({**combined.frames, **plain.frames}), plain], Control(0))
+    assert said(batch, "total", "plays") == [("+", 9, 4)]
+    assert batch.contributed == 4
+    assert combined.frames["parts"][NEW].sum() == 2

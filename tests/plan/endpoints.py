@@ -1,0 +1,45 @@
+"""A source and a sink that are never opened: what the planner asks of them, and nothing else."""
+
+from dataclasses import dataclass
+
+import strandline as sl
+from strandline.plan.endpoints import Delivery
+from strandline.plan.pipeline import Elements, read
+
+
+@dataclass(frozen=True, slots=True)
+class PaperSource:
+    name: str = "scores"
+    partitions: tuple[str, ...] = ("0", "1")
+    columns: tuple[str, ...] = ("team", "user", "score", "at")
+
+
+@dataclass(frozen=True, slots=True)
+class PaperSink:
+    name: str = "paper"
+    offers: frozenset[Delivery] = frozenset({Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE})
+    takes_retractions: bool = True
+
+
+def refuse_to_run(*arguments: object, **options: object) -> None:
+    raise AssertionError("a plan was run")
+
+
+def scores(source: PaperSource | None = None) -> Elements:
+    """The elements of a source on paper."""
+    return read(source or PaperSource(), refuse_to_run)
+
+
+def totals(source: PaperSource | None = None, sink: PaperSink | None = None) -> sl.Pipeline:
+    """A pipeline on paper: totals by team."""
+    panes = (
+        scores(source)
+        .event_time("at", sl.bounded(seconds=10).idle_after(minutes=1))
+        .key_by("team")
+        .window(sl.tumbling(minutes=2))
+        .trigger(sl.after_watermark(early=sl.every(seconds=30), late=sl.after_count(1)))
+        .accumulate(sl.retracting)
+        .allow_lateness(minutes=5)
+        .aggregate(total=sl.sum("score"))
+    )
+    return panes.write(sink or PaperSink())

@@ -1,0 +1,150 @@
+"""How a pipeline is said: every word returns a new value and leaves the old one as it was."""
+
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+
+import strandline as sl
+from strandline.errors import InvalidAggregate, InvalidStep, InvalidTime
+from strandline.model.elements import Duration
+from strandline.model.panes import Lateness, LateRows
+from strandline.model.triggers import DEFAULT
+from strandline.model.windows import Global
+from strandline.plan.nodes import Aggregated, EventTime, Read, Write
+from strandline.plan.pipeline import Keyed, read
+from tests.plan.endpoints import PaperSink, PaperSource, refuse_to_run, scores, totals
+
+WATERMARK = sl.bounded(seconds=10)
+
+
+def keyed() -> Keyed:
+    return scores().event_time("at", WATERMARK).key_by("team")
+
+
+def step_of(panes: Any) -> Any:
+    assert isinstance(panes.root, Aggregated)
+    return panes.root.step
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        lambda said: said.window(sl.tumbling(minutes=1)),
+        lambda said: said.trigger(sl.after_count(1)),
+        lambda said: said.accumulate(sl.retracting),
+        lambda said: said.allow_lateness(minutes=1),
+    ],
+    ids=["window", "trigger", "accumulate", "allow_lateness"],
+)
+def test_each_word_returns_a_new_value_and_changes_nothing(say: Any) -> None:
+    before, same = keyed(), keyed()
+    after = say(before)
+    assert after is not before
+    assert after != before
+    assert before == same
+
+
+def test_one_beginning_serves_many_pipelines() -> None:
+    base = keyed().window(sl.tumbling(minutes=1))
+    early = base.trigger(sl.after_count(1)).aggregate(total=sl.sum("score"))
+    plain = base.aggregate(total=sl.sum("score"))
+    assert step_of(early).trigger == sl.after_count(1)
+    assert step_of(plain).trigger == DEFAULT
+
+
+def test_a_value_cannot_be_changed_in_place() -> None:
+    for said in (scores(), keyed(), totals()):
+        with pytest.raises(FrozenInstanceError):
+            said.runner = None  # type: ignore[misc, assignment]
+
+
+def test_all_that_was_said_is_in_the_value() -> None:
+    step = step_of(
+        keyed()
+        .window(sl.tumbling(minutes=2))
+        .trigger(sl.after_watermark(late=sl.after_count(1)))
+        .accumulate(sl.accumulating)
+        .allow_lateness("90s", rows=LateRows.PER_WINDOW)
+        .aggregate(total=sl.sum("score"), plays=sl.count())
+    )
+    assert step.window == sl.tumbling("2m")
+    assert step.trigger == sl.after_watermark(late=sl.after_count(1))
+    assert step.accumulation is sl.accumulating
+    assert step.lateness == Lateness(Duration(90_000), LateRows.PER_WINDOW)
+    assert step.aggregates == (("total", sl.sum("score")), ("plays", sl.count()))
+
+
+def test_what_was_not_said_is_the_models_default() -> None:
+    step = step_of(keyed().aggregate(plays=sl.count()))
+    assert step.window == Global()
+    assert step.trigger == DEFAULT
+    assert step.accumulation is sl.discarding
+    assert step.lateness == Lateness()
+
+
+def test_the_last_answer_to_a_question_counts() -> None:
+    said = keyed().window(sl.tumbling(minutes=1)).window(sl.tumbling(minutes=2))
+    assert step_of(said.aggregate(plays=sl.count())).window == sl.tumbling(minutes=2)
+
+
+def test_a_pipeline_holds_its_steps_from_source_to_sink() -> None:
+    root = totals().root
+    assert isinstance(root, Write)
+    assert isinstance(root.of, Aggregated)
+    assert isinstance(root.of.of, EventTime)
+    assert root.of.of.of == Read(PaperSource())
+    assert root.sink == PaperSink()
+
+
+def test_delivery_is_exactly_once_unless_said_otherwise() -> None:
+    panes = keyed().aggregate(plays=sl.count())
+    assert panes.write(PaperSink()).root.delivery is sl.Delivery.EXACTLY_ONCE
+    assert panes.write(PaperSink(), delivery="at_least_once").root.delivery is sl.Delivery.AT_LEAST_ONCE
+
+
+def test_a_delivery_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    with pytest.raises(InvalidStep, match="there is no delivery 'perhaps'") as refused:
+        keyed().aggregate(plays=sl.count()).write(PaperSink(), delivery="perhaps")
+    assert refused.value.hint == "choose one of at_most_once, at_least_once, exactly_once"
+
+
+def test_key_by_wants_a_column() -> None:
+    with pytest.raises(InvalidStep, match="key_by names no column"):
+        scores().key_by()
+
+
+def test_aggregate_wants_something_to_compute() -> None:
+    with pytest.raises(InvalidAggregate, match="nothing is computed"):
+        keyed().aggregate()
+
+
+def test_lateness_wants_a_length() -> None:
+    with pytest.raises(InvalidTime, match="a length of time is missing"):
+        keyed().allow_lateness()
+
+
+def test_equal_pipelines_are_equal_whoever_runs_them() -> None:
+    assert totals() == totals()
+    assert read(PaperSource(), refuse_to_run) == read(PaperSource(), print)
+
+
+def test_running_hands_the_plan_to_the_runner_with_its_options() -> None:
+    got: list[Any] = []
+
+    def runner(*arguments: Any, **options: Any) -> str:
+        got.append((arguments, options))
+        return "a job"
+
+    panes = read(PaperSource(), runner).event_time("at", WATERMARK).key_by("team").aggregate(plays=sl.count())
+    pipeline = panes.write(PaperSink())
+    assert pipeline.run(checkpoint="here") == "a job"
+    assert pipeline.run("a session", checkpoint="there") == "a job"
+    assert got == [
+        ((pipeline.root, None), {"checkpoint": "here"}),
+        ((pipeline.root, "a session"), {"checkpoint": "there"}),
+    ]
+
+
+def test_explaining_runs_nothing() -> None:
+    assert "deliver   to paper, exactly once" in totals().explain()

@@ -1,0 +1,28 @@
+"""How many histories are generated: few in the fast tier, 10,000 in all when CI runs, more in a campaign.
+
+STRANDLINE_HISTORIES=N asks for another number. The histories are the same in every run.
+"""
+
+import os
+from collections.abc import Iterator
+
+import coverage
+import pytest
+
+FAST, FULL, CAMPAIGN = 550, 10_000, 100_000
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    tier = str(config.getoption("markexpr"))
+    os.environ.setdefault("STRANDLINE_HISTORIES", str({"not campaign": FULL, "campaign": CAMPAIGN}.get(tier, FAST)))
+
+
+@pytest.fixture(autouse=True, scope="package")
+def unmeasured() -> Iterator[None]:
+    """Thousands of histories run the same lines again; measuring them takes longer than playing them."""
+    running = coverage.Coverage.current()
+    if running is not None:
+        running.stop()
+    yield
+    if running is not None:
+        running.start()

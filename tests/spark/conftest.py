@@ -1,0 +1,19 @@
+"""One Spark for all tests of this process."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from strandline.spark.java import find_java
+from strandline.spark.session import start_session
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session as a job of ours starts it; its log is in the folder of the test run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_HOME", str(find_java().home))
+        session = start_session("strandline tests", log=tmp_path_factory.mktemp("spark") / "spark.log")
+        yield session
+        session.stop()

@@ -1,0 +1,139 @@
+"""A whole stream carried by hand through the job's own code, with no Spark in between."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import strandline as sl
+from strandline.cli.demo import WINDOW_SECONDS, pipeline
+from strandline.cli.recount import Recount, recount
+from strandline.connectors import generator
+from strandline.connectors.generator import Scores, ScoresReader
+from strandline.kernel.output import Counts
+from strandline.kernel.state import read_index
+from strandline.kernel.watermarks import FOREVER
+from strandline.plan.compile import to_stages
+from strandline.plan.stages import Stages
+from strandline.spark.keyed_step import Held
+from strandline.spark.ports import RAW, LedgerEntry, OpenSink, SparkSink
+from tests.plan.endpoints import PaperSink
+from tests.spark.by_hand import Carrier, MapState, Raw, rows, task
+
+ORIGIN = 1_700_000_000_000
+
+
+def batches(source: Scores, monkeypatch: pytest.MonkeyPatch, every: int) -> Iterator[tuple[list[list[Raw]], int]]:
+    """The batches of a stream whose driver looks at the clock every so often: for each task its rows, and the clock."""
+    now = ORIGIN
+    monkeypatch.setattr(generator, "_now", lambda: now)
+    reader = ScoresReader(source)
+    start = reader.initialOffset()
+    while True:
+        end = reader.latestOffset(start, None)
+        if end != start:
+            tasks = []
+            for partition in reader.partitions(start, end):
+                found: list[Any] = []
+                for batch in reader.read(partition):
+                    found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+                tasks.append(found)
+            yield tasks, now
+        elif now > ORIGIN + source.events * 1_000 // source.rate:
+            return
+        start, now = end, now + every
+
+
+def open_sink(stages: Stages) -> OpenSink:
+    sink: SparkSink = stages.deliver.sink  # type: ignore[assignment]
+    return sink.open(stages)
+
+
+def carried(source: Scores, database: Path, monkeypatch: pytest.MonkeyPatch, every: int) -> tuple[Recount, Counts]:
+    """The demo's pipeline over a stream, and its recount."""
+    stages = to_stages(pipeline(source, database).root)
+    carrier, counts = Carrier(stages, monkeypatch), Counts()
+    sink = open_sink(stages)
+    epoch = sink.claim("mine")
+    watermark = None
+    for number, (tasks, clock) in enumerate(batches(source, monkeypatch, every)):
+        output = carrier.carry(tasks, clock)
+        assert output.counts.missing == 0
+        counts += output.counts
+        watermark = output.progress.watermark
+        sink.commit(output, LedgerEntry("mine", epoch, number, str(number)))
+    assert watermark == FOREVER
+    assert all(list(state.held) == ["index"] for state in carrier.groups.values())
+    sink.close()
+    return recount(source, ORIGIN + every, database, WINDOW_SECONDS), counts
+
+
+@pytest.mark.parametrize(("seed", "every"), [(1, 1_100), (2, 2_500), (3, 4_000), (4, 9_000), (5, 60_000)])
+def test_totals_late_and_dead_together_are_what_a_batch_job_finds(
+    seed: int, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Scores(seed, events=3_000, rate=200)
+    result, counts = carried(source, tmp_path / "scores.db", monkeypatch, every)
+    assert result.disagreements == []
+    assert result.agrees
+    assert counts.read == 3_000
+    assert counts.dead == result.dead > 0
+
+
+def test_a_stream_without_a_horizon_gives_the_same_totals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is combined before the shuffle; it must make no difference to anyone."""
+    source = Scores(6, events=1_500, rate=200)
+    combined, counted = carried(source, tmp_path / "combined.db", monkeypatch, 2_000)
+    monkeypatch.setattr(Carrier, "horizon", property(lambda _: None, lambda _, __: None))
+    plain, counted_plainly = carried(source, tmp_path / "plain.db", monkeypatch, 2_000)
+    assert plain == combined
+    assert counted == counted_plainly
+
+
+def test_a_batch_played_again_from_the_same_state_says_and_writes_the_same_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = Scores(7, events=1_000, rate=200)
+    stages = to_stages(pipeline(source, Path("never opened")).root)
+    carrier = Carrier(stages, monkeypatch)
+    for tasks, clock in batches(source, monkeypatch, 1_000):
+        sent = [block for raw in tasks for block in task(stages, raw, clock)]
+        for group in range(stages.prepare.groups):
+            blocks = [data for number, data in sent if number == group]
+            state = carrier.groups.setdefault(group, MapState())
+            before = dict(state.held)
+            said, wrote = carrier.step(group, blocks), dict(state.held)
+            state.held = dict(before)
+            assert carrier.step(group, reversed(blocks)) == said
+            assert state.held == wrote
+
+
+def test_every_key_group_comes_to_the_same_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Scores(8, events=400, rate=100)
+    stages = to_stages(pipeline(source, Path("never opened")).root)
+    carrier = Carrier(stages, monkeypatch)
+    for tasks, clock in batches(source, monkeypatch, 1_000):
+        carrier.carry(tasks, clock)
+        first, *others = [read_index(state.held).progress for state in carrier.groups.values()]
+        assert len(others) == stages.prepare.groups - 1
+        assert all(progress == first for progress in others)
+
+
+def test_a_dead_letter_comes_out_with_the_batch_that_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    panes = sl.read(sl.scores()).event_time("at", sl.monotone()).key_by("team").window(sl.tumbling(seconds=10))
+    stages = to_stages(panes.aggregate(plays=sl.count()).write(PaperSink()).root)
+    output = Carrier(stages, monkeypatch).carry([rows(b"?"), rows(b"!", partition="1")], 0)
+    assert output.dead is not None
+    assert sorted(output.dead[RAW].to_list()) == [b"!", b"?"]
+    assert output.counts == Counts(read=2, dead=2)
+
+
+def test_state_is_read_place_by_place() -> None:
+    state = MapState()
+    state.updateValue(("index",), (b"1",))
+    held = Held(state)
+    assert held["index"] == b"1"
+    assert held.get("slice:1") is None
+    assert list(held) == ["index"]
+    assert len(held) == 1

@@ -9,9 +9,9 @@ import polars as pl
 import strandline as sl
 from strandline.kernel.blocks import AT, END, OFFSET, PARTITION, START, Block
 from strandline.kernel.panes import INDEX, RETRACTION, TIMING
-from strandline.kernel.prepare import prepare
 from strandline.kernel.state import read_index
-from strandline.kernel.step import REASON, Ask, Stepped, step
+from strandline.kernel.prepare import REASON, prepare
+from strandline.kernel.step import Ask, Stepped, step
 from strandline.kernel.watermarks import Control, Seen
 from strandline.model.aggregates import Aggregate
 from strandline.model.elements import Duration
@@ -85,7 +85,7 @@ class KeyGroup:
         """One batch: scores come in, then the watermark and the clock stand where they are put."""
         index = read_index(self.held)
         horizon = index.progress.watermark if self.combined else None
-        blocks = list(prepare(elements(scores, first=self._offset), ["team"], self.step, 1, horizon).values())
+        blocks = list(prepare(elements(scores, first=self._offset), ["team"], self.step, 1, horizon).blocks.values())
         self._offset += len(scores)
         highest = None if watermark is None else watermark + 1
         now = max(index.progress.clock, 0) if clock is None else clock

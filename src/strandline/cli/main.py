@@ -66,7 +66,7 @@ def demo(
 @app.command()
 def play(
     files: Annotated[list[Path], typer.Argument(help="Stories, or folders in which *.story.yaml are looked for.")],
-    on: Annotated[str, typer.Option(help="The player.")] = "reference",
+    on: Annotated[str, typer.Option(help="The player: reference, kernel or spark.")] = "kernel",
     as_json: Annotated[bool, typer.Option("--json", help="Print what happened as JSON.")] = False,
 ) -> None:
     """Play stories: exit 0 if all hold, 1 with the differences if not, 2 if one cannot be read."""

@@ -4,13 +4,14 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from strandline.errors import InvalidStory, StrandlineError
 from strandline.plan.playing import Outcome
-from strandline.plan.story import SUFFIX
-from strandline.testing.playing import play_file, player_named
+from strandline.plan.story import SUFFIX, Story, read_stories
+from strandline.testing.playing import play_all, player_named
 
 HELD, NOT_HELD, UNREADABLE = 0, 1, 2
 
@@ -27,7 +28,7 @@ class Played:
 def run(files: Sequence[Path], on: str, *, as_json: bool) -> int:
     """Plays every story of these files and folders; returns the exit code."""
     player_named(on)
-    played = [_played(file, on) for file in stories_in(files)]
+    played = _played([_read(file) for file in stories_in(files)], on)
     if as_json:
         _tell_json(played, on)
     elif sys.stdout.isatty():
@@ -51,11 +52,26 @@ def stories_in(places: Sequence[Path]) -> Iterator[Path]:
         yield from found
 
 
-def _played(file: Path, on: str) -> Played:
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A file and its stories, or why it could not be read."""
+
+    file: Path
+    stories: tuple[Story, ...] = ()
+    problem: StrandlineError | None = None
+
+
+def _read(file: Path) -> Read:
     try:
-        return Played(file, tuple(play_file(file, on)))
+        return Read(file, tuple(read_stories(file)))
     except StrandlineError as problem:
-        return Played(file, problem=problem)
+        return Read(file, problem=problem)
+
+
+def _played(files: Sequence[Read], on: str) -> list[Played]:
+    """All stories are played together, and told file by file."""
+    outcomes = iter(play_all([story for each in files for story in each.stories], on))
+    return [Played(each.file, tuple(islice(outcomes, len(each.stories))), each.problem) for each in files]
 
 
 def summary(played: Sequence[Played]) -> str:

@@ -20,7 +20,7 @@ from strandline.errors import SinkError, StateError
 from strandline.kernel.blocks import AT, END, OFFSET, OWN, PARTITION, START
 from strandline.kernel.output import Output, counts_to_facts
 from strandline.kernel.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
-from strandline.kernel.step import WATERMARK
+from strandline.kernel.step import PARTIAL, WATERMARK
 from strandline.model.elements import BEGINNING
 from strandline.model.elements import END as END_OF_TIME
 from strandline.plan.endpoints import Delivery
@@ -35,7 +35,7 @@ NAMES: Final = {
     START: "window_start", END: "window_end", TIMING: "timing", INDEX: "pane_index",
     NONSPECULATIVE: "nonspeculative_index", FIRST: "is_first", LAST: "is_last", TIMESTAMP: "pane_time",
     RETRACTION: "retraction", AT: "event_time", PARTITION: "source_partition", OFFSET: "source_offset",
-    REASON: "reason", WATERMARK: "watermark", DETAIL: "detail", RAW: "raw", BATCH: "batch",
+    REASON: "reason", WATERMARK: "watermark", PARTIAL: "partial", DETAIL: "detail", RAW: "raw", BATCH: "batch",
     _NEWEST: "newest",
 }  # fmt: skip
 """What our columns are called in a table; with a `_` behind where a user's column already has that name."""

@@ -1,11 +1,47 @@
-"""Aggregates as columns: what is kept of a window's elements, how parts merge, and the value told in a pane."""
+"""Aggregates in columns: what is kept of a window's elements, how parts of it merge, and the value told in a pane.
 
-from dataclasses import dataclass
+An aggregate keeps either a few columns in the row of its window (a sum), or items: rows of their own, many to a window
+(the different values that were seen, the buckets of a sketch, the elements themselves). Both are made from elements by
+grouping, and merged by grouping again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, assert_never
 
 import polars as pl
 
-from strandline.errors import Unsupported
-from strandline.model.aggregates import Aggregate, Count, Max, Mean, Min, Sum
+from strandline.kernel import sketches
+from strandline.kernel.blocks import AT, OFFSET, PARTITION
+from strandline.model.aggregates import (
+    Aggregate,
+    AllTrue,
+    AnyTrue,
+    ApproxCountDistinct,
+    ArgMax,
+    ArgMin,
+    BitAnd,
+    BitOr,
+    BitXor,
+    Collect,
+    Count,
+    CountDistinct,
+    First,
+    Last,
+    Max,
+    Mean,
+    Min,
+    Quantile,
+    StdDev,
+    StringAgg,
+    Sum,
+    TopK,
+    UserAggregate,
+    Variance,
+)
+
+VALUE, BY, MANY = "@value", "@by", "@many"
+_POSITION = (AT, PARTITION, OFFSET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,45 +51,188 @@ class Part:
     name: str
     partial: pl.Expr
     merge: pl.Expr
-    empty: float | None
+    empty: Any
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
-    """An aggregate in columns: the parts it keeps and the value it tells."""
+class Items:
+    """Rows kept for each window: made from elements, grouped by what makes two of them one, cut to the first few."""
+
+    name: str
+    made: dict[str, pl.Expr]
+    keep: pl.Expr
+    by: tuple[str, ...]
+    merge: dict[str, pl.Expr] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
+    descending: tuple[bool, ...] = ()
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InRow:
+    """An aggregate kept in the row of its window."""
 
     parts: tuple[Part, ...]
     value: pl.Expr
 
 
-def columns_of(name: str, aggregate: Aggregate) -> Columns:
-    """An aggregate's columns; each kept column is called after the value it serves."""
-    kept = f"@{name}"
+@dataclass(frozen=True, slots=True)
+class InItems:
+    """An aggregate kept as items; `value` is computed over those of one window, `empty` told where there are none."""
+
+    items: Items
+    value: pl.Expr
+    empty: Any
+    told: Callable[[Any], Any] | None = None
+    """What a user's own code makes of the value, one window at a time."""
+
+
+def columns_of(name: str, aggregate: Aggregate) -> InRow | InItems:
+    """How an aggregate is kept; its columns or items are called after the value it serves."""
+    match aggregate:
+        case Count() | Sum() | Min() | Max() | Mean() | AnyTrue() | AllTrue() | BitAnd() | BitOr() | BitXor():
+            return _in_row(f"@{name}", aggregate)
+        case Variance(column, population):
+            return _variance(f"@{name}", column, population, root=False)
+        case StdDev(column, population):
+            return _variance(f"@{name}", column, population, root=True)
+        case _:
+            return _in_items(name, aggregate)
+
+
+def _in_row(
+    kept: str, aggregate: Count | Sum | Min | Max | Mean | AnyTrue | AllTrue | BitAnd | BitOr | BitXor
+) -> InRow:
+    column, mine = pl.col(aggregate.column or ""), pl.col(kept)
     match aggregate:
         case Count(None):
-            return _single(kept, pl.len().cast(pl.Int64), pl.col(kept).sum(), 0)
-        case Count(column):
-            return _single(kept, pl.col(str(column)).count().cast(pl.Int64), pl.col(kept).sum(), 0)
-        case Sum(column):
+            return _single(kept, pl.len().cast(pl.Int64), mine.sum(), 0)
+        case Count():
+            return _single(kept, column.count().cast(pl.Int64), mine.sum(), 0)
+        case Sum():
             # A column of narrow integers would be summed in its own width, and wrap.
-            wide = pl.col(column) + pl.lit(0, pl.Int64)
-            return _single(kept, wide.sum(), pl.col(kept).sum(), 0)
-        case Min(column):
-            return _single(kept, pl.col(column).min(), pl.col(kept).min(), None)
-        case Max(column):
-            # NaN is the greatest number; a plain max would pass over it.
-            return _single(kept, pl.col(column).nan_max(), pl.col(kept).nan_max(), None)
-        case Mean(column):
-            total, many = f"{kept}.sum", f"{kept}.count"
+            return _single(kept, (column + pl.lit(0, pl.Int64)).sum(), mine.sum(), 0)
+        case Min():
+            return _single(kept, column.min(), mine.min(), None)
+        case Max():
+            return _single(kept, _greatest(column), _greatest(mine), None)
+        case Mean():
+            total, many = f"{kept}.sum", f"{kept}.many"
             parts = (
-                Part(total, pl.col(column).cast(pl.Float64).sum(), pl.col(total).sum(), 0.0),
-                Part(many, pl.col(column).count().cast(pl.Int64), pl.col(many).sum(), 0),
+                Part(total, column.cast(pl.Float64).sum(), pl.col(total).sum(), 0.0),
+                Part(many, column.count().cast(pl.Int64), pl.col(many).sum(), 0),
             )
-            return Columns(parts, pl.when(pl.col(many) > 0).then(pl.col(total) / pl.col(many)))
-    raise Unsupported(
-        f"the kernel does not compute {type(aggregate).__name__} yet", hint="use count, sum, min, max or mean"
+            return InRow(parts, pl.when(pl.col(many) > 0).then(pl.col(total) / pl.col(many)))
+        case AnyTrue():
+            return _single(kept, column.cast(pl.Boolean).max(), mine.max(), None)
+        case AllTrue():
+            return _single(kept, column.cast(pl.Boolean).min(), mine.min(), None)
+        case BitAnd():
+            return _single(kept, column.bitwise_and(), mine.bitwise_and(), None)
+        case BitOr():
+            return _single(kept, column.bitwise_or(), mine.bitwise_or(), None)
+        case BitXor():
+            return _single(kept, column.bitwise_xor(), mine.bitwise_xor(), None)
+    assert_never(aggregate)
+
+
+def _single(kept: str, partial: pl.Expr, merge: pl.Expr, empty: Any) -> InRow:
+    return InRow((Part(kept, partial, merge, empty),), pl.col(kept))
+
+
+def _greatest(values: pl.Expr) -> pl.Expr:
+    """NaN is the greatest number, and sorting is what knows it."""
+    return values.sort(nulls_last=False).last()
+
+
+def _variance(kept: str, column: str, population: bool, *, root: bool) -> InRow:
+    """How many, their mean, and the sum of squared distances from it: parts merge without losing digits."""
+    names = many, mean, squares = f"{kept}.many", f"{kept}.mean", f"{kept}.squares"
+    values = pl.col(column).cast(pl.Float64)
+    n, m, s = (pl.col(each) for each in names)
+    # A part without values has no mean; it must not spoil those that have one.
+    centre = (n * m).sum() / n.sum()
+    parts = (
+        Part(many, values.count().cast(pl.Int64), n.sum(), 0),
+        Part(mean, values.mean(), centre, None),
+        Part(squares, ((values - values.mean()) ** 2).sum(), s.sum() + (n * (m - centre) ** 2).sum(), 0.0),
     )
+    divisor = n if population else n - 1
+    value = pl.when(divisor > 0).then(s / divisor)
+    return InRow(parts, value.sqrt() if root else value)
 
 
-def _single(kept: str, partial: pl.Expr, merge: pl.Expr, empty: float | None) -> Columns:
-    return Columns((Part(kept, partial, merge, empty),), pl.col(kept))
+def _in_items(name: str, aggregate: Aggregate) -> InItems:
+    match aggregate:
+        case Collect(column):
+            return InItems(_positioned(name, column, keep=pl.lit(True)), pl.col(VALUE).sort_by(*_POSITION), [])
+        case StringAgg(column, separator):
+            texts = pl.col(VALUE).cast(pl.String).sort_by(*_POSITION)
+            return InItems(_positioned(name, column), texts.str.join(separator), None)
+        case First(column):
+            return InItems(_first_few(name, column, 1), pl.col(VALUE).first(), None)
+        case Last(column):
+            return InItems(_first_few(name, column, 1, latest=True), pl.col(VALUE).first(), None)
+        case ArgMin(column, by):
+            return InItems(_first_few(name, column, 1, by=by), pl.col(VALUE).first(), None)
+        case ArgMax(column, by):
+            return InItems(_first_few(name, column, 1, by=by, greatest=True), pl.col(VALUE).first(), None)
+        case TopK(column, k, by):
+            best = _first_few(name, column, k, by=by or column, greatest=True)
+            return InItems(best, pl.col(VALUE).sort_by(BY, *_POSITION, descending=[True, False, False, False]), [])
+        case CountDistinct(column):
+            values = Items(name, {VALUE: pl.col(column)}, pl.col(VALUE).is_not_null(), (VALUE,))
+            return InItems(values, pl.len().cast(pl.Int64), 0)
+        case Quantile(column, q):
+            return _quantile(name, column, q)
+        case ApproxCountDistinct(column, precision):
+            return _registers(name, column, precision)
+        case UserAggregate():
+            # Its accumulators may be anything, and nothing is kept that only its own code could read.
+            arrived = pl.col(VALUE).sort_by(PARTITION, OFFSET)
+            empty = aggregate.result(aggregate.create())
+            return InItems(_positioned(name, aggregate.column), arrived, empty, lambda each: _folded(aggregate, each))
+    raise TypeError(f"{aggregate} is kept in its row")
+
+
+def _positioned(name: str, column: str, keep: pl.Expr | None = None) -> Items:
+    """Every value with its position: nothing is merged."""
+    made = {VALUE: pl.col(column), **{each: pl.col(each) for each in _POSITION}}
+    return Items(name, made, pl.col(VALUE).is_not_null() if keep is None else keep, ())
+
+
+def _first_few(
+    name: str, column: str, most: int, *, by: str | None = None, greatest: bool = False, latest: bool = False
+) -> Items:
+    """The first values by an order: of another column, then of position."""
+    made = {VALUE: pl.col(column), **{each: pl.col(each) for each in _POSITION}}
+    keep = pl.col(VALUE).is_not_null()
+    if by is None:
+        return Items(name, made, keep, (), order=_POSITION, descending=(latest,) * 3, most=most)
+    made[BY] = pl.col(by)
+    down = (greatest, False, False, False)
+    return Items(name, made, keep & pl.col(BY).is_not_null(), (), order=(BY, *_POSITION), descending=down, most=most)
+
+
+def _quantile(name: str, column: str, q: float) -> InItems:
+    """Counts by bucket; the first bucket that with those before it holds the share q."""
+    made = {VALUE: sketches.bucket(pl.col(column)), MANY: pl.lit(1, pl.Int64)}
+    counts = Items(name, made, pl.col(VALUE).is_not_null(), (VALUE,), {MANY: pl.col(MANY).sum()})
+    passed = pl.col(MANY).sort_by(VALUE).cum_sum() / pl.col(MANY).sum()
+    return InItems(counts, pl.col(VALUE).sort().filter(passed >= q).first(), None)
+
+
+def _registers(name: str, column: str, precision: int) -> InItems:
+    """The highest position that each register has seen."""
+    seen = sketches.register(pl.col(column), precision)
+    made = {VALUE: seen.struct.field("register"), MANY: seen.struct.field("position")}
+    kept = Items(name, made, pl.col(VALUE).is_not_null(), (VALUE,), {MANY: pl.col(MANY).max()})
+    return InItems(kept, sketches.estimate(pl.col(MANY), precision), 0)
+
+
+def _folded(aggregate: UserAggregate, values: Sequence[Any]) -> Any:
+    """A user's own aggregate, row by row, over all values of a window in order of arrival."""
+    kept = aggregate.create()
+    for value in values:
+        kept = aggregate.add(kept, value)
+    return aggregate.result(kept)

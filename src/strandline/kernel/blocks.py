@@ -32,8 +32,18 @@ OFFSET: Final = "@offset"
 START: Final = "@start"
 """A window's first instant, in milliseconds."""
 END: Final = "@end"
+GAP: Final = "@gap"
+"""The gap that an element brings to its session, in milliseconds."""
 NEW: Final = "@new"
 """Elements that this batch brings to a window."""
+EARLIEST: Final = "@earliest"
+"""The least event time among them."""
+COUNTED: Final = "@counted"
+"""How many of them are counted here: each element once, however many windows it has."""
+NEWEST: Final = "@newest"
+"""Whether a window is the last of an element's to go."""
+TIME: Final = "@time"
+"""Their combined time, of those that hold the output watermark back; null if none does."""
 
 
 @dataclass(frozen=True, slots=True)

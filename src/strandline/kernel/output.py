@@ -7,7 +7,7 @@ import polars as pl
 
 from strandline.kernel.blocks import Block
 from strandline.kernel.step import Stepped
-from strandline.kernel.watermarks import Progress, progress_from_facts, progress_to_facts
+from strandline.kernel.watermarks import NEVER, Progress, progress_from_facts, progress_to_facts
 
 COUNTED = ("read", "contributed", "late", "dead", "filtered")
 
@@ -40,15 +40,22 @@ class Output:
     dead: pl.DataFrame | None = None
     progress: Progress = field(default_factory=Progress)
     counts: Counts = Counts()
+    output_watermark: int = NEVER
+    rows: int = 0
+    """Windows that are kept, over all key groups."""
 
 
 def to_block(stepped: Stepped, dead: pl.DataFrame | None, counts: Counts) -> Block:
     """The output of one key group as a block."""
     frames = {"panes": stepped.panes, "late": stepped.late, "dead": dead}
     full = {name: frame for name, frame in frames.items() if frame is not None and frame.height}
-    late = 0 if stepped.late is None else stepped.late.height
-    everyone = counts + Counts(contributed=stepped.contributed, late=late)
-    facts = {"progress": progress_to_facts(stepped.progress), "counts": counts_to_facts(everyone)}
+    everyone = counts + Counts(contributed=stepped.contributed, late=stepped.refused)
+    facts = {
+        "progress": progress_to_facts(stepped.progress),
+        "counts": counts_to_facts(everyone),
+        "output_watermark": stepped.output_watermark,
+        "rows": stepped.rows,
+    }
     return Block(full, facts)
 
 
@@ -60,7 +67,9 @@ def gather(blocks: Iterable[Block]) -> Output:
         counts += Counts(**block.facts["counts"])
         progress = progress_from_facts(block.facts["progress"])
     panes, late, dead = (_together(blocks, name) for name in ("panes", "late", "dead"))
-    return Output(panes, late, dead, progress, counts)
+    least = min((block.facts["output_watermark"] for block in blocks), default=NEVER)
+    rows = sum(block.facts["rows"] for block in blocks)
+    return Output(panes, late, dead, progress, counts, least, rows)
 
 
 def _together(blocks: list[Block], name: str) -> pl.DataFrame | None:

@@ -1,27 +1,33 @@
 """Who fires in a batch, and the panes that come of it: timing, numbering, corrections."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
-from strandline.kernel import triggers
-from strandline.kernel.blocks import END, NEW, START
-from strandline.kernel.prepare import expires
+from strandline.kernel import evictors, triggers
+from strandline.kernel.blocks import COUNTED, EARLIEST, END, NEW, START, TIME
+from strandline.kernel.contents import ELEMENTS, Frames, combine, identity, parts_of, with_values
+from strandline.kernel.expressions import to_expr
 from strandline.kernel.state import (
     ADDED,
+    ARRIVED,
     CLOSED,
     HOLD,
     SETTLED,
     SPOKEN,
     TOLD,
+    TOLD_TIME,
     TOLD_TIMING,
+    Kept,
     keeps_told,
-    parts_of,
-    values_of,
 )
-from strandline.model.panes import Accumulation, Emit, Timing
+from strandline.kernel.windows import expires, later, max_timestamp
+from strandline.model.evictors import Moment
+from strandline.model.expressions import Expression, Name
+from strandline.model.panes import Accumulation, Emit, PaneTimestamp, Timing
 from strandline.model.steps import WindowedStep
+from strandline.model.windows import Session
 
 TIMING = "@timing"
 INDEX = "@index"
@@ -31,61 +37,115 @@ LAST = "@last"
 TIMESTAMP = "@timestamp"
 RETRACTION = "@retraction"
 
-_FIRES, _EMITTED, _WAS_HELD = "@fires", "@emitted", "@was_held"
+OWNER_START, OWNER_END = "@owner_start", "@owner_end"
+"""The bounds of the window that takes a pane back, where they are not the pane's own."""
+
+_FIRES, _EMITTED, _OVER, _REACHED, _NOW = "@fires", "@emitted", "@over", "@reached", "@now."
 
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """The two clocks of a batch: the watermark before and after it, and the processing time."""
+    """The two clocks of a batch, each before and after it, and the batch's number."""
 
     before: int
     after: int
+    clock_before: int
     clock: int
+    turn: int = 0
 
 
 def fire(
-    windows: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, now: Instant
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The panes of a batch, in order, and the windows that stay open after it."""
-    tested = _verdicts(_listen(windows, ask, now), ask, now)
-    return _panes(tested, keys, ask), _settle(tested, ask, now)
+    windows: pl.DataFrame, kept: Kept, keys: Sequence[str], ask: WindowedStep, now: Instant
+) -> tuple[pl.DataFrame | None, Kept]:
+    """The panes of a batch, in order, and what stays open after it; `windows` are those kept, with what is new."""
+    heard = _listen(_with_told(windows, ask), ask, now)
+    items = kept.items
+    if triggers.conditions(ask.trigger):
+        listening = heard.collect()
+        heard = _valued(listening, _before(items, listening, keys, ask), keys, ask).lazy()
+    tested = _verdicts(heard, ask, now).collect()
+    if not tested.select((pl.col(_FIRES) | pl.col(_OVER)).any()).item():
+        return None, replace(kept, windows=_unmarked(tested.lazy()).collect())
+    fired = tested.filter(_FIRES)
+    items = {**items, **_before(items, fired, keys, ask)}
+    spoke = _valued(fired.filter(_EMITTED).select(pl.exclude(f"^{_NOW}.*$")), items, keys, ask)
+    panes = _panes(spoke, kept.owed, keys, ask) if spoke.height else None
+    return panes, _settle(tested, spoke, replace(kept, items=items), keys, ask)
 
 
-def deadlines(ask: WindowedStep, now: int) -> tuple[pl.Expr, pl.Expr]:
+def _unmarked(windows: pl.LazyFrame) -> pl.LazyFrame:
+    """Without what was only of this batch."""
+    marks = (_FIRES, _EMITTED, _OVER, _REACHED, TIMING, LAST, NEW, COUNTED, EARLIEST, TIME)
+    return windows.drop(marks, strict=False).select(pl.exclude(f"^{_NOW}.*$"))
+
+
+def deadlines(ask: WindowedStep, now: Instant) -> tuple[pl.Expr, pl.Expr]:
     """The earliest watermark and the earliest clock at which a window must be looked at again."""
-    end = pl.col(END) - 1
-    watermark = pl.when(end > now).then(end).otherwise(expires(ask))
-    return watermark, pl.when(~pl.col(CLOSED)).then(triggers.clock_deadline(ask.trigger))
+    end, gone = max_timestamp(), expires(ask)
+    by_watermark, by_clock = triggers.deadlines(ask.trigger, now.after, now.clock)
+    ends = pl.when(end > now.after).then(end)
+    open_ones = pl.when(~pl.col(CLOSED)).then(pl.min_horizontal(ends, by_watermark))
+    ticks = pl.when(~pl.col(CLOSED)).then(by_clock)
+    dies = pl.lit(None, pl.Int64) if ask.ttl is None else later(pl.col(ARRIVED), ask.ttl.ms)
+    return pl.min_horizontal(open_ones, gone), pl.min_horizontal(ticks, dies)
 
 
-def _listen(windows: pl.DataFrame, ask: WindowedStep, now: Instant) -> pl.DataFrame:
+def _with_told(windows: pl.DataFrame, ask: WindowedStep) -> pl.LazyFrame:
+    """Windows that have told nothing yet have told null."""
+    names = [*(TOLD + name for name, _ in ask.aggregates), TOLD_TIMING, TOLD_TIME] if keeps_told(ask) else []
+    return windows.lazy().with_columns(pl.lit(None).alias(name) for name in names if name not in windows.columns)
+
+
+def _listen(windows: pl.LazyFrame, ask: WindowedStep, now: Instant) -> pl.LazyFrame:
     """New elements reach the count, the hold and the trigger."""
-    kept = {name: pl.col(name) for name in triggers.columns(ask.trigger)}
-    heard = triggers.add(ask.trigger, kept, _moment(now))
-    counted = (pl.col(NEW) > 0) & (pl.col(END) - 1 > now.before)
+    heard = triggers.add(ask.trigger, triggers.now(ask.trigger), _moment(ask, now))
+    reached = pl.min_horizontal(pl.lit(now.before), pl.col(HOLD) - 1)
     return windows.with_columns(
         (pl.col(ADDED) + pl.col(NEW)).alias(ADDED),
-        pl.col(HOLD).alias(_WAS_HELD),
-        (pl.col(HOLD) | counted).alias(HOLD),
+        pl.when(pl.col(NEW) > 0).then(now.clock).otherwise(pl.col(ARRIVED)).alias(ARRIVED),
+        reached.alias(_REACHED),
+        _hold(ask, now, reached).alias(HOLD),
         *(expression.alias(name) for name, expression in heard.items()),
     )
 
 
-def _verdicts(windows: pl.DataFrame, ask: WindowedStep, now: Instant) -> pl.DataFrame:
-    """Each window is tested at most once; the end of its life is not the trigger's to decide."""
-    end, kept = pl.col(END) - 1, {name: pl.col(name) for name in triggers.columns(ask.trigger)}
-    moment, expired = _moment(now), expires(ask) <= now.after
+def _hold(ask: WindowedStep, now: Instant, reached: pl.Expr) -> pl.Expr:
+    """New elements hold the output watermark back too, but not where it has already been."""
+    end = max_timestamp()
+    before_end = (pl.col(NEW) > 0) & (end > now.before)
+    match ask.pane_timestamp:
+        case PaneTimestamp.END_OF_WINDOW:
+            return pl.when(before_end).then(end).otherwise(pl.col(HOLD))
+        case PaneTimestamp.EARLIEST:
+            counted = pl.when(before_end & (pl.col(TIME) > reached)).then(pl.col(TIME))
+            return pl.min_horizontal(pl.col(HOLD), counted)
+        case PaneTimestamp.LATEST:
+            counted = pl.when(before_end & (pl.col(TIME) > reached)).then(pl.col(TIME))
+            return pl.max_horizontal(pl.col(HOLD), counted)
+
+
+def _verdicts(windows: pl.LazyFrame, ask: WindowedStep, now: Instant) -> pl.LazyFrame:
+    """Each window is tested at most once; one whose time is over speaks unasked."""
+    end, state, moment = max_timestamp(), triggers.now(ask.trigger), _moment(ask, now)
+    was = replace(moment, watermark=now.before, clock=now.clock_before)
+    over = expires(ask) <= now.after
+    if ask.ttl is not None:
+        over = over | (now.clock > later(pl.col(ARRIVED), ask.ttl.ms))
     crossed = (end > now.before) & (end <= now.after)
-    ticked = (triggers.clock_deadline(ask.trigger) < now.clock).fill_null(False)
-    tested = ~pl.col(CLOSED) & ((pl.col(NEW) > 0) | crossed | ticked | expired)
-    fires = tested & (expired | triggers.should(ask.trigger, kept, moment))
-    done = triggers.finished(ask.trigger, triggers.fire(ask.trigger, kept, moment))
-    late = (pl.col(SETTLED) > 0) | (~pl.col(_WAS_HELD) & (end <= now.before))
+    tested = (pl.col(NEW) > 0) | crossed | triggers.due(ask.trigger, was, moment)
+    fires = ~pl.col(CLOSED) & (over | (tested & triggers.should(ask.trigger, state, moment)))
+    fired = triggers.fire(ask.trigger, state, moment)
+    done = triggers.finished(ask.trigger, fired)
+    late = (pl.col(SETTLED) > 0) | (end <= pl.col(_REACHED))
     early = end > now.after
     timing = (
         pl.when(late).then(_said(Timing.LATE)).when(early).then(_said(Timing.EARLY)).otherwise(_said(Timing.ON_TIME))
     )
-    judged = windows.with_columns(fires.alias(_FIRES), timing.alias(TIMING), (expired | done).alias(LAST))
+    asked = fires & ~over
+    judged = windows.with_columns(
+        fires.alias(_FIRES), over.alias(_OVER), timing.alias(TIMING), (over | done).alias(LAST),
+        *(pl.when(asked).then(fired[name]).otherwise(pl.col(name)).alias(name) for name in state),
+    )  # fmt: skip
     return judged.with_columns(_emitted(ask).alias(_EMITTED))
 
 
@@ -98,58 +158,155 @@ def _emitted(ask: WindowedStep) -> pl.Expr:
     return pl.col(_FIRES) & speaks
 
 
-def _panes(windows: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
-    """The new panes, and before each of them the one it takes back."""
-    spoke = windows.filter(pl.col(_EMITTED))
-    settled = pl.when(pl.col(TIMING) == Timing.EARLY.value).then(-1).otherwise(pl.col(SETTLED))
+def _before(items: Frames, windows: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> dict[str, pl.DataFrame]:
+    """The items of windows about to be told, after the evictor has run; those of other windows stay as they are."""
+    if ask.evictor is None or ELEMENTS not in items:
+        return {}
+    names = identity(keys)
+    mine = items[ELEMENTS].join(windows.select(names), on=names, how="semi", nulls_equal=True)
+    others = items[ELEMENTS].join(windows.select(names), on=names, how="anti", nulls_equal=True)
+    return {
+        ELEMENTS: pl.concat([others, evictors.kept(ask.evictor, Moment.BEFORE, mine, keys)], how="diagonal_relaxed")
+    }
+
+
+def _valued(windows: pl.DataFrame, items: Frames, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
+    """The windows with the values that a pane would have now."""
+    names = identity(keys)
+    held = {
+        name: each.join(windows.select(names), on=names, how="semi", nulls_equal=True) for name, each in items.items()
+    }
+    if ask.evictor is None:
+        return with_values(windows, held, keys, ask, _NOW)
+    plain = replace(ask, evictor=None)
+    elements = held.get(ELEMENTS)
+    if elements is None or elements.is_empty():
+        empties = [pl.lit(part.empty).alias(part.name) for part in parts_of(plain)]
+        values = with_values(windows.select(names).with_columns(empties), {}, keys, plain, _NOW)
+    else:
+        combined = combine(elements, keys, plain)
+        rows = windows.select(names).join(combined.rows, on=names, how="left", nulls_equal=True)
+        fills = [pl.col(part.name).fill_null(part.empty) for part in parts_of(plain) if part.empty is not None]
+        values = with_values(rows.with_columns(fills), combined.items, keys, plain, _NOW)
+    told = values.select(*names, *(_NOW + name for name, _ in ask.aggregates))
+    return windows.join(told, on=names, how="left", nulls_equal=True, maintain_order="left")
+
+
+def _panes(spoke: pl.DataFrame, owed: pl.DataFrame | None, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
+    """The new panes, and before each of them those it takes back."""
+    early = pl.col(TIMING) == Timing.EARLY.value
+    settled = pl.when(early).then(-1).otherwise(pl.col(SETTLED)).cast(pl.Int64)
+    time = pl.col(HOLD).fill_null(max_timestamp())
     panes = spoke.select(
-        *keys, START, END, *values_of(ask).values(), TIMING,
-        pl.col(SPOKEN).alias(INDEX), settled.cast(pl.Int64).alias(NONSPECULATIVE),
-        (pl.col(SPOKEN) == 0).alias(FIRST), LAST, (pl.col(END) - 1).alias(TIMESTAMP),
-        pl.lit(False).alias(RETRACTION),
+        *keys, START, END, *(pl.col(_NOW + name).alias(name) for name, _ in ask.aggregates), TIMING,
+        pl.col(SPOKEN).alias(INDEX), settled.alias(NONSPECULATIVE),
+        (pl.col(SPOKEN) == 0).alias(FIRST), LAST, time.alias(TIMESTAMP), pl.lit(False).alias(RETRACTION),
+        pl.col(START).alias(OWNER_START), pl.col(END).alias(OWNER_END),
     )  # fmt: skip
-    if keeps_told(ask):
-        panes = pl.concat([_retractions(spoke, keys, ask), panes], how="vertical_relaxed")
-    return panes.sort(*keys, START, END, INDEX, maintain_order=True)
+    if ask.accumulation is Accumulation.RETRACTING:
+        panes = pl.concat([*_withdrawn(spoke, owed, keys, ask), panes], how="diagonal_relaxed")
+    ordered = panes.sort(*keys, OWNER_START, OWNER_END, maintain_order=True)
+    return ordered.drop(OWNER_START, OWNER_END)
 
 
-def _retractions(spoke: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
-    """The last pane of each window that had spoken, as it was told."""
-    again = spoke.filter(pl.col(SPOKEN) > 0)
-    was_early = pl.col(TOLD_TIMING) == Timing.EARLY.value
-    return again.select(
+def _withdrawn(
+    spoke: pl.DataFrame, owed: pl.DataFrame | None, keys: Sequence[str], ask: WindowedStep
+) -> list[pl.DataFrame]:
+    """What windows that speak take back: panes of sessions merged into them, then their own last one."""
+    found = [last_panes(spoke.filter(pl.col(SPOKEN) > 0), keys, ask)]
+    if owed is not None:
+        owners = spoke.select(*keys, pl.col(START).alias(OWNER_START), pl.col(END).alias(OWNER_END))
+        found.insert(0, owed.join(owners, on=owners.columns, how="semi", nulls_equal=True))
+    return found
+
+
+def last_panes(windows: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
+    """The last pane of each window, as it was told, marked as taken back."""
+    early = pl.col(TOLD_TIMING) == Timing.EARLY.value
+    return windows.select(
         *keys, START, END, *(pl.col(TOLD + name).alias(name) for name, _ in ask.aggregates),
         pl.col(TOLD_TIMING).alias(TIMING), (pl.col(SPOKEN) - 1).alias(INDEX),
-        pl.when(was_early).then(-1).otherwise(pl.col(SETTLED) - 1).cast(pl.Int64).alias(NONSPECULATIVE),
-        (pl.col(SPOKEN) == 1).alias(FIRST), pl.lit(False).alias(LAST), (pl.col(END) - 1).alias(TIMESTAMP),
-        pl.lit(True).alias(RETRACTION),
+        pl.when(early).then(-1).otherwise(pl.col(SETTLED) - 1).cast(pl.Int64).alias(NONSPECULATIVE),
+        (pl.col(SPOKEN) == 1).alias(FIRST), pl.lit(False).alias(LAST), pl.col(TOLD_TIME).alias(TIMESTAMP),
+        pl.lit(True).alias(RETRACTION), pl.col(START).alias(OWNER_START), pl.col(END).alias(OWNER_END),
     )  # fmt: skip
 
 
-def _settle(windows: pl.DataFrame, ask: WindowedStep, now: Instant) -> pl.DataFrame:
+def _settle(windows: pl.DataFrame, spoke: pl.DataFrame, kept: Kept, keys: Sequence[str], ask: WindowedStep) -> Kept:
     """What firing leaves behind; windows at the end of their life are forgotten."""
-    fires, emitted = pl.col(_FIRES), pl.col(_EMITTED)
-    kept = {name: pl.col(name) for name in triggers.columns(ask.trigger)}
-    fired = triggers.fire(ask.trigger, kept, _moment(now))
+    names = identity(keys)
+    if keeps_told(ask):
+        windows = _remember(windows, spoke, keys, ask)
+    fires, closes = pl.col(_FIRES), pl.col(CLOSED) | (pl.col(_FIRES) & pl.col(LAST))
+    emitted = pl.col(_EMITTED)
+    forgets = closes | fires if ask.accumulation is Accumulation.DISCARDING else closes
     after: dict[str, pl.Expr] = {
         ADDED: pl.when(fires).then(0).otherwise(pl.col(ADDED)),
-        HOLD: pl.col(HOLD) & ~fires,
+        HOLD: pl.when(~fires).then(pl.col(HOLD)),
         SPOKEN: pl.col(SPOKEN) + emitted.cast(pl.Int64),
         SETTLED: pl.col(SETTLED) + (emitted & (pl.col(TIMING) != Timing.EARLY.value)).cast(pl.Int64),
-        CLOSED: pl.col(CLOSED) | (fires & pl.col(LAST)),
+        CLOSED: closes,
     }
-    after |= {name: pl.when(fires).then(fired[name]).otherwise(pl.col(name)) for name in kept}
-    if ask.accumulation is Accumulation.DISCARDING:
-        after |= {part.name: pl.when(fires).then(part.empty).otherwise(pl.col(part.name)) for part in parts_of(ask)}
-    if keeps_told(ask):
-        told = {TOLD + name: value for name, value in values_of(ask).items()} | {TOLD_TIMING: pl.col(TIMING)}
-        after |= {name: pl.when(emitted).then(new).otherwise(pl.col(name)) for name, new in told.items()}
-    alive = windows.filter(expires(ask) > now.after)
-    return alive.with_columns(**after).drop(_FIRES, _EMITTED, _WAS_HELD, TIMING, LAST, NEW)
+    after |= {part.name: pl.when(forgets).then(part.empty).otherwise(pl.col(part.name)) for part in parts_of(ask)}
+    items = dict(kept.items)
+    if items:
+        emptied = windows.filter(pl.col(_OVER) | forgets).select(names)
+        items = {name: each.join(emptied, on=names, how="anti", nulls_equal=True) for name, each in items.items()}
+    if ask.evictor is not None and ELEMENTS in items:
+        items[ELEMENTS] = _after(items[ELEMENTS], windows.filter(_FIRES), keys, ask)
+    alive = _unmarked(windows.lazy().filter(~pl.col(_OVER)).with_columns(**after)).collect()
+    return Kept(alive, items, _still_owed(kept.owed, windows, keys))
 
 
-def _moment(now: Instant) -> triggers.Moment:
-    return triggers.Moment(pl.col(NEW), now.clock, pl.col(END) - 1 <= now.after)
+def _after(elements: pl.DataFrame, fired: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
+    names = identity(keys)
+    mine = elements.join(fired.select(names), on=names, how="semi", nulls_equal=True)
+    others = elements.join(fired.select(names), on=names, how="anti", nulls_equal=True)
+    return pl.concat([others, evictors.kept(ask.evictor, Moment.AFTER, mine, keys)], how="diagonal_relaxed")
+
+
+def _remember(windows: pl.DataFrame, spoke: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
+    """The values just told, for those windows that told some."""
+    names = identity(keys)
+    new = {TOLD + name: pl.col(_NOW + name) for name, _ in ask.aggregates}
+    new |= {TOLD_TIMING: pl.col(TIMING), TOLD_TIME: pl.col(HOLD).fill_null(max_timestamp())}
+    told = spoke.select(*names, *(value.alias(f"{name}|new") for name, value in new.items()))
+    joined = windows.lazy().join(told.lazy(), on=names, how="left", nulls_equal=True, maintain_order="left")
+    fresh = pl.col(_EMITTED)
+    chosen = [pl.when(fresh).then(pl.col(f"{name}|new")).otherwise(pl.col(name)).alias(name) for name in new]
+    return joined.with_columns(chosen).drop([f"{name}|new" for name in new]).collect()
+
+
+def _still_owed(owed: pl.DataFrame | None, windows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame | None:
+    """What has been taken back, or can no longer be, is owed no more."""
+    if owed is None:
+        return None
+    settled = windows.filter(pl.col(_EMITTED) | pl.col(_OVER))
+    owners = settled.select(*keys, pl.col(START).alias(OWNER_START), pl.col(END).alias(OWNER_END))
+    left = owed.join(owners, on=owners.columns, how="anti", nulls_equal=True)
+    return left if left.height else None
+
+
+def _moment(ask: WindowedStep, now: Instant) -> triggers.Moment:
+    return triggers.Moment(
+        new=pl.col(NEW),
+        earliest=pl.col(EARLIEST),  # read only where the trigger goes by it, and then it is there
+        end=max_timestamp(),
+        watermark=now.after,
+        clock=now.clock,
+        holds=_holds,
+        merging=isinstance(ask.window, Session),
+    )
+
+
+def _holds(condition: Expression) -> pl.Expr:
+    return to_expr(condition.tree, _column)
+
+
+def _column(name: Name) -> pl.Expr:
+    if name.name == "since" and not name.scope:
+        return pl.col(ADDED)
+    return pl.col((TOLD if name.scope else _NOW) + name.name)
 
 
 def _said(timing: Timing) -> pl.Expr:

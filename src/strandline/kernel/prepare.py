@@ -5,63 +5,178 @@ on the watermark before the batch, which is only known for sure in the key group
 windows that live beyond it surely take their elements, and those are combined. Without a bound nothing is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
-from strandline.kernel.aggregates import columns_of
-from strandline.kernel.blocks import AT, END, NEW, OFFSET, PARTITION, START, Block
+from strandline.errors import InvalidTime
+from strandline.kernel.blocks import AT, END, GAP, OFFSET, PARTITION, START, Block
+from strandline.kernel.contents import Combined, combine, items_of, merge_rows, together
+from strandline.kernel.sessions import COVER_END, COVER_START, cover
 from strandline.kernel.slices import key_groups
-from strandline.kernel.windows import assign
+from strandline.kernel.watermarks import FOREVER, NEVER
+from strandline.kernel.windows import assign, expires, max_timestamp
+from strandline.model.elements import Duration, TimeDomain, instant
+from strandline.model.panes import DeadReason, PaneTimestamp
 from strandline.model.steps import WindowedStep
 from strandline.model.triggers import finishes_by_watermark_only, may_finish
+from strandline.model.watermarks import Inputs, Watermark
+from strandline.model.windows import Count, Custom, GapColumn, Session, Sliding
+
+REASON = "@reason"
+SURE = "@sure"
+ROWS, PARTS, ITEMS = "rows", "parts", "items:"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Blocks by key group, and how many elements belong to no window at all."""
+
+    blocks: Mapping[int, Block]
+    filtered: int
+
+
+def admit(
+    elements: pl.DataFrame, ask: WindowedStep, rule: Watermark | Inputs, clock: int
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The elements that can be taken in, with their windows' own columns read; and those that cannot, with REASON."""
+    if ask.time is TimeDomain.PROCESSING:
+        elements = elements.with_columns(pl.lit(clock, pl.Int64).alias(AT))
+    at = pl.col(AT)
+    wrong = {DeadReason.NO_EVENT_TIME: at.is_null() | (at == NEVER) | (at == FOREVER)}
+    future = rule.future if isinstance(rule, Watermark) else None
+    if future is not None and future.dead_letter:
+        wrong[DeadReason.FUTURE] = at > clock + future.ahead.ms
+    match ask.window:
+        case Session(GapColumn(name)):
+            elements = elements.with_columns(_lengths(elements[name]).alias(GAP))
+            wrong[DeadReason.BAD_GAP] = pl.col(GAP).fill_null(0) <= 0
+        case Custom(start, end):
+            elements = elements.with_columns(_bound(elements, start, START), _bound(elements, end, END))
+            outside = [b.is_null() | (b == NEVER) | (b == FOREVER) for b in (pl.col(START), pl.col(END))]
+            wrong[DeadReason.BAD_WINDOW] = outside[0] | outside[1] | (pl.col(END) <= pl.col(START))
+    told = [pl.when(condition).then(pl.lit(reason.value)) for reason, condition in wrong.items()]
+    reason = pl.coalesce(told)
+    judged = elements.with_columns(reason.alias(REASON))
+    return judged.filter(pl.col(REASON).is_null()).drop(REASON), judged.filter(pl.col(REASON).is_not_null())
+
+
+def _lengths(values: pl.Series) -> pl.Series:
+    """Gaps in milliseconds: whole numbers are, durations and texts are lengths of time; null where it is none."""
+    if values.dtype == pl.Duration:
+        return values.dt.total_milliseconds()
+    if values.dtype != pl.String:
+        return (
+            values.cast(pl.Int64, strict=False)
+            if values.dtype.is_integer()
+            else pl.Series([None] * len(values), dtype=pl.Int64)
+        )
+    return values.replace_strict({text: _length(text) for text in values.unique()}, return_dtype=pl.Int64)
+
+
+def _length(text: str | None) -> int | None:
+    try:
+        return None if text is None else Duration.parse(text).ms
+    except InvalidTime:
+        return None
+
+
+def _bound(elements: pl.DataFrame, column: str, name: str) -> pl.Series:
+    """A bound in milliseconds, from a time, a whole number of them, or a text that says one."""
+    values = elements[column]
+    if values.dtype.is_temporal():
+        return (values.cast(pl.Datetime("us")).dt.timestamp("us") // 1000).alias(name)
+    if values.dtype == pl.String:
+        return values.replace_strict({text: _instant(text) for text in values.unique()}, return_dtype=pl.Int64).alias(
+            name
+        )
+    return values.cast(pl.Int64, strict=False).alias(name)
+
+
+def _instant(text: str | None) -> int | None:
+    try:
+        return None if text is None else instant(text).ms
+    except InvalidTime:
+        return None
 
 
 def prepare(
     elements: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, groups: int, horizon: int | None
-) -> dict[int, Block]:
+) -> Prepared:
     """For each key group that elements belong to, a block of what it must add: `parts` combined, `rows` one by one."""
     placed = assign(elements, ask.window)
-    surely = _surely_taken(ask, horizon)
-    parts = _by_group(combine(placed.filter(surely), keys, ask), keys, groups)
-    rows = _by_group(placed.filter(~surely), keys, groups)
-    frames = {"parts": parts, "rows": rows}
+    filtered = 0
+    if isinstance(ask.window, Sliding) and ask.window.leaves_gaps:
+        filtered = elements.height - placed.height
+        elements = elements.join(placed, on=[PARTITION, OFFSET], how="semi")
+    if horizon is None or not lifts(ask):
+        frames = {ROWS: elements}
+        return Prepared(_blocks(frames, keys, groups, None), filtered)
+    sure, rows = placed, elements.clear()
+    if not placed.select(surely_taken(ask, horizon).all()).item():
+        sure, unsure = placed.filter(surely_taken(ask, horizon)), placed.filter(~surely_taken(ask, horizon))
+        rows = elements.join(unsure, on=[PARTITION, OFFSET], how="semi")
+    combined = _combine(sure, keys, ask)
+    frames = {ROWS: rows, PARTS: combined.rows, **{ITEMS + name: each for name, each in combined.items.items()}}
+    return Prepared(_blocks(frames, keys, groups, horizon), filtered)
+
+
+def _combine(sure: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> Combined:
+    """Sessions of one batch are put together as far as they meet; other windows are what they are."""
+    if not isinstance(ask.window, Session):
+        return combine(sure, keys, ask)
+    covered = cover(sure, keys, ask.window.touching)
+    return combine(covered.drop(START, END).rename({COVER_START: START, COVER_END: END}), keys, ask)
+
+
+def lifts(ask: WindowedStep) -> bool:
+    """Whether elements may be combined before the shuffle: nothing looks at each, and none is refused unseen."""
+    if isinstance(ask.window, Count) or ask.evictor is not None:
+        return False
+    return finishes_by_watermark_only(ask.trigger) and all(aggregate.merges for _, aggregate in ask.aggregates)
+
+
+def surely_taken(ask: WindowedStep, horizon: int) -> pl.Expr:
+    """Whether a window takes an element whatever the watermark before the batch is, up to the horizon."""
+    last = max_timestamp() if may_finish(ask.trigger) else expires(ask)
+    sure = last > horizon
+    if ask.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
+        # What is behind does not hold time back, so each such element must be looked at.
+        sure = sure & (pl.col(AT) > horizon)
+    return sure
+
+
+def _blocks(
+    frames: Mapping[str, pl.DataFrame], keys: Sequence[str], groups: int, horizon: int | None
+) -> dict[int, Block]:
+    split = {name: _by_group(frame, keys, groups) for name, frame in frames.items()}
+    found = sorted({group for parts in split.values() for group in parts})
     return {
-        group: Block({name: found[group] for name, found in frames.items() if group in found})
-        for group in sorted(parts.keys() | rows.keys())
+        group: Block(
+            {name: parts[group] for name, parts in split.items() if group in parts},
+            {"horizon": horizon},
+        )
+        for group in found
     }
-
-
-def combine(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
-    """One row for each key and window, with its elements counted and aggregated."""
-    wanted = [part for name, aggregate in ask.aggregates for part in columns_of(name, aggregate).parts]
-    # In order of arrival, so that a task that is run again gives the same bytes.
-    return placed.group_by(*keys, START, END, maintain_order=True).agg(
-        pl.len().cast(pl.Int64).alias(NEW), *(part.partial.alias(part.name) for part in wanted)
-    )
-
-
-def expires(ask: WindowedStep) -> pl.Expr:
-    """The watermark at which a window is gone, in milliseconds."""
-    allowed = ask.lateness.allowed
-    return pl.lit(2**63 - 1) if allowed is None else pl.col(END) - 1 + allowed.ms
-
-
-def _surely_taken(ask: WindowedStep, horizon: int | None) -> pl.Expr:
-    if horizon is None or not finishes_by_watermark_only(ask.trigger):
-        return pl.lit(False)
-    last = pl.col(END) - 1 if may_finish(ask.trigger) else expires(ask)
-    return last > horizon
 
 
 def _by_group(frame: pl.DataFrame, keys: Sequence[str], groups: int) -> dict[int, pl.DataFrame]:
     if frame.is_empty():
         return {}
-    placed = frame.with_columns(key_groups(frame.select(keys), groups))
-    split = placed.partition_by("group", as_dict=True, include_key=False, maintain_order=True)
+    placed = frame.with_columns(key_groups(frame.select(keys), groups).alias("@group"))
+    split = placed.partition_by("@group", as_dict=True, include_key=False, maintain_order=True)
     return {int(group): part for (group,), part in split.items()}
 
 
-def element_columns(keys: Sequence[str]) -> list[str]:
-    """The columns every element has, whatever its own are."""
-    return [*keys, AT, PARTITION, OFFSET]
+def gather(blocks: Sequence[Block], keys: Sequence[str], ask: WindowedStep) -> Combined | None:
+    """What the tasks combined, as one."""
+    rows = [block.frames[PARTS] for block in blocks if PARTS in block.frames]
+    if not rows:
+        return None
+    items = {}
+    for name, kind in items_of(ask).items():
+        found = [block.frames[ITEMS + name] for block in blocks if ITEMS + name in block.frames]
+        if found:
+            items[name] = together(found, keys, kind)
+    return Combined(rows[0] if len(rows) == 1 else merge_rows(rows, keys, ask), items)

@@ -3,6 +3,7 @@
 Both are kept in checkpoints, so both are computed by arithmetic of our own that no library's next release can change.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -17,13 +18,26 @@ Hashes = npt.NDArray[np.uint64]
 _NULL: Final = np.uint64(0x9E3779B97F4A7C15)
 _STEP: Final = np.uint64(0x100000001B3)
 
+KEY_SLICES: Final = 8
+"""Slices of a key group whose windows are kept by key."""
+
 
 def key_groups(keys: pl.DataFrame, groups: int) -> pl.Series:
     """For each row the key group of its key: the same for equal keys, on every machine and in every release."""
+    return pl.Series("group", (_mixed(keys) % np.uint64(groups)).astype(np.int64))
+
+
+def key_slices(keys: pl.DataFrame) -> pl.Series:
+    """For each row the slice of its key within its group, where windows have no common bounds to be sliced by."""
+    # The upper bits, so that keys of one group, whose lower bits agree, are still spread.
+    return pl.Series("slice", ((_mixed(keys) >> np.uint64(40)) % np.uint64(KEY_SLICES)).astype(np.int64))
+
+
+def _mixed(keys: pl.DataFrame) -> Hashes:
     mixed = np.zeros(keys.height, np.uint64)
     for column in keys:
         mixed = _scramble(mixed * _STEP + _hash(column))
-    return pl.Series("group", (mixed % np.uint64(groups)).astype(np.int64))
+    return mixed
 
 
 def _hash(column: pl.Series) -> Hashes:
@@ -74,6 +88,8 @@ def _scramble(hashes: Hashes) -> Hashes:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def slice_of(span: int) -> pl.Expr:
-    """The slice of a window: windows that start within the same span are read and written together."""
-    return pl.col(START).floordiv(span)
+def slices_of(frame: pl.DataFrame, keys: Sequence[str], span: int | None) -> pl.Series:
+    """For each row the slice of its window: by its start, in spans of event time, or by its key."""
+    if span is None:
+        return key_slices(frame.select(keys))
+    return frame.select(pl.col(START).floordiv(span).alias("slice")).to_series()

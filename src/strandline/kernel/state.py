@@ -1,30 +1,50 @@
 """What a key group keeps: open windows in slices, and an index that says which slices are due.
 
-    "index"        the progress of the source, and per slice its rows, bytes and earliest deadlines
-    "slice:<n>"    the open windows whose start falls into slice n
+    "index"        the progress of the source, and per slice its rows, bytes, earliest deadlines and hold
+    "slice:<n>"    the open windows of slice n, with the items they hold and the panes they owe
 
 A step reads the index, then the slices that its input touches or a deadline makes due, and writes back only those.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import polars as pl
 
 from strandline.kernel import triggers
-from strandline.kernel.aggregates import Part, columns_of
-from strandline.kernel.blocks import END, NEW, START, Block, pack, unpack
+from strandline.kernel.aggregates import VALUE
+from strandline.kernel.blocks import COUNTED, EARLIEST, NEW, OFFSET, PARTITION, TIME, Block, pack, unpack
+from strandline.kernel.contents import (
+    Combined,
+    Frames,
+    grouped,
+    identity,
+    items_of,
+    merges,
+    needs_earliest,
+    parts_of,
+    together,
+)
+from strandline.kernel.slices import slices_of
 from strandline.kernel.watermarks import Progress, progress_from_facts, progress_to_facts
-from strandline.model.panes import Accumulation
+from strandline.kernel.windows import span_of
+from strandline.model.panes import Accumulation, PaneTimestamp
 from strandline.model.steps import WindowedStep
 
 INDEX: Final = "index"
+WINDOWS: Final = "windows"
+OWED: Final = "owed"
+_ITEMS: Final = "items:"
+_TELLING: Final = (PARTITION, OFFSET, VALUE)
+"""What tells the items of one window apart."""
 
 ADDED: Final = "@added"
 """Elements since the last firing."""
 HOLD: Final = "@hold"
-"""Whether an unfired element was counted before the window's end, so that the window may still speak on time."""
+"""The combined time of the counted, unfired elements: the output watermark stays below it."""
+ARRIVED: Final = "@arrived"
+"""The clock at which the last element came."""
 SPOKEN: Final = "@spoken"
 """Panes told."""
 SETTLED: Final = "@settled"
@@ -34,22 +54,36 @@ CLOSED: Final = "@closed"
 TOLD: Final = "@told."
 """Before a value's name: the value last told, kept where it may have to be taken back."""
 TOLD_TIMING: Final = "@told:timing"
+TOLD_TIME: Final = "@told:time"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Open windows, their items, and the panes of sessions merged away that they still have to take back."""
+
+    windows: pl.DataFrame | None = None
+    items: Frames = field(default_factory=dict)
+    owed: pl.DataFrame | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A slice in the index: how much it holds, and the earliest watermark and clock at which it must be read."""
+    """A slice in the index: how much it holds, the earliest watermark and clock at which it must be read, its hold."""
 
     rows: int
     size: int
     due_watermark: int
     due_clock: int | None
+    hold: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    progress: Progress
-    slices: Mapping[int, Slice]
+    """The progress so far, the number of batches, and every slice."""
+
+    progress: Progress = field(default_factory=Progress)
+    turn: int = 0
+    slices: Mapping[int, Slice] = field(default_factory=dict)
 
     def due(self, progress: Progress) -> set[int]:
         """The slices with a deadline that this progress reaches."""
@@ -60,97 +94,134 @@ class Index:
             or (entry.due_clock is not None and entry.due_clock < progress.clock)
         }
 
+    @property
+    def rows(self) -> int:
+        return sum(entry.rows for entry in self.slices.values())
 
-def parts_of(ask: WindowedStep) -> list[Part]:
-    """The columns kept for the aggregates."""
-    return [part for name, aggregate in ask.aggregates for part in columns_of(name, aggregate).parts]
+    @property
+    def output_watermark(self) -> int:
+        """What the step forwards: its watermark, but below the hold of every open window."""
+        holds = [entry.hold - 1 for entry in self.slices.values() if entry.hold is not None]
+        return min([self.progress.watermark, *holds])
 
 
 def initial(ask: WindowedStep) -> dict[str, pl.Expr]:
-    """The columns of a window that has just been opened, besides its key, its bounds and its aggregates."""
-    base: dict[str, pl.Expr] = {
+    """The columns of a window that has just been opened, besides its key, its bounds and its contents."""
+    return {
         ADDED: pl.lit(0, pl.Int64),
-        HOLD: pl.lit(False),
+        HOLD: pl.lit(None, pl.Int64),
+        ARRIVED: pl.lit(0, pl.Int64),
         SPOKEN: pl.lit(0, pl.Int64),
         SETTLED: pl.lit(0, pl.Int64),
         CLOSED: pl.lit(False),
+        **triggers.columns(ask.trigger),
     }
-    kept = {name: pl.lit(one.initial, one.kind) for name, one in triggers.columns(ask.trigger).items()}
-    if not keeps_told(ask):
-        return base | kept
-    # A value that is never chosen still gives its type to the nulls that stand in for it.
-    nothing = {TOLD + name: pl.when(False).then(value) for name, value in values_of(ask).items()}
-    return base | kept | nothing | {TOLD_TIMING: pl.lit(None, pl.String)}
-
-
-def values_of(ask: WindowedStep) -> dict[str, pl.Expr]:
-    """The values that a pane tells."""
-    return {name: columns_of(name, aggregate).value.alias(name) for name, aggregate in ask.aggregates}
-
-
-def merge(windows: pl.DataFrame | None, parts: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
-    """The open windows with a batch's parts added; NEW says how many elements came to each."""
-    fresh = parts.with_columns(**initial(ask))
-    if windows is None:
-        return fresh
-    # State comes first, so that first() finds what was kept wherever a window was already open.
-    both = pl.concat([windows.with_columns(pl.lit(0, pl.Int64).alias(NEW)), fresh], how="diagonal_relaxed")
-    summed = {NEW: pl.col(NEW).sum()} | {part.name: part.merge for part in parts_of(ask)}
-    identity = [*keys, START, END]
-    rest = [name for name in both.columns if name not in summed and name not in identity]
-    return both.group_by(identity).agg(
-        *(expression.alias(name) for name, expression in summed.items()), *(pl.col(name).first() for name in rest)
-    )
 
 
 def keeps_told(ask: WindowedStep) -> bool:
-    """Whether the values last told are kept."""
-    return ask.accumulation is Accumulation.RETRACTING
+    """Whether the values last told are kept: to be taken back, or because a condition reads them."""
+    return ask.accumulation is Accumulation.RETRACTING or triggers.reads_last(ask.trigger)
+
+
+def add(kept: Kept, added: Combined | None, keys: Sequence[str], ask: WindowedStep) -> Kept:
+    """The open windows with a batch's elements added; NEW says how many came to each."""
+    windows = kept.windows
+    if added is None:
+        return kept if windows is None else Kept(windows.with_columns(**_nothing_new(ask)), kept.items, kept.owed)
+    fresh = added.rows.with_columns(**initial(ask))
+    merged = fresh if windows is None else _merge(windows, fresh, keys, ask)
+    held = {}
+    for name, kind in items_of(ask).items():
+        found = [frame for frame in (kept.items.get(name), added.items.get(name)) if frame is not None]
+        if found:
+            held[name] = together(found, keys, kind)
+    return Kept(merged, held, kept.owed)
+
+
+def _nothing_new(ask: WindowedStep) -> dict[str, pl.Expr]:
+    nothing = {NEW: pl.lit(0, pl.Int64), COUNTED: pl.lit(0, pl.Int64)}
+    if needs_earliest(ask):
+        nothing[EARLIEST] = pl.lit(None, pl.Int64)
+    if ask.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
+        nothing[TIME] = pl.lit(None, pl.Int64)
+    return nothing
+
+
+def _merge(windows: pl.DataFrame, fresh: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
+    # State comes first, so that first() finds what was kept wherever a window was already open.
+    both = pl.concat([windows.with_columns(**_nothing_new(ask)), fresh], how="diagonal_relaxed")
+    joined = {*identity(keys), NEW, COUNTED, EARLIEST, TIME, *(part.name for part in parts_of(ask))}
+    kept = [pl.col(name).first() for name in both.columns if name not in joined]
+    return grouped(both, keys, ask, [*merges(ask), *kept])
 
 
 def read_index(held: Mapping[str, bytes]) -> Index:
     """The index, or that of a key group that has never been touched."""
     data = held.get(INDEX)
     if data is None:
-        return Index(Progress(), {})
+        return Index()
     facts = unpack(data, INDEX).facts
     slices = {int(number): Slice(*entry) for number, entry in facts["slices"].items()}
-    return Index(progress_from_facts(facts["progress"]), slices)
+    return Index(progress_from_facts(facts["progress"]), facts["turn"], slices)
 
 
 def write_index(index: Index) -> bytes:
     entries = {
-        str(number): [entry.rows, entry.size, entry.due_watermark, entry.due_clock]
+        str(number): [entry.rows, entry.size, entry.due_watermark, entry.due_clock, entry.hold]
         for number, entry in sorted(index.slices.items())
     }
-    return pack(Block(facts={"progress": progress_to_facts(index.progress), "slices": entries}))
+    facts = {"progress": progress_to_facts(index.progress), "turn": index.turn, "slices": entries}
+    return pack(Block(facts=facts))
 
 
-def read_slices(held: Mapping[str, bytes], numbers: Iterable[int]) -> pl.DataFrame | None:
-    """The open windows of these slices."""
-    found = []
+def read_slices(held: Mapping[str, bytes], numbers: Iterable[int]) -> Kept:
+    """The open windows of these slices, with all that belongs to them."""
+    found: dict[str, list[pl.DataFrame]] = {}
     for number in sorted(numbers):
-        place = _place(number)
-        data = held.get(place)
+        data = held.get(_place(number))
         if data is not None:
-            found.append(unpack(data, place).frames["windows"])
-    return pl.concat(found, how="diagonal_relaxed") if found else None
+            for name, frame in unpack(data, _place(number)).frames.items():
+                found.setdefault(name, []).append(frame)
+    frames = {name: pl.concat(each, how="diagonal_relaxed") for name, each in found.items()}
+    items = {name.removeprefix(_ITEMS): frame for name, frame in frames.items() if name.startswith(_ITEMS)}
+    return Kept(frames.get(WINDOWS), items, frames.get(OWED))
 
 
 def write_slices(
-    windows: pl.DataFrame, opened: Iterable[int], slice_number: pl.Expr, deadlines: tuple[pl.Expr, pl.Expr]
+    kept: Kept, opened: Iterable[int], keys: Sequence[str], ask: WindowedStep, deadlines: tuple[pl.Expr, pl.Expr]
 ) -> tuple[dict[str, bytes | None], dict[int, Slice]]:
     """The bytes of every opened slice, None where nothing is left, and the index entries of those that remain."""
-    numbered = windows.with_columns(
-        slice_number.alias("@slice"), deadlines[0].alias("@due_watermark"), deadlines[1].alias("@due_clock")
-    )
     writes: dict[str, bytes | None] = {_place(number): None for number in opened}
-    entries = {}
-    for (number,), part in numbered.partition_by("@slice", as_dict=True, maintain_order=True).items():
-        data = pack(Block({"windows": part.drop("@slice", "@due_watermark", "@due_clock")}))
+    entries: dict[int, Slice] = {}
+    if kept.windows is None or kept.windows.is_empty():
+        return writes, entries
+    dated = kept.windows.lazy().with_columns(deadlines[0].alias("@due_watermark"), deadlines[1].alias("@due_clock"))
+    frames = {WINDOWS: dated, **{_ITEMS + name: frame.lazy() for name, frame in kept.items.items()}}
+    if kept.owed is not None:
+        frames[OWED] = kept.owed.lazy()
+    split = {name: _split(frame, keys, span_of(ask.window)) for name, frame in frames.items()}
+    for number, windows in split[WINDOWS].items():
+        mine = {name: parts[number] for name, parts in split.items() if number in parts}
+        data = pack(Block({**mine, WINDOWS: windows.drop("@due_watermark", "@due_clock")}))
         writes[_place(number)] = data
-        entries[number] = Slice(part.height, len(data), _least(part["@due_watermark"]), _least(part["@due_clock"]))
+        dues = (_least(windows["@due_watermark"]), _least(windows["@due_clock"]), _least(windows[HOLD]))
+        entries[number] = Slice(windows.height, len(data), *dues)
     return writes, entries
+
+
+def _split(frame: pl.LazyFrame, keys: Sequence[str], span: int | None) -> dict[int, pl.DataFrame]:
+    """Rows by slice, in an order that does not depend on how they came about."""
+    shape = frame.collect_schema()
+    order = [*identity(keys), *(name for name in _TELLING if name in shape)]
+    ordered = frame.sort(order).collect()
+    numbers = slices_of(ordered, keys, span)
+    different = numbers.unique()
+    if len(different) < 2:
+        return {int(number): ordered for number in different}
+    split = ordered.with_columns(numbers.alias("@slice")).partition_by(
+        "@slice", as_dict=True, maintain_order=True, include_key=False
+    )
+    return {int(number): part for (number,), part in split.items()}
 
 
 def _least(column: pl.Series) -> Any:

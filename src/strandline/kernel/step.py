@@ -6,20 +6,22 @@ from dataclasses import dataclass
 import polars as pl
 
 from strandline.errors import StateError
-from strandline.kernel import state
-from strandline.kernel.blocks import END, NEW, START, Block
+from strandline.kernel import counts, sessions, state
+from strandline.kernel.blocks import AT, COUNTED, END, OFFSET, PARTITION, START, TIME, Block
+from strandline.kernel.contents import TURN, Combined, combine, identity, items_of, merge_rows, together
 from strandline.kernel.panes import Instant, deadlines, fire
-from strandline.kernel.prepare import combine, expires
-from strandline.kernel.slices import slice_of
-from strandline.kernel.watermarks import Control, Progress, advance
-from strandline.kernel.windows import span_of
-from strandline.model.panes import LateReason
+from strandline.kernel.prepare import REASON, ROWS, SURE, gather, surely_taken
+from strandline.kernel.slices import slices_of
+from strandline.kernel.state import CLOSED, Kept
+from strandline.kernel.watermarks import FOREVER, Control, Progress, Rule, advance
+from strandline.kernel.windows import assign, expires, max_timestamp, span_of
+from strandline.model.panes import LateReason, LateRows, PaneTimestamp
 from strandline.model.steps import WindowedStep
 from strandline.model.triggers import may_finish
-from strandline.model.watermarks import Watermark
+from strandline.model.windows import Count, Session
 
-REASON = "@reason"
 WATERMARK = "@watermark"
+PARTIAL = "@partial"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +30,18 @@ class Ask:
 
     keys: tuple[str, ...]
     step: WindowedStep
-    watermark: Watermark
+    watermark: Rule
     partitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Elements told apart: those that windows take, each beside one of them; those too late; and how many of each."""
+
+    taken: pl.DataFrame | None = None
+    late: pl.DataFrame | None = None
+    contributed: int = 0
+    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,79 +52,154 @@ class Stepped:
     panes: pl.DataFrame | None
     late: pl.DataFrame | None
     progress: Progress
+    output_watermark: int
     contributed: int
+    refused: int
+    rows: int
 
 
 def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[Control], ask: Ask) -> Stepped:
     """Plays one batch over what a key group holds."""
     index = state.read_index(held)
-    before = index.progress.watermark
-    progress = advance(index.progress, controls, ask.partitions, ask.watermark)
-    now = Instant(before, progress.watermark, progress.clock)
+    was, progress = index.progress, advance(index.progress, controls, ask.partitions, ask.watermark)
+    now = Instant(was.watermark, progress.watermark, was.clock, progress.clock, index.turn)
 
-    number = slice_of(span_of(ask.step.window))
-    rows, parts = _gather(blocks, "rows"), _gather(blocks, "parts")
-    touched = {n for frame in (rows, parts) if frame is not None for n in frame.select(number).to_series().unique()}
-    opened = touched | index.due(progress)
-    windows = state.read_slices(held, opened)
-
-    accepted, late = _judge(rows, windows, before, ask)
-    added = _add(accepted, parts, before, ask)
-    if added is not None:
-        windows = state.merge(windows, added, ask.keys, ask.step)
-    elif windows is not None:
-        windows = windows.with_columns(pl.lit(0, pl.Int64).alias(NEW))
-
+    placed, parts = _placed(blocks, ask, now), gather(blocks, ask.keys, ask.step)
+    surely = 0 if parts is None else int(parts.rows[COUNTED].sum())
+    opened = _touched(placed, parts, ask) | index.due(progress)
+    kept = state.read_slices(held, opened)
     panes: pl.DataFrame | None = None
-    writes: dict[str, bytes | None] = {}
-    entries: dict[int, state.Slice] = {}
-    if windows is not None:
-        panes, windows = fire(windows, ask.keys, ask.step, now)
-        ordered = windows.sort(*ask.keys, START, END)
-        writes, entries = state.write_slices(ordered, opened, number, deadlines(ask.step, now.after))
-    kept = {n: entry for n, entry in index.slices.items() if n not in opened}
-    writes[state.INDEX] = state.write_index(state.Index(progress, kept | entries))
-    contributed = 0 if added is None else int(added[NEW].sum())
-    return Stepped(writes, panes, late, progress, contributed)
+    if isinstance(ask.step.window, Count):
+        judged = Judged(contributed=0 if placed is None else placed.height)
+        panes, kept = counts.count(kept, placed, ask.keys, ask.step, ask.step.window, now.after)
+        dues = (pl.lit(FOREVER), pl.lit(None, pl.Int64))
+    else:
+        kept, parts, judged = _judge(kept, placed, parts, ask, now)
+        added = _added(_counted(judged.taken, kept, ask, now), parts, ask)
+        kept = state.add(kept, added, ask.keys, ask.step)
+        if kept.windows is not None:
+            panes, kept = fire(kept.windows, kept, ask.keys, ask.step, now)
+        dues = deadlines(ask.step, now)
+    writes, entries = state.write_slices(kept, opened, ask.keys, ask.step, dues)
+    left = {n: entry for n, entry in index.slices.items() if n not in opened}
+    after = state.Index(progress, index.turn + 1, left | entries)
+    writes[state.INDEX] = state.write_index(after)
+    contributed = judged.contributed + surely
+    return Stepped(
+        writes, panes, judged.late, progress, after.output_watermark, contributed, judged.refused, after.rows
+    )
 
 
-def _gather(blocks: Sequence[Block], name: str) -> pl.DataFrame | None:
-    found = [block.frames[name] for block in blocks if name in block.frames]
+def _placed(blocks: Sequence[Block], ask: Ask, now: Instant) -> pl.DataFrame | None:
+    """Elements that came one by one, each beside those of its windows that were not surely taken."""
+    found = []
+    for block in blocks:
+        if ROWS in block.frames:
+            placed = assign(block.frames[ROWS].with_columns(pl.lit(now.turn).alias(TURN)), ask.step.window)
+            horizon = block.facts.get("horizon")
+            sure = pl.lit(False) if horizon is None else surely_taken(ask.step, horizon)
+            also = sure.any().over(PARTITION, OFFSET)
+            found.append(placed.with_columns(also.alias(SURE)).filter(~sure))
     return pl.concat(found, how="diagonal_relaxed") if found else None
 
 
+def _touched(placed: pl.DataFrame | None, parts: Combined | None, ask: Ask) -> set[int]:
+    frames = [frame for frame in (placed, None if parts is None else parts.rows) if frame is not None]
+    span = span_of(ask.step.window)
+    return {int(n) for frame in frames for n in slices_of(frame, ask.keys, span).unique()}
+
+
 def _judge(
-    rows: pl.DataFrame | None, windows: pl.DataFrame | None, before: int, ask: Ask
-) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
-    """The elements whose windows take them, and those that come too late, each with its reason."""
-    if rows is None:
-        return None, None
-    closed = pl.lit(False)
-    if windows is not None and may_finish(ask.step.trigger):
-        identity = [*ask.keys, START, END]
-        marks = windows.filter(state.CLOSED).select(*identity, pl.lit(True).alias(state.CLOSED))
-        rows, closed = rows.join(marks, on=identity, how="left", nulls_equal=True), pl.col(state.CLOSED)
-    expired, reasons = expires(ask.step) <= before, LateReason
-    reason = pl.when(expired).then(pl.lit(reasons.EXPIRED.value)).when(closed).then(pl.lit(reasons.CLOSED.value))
-    judged = rows.with_columns(reason.alias(REASON)).drop(state.CLOSED, strict=False)
-    late = judged.filter(pl.col(REASON).is_not_null()).with_columns(pl.lit(before, pl.Int64).alias(WATERMARK))
-    return judged.filter(pl.col(REASON).is_null()).drop(REASON), late if late.height else None
-
-
-def _add(rows: pl.DataFrame | None, parts: pl.DataFrame | None, before: int, ask: Ask) -> pl.DataFrame | None:
-    """One row for each key and window that this batch adds to, whichever task it came from."""
-    if parts is not None and parts.select((expires(ask.step) <= before).any()).item():
+    kept: Kept, placed: pl.DataFrame | None, parts: Combined | None, ask: Ask, now: Instant
+) -> tuple[Kept, Combined | None, Judged]:
+    """Who is taken and who is too late; sessions meet before that is asked."""
+    if parts is not None and parts.rows.select((expires(ask.step) <= now.before).any()).item():
         raise StateError(
             "combined elements reached a window that is already gone",
-            detail=f"watermark {before}",
+            detail=f"watermark {now.before}",
             hint="this is a defect in Strandline: the horizon given to prepare lay below the watermark",
         )
-    combined = combine(rows, ask.keys, ask.step) if rows is not None and rows.height else None
-    found = [frame for frame in (parts, combined) if frame is not None]
-    if not found:
-        return None
-    if len(found) == 1 and parts is None:
-        return found[0]
-    together = pl.concat(found, how="diagonal_relaxed")
-    merges = [pl.col(NEW).sum(), *(part.merge.alias(part.name) for part in state.parts_of(ask.step))]
-    return together.group_by(*ask.keys, START, END).agg(*merges)
+    if isinstance(ask.step.window, Session):
+        return _judge_sessions(kept, placed, parts, ask, ask.step.window, now)
+    if placed is None:
+        return kept, parts, Judged()
+    closed = pl.lit(False)
+    if kept.windows is not None and may_finish(ask.step.trigger):
+        names = identity(ask.keys)
+        marks = kept.windows.filter(CLOSED).select(*names, pl.lit(True).alias(CLOSED))
+        placed, closed = placed.join(marks, on=names, how="left", nulls_equal=True), pl.col(CLOSED).fill_null(False)
+    expired = pl.when(expires(ask.step) <= now.before).then(pl.lit(LateReason.EXPIRED.value))
+    reason = expired.when(closed).then(pl.lit(LateReason.CLOSED.value))
+    judged = placed.with_columns(reason.alias(REASON)).drop(CLOSED, strict=False)
+    return kept, parts, _told_apart(judged, ask, now)
+
+
+def _judge_sessions(
+    kept: Kept, placed: pl.DataFrame | None, parts: Combined | None, ask: Ask, kind: Session, now: Instant
+) -> tuple[Kept, Combined | None, Judged]:
+    names = identity(ask.keys)
+    spans = [frame.select(names) for frame in (placed, None if parts is None else parts.rows) if frame is not None]
+    if not spans:
+        return kept, parts, Judged()
+    met = sessions.meet(
+        kept.windows, pl.concat(spans, how="vertical_relaxed"), ask.keys, ask.step, kind.touching, now.before
+    )
+    kept = sessions.unite(kept, met.live, ask.keys, ask.step, now.before)
+    if parts is not None:
+        parts = Combined(
+            merge_rows([sessions.moved(parts.rows, met.fresh, ask.keys)], ask.keys, ask.step),
+            {
+                name: together([sessions.moved(frame, met.fresh, ask.keys)], ask.keys, items_of(ask.step)[name])
+                for name, frame in parts.items.items()
+            },
+        )
+    if placed is None:
+        return kept, parts, Judged()
+    return kept, parts, _told_apart(sessions.moved(placed, met.fresh, ask.keys, REASON), ask, now)
+
+
+def _told_apart(judged: pl.DataFrame, ask: Ask, now: Instant) -> Judged:
+    """An element is late only if all its windows refuse it; the one that lives longest is then named."""
+    taken = pl.col(REASON).is_null()
+    element = [PARTITION, OFFSET]
+    known = judged.with_columns((taken.any().over(element) | pl.col(SURE)).alias(PARTIAL))
+    refused = known.filter(pl.col(REASON).is_not_null())
+    elements = (
+        refused.filter(~pl.col(PARTIAL))
+        .sort(END, maintain_order=True)
+        .unique(element, keep="last", maintain_order=True)
+    )
+    late = elements if ask.step.lateness.rows is LateRows.PER_ELEMENT else refused
+    contributed = known.filter(taken & ~pl.col(SURE)).select(pl.struct(element).n_unique()).item()
+    told = late.with_columns(pl.lit(now.before, pl.Int64).alias(WATERMARK)).drop(SURE, TURN).sort(*element, START)
+    return Judged(
+        known.filter(taken).drop(REASON, PARTIAL, SURE), told if told.height else None, contributed, elements.height
+    )
+
+
+def _counted(taken: pl.DataFrame | None, kept: Kept, ask: Ask, now: Instant) -> pl.DataFrame | None:
+    """The times by which elements hold the output watermark back: not where it has already been."""
+    if taken is None or ask.step.pane_timestamp is PaneTimestamp.END_OF_WINDOW:
+        return taken
+    reached = pl.lit(now.before)
+    if kept.windows is not None:
+        names = identity(ask.keys)
+        holds = kept.windows.select(*names, state.HOLD)
+        taken = taken.join(holds, on=names, how="left", nulls_equal=True)
+        reached = pl.min_horizontal(reached, pl.col(state.HOLD) - 1)
+    counts = (pl.col(AT) > reached) & (max_timestamp() > now.before)
+    return taken.with_columns(pl.when(counts).then(pl.col(AT)).alias(TIME)).drop(state.HOLD, strict=False)
+
+
+def _added(taken: pl.DataFrame | None, parts: Combined | None, ask: Ask) -> Combined | None:
+    """One row for each key and window that this batch adds to, whichever task it came from."""
+    mine = combine(taken, ask.keys, ask.step) if taken is not None and taken.height else None
+    found = [each for each in (parts, mine) if each is not None]
+    if len(found) < 2:
+        return found[0] if found else None
+    rows = merge_rows([each.rows for each in found], ask.keys, ask.step)
+    items = {
+        name: together([each.items[name] for each in found if name in each.items], ask.keys, kind)
+        for name, kind in items_of(ask.step).items()
+    }
+    return Combined(rows, items)

@@ -1,159 +1,358 @@
 """A trigger in columns: its state is columns of the open windows, its verdict an expression over them.
 
-Each node of the tree keeps its columns under a path of its own. The functions below turn expressions for those columns
-into expressions for what they become, so that one batch plays the whole tree for all windows in one pass.
+Each node of the tree keeps its columns under a path of its own: whether it is done, a count, a target. The functions
+below turn expressions for those columns into expressions for what they become, so that one batch plays the whole tree
+for all windows in one pass.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import reduce
+from operator import and_, or_
+from typing import Any, Final, assert_never
 
 import polars as pl
 
-from strandline.errors import Unsupported
+from strandline.kernel.watermarks import FOREVER
+from strandline.model.expressions import Expression, names_of
 from strandline.model.triggers import (
     AfterCount,
+    AfterEventTime,
     AfterProcessingTime,
     AfterWatermark,
+    AllOf,
+    FirstOf,
+    InSequence,
     Never,
+    OrFinally,
     Repeatedly,
     Trigger,
+    When,
+    parts_of,
 )
 
 State = Mapping[str, pl.Expr]
 """For each of a trigger's columns, the expression that gives its value at some moment of the batch."""
 
+ROOT: Final = "@trigger"
+_SILENT: Final = Never()
+_DONE, _COUNT, _TARGET = "done", "count", "target"
+_KEPT: Final[Mapping[str, tuple[Any, Any]]] = {
+    _DONE: (pl.Boolean, False),
+    _COUNT: (pl.Int64, 0),
+    _TARGET: (pl.Int64, None),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a trigger can see of a batch, window by window: new elements, the clock, whether the end is reached."""
+    """What a trigger can see of a batch, window by window, and of the watermark and the clock as they are now."""
 
     new: pl.Expr
+    earliest: pl.Expr
+    end: pl.Expr
+    watermark: int
     clock: int
-    end_reached: pl.Expr
+    holds: Callable[[Expression], pl.Expr]
+    merging: bool = False
+
+    @property
+    def past_end(self) -> pl.Expr:
+        return self.end <= self.watermark
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A column a trigger keeps: its type, and its value when nothing has happened."""
+def parts(trigger: Trigger) -> tuple[Trigger, ...]:
+    """The parts that have a state: early and late always stand in their places."""
+    if isinstance(trigger, AfterWatermark):
+        return (trigger.early or _SILENT, trigger.late or _SILENT)
+    return parts_of(trigger)
 
-    kind: pl.DataType
-    initial: Any
+
+def columns(trigger: Trigger, path: str = ROOT) -> dict[str, pl.Expr]:
+    """The columns that a trigger keeps, each with its value when nothing has happened."""
+    mine = {f"{path}.{kind}": pl.lit(_KEPT[kind][1], _KEPT[kind][0]) for kind in _kinds(trigger)}
+    for part, where in _placed(trigger, path):
+        mine |= columns(part, where)
+    return mine
 
 
-def columns(trigger: Trigger, path: str = "@trigger") -> dict[str, Kept]:
-    """The columns that a trigger keeps."""
+def now(trigger: Trigger) -> dict[str, pl.Expr]:
+    """The columns as they stand in the frame."""
+    return {name: pl.col(name) for name in columns(trigger)}
+
+
+def _kinds(trigger: Trigger) -> tuple[str, ...]:
     match trigger:
-        case AfterWatermark(early, late):
-            parts = [(part, f"{path}.{name}") for name, part in (("early", early), ("late", late)) if part]
-            inner = {name: kept for part, where in parts for name, kept in columns(part, where).items()}
-            return {f"{path}.ended": Kept(pl.Boolean(), False)} | inner
         case AfterCount():
-            return {f"{path}.count": Kept(pl.Int64(), 0), f"{path}.finished": Kept(pl.Boolean(), False)}
-        case AfterProcessingTime():
-            return {f"{path}.target": Kept(pl.Int64(), None), f"{path}.finished": Kept(pl.Boolean(), False)}
-        case Never():
-            return {}
-        case Repeatedly(of):
-            return columns(of, path)
-    raise Unsupported(f"the kernel does not play {type(trigger).__name__} yet", hint="use after_watermark(…)")
+            return (_DONE, _COUNT)
+        case AfterProcessingTime() | AfterEventTime():
+            return (_DONE, _TARGET)
+        case AfterWatermark() | When() | FirstOf() | AllOf():
+            return (_DONE,)
+        case Never() | Repeatedly() | InSequence() | OrFinally():
+            return ()
+    assert_never(trigger)
 
 
-def add(trigger: Trigger, state: State, moment: Moment, path: str = "@trigger") -> State:
+def _placed(trigger: Trigger, path: str) -> list[tuple[Trigger, str]]:
+    return [(part, f"{path}.{place}") for place, part in enumerate(parts(trigger))]
+
+
+def finished(trigger: Trigger, state: State, path: str = ROOT) -> pl.Expr:
+    """Whether it will not fire again."""
+    match trigger:
+        case Never() | Repeatedly():
+            return pl.lit(False)
+        case AfterWatermark(late=late) if late is not None:
+            return pl.lit(False)
+        case InSequence():
+            return reduce(and_, (finished(part, state, where) for part, where in _placed(trigger, path)))
+        case OrFinally():
+            return reduce(or_, (finished(part, state, where) for part, where in _placed(trigger, path)))
+        case _:
+            return state[f"{path}.{_DONE}"]
+
+
+def add(trigger: Trigger, state: State, moment: Moment, path: str = ROOT) -> State:
     """The columns after the batch's elements have reached the parts that listen."""
     match trigger:
-        case AfterWatermark(early, late):
-            early_on = add(early, state, moment, f"{path}.early") if early else state
-            late_on = add(late, state, moment, f"{path}.late") if late else state
-            return _choose(state[f"{path}.ended"], late_on, early_on)
         case AfterCount():
-            return {**state, f"{path}.count": state[f"{path}.count"] + moment.new}
+            return {**state, f"{path}.{_COUNT}": state[f"{path}.{_COUNT}"] + moment.new}
         case AfterProcessingTime():
-            target = state[f"{path}.target"]
-            fresh = pl.when(target.is_null() & (moment.new > 0)).then(pl.lit(_target(trigger, moment.clock), pl.Int64))
-            return {**state, f"{path}.target": fresh.otherwise(target)}
-        case Repeatedly(of):
-            return add(of, state, moment, path)
+            target = state[f"{path}.{_TARGET}"]
+            fresh = target.is_null() & (moment.new > 0)
+            aligned = pl.lit(_aligned(trigger, moment.clock), pl.Int64)
+            return {**state, f"{path}.{_TARGET}": pl.when(fresh).then(aligned).otherwise(target)}
+        case AfterEventTime():
+            target = state[f"{path}.{_TARGET}"]
+            mine = pl.min_horizontal(_boundary_after(trigger, moment.earliest), moment.end, target)
+            return {**state, f"{path}.{_TARGET}": pl.when(moment.new > 0).then(mine).otherwise(target)}
         case _:
+            reached = _reached(trigger, state, path, merging=moment.merging)
+            for (part, where), listens in zip(_placed(trigger, path), reached, strict=True):
+                state = _choose(listens, add(part, state, moment, where), state)
             return state
 
 
-def should(trigger: Trigger, state: State, moment: Moment, path: str = "@trigger") -> pl.Expr:
-    """Whether a window's trigger fires, if it is tested now."""
+def _reached(trigger: Trigger, state: State, path: str, *, merging: bool) -> Sequence[pl.Expr]:
+    """For each part, whether elements reach it."""
+    placed = _placed(trigger, path)
     match trigger:
-        case AfterWatermark(early, late):
-            before = should(early, state, moment, f"{path}.early") if early else pl.lit(False)
-            after = should(late, state, moment, f"{path}.late") if late else pl.lit(False)
-            return pl.when(state[f"{path}.ended"]).then(after).otherwise(before | moment.end_reached)
+        case AllOf():
+            return [~finished(part, state, where) for part, where in placed]
+        case AfterWatermark() if not merging:
+            done = state[f"{path}.{_DONE}"]
+            return (~done, done)
+        case InSequence() if not merging:
+            return list(_current(trigger, state, path))
+        case _:
+            return [pl.lit(True)] * len(placed)
+
+
+def _current(trigger: InSequence, state: State, path: str) -> Iterator[pl.Expr]:
+    """For each part of a sequence, whether it is the first that is not finished; the last one if all are."""
+    before: pl.Expr = pl.lit(True)
+    placed = _placed(trigger, path)
+    for place, (part, where) in enumerate(placed):
+        over = finished(part, state, where)
+        yield before if place == len(placed) - 1 else before & ~over
+        before = before & over
+
+
+def should(trigger: Trigger, state: State, moment: Moment, path: str = ROOT) -> pl.Expr:
+    """Whether a window's trigger would fire now."""
+    placed = _placed(trigger, path)
+    asked = [should(part, state, moment, where) for part, where in placed]
+    match trigger:
+        case AfterWatermark():
+            early, late = asked
+            return pl.when(state[f"{path}.{_DONE}"]).then(late).otherwise(early | moment.past_end)
         case AfterCount(n):
-            return ~state[f"{path}.finished"] & (state[f"{path}.count"] >= n)
+            return state[f"{path}.{_COUNT}"] >= n
         case AfterProcessingTime():
-            due = (state[f"{path}.target"] < moment.clock).fill_null(False)
-            return ~state[f"{path}.finished"] & due
-        case Repeatedly(of):
-            return should(of, state, moment, path)
-        case _:
+            return (state[f"{path}.{_TARGET}"] < moment.clock).fill_null(False)
+        case AfterEventTime():
+            return (state[f"{path}.{_TARGET}"] <= moment.watermark).fill_null(False)
+        case When(condition):
+            return moment.holds(condition).fill_null(False)
+        case Never():
             return pl.lit(False)
+        case Repeatedly():
+            return asked[0]
+        case FirstOf():
+            return reduce(or_, (finished(part, state, at) | ask for (part, at), ask in zip(placed, asked, strict=True)))
+        case AllOf():
+            return reduce(
+                and_, (finished(part, state, at) | ask for (part, at), ask in zip(placed, asked, strict=True))
+            )
+        case InSequence():
+            current = _current(trigger, state, path)
+            return reduce(or_, (mine & ask for mine, ask in zip(current, asked, strict=True)))
+        case OrFinally():
+            return asked[0] | asked[1]
+    assert_never(trigger)
 
 
-def fire(trigger: Trigger, state: State, moment: Moment, path: str = "@trigger") -> State:
-    """The columns after the trigger has fired."""
+def fire(trigger: Trigger, state: State, moment: Moment, path: str = ROOT) -> State:
+    """The columns after a pane was taken."""
+    placed = _placed(trigger, path)
     match trigger:
-        case AfterWatermark(early, late):
-            before = _again(early, state, moment, f"{path}.early")
-            # The early part is over: a target left in it would make the window due in every batch from here on.
-            over = _clear(late, _clear(early, state, f"{path}.early"), f"{path}.late")
-            at_end = {**over, f"{path}.ended": pl.lit(True)}
-            after = _again(late, state, moment, f"{path}.late")
-            return _choose(state[f"{path}.ended"], after, _choose(moment.end_reached, at_end, before))
-        case AfterCount():
-            return {**state, f"{path}.count": pl.lit(0, pl.Int64), f"{path}.finished": pl.lit(True)}
-        case AfterProcessingTime():
-            return {**state, f"{path}.target": pl.lit(None, pl.Int64), f"{path}.finished": pl.lit(True)}
-        case Repeatedly(of):
-            fired = fire(of, state, moment, path)
-            return _choose(finished(of, fired, path), _clear(of, fired, path), fired)
-        case _:
+        case AfterWatermark():
+            return _end_told(trigger, state, moment, path)
+        case AfterCount() | AfterProcessingTime() | AfterEventTime() | When():
+            return {**state, **columns(trigger, path), f"{path}.{_DONE}": pl.lit(True)}
+        case Never():
             return state
+        case Repeatedly(of):
+            return _renewed(of, fire(of, state, moment, placed[0][1]), placed[0][1])
+        case FirstOf():
+            for part, where in placed:
+                speaks = should(part, state, moment, where)
+                state = _choose(speaks, fire(part, state, moment, where), _cleared(part, state, where))
+            return {**state, f"{path}.{_DONE}": pl.lit(True)}
+        case AllOf():
+            for part, where in placed:
+                state = fire(part, state, moment, where)
+            return {**state, f"{path}.{_DONE}": pl.lit(True)}
+        case InSequence():
+            after = dict(state)
+            for mine, (part, where) in zip(_current(trigger, state, path), placed, strict=True):
+                after |= _choose(mine, fire(part, state, moment, where), state, only=columns(part, where))
+            return _cleared(trigger, after, path) if moment.merging else after
+        case OrFinally():
+            (main, main_at), (until, until_at) = placed
+            ends = should(until, state, moment, until_at)
+            ended = _cleared(main, fire(until, state, moment, until_at), main_at)
+            return _choose(ends, ended, fire(main, state, moment, main_at))
+    assert_never(trigger)
 
 
-def finished(trigger: Trigger, state: State, path: str = "@trigger") -> pl.Expr:
-    """Whether the trigger will never speak again."""
+def _end_told(trigger: AfterWatermark, state: State, moment: Moment, path: str) -> State:
+    """Before the end early fires, after it late, and both start over; whichever fires, the other's pane is gone too."""
+    done = state[f"{path}.{_DONE}"]
+    (early, early_at), (late, late_at) = _placed(trigger, path)
+    at_end = {**state, **columns(trigger, path), f"{path}.{_DONE}": pl.lit(True)}
+    before = _renewed(early, _cleared(trigger, fire(early, state, moment, early_at), path), early_at)
+    after = _renewed(late, _cleared(trigger, fire(late, state, moment, late_at), path), late_at)
+    return _choose(done, after, _choose(moment.past_end, at_end, before))
+
+
+def _renewed(trigger: Trigger, state: State, path: str) -> State:
+    return _choose(finished(trigger, state, path), {**state, **columns(trigger, path)}, state)
+
+
+def _cleared(trigger: Trigger, state: State, path: str) -> State:
+    """Counts and targets forgotten in the whole tree; what is done stays done."""
+    initial = {name: value for name, value in columns(trigger, path).items() if not name.endswith(_DONE)}
+    return {**state, **initial}
+
+
+def merged(trigger: Trigger, state: State, past_end: pl.Expr, path: str = ROOT) -> State:
+    """The columns of a session that several became, from what `merging` gathered; past_end asks of the new end."""
+    placed = _placed(trigger, path)
+    for part, where in placed:
+        state = merged(part, state, past_end, where)
+    done = f"{path}.{_DONE}"
     match trigger:
-        case AfterWatermark(_, late):
-            return state[f"{path}.ended"] if late is None else pl.lit(False)
-        case AfterCount() | AfterProcessingTime():
-            return state[f"{path}.finished"]
-        case _:
-            return pl.lit(False)
+        case AfterWatermark():
+            told = past_end & state[f"{done}|all"]
+            reset = {**state, **columns(placed[1][0], placed[1][1])}
+            return {**_choose(told, state, reset), done: told}
+        case AfterCount():
+            any_done = state[f"{done}|any"]
+            count = pl.when(any_done).then(0).otherwise(state[f"{path}.{_COUNT}"])
+            return {**state, done: any_done, f"{path}.{_COUNT}": count}
+        case AfterProcessingTime() | AfterEventTime():
+            return {**state, done: pl.lit(False)}
+        case When():
+            return {**state, done: state[f"{done}|any"]}
+        case FirstOf() | AllOf():
+            join = or_ if isinstance(trigger, FirstOf) else and_
+            return {**state, done: reduce(join, (finished(part, state, where) for part, where in placed))}
+        case InSequence():
+            return _rewound(trigger, state, path)
+        case Never() | Repeatedly() | OrFinally():
+            return state
+    assert_never(trigger)
 
 
-def clock_deadline(trigger: Trigger, path: str = "@trigger") -> pl.Expr:
-    """The earliest clock at which a window's trigger could fire without a new element; null if there is none."""
-    targets = [pl.col(name) for name in columns(trigger, path) if name.endswith(".target")]
-    return pl.min_horizontal(targets) if targets else pl.lit(None, pl.Int64)
+def _rewound(trigger: InSequence, state: State, path: str) -> State:
+    """Parts after the first unfinished one start over."""
+    after = dict(state)
+    before: pl.Expr = pl.lit(True)
+    for part, where in _placed(trigger, path):
+        after |= _choose(before, state, {**state, **columns(part, where)}, only=columns(part, where))
+        before = before & finished(part, state, where)
+    return after
 
 
-def _again(trigger: Trigger | None, state: State, moment: Moment, path: str) -> State:
-    return state if trigger is None else _clear(trigger, fire(trigger, state, moment, path), path)
+def merging(trigger: Trigger) -> list[pl.Expr]:
+    """What must be gathered of sessions that become one, for `merged` to go by."""
+    gathered: list[pl.Expr] = []
+    for name in columns(trigger):
+        column = pl.col(name)
+        if name.endswith(_DONE):
+            gathered += [column.any().alias(f"{name}|any"), column.all().alias(f"{name}|all")]
+        else:
+            gathered.append(column.sum() if name.endswith(_COUNT) else column.min())
+    return gathered
 
 
-def _clear(trigger: Trigger | None, state: State, path: str) -> State:
-    if trigger is None:
-        return state
-    return {**state, **{name: pl.lit(kept.initial, kept.kind) for name, kept in columns(trigger, path).items()}}
+def conditions(trigger: Trigger) -> list[Expression]:
+    """The expressions that a trigger asks of the values a pane would have."""
+    mine = [trigger.condition] if isinstance(trigger, When) else []
+    return mine + [each for part in parts(trigger) for each in conditions(part)]
 
 
-def _choose(condition: pl.Expr, yes: State, no: State) -> State:
+def reads_last(trigger: Trigger) -> bool:
+    """Whether some condition reads the values told last."""
+    return any(name.scope for condition in conditions(trigger) for name in names_of(condition.tree))
+
+
+def due(trigger: Trigger, was: Moment, moment: Moment) -> pl.Expr:
+    """Whether time has just passed a target somewhere in the tree: it could not fire before this batch, now it can."""
+    state = now(trigger)
+    crossed = [
+        should(leaf, state, moment, where) & ~should(leaf, state, was, where) for leaf, where in _timed(trigger, ROOT)
+    ]
+    return reduce(or_, crossed, pl.lit(False))
+
+
+def deadlines(trigger: Trigger, watermark: int, clock: int) -> tuple[pl.Expr, pl.Expr]:
+    """The earliest targets that are still ahead: of the watermark, and of the clock; null where there is none."""
+    by_watermark, by_clock = [pl.lit(None, pl.Int64)], [pl.lit(None, pl.Int64)]
+    for leaf, where in _timed(trigger, ROOT):
+        target = pl.col(f"{where}.{_TARGET}")
+        if isinstance(leaf, AfterEventTime):
+            by_watermark.append(pl.when(target > watermark).then(target))
+        else:
+            by_clock.append(pl.when(target >= clock).then(target))
+    return pl.min_horizontal(by_watermark), pl.min_horizontal(by_clock)
+
+
+def _timed(trigger: Trigger, path: str) -> Iterator[tuple[Trigger, str]]:
+    if isinstance(trigger, AfterProcessingTime | AfterEventTime):
+        yield trigger, path
+    for part, where in _placed(trigger, path):
+        yield from _timed(part, where)
+
+
+def _choose(condition: pl.Expr, yes: State, no: State, only: Mapping[str, Any] | None = None) -> State:
     """Column by column one of two states; what is the same in both costs nothing."""
     return {
         name: yes[name] if yes[name] is no[name] else pl.when(condition).then(yes[name]).otherwise(no[name])
-        for name in yes
+        for name in (yes if only is None else only)
     }
 
 
-def _target(trigger: AfterProcessingTime, clock: int) -> int:
-    target = clock + trigger.delay.ms
+def _aligned(trigger: AfterProcessingTime, clock: int) -> int:
+    target = min(clock + trigger.delay.ms, FOREVER)
     if trigger.aligned is None:
         return target
-    return target + (trigger.offset.ms - target) % trigger.aligned.ms
+    return min(target + (trigger.offset.ms - target) % trigger.aligned.ms, FOREVER)
+
+
+def _boundary_after(trigger: AfterEventTime, at: pl.Expr) -> pl.Expr:
+    period, offset = trigger.period.ms, trigger.offset.ms % trigger.period.ms
+    step = period - (at - offset) % period
+    return pl.when(at > FOREVER - step).then(FOREVER).otherwise(at + step)

@@ -1,29 +1,40 @@
 """Watermarks in band: every task tells every key group what it saw of each partition, and all fold it alike.
 
 The fold is a pure function of the control rows and the batch's clock, so a batch that is played again finds the same
-watermark, and every key group the same one.
+watermark, and every key group the same one. Partitions of a source and inputs of a step are folded alike; where the
+rules differ the rule that was asked for, a Watermark or Inputs, is matched.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+import bisect
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from strandline.errors import Unsupported
 from strandline.model.elements import BEGINNING, END
-from strandline.model.watermarks import Bounded, OnReturn, Watermark
+from strandline.model.watermarks import Bounded, ByClock, FromSource, Inputs, OnReturn, Percentile, Watermark
 
 NEVER: Final = BEGINNING.ms
 FOREVER: Final = END.ms
 
+Rule = Watermark | Inputs
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one task saw of one partition in one batch."""
+    """What one task saw of one partition in one batch, or what its source says of it."""
 
     partition: str
     rows: int = 0
     highest: int | None = None
     finished: bool = False
+    watermark: int | None = None
+    """What the source itself says."""
+    idle: bool | None = None
+    """The source says that it has fallen idle (True), or returned (False)."""
+    times: tuple[int, ...] = ()
+    """The times of its elements in order, where a percentile must know how far behind each one came."""
+    first: int = 0
+    """The offset of the first row, by which several tasks of one partition are put in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +48,24 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """How far a partition has come: its watermark, when it was last heard, whether it has ended."""
+    """How far a partition has come: its watermark, when it was last heard, and whether it counts."""
 
     watermark: int = NEVER
     heard: int = 0
+    idle: bool = False
     finished: bool = False
+    returning: bool = False
+    highest: int = NEVER
+    lags: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()
+    """How far behind elements came: for each recent clock, lags with how many came so."""
+
+    @property
+    def is_active(self) -> bool:
+        return not self.idle and not self.finished
+
+    @property
+    def counts(self) -> bool:
+        return self.is_active and not self.returning
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,59 +75,152 @@ class Progress:
     watermark: int = NEVER
     clock: int = NEVER
     partitions: Mapping[str, PartitionProgress] = field(default_factory=dict)
-    idle: tuple[str, ...] = ()
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """The partitions that no longer hold the watermark back."""
+        return tuple(sorted(name for name, each in self.partitions.items() if each.idle and not each.finished))
+
+    @property
+    def is_idle(self) -> bool:
+        unfinished = [each for each in self.partitions.values() if not each.finished]
+        return bool(unfinished) and all(each.idle for each in unfinished)
 
 
-def advance(before: Progress, controls: Iterable[Control], expected: Iterable[str], ask: Watermark) -> Progress:
+def advance(before: Progress, controls: Iterable[Control], expected: Iterable[str], rule: Rule) -> Progress:
     """The progress after a batch: partitions are heard, fall idle or end; their least is the watermark."""
-    if not isinstance(ask.generator, Bounded) or ask.on_return is not OnReturn.WAIT:
-        raise Unsupported("the kernel plays bounded watermarks only, so far", hint="use bounded(…)")
     controls = list(controls)
     clock = max([before.clock, *(control.clock for control in controls)])
     partitions = {name: PartitionProgress(heard=clock) for name in expected} | dict(before.partitions)
-    for control in controls:
-        for seen in control.seen:
-            partitions[seen.partition] = _heard(partitions.get(seen.partition), seen, clock, ask)
-    live = {name: state for name, state in partitions.items() if not state.finished}
-    idle = tuple(sorted(name for name, state in live.items() if _is_idle(state, clock, ask)))
-    if any(control.drain for control in controls) or (partitions and not live):
-        reached = FOREVER
-    else:
-        active = [state.watermark for name, state in live.items() if name not in idle]
-        reached = min(active) if active else max((state.watermark for state in live.values()), default=NEVER)
-    return Progress(max(before.watermark, reached), clock, partitions, idle)
+    for seen in sorted((s for c in controls for s in c.seen), key=lambda s: (s.partition, s.first)):
+        if seen.partition in partitions or _may_join(rule, seen):
+            known = partitions.get(seen.partition, PartitionProgress(heard=clock))
+            partitions[seen.partition] = _heard(rule, known, seen, before.watermark, clock)
+    if any(control.drain for control in controls):
+        return Progress(FOREVER, clock, partitions)
+    settled = {name: _settled(rule, each, before.watermark, clock) for name, each in partitions.items()}
+    reached = _combined(rule, before, settled, clock)
+    return Progress(max(before.watermark, reached), clock, settled)
 
 
-def _heard(before: PartitionProgress | None, seen: Seen, clock: int, ask: Watermark) -> PartitionProgress:
-    state = before or PartitionProgress(heard=clock)
-    if seen.highest is not None and isinstance(ask.generator, Bounded):
-        counted = seen.highest if ask.future is None else min(seen.highest, clock + ask.future.ahead.ms)
-        state = replace(state, watermark=max(state.watermark, counted - ask.generator.delay.ms - 1))
-    heard = clock if seen.rows else state.heard
-    return replace(state, heard=heard, finished=state.finished or seen.finished)
+def _may_join(rule: Rule, seen: Seen) -> bool:
+    """Partitions are added to a source while it runs, inputs are not; rows that name none do not tell for one."""
+    if isinstance(rule, Inputs):
+        return False
+    told = seen.watermark is not None or seen.idle is not None
+    return told or seen.partition != "" or not isinstance(rule.generator, FromSource)
 
 
-def _is_idle(state: PartitionProgress, clock: int, ask: Watermark) -> bool:
-    return ask.idle is not None and clock - state.heard > ask.idle.ms
+def _heard(rule: Rule, known: PartitionProgress, seen: Seen, watermark: int, clock: int) -> PartitionProgress:
+    """Rows, a watermark or its return make a partition active; an idle input's watermarks are ignored."""
+    if seen.idle:
+        return replace(known, idle=True, returning=False)
+    if seen.watermark is not None and isinstance(rule, Inputs) and known.idle:
+        return known
+    state = known
+    if seen.rows or seen.watermark is not None or seen.idle is False:
+        late = known.idle and rule.on_return is OnReturn.CATCH_UP and known.watermark < watermark
+        state = replace(known, heard=clock, idle=False, returning=known.returning or late)
+    if seen.watermark is not None:
+        state = replace(state, watermark=max(state.watermark, seen.watermark))
+    if seen.highest is not None and isinstance(rule, Watermark):
+        state = _observed(rule, state, seen, clock)
+    return replace(state, finished=state.finished or seen.finished)
+
+
+def _observed(rule: Watermark, state: PartitionProgress, seen: Seen, clock: int) -> PartitionProgress:
+    """A partition's watermark after a batch of its elements."""
+    limit = FOREVER if rule.future is None else min(clock + rule.future.ahead.ms, FOREVER)
+    highest = state.highest if seen.highest is None else max(state.highest, min(seen.highest, limit))
+    match rule.generator:
+        case Bounded(delay):
+            reached = _less(highest, delay.ms + 1)
+            return replace(state, highest=highest, watermark=max(state.watermark, reached))
+        case Percentile():
+            lags = _sampled(rule.generator, state, [min(at, limit) for at in seen.times], clock)
+            waits = _quantile(rule.generator, [lag for _, each in lags for lag in each])
+            reached = _less(highest, waits + 1)
+            return replace(state, highest=highest, watermark=max(state.watermark, reached), lags=lags)
+        case FromSource() | ByClock():
+            return state
+
+
+def _less(at: int, ms: int) -> int:
+    return at if at in (NEVER, FOREVER) else max(at - ms, NEVER)
+
+
+def _sampled(
+    ask: Percentile, state: PartitionProgress, times: Sequence[int], clock: int
+) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...]:
+    """The lags that are recent enough, with those of this batch, rounded up to five binary digits and counted."""
+    counts: dict[int, int] = {}
+    highest = state.highest
+    for at in times:
+        highest = max(highest, at)
+        shift = max((highest - at).bit_length() - 5, 0)
+        lag = -(-(highest - at) >> shift) << shift
+        counts[lag] = counts.get(lag, 0) + 1
+    recent = [(when, lags) for when, lags in state.lags if when + ask.horizon.ms >= clock]
+    return (*recent, (clock, tuple(sorted(counts.items())))) if counts else tuple(recent)
+
+
+def _quantile(ask: Percentile, lags: Sequence[tuple[int, int]]) -> int:
+    """The smallest lag that at least the share p of the samples do not exceed, within the bounds that were set."""
+    many = sum(count for _, count in lags)
+    if many < ask.enough:
+        return ask.first.ms
+    ranked = sorted(lags)
+    passed, total = [], 0
+    for _, count in ranked:
+        total += count
+        passed.append(total / many)
+    within = ranked[bisect.bisect_left(passed, ask.p)][0]
+    return min(max(within, ask.least.ms), ask.most.ms)
+
+
+def _settled(rule: Rule, state: PartitionProgress, watermark: int, clock: int) -> PartitionProgress:
+    """Who is idle now, and who has caught up."""
+    silence = rule.idle if isinstance(rule, Watermark) else None
+    if silence is not None and clock > state.heard + silence.ms:
+        return replace(state, idle=True, returning=False)
+    return replace(state, returning=state.returning and state.watermark < watermark)
+
+
+def _combined(rule: Rule, before: Progress, partitions: Mapping[str, PartitionProgress], clock: int) -> int:
+    if isinstance(rule, Watermark) and isinstance(rule.generator, ByClock):
+        return clock - 1
+    unfinished = [each for each in partitions.values() if not each.finished]
+    if not unfinished:
+        return FOREVER if partitions else NEVER
+    if any(each.is_active for each in unfinished):
+        return min((each.watermark for each in unfinished if each.counts), default=NEVER)
+    if isinstance(rule, Inputs) and not any(each.counts for each in before.partitions.values()):
+        return NEVER
+    return max(each.watermark for each in unfinished)
 
 
 def control_to_facts(control: Control) -> dict[str, Any]:
     """A control as plain values, for a block."""
-    seen = [[each.partition, each.rows, each.highest, each.finished] for each in control.seen]
+    seen = [asdict(each) for each in control.seen]
     return {"clock": control.clock, "seen": seen, "drain": control.drain}
 
 
 def control_from_facts(facts: Mapping[str, Any]) -> Control:
-    return Control(facts["clock"], tuple(Seen(*each) for each in facts["seen"]), facts["drain"])
+    seen = tuple(Seen(**{**told, "times": tuple(told["times"])}) for told in facts["seen"])
+    return Control(facts["clock"], seen, facts["drain"])
 
 
 def progress_to_facts(progress: Progress) -> dict[str, Any]:
     """A progress as plain values, for a block."""
-    partitions = {name: [state.watermark, state.heard, state.finished] for name, state in progress.partitions.items()}
-    return {"watermark": progress.watermark, "clock": progress.clock, "partitions": partitions,
-            "idle": list(progress.idle)}  # fmt: skip
+    partitions = {name: asdict(each) for name, each in progress.partitions.items()}
+    return {"watermark": progress.watermark, "clock": progress.clock, "partitions": partitions}
 
 
 def progress_from_facts(facts: Mapping[str, Any]) -> Progress:
-    partitions = {name: PartitionProgress(*state) for name, state in facts["partitions"].items()}
-    return Progress(facts["watermark"], facts["clock"], partitions, tuple(facts["idle"]))
+    partitions = {name: _partition(told) for name, told in facts["partitions"].items()}
+    return Progress(facts["watermark"], facts["clock"], partitions)
+
+
+def _partition(told: Mapping[str, Any]) -> PartitionProgress:
+    recent = tuple((when, tuple((lag, count) for lag, count in each)) for when, each in told["lags"])
+    return PartitionProgress(**{**told, "lags": recent})

@@ -24,7 +24,7 @@ def to_stages(root: Write) -> Stages:
     source = timed.of.source
     return Stages(
         Scan(source, timed.column),
-        Prepare(panes.keys, panes.step, GROUPS),
+        Prepare(panes.keys, panes.step, timed.watermark, GROUPS),
         KeyedStep(panes.keys, panes.step, timed.watermark, source.partitions),
         Deliver(root.sink, root.delivery),
         fingerprint(root),

@@ -21,6 +21,7 @@ class Prepare:
 
     keys: tuple[str, ...]
     step: WindowedStep
+    watermark: Watermark
     groups: int
 
 

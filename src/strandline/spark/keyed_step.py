@@ -1,13 +1,13 @@
 """transformWithState around the kernel's step: Spark keeps the bytes, the kernel knows what they mean."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import polars as pl
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from strandline.kernel.blocks import pack, unpack
+from strandline.kernel.blocks import Block, pack, unpack
 from strandline.kernel.output import Counts, to_block
 from strandline.kernel.step import Ask, step
 from strandline.kernel.watermarks import control_from_facts
@@ -35,8 +35,8 @@ class Held(Mapping[str, bytes]):
 class KeyGroupProcessor(StatefulProcessor):
     """One key group, one batch at a time."""
 
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
+    def __init__(self, ask_of: Callable[[int], Ask]) -> None:
+        self._ask_of = ask_of
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getMapState("blocks", "place string", "block binary")
@@ -44,11 +44,10 @@ class KeyGroupProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
         group = int(key[0])
         # Spark promises no order inside a group, and a replayed batch must give the same bytes.
-        carried = sorted(bytes(row.block) for row in rows)
-        blocks = [unpack(data, f"key group {group}, input") for data in carried]
+        blocks = sorted((unpack(bytes(row.block), f"key group {group}, input") for row in rows), key=_place)
         controls = [control_from_facts(block.facts["control"]) for block in blocks]
         counts = sum((Counts(**block.facts["counts"]) for block in blocks), Counts())
-        stepped = step(Held(self._state), blocks, controls, self._ask)
+        stepped = step(Held(self._state), blocks, controls, self._ask_of(group))
         for place, data in stepped.writes.items():
             if data is not None:
                 self._state.updateValue((place,), (data,))
@@ -60,3 +59,8 @@ class KeyGroupProcessor(StatefulProcessor):
 
     def close(self) -> None:
         pass
+
+
+def _place(block: Block) -> str:
+    """Where a block's rows stood in the source: no two tasks read the same."""
+    return repr(block.facts["control"]["seen"])

@@ -9,8 +9,10 @@ from pyspark import TaskContext
 
 from strandline.kernel.blocks import AT, OFFSET, PARTITION, Block, pack
 from strandline.kernel.output import Counts, counts_to_facts
-from strandline.kernel.prepare import prepare
+from strandline.kernel.prepare import admit, prepare
 from strandline.kernel.watermarks import Control, Seen, control_to_facts
+from strandline.model.panes import DeadReason
+from strandline.model.watermarks import Percentile, Watermark
 from strandline.plan.stages import Prepare
 from strandline.spark.ports import DETAIL, ENDED, RAW, REASON, RECORD, Decoder
 
@@ -20,7 +22,11 @@ HORIZON: Final = "strandline.horizon"
 CARRIER: Final = "kg long, block binary"
 _SCHEMA: Final = pa.schema([("kg", pa.int64()), ("block", pa.binary())])
 
-NO_EVENT_TIME: Final = "no_event_time"
+_DETAILS: Final = {
+    DeadReason.FUTURE.value: "its time is further ahead of the clock than allowed",
+    DeadReason.BAD_GAP.value: "its gap is missing, unreadable or not above zero",
+    DeadReason.BAD_WINDOW.value: "its bounds are missing, unreadable or not a span of time",
+}
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -51,16 +57,19 @@ def _pack(
         pl.col("partition").alias(PARTITION), pl.col("offset").alias(OFFSET), pl.col("value").alias(RAW)
     )
     rows, dead = _decode(records, event_time, decoder)
-    found = prepare(rows.drop(RAW), stage.keys, stage.step, stage.groups, horizon)
-    facts = {"control": control_to_facts(_control(raw, rows))}
-    counts = Counts(read=records.height, dead=dead.height)
+    clock: Any = raw["clock"].dt.timestamp("ms").max()
+    taken, refused = admit(rows, stage.step, stage.watermark, int(clock))
+    why = pl.col(REASON).replace_strict(_DETAILS, default=f"{event_time} is missing or unreadable").alias(DETAIL)
+    dead = pl.concat([dead, refused.select(PARTITION, OFFSET, RAW, REASON, why)])
+    prepared = prepare(taken.drop(RAW), stage.keys, stage.step, stage.groups, horizon)
+    control = {"control": control_to_facts(_control(raw, rows, int(clock), stage.watermark))}
+    counts = Counts(read=records.height, dead=dead.height, filtered=prepared.filtered)
     blocks = {}
     for group in range(stage.groups):
-        frames: dict[str, pl.DataFrame] = dict(found[group].frames) if group in found else {}
-        if group == 0 and dead.height:
-            frames["dead"] = dead
-        mine = counts if group == 0 else Counts()
-        blocks[group] = Block(frames, {**facts, "counts": counts_to_facts(mine)})
+        found = prepared.blocks.get(group, Block())
+        letters = {"dead": dead} if group == 0 and dead.height else {}
+        mine = {"counts": counts_to_facts(counts if group == 0 else Counts())}
+        blocks[group] = Block({**found.frames, **letters}, {**found.facts, **control, **mine})
     return blocks
 
 
@@ -68,25 +77,24 @@ def _decode(records: pl.DataFrame, event_time: str, decoder: Decoder) -> tuple[p
     """Elements with their event time in milliseconds, and the records that are none."""
     decoded = decoder.decode(records)
     # Division floors, so that times before the epoch round the same way as times after it.
-    rows = decoded.rows.with_columns((pl.col(event_time).dt.timestamp("us") // 1000).alias(AT))
-    timeless = rows.filter(pl.col(AT).is_null()).select(
-        PARTITION, OFFSET, RAW,
-        pl.lit(NO_EVENT_TIME).alias(REASON), pl.lit(f"{event_time} is missing or unreadable").alias(DETAIL),
-    )  # fmt: skip
-    return rows.filter(pl.col(AT).is_not_null()), pl.concat([decoded.dead, timeless])
+    return decoded.rows.with_columns((pl.col(event_time).dt.timestamp("us") // 1000).alias(AT)), decoded.dead
 
 
-def _control(raw: pl.DataFrame, rows: pl.DataFrame) -> Control:
+def _control(raw: pl.DataFrame, rows: pl.DataFrame, clock: int, watermark: Watermark) -> Control:
     """What this task saw of each partition, and the batch's clock."""
     mark = pl.col("mark")
     heard = raw.group_by("partition").agg((mark == RECORD).sum().alias("rows"), (mark == ENDED).any())
-    highest = dict(rows.group_by(PARTITION).agg(pl.col(AT).max()).iter_rows())
+    timed = rows.filter(pl.col(AT).is_not_null()).sort(PARTITION, OFFSET)
+    highest = dict(timed.group_by(PARTITION).agg(pl.col(AT).max()).iter_rows())
+    first = dict(raw.group_by("partition").agg(pl.col("offset").min()).iter_rows())
+    times = {}
+    if isinstance(watermark.generator, Percentile):
+        times = {name: tuple(each) for name, each in timed.group_by(PARTITION, maintain_order=True).agg(AT).iter_rows()}
     seen = [
-        Seen(partition, int(count), highest.get(partition), bool(finished))
-        for partition, count, finished in heard.sort("partition").iter_rows()
+        Seen(name, int(count), highest.get(name), bool(ended), times=times.get(name, ()), first=first[name])
+        for name, count, ended in heard.sort("partition").iter_rows()
     ]
-    clock: Any = raw["clock"].dt.timestamp("ms").max()
-    return Control(int(clock), tuple(seen))
+    return Control(clock, tuple(seen))
 
 
 def _carried(blocks: dict[int, Block]) -> Batches:

@@ -72,7 +72,7 @@ def to_dataframe(stages: Stages, spark: SparkSession) -> DataFrame:
     records = source.stream(spark).withColumn("clock", F.current_timestamp())
     prepare = prepare_task(stages.prepare, stages.scan.event_time, source.decoder)
     prepared = records.mapInArrow(prepare, CARRIER)
-    return prepared.groupBy("kg").transformWithState(KeyGroupProcessor(ask), CARRIER, "Append", "None")
+    return prepared.groupBy("kg").transformWithState(KeyGroupProcessor(lambda _: ask), CARRIER, "Append", "None")
 
 
 def _kept(deliverer: Deliverer, job: Job) -> Callable[[DataFrame, int], None]:

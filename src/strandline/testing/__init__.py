@@ -7,7 +7,7 @@ True
 
 from strandline.plan.playing import Failure, Outcome
 from strandline.plan.story import Story, read_stories
-from strandline.testing.playing import PLAYERS, USUAL_PLAYER, play, play_file
+from strandline.testing.playing import PLAYERS, USUAL_PLAYER, play, play_all, play_file
 from strandline.testing.streams import TestStream
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Story",
     "TestStream",
     "play",
+    "play_all",
     "play_file",
     "read_stories",
 ]

@@ -1,6 +1,6 @@
 """Finds a player by name and plays stories on it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +10,8 @@ from strandline.plan.playing import Outcome, perform
 from strandline.plan.story import Story, StoryPipeline, read_stories, to_story
 from strandline.reference.player import ReferencePlayer
 
-USUAL_PLAYER: Final = "reference"
+USUAL_PLAYER: Final = "kernel"
+SPARK: Final = "spark"
 
 
 def _reference(pipeline: StoryPipeline) -> Player:
@@ -22,7 +23,28 @@ def _reference(pipeline: StoryPipeline) -> Player:
     )
 
 
-PLAYERS: Final[Mapping[str, Callable[[StoryPipeline], Player]]] = {"reference": _reference}
+def _kernel(pipeline: StoryPipeline) -> Player:
+    from strandline.kernel.player import KernelPlayer  # Polars is loaded by those who play on it
+
+    return KernelPlayer(
+        pipeline.step,
+        pipeline.watermark,
+        partitions=pipeline.partitions,
+        fires_per_element=pipeline.fires_per_element,
+    )
+
+
+def _spark(pipeline: StoryPipeline) -> Player:
+    from strandline.testing.on_spark import play_alone  # and Spark too
+
+    return play_alone(pipeline)
+
+
+PLAYERS: Final[Mapping[str, Callable[[StoryPipeline], Player]]] = {
+    "reference": _reference,
+    "kernel": _kernel,
+    SPARK: _spark,
+}
 """The players there are, by name; each makes a player for one pipeline."""
 
 
@@ -41,8 +63,17 @@ def play(story: Story | Mapping[str, Any] | Path | str, on: str = USUAL_PLAYER) 
 
 def play_file(path: Path | str, on: str = USUAL_PLAYER) -> list[Outcome]:
     """Plays every story of a file."""
+    return play_all(read_stories(path), on)
+
+
+def play_all(stories: Sequence[Story], on: str = USUAL_PLAYER) -> list[Outcome]:
+    """Plays stories; on Spark all of them in one query, since starting one is what takes the time."""
     player = player_named(on)
-    return [perform(story, player) for story in read_stories(path)]
+    if on == SPARK:
+        from strandline.testing.on_spark import play_together
+
+        return play_together(stories)
+    return [perform(story, player) for story in stories]
 
 
 def player_named(name: str) -> Callable[[StoryPipeline], Player]:

@@ -1,0 +1,183 @@
+"""What windows hold: columns in the row of each window, and frames of items beside them; combined, merged, told.
+
+Every function here works on identities (key, start, end), whatever kind of window they belong to.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from strandline.kernel.aggregates import InItems, InRow, Items, Part, columns_of
+from strandline.kernel.blocks import AT, COUNTED, EARLIEST, END, NEW, NEWEST, OFFSET, PARTITION, START, TIME
+from strandline.kernel.windows import span_of
+from strandline.model.aggregates import columns_of as read_by
+from strandline.model.evictors import KeepDelta
+from strandline.model.expressions import names_of
+from strandline.model.panes import PaneTimestamp
+from strandline.model.steps import WindowedStep
+from strandline.model.triggers import reads_event_time
+
+ELEMENTS = "elements"
+"""The items that are the elements themselves, kept where an evictor must look at each."""
+TURN = "@turn"
+"""The number of the batch that brought an element: with its position, its place in the order of arrival."""
+
+Frames = Mapping[str, pl.DataFrame]
+
+_WORTH_IT: Final = 10_000
+_FEW: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """Elements put together: a row for each window, and items."""
+
+    rows: pl.DataFrame
+    items: Frames
+
+
+def parts_of(ask: WindowedStep) -> list[Part]:
+    """The columns kept in the rows of windows."""
+    return [part for _, kept in _kept(ask) if isinstance(kept, InRow) for part in kept.parts]
+
+
+def items_of(ask: WindowedStep) -> dict[str, Items]:
+    """The items kept beside them."""
+    if ask.evictor is not None:
+        return {ELEMENTS: _elements(ask)}
+    return {kept.items.name: kept.items for _, kept in _kept(ask) if isinstance(kept, InItems)}
+
+
+def _kept(ask: WindowedStep) -> list[tuple[str, InRow | InItems]]:
+    if ask.evictor is not None:
+        return []
+    return [(name, columns_of(name, aggregate)) for name, aggregate in ask.aggregates]
+
+
+def _elements(ask: WindowedStep) -> Items:
+    """Every element with the columns that an aggregate or the evictor reads."""
+    needed = {AT, PARTITION, OFFSET, TURN} | {name for _, each in ask.aggregates for name in read_by(each)}
+    if isinstance(ask.evictor, KeepDelta):
+        needed |= {name.name for name in names_of(ask.evictor.distance.tree)}
+    return Items(ELEMENTS, {name: pl.col(name) for name in sorted(needed)}, pl.lit(True), ())
+
+
+def identity(keys: Sequence[str]) -> list[str]:
+    """What tells windows apart."""
+    return [*keys, START, END]
+
+
+def combine(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> Combined:
+    """Elements, each beside one of its windows, as one row for each window, and items."""
+    many = pl.len().cast(pl.Int64)
+    counted = pl.col(NEWEST).sum().cast(pl.Int64) if NEWEST in placed.columns else many
+    made = [many.alias(NEW), counted.alias(COUNTED)]
+    made += [part.partial.alias(part.name) for part in parts_of(ask)]
+    if needs_earliest(ask):
+        made.append(pl.col(AT).min().alias(EARLIEST))
+    if ask.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
+        made.append(_combined_time(placed, ask).alias(TIME))
+    rows = grouped(placed, keys, ask, made)
+    return Combined(rows, {name: _make(placed, keys, kind) for name, kind in items_of(ask).items()})
+
+
+def grouped(frame: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, made: Sequence[pl.Expr]) -> pl.DataFrame:
+    """One row for each identity. Where there are few windows it is done window by window: keys alone group faster."""
+    if frame.height < _WORTH_IT or span_of(ask.window) is None:
+        return frame.lazy().group_by(identity(keys)).agg(*made).collect()
+    windows = frame.select(pl.struct(START, END).n_unique()).item()
+    if windows > _FEW:
+        return frame.lazy().group_by(identity(keys)).agg(*made).collect()
+    pieces = frame.partition_by(START, END, as_dict=True, include_key=False)
+    bounds = [(pl.lit(start, pl.Int64).alias(START), pl.lit(end, pl.Int64).alias(END)) for start, end in pieces]
+    found = [
+        piece.lazy().group_by(keys).agg(*made).select(*keys, *span, pl.exclude(keys))
+        for piece, span in zip(pieces.values(), bounds, strict=True)
+    ]
+    return pl.concat(pl.collect_all(found))
+
+
+def needs_earliest(ask: WindowedStep) -> bool:
+    """Whether the trigger goes by the earliest new element."""
+    return reads_event_time(ask.trigger)
+
+
+def _combined_time(placed: pl.DataFrame, ask: WindowedStep) -> pl.Expr:
+    """One time for many; where it was looked at which of them count, those are in TIME already."""
+    times = pl.col(TIME if TIME in placed.columns else AT)
+    return times.max() if ask.pane_timestamp is PaneTimestamp.LATEST else times.min()
+
+
+def _make(placed: pl.DataFrame, keys: Sequence[str], kind: Items) -> pl.DataFrame:
+    made = placed.select(*identity(keys), *(value.alias(f"{name}") for name, value in _apart(kind, keys).items()))
+    return together([made.filter(kind.keep)], keys, kind)
+
+
+def _apart(kind: Items, keys: Sequence[str]) -> dict[str, pl.Expr]:
+    """A key that is also an item's column is there already."""
+    return {name: value for name, value in kind.made.items() if name not in keys}
+
+
+def together(frames: Sequence[pl.DataFrame], keys: Sequence[str], kind: Items) -> pl.DataFrame:
+    """Items from several places as one frame, merged and cut as their kind says."""
+    both = pl.concat(frames, how="diagonal_relaxed")
+    if kind.by:
+        both = both.group_by(*identity(keys), *kind.by).agg(*(merge.alias(name) for name, merge in kind.merge.items()))
+    if kind.most is not None:
+        best = both.sort(kind.order, descending=list(kind.descending), maintain_order=True)
+        both = best.group_by(identity(keys), maintain_order=True).head(kind.most)
+    return both
+
+
+def merge_rows(frames: Sequence[pl.DataFrame], keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
+    """Rows of the same windows from several tasks, as one for each."""
+    return grouped(pl.concat(frames, how="diagonal_relaxed"), keys, ask, merges(ask))
+
+
+def merges(ask: WindowedStep) -> list[pl.Expr]:
+    """How rows of one window become one."""
+    made = [pl.col(NEW, COUNTED).sum(), *(part.merge.alias(part.name) for part in parts_of(ask))]
+    if needs_earliest(ask):
+        made.append(pl.col(EARLIEST).min())
+    if ask.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
+        latest = ask.pane_timestamp is PaneTimestamp.LATEST
+        made.append(pl.col(TIME).max() if latest else pl.col(TIME).min())
+    return made
+
+
+def with_values(
+    windows: pl.DataFrame, items: Frames, keys: Sequence[str], ask: WindowedStep, before: str
+) -> pl.DataFrame:
+    """The windows with the values they would tell now, each under `before` and its name."""
+    ways = {name: columns_of(name, aggregate) for name, aggregate in ask.aggregates}
+    known = windows.with_columns(
+        kept.value.alias(before + name) for name, kept in ways.items() if isinstance(kept, InRow)
+    )
+    for name, kept in ways.items():
+        if isinstance(kept, InItems):
+            known = _joined(known, items.get(kept.items.name), keys, kept, before + name)
+    return known
+
+
+def _joined(
+    windows: pl.DataFrame, items: pl.DataFrame | None, keys: Sequence[str], kept: InItems, name: str
+) -> pl.DataFrame:
+    if items is None or items.is_empty():
+        kind = pl.List(pl.Null) if kept.empty == [] else None
+        return windows.with_columns(pl.Series(name, [kept.empty] * windows.height, kind))
+    found = items.group_by(identity(keys)).agg(kept.value.alias(name))
+    known = windows.join(found, on=identity(keys), how="left", nulls_equal=True, maintain_order="left")
+    if kept.told is not None:
+        told = [kept.empty if each is None else kept.told(each) for each in known[name].to_list()]
+        return known.with_columns(pl.Series(name, told, strict=False))
+    return known if kept.empty is None else known.with_columns(_filled(known[name], kept.empty))
+
+
+def _filled(values: pl.Series, empty: object) -> pl.Series:
+    """Null where there are no items; told as what an aggregate says of nothing."""
+    if not values.null_count():
+        return values
+    fill = pl.lit([], values.dtype) if empty == [] else pl.lit(empty, values.dtype)
+    return values.to_frame().select(pl.col(values.name).fill_null(fill)).to_series()

@@ -1,0 +1,48 @@
+"""Expressions over columns: the trees of the model as Polars expressions.
+
+Null spreads through arithmetic and comparison; `and` and `or` know it as "unknown"; a division by zero is null.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, assert_never
+
+import polars as pl
+
+from strandline.model.expressions import Binary, Literal, Name, Node, Unary
+
+Names = Callable[[Name], pl.Expr]
+"""Where a name's values stand."""
+
+_PLAIN: Final[Mapping[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
+    "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "and": lambda a, b: a & b, "or": lambda a, b: a | b,
+}  # fmt: skip
+_DIVISIONS: Final[Mapping[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
+    "/": lambda a, b: a / b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+}
+
+
+def to_expr(node: Node, names: Names) -> pl.Expr:
+    """A tree as an expression."""
+    match node:
+        case Literal(value):
+            return pl.lit(value)
+        case Name():
+            return names(node)
+        case Unary("null", operand):
+            return to_expr(operand, names).is_null()
+        case Unary("not", operand):
+            return ~to_expr(operand, names)
+        case Unary("abs", operand):
+            return to_expr(operand, names).abs()
+        case Unary(_, operand):
+            return -to_expr(operand, names)
+        case Binary(sign, left, right):
+            a, b = to_expr(left, names), to_expr(right, names)
+            if sign in _DIVISIONS:
+                return pl.when(b != 0).then(_DIVISIONS[sign](a, b))
+            return _PLAIN[sign](a, b)
+    assert_never(node)

@@ -1,0 +1,61 @@
+"""Stories on Spark: all of them in one query, in a session of their own or in the one that is already there."""
+
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from strandline.kernel.player import ask_of
+from strandline.kernel.step import Ask
+from strandline.plan.players import Player
+from strandline.plan.playing import Outcome, perform
+from strandline.plan.story import Story, StoryPipeline
+from strandline.spark.checks import require_machine
+from strandline.spark.player import Carrier, SparkPlayer
+from strandline.spark.session import start_session
+
+
+def play_together(stories: Sequence[Story]) -> list[Outcome]:
+    """Plays stories in lockstep; those that are refused when they are read never get to Spark."""
+    played = {number: story for number, story in enumerate(stories) if story.refusal is None}
+    if not played:
+        return [perform(story, play_alone) for story in stories]
+    carrier = Carrier(_session(), {number: _ask(story.pipeline) for number, story in played.items()})
+
+    def outcome(number: int, story: Story) -> Outcome:
+        return perform(story, lambda pipeline: _player(carrier, number, pipeline))
+
+    # Each player waits for the others, so each needs a thread.
+    with ThreadPoolExecutor(len(stories)) as threads:
+        return list(threads.map(outcome, range(len(stories)), stories))
+
+
+def play_alone(pipeline: StoryPipeline) -> Player:
+    """A player for one pipeline, in a query of its own."""
+    return _player(Carrier(_session(), {0: _ask(pipeline)}), 0, pipeline)
+
+
+def _ask(pipeline: StoryPipeline) -> Ask:
+    return ask_of(pipeline.step, pipeline.watermark, pipeline.partitions)
+
+
+def _player(carrier: Carrier, number: int, pipeline: StoryPipeline) -> SparkPlayer:
+    return SparkPlayer(
+        carrier,
+        number,
+        pipeline.step,
+        pipeline.watermark,
+        partitions=pipeline.partitions,
+        fires_per_element=pipeline.fires_per_element,
+    )
+
+
+def _session() -> SparkSession:
+    there = SparkSession.getActiveSession()
+    if there is not None:
+        return there
+    folder = Path(tempfile.mkdtemp(prefix="strandline-play-"))
+    require_machine(folder)
+    return start_session("strandline play", log=folder / "spark.log")

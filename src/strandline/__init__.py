@@ -35,6 +35,7 @@ from strandline.model.aggregates import (
     variance,
 )
 from strandline.model.elements import Duration, Timestamp
+from strandline.model.evictors import keep_delta, keep_last, keep_within
 from strandline.model.panes import Accumulation, Timing
 from strandline.model.triggers import (
     after_count,
@@ -98,7 +99,7 @@ __all__ = [
     "after_processing_time", "after_watermark", "all_of", "all_true", "any_true", "approx_count_distinct", "argmax",
     "argmin", "bit_and", "bit_or", "bit_xor", "bounded", "by_clock", "collect", "count", "count_distinct",
     "count_window", "cumulating", "custom", "discarding", "every", "everything", "first", "first_of", "from_source",
-    "in_sequence", "json", "last", "max", "mean", "min", "monotone", "never", "or_finally", "percentile", "quantile",
-    "read", "repeatedly", "retracting", "scores", "session", "sliding", "sqlite", "stddev", "string_agg", "sum",
-    "top_k", "tumbling", "variance", "when",
+    "in_sequence", "json", "keep_delta", "keep_last", "keep_within", "last", "max", "mean", "min", "monotone",
+    "never", "or_finally", "percentile", "quantile", "read", "repeatedly", "retracting", "scores", "session",
+    "sliding", "sqlite", "stddev", "string_agg", "sum", "top_k", "tumbling", "variance", "when",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ those that are not idle; it never falls.
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final, Self
+from typing import Final, Self, assert_never
 
 from strandline.errors import InvalidWatermark
 from strandline.model.elements import ZERO, Duration, Length, duration
@@ -125,6 +125,20 @@ class Inputs:
 
 BY_HAND: Final = Inputs(("",))
 """One input without a name, whose watermark is told as a whole."""
+
+
+def describe(generator: Generator) -> str:
+    """The generator as it is written in Python."""
+    match generator:
+        case Bounded(delay):
+            return f"bounded({delay})"
+        case Percentile(p):
+            return f"percentile({p})"
+        case FromSource():
+            return "from_source()"
+        case ByClock():
+            return "by_clock()"
+    assert_never(generator)
 
 
 def _not_negative(what: str, length: Duration) -> None:

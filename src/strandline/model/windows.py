@@ -5,7 +5,7 @@ A span is half-open, [start, end). Its max timestamp, one instant before the end
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, assert_never
 
 from strandline.errors import InvalidWindow
 from strandline.model.elements import BEGINNING, END, INSTANT, ZERO, Duration, Length, Timestamp, duration
@@ -133,6 +133,31 @@ class Custom:
 
 
 WindowKind = Tumbling | Sliding | Cumulating | Session | Global | Count | Custom
+
+
+def describe(kind: WindowKind) -> str:
+    """The window as it is written in Python."""
+    match kind:
+        case Tumbling(size, offset):
+            return f"tumbling({size}{_offset(offset)})"
+        case Sliding(size, every, offset):
+            return f"sliding({size}, every={every}{_offset(offset)})"
+        case Cumulating(size, step, offset):
+            return f"cumulating({size}, step={step}{_offset(offset)})"
+        case Session(gap, touching):
+            length = f"column={gap.name!r}" if isinstance(gap, GapColumn) else str(gap)
+            return f"session({length}{'' if touching is Touching.MERGE else ', touching=separate'})"
+        case Global():
+            return "everything()"
+        case Count(size, slide):
+            return f"count_window({size}{'' if slide is None else f', every={slide}'})"
+        case Custom(start=first, end=last):
+            return f"custom(start={first!r}, end={last!r})"
+    assert_never(kind)
+
+
+def _offset(offset: Duration) -> str:
+    return f", offset={offset}" if offset != ZERO else ""
 
 
 def _positive(what: str, length: Duration) -> None:

@@ -52,7 +52,7 @@ def _refuse_columns(panes: Aggregated) -> None:
     source = timed.of.source if isinstance(timed, EventTime) and isinstance(timed.of, Read) else None
     if source is None or not isinstance(timed, EventTime):
         return
-    read = [timed.column, *panes.keys]
+    read = [*([timed.column] if timed.column else []), *panes.keys]
     read += [column for _, aggregate in panes.step.aggregates for column in _columns(aggregate)]
     for column in read:
         if column not in source.columns:

@@ -2,9 +2,11 @@
 
 from strandline.model.steps import cautions
 from strandline.model.triggers import describe
+from strandline.model.watermarks import describe as describe_watermark
+from strandline.model.windows import describe as describe_window
 from strandline.plan.compile import to_stages
 from strandline.plan.nodes import Write
-from strandline.plan.stages import KeyedStep
+from strandline.plan.stages import KeyedStep, Scan
 
 
 def explain(root: Write) -> str:
@@ -13,15 +15,19 @@ def explain(root: Write) -> str:
     step = stages.keyed.step
     values = ", ".join(name for name, _ in step.aggregates)
     lines = [
-        f"scan      {stages.scan.source.name}, event time from {stages.scan.event_time!r}",
-        f"prepare   in Python, per partition: decode, {step.window}, combine by {', '.join(stages.prepare.keys)}",
+        f"scan      {stages.scan.source.name}, {_time(stages.scan)}",
+        f"prepare   in Python, per partition: decode, {describe_window(step.window)}, combine by {', '.join(stages.prepare.keys)}",
         f"          one block for each of {stages.prepare.groups} key groups crosses the shuffle",
         f"keyed     in Python, per key group: {describe(step.trigger)}, {step.accumulation}",
-        f"          watermark {stages.keyed.watermark.generator}{_idle(stages.keyed)}",
+        f"          watermark {describe_watermark(stages.keyed.watermark.generator)}{_idle(stages.keyed)}",
         f"          keeps {values} per key and window until {_until(stages.keyed)}",
         f"deliver   to {stages.deliver.sink.name}, {stages.deliver.delivery.replace('_', ' ')}",
     ]
     return "\n".join([*lines, *(f"caution   {caution}" for caution in cautions(step))])
+
+
+def _time(scan: Scan) -> str:
+    return f"event time from {scan.event_time!r}" if scan.event_time else "the clock as its time"
 
 
 def _until(keyed: KeyedStep) -> str:

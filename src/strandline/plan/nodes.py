@@ -23,10 +23,10 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """Elements with a time of their own, and a watermark over it."""
+    """Elements with a time of their own, and a watermark over it; without a column, their time is the clock's."""
 
     of: "Node"
-    column: str
+    column: str | None
     watermark: Watermark
 
 

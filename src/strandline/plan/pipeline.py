@@ -1,20 +1,24 @@
 """How a pipeline is said: fluent words, each returning a new value; the four questions are visible in the code."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from strandline.errors import InvalidStep
 from strandline.model.aggregates import Aggregate
-from strandline.model.elements import Length, TimeDomain, duration
+from strandline.model.elements import Duration, Length, TimeDomain, duration
+from strandline.model.evictors import Evictor
 from strandline.model.panes import Accumulation, Emit, Lateness, LateRows, PaneTimestamp
 from strandline.model.steps import WindowedStep
 from strandline.model.triggers import DEFAULT, Trigger
-from strandline.model.watermarks import Watermark
+from strandline.model.watermarks import Watermark, by_clock
 from strandline.model.windows import Global, WindowKind
 from strandline.plan.endpoints import Delivery, Sink, Source
 from strandline.plan.explain import explain
 from strandline.plan.nodes import Aggregated, EventTime, Node, Read, Write
+
+Choice = TypeVar("Choice", bound=StrEnum)
 
 Runner = Callable[..., Any]
 """What runs a pipeline; given by the front door, so that a plan knows no engine."""
@@ -31,6 +35,8 @@ class Questions:
     pane_timestamp: PaneTimestamp = PaneTimestamp.END_OF_WINDOW
     on_time_pane: Emit = Emit.ALWAYS
     final_pane: Emit = Emit.IF_NON_EMPTY
+    evictor: Evictor | None = None
+    ttl: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +66,34 @@ class Keyed:
         """How long after its end a window still takes elements; those who come later go to the late output."""
         return self._with(lateness=Lateness(duration(allowed, **units), rows))
 
+    def evict(self, evictor: Evictor) -> "Keyed":
+        """What a window lets go of at a firing. Every element is then kept as it came."""
+        return self._with(evictor=evictor)
+
+    def time_to_live(self, length: Length | None = None, /, **units: float) -> "Keyed":
+        """How long a key of a global window is kept after its last element, by the clock."""
+        return self._with(ttl=duration(length, **units))
+
+    def stamp_panes(self, how: PaneTimestamp | str) -> "Keyed":
+        """Which time a pane carries: `end_of_window`, `earliest` or `latest`."""
+        return self._with(pane_timestamp=_chosen(PaneTimestamp, how))
+
+    def on_time_pane(self, when: Emit | str) -> "Keyed":
+        """Whether a window speaks on time even if nothing is new: `always` (the default), or `if_non_empty`."""
+        return self._with(on_time_pane=_chosen(Emit, when))
+
+    def final_pane(self, when: Emit | str) -> "Keyed":
+        """Whether a window says that it will not speak again: `always`, or `if_non_empty` (the default)."""
+        return self._with(final_pane=_chosen(Emit, when))
+
     def aggregate(self, **aggregates: Aggregate) -> "Panes":
         """What is computed. Each name becomes a column of the panes."""
+        timeless = isinstance(self.of, EventTime) and self.of.column is None
+        answers = {each.name: getattr(self.asked, each.name) for each in fields(self.asked)}
         step = WindowedStep(
             aggregates=tuple(aggregates.items()),
-            window=self.asked.window,
-            trigger=self.asked.trigger,
-            accumulation=self.asked.accumulation,
-            lateness=self.asked.lateness,
-            time=TimeDomain.EVENT,
-            pane_timestamp=self.asked.pane_timestamp,
-            on_time_pane=self.asked.on_time_pane,
-            final_pane=self.asked.final_pane,
+            time=TimeDomain.PROCESSING if timeless else TimeDomain.EVENT,
+            **answers,
         )
         return Panes(Aggregated(self.of, self.keys, step), self.runner)
 
@@ -89,6 +111,10 @@ class Elements:
     def event_time(self, column: str, watermark: Watermark) -> "Elements":
         """When an element happened, and when that time is complete."""
         return Elements(EventTime(self.root, column, watermark), self.runner)
+
+    def processing_time(self) -> "Elements":
+        """The clock in place of event time: an element's time is that of the batch that reads it."""
+        return Elements(EventTime(self.root, None, by_clock()), self.runner)
 
     def key_by(self, *columns: str) -> Keyed:
         """Whose it is."""
@@ -128,6 +154,13 @@ class Pipeline:
     def run(self, spark: Any = None, **options: Any) -> Any:
         """Starts it; returns the job."""
         return self.runner(self.root, spark, **options)
+
+
+def _chosen(family: type[Choice], given: str) -> Choice:
+    try:
+        return family(given)
+    except ValueError:
+        raise InvalidStep(f"{given!r} is no choice here", hint=f"choose one of {', '.join(family)}") from None
 
 
 def read(source: Source, runner: Runner) -> Elements:

@@ -9,10 +9,10 @@ from strandline.plan.endpoints import Delivery, Sink, Source
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Reads a source and names the column that holds the event time."""
+    """Reads a source and names the column that holds the event time, or none where the clock is the time."""
 
     source: Source
-    event_time: str
+    event_time: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ _DETAILS: Final = {
 Batches = Iterator[pa.RecordBatch]
 
 
-def prepare_task(stage: Prepare, event_time: str, decoder: Decoder) -> Callable[[Batches], Batches]:
+def prepare_task(stage: Prepare, event_time: str | None, decoder: Decoder) -> Callable[[Batches], Batches]:
     """The function that Spark runs over the raw records of one partition."""
 
     def run(batches: Batches) -> Batches:
@@ -50,7 +50,7 @@ def _horizon() -> int | None:
 
 
 def _pack(
-    raw: pl.DataFrame, stage: Prepare, event_time: str, decoder: Decoder, horizon: int | None
+    raw: pl.DataFrame, stage: Prepare, event_time: str | None, decoder: Decoder, horizon: int | None
 ) -> dict[int, Block]:
     """A block for every key group: all get the control, some their elements, the first the dead letters."""
     records = raw.filter(pl.col("mark") == RECORD).select(
@@ -73,11 +73,12 @@ def _pack(
     return blocks
 
 
-def _decode(records: pl.DataFrame, event_time: str, decoder: Decoder) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _decode(records: pl.DataFrame, event_time: str | None, decoder: Decoder) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Elements with their event time in milliseconds, and the records that are none."""
     decoded = decoder.decode(records)
     # Division floors, so that times before the epoch round the same way as times after it.
-    return decoded.rows.with_columns((pl.col(event_time).dt.timestamp("us") // 1000).alias(AT)), decoded.dead
+    at = pl.lit(None, pl.Int64) if event_time is None else pl.col(event_time).dt.timestamp("us") // 1000
+    return decoded.rows.with_columns(at.alias(AT)), decoded.dead
 
 
 def _control(raw: pl.DataFrame, rows: pl.DataFrame, clock: int, watermark: Watermark) -> Control:

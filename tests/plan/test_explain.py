@@ -9,10 +9,10 @@ def test_the_whole_pipeline_in_seven_lines() -> None:
     trigger = 'after_watermark(early=after_processing_time("30s"), late=after_count(1))'
     assert explain(totals().root).splitlines() == [
         "scan      scores, event time from 'at'",
-        f"prepare   in Python, per partition: decode, {sl.tumbling(minutes=2)}, combine by team",
+        "prepare   in Python, per partition: decode, tumbling(2m), combine by team",
         "          one block for each of 16 key groups crosses the shuffle",
         f"keyed     in Python, per key group: {trigger}, retracting",
-        f"          watermark {sl.bounded(seconds=10).generator}, partitions idle after 1m",
+        "          watermark bounded(10s), partitions idle after 1m",
         "          keeps total per key and window until 5m after the window's end",
         "deliver   to paper, exactly once",
     ]

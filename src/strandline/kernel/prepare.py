@@ -19,10 +19,10 @@ from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.kernel.windows import assign, expires, max_timestamp
 from strandline.model.elements import Duration, TimeDomain, instant
 from strandline.model.panes import DeadReason, PaneTimestamp
-from strandline.model.steps import WindowedStep
-from strandline.model.triggers import finishes_by_watermark_only, may_finish
+from strandline.model.steps import WindowedStep, lifts
+from strandline.model.triggers import may_finish
 from strandline.model.watermarks import Inputs, Watermark
-from strandline.model.windows import Count, Custom, GapColumn, Session, Sliding
+from strandline.model.windows import Custom, GapColumn, Session, Sliding
 
 REASON = "@reason"
 SURE = "@sure"
@@ -128,13 +128,6 @@ def _combine(sure: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> Comb
         return combine(sure, keys, ask)
     covered = cover(sure, keys, ask.window.touching)
     return combine(covered.drop(START, END).rename({COVER_START: START, COVER_END: END}), keys, ask)
-
-
-def lifts(ask: WindowedStep) -> bool:
-    """Whether elements may be combined before the shuffle: nothing looks at each, and none is refused unseen."""
-    if isinstance(ask.window, Count) or ask.evictor is not None:
-        return False
-    return finishes_by_watermark_only(ask.trigger) and all(aggregate.merges for _, aggregate in ask.aggregates)
 
 
 def surely_taken(ask: WindowedStep, horizon: int) -> pl.Expr:

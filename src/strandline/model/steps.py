@@ -9,7 +9,7 @@ from strandline.model.elements import ZERO, Duration, TimeDomain
 from strandline.model.evictors import Evictor
 from strandline.model.expressions import names_of
 from strandline.model.panes import Accumulation, Emit, Lateness, PaneTimestamp
-from strandline.model.triggers import DEFAULT, Trigger, When, describe, may_finish, parts_of
+from strandline.model.triggers import DEFAULT, Trigger, When, describe, finishes_by_watermark_only, may_finish, parts_of
 from strandline.model.windows import Count, Global, Session, Sliding, WindowKind
 
 RESERVED = frozenset(
@@ -85,6 +85,13 @@ def _conditions(trigger: Trigger) -> Iterator[When]:
         yield trigger
     for part in parts_of(trigger):
         yield from _conditions(part)
+
+
+def lifts(step: WindowedStep) -> bool:
+    """Whether elements may be combined before they are grouped: nothing looks at each, and none is refused unseen."""
+    if isinstance(step.window, Count) or step.evictor is not None:
+        return False
+    return finishes_by_watermark_only(step.trigger) and all(aggregate.merges for _, aggregate in step.aggregates)
 
 
 def cautions(step: WindowedStep) -> tuple[str, ...]:

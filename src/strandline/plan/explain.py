@@ -1,6 +1,6 @@
 """The stages of a pipeline in words: what runs where, what crosses to Python, what is kept and for how long."""
 
-from strandline.model.steps import cautions
+from strandline.model.steps import cautions, lifts
 from strandline.model.triggers import describe
 from strandline.model.watermarks import describe as describe_watermark
 from strandline.model.windows import describe as describe_window
@@ -14,9 +14,11 @@ def explain(root: Write) -> str:
     stages = to_stages(root)
     step = stages.keyed.step
     values = ", ".join(name for name, _ in step.aggregates)
+    keys = ", ".join(stages.prepare.keys)
+    combined = f"combine by {keys}" if lifts(step) else f"group by {keys} one by one"
     lines = [
         f"scan      {stages.scan.source.name}, {_time(stages.scan)}",
-        f"prepare   in Python, per partition: decode, {describe_window(step.window)}, combine by {', '.join(stages.prepare.keys)}",
+        f"prepare   in Python, per partition: decode, {describe_window(step.window)}, {combined}",
         f"          one block for each of {stages.prepare.groups} key groups crosses the shuffle",
         f"keyed     in Python, per key group: {describe(step.trigger)}, {step.accumulation}",
         f"          watermark {describe_watermark(stages.keyed.watermark.generator)}{_idle(stages.keyed)}",

@@ -1,12 +1,15 @@
 """What users get for their own tests: play, the stream in code, and the pytest plug-in."""
 
+import doctest
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from strandline import testing
 from strandline.errors import InvalidStory, InvalidWatermark, Unsupported
 from strandline.model.aggregates import Count, Sum
 from strandline.model.elements import TimeDomain, Timestamp
@@ -14,7 +17,7 @@ from strandline.model.steps import WindowedStep
 from strandline.model.triggers import after_count, repeatedly
 from strandline.model.watermarks import Inputs, bounded, from_source
 from strandline.model.windows import tumbling
-from strandline.testing import PLAYERS, USUAL_PLAYER, TestStream, play, play_file, read_stories
+from strandline.testing import PLAYERS, USUAL_PLAYER, TestStream, play, play_file, read_stories, streams
 
 pytest_plugins = ["pytester"]
 
@@ -76,7 +79,7 @@ def test_a_file_with_several_stories_is_played_as_a_file(tmp_path: Path) -> None
 def test_a_player_that_is_not_there_is_named_with_those_that_are() -> None:
     with pytest.raises(Unsupported, match="there is no player 'orchestra'") as error:
         play(STORY, on="orchestra")
-    assert error.value.hint == "play on reference"
+    assert error.value.hint == f"play on {' or '.join(PLAYERS)}"
     assert USUAL_PLAYER in PLAYERS
 
 
@@ -173,6 +176,13 @@ def test_pytest_takes_the_player_as_an_option(pytester: pytest.Pytester) -> None
 def test_other_yaml_is_left_alone(pytester: pytest.Pytester) -> None:
     (pytester.path / "values.yaml").write_text("a: 1")
     assert pytester.runpytest().ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+@pytest.mark.parametrize("module", [testing, streams], ids=lambda module: module.__name__)
+def test_the_examples_in_docstrings_run(module: ModuleType) -> None:
+    found = doctest.testmod(module)
+    assert found.attempted
+    assert not found.failed
 
 
 def test_the_testing_kit_loads_neither_spark_nor_polars() -> None:

@@ -257,7 +257,7 @@ def test_epochs_rise_also_over_a_restart(store: Store) -> None:
 
 def test_a_batch_that_fails_in_the_middle_leaves_nothing(store: Store, sink: OpenSink) -> None:
     """Panes are written before late elements; these cannot be, so the panes must go as well."""
-    impossible = pl.DataFrame({"team": ["red"], "score": [[1, 2]]})
+    impossible = pl.DataFrame({"team": ["red"], "score": [2**64 - 1]}, schema_overrides={"score": pl.UInt64})
     failing = Output(panes(pane("red", 5)).panes, late=impossible, dead=DEAD)
     epoch = sink.claim("mine")
     with pytest.raises(SinkError, match="refused a batch"):

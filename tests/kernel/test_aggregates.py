@@ -1,6 +1,7 @@
-"""Aggregates as columns: parts that merge in any order to what the whole would give."""
+"""Aggregates as columns: parts that merge in any order to what the whole would give, and what the oracle says."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -9,26 +10,87 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import strandline as sl
-from strandline.errors import Unsupported
-from strandline.kernel.aggregates import Columns, columns_of
+from strandline.kernel.aggregates import InItems, InRow, Items, Part, columns_of
+from strandline.kernel.blocks import AT, END, OFFSET, PARTITION, START
+from strandline.kernel.contents import Combined, combine, items_of, merge_rows, together, with_values
 from strandline.model.aggregates import Aggregate
+from strandline.model.elements import Element
+from strandline.model.steps import WindowedStep
+from strandline.reference.aggregates import value_of
+from tests.contracts.test_aggregates import ALL, ELEMENTS, EMPTY, same
 
 NAN = float("nan")
+KINDS = {"v": pl.Int64, "w": pl.String, "b": pl.Boolean}
+
+
+def asking(*aggregates: Aggregate) -> WindowedStep:
+    return WindowedStep(tuple((f"v{place}", each) for place, each in enumerate(aggregates)), sl.everything())
+
+
+EVERY = asking(*ALL)
+
+
+def elements(rows: Sequence[Element]) -> pl.DataFrame:
+    """Elements beside the one window that they all belong to."""
+    return pl.DataFrame(
+        {
+            "key": pl.Series([0] * len(rows), dtype=pl.Int64),
+            START: pl.Series([0] * len(rows), dtype=pl.Int64),
+            END: pl.Series([10] * len(rows), dtype=pl.Int64),
+            AT: pl.Series([row.at.ms for row in rows], dtype=pl.Int64),
+            PARTITION: pl.Series([row.partition for row in rows], dtype=pl.String),
+            OFFSET: pl.Series([row.offset for row in rows], dtype=pl.Int64),
+            **{name: pl.Series([row.columns[name] for row in rows], dtype=kind) for name, kind in KINDS.items()},
+        }
+    )
+
+
+def merged(parts: Sequence[Combined], ask: WindowedStep) -> Combined:
+    items = {
+        name: together([part.items[name] for part in parts], ["key"], kind) for name, kind in items_of(ask).items()
+    }
+    return Combined(merge_rows([part.rows for part in parts], ["key"], ask), items)
+
+
+def told(part: Combined, ask: WindowedStep) -> list[Any]:
+    """The values of the one window, in the order in which they were asked for."""
+    values = with_values(part.rows, part.items, ["key"], ask, "@now.")
+    return [values[f"@now.{name}"].to_list()[0] for name, _ in ask.aggregates]
 
 
 def whole(aggregate: Aggregate, values: list[Any], kind: Any = pl.Int64) -> Any:
-    """The value over all elements at once."""
-    return told(columns_of("v", aggregate), kept(columns_of("v", aggregate), values, kind))
+    """The value over elements that have nothing but x."""
+    many = len(values)
+    frame = pl.DataFrame({"x": pl.Series(values, dtype=kind), "key": [0] * many, START: [0] * many, END: [10] * many})
+    placed = frame.with_columns(pl.lit(0).alias(AT), pl.lit("").alias(PARTITION), pl.int_range(many).alias(OFFSET))
+    (value,) = told(combine(placed, ["key"], asking(aggregate)), asking(aggregate))
+    return value
 
 
-def kept(columns: Columns, values: list[Any], kind: Any) -> pl.DataFrame:
-    frame = pl.DataFrame({"x": pl.Series(values, dtype=kind), "window": [0] * len(values)})
-    return frame.group_by("window").agg(part.partial.alias(part.name) for part in columns.parts)
+@given(rows=ELEMENTS.filter(bool), cuts=st.sets(st.integers(1, 7)), order=st.randoms(use_true_random=False))
+def test_parts_merge_in_any_order_and_any_pairs_to_what_the_oracle_tells(
+    rows: list[Element], cuts: set[int], order: Any
+) -> None:
+    shuffled = list(rows)
+    order.shuffle(shuffled)
+    ends = [*sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
+    parts = [
+        combine(elements(shuffled[start:end]), ["key"], EVERY) for start, end in zip([0, *ends], ends, strict=False)
+    ]
+    while len(parts) > 1:
+        first, second, *rest = parts
+        parts = [*rest, merged([first, second], EVERY)]
+    for aggregate, value in zip(ALL, told(parts[0], EVERY), strict=True):
+        assert same(value, value_of(aggregate, rows)), aggregate
 
 
-def told(columns: Columns, parts: pl.DataFrame) -> Any:
-    merged = parts.group_by("window").agg(part.merge.alias(part.name) for part in columns.parts)
-    return merged.select(columns.value.alias("v")).item()
+def test_parts_without_values_do_not_spoil_a_variance() -> None:
+    ask = asking(sl.variance("x"), sl.stddev("x", population=True))
+    frame = pl.DataFrame({"x": [None, None, 3, 5], "key": [0] * 4, START: [0] * 4, END: [10] * 4}).with_columns(
+        pl.lit(0).alias(AT), pl.lit("").alias(PARTITION), pl.int_range(4).alias(OFFSET)
+    )
+    nothing, more, some, others = (combine(frame[place : place + 1], ["key"], ask) for place in range(4))
+    assert told(merged([merged([merged([nothing, more], ask), some], ask), others], ask), ask) == [2.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -54,26 +116,13 @@ def test_over_nulls_alone_counts_and_sums_are_zero_and_the_rest_is_null(aggregat
     assert whole(aggregate, [None, None]) == value
 
 
-@pytest.mark.parametrize(
-    ("aggregate", "empty"),
-    [(sl.count(), 0), (sl.sum("x"), 0), (sl.min("x"), None), (sl.max("x"), None), (sl.mean("x"), None)],
-)
-def test_the_empty_parts_tell_the_value_of_no_elements(aggregate: Aggregate, empty: Any) -> None:
-    columns = columns_of("v", aggregate)
-    nothing = pl.DataFrame({part.name: [part.empty] for part in columns.parts})
-    assert nothing.select(columns.value.alias("v")).item() == empty
-
-
-@pytest.mark.parametrize("aggregate", [sl.count("x"), sl.sum("x"), sl.min("x"), sl.max("x"), sl.mean("x")])
-@given(chunks=st.lists(st.lists(st.integers(-(10**9), 10**9) | st.none(), min_size=1), min_size=1), data=st.data())
-def test_parts_merge_in_any_order_and_any_pairs(aggregate: Aggregate, chunks: list[list[Any]], data: Any) -> None:
-    columns = columns_of("v", aggregate)
-    parts = [kept(columns, chunk, pl.Int64) for chunk in data.draw(st.permutations(chunks))]
-    while len(parts) > 1:
-        first, second, *rest = parts
-        together = pl.concat([first, second]).group_by("window")
-        parts = [together.agg(part.merge.alias(part.name) for part in columns.parts), *rest]
-    assert told(columns, parts[0]) == whole(aggregate, [value for chunk in chunks for value in chunk])
+def test_the_empty_parts_tell_the_value_of_no_elements() -> None:
+    ways = [columns_of(name, aggregate) for name, aggregate in EVERY.aggregates]
+    parts = [part for way in ways if isinstance(way, InRow) for part in way.parts]
+    nothing = pl.DataFrame({"key": [0], START: [0], END: [10], **{part.name: [part.empty] for part in parts}})
+    for aggregate, value in zip(ALL, told(Combined(nothing, {}), EVERY), strict=True):
+        expected = next((said for said, kinds in EMPTY.items() if isinstance(aggregate, kinds)), None)
+        assert (tuple(value) if isinstance(value, list) else value) == expected, aggregate
 
 
 def test_a_sum_of_narrow_integers_does_not_wrap() -> None:
@@ -93,8 +142,9 @@ def test_not_a_number_is_the_greatest_number() -> None:
     assert math.isnan(whole(sl.max("x"), [1.0, NAN, None, math.inf], pl.Float64))
     assert whole(sl.min("x"), [1.0, NAN, None, math.inf], pl.Float64) == 1.0
     assert math.isnan(whole(sl.min("x"), [NAN, None], pl.Float64))
-    parts = pl.concat([kept(columns_of("v", sl.max("x")), [value], pl.Float64) for value in (NAN, 1.0)])
-    assert math.isnan(told(columns_of("v", sl.max("x")), parts))
+    (part,) = parts_of(sl.max("x"))
+    greatest = pl.DataFrame({part.name: [NAN, 1.0]}).select(part.merge.alias("v")).item()
+    assert math.isnan(greatest)
 
 
 def test_texts_and_truths_have_a_least_and_a_greatest() -> None:
@@ -103,11 +153,52 @@ def test_texts_and_truths_have_a_least_and_a_greatest() -> None:
     assert whole(sl.max("x"), [False, None, True], pl.Boolean) is True
 
 
+def test_a_variance_of_far_away_values_loses_no_digits() -> None:
+    assert whole(sl.variance("x"), [10**12 + 1, 10**12 + 2, 10**12 + 3]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "value"),
+    [
+        (sl.first("x"), 3),
+        (sl.last("x"), 5),
+        (sl.top_k("x", 2), [5, 3]),
+        (sl.collect("x"), [3, None, -2, 5]),
+        (sl.string_agg("x", separator="-"), "3--2-5"),
+        (sl.count_distinct("x"), 3),
+    ],
+)
+def test_where_nothing_else_tells_elements_apart_their_position_does(aggregate: Aggregate, value: Any) -> None:
+    assert whole(aggregate, [3, None, -2, 5]) == value
+
+
+def parts_of(aggregate: Aggregate) -> tuple[Part, ...]:
+    columns = columns_of("average", aggregate)
+    assert isinstance(columns, InRow)
+    return columns.parts
+
+
+def kept_items(aggregate: Aggregate) -> Items:
+    columns = columns_of("average", aggregate)
+    assert isinstance(columns, InItems)
+    return columns.items
+
+
 def test_kept_columns_are_the_kernels_own_and_named_after_the_value() -> None:
-    names = [part.name for part in columns_of("average", sl.mean("x")).parts]
-    assert names == ["@average.sum", "@average.count"]
+    """Kept in checkpoints, so the names stay."""
+    assert [part.name for part in parts_of(sl.mean("x"))] == ["@average.sum", "@average.many"]
+    assert [part.name for part in parts_of(sl.count())] == ["@average"]
+    assert [part.name for part in parts_of(sl.stddev("x"))] == ["@average.many", "@average.mean", "@average.squares"]
 
 
-def test_an_aggregate_that_the_kernel_does_not_compute_is_refused_by_name() -> None:
-    with pytest.raises(Unsupported, match="does not compute CountDistinct yet"):
-        columns_of("users", sl.count_distinct("user"))
+def test_items_are_named_after_the_value_and_their_columns_are_the_kernels_own() -> None:
+    for aggregate in (sl.collect("x"), sl.top_k("x", 3, by="y"), sl.quantile("x", 0.5), sl.approx_count_distinct("x")):
+        items = kept_items(aggregate)
+        assert items.name == "average"
+        assert all(name.startswith("@") for name in items.made)
+
+
+def test_of_first_last_and_top_no_more_is_kept_than_is_told() -> None:
+    assert [kept_items(each).most for each in (sl.first("x"), sl.last("x"), sl.argmax("x", by="y"))] == [1, 1, 1]
+    assert kept_items(sl.top_k("x", 3)).most == 3
+    assert kept_items(sl.collect("x")).most is None

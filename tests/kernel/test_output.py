@@ -9,14 +9,22 @@ from strandline.kernel.output import Counts, Output, counts_to_facts, gather, to
 from strandline.kernel.step import Stepped
 from strandline.kernel.watermarks import PartitionProgress, Progress
 
-PROGRESS = Progress(5_000, 9_000, {"0": PartitionProgress(5_000, 9_000)}, ())
+PROGRESS = Progress(5_000, 9_000, {"0": PartitionProgress(5_000, 9_000)})
 PANES = pl.DataFrame({"team": ["red"], "total": [5]})
 LATE = pl.DataFrame({"team": ["red", "blue"], "score": [1, 2]})
 DEAD = pl.DataFrame({"@raw": [b"?"], "@reason": ["undecodable"]})
 
 
-def stepped(panes: pl.DataFrame | None = None, late: pl.DataFrame | None = None, contributed: int = 0) -> Stepped:
-    return Stepped({}, panes, late, PROGRESS, contributed)
+def stepped(
+    panes: pl.DataFrame | None = None,
+    late: pl.DataFrame | None = None,
+    *,
+    contributed: int = 0,
+    refused: int = 0,
+    output_watermark: int = 5_000,
+    rows: int = 0,
+) -> Stepped:
+    return Stepped({}, panes, late, PROGRESS, output_watermark, contributed, refused, rows)
 
 
 def test_everyone_who_came_in_is_somewhere() -> None:
@@ -29,7 +37,7 @@ def test_counts_add_up_field_by_field() -> None:
 
 
 def test_a_key_group_counts_its_own_and_what_came_with_its_input() -> None:
-    block = to_block(stepped(PANES, LATE, contributed=7), DEAD, Counts(read=10, dead=1))
+    block = to_block(stepped(PANES, LATE, contributed=7, refused=2), DEAD, Counts(read=10, dead=1))
     assert Counts(**block.facts["counts"]) == Counts(read=10, contributed=7, late=2, dead=1)
     assert list(block.frames) == ["panes", "late", "dead"]
 
@@ -42,7 +50,7 @@ def test_frames_without_rows_are_not_carried() -> None:
 def test_the_outputs_of_all_key_groups_become_one() -> None:
     blocks = [
         to_block(stepped(PANES, None, contributed=1), DEAD, Counts(read=4, dead=1)),
-        to_block(stepped(PANES, LATE, contributed=0), None, Counts()),
+        to_block(stepped(PANES, LATE, refused=2), None, Counts()),
         to_block(stepped(), None, Counts()),
     ]
     output = gather(unpack(pack(block), "here") for block in blocks)
@@ -55,6 +63,19 @@ def test_the_outputs_of_all_key_groups_become_one() -> None:
     assert output.progress == PROGRESS
     assert output.counts == Counts(read=4, contributed=1, late=2, dead=1)
     assert output.counts.missing == 0
+
+
+def test_a_late_element_told_for_several_windows_is_counted_once() -> None:
+    assert to_block(stepped(None, LATE, refused=1), None, Counts()).facts["counts"]["late"] == 1
+
+
+def test_the_key_group_that_holds_time_back_most_sets_the_output_watermark() -> None:
+    blocks = [to_block(stepped(output_watermark=at), None, Counts()) for at in (5_000, 3_000, 4_000)]
+    assert gather(blocks).output_watermark == 3_000
+
+
+def test_windows_kept_are_counted_over_all_key_groups() -> None:
+    assert gather(to_block(stepped(rows=rows), None, Counts()) for rows in (2, 0, 3)).rows == 5
 
 
 def test_columns_of_other_key_groups_are_nulls_not_errors() -> None:

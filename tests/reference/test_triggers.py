@@ -163,6 +163,14 @@ def test_the_first_of_several_clears_the_others() -> None:
     assert is_finished(first_of(TWO), fired(first_of(TWO), came(first_of(TWO), fresh(first_of(TWO)), 1, 2), now()))
 
 
+def test_what_has_not_fired_keeps_nothing_of_a_pane_that_is_gone() -> None:
+    """The combination is finished then; but where windows merge, a part of it may be revived."""
+    trigger = first_of(TWO, after_processing_time("5s"))
+    assert fired(trigger, came(trigger, fresh(trigger), 1), now(clock=6)).parts == (TriggerState(), TriggerState(True))
+    until = or_finally(TWO, after_processing_time("5s"))
+    assert fired(until, came(until, fresh(until), 1), now(clock=6)).parts == (TriggerState(), TriggerState(True))
+
+
 def test_all_of_several_must_be_ready_at_the_same_test() -> None:
     trigger = all_of(TWO, after_processing_time("5s"))
     state = came(trigger, fresh(trigger), 1, 2)

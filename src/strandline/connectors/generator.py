@@ -7,7 +7,6 @@ Spark's offset log with the positions.
 
 import json
 import time
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -15,21 +14,18 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from strandline.errors import InvalidStep
 from strandline.formats.records import Json
-from strandline.spark.ports import ANNOUNCED, ENDED, RAW_COLUMNS, RECORD
+from strandline.spark.ports import ANNOUNCED, ENDED, RAW_COLUMNS, RAW_SCHEMA, RECORD
+from strandline.spark.registered import registered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TEAMS: Final = ("amber", "blue", "coral", "jade", "red")
 _CHUNK: Final = 1024
-_SCHEMA: Final = pa.schema(
-    [("partition", pa.string()), ("offset", pa.int64()), ("value", pa.binary()), ("mark", pa.int32())]
-)
 _FORMAT: Final = "strandline_scores"
 _ORIGIN: Final = "origin"
 _UNKNOWN, _KNOWN = 0, 1
@@ -74,7 +70,7 @@ class Scores:
 
     def stream(self, spark: "SparkSession") -> "DataFrame":
         asked = json.dumps([self.seed, self.events, self.rate, self.width, self.tardy, self.stragglers, self.poison])
-        return spark.readStream.format(_registered(spark)).option("scores", asked).load()
+        return spark.readStream.format(registered(spark, ScoresDataSource)).option("scores", asked).load()
 
 
 def scores(*, seed: int = 7, events: int = 15_000, rate: int = 500) -> Scores:
@@ -187,8 +183,8 @@ class ScoresReader(DataSourceStreamReader):
         if asked.mark != RECORD:
             values, marks = [*values, None], [*marks, asked.mark]
         columns = ([str(asked.partition)] * len(values), range(asked.start, asked.start + len(values)), values, marks)
-        arrays = [pa.array(column, kind) for column, kind in zip(columns, _SCHEMA.types, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, RAW_SCHEMA.types, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=RAW_SCHEMA)
 
 
 class ScoresDataSource(DataSource):
@@ -203,18 +199,6 @@ class ScoresDataSource(DataSource):
 
     def streamReader(self, schema: Any) -> ScoresReader:  # noqa: ARG002, N802 - Spark's name
         return ScoresReader(Scores(*json.loads(self.options["scores"])))
-
-
-def _registered(spark: "SparkSession") -> str:
-    """The name by which this session knows the source."""
-    try:
-        spark.dataSource.register(ScoresDataSource)
-    except AnalysisException:
-        # Another session of the same context has the name, and Spark gives it to one of them only.
-        name = f"{_FORMAT}_{uuid.uuid4().hex}"
-        spark.dataSource.register(type(name, (ScoresDataSource,), {"name": classmethod(lambda _: name)}))
-        return name
-    return _FORMAT
 
 
 def _now() -> int:

@@ -30,13 +30,14 @@ from strandline.spark.ports import DETAIL, RAW, REASON, LedgerEntry, Recorded
 BATCH: Final = "@batch"
 """The batch that brought a row."""
 _NEWEST: Final = "@newest"
+_GONE: Final = "@gone"
 
 NAMES: Final = {
     START: "window_start", END: "window_end", TIMING: "timing", INDEX: "pane_index",
     NONSPECULATIVE: "nonspeculative_index", FIRST: "is_first", LAST: "is_last", TIMESTAMP: "pane_time",
     RETRACTION: "retraction", AT: "event_time", PARTITION: "source_partition", OFFSET: "source_offset",
     REASON: "reason", WATERMARK: "watermark", PARTIAL: "partial", DETAIL: "detail", RAW: "raw", BATCH: "batch",
-    _NEWEST: "newest",
+    _NEWEST: "newest", _GONE: "taken_back",
 }  # fmt: skip
 """What our columns are called in a table; with a `_` behind where a user's column already has that name."""
 
@@ -178,13 +179,18 @@ class OpenSqlite:
         cursor.executemany(f"INSERT INTO {_quoted(table)} ({columns}) VALUES ({marks})", shown.iter_rows())  # noqa: S608 - quoted names, bound values
 
     def _create_view(self, cursor: sqlite3.Cursor, names: Mapping[str, str]) -> None:
+        """Of each key and window the newest pane, unless it was taken back: a session that grew has other bounds."""
         table, view = _quoted(self._ask.table), _quoted(self._ask.table + "_now")
         identity = ", ".join(_quoted(name) for name in (*self._keys, names[START], names[END]))
-        newest = _quoted(names[_NEWEST])
-        rank = f"row_number() OVER (PARTITION BY {identity} ORDER BY {_quoted(names[INDEX])} DESC) AS {newest}"
+        index, batch, newest = (_quoted(names[name]) for name in (INDEX, BATCH, _NEWEST))
+        order = f"{batch} DESC, {index} DESC, {_quoted(names[RETRACTION])}"
+        rank = f"row_number() OVER (PARTITION BY {identity} ORDER BY {order}) AS {newest}"
+        taken_back = (
+            f"max({_quoted(names[RETRACTION])}) OVER (PARTITION BY {identity}, {index}) AS {_quoted(names[_GONE])}"
+        )
         cursor.execute(
-            f"CREATE VIEW IF NOT EXISTS {view} AS SELECT * FROM "  # noqa: S608 - quoted names
-            f"(SELECT *, {rank} FROM {table} WHERE NOT {_quoted(names[RETRACTION])}) WHERE {newest} = 1"
+            f"CREATE VIEW IF NOT EXISTS {view} AS SELECT * FROM (SELECT *, {rank}, {taken_back} FROM {table}) "  # noqa: S608 - quoted names
+            f"WHERE {newest} = 1 AND NOT {_quoted(names[_GONE])}"
         )
 
     @contextmanager
@@ -194,7 +200,7 @@ class OpenSqlite:
             cursor.execute("BEGIN IMMEDIATE")
             yield cursor
             cursor.execute("COMMIT")
-        except sqlite3.Error as problem:
+        except (sqlite3.Error, OverflowError) as problem:
             raise SinkError(f"{self._ask.path} refused a batch", detail=str(problem)) from None
         finally:
             if self._connection.in_transaction:
@@ -219,7 +225,14 @@ def _readable(frame: pl.DataFrame) -> pl.DataFrame:
     times = [_instant(name) for name in _TIMES if name in frame.columns]
     shown = frame.with_columns(times).rename(names_beside(frame.columns), strict=False)
     moments = [name for name, kind in shown.schema.items() if kind.is_temporal()]
-    return shown.with_columns(pl.col(moments).dt.to_string("%Y-%m-%d %H:%M:%S%.3f")) if moments else shown
+    nested = [_as_json(shown[name]) for name, kind in shown.schema.items() if kind.is_nested()]
+    return shown.with_columns(pl.col(moments).dt.to_string("%Y-%m-%d %H:%M:%S%.3f")).with_columns(nested)
+
+
+def _as_json(values: pl.Series) -> pl.Series:
+    """Lists and structures as JSON texts, which SQLite's own functions can read."""
+    texts = [None if each is None else json.dumps(each, default=str) for each in values.to_list()]
+    return pl.Series(values.name, texts, pl.String)
 
 
 def _instant(name: str) -> pl.Expr:

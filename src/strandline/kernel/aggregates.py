@@ -151,7 +151,7 @@ def _variance(kept: str, column: str, population: bool, *, root: bool) -> InRow:
     values = pl.col(column).cast(pl.Float64)
     n, m, s = (pl.col(each) for each in names)
     # A part without values has no mean; it must not spoil those that have one.
-    centre = (n * m).sum() / n.sum()
+    centre = pl.when(n.sum() > 0).then((n * m).sum() / n.sum())
     parts = (
         Part(many, values.count().cast(pl.Int64), n.sum(), 0),
         Part(mean, values.mean(), centre, None),

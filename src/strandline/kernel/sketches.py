@@ -8,6 +8,8 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from strandline.kernel.joins import beside
+
 _DROPPED: Final = np.uint64(64 - 12 - 6)
 """What is left of a double below its sign, its exponent and six binary digits."""
 _ALPHA: Final = {16: 0.673, 32: 0.697, 64: 0.709}
@@ -41,7 +43,7 @@ def _registers(values: pl.Series, precision: int) -> pl.Series:
         {"value": different, "register": [r for r, _ in chosen], "position": [p for _, p in chosen]},
         schema={"value": values.dtype, "register": pl.Int64, "position": pl.Int64},
     )
-    mapped = values.to_frame("value").join(found, on="value", how="left", maintain_order="left")
+    mapped = beside(values.to_frame("value"), found, ["value"])
     return mapped.select(pl.struct("register", "position").alias(values.name)).to_series()
 
 

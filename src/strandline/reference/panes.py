@@ -39,11 +39,15 @@ def fire(
     return (*_withdrawn(ask, held), pane), after
 
 
-def timing_of(window: Window, held: Open, reached: Timestamp, watermark: Timestamp) -> Timing:
-    """A firing against the window's end; `reached` is the window's own output watermark before the batch."""
-    if held.nonspeculative or window.max_timestamp <= reached:
+def timing_of(window: Window, held: Open, before: Timestamp, after: Timestamp) -> Timing:
+    """A firing against the window's end, by the watermark before the batch and after it.
+
+    Late is what comes when the window's own output watermark had passed the end before the batch. The batch's elements
+    do not change that: they hold it back only where the watermark had not reached the end.
+    """
+    if held.nonspeculative or window.max_timestamp <= held.output_watermark(before):
         return Timing.LATE
-    return Timing.EARLY if watermark < window.max_timestamp else Timing.ON_TIME
+    return Timing.EARLY if after < window.max_timestamp else Timing.ON_TIME
 
 
 def would_hold(ask: WindowedStep, held: Open, condition: Expression) -> bool:

@@ -1,6 +1,6 @@
 """One batch of one key: judge, unite, add, let each window speak once, and forget. The order is the meaning."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,9 +42,8 @@ def step(ask: WindowedStep, key: Any, state: KeyState, elements: Sequence[Elemen
     """Plays one batch of one key; the elements come in order of arrival."""
     judged = judge(ask, state, elements, time.watermark_before)
     state = unite(ask, state, judged, time)
-    reached = {window: held.output_watermark(time.watermark_before) for window, held in state.windows.items()}
     state = add(ask, state, judged, time)
-    state, panes = speak(ask, key, state, judged, reached, time)
+    state, panes = speak(ask, key, state, judged, time)
     return Stepped(forget(ask, state, time), panes, judged)
 
 
@@ -95,7 +94,7 @@ def _hold(
 
 
 def speak(
-    ask: WindowedStep, key: Any, state: KeyState, judged: Judged, reached: Mapping[Window, Timestamp], time: Passage
+    ask: WindowedStep, key: Any, state: KeyState, judged: Judged, time: Passage
 ) -> tuple[KeyState, tuple[Pane, ...]]:
     """Each window that took an element or has a deadline due is tested once; one whose time is over speaks unasked."""
     windows, closed, said = dict(state.windows), dict(state.closed), list[Pane]()
@@ -110,7 +109,7 @@ def speak(
                 continue
             held = replace(held, trigger=on_fire(ask.trigger, held.trigger, now))
             is_last = is_finished(ask.trigger, held.trigger)
-        timing = timing_of(window, held, reached.get(window, time.watermark_before), time.watermark)
+        timing = timing_of(window, held, time.watermark_before, time.watermark)
         panes, windows[window] = fire(ask, key, window, held, timing, is_last=is_last)
         said += panes
         if is_last:

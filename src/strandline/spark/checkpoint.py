@@ -94,6 +94,11 @@ class Checkpoint:
         return (self.folder / "spark" / "commits" / str(batch)).exists()
 
     @property
+    def drain(self) -> Path:
+        """The file that asks a running job to drain."""
+        return self.folder / "drain"
+
+    @property
     def spark(self) -> Path:
         return self.folder / "spark"
 

@@ -110,6 +110,10 @@ class Job:
         if query.exception() is not None:
             raise self._explained(query.exception())
 
+    def drain(self) -> None:
+        """Ends the input: every window closes and speaks, then the job ends by itself; `await_end` waits for it."""
+        self._checkpoint.drain.touch()
+
     def stop(self) -> None:
         """Ends the job at once; a batch that was under way is done again by the next run."""
         if self._query is not None:

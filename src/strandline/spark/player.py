@@ -25,6 +25,7 @@ from strandline.kernel.watermarks import Rule, control_from_facts, control_to_fa
 from strandline.model.steps import WindowedStep
 from strandline.spark.keyed_step import KeyGroupProcessor
 from strandline.spark.prepare import CARRIER
+from strandline.spark.registered import registered
 
 _FORMAT: Final = "strandline_packets"
 _ANSWER_WITHIN_SECONDS: Final = 300
@@ -100,8 +101,8 @@ class Carrier:
                 self._turn.notify_all()
 
     def _start(self) -> Any:
-        self._spark.dataSource.register(PacketSource)
-        packets = self._spark.readStream.format(_FORMAT).option("folder", str(self._folder)).load()
+        name = registered(self._spark, PacketSource)
+        packets = self._spark.readStream.format(name).option("folder", str(self._folder)).load()
         asks = self._asks
         blocks = packets.mapInArrow(prepare_packets(asks), CARRIER)
         played = blocks.groupBy("kg").transformWithState(

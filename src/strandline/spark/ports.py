@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 import polars as pl
+import pyarrow as pa
 
 from strandline.kernel.output import Output
 from strandline.plan.endpoints import Sink, Source
@@ -19,8 +20,12 @@ DETAIL: Final = "@detail"
 
 RAW_COLUMNS: Final = "partition string, offset long, value binary, mark int"
 """What a source's stream holds: records, and marks that say something of a partition itself."""
-RECORD, ANNOUNCED, ENDED = 0, 1, 2
-"""A record; a partition that is there though it may have no record yet; a partition that will have no more."""
+RAW_SCHEMA: Final = pa.schema(
+    [("partition", pa.string()), ("offset", pa.int64()), ("value", pa.binary()), ("mark", pa.int32())]
+)
+RECORD, ANNOUNCED, ENDED, TICKED, DRAINED = range(5)
+"""A record; a partition that is there though it may have no record yet; one that will have no more; and of the whole
+input: time goes on, or there will be no more of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from strandline.kernel.watermarks import Control, Seen, control_to_facts
 from strandline.model.panes import DeadReason
 from strandline.model.watermarks import Percentile, Watermark
 from strandline.plan.stages import Prepare
-from strandline.spark.ports import DETAIL, ENDED, RAW, REASON, RECORD, Decoder
+from strandline.spark.ports import DETAIL, DRAINED, ENDED, RAW, REASON, RECORD, TICKED, Decoder
 
 HORIZON: Final = "strandline.horizon"
 """The local property by which the driver tells every task the watermark before the batch."""
@@ -84,10 +84,11 @@ def _decode(records: pl.DataFrame, event_time: str | None, decoder: Decoder) -> 
 def _control(raw: pl.DataFrame, rows: pl.DataFrame, clock: int, watermark: Watermark) -> Control:
     """What this task saw of each partition, and the batch's clock."""
     mark = pl.col("mark")
-    heard = raw.group_by("partition").agg((mark == RECORD).sum().alias("rows"), (mark == ENDED).any())
+    told = raw.filter(mark < TICKED)
+    heard = told.group_by("partition").agg((mark == RECORD).sum().alias("rows"), (mark == ENDED).any())
     timed = rows.filter(pl.col(AT).is_not_null()).sort(PARTITION, OFFSET)
     highest = dict(timed.group_by(PARTITION).agg(pl.col(AT).max()).iter_rows())
-    first = dict(raw.group_by("partition").agg(pl.col("offset").min()).iter_rows())
+    first = dict(told.group_by("partition").agg(pl.col("offset").min()).iter_rows())
     times = {}
     if isinstance(watermark.generator, Percentile):
         times = {name: tuple(each) for name, each in timed.group_by(PARTITION, maintain_order=True).agg(AT).iter_rows()}
@@ -95,7 +96,7 @@ def _control(raw: pl.DataFrame, rows: pl.DataFrame, clock: int, watermark: Water
         Seen(name, int(count), highest.get(name), bool(ended), times=times.get(name, ()), first=first[name])
         for name, count, ended in heard.sort("partition").iter_rows()
     ]
-    return Control(clock, tuple(seen))
+    return Control(clock, tuple(seen), drain=bool((raw["mark"] == DRAINED).any()))
 
 
 def _carried(blocks: dict[int, Block]) -> Batches:

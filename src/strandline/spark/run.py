@@ -16,6 +16,7 @@ from strandline.plan.stages import Stages
 from strandline.spark.checkpoint import Checkpoint
 from strandline.spark.checks import require_machine
 from strandline.spark.deliver import Deliverer
+from strandline.spark.heartbeat import heartbeat
 from strandline.spark.job import Job, Listener
 from strandline.spark.keyed_step import KeyGroupProcessor
 from strandline.spark.ports import Recorded, SparkSink, SparkSource
@@ -30,8 +31,13 @@ def run(
     checkpoint: str | Path,
     listener: Listener | None = None,
     every: str = "0 seconds",
+    heartbeat_seconds: float = 2,
 ) -> Job:
-    """Starts a pipeline. `checkpoint` is the job's folder: a run that finds one there goes on where it ended."""
+    """Starts a pipeline. `checkpoint` is the job's folder: a run that finds one there goes on where it ended.
+
+    A batch starts as soon as the one before it has ended, or `every` so often. When no data comes, a heartbeat still
+    moves the clock: for idle partitions, for triggers that go by processing time, for time to live.
+    """
     stages = to_stages(root)
     folder = Path(checkpoint).absolute()
     if spark is None:
@@ -49,7 +55,7 @@ def run(
     job = Job(home, listener)
     deliverer = Deliverer(session, opened, home, identity.lineage, job.delivered)
     query = (
-        to_dataframe(stages, session)
+        to_dataframe(stages, session, heartbeat(session, every=heartbeat_seconds, drain=home.drain))
         .writeStream.foreachBatch(_kept(deliverer, job))
         .option("checkpointLocation", str(home.spark))
         .trigger(processingTime=every)
@@ -63,13 +69,13 @@ def _has_ended(home: Checkpoint, latest: Recorded | None) -> bool:
     return latest is not None and latest.watermark == FOREVER and home.is_committed(latest.batch)
 
 
-def to_dataframe(stages: Stages, spark: SparkSession) -> DataFrame:
-    """The stages as Spark carries them: records, blocks by key group, packed output."""
+def to_dataframe(stages: Stages, spark: SparkSession, ticks: DataFrame) -> DataFrame:
+    """The stages as Spark carries them: records and ticks, blocks by key group, packed output."""
     source: SparkSource = stages.scan.source  # type: ignore[assignment]
     keyed = stages.keyed
     ask = Ask(keyed.keys, keyed.step, keyed.watermark, keyed.partitions)
     # The clock is the batch's own timestamp, which Spark keeps in its offset log and gives again on replay.
-    records = source.stream(spark).withColumn("clock", F.current_timestamp())
+    records = source.stream(spark).unionByName(ticks).withColumn("clock", F.current_timestamp())
     prepare = prepare_task(stages.prepare, stages.scan.event_time, source.decoder)
     prepared = records.mapInArrow(prepare, CARRIER)
     return prepared.groupBy("kg").transformWithState(KeyGroupProcessor(lambda _: ask), CARRIER, "Append", "None")

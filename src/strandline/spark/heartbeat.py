@@ -1,0 +1,64 @@
+"""The heartbeat: a second input that ticks when no data comes, so that clocks, idleness and time to live still count.
+
+Its position is a number of ticks, and whether the job is to drain. Both stand in Spark's offset log, so that a batch
+that is played again ticks and drains the same. A file beside the checkpoint asks for the drain.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from strandline.spark.ports import DRAINED, RAW_COLUMNS, RAW_SCHEMA, TICKED
+from strandline.spark.registered import registered
+
+_FORMAT: Final = "strandline_heartbeat"
+
+
+def heartbeat(spark: SparkSession, *, every: float, drain: Path) -> DataFrame:
+    """A row each so many seconds, or sooner when the file that asks for a drain appears."""
+    reader = spark.readStream.format(registered(spark, HeartbeatSource))
+    return reader.option("every", str(every)).option("drain", str(drain)).load()
+
+
+class HeartbeatSource(DataSource):
+    """The heartbeat as Spark reads it."""
+
+    @classmethod
+    def name(cls) -> str:
+        return _FORMAT
+
+    def schema(self) -> str:
+        return RAW_COLUMNS
+
+    def streamReader(self, schema: Any) -> "HeartbeatReader":  # noqa: ARG002, N802 - Spark's name
+        return HeartbeatReader(float(self.options["every"]), Path(self.options["drain"]))
+
+
+class HeartbeatReader(DataSourceStreamReader):
+    """Ticks since the epoch, and whether to drain."""
+
+    def __init__(self, every: float, drain: Path) -> None:
+        self._every, self._drain = every, drain
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return {"tick": self._tick(), "drain": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: ARG002, N802 - Spark's name
+        drained = max(start["drain"], int(self._drain.exists()))
+        return {"tick": max(self._tick(), start["tick"]), "drain": drained}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return [InputPartition(DRAINED if end["drain"] else TICKED)] if start != end else []
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist(
+            [{"partition": None, "offset": 0, "value": None, "mark": partition.value}], schema=RAW_SCHEMA
+        )
+
+    def _tick(self) -> int:
+        return int(time.time() // self._every)

@@ -10,7 +10,7 @@ from strandline.cli.live import LiveView, PlainView
 from strandline.kernel.blocks import END, START
 from strandline.kernel.output import Counts, Output
 from strandline.kernel.panes import INDEX, RETRACTION, TIMING
-from strandline.kernel.watermarks import FOREVER, NEVER, Progress
+from strandline.kernel.watermarks import FOREVER, NEVER, PartitionProgress, Progress
 from strandline.spark.deliver import Delivered
 
 PANES = pl.DataFrame(
@@ -27,7 +27,8 @@ PANES = pl.DataFrame(
 
 
 def delivered(batch: int, watermark: int = 12_000, panes: pl.DataFrame | None = None, **counts: int) -> Delivered:
-    output = Output(panes, progress=Progress(watermark, 15_000, idle=("3",)), counts=Counts(**counts))
+    progress = Progress(watermark, 15_000, {"2": PartitionProgress(), "3": PartitionProgress(idle=True)})
+    output = Output(panes, progress=progress, counts=Counts(**counts))
     return Delivered(batch, output, {}, repeated=False)
 
 

@@ -9,8 +9,8 @@ import polars as pl
 import strandline as sl
 from strandline.kernel.blocks import AT, END, OFFSET, PARTITION, START, Block
 from strandline.kernel.panes import INDEX, RETRACTION, TIMING
-from strandline.kernel.state import read_index
 from strandline.kernel.prepare import REASON, prepare
+from strandline.kernel.state import read_index
 from strandline.kernel.step import Ask, Stepped, step
 from strandline.kernel.watermarks import Control, Seen
 from strandline.model.aggregates import Aggregate

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from strandline.errors import Unsupported
 from strandline.kernel.blocks import START
-from strandline.kernel.slices import key_groups, slice_of
+from strandline.kernel.slices import KEY_SLICES, key_groups, key_slices, slices_of
 
 MANY = 1_000_003
 """Far more groups than any pipeline has, so that a pinned number says much about the hash behind it."""
@@ -154,4 +154,39 @@ def test_a_key_that_cannot_be_hashed_is_refused(value: Any) -> None:
 
 def test_windows_of_one_span_share_a_slice_also_before_the_epoch() -> None:
     starts = pl.DataFrame({START: [-10_001, -10_000, -1, 0, 9_999, 10_000]})
-    assert starts.select(slice_of(10_000)).to_series().to_list() == [-2, -1, -1, 0, 0, 1]
+    assert slices_of(starts, [], 10_000).to_list() == [-2, -1, -1, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "slices"),
+    [
+        (pl.String, ["", "a", "ab", "ba", "amber", "é", "日本", "a" * 100, "\0", None], [5, 2, 4, 1, 5, 7, 1, 1, 4, 6]),
+        (pl.Int64, [0, 1, -1, 2**63 - 1, -(2**63), None], [5, 3, 2, 1, 2, 6]),
+        (pl.Boolean, [True, False], [3, 5]),
+        (pl.Float64, [1.0, -1.5, 0.0, -0.0, float("inf"), float("nan")], [0, 5, 5, 5, 3, 5]),
+        (INSTANT, [datetime(2024, 5, 1, 12, tzinfo=UTC), None], [6, 6]),
+        (pl.Decimal(10, 2), [Decimal("1.50")], [7]),
+        (pl.Binary, [b"\xff\x00"], [2]),
+    ],
+)
+def test_the_slice_of_a_key_never_changes(kind: Any, values: list[Any], slices: list[int]) -> None:
+    assert key_slices(pl.DataFrame({"key": pl.Series(values, dtype=kind)})).to_list() == slices
+
+
+def test_the_slice_of_a_key_of_several_columns_never_changes() -> None:
+    keys = pl.DataFrame({"team": ["x", "y", None, "x"], "level": [1, 1, 1, None]})
+    assert key_slices(keys).to_list() == [7, 6, 5, 0]
+    assert KEY_SLICES == 8
+
+
+def test_windows_without_common_bounds_are_sliced_by_their_key_alone() -> None:
+    windows = pl.DataFrame({"key": ["a", "ab", "a"], START: [0, 0, 99_000]})
+    assert slices_of(windows, ["key"], None).to_list() == [2, 4, 2]
+
+
+def test_keys_of_one_group_spread_roughly_evenly_over_its_slices() -> None:
+    keys = pl.DataFrame({"key": [f"user-{number}" for number in range(64_000)]})
+    mine = keys.filter(key_groups(keys, 16) == 3)
+    sizes = key_slices(mine).value_counts()["count"]
+    assert len(sizes) == KEY_SLICES
+    assert sizes.is_between(425, 575).all()

@@ -4,12 +4,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import strandline as sl
-from strandline.errors import Unsupported
 from strandline.kernel.watermarks import (
     FOREVER,
     NEVER,
@@ -201,9 +199,3 @@ def test_controls_and_progress_survive_as_plain_values(batch: list[Control], ask
     assert progress_from_facts(json.loads(json.dumps(progress_to_facts(progress)))) == progress
     for control in batch:
         assert control_from_facts(json.loads(json.dumps(control_to_facts(control)))) == control
-
-
-@pytest.mark.parametrize("ask", [sl.percentile(0.99), sl.from_source(), sl.by_clock(), BOUNDED.returning("catch_up")])
-def test_watermarks_that_the_kernel_does_not_play_are_refused(ask: Watermark) -> None:
-    with pytest.raises(Unsupported, match="bounded watermarks only"):
-        advance(Progress(), [], [], ask)

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import strandline as sl
-from strandline.errors import Unsupported
 from strandline.kernel.blocks import AT, END, START
 from strandline.kernel.windows import assign, span_of
 from strandline.model.elements import Duration
@@ -55,12 +54,3 @@ def test_no_elements_have_no_windows() -> None:
 
 def test_a_slice_of_state_is_as_long_as_a_window() -> None:
     assert span_of(sl.tumbling(seconds=10)) == TEN
-
-
-@pytest.mark.parametrize("kind", [sl.sliding(minutes=1, every="10s"), sl.session(minutes=1), sl.everything()])
-def test_windows_that_the_kernel_does_not_play_are_refused_by_name(kind: WindowKind) -> None:
-    name = type(kind).__name__.lower()
-    with pytest.raises(Unsupported, match=f"does not play {name} windows yet"):
-        windows_of([1], kind)
-    with pytest.raises(Unsupported, match=f"does not play {name} windows yet"):
-        span_of(kind)

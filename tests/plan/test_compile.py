@@ -24,7 +24,7 @@ def test_a_pipeline_becomes_four_stages_and_a_fingerprint() -> None:
     step = stages.keyed.step
     watermark = sl.bounded(seconds=10).idle_after(minutes=1)
     assert stages.scan == Scan(PaperSource(), "at")
-    assert stages.prepare == Prepare(("team",), step, GROUPS)
+    assert stages.prepare == Prepare(("team",), step, watermark, GROUPS)
     assert stages.keyed == KeyedStep(("team",), step, watermark, ("0", "1"))
     assert stages.deliver == Deliver(PaperSink(), sl.Delivery.EXACTLY_ONCE)
     assert stages.fingerprint == fingerprint(root)

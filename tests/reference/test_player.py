@@ -7,9 +7,9 @@ import pytest
 from strandline.errors import InvalidWatermark
 from strandline.model.aggregates import Collect, Count
 from strandline.model.elements import BEGINNING, END, Duration, Element, TimeDomain, Timestamp
-from strandline.model.panes import Lateness, LateReason, LateRows, PaneTimestamp
+from strandline.model.panes import Accumulation, Lateness, LateReason, LateRows, PaneTimestamp
 from strandline.model.steps import WindowedStep
-from strandline.model.triggers import after_count, repeatedly
+from strandline.model.triggers import after_count, repeatedly, when
 from strandline.model.watermarks import BY_HAND, Inputs, bounded, by_clock, from_source
 from strandline.model.windows import count_window, session, sliding, tumbling
 from strandline.reference.player import ReferencePlayer
@@ -80,6 +80,15 @@ def test_one_element_at_a_time_is_a_batch_for_each() -> None:
     assert [pane.values["n"] for pane in ReferencePlayer(ask, BY_HAND).feed(rows).panes] == [3]
     single = ReferencePlayer(ask, BY_HAND, fires_per_element=True)
     assert [pane.values["n"] for pane in single.feed(rows).panes] == [2]
+
+
+def test_since_counts_from_the_last_firing_even_where_everything_is_kept() -> None:
+    ask = WindowedStep(
+        (("n", Count()),), trigger=repeatedly(when("since >= 2")), accumulation=Accumulation.ACCUMULATING
+    )
+    player = ReferencePlayer(ask, BY_HAND)
+    told = [player.feed([at(second)]).panes for second in range(1, 5)]
+    assert [[pane.values["n"] for pane in panes] for panes in told] == [[], [2], [], [4]]
 
 
 def test_processing_time_stamps_elements_with_the_clock() -> None:

@@ -33,6 +33,10 @@ def test_values_are_hashed_as_compact_json_in_utf_8() -> None:
     assert register("1", 14) != register(1, 14)
 
 
+def test_minus_zero_is_zero() -> None:
+    assert register(-0.0, 14) == register(0.0, 14)
+
+
 def test_no_registers_are_no_values() -> None:
     assert estimate({}, 10) == 0
 

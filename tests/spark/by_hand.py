@@ -103,7 +103,8 @@ class Carrier:
     def step(self, group: int, blocks: Iterable[bytes]) -> bytes:
         """One key group's turn: what it says, as bytes."""
         keyed = self.stages.keyed
-        processor = KeyGroupProcessor(Ask(keyed.keys, keyed.step, keyed.watermark, keyed.partitions))
+        ask = Ask(keyed.keys, keyed.step, keyed.watermark, keyed.partitions)
+        processor = KeyGroupProcessor(lambda _: ask)
         handle: Any = Handle(self.groups.setdefault(group, MapState()))
         processor.init(handle)
         (said,) = processor.handleInputRows((group,), (Row(kg=group, block=block) for block in blocks), None)

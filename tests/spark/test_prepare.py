@@ -48,7 +48,7 @@ def test_every_key_group_hears_the_same_of_the_sources(stages: Stages) -> None:
     assert controls == {
         Control(
             HOUR,
-            (Seen("0", 3, 2_000), Seen("1", 1, None), Seen("2", 0, None), Seen("3", 0, None, finished=True)),
+            (Seen("0", 3, 2_000), Seen("1", 1, None), Seen("2", 0, None), Seen("3", 0, None, finished=True, first=9)),
         )
     }
 

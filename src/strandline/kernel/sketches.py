@@ -48,7 +48,8 @@ def _registers(values: pl.Series, precision: int) -> pl.Series:
 
 
 def _register(value: Any, precision: int) -> tuple[int, int]:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    plain = value + 0.0 if isinstance(value, float) else value  # minus zero is zero
+    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     hashed = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
     width = 64 - precision
     rest = hashed & ((1 << width) - 1)

@@ -15,7 +15,8 @@ _ALPHA: Final = {16: 0.673, 32: 0.697, 64: 0.709}
 
 def register(value: Any, precision: int) -> tuple[int, int]:
     """The register that a value's hash chooses, and the position of the first one-bit it brings there."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    plain = value + 0.0 if isinstance(value, float) else value  # minus zero is zero
+    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     hashed = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
     width = 64 - precision
     chosen, rest = hashed >> width, hashed & ((1 << width) - 1)

@@ -70,13 +70,15 @@ def combined(ask: WindowedStep, window: Window, times: Sequence[Timestamp]) -> T
 
 
 def united(ask: WindowedStep, session: Window, before: Sequence[Open], watermark: Timestamp) -> Open:
-    """The session that others became: all they hold, under a new identity that has not spoken yet."""
+    """The session that others became: all they hold, under a new identity that has not spoken yet.
+
+    It exists because an element joined them, which is added next and says when it came.
+    """
     spoken = [pane for each in before for pane in (*each.owed, each.last) if pane is not None]
     return Open(
         trigger=merged(ask.trigger, [each.trigger for each in before], is_past_end=watermark >= session.max_timestamp),
         contents=tuple(sorted((one for each in before for one in each.contents), key=lambda one: one.number)),
         unfired=sum(each.unfired for each in before),
         hold=combined(ask, session, [each.hold for each in before if each.hold is not None]),
-        arrived=max(each.arrived for each in before),
         owed=tuple(sorted(spoken, key=lambda pane: pane.window)) if ask.accumulation is Accumulation.RETRACTING else (),
     )

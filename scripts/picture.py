@@ -41,7 +41,7 @@ def main() -> None:
     figure, axes = plt.subplots(figsize=(8.6, 6.4))
     draw(axes, run, given.team)
     figure.tight_layout()
-    figure.savefig(given.out, metadata={"Date": None})
+    figure.savefig(given.out, metadata={"Date": None}, dpi=160)
 
 
 def read_run(folder: Path, team: str) -> Run:
@@ -87,13 +87,13 @@ def _since(text: str, origin: int) -> float:
 
 def draw(axes: Axes, run: Run, team: str) -> None:
     starts = sorted({start for start, *_ in run.panes})
-    left, right = starts[0] - 1, max(end for _, end, *_ in run.panes) + 1
-    top = max(clock for _, clock in run.marks) + 3
+    left, right = max(starts[0] - 1, -6), max(end for _, end, *_ in run.panes) + 1
+    top = max(clock for _, _, clock, *_ in run.panes) + 2
     for start in starts:
         axes.axvline(start, color=FAINT, linewidth=0.8, zorder=0)
     shown = [(at, seen) for at, seen in run.dots if at >= left]
     times, moments = zip(*shown, strict=True)
-    axes.scatter(times, moments, s=4, color="#8b93a0", alpha=0.45, linewidths=0, label="elements")
+    axes.scatter(times, moments, s=4, color="#8b93a0", alpha=0.45, linewidths=0, label="elements", rasterized=True)
     axes.plot(
         [left, right], [left, right], color=FAINT, linestyle="--", linewidth=1.2, label="ideal: seen as it happens"
     )

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -13,6 +14,7 @@ from strandline.kernel.watermarks import (
     NEVER,
     Control,
     Progress,
+    Rule,
     Seen,
     advance,
     control_from_facts,
@@ -20,7 +22,7 @@ from strandline.kernel.watermarks import (
     progress_from_facts,
     progress_to_facts,
 )
-from strandline.model.watermarks import Watermark
+from strandline.model.watermarks import Inputs, Watermark
 
 BOUNDED = sl.bounded(seconds=3)
 IDLING = sl.bounded(seconds=3).idle_after(seconds=10)
@@ -159,30 +161,144 @@ def test_a_heartbeat_without_rows_moves_the_clock_only() -> None:
     assert (after.watermark, after.clock) == (before.watermark, 9_000)
 
 
+def lagging(*times: int, partition: str = "a", first: int = 0) -> Seen:
+    """Rows with these times, in this order."""
+    return Seen(partition, len(times), max(times), times=times, first=first)
+
+
+def test_a_percentile_waits_as_long_as_elements_have_come_behind() -> None:
+    ask = sl.percentile(0.5, first="7s", enough=3, least="2s", most="3s")
+    few = Control(0, (lagging(20_000, 20_000),))
+    assert play(ask, few).watermark == 12_999
+    assert play(ask, few, Control(0, (lagging(20_000),))).watermark == 17_999
+
+
+def test_lags_are_rounded_up_to_five_binary_digits_and_counted() -> None:
+    ask = sl.percentile(1.0, first="0s", enough=1)
+    progress = play(ask, Control(5, (lagging(10_000, 10_000 - 33, 10_000),)))
+    assert progress.partitions["a"].lags == ((5, ((0, 2), (34, 1))),)
+    assert progress.watermark == 10_000 - 34 - 1
+
+
+def test_a_percentile_forgets_what_is_older_than_its_horizon() -> None:
+    ask = sl.percentile(1.0, first="0s", enough=1, horizon="10s")
+    start = Control(0, (lagging(10_000, 9_000),))
+    assert play(ask, start, Control(10_000, (lagging(10_000),))).watermark == 8_999 - 24
+    assert play(ask, start, Control(10_001, (lagging(10_000),))).watermark == 9_999
+
+
+def test_a_percentile_looks_at_what_several_tasks_saw_of_a_partition_at_once() -> None:
+    """Otherwise a task without stragglers would move time on before those of the next one were known."""
+    ask = sl.percentile(1.0, first="0s", enough=1)
+    tasks = [Control(0, (lagging(9_000, 10_000),)), Control(0, (lagging(4_000, first=2),))]
+    whole = advance(Progress(), [Control(0, (lagging(9_000, 10_000, 4_000),))], [], ask)
+    assert advance(Progress(), tasks, [], ask) == advance(Progress(), tasks[::-1], [], ask) == whole
+    assert whole.watermark < 4_000
+
+
+def test_a_source_tells_its_own_watermarks_and_rows_move_none() -> None:
+    told = Control(0, (Seen("a", watermark=9_000), Seen("b", watermark=7_000)))
+    assert play(sl.from_source(), told, heard(1, a=10**6)).watermark == 7_000
+    assert play(sl.from_source(), told, Control(1, (Seen("b", watermark=5_000),))).watermark == 7_000
+
+
+def test_rows_that_name_no_partition_do_not_become_one_of_a_source_that_tells_its_own_watermarks() -> None:
+    progress = play(sl.from_source(), Control(0, (Seen("a", watermark=9_000), Seen("", 1, 5))))
+    assert [*progress.partitions] == ["a"]
+
+
+def test_in_processing_time_the_watermark_is_one_instant_behind_the_clock() -> None:
+    assert play(sl.by_clock(), heard(5_000, a=10**9)).watermark == 4_999
+
+
+def test_with_catch_up_one_that_returns_is_left_out_until_it_has_caught_up() -> None:
+    ask = sl.from_source().returning("catch_up")
+    gone = [Control(0, (Seen("a", watermark=10_000), Seen("b", watermark=30_000))), Control(0, (Seen("a", idle=True),))]
+    back = play(ask, *gone, Control(0, (Seen("a", idle=False),)))
+    assert back.partitions["a"].returning
+    assert back.watermark == 30_000
+    on = advance(back, [Control(0, (Seen("b", watermark=50_000),))], [], ask)
+    assert on.watermark == 50_000
+    caught_up = advance(on, [Control(0, (Seen("a", watermark=50_000),))], [], ask)
+    assert not caught_up.partitions["a"].returning
+
+
+def test_a_partition_that_its_source_calls_idle_holds_nothing_back() -> None:
+    start = Control(0, (Seen("a", watermark=10_000), Seen("b", watermark=30_000)))
+    idle = play(sl.from_source(), start, Control(0, (Seen("a", idle=True),)))
+    assert (idle.watermark, idle.idle, idle.is_idle) == (30_000, ("a",), False)
+    assert play(sl.from_source(), start, Control(0, (Seen("a", idle=True), Seen("b", idle=True)))).is_idle
+
+
+def test_inputs_are_fixed_and_an_idle_ones_watermarks_are_ignored() -> None:
+    rule = Inputs(("a", "b"))
+    start = advance(
+        Progress(), [Control(0, (Seen("a", watermark=1_000), Seen("b", watermark=5_000)))], rule.names, rule
+    )
+    assert start.watermark == 1_000
+    assert [*advance(start, [heard(0, c=9)], rule.names, rule).partitions] == ["a", "b"]
+    idle = advance(start, [Control(0, (Seen("a", idle=True),))], rule.names, rule)
+    assert idle.watermark == 5_000
+    ignored = advance(idle, [Control(0, (Seen("a", watermark=9_000),))], rule.names, rule)
+    assert ignored.partitions["a"].watermark == 1_000
+
+
+def test_an_input_that_falls_idle_while_it_catches_up_moves_nothing() -> None:
+    rule = Inputs(("a", "b"))
+    progress = advance(
+        Progress(), [Control(0, (Seen("a", watermark=10_000), Seen("b", watermark=50_000)))], rule.names, rule
+    )
+    for seen in (Seen("a", idle=True), Seen("a", idle=False), Seen("b", idle=True), Seen("a", idle=True)):
+        progress = advance(progress, [Control(0, (seen,))], rule.names, rule)
+    assert progress.watermark == 50_000
+    assert progress.is_idle
+
+
+times = st.lists(st.integers(-50_000, 50_000), max_size=3).map(tuple)
 seen = st.builds(
-    Seen,
+    lambda partition, finished, watermark, times: Seen(
+        partition, len(times), max(times, default=None), finished, watermark, times=times
+    ),
     st.sampled_from("abc"),
-    st.integers(0, 3),
-    st.none() | st.integers(-50_000, 50_000),
     st.booleans() | st.just(value=False),
+    st.none() | st.integers(-50_000, 50_000),
+    times,
 )
 controls = st.builds(
     Control, st.integers(0, 40_000), st.lists(seen, max_size=3).map(tuple), st.sampled_from([False] * 9 + [True])
 )
-asks = st.sampled_from([BOUNDED, IDLING, sl.bounded(seconds=0).idle_after(seconds=1).future_bound(seconds=2)])
+asks = st.sampled_from(
+    [
+        BOUNDED,
+        IDLING,
+        sl.bounded(seconds=0).idle_after(seconds=1).future_bound(seconds=2),
+        sl.percentile(0.5, first="1s", enough=2).idle_after(seconds=3).returning("catch_up"),
+        sl.from_source(),
+        sl.by_clock(),
+        Inputs(("a", "b")),
+    ]
+)
+
+
+def numbered(batch: list[Control]) -> list[Control]:
+    """The rows of a partition stand in an order: no two tasks saw the same."""
+    offsets = iter(range(99))
+    return [
+        replace(control, seen=tuple(replace(each, first=next(offsets)) for each in control.seen)) for control in batch
+    ]
 
 
 @given(st.lists(st.lists(controls, min_size=1, max_size=4), max_size=5), asks, st.data())
-def test_the_order_of_control_rows_does_not_matter(batches: list[list[Control]], ask: Watermark, data: Any) -> None:
+def test_the_order_of_control_rows_does_not_matter(batches: list[list[Control]], ask: Rule, data: Any) -> None:
     one = other = Progress()
-    for batch in batches:
+    for batch in map(numbered, batches):
         one = advance(one, batch, ["a", "b"], ask)
         other = advance(other, data.draw(st.permutations(batch)), ["b", "a"], ask)
         assert one == other
 
 
 @given(st.lists(st.lists(controls, max_size=4), max_size=6), asks)
-def test_neither_the_watermark_nor_the_clock_ever_falls(batches: list[list[Control]], ask: Watermark) -> None:
+def test_neither_the_watermark_nor_the_clock_ever_falls(batches: list[list[Control]], ask: Rule) -> None:
     progress = Progress()
     for batch in batches:
         after = advance(progress, batch, ["a"], ask)
@@ -194,7 +310,7 @@ def test_neither_the_watermark_nor_the_clock_ever_falls(batches: list[list[Contr
 
 
 @given(st.lists(controls, max_size=4), asks)
-def test_controls_and_progress_survive_as_plain_values(batch: list[Control], ask: Watermark) -> None:
+def test_controls_and_progress_survive_as_plain_values(batch: list[Control], ask: Rule) -> None:
     progress = advance(Progress(), batch, ["a"], ask)
     assert progress_from_facts(json.loads(json.dumps(progress_to_facts(progress)))) == progress
     for control in batch:

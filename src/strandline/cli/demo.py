@@ -77,7 +77,7 @@ def _play(source: Scores, home: Path, database: Path, view: View) -> Job | None:
     started = time.monotonic()
     job: Job = pipeline(source, database).run(checkpoint=home / "checkpoint", listener=view.delivered)
     _note(home, Asked(source.seed, source.events, source.rate), complete=False)
-    view.say(f"Spark is up after {time.monotonic() - started:.0f} s; the first batch warms its workers")
+    view.say(f"Spark is up after {time.monotonic() - started:.0f} s; its workers warm up, then the stream starts")
     try:
         job.await_end()
     except KeyboardInterrupt:

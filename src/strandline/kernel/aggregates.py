@@ -13,6 +13,7 @@ import polars as pl
 
 from strandline.kernel import sketches
 from strandline.kernel.blocks import AT, OFFSET, PARTITION
+from strandline.kernel.expressions import by_row
 from strandline.model.aggregates import (
     Aggregate,
     AllTrue,
@@ -122,7 +123,7 @@ def _in_row(
                 Part(total, column.cast(pl.Float64).sum(), pl.col(total).sum(), 0.0),
                 Part(many, column.count().cast(pl.Int64), pl.col(many).sum(), 0),
             )
-            return InRow(parts, pl.when(pl.col(many) > 0).then(pl.col(total) / pl.col(many)))
+            return InRow(parts, pl.when(pl.col(many) > 0).then(pl.col(total) / by_row(pl.col(many))))
         case AnyTrue():
             return _single(kept, column.cast(pl.Boolean).max(), mine.max(), None)
         case AllTrue():
@@ -158,7 +159,7 @@ def _variance(kept: str, column: str, population: bool, *, root: bool) -> InRow:
         Part(squares, ((values - values.mean()) ** 2).sum(), s.sum() + (n * (m - centre) ** 2).sum(), 0.0),
     )
     divisor = n if population else n - 1
-    value = pl.when(divisor > 0).then(s / divisor)
+    value = pl.when(divisor > 0).then(s / by_row(divisor))
     return InRow(parts, value.sqrt() if root else value)
 
 
@@ -218,7 +219,7 @@ def _quantile(name: str, column: str, q: float) -> InItems:
     """Counts by bucket; the first bucket that with those before it holds the share q."""
     made = {VALUE: sketches.bucket(pl.col(column)), MANY: pl.lit(1, pl.Int64)}
     counts = Items(name, made, pl.col(VALUE).is_not_null(), (VALUE,), {MANY: pl.col(MANY).sum()})
-    passed = pl.col(MANY).sort_by(VALUE).cum_sum() / pl.col(MANY).sum()
+    passed = pl.col(MANY).sort_by(VALUE).cum_sum() / by_row(pl.col(MANY).sum())
     return InItems(counts, pl.col(VALUE).sort().filter(passed >= q).first(), None)
 
 

@@ -19,10 +19,19 @@ _PLAIN: Final[Mapping[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
     "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "and": lambda a, b: a & b, "or": lambda a, b: a | b,
 }  # fmt: skip
 _DIVISIONS: Final[Mapping[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
-    "/": lambda a, b: a / b,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
+    "/": lambda a, b: a / by_row(b),
+    "//": lambda a, b: a // by_row(b),
+    "%": lambda a, b: a % by_row(b),
 }
+
+
+def by_row(divisor: pl.Expr) -> pl.Expr:
+    """A divisor that has a value in every row.
+
+    Where it is one value for all rows, Polars multiplies with its reciprocal instead: 49.0 // 49.0 would be 0, and a
+    quotient would depend on which other rows there are.
+    """
+    return divisor + pl.int_range(pl.len()) * 0
 
 
 def to_expr(node: Node, names: Names) -> pl.Expr:

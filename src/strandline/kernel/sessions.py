@@ -142,4 +142,4 @@ def _owed(
         covers = spoke.select(COVER_START, COVER_END)
         last = last_panes(spoke, keys, ask)
         found.append(last.with_columns(covers[COVER_START].alias(OWNER_START), covers[COVER_END].alias(OWNER_END)))
-    return pl.concat(found, how="diagonal_relaxed") if found else None
+    return pl.concat(found, how="diagonal_relaxed").sort(identity(keys)) if found else None

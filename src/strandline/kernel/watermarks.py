@@ -92,7 +92,7 @@ def advance(before: Progress, controls: Iterable[Control], expected: Iterable[st
     controls = list(controls)
     clock = max([before.clock, *(control.clock for control in controls)])
     partitions = {name: PartitionProgress(heard=clock) for name in expected} | dict(before.partitions)
-    for seen in sorted((s for c in controls for s in c.seen), key=lambda s: (s.partition, s.first)):
+    for seen in _by_partition(controls):
         if seen.partition in partitions or _may_join(rule, seen):
             known = partitions.get(seen.partition, PartitionProgress(heard=clock))
             partitions[seen.partition] = _heard(rule, known, seen, before.watermark, clock)
@@ -101,6 +101,28 @@ def advance(before: Progress, controls: Iterable[Control], expected: Iterable[st
     settled = {name: _settled(rule, each, before.watermark, clock) for name, each in partitions.items()}
     reached = _combined(rule, before, settled, clock)
     return Progress(max(before.watermark, reached), clock, settled)
+
+
+def _by_partition(controls: Iterable[Control]) -> list[Seen]:
+    """What all tasks saw of each partition, put together in the order of its rows."""
+    told: dict[str, Seen] = {}
+    for seen in sorted((seen for control in controls for seen in control.seen), key=lambda s: (s.partition, s.first)):
+        known = told.get(seen.partition)
+        told[seen.partition] = seen if known is None else _joined(known, seen)
+    return [*told.values()]
+
+
+def _joined(one: Seen, other: Seen) -> Seen:
+    return Seen(
+        one.partition,
+        one.rows + other.rows,
+        max((at for at in (one.highest, other.highest) if at is not None), default=None),
+        one.finished or other.finished,
+        max((at for at in (one.watermark, other.watermark) if at is not None), default=None),
+        one.idle if other.idle is None else other.idle,
+        one.times + other.times,
+        one.first,
+    )
 
 
 def _may_join(rule: Rule, seen: Seen) -> bool:

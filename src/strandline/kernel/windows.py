@@ -28,21 +28,26 @@ def assign(elements: pl.DataFrame, kind: WindowKind) -> pl.DataFrame:
     """The elements with a row for each of their windows. A session's window is the element's own, before any meet."""
     match kind:
         case Tumbling(size, offset):
-            start = boundary(size, offset)
-            return elements.with_columns(start.clip(NEVER).alias(START), later(start, size.ms).alias(END))
+            age = since_boundary(size, offset)
+            return elements.with_columns(earlier(age).alias(START), later(pl.col(AT), size.ms - age).alias(END))
         case Sliding(size, every, offset):
-            starts = pl.int_ranges(boundary(every, offset), pl.col(AT) - size.ms, -every.ms)
-            placed = elements.with_columns(starts.alias(START)).explode(START)
-            newest = pl.col(START) == boundary(every, offset)
-            return placed.with_columns(later(pl.col(START), size.ms).alias(END), newest.alias(NEWEST))
+            # How far an element lies behind the start of each of its windows: counted so, no sum passes an end of time.
+            newest = since_boundary(every, offset)
+            ages = pl.int_ranges(newest, size.ms, every.ms)
+            placed = elements.with_columns(ages.alias("@age")).explode("@age")
+            age = pl.col("@age")
+            bounds = earlier(age).alias(START), later(pl.col(AT), size.ms - age).alias(END)
+            return placed.with_columns(*bounds, (age == newest).alias(NEWEST)).drop("@age")
         case Cumulating(size, step, offset):
-            start = boundary(size, offset)
-            ends = pl.int_ranges(boundary(step, offset) + step.ms, start + size.ms + 1, step.ms)
-            placed = elements.with_columns(start.alias(START), ends.alias(END)).explode(END)
-            return placed.with_columns((pl.col(END) == start + size.ms).alias(NEWEST))
+            age = since_boundary(size, offset)
+            lefts = pl.int_ranges(step.ms - since_boundary(step, offset), size.ms - age + 1, step.ms)
+            placed = elements.with_columns(lefts.alias("@left")).explode("@left")
+            left = pl.col("@left")
+            bounds = earlier(age).alias(START), later(pl.col(AT), left).alias(END)
+            return placed.with_columns(*bounds, (left == size.ms - age).alias(NEWEST)).drop("@left")
         case Session(gap):
             length = pl.col(GAP) if isinstance(gap, GapColumn) else pl.lit(gap.ms)
-            return elements.with_columns(pl.col(AT).alias(START), _reach(pl.col(AT), length).alias(END))
+            return elements.with_columns(pl.col(AT).alias(START), later(pl.col(AT), length).alias(END))
         case Global():
             return elements.with_columns(pl.lit(NEVER).alias(START), pl.lit(FOREVER).alias(END))
         case Custom() | Count():
@@ -51,18 +56,20 @@ def assign(elements: pl.DataFrame, kind: WindowKind) -> pl.DataFrame:
     assert_never(kind)
 
 
-def boundary(period: Duration, offset: Duration) -> pl.Expr:
-    """The last boundary of a period at or before an element."""
-    return pl.col(AT) - (pl.col(AT) - offset.ms % period.ms) % period.ms
+def since_boundary(period: Duration, offset: Duration) -> pl.Expr:
+    """How long ago an element's last boundary of a period was."""
+    age, shift = pl.col(AT) % period.ms, offset.ms % period.ms
+    return (age - shift) % period.ms if shift else age
 
 
-def later(at: pl.Expr, ms: int) -> pl.Expr:
+def earlier(age: pl.Expr) -> pl.Expr:
+    """A time so long before an element, at most at the beginning of time."""
+    return pl.when(pl.col(AT) < NEVER + age).then(NEVER).otherwise(pl.col(AT) - age)
+
+
+def later(at: pl.Expr, ms: int | pl.Expr) -> pl.Expr:
     """A time moved on, at most to the end of time."""
     return pl.when(at > FOREVER - ms).then(FOREVER).otherwise(at + ms)
-
-
-def _reach(at: pl.Expr, length: pl.Expr) -> pl.Expr:
-    return pl.when(at > pl.lit(FOREVER) - length).then(FOREVER).otherwise(at + length)
 
 
 def max_timestamp() -> pl.Expr:

@@ -62,7 +62,7 @@ def run_tier(tier: str, extra: Sequence[str]) -> int:
     checked = [check(title, command) for title, command in static.items()]
     tests, closing = run_tests(tier, extra)
     checked.append(tests)
-    if tier != "campaign":
+    if tier == "all":
         checked.append(coverage())
     summarize(checked, time.monotonic() - started, tier)
     print(closing)
@@ -81,7 +81,7 @@ def check(title: str, command: Sequence[str]) -> Checked:
 
 def run_tests(tier: str, extra: Sequence[str]) -> tuple[Checked, str]:
     """Runs pytest, shows where it is, prints its report only if it fails; its last line is kept for the end."""
-    measured = [] if tier == "campaign" else ["--cov", "--cov-report="]
+    measured = ["--cov", "--cov-report="] if tier == "all" else []
     with Step("tests", sys.stdout) as step:
         ran = step.run(
             [str(PROGRAMS / "pytest"), "-v", "-m", MARKERS[tier], *measured, *extra],

@@ -1,19 +1,25 @@
 """How all tests run: frames on one thread, as in Spark's workers, and a handful of examples for each property.
 
-STRANDLINE_EXAMPLES=5000 ./test tests/properties looks harder.
+In the fast tier they are fewer still; STRANDLINE_EXAMPLES=5000 ./test tests/kernel looks harder.
 """
 
 import os
 
+import pytest
 from hypothesis import settings
 
 # Steps over small frames lose more to a thread pool than they win; Polars reads this when it is first imported.
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
-# No deadline: the machine may be busy, and a slow example is not a wrong one.
-settings.register_profile(
-    "strandline", max_examples=int(os.environ.get("STRANDLINE_EXAMPLES", "40")), deadline=None, print_blob=True
-)
-settings.load_profile("strandline")
+FAST, USUAL = 10, 40
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    fast = "not spark" in str(config.getoption("markexpr"))
+    examples = int(os.environ.get("STRANDLINE_EXAMPLES", FAST if fast else USUAL))
+    # No deadline: the machine may be busy, and a slow example is not a wrong one.
+    settings.register_profile("strandline", max_examples=examples, deadline=None, print_blob=True)
+    settings.load_profile("strandline")
+
 
 pytest_plugins = ["strandline.testing.plugin"]

@@ -14,7 +14,7 @@ from strandline.kernel.aggregates import InItems, InRow, Items, Part, columns_of
 from strandline.kernel.blocks import AT, END, OFFSET, PARTITION, START
 from strandline.kernel.contents import Combined, combine, items_of, merge_rows, together, with_values
 from strandline.model.aggregates import Aggregate
-from strandline.model.elements import Element
+from strandline.model.elements import EPOCH, Element
 from strandline.model.steps import WindowedStep
 from strandline.reference.aggregates import value_of
 from tests.contracts.test_aggregates import ALL, ELEMENTS, EMPTY, same
@@ -202,3 +202,25 @@ def test_of_first_last_and_top_no_more_is_kept_than_is_told() -> None:
     assert [kept_items(each).most for each in (sl.first("x"), sl.last("x"), sl.argmax("x", by="y"))] == [1, 1, 1]
     assert kept_items(sl.top_k("x", 3)).most == 3
     assert kept_items(sl.collect("x")).most is None
+
+
+@pytest.mark.parametrize("many", [3, 49, 98, 103, 107])
+def test_a_quantile_of_one_is_the_greatest_however_many_values_there_are(many: int) -> None:
+    """49 / 49 is less than one where it is taken as 49 times a rounded 1 / 49."""
+    highest = whole(sl.quantile("x", 1.0), list(range(1, many + 1)))
+    assert highest == value_of(sl.quantile("x", 1.0), [Element(EPOCH, 0, {"x": many})])
+
+
+@pytest.mark.parametrize("aggregate", [sl.mean("x"), sl.variance("x", population=True)])
+def test_a_quotient_does_not_depend_on_the_windows_beside_it(aggregate: Aggregate) -> None:
+    """Polars divides by a column that is one value for all rows in another way than by one of many values."""
+    way = columns_of("v", aggregate)
+    assert isinstance(way, InRow)
+    kept = {part.name: 3 if part.name.endswith("many") else 5.0 for part in way.parts}
+    alone = pl.DataFrame({name: [value] for name, value in kept.items()})
+    same_in_all = pl.DataFrame({"row": [0, 1]}).with_columns(
+        pl.lit(value).alias(name) if name.endswith("many") else pl.Series(name, [value, 7.0])
+        for name, value in kept.items()
+    )
+    assert alone.select(way.value.alias("v"))["v"].to_list() == [5.0 / 3]
+    assert same_in_all.select(way.value.alias("v"))["v"].to_list() == [5.0 / 3, 7.0 / 3]

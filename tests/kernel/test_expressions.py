@@ -74,3 +74,14 @@ def test_a_name_stands_where_it_is_said_to_stand() -> None:
     frame = pl.DataFrame({"here": [1], "there": [10]})
     tree = expression("total + last.total").tree
     assert frame.select(to_expr(tree, lambda name: pl.col("there" if name.scope else "here"))).item() == 11
+
+
+@pytest.mark.parametrize("sign", ["/", "//", "%"])
+def test_dividing_by_one_number_for_all_rows_is_exact(sign: str) -> None:
+    """Polars would multiply with a rounded 1 / 49, and 49.0 // 49.0 would be nothing."""
+    frame = pl.DataFrame({"x": [49.0, 98.0, 5.0]})
+    told = frame.select(to_expr(expression(f"x {sign} 49.0").tree, lambda name: pl.col(name.name)).alias("told"))[
+        "told"
+    ]
+    meant = {"/": [1.0, 2.0, 5.0 / 49.0], "//": [1.0, 2.0, 0.0], "%": [0.0, 0.0, 5.0]}
+    assert told.to_list() == meant[sign]

@@ -1,14 +1,23 @@
 """Before the shuffle: what is surely taken is combined, what may be refused stays as it came."""
 
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from typing import Any
+
 import polars as pl
 import pytest
 
 import strandline as sl
-from strandline.kernel.blocks import AT, END, NEW, OFFSET, PARTITION, START, Block, pack
-from strandline.kernel.prepare import prepare
+from strandline.kernel.blocks import AT, END, GAP, NEW, OFFSET, PARTITION, START, Block, pack
+from strandline.kernel.prepare import REASON, admit, gather, prepare
 from strandline.kernel.slices import key_groups
-from strandline.model.steps import WindowedStep
+from strandline.kernel.watermarks import FOREVER, NEVER
+from strandline.model.elements import TimeDomain
+from strandline.model.panes import PaneTimestamp
+from strandline.model.steps import WindowedStep, lifts
 from strandline.model.triggers import Trigger
+from strandline.model.windows import WindowKind
 from tests.kernel.batches import Score, asking, elements
 
 SCORES: list[Score] = [("red", 5, 1_000), ("blue", 3, 2_000), ("red", 7, 9_999), ("red", 2, 10_000)]
@@ -89,22 +98,47 @@ def test_nothing_in_gives_no_blocks() -> None:
     assert prepare(elements([]), ["team"], asking(), 16, 0).blocks == {}
 
 
-def test_a_task_that_runs_again_gives_the_same_bytes() -> None:
-    """A batch that is played again must write the same, and sums of fractions mind their order."""
-    count = 2_000
-    frame = pl.DataFrame(
-        {
-            "team": [f"team {number % 97}" for number in range(count)],
-            "score": [number * 0.1 for number in range(count)],
-            AT: [number * 13 % 50_000 for number in range(count)],
-            PARTITION: ["0"] * count,
-            OFFSET: list(range(count)),
-        }
+MANY = 2_000
+FRACTIONS = pl.DataFrame(
+    {
+        "team": [f"a team with a long name, number {number % 97}" for number in range(MANY)],
+        "score": [number * 0.1 for number in range(MANY)],
+        AT: [number * 13 % 50_000 for number in range(MANY)],
+        PARTITION: ["0"] * MANY,
+        OFFSET: list(range(MANY)),
+    }
+)
+
+
+@pytest.mark.parametrize("window", [sl.tumbling("10s"), sl.sliding("10s", every="4s"), sl.session("50ms")], ids=repr)
+def test_a_task_that_runs_again_gives_the_same_bytes(window: WindowKind) -> None:
+    """Grouping alone would give its rows in another order each time."""
+    aggregates = (
+        ("total", sl.sum("score")),
+        ("average", sl.mean("score")),
+        ("spread", sl.variance("score")),
+        ("kinds", sl.count_distinct("score")),
+        ("middle", sl.quantile("score", 0.5)),
+        ("best", sl.top_k("score", 2)),
+        ("teams", sl.approx_count_distinct("team")),
     )
-    ask = asking(trigger=LATE, aggregates=(("total", sl.sum("score")), ("average", sl.mean("score"))))
-    runs = [prepare(frame, ["team"], ask, 4, 20_000).blocks for _ in range(5)]
+    ask = asking(window=window, trigger=LATE, aggregates=aggregates)
+    runs = [prepare(FRACTIONS, ["team"], ask, 4, 20_000).blocks for _ in range(4)]
     packed = [{group: pack(block) for group, block in run.items()} for run in runs]
     assert all(each == packed[0] for each in packed)
+
+
+def test_a_task_of_another_process_gives_the_same_bytes() -> None:
+    """Hashes may be seeded anew in every process."""
+    code = """
+import polars as pl, hashlib, strandline as sl
+from tests.kernel.test_prepare import FRACTIONS, LATE, asking, pack, prepare
+ask = asking(trigger=LATE, aggregates=(("total", sl.sum("score")), ("kinds", sl.count_distinct("score"))))
+blocks = prepare(FRACTIONS, ["team"], ask, 4, 20_000).blocks
+print(hashlib.sha256(b"".join(map(pack, blocks.values()))).hexdigest())
+"""
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(2)]
+    assert runs[0].stdout == runs[1].stdout != ""
 
 
 def test_keys_may_be_several_columns() -> None:
@@ -116,3 +150,132 @@ def test_keys_may_be_several_columns() -> None:
         ("red", 1, 5),
         ("red", 2, 7),
     ]
+
+
+def test_elements_between_windows_are_counted_as_filtered_and_go_nowhere() -> None:
+    ask = asking(window=sl.sliding("3s", every="10s"), trigger=LATE)
+    made = prepare(elements(SCORES), ["team"], ask, 1, None)
+    assert made.filtered == 1
+    assert made.blocks[0].frames["rows"]["score"].to_list() == [5, 3, 2]
+    assert prepare(elements(SCORES), ["team"], ask, 1, -1).filtered == 1
+    assert prepare(elements(SCORES), ["team"], asking(), 1, -1).filtered == 0
+
+
+def test_sessions_of_one_batch_are_put_together_as_far_as_they_meet() -> None:
+    parts = prepared(asking(window=sl.session("5s"), trigger=LATE), -1).frames["parts"]
+    assert sorted(parts.select("team", START, END, NEW).rows()) == [
+        ("blue", 2_000, 7_000, 1),
+        ("red", 1_000, 6_000, 1),
+        ("red", 9_999, 15_000, 2),
+    ]
+
+
+def test_an_element_of_several_windows_is_combined_for_some_and_stays_for_others() -> None:
+    block = prepared(asking(window=sl.sliding("10s", every="5s"), trigger=LATE), 9_999, [("red", 5, 7_000)])
+    assert times_in(block, "parts") == [("red", 5_000)]
+    assert block.frames["rows"].select("team", "score").rows() == [("red", 5)]
+    assert block.facts == {"horizon": 9_999}
+
+
+def test_where_panes_have_the_time_of_elements_those_behind_the_horizon_stay_one_by_one() -> None:
+    block = prepared(asking(trigger=LATE, pane_timestamp=PaneTimestamp.EARLIEST), 1_500)
+    assert times_in(block, "parts") == [("blue", 0), ("red", 0), ("red", 10_000)]
+    assert block.frames["rows"]["score"].to_list() == [5]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        asking(window=sl.count_window(3)),
+        asking(trigger=LATE, evictor=sl.keep_last(1)),
+        asking(trigger=LATE, aggregates=(("mine", sl.UserAggregate("score", int, int.__add__, int)),)),
+        asking(trigger=sl.after_count(1)),
+    ],
+    ids=["counts", "an evictor", "an aggregate without a merge", "a trigger that may close at any time"],
+)
+def test_what_must_look_at_each_element_lifts_nothing(ask: WindowedStep) -> None:
+    assert not lifts(ask)
+    assert list(prepared(ask, -(10**15)).frames) == ["rows"]
+
+
+WHENEVER = sl.bounded("0s")
+
+
+def admitted(frame: pl.DataFrame, **answers: Any) -> tuple[pl.DataFrame, list[str]]:
+    """What is taken in at the clock 60 s, and why others are not."""
+    taken, dead = admit(frame, asking(**answers), WHENEVER, 60_000)
+    return taken, dead[REASON].to_list()
+
+
+def test_an_element_without_a_time_inside_time_cannot_be_taken_in() -> None:
+    frame = elements(SCORES).with_columns(pl.Series(AT, [1, None, NEVER, FOREVER], pl.Int64))
+    taken, why = admitted(frame)
+    assert taken.equals(frame[:1])
+    assert why == ["no_event_time"] * 3
+
+
+def test_an_element_from_too_far_ahead_is_refused_only_if_so_asked() -> None:
+    frame = elements([("red", 1, 65_000), ("red", 2, 65_001)])
+    for strict, scores in ((False, [1, 2]), (True, [1])):
+        rule = WHENEVER.future_bound("5s", dead_letter=strict)
+        taken, dead = admit(frame, asking(), rule, 60_000)
+        assert taken["score"].to_list() == scores
+        assert dead[REASON].to_list() == ["future"] * (2 - len(scores))
+
+
+@pytest.mark.parametrize(
+    ("gaps", "kind", "read"),
+    [
+        ([5, 0, -1, None], pl.Int64, [5]),
+        (["5s", "soon", "0s", None, "1m"], pl.String, [5_000, 60_000]),
+        ([timedelta(seconds=2), timedelta(0), None], pl.Duration("us"), [2_000]),
+        ([1.5, None], pl.Float64, []),
+    ],
+    ids=["milliseconds", "texts", "durations", "anything else"],
+)
+def test_a_gap_that_is_missing_unreadable_or_not_above_zero_is_refused(gaps: Any, kind: Any, read: list[int]) -> None:
+    frame = elements([("red", 1, 0)] * len(gaps)).with_columns(pl.Series("gap", gaps, kind))
+    taken, why = admitted(frame, window=sl.session(column="gap"))
+    assert taken[GAP].to_list() == read
+    assert why == ["bad_gap"] * (len(gaps) - len(read))
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "kind", "read"),
+    [
+        ([5, 5, 9, None, NEVER], [7, 5, 7, 7, 7], pl.Int64, [(5, 7)]),
+        (["1970-01-01T00:00:01Z", "then", None], ["1970-01-01T00:00:02Z"] * 3, pl.String, [(1_000, 2_000)]),
+        ([datetime(1970, 1, 1), None], [datetime(1970, 1, 2)] * 2, pl.Datetime("ms"), [(0, 86_400_000)]),  # noqa: DTZ001
+    ],
+    ids=["milliseconds", "texts", "times"],
+)
+def test_bounds_that_are_missing_unreadable_or_no_span_are_refused(
+    starts: Any, ends: Any, kind: Any, read: list[tuple[int, int]]
+) -> None:
+    frame = elements([("red", 1, 0)] * len(starts)).with_columns(
+        pl.Series("from", starts, kind), pl.Series("to", ends, kind)
+    )
+    taken, why = admitted(frame, window=sl.custom(start="from", end="to"))
+    assert taken.select(START, END).rows() == read
+    assert why == ["bad_window"] * (len(starts) - len(read))
+
+
+def test_in_processing_time_the_clock_is_an_elements_time() -> None:
+    frame = elements([("red", 1, 5), ("red", 2, 6)]).with_columns(pl.lit(None, pl.Int64).alias(AT))
+    taken, why = admitted(frame, time=TimeDomain.PROCESSING)
+    assert taken[AT].to_list() == [60_000, 60_000]
+    assert why == []
+
+
+def test_what_tasks_combined_is_gathered_as_one() -> None:
+    ask = asking(trigger=LATE, aggregates=(("total", sl.sum("score")), ("all", sl.collect("score"))))
+    blocks = [prepared(ask, -1, SCORES[:2]), prepared(ask, -1, SCORES[2:]), Block()]
+    found = gather(blocks, ["team"], ask)
+    assert found is not None
+    assert sorted(found.rows.select("team", START, "@total").rows()) == [
+        ("blue", 0, 3),
+        ("red", 0, 12),
+        ("red", 10_000, 2),
+    ]
+    assert sorted(found.items["all"]["@value"].to_list()) == [2, 3, 5, 7]
+    assert gather([Block()], ["team"], ask) is None

@@ -36,7 +36,7 @@ def programs(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_last_line_is_pytests_own(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert check.main(["fast", "-p", "no:cacheprovider"]) == 0
+    assert check.main(["all", "-p", "no:cacheprovider"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "1 passed in" in lines[-1]
     assert sum("1 passed in" in line for line in lines) == 1

@@ -79,21 +79,24 @@ def combine(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> Com
         made.append(pl.col(AT).min().alias(EARLIEST))
     if ask.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
         made.append(_combined_time(placed, ask).alias(TIME))
-    rows = grouped(placed, keys, ask, made)
+    # In order, so that a task that runs again sends the same bytes; what is kept is sorted when it is written.
+    rows = grouped(placed, keys, ask, made, in_order=True)
     return Combined(rows, {name: _make(placed, keys, kind) for name, kind in items_of(ask).items()})
 
 
-def grouped(frame: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, made: Sequence[pl.Expr]) -> pl.DataFrame:
+def grouped(
+    frame: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, made: Sequence[pl.Expr], *, in_order: bool = False
+) -> pl.DataFrame:
     """One row for each identity. Where there are few windows it is done window by window: keys alone group faster."""
     if frame.height < _WORTH_IT or span_of(ask.window) is None:
-        return frame.lazy().group_by(identity(keys)).agg(*made).collect()
+        return frame.lazy().group_by(identity(keys), maintain_order=in_order).agg(*made).collect()
     windows = frame.select(pl.struct(START, END).n_unique()).item()
     if windows > _FEW:
-        return frame.lazy().group_by(identity(keys)).agg(*made).collect()
+        return frame.lazy().group_by(identity(keys), maintain_order=in_order).agg(*made).collect()
     pieces = frame.partition_by(START, END, as_dict=True, include_key=False)
     bounds = [(pl.lit(start, pl.Int64).alias(START), pl.lit(end, pl.Int64).alias(END)) for start, end in pieces]
     found = [
-        piece.lazy().group_by(keys).agg(*made).select(*keys, *span, pl.exclude(keys))
+        piece.lazy().group_by(keys, maintain_order=in_order).agg(*made).select(*keys, *span, pl.exclude(keys))
         for piece, span in zip(pieces.values(), bounds, strict=True)
     ]
     return pl.concat(pl.collect_all(found))
@@ -124,7 +127,8 @@ def together(frames: Sequence[pl.DataFrame], keys: Sequence[str], kind: Items) -
     """Items from several places as one frame, merged and cut as their kind says."""
     both = pl.concat(frames, how="diagonal_relaxed")
     if kind.by:
-        both = both.group_by(*identity(keys), *kind.by).agg(*(merge.alias(name) for name, merge in kind.merge.items()))
+        groups = both.group_by(*identity(keys), *kind.by, maintain_order=True)
+        both = groups.agg(*(merge.alias(name) for name, merge in kind.merge.items()))
     if kind.most is not None:
         best = both.sort(kind.order, descending=list(kind.descending), maintain_order=True)
         both = best.group_by(identity(keys), maintain_order=True).head(kind.most)

@@ -55,6 +55,13 @@ def test_equal_frames_give_equal_bytes_however_they_lie_in_memory(made: pl.DataF
     assert pack(Block({"f": made})) == pack(Block({"f": TEAMS}))
 
 
+def test_lists_of_texts_give_equal_bytes_however_they_came_about() -> None:
+    """Views into buffers would tell in which order the texts were once gathered."""
+    lists = TEAMS.group_by(pl.lit(1).alias("all"), maintain_order=True).agg("team")
+    turned = TEAMS.reverse().group_by(pl.lit(1).alias("all"), maintain_order=True).agg(pl.col("team").reverse())
+    assert pack(Block({"f": lists})) == pack(Block({"f": turned}))
+
+
 def test_facts_give_equal_bytes_whatever_their_order() -> None:
     assert pack(Block(facts={"a": 1, "b": 2})) == pack(Block(facts={"b": 2, "a": 1}))
 

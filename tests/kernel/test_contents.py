@@ -112,7 +112,7 @@ def test_keys_may_be_several_columns_or_one_that_is_also_an_items_column() -> No
 
 def test_under_an_evictor_elements_are_kept_and_nothing_else() -> None:
     ask = asking(evictor=sl.keep_delta("last.level - level", bound=3), aggregates=(("total", sl.sum("score")),))
-    assert parts_of(ask) == []
+    assert parts_of(ask) == ()
     (kind,) = items_of(ask).values()
     assert sorted(kind.made) == [AT, OFFSET, PARTITION, TURN, "level", "score"]
 

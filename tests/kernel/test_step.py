@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import strandline as sl
 from strandline.errors import BrokenBlock, StateError
-from strandline.kernel.blocks import AT, END, NEW, OFFSET, PARTITION, START, Block, unpack
+from strandline.kernel.blocks import AT, END, NEW, OFFSET, PARTITION, START, Block, pack, unpack
+from strandline.kernel.output import Counts, to_block
 from strandline.kernel.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
 from strandline.kernel.prepare import REASON, prepare
 from strandline.kernel.step import WATERMARK, step
@@ -295,26 +296,59 @@ def test_combined_elements_for_a_window_that_is_gone_are_a_defect_and_stop_the_j
         group.take([parts], Control(0))
 
 
-def test_a_batch_played_again_over_the_same_state_gives_the_same_bytes() -> None:
-    ask = asking(
-        trigger=EARLY_AND_LATE,
-        accumulation=sl.retracting,
-        lateness=20_000,
-        aggregates=(("total", sl.sum("score")), ("average", sl.mean("score")), ("most", sl.max("score"))),
+def many(first: int) -> pl.DataFrame:
+    """Elements with fractions, long names and nulls."""
+    places = range(first, first + 120)
+    return pl.DataFrame(
+        {
+            "team": [f"a team with a long name, number {n * 7 % 37}" if n % 5 else None for n in places],
+            "score": [n * 0.1 for n in places],
+            "name": [f"a name that fits no view {n * 7 % 13}" if n % 3 else None for n in places],
+            AT: [n * 977 % 60_000 for n in places],
+            PARTITION: ["0"] * 120,
+            OFFSET: places,
+        }
     )
+
+
+EVERYTHING_KEPT = (
+    ("total", sl.sum("score")),
+    ("average", sl.mean("score")),
+    ("spread", sl.variance("score")),
+    ("most", sl.max("name")),
+    ("all", sl.collect("name")),
+    ("kinds", sl.count_distinct("name")),
+    ("about", sl.approx_count_distinct("name", precision=6)),
+    ("middle", sl.quantile("score", 0.5)),
+    ("best", sl.top_k("name", 2, by="score")),
+)
+
+
+@pytest.mark.parametrize("horizon", [None, -(10**15)], ids=["one by one", "combined"])
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"trigger": EARLY_AND_LATE, "accumulation": sl.retracting},
+        {"trigger": EARLY_AND_LATE, "window": sl.sliding("10s", every="4s")},
+        {"trigger": EARLY_AND_LATE, "window": sl.session("1s"), "accumulation": sl.retracting},
+        {"trigger": sl.repeatedly(sl.when("last.total is None or total > 2 * last.total")), "window": sl.everything()},
+        {"trigger": EARLY_AND_LATE, "evictor": sl.keep_last(2), "accumulation": sl.accumulating},
+        {"window": sl.count_window(3, every=2)},
+    ],
+    ids=["tumbling", "sliding", "sessions", "conditions", "evicting", "counts"],
+)
+def test_a_batch_played_again_over_the_same_state_gives_the_same_bytes(answers: Any, horizon: int | None) -> None:
+    ask = asking(lateness=20_000, aggregates=EVERYTHING_KEPT, **answers)
     group = KeyGroup(ask)
-    scores = [(f"team {number % 37}", number * 0.1, number * 977 % 60_000) for number in range(500)]
-    frame = elements([(team, 0, at) for team, _, at in scores])
-    frame = frame.with_columns(pl.Series("score", [score for _, score, _ in scores]))
-    blocks = list(prepare(frame, ["team"], ask, 1, None).blocks.values())
-    first = Control(0, (Seen("0", 500, 30_000),))
-    group.take(blocks, first)
-    held = dict(group.held)
-    runs = [step(held, blocks, [Control(1, (Seen("0", 500, 70_000),))], group.ask) for _ in range(5)]
-    assert len({tuple(sorted((place, data or b"") for place, data in run.writes.items())) for run in runs}) == 1
-    tables = [run.panes for run in runs if run.panes is not None]
-    assert len(tables) == 5
-    assert all(table.equals(tables[0]) for table in tables)
+    for batch, first in enumerate((0, 120, 240)):
+        blocks = list(prepare(many(first), ["team"], ask, 1, horizon).blocks.values())
+        # The watermark stays behind, so that what is combined is surely taken.
+        control = Control(batch, (Seen("0", 120, 5_000 * batch),))
+        one, other = (step(dict(group.held), blocks, [control], group.ask) for _ in range(2))
+        assert one.writes == other.writes
+        assert pack(to_block(one, None, Counts())) == pack(to_block(other, None, Counts()))
+        group.take(blocks, control)
+    assert any(place != "index" for place in group.held)
 
 
 scores = st.lists(
@@ -393,7 +427,7 @@ def test_it_does_not_matter_how_many_tasks_a_batch_came_from(came: list[Score], 
 
 
 def rows_of(group: KeyGroup) -> dict[str, Any]:
-    """What a key group holds, whatever the buffers of its columns look like."""
+    """What a key group holds, whatever lies in memory where its columns are null."""
     blocks = {place: unpack(data, place) for place, data in group.held.items()}
     return {place: {name: frame.to_dicts() for name, frame in block.frames.items()} for place, block in blocks.items()}
 

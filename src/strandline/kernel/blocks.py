@@ -96,5 +96,6 @@ def _read_body(data: bytes) -> Block:
 
 def _to_arrow(frame: pl.DataFrame) -> bytes:
     out = io.BytesIO()
-    frame.write_ipc_stream(out)
+    # Texts one after another, not as views into buffers: these lie otherwise in memory whenever they were made anew.
+    frame.write_ipc_stream(out, compat_level=pl.CompatLevel.oldest())
     return out.getvalue()

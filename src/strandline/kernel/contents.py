@@ -5,6 +5,7 @@ Every function here works on identities (key, start, end), whatever kind of wind
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import polars as pl
@@ -38,12 +39,14 @@ class Combined:
     items: Frames
 
 
-def parts_of(ask: WindowedStep) -> list[Part]:
+@cache
+def parts_of(ask: WindowedStep) -> tuple[Part, ...]:
     """The columns kept in the rows of windows."""
-    return [part for _, kept in _kept(ask) if isinstance(kept, InRow) for part in kept.parts]
+    return tuple(part for _, kept in _kept(ask) if isinstance(kept, InRow) for part in kept.parts)
 
 
-def items_of(ask: WindowedStep) -> dict[str, Items]:
+@cache
+def items_of(ask: WindowedStep) -> Mapping[str, Items]:
     """The items kept beside them."""
     if ask.evictor is not None:
         return {ELEMENTS: _elements(ask)}
@@ -140,7 +143,8 @@ def merge_rows(frames: Sequence[pl.DataFrame], keys: Sequence[str], ask: Windowe
     return grouped(pl.concat(frames, how="diagonal_relaxed"), keys, ask, merges(ask))
 
 
-def merges(ask: WindowedStep) -> list[pl.Expr]:
+@cache
+def merges(ask: WindowedStep) -> Sequence[pl.Expr]:
     """How rows of one window become one."""
     made = [pl.col(NEW, COUNTED).sum(), *(part.merge.alias(part.name) for part in parts_of(ask))]
     if needs_earliest(ask):

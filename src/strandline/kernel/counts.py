@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from strandline.kernel.beside import beside
 from strandline.kernel.blocks import AT, END, OFFSET, PARTITION, START
 from strandline.kernel.contents import ELEMENTS, combine, parts_of, with_values
-from strandline.kernel.joins import beside
 from strandline.kernel.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
 from strandline.kernel.state import HOLD, Kept
 from strandline.kernel.watermarks import FOREVER

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from strandline.kernel.joins import beside
+from strandline.kernel.beside import beside
 
 _DROPPED: Final = np.uint64(64 - 12 - 6)
 """What is left of a double below its sign, its exponent and six binary digits."""

@@ -7,7 +7,7 @@ for all windows in one pass.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from operator import and_, or_
 from typing import Any, Final, assert_never
 
@@ -68,15 +68,17 @@ def parts(trigger: Trigger) -> tuple[Trigger, ...]:
     return parts_of(trigger)
 
 
-def columns(trigger: Trigger, path: str = ROOT) -> dict[str, pl.Expr]:
+@cache
+def columns(trigger: Trigger, path: str = ROOT) -> Mapping[str, pl.Expr]:
     """The columns that a trigger keeps, each with its value when nothing has happened."""
     mine = {f"{path}.{kind}": pl.lit(_KEPT[kind][1], _KEPT[kind][0]) for kind in _kinds(trigger)}
     for part, where in _placed(trigger, path):
-        mine |= columns(part, where)
+        mine |= dict(columns(part, where))
     return mine
 
 
-def now(trigger: Trigger) -> dict[str, pl.Expr]:
+@cache
+def now(trigger: Trigger) -> Mapping[str, pl.Expr]:
     """The columns as they stand in the frame."""
     return {name: pl.col(name) for name in columns(trigger)}
 

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from strandline.kernel.joins import beside
+from strandline.kernel.beside import beside
 
 NAN = float("nan")
 

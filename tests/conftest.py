@@ -20,6 +20,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # No deadline: the machine may be busy, and a slow example is not a wrong one.
     settings.register_profile("strandline", max_examples=examples, deadline=None, print_blob=True)
     settings.load_profile("strandline")
+    if fast:
+        # The kernel plays them all in the whole run; the oracle takes a second.
+        config.option.stories_on = "reference"
 
 
 pytest_plugins = ["strandline.testing.plugin"]

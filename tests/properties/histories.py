@@ -1,9 +1,10 @@
 """Generated pipelines and histories: what hypothesis plays on a player, small enough to be read when one fails."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
@@ -59,10 +60,11 @@ class History:
 
 @dataclass(frozen=True)
 class Played:
-    """What came out of each move, and the player after the last."""
+    """What came out of each move, the watermarks and the windows held after it, and the player after the last."""
 
     emitted: tuple[Emitted, ...]
     watermarks: tuple[tuple[Timestamp, Timestamp], ...]
+    rows: tuple[int, ...]
     player: Any
 
     @property
@@ -87,7 +89,7 @@ def on_reference(pipeline: StoryPipeline) -> ReferencePlayer:
 def play(history: History, player_of: Callable[[StoryPipeline], Player] = on_reference) -> Played:
     """Plays a history to its end."""
     player = player_of(history.pipeline)
-    emitted, watermarks = [], []
+    emitted, watermarks, rows = [], [], []
     for move in history.moves:
         match move:
             case Feed(elements):
@@ -108,7 +110,8 @@ def play(history: History, player_of: Callable[[StoryPipeline], Player] = on_ref
                 player = player.restart()
                 emitted.append(Emitted())
         watermarks.append((player.watermark, player.output_watermark))
-    return Played(tuple(emitted), tuple(watermarks), player)
+        rows.append(player.rows)
+    return Played(tuple(emitted), tuple(watermarks), tuple(rows), player)
 
 
 def seconds(number: int) -> Duration:
@@ -208,7 +211,9 @@ EXTRAS: tuple[tuple[Evictor | None, Duration | None], ...] = (
 
 ANY_STEP = steps()
 
-RULES: st.SearchStrategy[tuple[Watermark | Inputs, tuple[str, ...]]] = st.one_of(
+Rules = tuple[Watermark | Inputs, tuple[str, ...]]
+"""A rule for the watermark, and the partitions that are known from the start."""
+RULES: st.SearchStrategy[Rules] = st.one_of(
     st.just((BY_HAND, ())),
     st.just((BY_HAND, ())),
     st.tuples(
@@ -244,8 +249,9 @@ class _Writer:
     phase of their lives.
     """
 
-    def __init__(self, rule: Watermark | Inputs, partitions: Sequence[str]) -> None:
+    def __init__(self, rule: Watermark | Inputs, partitions: Sequence[str], keys: Sequence[Any] = "ab") -> None:
         self._rule = rule
+        self._keys = keys
         self._now = 8
         self._clock = 0
         self._offsets = Counter[str]()
@@ -266,6 +272,12 @@ class _Writer:
             self.end_batch()
             self.moves.append(move)
 
+    def batch(self, of: Iterable[int]) -> None:
+        """A whole batch at once."""
+        self.end_batch()
+        self._batch += map(self._element, of)
+        self.end_batch()
+
     def end_batch(self) -> None:
         if self._batch:
             self.moves.append(Feed(tuple(self._batch)))
@@ -273,13 +285,13 @@ class _Writer:
 
     def _element(self, of: int) -> Element:
         of, ahead = divmod(of, 17)
-        of, key = divmod(of, 2)
+        of, key = divmod(of, len(self._keys))
         place, value = divmod(of, 12)
         name = "" if self._rule == BY_HAND else NAMES[place]
         self._known.add(name)
         self._offsets[name] += 1
         at = Timestamp((self._now + ahead - 8) * 1000)
-        return Element(at, "ab"[key], {"v": value - 3}, name, self._offsets[name])
+        return Element(at, self._keys[key], {"v": value - 3}, name, self._offsets[name])
 
     def _clock_on(self, of: int) -> Move:
         self._clock += 1000 * (1 + of % 8)
@@ -312,6 +324,20 @@ def histories(
         writer.write(event)
     writer.end_batch()
     return History(StoryPipeline(asked, rule, partitions), (*writer.moves, Drain()))
+
+
+def crowded(asked: WindowedStep, rule: Rules, keys: Sequence[Any], chance: Random) -> History:
+    """A history in which each of many keys has elements of its own; the watermark and the clock they share."""
+    writer = _Writer(*rule, keys)
+    for _ in range(14):
+        if chance.random() < 0.5:
+            many = chance.randint(1, 2 * len(keys))
+            writer.batch(chance.randrange(17 * len(keys) * 2 * 12) for _ in range(many))
+        elif chance.random() < 0.2:
+            writer.moves.append(Restart())
+        else:
+            writer.write(10 * chance.randrange(1000) + chance.choice((6, 7, 8, 9)))
+    return History(StoryPipeline(asked, *rule), (*writer.moves, Drain()))
 
 
 Identity = tuple[Any, Window]

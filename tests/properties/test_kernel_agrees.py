@@ -20,7 +20,7 @@ from strandline.plan.acts import Feed, Move, Restart
 from strandline.plan.story import StoryPipeline
 from tests.properties.histories import ALL_TRIGGERS, History, histories, lengths, on_reference, play, steps
 
-EACH: Final = max(5, int(os.environ.get("STRANDLINE_HISTORIES", "1000")) // 100)
+EACH: Final = max(3, int(os.environ.get("STRANDLINE_HISTORIES", "1000")) // 100)
 
 PLAIN: tuple[tuple[str, Aggregate], ...] = (
     ("n", Count()),

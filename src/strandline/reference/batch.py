@@ -115,6 +115,6 @@ def _counted(before: Tally, elements: int, judged: Sequence[Judged], dead: Itera
         elements=before.elements + elements,
         contributed=before.contributed + sum(each.contributed for each in judged),
         late=dict(Counter(before.late) + refused),
-        dead=dict(Counter(before.dead) + Counter(letter.reason for letter in dead)),
+        dead=dict(Counter(before.dead) + Counter(str(letter.reason) for letter in dead)),
         filtered=before.filtered + sum(each.filtered for each in judged),
     )

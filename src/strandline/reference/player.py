@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from typing import Self
 
 from strandline.errors import InvalidWatermark
 from strandline.model.elements import Element, TimeDomain, Timestamp
@@ -120,9 +121,9 @@ class ReferencePlayer:
         keys = {rank(key): (key, state) for key, state in kept["keys"]}
         self._kept = Kept(keys, kept["progress"], kept["clock"], Tally(*kept["tally"]))
 
-    def restart(self) -> "ReferencePlayer":
+    def restart(self) -> Self:
         """A new player that knows nothing but the snapshot of this one."""
-        again = ReferencePlayer(self._ask, self._rule, fires_per_element=self._fires_per_element)
+        again = type(self)(self._ask, self._rule, fires_per_element=self._fires_per_element)
         again.restore(self.snapshot())
         return again
 

@@ -1,0 +1,215 @@
+"""Crowds: histories of many keys at once, and how what two players tell of one is compared, key by key."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import groupby
+from random import Random
+from typing import Any, Final
+
+from hypothesis import strategies as st
+
+from strandline.errors import InvalidWatermark
+from strandline.model.aggregates import (
+    Aggregate,
+    AnyTrue,
+    ApproxCountDistinct,
+    BitXor,
+    Collect,
+    Count,
+    CountDistinct,
+    First,
+    Last,
+    Max,
+    Mean,
+    Min,
+    Quantile,
+    StringAgg,
+    Sum,
+    TopK,
+)
+from strandline.model.elements import END, Element, TimeDomain
+from strandline.model.panes import Emitted
+from strandline.model.steps import WindowedStep
+from strandline.model.watermarks import by_clock
+from strandline.model.windows import Count as CountWindow
+from strandline.model.windows import Custom, GapColumn, Session, Touching, WindowKind
+from strandline.plan.acts import Feed, Move
+from strandline.plan.players import Player
+from strandline.plan.story import StoryPipeline
+from tests.properties.histories import (
+    AGGREGATES,
+    ALL_TRIGGERS,
+    RULES,
+    WINDOWS,
+    History,
+    Played,
+    Rules,
+    crowded,
+    play,
+    steps,
+)
+
+RICH: Final[tuple[tuple[str, Aggregate], ...]] = (
+    ("n", Count()),
+    ("total", Sum("v")),
+    ("top", Max("v")),
+    ("all", Collect("v")),
+    ("given", Count("v")),
+    ("least", Min("v")),
+    ("average", Mean("v")),
+    ("oldest", First("v")),
+    ("newest", Last("v")),
+    ("best", TopK("v", 2)),
+    ("kinds", CountDistinct("v")),
+    ("about", ApproxCountDistinct("v", 4)),
+    ("middle", Quantile("v", 0.5)),
+    ("some", AnyTrue("v")),
+    ("bits", BitXor("v")),
+    ("text", StringAgg("v")),
+)
+"""Values of every kind that is kept, as far as they are the same to the last digit however they were put together."""
+
+
+def _counting(step: WindowedStep, size: int, every: int | None) -> WindowedStep:
+    return WindowedStep(AGGREGATES, CountWindow(size, every), pane_timestamp=step.pane_timestamp)
+
+
+_BY_COLUMNS: st.SearchStrategy[WindowKind] = st.one_of(
+    st.just(Custom("from", "to")), st.builds(Session, st.just(GapColumn("gap")), st.sampled_from(Touching))
+)
+_ANY = steps(windows=WINDOWS | _BY_COLUMNS, triggers=ALL_TRIGGERS, extras=True)
+STEPS: Final[st.SearchStrategy[WindowedStep]] = st.one_of(
+    _ANY,
+    _ANY,
+    _ANY.map(lambda step: replace(step, aggregates=RICH)),
+    st.builds(_counting, steps(), st.integers(1, 4), st.none() | st.integers(1, 5)),
+)
+
+
+def crowds(keys: Sequence[Any]) -> st.SearchStrategy[History]:
+    """Any pipeline, and a history in which each of these keys has elements of its own."""
+
+    def written(step: WindowedStep, rule: Rules, seed: int) -> History:
+        if seed % 8 == 7 and not isinstance(step.window, CountWindow):
+            step, rule = replace(step, time=TimeDomain.PROCESSING), (by_clock(), ())
+        return _begun(_dressed(crowded(step, rule, keys, Random(seed))))
+
+    return st.builds(written, STEPS, RULES, st.integers(0, 10**9))
+
+
+def _dressed(history: History) -> History:
+    """Elements get the columns that windows may be read from; some have no value, some no time, some a bad gap."""
+
+    def dress(element: Element) -> Element:
+        value, at = element.columns["v"], element.at.ms
+        bounds = {"gap": 1000 * (value % 5), "from": at - 1000 * (value % 3), "to": at + 1000 * (value % 7)}
+        values = {"v": value} if value else {}
+        return replace(element, columns={**values, **bounds}, at=END if element.offset % 23 == 22 else element.at)
+
+    moves = [Feed(tuple(map(dress, move.elements))) if isinstance(move, Feed) else move for move in history.moves]
+    return replace(history, moves=tuple(moves))
+
+
+def _begun(history: History) -> History:
+    """A first batch without elements: the oracle knows its partitions before any batch, the kernel with its first."""
+    return replace(history, moves=(Feed(()), *history.moves))
+
+
+def check(history: History, player_of: Callable[[StoryPipeline], Player]) -> None:
+    """A player tells every key what the oracle tells it; if not, the failure shows how little it takes."""
+    meant = play(history)
+    assert meant.rows[-1] == 0, "the input has ended, and a window is held"
+    if difference(play(history, player_of), meant) is None:
+        return
+
+    def is_wrong(smaller: History) -> bool:
+        try:
+            return difference(play(smaller, player_of), play(smaller)) is not None
+        except InvalidWatermark:  # who fell idle here was made known by what is cut away
+            return False
+
+    small = cut_down(history, is_wrong)
+    raise AssertionError(shown(small, difference(play(small, player_of), play(small))))
+
+
+def difference(told: Played, meant: Played) -> str | None:
+    """What a player tells and the oracle does not mean: panes of a key in order, late elements, dead letters, time."""
+    for number, (mine, expected) in enumerate(zip(told.emitted, meant.emitted, strict=True)):
+        for key in sorted({*_keys(mine), *_keys(expected)}, key=str):
+            if _of(key, mine) != _of(key, expected):
+                return f"move {number}, {key!r}: told {_of(key, mine)}, meant {_of(key, expected)}"
+        for what in ("watermarks", "rows"):
+            one, other = getattr(told, what)[number], getattr(meant, what)[number]
+            if one != other:
+                return f"move {number}, {what}: told {one}, meant {other}"
+    return None
+
+
+def shown(history: History, said: str | None) -> str:
+    """A failure to be read: what differs, the pipeline, and a line for every move."""
+    moves = [f"  {number}: {move}" for number, move in enumerate(history.moves)]
+    return "\n".join([str(said), str(history.pipeline), *moves])
+
+
+def _keys(emitted: Emitted) -> set[Any]:
+    told = {*(pane.key for pane in emitted.panes), *(row.element.key for row in emitted.late)}
+    return told | {letter.columns.get("key") for letter in emitted.dead}
+
+
+def _of(key: Any, emitted: Emitted) -> tuple[Any, ...]:
+    """A key's panes in order, and its late elements and dead letters, whose order is free."""
+    late = [row for row in emitted.late if row.element.key == key]
+    dead = [letter for letter in emitted.dead if letter.columns.get("key") == key]
+    return (
+        [pane for pane in emitted.panes if pane.key == key],
+        sorted(late, key=lambda row: (row.element.partition, row.element.offset, str(row.window))),
+        sorted(dead, key=lambda letter: (str(letter.reason), str(sorted(letter.columns.items(), key=str)))),
+    )
+
+
+def cut_down(history: History, is_wrong: Callable[[History], bool], tries: int = 150) -> History:
+    """The history of one key, if it goes wrong alone, without what it can go wrong without; so many tries, no more."""
+    alone = (_of_atoms(history, [each for each in _atoms(history) if _concerns(each[1], key)]) for key in _all(history))
+    small = next((each for each in alone if is_wrong(each)), history)
+    atoms = _atoms(small)
+    size = len(atoms) // 2
+    while size:
+        start = 0
+        while start < len(atoms) and tries:
+            fewer = [*atoms[:start], *atoms[start + size :]]
+            tries -= 1
+            if is_wrong(_of_atoms(history, fewer)):
+                atoms = fewer
+            else:
+                start += size
+        size //= 2
+    return _of_atoms(history, atoms)
+
+
+Atom = tuple[int, Move]
+"""A move, or of a batch one element; and the place of the move."""
+
+
+def _atoms(history: History) -> list[Atom]:
+    return [
+        (place, each)
+        for place, move in enumerate(history.moves)
+        for each in ([Feed((one,)) for one in move.elements] if isinstance(move, Feed) and move.elements else [move])
+    ]
+
+
+def _of_atoms(history: History, atoms: Sequence[Atom]) -> History:
+    moves: list[Move] = []
+    for _, group in groupby(atoms, key=lambda atom: atom[0]):
+        parts = [move for _, move in group]
+        fed = [one for part in parts if isinstance(part, Feed) for one in part.elements]
+        moves.append(Feed(tuple(fed)) if isinstance(parts[0], Feed) else parts[0])
+    return replace(history, moves=tuple(moves))
+
+
+def _concerns(move: Move, key: Any) -> bool:
+    return not isinstance(move, Feed) or all(element.key == key for element in move.elements)
+
+
+def _all(history: History) -> list[Any]:
+    return list(dict.fromkeys(element.key for element in history.elements))

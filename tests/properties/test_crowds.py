@@ -1,0 +1,146 @@
+"""Many histories at once: each key of a pipeline lives its own, and on the kernel all tell what they do on the oracle.
+
+A play costs the kernel hardly more for forty keys than for one, so most of the histories it is held to are these.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any, Final
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from strandline.kernel.blocks import Block, pack, unpack
+from strandline.kernel.output import Counts, to_block
+from strandline.kernel.player import GROUPS, KernelPlayer, Packet
+from strandline.kernel.prepare import admit, prepare
+from strandline.kernel.step import step
+from strandline.model.panes import Emitted
+from strandline.model.steps import WindowedStep
+from strandline.model.triggers import AfterCount, Repeatedly
+from strandline.model.watermarks import BY_HAND
+from strandline.model.windows import Tumbling
+from strandline.plan.story import StoryPipeline
+from strandline.reference.player import ReferencePlayer
+from tests.properties.crowds import check, crowds
+from tests.properties.histories import AGGREGATES, History, crowded, play, seconds
+
+KEYS: Final[Sequence[Any]] = (*(f"key {number}" for number in range(39)), None)
+SHARES: Final = 2
+EACH: Final = -(-int(os.environ.get("STRANDLINE_HISTORIES", "1000")) // len(KEYS) // SHARES)
+
+# A crowd that fails is cut down by `check`, which knows how and when to stop; shrinking it would take an hour.
+calm = settings(
+    max_examples=EACH,
+    phases=[Phase.generate],
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+class Scattered(KernelPlayer):
+    """A batch comes from several tasks, of which each knows another bound of the watermark, or none, in any order."""
+
+    chance: Random
+
+    def _carry(self, packet: Packet) -> Iterator[Block]:
+        blocks: dict[int, list[Block]] = {}
+        letters = [dead for task in self._tasks(packet) for dead in self._prepare(task, packet, blocks)]
+        for group, held in enumerate(self._held):
+            mine = [unpack(pack(block), "input") for block in blocks.get(group, [])]
+            self.chance.shuffle(mine)
+            stepped = step(held, mine, [packet.control], self._ask)
+            for place, data in stepped.writes.items():
+                if data is None:
+                    held.pop(place, None)
+                else:
+                    held[place] = data
+            yield to_block(stepped, pl.concat(letters) if letters and group == 0 else None, Counts())
+
+    def _tasks(self, packet: Packet) -> Iterator[pl.DataFrame]:
+        """The rows of a batch, each in one of three tasks."""
+        if packet.elements is not None:
+            of = pl.Series([self.chance.randrange(3) for _ in range(packet.elements.height)])
+            yield from (packet.elements.filter(of == task) for task in range(3))
+
+    def _prepare(self, task: pl.DataFrame, packet: Packet, blocks: dict[int, list[Block]]) -> Iterator[pl.DataFrame]:
+        horizon = self.chance.choice([None, packet.horizon, packet.horizon + self.chance.randrange(20_000)])
+        taken, dead = admit(task, self._ask.step, self._ask.watermark, packet.control.clock)
+        for group, block in prepare(taken, self._ask.keys, self._ask.step, GROUPS, horizon).blocks.items():
+            blocks.setdefault(group, []).append(block)
+        yield dead
+
+
+def on_kernel(pipeline: StoryPipeline) -> KernelPlayer:
+    return KernelPlayer(pipeline.step, pipeline.watermark, partitions=pipeline.partitions)
+
+
+@calm
+@given(history=crowds(KEYS))
+def test_every_key_of_a_crowd_is_told_what_the_oracle_tells_it(history: History) -> None:
+    check(history, on_kernel)
+
+
+@calm
+@given(history=crowds(KEYS), seed=st.integers(0, 10**9))
+def test_it_does_not_matter_which_task_an_element_came_from_nor_what_it_knew_of_the_watermark(
+    history: History, seed: int
+) -> None:
+    def scattered(pipeline: StoryPipeline) -> KernelPlayer:
+        player = Scattered(pipeline.step, pipeline.watermark, partitions=pipeline.partitions)
+        player.chance = Random(seed)
+        return player
+
+    check(history, scattered)
+
+
+class Forgetful(ReferencePlayer):
+    """Tells one key nothing but its first pane of a window; all else is as it should be."""
+
+    def _play(self, *batch: Any) -> Emitted:
+        emitted = super()._play(*batch)
+        panes = [pane for pane in emitted.panes if pane.key != "key 7" or pane.is_first]
+        return replace(emitted, panes=tuple(panes))
+
+
+def test_a_crowd_that_fails_is_cut_down_to_the_key_and_the_moves_it_takes() -> None:
+    asked = WindowedStep(AGGREGATES, Tumbling(seconds(10)), Repeatedly(AfterCount(1)))
+    history = crowded(asked, (BY_HAND, ()), KEYS, Random(1))
+    with pytest.raises(AssertionError) as failed:
+        check(history, lambda pipeline: Forgetful(pipeline.step, pipeline.watermark))
+    said, pipeline, *moves = str(failed.value).splitlines()
+    assert said.startswith("move 1, 'key 7': told ([], [], []), meant ([Pane(key='key 7'")
+    assert pipeline == str(history.pipeline)
+    assert [move.count("Element(") for move in moves] == [1, 0]  # an element, and that its window ends
+
+
+def test_crowds_are_worth_their_time() -> None:
+    """They have what is compared: panes of every timing, what is taken back, late in every way, and dead letters."""
+    seen = set[str]()
+
+    @settings(calm, max_examples=60)
+    @given(history=crowds("abcdefgh"))
+    def look(history: History) -> None:
+        played = play(history)
+        seen.add(f"{type(history.pipeline.step.window).__name__} windows")
+        seen.add(f"{history.pipeline.step.time} time")
+        for emitted in played.emitted:
+            seen.update(f"{pane.timing} pane" for pane in emitted.panes)
+            seen.update("retraction" for pane in emitted.panes if pane.retraction)
+            seen.update(f"{row.reason} element" for row in emitted.late)
+            seen.update("partly late element" for row in emitted.late if row.partial)
+            seen.update(letter.reason for letter in emitted.dead)
+
+    look()
+    assert seen >= {
+        "early pane", "on_time pane", "late pane", "retraction", "expired element", "closed element",
+        "partly late element", "no_event_time", "bad_gap", "bad_window", "processing time", "Count windows",
+        "Tumbling windows", "Sliding windows", "Cumulating windows", "Session windows", "Global windows",
+        "Custom windows",
+    }  # fmt: skip

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from strandline.connectors.generator import scores
     from strandline.connectors.sqlite import sqlite
     from strandline.formats.records import json
+    from strandline.formats.registry import registry
+    from strandline.formats.secrets import secret
 
 discarding = Accumulation.DISCARDING
 accumulating = Accumulation.ACCUMULATING
@@ -69,7 +71,9 @@ retracting = Accumulation.RETRACTING
 
 _LATER = {
     "json": "strandline.formats.records",
+    "registry": "strandline.formats.registry",
     "scores": "strandline.connectors.generator",
+    "secret": "strandline.formats.secrets",
     "sqlite": "strandline.connectors.sqlite",
 }
 
@@ -100,6 +104,7 @@ __all__ = [
     "argmin", "bit_and", "bit_or", "bit_xor", "bounded", "by_clock", "collect", "count", "count_distinct",
     "count_window", "cumulating", "custom", "discarding", "every", "everything", "first", "first_of", "from_source",
     "in_sequence", "json", "keep_delta", "keep_last", "keep_within", "last", "max", "mean", "min", "monotone",
-    "never", "or_finally", "percentile", "quantile", "read", "repeatedly", "retracting", "scores", "session",
+    "never", "or_finally", "percentile", "quantile", "read", "registry", "repeatedly", "retracting", "scores", "secret",
+    "session",
     "sliding", "sqlite", "stddev", "string_agg", "sum", "top_k", "tumbling", "variance", "when",
 ]  # fmt: skip

@@ -3,11 +3,17 @@
 StrandlineError
 ├── PlanError       refused before anything runs
 │   ├── InvalidTime, InvalidWindow, InvalidWatermark, InvalidTrigger, InvalidAggregate, InvalidStep
+│   ├── InvalidSchema    a schema that cannot be read, or cannot be told as columns
+│   ├── InvalidSecret    a secret that is not given by reference
 │   ├── InvalidStory     a transcript that cannot be read
 │   └── Unsupported      a word of the model that this player does not carry
 ├── RunError        the outside failed: Java, memory, a folder, a service
 │   ├── SetupError
-│   └── SinkError
+│   ├── SinkError
+│   └── RegistryError    a schema registry's answer that cannot be used
+│       ├── RegistryDown     out of reach, also after waiting and asking again
+│       ├── SchemaNotFound   it has no such schema, subject or version
+│       └── SchemaRefused    it does not take this schema
 └── StateError      what was kept does not fit what is asked
     ├── CheckpointMismatch
     └── BrokenBlock
@@ -60,6 +66,14 @@ class InvalidStep(PlanError):
     """A pipeline whose parts do not fit together."""
 
 
+class InvalidSchema(PlanError):
+    """A schema that cannot be read, or that cannot be told as columns."""
+
+
+class InvalidSecret(PlanError):
+    """A secret that is not given by reference."""
+
+
 class InvalidStory(PlanError):
     """A transcript that cannot be read: file, line, and what was expected there."""
 
@@ -78,6 +92,22 @@ class SetupError(RunError):
 
 class SinkError(RunError):
     """A sink did not take what it was given."""
+
+
+class RegistryError(RunError):
+    """A schema registry's answer cannot be used."""
+
+
+class RegistryDown(RegistryError):
+    """A schema registry was out of reach, also after waiting and asking again."""
+
+
+class SchemaNotFound(RegistryError):
+    """A schema registry has no such schema, subject or version."""
+
+
+class SchemaRefused(RegistryError):
+    """A schema registry does not take this schema."""
 
 
 class StateError(StrandlineError):

@@ -1,0 +1,100 @@
+"""One question to one server over HTTP: bounded in time and size, and never sent on to another host."""
+
+import http.client
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+LARGEST: Final = 8 * 2**20
+_CHUNK: Final = 64 * 1024
+_HOPS: Final = 3
+_MOVED: Final = frozenset({301, 302, 303, 307, 308})
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+class Elsewhere(Exception):
+    """The answer points to another host, or in a circle."""
+
+
+class TooLarge(Exception):
+    """The answer is longer than any honest one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the server said."""
+
+    status: int
+    body: bytes
+    retry_after: float | None = None
+
+
+def ask(
+    method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float, ca: str | None = None
+) -> Answer:
+    """Asks, and follows a redirect only within the same scheme, host and port: headers may hold a password."""
+    origin = _origin(urlsplit(url))
+    until = time.monotonic() + seconds
+    for _ in range(_HOPS):
+        answer, location = _once(method, urlsplit(url), headers, body, until, ca)
+        if answer.status not in _MOVED or location is None:
+            return answer
+        url = urljoin(url, location)
+        there = urlsplit(url)
+        if _origin(there) != origin:
+            raise Elsewhere(f"a redirect to {there.scheme}://{there.hostname}")
+    raise Elsewhere("redirects without an end")
+
+
+def _once(
+    method: str, url: SplitResult, headers: Mapping[str, str], body: bytes | None, until: float, ca: str | None
+) -> tuple[Answer, str | None]:
+    connection = _connection(url, _left(until), ca)
+    try:
+        path = url.path + (f"?{url.query}" if url.query else "")
+        connection.request(method, path or "/", body, dict(headers))
+        response = connection.getresponse()
+        said = _body(response, until)
+        return Answer(response.status, said, _pause(response)), response.getheader("Location")
+    finally:
+        connection.close()
+
+
+def _body(response: http.client.HTTPResponse, until: float) -> bytes:
+    """Read in pieces, since a server that sends a byte a second keeps within every timeout of a socket."""
+    parts, size = [], 0
+    while part := response.read1(_CHUNK):
+        size += len(part)
+        if size > LARGEST:
+            raise TooLarge(f"more than {LARGEST} bytes")
+        parts.append(part)
+        _left(until)
+    return b"".join(parts)
+
+
+def _left(until: float) -> float:
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("no answer in time")
+    return left
+
+
+def _connection(url: SplitResult, seconds: float, ca: str | None) -> http.client.HTTPConnection:
+    host = url.hostname or ""
+    if url.scheme == "https":
+        return http.client.HTTPSConnection(
+            host, url.port, timeout=seconds, context=ssl.create_default_context(cafile=ca)
+        )
+    return http.client.HTTPConnection(host, url.port, timeout=seconds)
+
+
+def _origin(url: SplitResult) -> tuple[str, str | None, int | None]:
+    return url.scheme, url.hostname, url.port or _PORTS.get(url.scheme)
+
+
+def _pause(response: http.client.HTTPResponse) -> float | None:
+    said = response.getheader("Retry-After") or ""
+    return float(said) if said.isdecimal() else None

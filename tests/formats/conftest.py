@@ -1,0 +1,13 @@
+"""What tests of formats share: a schema registry of their own."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.formats.registries import FakeRegistry, serving
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeRegistry]:
+    with serving() as started:
+        yield started

@@ -54,22 +54,30 @@ from strandline.model.triggers import (
 from strandline.model.watermarks import bounded, by_clock, from_source, monotone, percentile
 from strandline.model.windows import count_window, cumulating, custom, everything, session, sliding, tumbling
 from strandline.plan.endpoints import Delivery, Source
-from strandline.plan.nodes import Write
-from strandline.plan.pipeline import Elements, Pipeline
+from strandline.plan.nodes import Root
+from strandline.plan.pipeline import Elements, Panes, Pipeline, together, union
 from strandline.plan.pipeline import read as _read
 
 if TYPE_CHECKING:
+    from strandline.connectors.discard import discard
+    from strandline.connectors.files import files
+    from strandline.connectors.frame import frame
     from strandline.connectors.generator import scores
     from strandline.connectors.sqlite import sqlite
     from strandline.formats.records import json
     from strandline.formats.registry import registry
     from strandline.formats.secrets import secret
+    from strandline.spark.budget import failure_budget
 
 discarding = Accumulation.DISCARDING
 accumulating = Accumulation.ACCUMULATING
 retracting = Accumulation.RETRACTING
 
 _LATER = {
+    "discard": "strandline.connectors.discard",
+    "failure_budget": "strandline.spark.budget",
+    "files": "strandline.connectors.files",
+    "frame": "strandline.connectors.frame",
     "json": "strandline.formats.records",
     "registry": "strandline.formats.registry",
     "scores": "strandline.connectors.generator",
@@ -78,15 +86,19 @@ _LATER = {
 }
 
 
+class _OnSpark:
+    """Carries pipelines by Spark, which is loaded when the first one runs."""
+
+    def run(self, root: Root, spark: Any = None, **options: Any) -> Any:
+        return import_module("strandline.spark.run").run(root, spark, **options)
+
+    def to_dataframe(self, root: Root, spark: Any, **options: Any) -> Any:
+        return import_module("strandline.spark.to_dataframe").to_dataframe(root, spark, **options)
+
+
 def read(source: Source) -> Elements:
     """A pipeline begins with what it reads; run, it is carried by Spark."""
-    return _read(source, _run_on_spark)
-
-
-def _run_on_spark(root: Write, spark: Any = None, **options: Any) -> Any:
-    from strandline.spark.run import run
-
-    return run(root, spark, **options)
+    return _read(source, _OnSpark())
 
 
 def __getattr__(name: str) -> Any:
@@ -98,13 +110,13 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "Accumulation", "Delivery", "Duration", "Elements", "Pipeline", "PlanError", "RunError", "StateError",
+    "Accumulation", "Delivery", "Duration", "Elements", "Panes", "Pipeline", "PlanError", "RunError", "StateError",
     "StrandlineError", "Timestamp", "Timing", "UserAggregate", "accumulating", "after_count", "after_event_time",
     "after_processing_time", "after_watermark", "all_of", "all_true", "any_true", "approx_count_distinct", "argmax",
     "argmin", "bit_and", "bit_or", "bit_xor", "bounded", "by_clock", "collect", "count", "count_distinct",
-    "count_window", "cumulating", "custom", "discarding", "every", "everything", "first", "first_of", "from_source",
-    "in_sequence", "json", "keep_delta", "keep_last", "keep_within", "last", "max", "mean", "min", "monotone",
-    "never", "or_finally", "percentile", "quantile", "read", "registry", "repeatedly", "retracting", "scores", "secret",
-    "session",
-    "sliding", "sqlite", "stddev", "string_agg", "sum", "top_k", "tumbling", "variance", "when",
+    "count_window", "cumulating", "custom", "discard", "discarding", "every", "everything", "failure_budget", "files",
+    "first", "first_of", "frame", "from_source", "in_sequence", "json", "keep_delta", "keep_last", "keep_within",
+    "last", "max", "mean", "min", "monotone", "never", "or_finally", "percentile", "quantile", "read", "registry",
+    "repeatedly", "retracting", "scores", "secret", "session", "sliding", "sqlite", "stddev", "string_agg", "sum",
+    "together", "top_k", "tumbling", "union", "variance", "when",
 ]  # fmt: skip

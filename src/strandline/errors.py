@@ -8,7 +8,7 @@ StrandlineError
 │   ├── InvalidStory     a transcript that cannot be read
 │   └── Unsupported      a word of the model that this player does not carry
 ├── RunError        the outside failed: Java, memory, a folder, a service
-│   ├── SetupError
+│   ├── SetupError, BudgetExceeded
 │   ├── SinkError
 │   └── RegistryError    a schema registry's answer that cannot be used
 │       ├── RegistryDown     out of reach, also after waiting and asking again
@@ -88,6 +88,10 @@ class RunError(StrandlineError):
 
 class SetupError(RunError):
     """The machine is not ready; the hint says what to type."""
+
+
+class BudgetExceeded(RunError):
+    """More of the input is broken than was allowed."""
 
 
 class SinkError(RunError):

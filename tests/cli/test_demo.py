@@ -14,7 +14,6 @@ from strandline.cli.recount import Recount
 from strandline.kernel.output import Counts, Output
 from strandline.kernel.watermarks import Progress
 from strandline.plan.compile import to_stages
-from strandline.plan.explain import explain
 from strandline.spark import checks
 from strandline.spark.checkpoint import Checkpoint
 from strandline.spark.deliver import Delivered
@@ -61,13 +60,12 @@ def test_a_folder_of_another_seed_is_refused_and_left_as_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = demo.pipeline(sl.scores(seed=7), tmp_path / "scores.db").root
-    Checkpoint(tmp_path / "checkpoint").claim(to_stages(root).fingerprint, explain(root))
+    Checkpoint(tmp_path / "checkpoint").claim(root, to_stages(root))
     before = contents(tmp_path)
     assert run("--folder", str(tmp_path), "--seed", "8", "--plain") == 2
     told = capsys.readouterr().err
-    assert told.startswith(f"error: the checkpoint in {tmp_path / 'checkpoint'} was made by another pipeline\n")
-    assert "it was «scan      scores(seed=7, events=15000, rate=500)" in told
-    assert "and is now «scan      scores(seed=8, events=15000, rate=500)" in told
+    assert told.startswith(f"error: the checkpoint in {tmp_path / 'checkpoint'} was made by another definition\n")
+    assert "source seed was 7 and is 8: positions of one source mean nothing to another" in told
     assert "  hint: " in told
     assert contents(tmp_path) == before
 

@@ -241,7 +241,7 @@ def test_a_source_says_what_the_planner_asks() -> None:
     assert source == SMALL
     assert source.name == "scores(seed=3, events=4000, rate=1000)"
     assert source.partitions == ("0", "1", "2", "3")
-    assert source.columns == ("team", "user", "score", "at")
+    assert [*source.types] == ["team", "user", "score", "at"]
 
 
 @pytest.mark.parametrize(

@@ -75,15 +75,15 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 def stages(store: Store, keys: tuple[str, ...] = ("team",), table: str = "totals", **names: Any) -> Stages:
     """The stages of a pipeline into this store."""
-    source = PaperSource(columns=(*keys, "score", "at"))
+    source = PaperSource(columns=", ".join([*(f"`{key}` string" for key in keys), "score long, at timestamp"]))
     panes = scores(source).event_time("at", sl.monotone()).key_by(*keys).window(sl.tumbling(seconds=10))
     return to_stages(panes.aggregate(**(names or {"total": sl.sum("score")})).write(store.sink(table)).root)
 
 
 def opened(store: Store, **asked: Any) -> OpenSink:
     found = stages(store, **asked)
-    sink: SparkSink = found.deliver.sink  # type: ignore[assignment]
-    return sink.open(found)
+    sink: SparkSink = found.outputs[0].sink  # type: ignore[assignment]
+    return sink.open(found.outputs[0])
 
 
 @pytest.fixture
@@ -304,10 +304,10 @@ def test_what_was_committed_is_there_for_the_next_driver(store: Store) -> None:
 
 def test_two_sinks_in_one_store_keep_their_own_ledgers(store: Store) -> None:
     one, other = opened(store, table="one"), opened(store, table="other")
-    epoch = one.claim("mine")
-    assert one.commit(panes(pane("red", 1)), entry(one, 0, epoch=epoch))
+    first, second = one.claim("mine"), other.claim("mine")
+    assert one.commit(panes(pane("red", 1)), entry(one, 0, epoch=first))
     assert other.recorded("mine", 0) is None
-    assert other.commit(panes(pane("red", 2)), entry(other, 0, epoch=epoch))
+    assert other.commit(panes(pane("red", 2)), entry(other, 0, epoch=second))
     assert [row["total"] for row in store.panes("one")] == [1]
     assert [row["total"] for row in store.panes("other")] == [2]
     one.close()

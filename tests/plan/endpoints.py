@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import strandline as sl
+from strandline.plan.ddl import parse
 from strandline.plan.endpoints import Delivery
 from strandline.plan.pipeline import Elements, read
 
@@ -11,7 +12,11 @@ from strandline.plan.pipeline import Elements, read
 class PaperSource:
     name: str = "scores"
     partitions: tuple[str, ...] = ("0", "1")
-    columns: tuple[str, ...] = ("team", "user", "score", "at")
+    columns: str = "team string, user string, score long, at timestamp"
+
+    @property
+    def types(self) -> dict[str, str]:
+        return parse(self.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +26,19 @@ class PaperSink:
     takes_retractions: bool = True
 
 
-def refuse_to_run(*arguments: object, **options: object) -> None:
-    raise AssertionError("a plan was run")
+class NoRunner:
+    """Runs nothing."""
+
+    def run(self, *arguments: object, **options: object) -> None:
+        raise AssertionError("a plan was run")
+
+    def to_dataframe(self, *arguments: object, **options: object) -> None:
+        raise AssertionError("a plan was run")
 
 
 def scores(source: PaperSource | None = None) -> Elements:
     """The elements of a source on paper."""
-    return read(source or PaperSource(), refuse_to_run)
+    return read(source or PaperSource(), NoRunner())
 
 
 def totals(source: PaperSource | None = None, sink: PaperSink | None = None) -> sl.Pipeline:

@@ -1,32 +1,39 @@
 """From what was asked to stages, or to the reason why it cannot run."""
 
+import polars as pl
 import pytest
 
 import strandline as sl
 from strandline.errors import InvalidStep
 from strandline.plan.compile import GROUPS, to_stages
-from strandline.plan.nodes import Read, Write, fingerprint
-from strandline.plan.pipeline import Pipeline
-from strandline.plan.stages import Deliver, KeyedStep, Prepare, Scan
+from strandline.plan.nodes import fingerprint
+from strandline.plan.operations import Polars, Select, Sql, Where
+from strandline.plan.pipeline import Elements, Panes
+from strandline.plan.stages import Deliver, Flagged, Flow, Input, Kept, KeyedStep, Route, Scan
 from tests.plan.endpoints import PaperSink, PaperSource, scores, totals
 
 WATERMARK = sl.bounded(seconds=10)
 
 
-def pipeline(key: str = "team", at: str = "at", **aggregates: object) -> Pipeline:
-    panes = scores().event_time(at, WATERMARK).key_by(key).window(sl.tumbling(minutes=1))
-    return panes.aggregate(**(aggregates or {"plays": sl.count()})).write(PaperSink())  # type: ignore[arg-type]
+def timed() -> Elements:
+    return scores().event_time("at", WATERMARK)
 
 
-def test_a_pipeline_becomes_four_stages_and_a_fingerprint() -> None:
+def by_team(elements: Elements) -> Panes:
+    return elements.key_by("team").window(sl.tumbling(minutes=1)).aggregate(plays=sl.count())
+
+
+def test_a_pipeline_becomes_a_scan_a_keyed_step_and_a_delivery() -> None:
     root = totals().root
     stages = to_stages(root)
-    step = stages.keyed.step
+    (step,) = stages.steps
     watermark = sl.bounded(seconds=10).idle_after(minutes=1)
-    assert stages.scan == Scan(PaperSource(), "at")
-    assert stages.prepare == Prepare(("team",), step, watermark, GROUPS)
-    assert stages.keyed == KeyedStep(("team",), step, watermark, ("0", "1"))
-    assert stages.deliver == Deliver(PaperSink(), sl.Delivery.EXACTLY_ONCE)
+    flow = Flow("flow 0", (), "at", watermark, (Route((), step=0),))
+    assert stages.scans == (Scan(0, PaperSource(), (), (flow,), dead_to=0),)
+    inputs = (Input("flow 0", watermark, ("0", "1")),)
+    routes = (Route((), output=0),)
+    assert step == KeyedStep(0, 1, ("team",), step.step, inputs, routes, late_to=0, dead_to=0, groups=GROUPS)
+    assert stages.outputs == (Deliver(0, PaperSink(), sl.Delivery.EXACTLY_ONCE, ("team",)),)
     assert stages.fingerprint == fingerprint(root)
 
 
@@ -34,57 +41,79 @@ def test_the_number_of_key_groups_is_kept_with_the_state_and_stays() -> None:
     assert GROUPS == 16
 
 
-@pytest.mark.parametrize(
-    ("asked", "column"),
-    [
-        (pipeline(key="club"), "club"),
-        (pipeline(at="when"), "when"),
-        (pipeline(total=sl.sum("points")), "points"),
-        (pipeline(best=sl.argmax("user", by="points")), "points"),
-        (pipeline(plays=sl.count("points")), "points"),
-    ],
-    ids=["key", "event time", "aggregate", "by", "count"],
-)
-def test_a_column_that_the_source_does_not_have_is_refused_with_those_it_has(asked: Pipeline, column: str) -> None:
-    with pytest.raises(InvalidStep, match=f"scores has no column '{column}'") as refused:
-        to_stages(asked.root)
-    assert refused.value.detail == "it has team, user, score, at"
-    assert refused.value.hint
+def test_sql_before_the_event_time_runs_in_spark_and_polars_in_python() -> None:
+    few = pl.col("points") < 9
+    panes = by_team(scores().where("score > 0").with_columns(points="score * 2").event_time("at", WATERMARK).where(few))
+    (scan,) = to_stages(panes.write(PaperSink()).root).scans
+    assert scan.native == (Where(Sql("score > 0")), Select((("points", Sql("score * 2")),), beside=True))
+    (flow,) = scan.flows
+    assert flow.operations == ()
+    assert flow.routes[0].operations == (Where(Polars(str(few), few)),)
 
 
-def test_a_key_and_an_aggregate_of_one_name_are_refused() -> None:
-    with pytest.raises(InvalidStep, match="'team' is both a key and an aggregate") as refused:
-        to_stages(pipeline(team=sl.count()).root)
-    assert refused.value.hint == "give the aggregate another name"
+def test_what_sql_drops_after_the_event_time_still_moves_time_on() -> None:
+    (scan,) = to_stages(by_team(timed().where("score > 0")).write(PaperSink()).root).scans
+    assert scan.native == (Flagged("@flag0", "score > 0"),)
+    assert scan.flows[0].routes[0].operations == (Kept("@flag0"),)
 
 
-def test_a_delivery_that_the_sink_cannot_give_is_refused_with_those_it_can() -> None:
-    panes = scores().event_time("at", WATERMARK).key_by("team").aggregate(plays=sl.count())
-    with pytest.raises(InvalidStep, match="paper cannot deliver at most once") as refused:
-        to_stages(panes.write(PaperSink(), delivery="at_most_once").root)
-    assert refused.value.detail == "it offers at_least_once, exactly_once"
+def test_the_branches_of_a_stream_are_read_once_and_told_apart_by_flags() -> None:
+    high, rest = timed().branch("score > 5")
+    both = sl.together(by_team(high).write(PaperSink("high")), by_team(rest).write(PaperSink("rest")))
+    stages = to_stages(both.root)
+    (scan,) = stages.scans
+    assert [flag.condition for flag in scan.native if isinstance(flag, Flagged)] == [
+        "score > 5", "not coalesce(score > 5, false)",
+    ]  # fmt: skip
+    (flow,) = scan.flows
+    assert [route.step for route in flow.routes] == [0, 1]
+    assert [step.level for step in stages.steps] == [1, 1]
 
 
-def test_retractions_that_the_sink_cannot_take_are_refused() -> None:
-    with pytest.raises(InvalidStep, match="paper cannot take retractions") as refused:
-        to_stages(totals(sink=PaperSink(takes_retractions=False)).root)
-    assert "accumulate(accumulating)" in refused.value.hint
+def test_a_step_over_panes_is_a_level_further_on() -> None:
+    panes = by_team(timed())
+    again = panes.key_by("window_start").window(sl.tumbling(minutes=1)).aggregate(teams=sl.count())
+    stages = to_stages(again.write(PaperSink()).root)
+    first, second = stages.steps
+    assert (first.level, second.level) == (1, 2)
+    assert first.routes == (Route((), step=1),)
+    assert second.inputs == (Input("step 0", None),)
+    assert stages.levels == ((first,), (second,))
+    assert stages.timed == (first,)
 
 
-def test_a_sink_without_retractions_takes_every_other_accumulation() -> None:
-    for how in (sl.discarding, sl.accumulating):
-        panes = scores().event_time("at", WATERMARK).key_by("team").accumulate(how).aggregate(plays=sl.count())
-        stages = to_stages(panes.write(PaperSink(takes_retractions=False)).root)
-        assert stages.keyed.step.accumulation is how
+def test_a_step_over_panes_that_are_taken_back_minds_their_signs() -> None:
+    panes = timed().key_by("team").window(sl.tumbling(minutes=1)).accumulate(sl.retracting).aggregate(n=sl.count())
+    again = panes.key_by("n").window(sl.tumbling(minutes=1)).aggregate(teams=sl.count())
+    first, second = to_stages(again.write(PaperSink()).root).steps
+    assert (first.step.signed, second.step.signed) == (False, True)
 
 
-def test_a_pipeline_without_an_event_time_is_refused_with_the_shape_it_should_have() -> None:
-    panes = scores().key_by("team").aggregate(plays=sl.count())
-    with pytest.raises(InvalidStep, match="is not source, event time, key, aggregate, sink") as refused:
-        to_stages(panes.write(PaperSink()).root)
-    assert "event_time(…)" in refused.value.hint
+def test_each_stream_of_a_union_is_an_input_with_a_watermark_of_its_own() -> None:
+    one, other = timed(), scores(PaperSource("more")).event_time("at", sl.monotone())
+    stages = to_stages(by_team(sl.union(one, other)).write(PaperSink()).root)
+    assert [scan.source.name for scan in stages.scans] == ["scores", "more"]
+    (step,) = stages.steps
+    assert [each.watermark for each in step.inputs] == [WATERMARK, sl.monotone()]
 
 
-def test_a_pipeline_without_aggregates_is_refused() -> None:
-    with pytest.raises(InvalidStep, match="is not source, event time, key, aggregate, sink"):
-        to_stages(Write(Read(PaperSource()), PaperSink(), sl.Delivery.EXACTLY_ONCE))
+def test_late_elements_may_have_a_sink_of_their_own() -> None:
+    panes = timed().key_by("team").window(sl.tumbling(minutes=1)).allow_lateness("1m", rest=PaperSink("late"))
+    stages = to_stages(panes.aggregate(plays=sl.count()).write(PaperSink()).root)
+    assert [output.sink.name for output in stages.outputs] == ["paper", "late"]
+    assert (stages.steps[0].late_to, stages.steps[0].dead_to) == (1, 0)
+
+
+def test_elements_may_be_written_without_a_keyed_step() -> None:
+    stages = to_stages(scores().where("score > 3").write(PaperSink()).root)
+    assert stages.steps == ()
+    assert stages.scans[0].flows[0].routes == (Route((), output=0),)
+    assert stages.outputs[0].keys is None
+
+
+def test_sql_after_python_is_refused_with_the_step_before_it() -> None:
+    mixed = timed().with_columns(points=pl.col("score") * 2).select("team", doubled="points * 2")
+    with pytest.raises(InvalidStep, match="would run after the rows have crossed to Python") as refused:
+        to_stages(by_team(mixed).write(PaperSink()).root)
+    assert "points" in refused.value.detail
+    assert "write it in Polars" in refused.value.hint

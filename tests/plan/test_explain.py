@@ -19,7 +19,7 @@ def test_the_whole_pipeline_in_seven_lines() -> None:
 
 
 def test_without_a_bound_windows_are_kept_to_the_end_of_the_stream() -> None:
-    panes = scores().event_time("at", sl.monotone()).key_by("team").aggregate(plays=sl.count())
+    panes = scores().event_time("at", sl.monotone()).key_by("team").keep_for_ever().aggregate(plays=sl.count())
     text = explain(panes.write(PaperSink()).root)
     assert "caution   a global window completes only when the stream ends" in text
 

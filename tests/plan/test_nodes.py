@@ -45,6 +45,7 @@ def _longer(one: str, other: str) -> str:
 def changed(**parts: Any) -> Node:
     """The pipeline with one word changed: `keys=…` of the panes, `step_…=…` of their step, and so on."""
     root = totals().root
+    assert isinstance(root, Write)
     panes = root.of
     assert isinstance(panes, Aggregated)
     timed = panes.of
@@ -70,7 +71,7 @@ def changed(**parts: Any) -> Node:
 CHANGES: list[dict[str, Any]] = [
     {"source_name": "other"},
     {"source_partitions": ("0",)},
-    {"source_columns": ("team", "score", "at")},
+    {"source_columns": "team string, score long, at timestamp"},
     {"time_column": "user"},
     {"time_watermark": sl.bounded(seconds=11).idle_after(minutes=1)},
     {"time_watermark": sl.bounded(seconds=10).idle_after(minutes=2)},

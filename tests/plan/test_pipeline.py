@@ -13,13 +13,18 @@ from strandline.model.triggers import DEFAULT
 from strandline.model.windows import Global
 from strandline.plan.nodes import Aggregated, EventTime, Read, Write
 from strandline.plan.pipeline import Keyed, read
-from tests.plan.endpoints import PaperSink, PaperSource, refuse_to_run, scores, totals
+from tests.plan.endpoints import NoRunner, PaperSink, PaperSource, scores, totals
 
 WATERMARK = sl.bounded(seconds=10)
 
 
 def keyed() -> Keyed:
     return scores().event_time("at", WATERMARK).key_by("team")
+
+
+def write_of(pipeline: sl.Pipeline) -> Write:
+    assert isinstance(pipeline.root, Write)
+    return pipeline.root
 
 
 def step_of(panes: Any) -> Any:
@@ -99,8 +104,8 @@ def test_a_pipeline_holds_its_steps_from_source_to_sink() -> None:
 
 def test_delivery_is_exactly_once_unless_said_otherwise() -> None:
     panes = keyed().aggregate(plays=sl.count())
-    assert panes.write(PaperSink()).root.delivery is sl.Delivery.EXACTLY_ONCE
-    assert panes.write(PaperSink(), delivery="at_least_once").root.delivery is sl.Delivery.AT_LEAST_ONCE
+    assert write_of(panes.write(PaperSink())).delivery is sl.Delivery.EXACTLY_ONCE
+    assert write_of(panes.write(PaperSink(), delivery="at_least_once")).delivery is sl.Delivery.AT_LEAST_ONCE
 
 
 def test_a_delivery_that_does_not_exist_is_refused_with_those_that_do() -> None:
@@ -126,17 +131,18 @@ def test_lateness_wants_a_length() -> None:
 
 def test_equal_pipelines_are_equal_whoever_runs_them() -> None:
     assert totals() == totals()
-    assert read(PaperSource(), refuse_to_run) == read(PaperSource(), print)
+    assert read(PaperSource(), NoRunner()) == read(PaperSource(), NoRunner())
 
 
 def test_running_hands_the_plan_to_the_runner_with_its_options() -> None:
     got: list[Any] = []
 
-    def runner(*arguments: Any, **options: Any) -> str:
-        got.append((arguments, options))
-        return "a job"
+    class Runner(NoRunner):
+        def run(self, *arguments: Any, **options: Any) -> str:  # type: ignore[override]
+            got.append((arguments, options))
+            return "a job"
 
-    panes = read(PaperSource(), runner).event_time("at", WATERMARK).key_by("team").aggregate(plays=sl.count())
+    panes = read(PaperSource(), Runner()).event_time("at", WATERMARK).key_by("team").aggregate(plays=sl.count())
     pipeline = panes.write(PaperSink())
     assert pipeline.run(checkpoint="here") == "a job"
     assert pipeline.run("a session", checkpoint="there") == "a job"

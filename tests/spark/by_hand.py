@@ -3,23 +3,22 @@
 Everything is the job's own code; only what Spark carries is carried by hand, in any order and as often as one likes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pyarrow as pa
-import pytest
+import polars as pl
 from pyspark.sql import Row
 
-from strandline.kernel.blocks import unpack
-from strandline.kernel.output import Output, gather
-from strandline.kernel.step import Ask
+from strandline.kernel.blocks import Block, pack, unpack
+from strandline.kernel.output import Output
+from strandline.plan.compile import GROUPS
 from strandline.plan.stages import Stages
-from strandline.spark import prepare
-from strandline.spark.keyed_step import KeyGroupProcessor
-from strandline.spark.ports import RECORD
-from strandline.spark.prepare import prepare_task
+from strandline.spark.batch import Batch
+from strandline.spark.gathering import StepOutput, gather
+from strandline.spark.keyed_step import KeyGroupProcessor, play_group, play_level
+from strandline.spark.ports import DRAINED, RECORD, TICKED
+from strandline.spark.prepare import prepare_scan, tick
 
 Raw = tuple[str, int, bytes | None, int]
 """A row of a source's stream: partition, offset, value, mark."""
@@ -63,51 +62,83 @@ def rows(*values: bytes | None, partition: str = "0", first: int = 0) -> list[Ra
     return [(partition, first + place, value, RECORD) for place, value in enumerate(values)]
 
 
-def task(stages: Stages, raw: Iterable[Raw], clock: int) -> list[tuple[int, bytes]]:
-    """What one task of the prepare stage sends: key groups and their blocks."""
-    names = ("partition", "offset", "value", "mark", "clock")
-    kinds = (pa.string(), pa.int64(), pa.binary(), pa.int32(), pa.timestamp("us", tz="UTC"))
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=clock)
-    columns = list(zip(*((*row, moment) for row in raw), strict=True)) or [()] * 5
-    arrays = [pa.array(list(column), kind) for column, kind in zip(columns, kinds, strict=True)]
-    batch = pa.RecordBatch.from_arrays(arrays, names=list(names))
-    source: Any = stages.scan.source
-    run = prepare_task(stages.prepare, stages.scan.event_time, source.decoder)
-    carried: list[tuple[int, bytes]] = []
-    for sent in run(iter([batch])):
-        carried += zip(*(column.to_pylist() for column in sent.columns), strict=True)
-    return carried
+def frame_of(raw: Iterable[Raw]) -> pl.DataFrame:
+    """Rows of a source's stream as a task gets them."""
+    kinds = {"partition": pl.String, "offset": pl.Int64, "value": pl.Binary, "mark": pl.Int32}
+    return pl.DataFrame([*raw], schema=kinds, orient="row")
+
+
+def task(stages: Stages, raw: Iterable[Raw], clock: int, horizon: int | None = None) -> list[tuple[int, bytes]]:
+    """What one task of the prepare stage sends: addresses and blocks."""
+    frame = frame_of(raw)
+    return packed(stages, 0, frame, clock, {} if horizon is None else {0: horizon}, 0)
+
+
+def packed(
+    stages: Stages, scan: int, frame: pl.DataFrame, clock: int, horizons: Mapping[int, int], number: int
+) -> list[tuple[int, bytes]]:
+    if frame.is_empty():
+        return []
+    source: Any = stages.scans[scan].source
+    batch = Batch(clock, horizons)
+    sent = prepare_scan(frame, stages.scans[scan], stages.by_number, source.decoder, batch, number)
+    return [(to, pack(block)) for to, block in sent]
 
 
 @dataclass
 class Carrier:
-    """A job carried by hand, batch by batch; its state is in `groups`, one map for each key group."""
+    """A job carried by hand, batch by batch; its state is in `groups`, one map for each key group of each step."""
 
     stages: Stages
-    monkeypatch: pytest.MonkeyPatch
     groups: dict[int, MapState] = field(default_factory=dict)
-    horizon: int | None = None
+    combines: bool = True
+    """Whether tasks are told the watermark before the batch, so that they may combine."""
+    steps: dict[int, StepOutput] = field(default_factory=dict)
 
     def carry(self, tasks: Iterable[Iterable[Raw]], clock: int) -> Output:
-        """One batch, made of what several tasks read."""
-        self.monkeypatch.setattr(prepare, "_horizon", lambda: self.horizon)
-        shuffled: dict[int, list[bytes]] = {}
-        for raw in tasks:
-            for group, block in task(self.stages, raw, clock):
-                shuffled.setdefault(group, []).append(block)
-        said = [self.step(group, blocks) for group, blocks in sorted(shuffled.items())]
-        output = gather(unpack(block, "output") for block in said)
-        self.horizon = output.progress.watermark
-        return output
+        """One batch of the first source, made of what several tasks read: what the first output gets."""
+        return self.carry_frames({0: [frame_of(raw) for raw in tasks]}, clock)[0]
 
-    def step(self, group: int, blocks: Iterable[bytes]) -> bytes:
-        """One key group's turn: what it says, as bytes."""
-        keyed = self.stages.keyed
-        ask = Ask(keyed.keys, keyed.step, keyed.watermark, keyed.partitions)
-        processor = KeyGroupProcessor(lambda _: ask)
-        handle: Any = Handle(self.groups.setdefault(group, MapState()))
+    def carry_frames(
+        self, tasks: Mapping[int, Sequence[pl.DataFrame]], clock: int, *, drain: bool = False
+    ) -> list[Output]:
+        """One batch: of each scan the frames of its tasks; and what each output gets."""
+        known = {number: step.progress.watermark for number, step in self.steps.items()}
+        horizons = known if self.combines else {}
+        sent = [
+            block
+            for scan, frames in tasks.items()
+            for number, frame in enumerate(frames)
+            for block in packed(self.stages, scan, frame, clock, horizons, number)
+        ]
+        beat = frame_of([("", 0, None, DRAINED if drain else TICKED)])
+        sent += [(to, pack(block)) for to, block in tick(beat, self.stages.timed, Batch(clock), 0)]
+        for level, _ in enumerate(self.stages.levels, 1):
+            sent = self._level(level, sent, Batch(clock, horizons))
+        gathered = gather(unpack(data, "output") for _, data in sorted(sent))
+        self.steps |= gathered.steps
+        assert all(counts.missing == 0 for counts in gathered.counts.values()), gathered.counts
+        reached = min((step.progress for step in self.steps.values()), key=lambda progress: progress.watermark)
+        rows = sum(step.rows for step in self.steps.values())
+        return [gathered.output(number, reached, rows) for number in range(len(self.stages.outputs))]
+
+    def _level(self, level: int, sent: Iterable[tuple[int, bytes]], batch: Batch) -> list[tuple[int, bytes]]:
+        shuffled: dict[int, list[bytes]] = {}
+        for to, data in sent:
+            shuffled.setdefault(to, []).append(data)
+        return [row for to, blocks in sorted(shuffled.items()) for row in self.step(to, blocks, level, batch)]
+
+    def step(self, to: int, blocks: Iterable[bytes], level: int, batch: Batch) -> list[tuple[int, bytes]]:
+        """One key group's turn: what it sends, as bytes."""
+        _, mine = play_level(self.stages.by_number, level)
+
+        def play(to: int, held: Mapping[str, bytes], found: Sequence[Block]) -> Any:
+            step = self.stages.by_number[to // GROUPS]
+            return play_group(step, to % GROUPS, held, found, self.stages.by_number, batch)
+
+        processor = KeyGroupProcessor(play, mine)
+        handle: Any = Handle(self.groups.setdefault(to, MapState()) if mine(to) else MapState())
         processor.init(handle)
-        (said,) = processor.handleInputRows((group,), (Row(kg=group, block=block) for block in blocks), None)
+        said = [*processor.handleInputRows((to,), (Row(kg=to, block=block) for block in blocks), None)]
         processor.close()
-        assert said.kg == group
-        return bytes(said.block)
+        return [(row.kg, bytes(row.block)) for row in said]

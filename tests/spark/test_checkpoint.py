@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import CheckpointMismatch, SetupError
+from strandline.plan.compile import to_stages
 from strandline.spark.checkpoint import Checkpoint
+from tests.plan.endpoints import PaperSink, totals
 
-STAGES = "scan      scores\nkeyed     retracting\ndeliver   to paper"
+ASKED = totals().root
+STAGES = to_stages(ASKED)
 
 
 @pytest.fixture
@@ -25,77 +28,76 @@ def log(home: Checkpoint, batch: int, offsets: dict[str, int]) -> None:
     """An entry of Spark's offset log."""
     entry = home.spark / "offsets" / str(batch)
     entry.parent.mkdir(parents=True, exist_ok=True)
-    entry.write_text("v1\n" + json.dumps({"batchWatermarkMs": 0}) + "\n" + json.dumps(offsets))
+    entry.write_text(
+        "v1\n" + json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1_234}) + "\n" + json.dumps(offsets)
+    )
 
 
 def test_a_new_folder_gets_an_identity_that_the_next_run_finds(home: Checkpoint) -> None:
-    first = home.claim("print", STAGES)
-    assert first.fingerprint == "print"
+    first = home.claim(ASKED, STAGES)
+    assert first.fingerprint == STAGES.fingerprint
     assert first.lineage
-    assert home.claim("print", STAGES) == first
+    assert home.claim(ASKED, STAGES) == first
     assert list(contents(home.folder)) == ["strandline.json"]
 
 
 def test_a_folder_is_its_owners_alone(home: Checkpoint) -> None:
-    home.claim("print", STAGES)
+    home.claim(ASKED, STAGES)
     assert home.folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_two_folders_have_two_lineages(tmp_path: Path) -> None:
-    one, other = (Checkpoint(tmp_path / name).claim("print", STAGES) for name in ("one", "other"))
+    one, other = (Checkpoint(tmp_path / name).claim(ASKED, STAGES) for name in ("one", "other"))
     assert one.lineage != other.lineage
 
 
-def test_another_pipeline_is_refused_with_the_first_stage_that_differs(home: Checkpoint) -> None:
-    home.claim("print", STAGES)
+def test_another_definition_is_refused_with_what_changed_and_what_that_does_to_the_state(home: Checkpoint) -> None:
+    home.claim(ASKED, STAGES)
     before = contents(home.folder)
-    with pytest.raises(CheckpointMismatch, match="was made by another pipeline") as refused:
-        home.claim("other print", STAGES.replace("retracting", "discarding"))
-    assert refused.value.detail == "it was «keyed     retracting» and is now «keyed     discarding»"
+    other = totals(sink=PaperSink("other paper")).root
+    with pytest.raises(CheckpointMismatch, match="was made by another definition") as refused:
+        home.claim(other, to_stages(other))
+    assert refused.value.detail == (
+        "sink name was 'paper' and is 'other paper': "
+        "the state fits; the new sink starts without the rows that went to the old one"
+    )
     assert "a folder of its own" in refused.value.hint
     assert contents(home.folder) == before
-
-
-def test_a_difference_that_the_stages_do_not_show_is_said_to_be_one(home: Checkpoint) -> None:
-    home.claim("print", STAGES)
-    with pytest.raises(CheckpointMismatch) as refused:
-        home.claim("other print", STAGES)
-    assert refused.value.detail == "a detail that the stages do not show"
 
 
 def test_a_folder_with_something_else_in_it_is_refused_and_left_alone(home: Checkpoint) -> None:
     home.folder.mkdir(parents=True)
     (home.folder / "thesis.txt").write_text("the only copy")
     with pytest.raises(CheckpointMismatch, match="is not empty and holds no Strandline checkpoint"):
-        home.claim("print", STAGES)
+        home.claim(ASKED, STAGES)
     assert contents(home.folder) == {"thesis.txt": b"the only copy"}
 
 
 def test_an_empty_folder_is_taken(home: Checkpoint) -> None:
     home.folder.mkdir(parents=True)
-    assert home.claim("print", STAGES) == home.claim("print", STAGES)
+    assert home.claim(ASKED, STAGES) == home.claim(ASKED, STAGES)
 
 
 def test_a_run_killed_while_it_wrote_its_identity_does_not_lock_the_folder(home: Checkpoint) -> None:
     home.folder.mkdir(parents=True)
     (home.folder / "strandline.tmp").write_text('{"finger')
-    assert home.claim("print", STAGES) == home.claim("print", STAGES)
+    assert home.claim(ASKED, STAGES) == home.claim(ASKED, STAGES)
     assert list(contents(home.folder)) == ["strandline.json"]
 
 
 @pytest.mark.parametrize("damaged", ["", "{", "[]", '{"fingerprint": "print"}', "\x00\x00", '"text"'])
 def test_an_identity_that_cannot_be_read_is_refused_by_its_path(home: Checkpoint, damaged: str) -> None:
-    home.claim("print", STAGES)
+    home.claim(ASKED, STAGES)
     (home.folder / "strandline.json").write_text(damaged)
     with pytest.raises(CheckpointMismatch, match="cannot read .*strandline.json"):
-        home.claim("print", STAGES)
+        home.claim(ASKED, STAGES)
 
 
 def test_a_file_in_the_way_is_refused_in_one_message(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(SetupError, match="cannot make the folder") as refused:
-            Checkpoint(folder).claim("print", STAGES)
+            Checkpoint(folder).claim(ASKED, STAGES)
         assert refused.value.detail
         assert refused.value.hint == "choose another folder"
     assert (tmp_path / "file").read_text() == "mine"
@@ -116,6 +118,11 @@ def test_the_digest_of_a_range_is_that_of_its_whole_entry(home: Checkpoint) -> N
     first = home.seal(3)
     log(home, 3, {"0": 4})
     assert home.seal(3) != first
+
+
+def test_the_clock_of_a_batch_is_the_one_spark_wrote_down(home: Checkpoint) -> None:
+    log(home, 3, {"0": 3})
+    assert home.clock(3) == 1_234
 
 
 def test_a_batch_is_committed_once_spark_says_so(home: Checkpoint) -> None:

@@ -14,12 +14,13 @@ from strandline.connectors.generator import Scores, ScoresReader
 from strandline.kernel.output import Counts
 from strandline.kernel.state import read_index
 from strandline.kernel.watermarks import FOREVER
-from strandline.plan.compile import to_stages
+from strandline.plan.compile import GROUPS, to_stages
 from strandline.plan.stages import Stages
+from strandline.spark.batch import Batch
 from strandline.spark.keyed_step import Held
 from strandline.spark.ports import RAW, LedgerEntry, OpenSink, SparkSink
 from tests.plan.endpoints import PaperSink
-from tests.spark.by_hand import Carrier, MapState, Raw, rows, task
+from tests.spark.by_hand import Carrier, MapState, Raw, frame_of, packed, rows
 
 ORIGIN = 1_700_000_000_000
 
@@ -46,20 +47,21 @@ def batches(source: Scores, monkeypatch: pytest.MonkeyPatch, every: int) -> Iter
 
 
 def open_sink(stages: Stages) -> OpenSink:
-    sink: SparkSink = stages.deliver.sink  # type: ignore[assignment]
-    return sink.open(stages)
+    sink: SparkSink = stages.outputs[0].sink  # type: ignore[assignment]
+    return sink.open(stages.outputs[0])
 
 
-def carried(source: Scores, database: Path, monkeypatch: pytest.MonkeyPatch, every: int) -> tuple[Recount, Counts]:
+def carried(
+    source: Scores, database: Path, monkeypatch: pytest.MonkeyPatch, every: int, *, combines: bool = True
+) -> tuple[Recount, Counts]:
     """The demo's pipeline over a stream, and its recount."""
     stages = to_stages(pipeline(source, database).root)
-    carrier, counts = Carrier(stages, monkeypatch), Counts()
+    carrier, counts = Carrier(stages, combines=combines), Counts()
     sink = open_sink(stages)
     epoch = sink.claim("mine")
     watermark = None
     for number, (tasks, clock) in enumerate(batches(source, monkeypatch, every)):
         output = carrier.carry(tasks, clock)
-        assert output.counts.missing == 0
         counts += output.counts
         watermark = output.progress.watermark
         sink.commit(output, LedgerEntry("mine", epoch, number, str(number)))
@@ -85,8 +87,7 @@ def test_a_stream_without_a_horizon_gives_the_same_totals(tmp_path: Path, monkey
     """Nothing is combined before the shuffle; it must make no difference to anyone."""
     source = Scores(6, events=1_500, rate=200)
     combined, counted = carried(source, tmp_path / "combined.db", monkeypatch, 2_000)
-    monkeypatch.setattr(Carrier, "horizon", property(lambda _: None, lambda _, __: None))
-    plain, counted_plainly = carried(source, tmp_path / "plain.db", monkeypatch, 2_000)
+    plain, counted_plainly = carried(source, tmp_path / "plain.db", monkeypatch, 2_000, combines=False)
     assert plain == combined
     assert counted == counted_plainly
 
@@ -96,34 +97,36 @@ def test_a_batch_played_again_from_the_same_state_says_and_writes_the_same_bytes
 ) -> None:
     source = Scores(7, events=1_000, rate=200)
     stages = to_stages(pipeline(source, Path("never opened")).root)
-    carrier = Carrier(stages, monkeypatch)
+    carrier = Carrier(stages)
     for tasks, clock in batches(source, monkeypatch, 1_000):
-        sent = [block for raw in tasks for block in task(stages, raw, clock)]
-        for group in range(stages.prepare.groups):
+        frames = [frame_of(raw) for raw in tasks]
+        sent = [block for number, frame in enumerate(frames) for block in packed(stages, 0, frame, clock, {}, number)]
+        for group in range(GROUPS):
             blocks = [data for number, data in sent if number == group]
             state = carrier.groups.setdefault(group, MapState())
             before = dict(state.held)
-            said, wrote = carrier.step(group, blocks), dict(state.held)
+            batch = Batch(clock)
+            said, wrote = carrier.step(group, blocks, 1, batch), dict(state.held)
             state.held = dict(before)
-            assert carrier.step(group, reversed(blocks)) == said
+            assert carrier.step(group, reversed(blocks), 1, batch) == said
             assert state.held == wrote
 
 
 def test_every_key_group_comes_to_the_same_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     source = Scores(8, events=400, rate=100)
     stages = to_stages(pipeline(source, Path("never opened")).root)
-    carrier = Carrier(stages, monkeypatch)
+    carrier = Carrier(stages)
     for tasks, clock in batches(source, monkeypatch, 1_000):
         carrier.carry(tasks, clock)
         first, *others = [read_index(state.held).progress for state in carrier.groups.values()]
-        assert len(others) == stages.prepare.groups - 1
+        assert len(others) == GROUPS - 1
         assert all(progress == first for progress in others)
 
 
-def test_a_dead_letter_comes_out_with_the_batch_that_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_letter_comes_out_with_the_batch_that_read_it() -> None:
     panes = sl.read(sl.scores()).event_time("at", sl.monotone()).key_by("team").window(sl.tumbling(seconds=10))
     stages = to_stages(panes.aggregate(plays=sl.count()).write(PaperSink()).root)
-    output = Carrier(stages, monkeypatch).carry([rows(b"?"), rows(b"!", partition="1")], 0)
+    output = Carrier(stages).carry([rows(b"?"), rows(b"!", partition="1")], 0)
     assert output.dead is not None
     assert sorted(output.dead[RAW].to_list()) == [b"!", b"?"]
     assert output.counts == Counts(read=2, dead=2)

@@ -8,7 +8,7 @@ from strandline.kernel.output import Counts
 from strandline.kernel.watermarks import Control, Seen, control_from_facts
 from strandline.plan.compile import GROUPS, to_stages
 from strandline.plan.stages import Stages
-from strandline.spark import prepare
+from strandline.spark.batch import Batch, told
 from strandline.spark.ports import ANNOUNCED, DETAIL, ENDED, RAW, REASON
 from tests.plan.endpoints import PaperSink
 from tests.spark.by_hand import Raw, rows, task
@@ -33,8 +33,13 @@ def stages() -> Stages:
     return to_stages(panes.write(PaperSink()).root)
 
 
-def blocks_of(stages: Stages, raw: list[Raw]) -> dict[int, Block]:
-    return {group: unpack(data, "input") for group, data in task(stages, raw, HOUR)}
+def blocks_of(stages: Stages, raw: list[Raw], horizon: int | None = None) -> dict[int, Block]:
+    """By address; what goes past the key groups has one below zero."""
+    return {to: unpack(data, "input") for to, data in task(stages, raw, HOUR, horizon)}
+
+
+def groups_of(stages: Stages, raw: list[Raw]) -> list[Block]:
+    return [block for to, block in blocks_of(stages, raw).items() if to >= 0]
 
 
 def test_every_key_group_gets_one_block_whether_it_has_elements_or_not(stages: Stages) -> None:
@@ -44,25 +49,26 @@ def test_every_key_group_gets_one_block_whether_it_has_elements_or_not(stages: S
 
 def test_every_key_group_hears_the_same_of_the_sources(stages: Stages) -> None:
     raw = [*rows(RED, BROKEN, BLUE), *rows(TIMELESS, partition="1"), ("2", 0, None, ANNOUNCED), ("3", 9, None, ENDED)]
-    controls = {control_from_facts(block.facts["control"]) for block in blocks_of(stages, raw).values()}
+    controls = {control_from_facts(block.facts["control"]) for block in groups_of(stages, raw)}
     assert controls == {
         Control(
             HOUR,
             (Seen("0", 3, 2_000), Seen("1", 1, None), Seen("2", 0, None), Seen("3", 0, None, finished=True, first=9)),
+            of="flow 0",
         )
     }
 
 
-def test_everyone_is_counted_once_and_dead_letters_go_with_the_first_key_group(stages: Stages) -> None:
-    blocks = blocks_of(stages, rows(RED, BROKEN, BLUE, TIMELESS, None))
-    counts = [Counts(**block.facts["counts"]) for block in blocks.values()]
+def test_everyone_is_counted_once_and_dead_letters_go_past_the_key_groups(stages: Stages) -> None:
+    raw = rows(RED, BROKEN, BLUE, TIMELESS, None)
+    counts = [Counts(**block.facts["counts"]) for block in groups_of(stages, raw)]
     assert counts[0] == Counts(read=5, dead=3)
     assert set(counts[1:]) == {Counts()}
-    assert [group for group, block in blocks.items() if "dead" in block.frames] == [0]
+    assert [to for to, block in blocks_of(stages, raw).items() if "dead:0" in block.frames] == [-1]
 
 
 def test_a_dead_letter_says_where_it_stood_what_it_was_and_why(stages: Stages) -> None:
-    dead = blocks_of(stages, rows(RED, BROKEN, TIMELESS, first=7))[0].frames["dead"]
+    dead = blocks_of(stages, rows(RED, BROKEN, TIMELESS, first=7))[-1].frames["dead:0"]
     assert dead.select("@offset", RAW, REASON).rows() == [(8, BROKEN, "undecodable"), (9, TIMELESS, "no_event_time")]
     assert dead[DETAIL].to_list()[1] == "at is missing or unreadable"
 
@@ -88,25 +94,21 @@ def test_raw_bytes_stay_behind_for_elements_that_were_read(stages: Stages) -> No
     assert all(RAW not in frame.columns for frame in frames)
 
 
-def test_what_the_driver_says_of_the_watermark_lets_a_task_combine(
-    stages: Stages, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(prepare, "_horizon", lambda: -1)
-    blocks = blocks_of(stages, rows(RED, RED))
+def test_what_the_driver_says_of_the_watermark_lets_a_task_combine(stages: Stages) -> None:
+    blocks = blocks_of(stages, rows(RED, RED), horizon=-1)
     (parts,) = [block.frames["parts"] for block in blocks.values() if "parts" in block.frames]
     assert parts.select("team", "@total").rows() == [("red", 10)]
 
 
-def test_outside_of_a_task_there_is_no_horizon() -> None:
-    assert prepare._horizon() is None
+def test_outside_of_a_task_nothing_was_told() -> None:
+    assert told() == Batch()
 
 
 def test_a_partition_without_rows_sends_nothing(stages: Stages) -> None:
     assert task(stages, [], HOUR) == []
 
 
-def test_a_task_that_runs_again_sends_the_same_bytes(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepare, "_horizon", lambda: 1_500)
+def test_a_task_that_runs_again_sends_the_same_bytes(stages: Stages) -> None:
     texts = [RED.replace(b'"red"', b'"team %d"' % (number % 40)) for number in range(400)]
     raw = rows(*texts, BROKEN, BLUE)
-    assert task(stages, raw, HOUR) == task(stages, raw, HOUR) == task(stages, raw, HOUR)
+    assert task(stages, raw, HOUR, 1_500) == task(stages, raw, HOUR, 1_500) == task(stages, raw, HOUR, 1_500)

@@ -15,9 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from strandline.errors import InvalidStep
 from strandline.formats.records import Json
+from strandline.plan.ddl import parse
 from strandline.spark.ports import ANNOUNCED, ENDED, RAW_COLUMNS, RAW_SCHEMA, RECORD
 from strandline.spark.registered import registered
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TEAMS: Final = ("amber", "blue", "coral", "jade", "red")
+_COLUMNS: Final = "team string, user string, score long, at timestamp"
 _CHUNK: Final = 1024
 _FORMAT: Final = "strandline_scores"
 _ORIGIN: Final = "origin"
@@ -61,12 +64,12 @@ class Scores:
         return tuple(str(number) for number in range(self.width))
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        return self.decoder.columns
+    def types(self) -> dict[str, str]:
+        return parse(_COLUMNS)
 
     @property
     def decoder(self) -> Json:
-        return Json("team string, user string, score long, at timestamp")
+        return Json(_COLUMNS)
 
     def stream(self, spark: "SparkSession") -> "DataFrame":
         asked = json.dumps([self.seed, self.events, self.rate, self.width, self.tardy, self.stragglers, self.poison])
@@ -145,12 +148,18 @@ class Range(InputPartition):
     mark: int = RECORD
 
 
-class ScoresReader(DataSourceStreamReader):
+class ScoresReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Positions of every partition, and the moment the stream started: 0 before it is announced, 1 until it starts."""
 
     def __init__(self, ask: Scores) -> None:
         self._ask = ask
         self._schedules = [schedule(ask, number) for number in range(ask.width)]
+        self._now = _now
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """What has been emitted by now is all there is."""
+        now = _now()
+        self._now = lambda: now
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         return {_ORIGIN: _UNKNOWN} | {str(number): 0 for number in range(self._ask.width)}
@@ -158,8 +167,8 @@ class ScoresReader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: ARG002, N802 - Spark's name
         if start[_ORIGIN] == _UNKNOWN:
             return start | {_ORIGIN: _KNOWN}
-        origin = _now() if start[_ORIGIN] == _KNOWN else start[_ORIGIN]
-        elapsed = _now() - origin
+        origin = self._now() if start[_ORIGIN] == _KNOWN else start[_ORIGIN]
+        elapsed = self._now() - origin
         emitted = {
             str(number): max(int(np.searchsorted(moments, elapsed, side="right")), start[str(number)])
             for number, moments in enumerate(self._schedules)

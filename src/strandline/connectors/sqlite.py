@@ -24,7 +24,7 @@ from strandline.kernel.step import PARTIAL, WATERMARK
 from strandline.model.elements import BEGINNING
 from strandline.model.elements import END as END_OF_TIME
 from strandline.plan.endpoints import Delivery
-from strandline.plan.stages import Stages
+from strandline.plan.stages import Deliver
 from strandline.spark.ports import DETAIL, RAW, REASON, LedgerEntry, Recorded
 
 BATCH: Final = "@batch"
@@ -63,8 +63,8 @@ class Sqlite:
     def takes_retractions(self) -> bool:
         return True
 
-    def open(self, stages: Stages) -> "OpenSqlite":
-        return OpenSqlite(self, stages.keyed.keys)
+    def open(self, output: Deliver) -> "OpenSqlite":
+        return OpenSqlite(self, output.keys)
 
 
 def sqlite(path: str | Path, *, table: str = "panes") -> Sqlite:
@@ -75,8 +75,8 @@ def sqlite(path: str | Path, *, table: str = "panes") -> Sqlite:
 class OpenSqlite:
     """The file at work, used from one thread at a time."""
 
-    def __init__(self, ask: Sqlite, keys: Sequence[str]) -> None:
-        self._ask, self._keys = ask, tuple(keys)
+    def __init__(self, ask: Sqlite, keys: Sequence[str] | None) -> None:
+        self._ask, self._keys = ask, keys
         try:
             Path(ask.path).absolute().parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(ask.path, isolation_level=None, check_same_thread=False, timeout=30)
@@ -90,9 +90,12 @@ class OpenSqlite:
 
     def claim(self, lineage: str) -> int:
         with self._transaction() as cursor:
-            cursor.execute("SELECT coalesce(max(epoch), 0) + 1 FROM strandline_epochs WHERE lineage = ?", [lineage])
+            mine = [lineage, self._ask.table]
+            cursor.execute(
+                "SELECT coalesce(max(epoch), 0) + 1 FROM strandline_epochs WHERE lineage = ? AND sink = ?", mine
+            )
             epoch = int(cursor.fetchone()[0])
-            cursor.execute("INSERT INTO strandline_epochs VALUES (?, ?, ?)", [lineage, epoch, _utc_now()])
+            cursor.execute("INSERT INTO strandline_epochs VALUES (?, ?, ?, ?)", [*mine, epoch, _utc_now()])
             return epoch
 
     def recorded(self, lineage: str, batch: int) -> Recorded | None:
@@ -115,8 +118,8 @@ class OpenSqlite:
             for suffix, frame in (("", output.panes), ("_late", output.late), ("_dead", output.dead)):
                 if frame is not None:
                     self._insert(cursor, self._ask.table + suffix, frame, entry.batch)
-            if output.panes is not None:
-                self._create_view(cursor, names_beside(output.panes.columns))
+            if output.panes is not None and self._keys is not None:
+                self._create_view(cursor, names_beside(output.panes.columns), self._keys)
             self._record(cursor, output, entry)
             return True
 
@@ -133,7 +136,8 @@ class OpenSqlite:
         )
 
     def _check_epoch(self, cursor: sqlite3.Cursor, entry: LedgerEntry) -> None:
-        cursor.execute("SELECT max(epoch) FROM strandline_epochs WHERE lineage = ?", [entry.lineage])
+        mine = [entry.lineage, self._ask.table]
+        cursor.execute("SELECT max(epoch) FROM strandline_epochs WHERE lineage = ? AND sink = ?", mine)
         newest = cursor.fetchone()[0]
         if newest != entry.epoch:
             raise StateError(
@@ -161,8 +165,8 @@ class OpenSqlite:
     def _create_ledger(self) -> None:
         with self._transaction() as cursor:
             cursor.execute(
-                "CREATE TABLE IF NOT EXISTS strandline_epochs (lineage TEXT, epoch INTEGER, claimed TEXT, "
-                "PRIMARY KEY (lineage, epoch))"
+                "CREATE TABLE IF NOT EXISTS strandline_epochs (lineage TEXT, sink TEXT, epoch INTEGER, claimed TEXT, "
+                "PRIMARY KEY (lineage, sink, epoch))"
             )
             cursor.execute(
                 "CREATE TABLE IF NOT EXISTS strandline_ledger (lineage TEXT, sink TEXT, batch INTEGER, epoch INTEGER, "
@@ -175,13 +179,19 @@ class OpenSqlite:
         columns = ", ".join(_quoted(name) for name in shown.columns)
         types = ", ".join(f"{_quoted(name)} {_type_of(kind)}" for name, kind in shown.schema.items())
         cursor.execute(f"CREATE TABLE IF NOT EXISTS {_quoted(table)} ({types})")
+        # Late elements of several steps, and dead letters of several sources, do not all have the same columns.
+        cursor.execute(f"PRAGMA table_info({_quoted(table)})")
+        known = {row[1].lower() for row in cursor.fetchall()}
+        for name, kind in shown.schema.items():
+            if name.lower() not in known:
+                cursor.execute(f"ALTER TABLE {_quoted(table)} ADD COLUMN {_quoted(name)} {_type_of(kind)}")
         marks = ", ".join("?" * shown.width)
         cursor.executemany(f"INSERT INTO {_quoted(table)} ({columns}) VALUES ({marks})", shown.iter_rows())  # noqa: S608 - quoted names, bound values
 
-    def _create_view(self, cursor: sqlite3.Cursor, names: Mapping[str, str]) -> None:
+    def _create_view(self, cursor: sqlite3.Cursor, names: Mapping[str, str], keys: Sequence[str]) -> None:
         """Of each key and window the newest pane, unless it was taken back: a session that grew has other bounds."""
         table, view = _quoted(self._ask.table), _quoted(self._ask.table + "_now")
-        identity = ", ".join(_quoted(name) for name in (*self._keys, names[START], names[END]))
+        identity = ", ".join(_quoted(name) for name in (*keys, names[START], names[END]))
         index, batch, newest = (_quoted(names[name]) for name in (INDEX, BATCH, _NEWEST))
         order = f"{batch} DESC, {index} DESC, {_quoted(names[RETRACTION])}"
         rank = f"row_number() OVER (PARTITION BY {identity} ORDER BY {order}) AS {newest}"

@@ -42,7 +42,7 @@ from strandline.model.aggregates import (
 )
 
 VALUE, BY, MANY = "@value", "@by", "@many"
-_POSITION = (AT, PARTITION, OFFSET)
+POSITION = (AT, PARTITION, OFFSET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,8 @@ class Items:
     order: tuple[str, ...] = ()
     descending: tuple[bool, ...] = ()
     most: int | None = None
+    signed: bool = False
+    """Whether each stands for MANY equal ones, none, or some that were taken back without having been there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ def _in_row(
         case Min():
             return _single(kept, column.min(), mine.min(), None)
         case Max():
-            return _single(kept, _greatest(column), _greatest(mine), None)
+            return _single(kept, greatest(column), greatest(mine), None)
         case Mean():
             total, many = f"{kept}.sum", f"{kept}.many"
             parts = (
@@ -141,7 +143,7 @@ def _single(kept: str, partial: pl.Expr, merge: pl.Expr, empty: Any) -> InRow:
     return InRow((Part(kept, partial, merge, empty),), pl.col(kept))
 
 
-def _greatest(values: pl.Expr) -> pl.Expr:
+def greatest(values: pl.Expr) -> pl.Expr:
     """NaN is the greatest number, and sorting is what knows it."""
     return values.sort(nulls_last=False).last()
 
@@ -166,9 +168,9 @@ def _variance(kept: str, column: str, population: bool, *, root: bool) -> InRow:
 def _in_items(name: str, aggregate: Aggregate) -> InItems:
     match aggregate:
         case Collect(column):
-            return InItems(_positioned(name, column, keep=pl.lit(True)), pl.col(VALUE).sort_by(*_POSITION), [])
+            return InItems(_positioned(name, column, keep=pl.lit(True)), pl.col(VALUE).sort_by(*POSITION), [])
         case StringAgg(column, separator):
-            texts = pl.col(VALUE).cast(pl.String).sort_by(*_POSITION)
+            texts = pl.col(VALUE).cast(pl.String).sort_by(*POSITION)
             return InItems(_positioned(name, column), texts.str.join(separator), None)
         case First(column):
             return InItems(_first_few(name, column, 1), pl.col(VALUE).first(), None)
@@ -180,7 +182,7 @@ def _in_items(name: str, aggregate: Aggregate) -> InItems:
             return InItems(_first_few(name, column, 1, by=by, greatest=True), pl.col(VALUE).first(), None)
         case TopK(column, k, by):
             best = _first_few(name, column, k, by=by or column, greatest=True)
-            return InItems(best, pl.col(VALUE).sort_by(BY, *_POSITION, descending=[True, False, False, False]), [])
+            return InItems(best, pl.col(VALUE).sort_by(BY, *POSITION, descending=[True, False, False, False]), [])
         case CountDistinct(column):
             values = Items(name, {VALUE: pl.col(column)}, pl.col(VALUE).is_not_null(), (VALUE,))
             return InItems(values, pl.len().cast(pl.Int64), 0)
@@ -192,13 +194,13 @@ def _in_items(name: str, aggregate: Aggregate) -> InItems:
             # Its accumulators may be anything, and nothing is kept that only its own code could read.
             arrived = pl.col(VALUE).sort_by(PARTITION, OFFSET)
             empty = aggregate.result(aggregate.create())
-            return InItems(_positioned(name, aggregate.column), arrived, empty, lambda each: _folded(aggregate, each))
+            return InItems(_positioned(name, aggregate.column), arrived, empty, lambda each: folded(aggregate, each))
     raise TypeError(f"{aggregate} is kept in its row")
 
 
 def _positioned(name: str, column: str, keep: pl.Expr | None = None) -> Items:
     """Every value with its position: nothing is merged."""
-    made = {VALUE: pl.col(column), **{each: pl.col(each) for each in _POSITION}}
+    made = {VALUE: pl.col(column), **{each: pl.col(each) for each in POSITION}}
     return Items(name, made, pl.col(VALUE).is_not_null() if keep is None else keep, ())
 
 
@@ -206,13 +208,13 @@ def _first_few(
     name: str, column: str, most: int, *, by: str | None = None, greatest: bool = False, latest: bool = False
 ) -> Items:
     """The first values by an order: of another column, then of position."""
-    made = {VALUE: pl.col(column), **{each: pl.col(each) for each in _POSITION}}
+    made = {VALUE: pl.col(column), **{each: pl.col(each) for each in POSITION}}
     keep = pl.col(VALUE).is_not_null()
     if by is None:
-        return Items(name, made, keep, (), order=_POSITION, descending=(latest,) * 3, most=most)
+        return Items(name, made, keep, (), order=POSITION, descending=(latest,) * 3, most=most)
     made[BY] = pl.col(by)
     down = (greatest, False, False, False)
-    return Items(name, made, keep & pl.col(BY).is_not_null(), (), order=(BY, *_POSITION), descending=down, most=most)
+    return Items(name, made, keep & pl.col(BY).is_not_null(), (), order=(BY, *POSITION), descending=down, most=most)
 
 
 def _quantile(name: str, column: str, q: float) -> InItems:
@@ -231,7 +233,7 @@ def _registers(name: str, column: str, precision: int) -> InItems:
     return InItems(kept, sketches.estimate(pl.col(MANY), precision), 0)
 
 
-def _folded(aggregate: UserAggregate, values: Sequence[Any]) -> Any:
+def folded(aggregate: UserAggregate, values: Sequence[Any]) -> Any:
     """A user's own aggregate, row by row, over all values of a window in order of arrival."""
     kept = aggregate.create()
     for value in values:

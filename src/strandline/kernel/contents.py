@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+import numpy as np
 import polars as pl
 
-from strandline.kernel.aggregates import InItems, InRow, Items, Part, columns_of
-from strandline.kernel.blocks import AT, COUNTED, EARLIEST, END, NEW, NEWEST, OFFSET, PARTITION, START, TIME
+from strandline.kernel import signed
+from strandline.kernel.aggregates import MANY, InItems, InRow, Items, Part, columns_of
+from strandline.kernel.blocks import AT, COUNTED, EARLIEST, END, NEW, NEWEST, OFFSET, PARTITION, SIGN, START, TIME
 from strandline.kernel.windows import span_of
 from strandline.model.aggregates import columns_of as read_by
 from strandline.model.evictors import KeepDelta
@@ -56,12 +58,19 @@ def items_of(ask: WindowedStep) -> Mapping[str, Items]:
 def _kept(ask: WindowedStep) -> list[tuple[str, InRow | InItems]]:
     if ask.evictor is not None:
         return []
-    return [(name, columns_of(name, aggregate)) for name, aggregate in ask.aggregates]
+    return [*_ways(ask).items()]
+
+
+def _ways(ask: WindowedStep) -> dict[str, InRow | InItems]:
+    """How each aggregate is kept."""
+    ways = signed.columns_of if ask.signed else columns_of
+    return {name: ways(name, aggregate) for name, aggregate in ask.aggregates}
 
 
 def _elements(ask: WindowedStep) -> Items:
     """Every element with the columns that an aggregate or the evictor reads."""
-    needed = {AT, PARTITION, OFFSET, TURN} | {name for _, each in ask.aggregates for name in read_by(each)}
+    needed = {AT, PARTITION, OFFSET, TURN} | ({SIGN} if ask.signed else set())
+    needed |= {name for _, each in ask.aggregates for name in read_by(each)}
     if isinstance(ask.evictor, KeepDelta):
         needed |= {name.name for name in names_of(ask.evictor.distance.tree)}
     return Items(ELEMENTS, {name: pl.col(name) for name in sorted(needed)}, pl.lit(True), ())
@@ -132,6 +141,8 @@ def together(frames: Sequence[pl.DataFrame], keys: Sequence[str], kind: Items) -
     if kind.by:
         groups = both.group_by(*identity(keys), *kind.by, maintain_order=True)
         both = groups.agg(*(merge.alias(name) for name, merge in kind.merge.items()))
+    if kind.signed:
+        both = both.filter(pl.col(MANY) != 0)
     if kind.most is not None:
         best = both.sort(kind.order, descending=list(kind.descending), maintain_order=True)
         both = best.group_by(identity(keys), maintain_order=True).head(kind.most)
@@ -159,7 +170,7 @@ def with_values(
     windows: pl.DataFrame, items: Frames, keys: Sequence[str], ask: WindowedStep, before: str
 ) -> pl.DataFrame:
     """The windows with the values they would tell now, each under `before` and its name."""
-    ways = {name: columns_of(name, aggregate) for name, aggregate in ask.aggregates}
+    ways = _ways(ask)
     known = windows.with_columns(
         kept.value.alias(before + name) for name, kept in ways.items() if isinstance(kept, InRow)
     )
@@ -175,6 +186,9 @@ def _joined(
     if items is None or items.is_empty():
         kind = pl.List(pl.Null) if kept.empty == [] else None
         return windows.with_columns(pl.Series(name, [kept.empty] * windows.height, kind))
+    if kept.items.signed:
+        items = items.filter(pl.col(MANY) > 0)
+        items = items[np.repeat(np.arange(items.height), items[MANY].to_numpy())]
     found = items.group_by(identity(keys)).agg(kept.value.alias(name))
     known = windows.join(found, on=identity(keys), how="left", nulls_equal=True, maintain_order="left")
     if kept.told is not None:

@@ -38,7 +38,7 @@ class Prepared:
 
 
 def admit(
-    elements: pl.DataFrame, ask: WindowedStep, rule: Watermark | Inputs, clock: int
+    elements: pl.DataFrame, ask: WindowedStep, rule: Watermark | Inputs | None, clock: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The elements that can be taken in, with their windows' own columns read; and those that cannot, with REASON."""
     if ask.time is TimeDomain.PROCESSING:

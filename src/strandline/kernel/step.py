@@ -13,7 +13,7 @@ from strandline.kernel.panes import Instant, deadlines, fire
 from strandline.kernel.prepare import REASON, ROWS, SURE, gather, surely_taken
 from strandline.kernel.slices import slices_of
 from strandline.kernel.state import CLOSED, Kept
-from strandline.kernel.watermarks import FOREVER, Control, Progress, Rule, advance
+from strandline.kernel.watermarks import FOREVER, Control, Input, Progress, Rule, advance, advance_inputs
 from strandline.kernel.windows import assign, expires, max_timestamp, span_of
 from strandline.model.panes import LateReason, LateRows, PaneTimestamp
 from strandline.model.steps import WindowedStep
@@ -32,6 +32,8 @@ class Ask:
     step: WindowedStep
     watermark: Rule
     partitions: tuple[str, ...] = ()
+    inputs: tuple[Input, ...] = ()
+    """Where there are several, or one is another step; the rule is then how they meet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,14 @@ class Stepped:
     contributed: int
     refused: int
     rows: int
+    turn: int = 0
+    """The number of this batch, as this key group counts."""
 
 
 def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[Control], ask: Ask) -> Stepped:
     """Plays one batch over what a key group holds."""
     index = state.read_index(held)
-    was, progress = index.progress, advance(index.progress, controls, ask.partitions, ask.watermark)
+    was, progress = index.progress, _advance(index.progress, controls, ask)
     now = Instant(was.watermark, progress.watermark, was.clock, progress.clock, index.turn)
 
     placed, parts = _placed(blocks, ask, now), gather(blocks, ask.keys, ask.step)
@@ -86,8 +90,14 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
     writes[state.INDEX] = state.write_index(after)
     contributed = judged.contributed + surely
     return Stepped(
-        writes, panes, judged.late, progress, after.output_watermark, contributed, judged.refused, after.rows
+        writes, panes, judged.late, progress, after.output_watermark, contributed, judged.refused, after.rows, now.turn
     )
+
+
+def _advance(before: Progress, controls: Sequence[Control], ask: Ask) -> Progress:
+    if ask.inputs:
+        return advance_inputs(before, controls, ask.inputs)
+    return advance(before, controls, ask.partitions, ask.watermark)
 
 
 def _placed(blocks: Sequence[Block], ask: Ask, now: Instant) -> pl.DataFrame | None:

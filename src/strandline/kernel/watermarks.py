@@ -44,6 +44,17 @@ class Control:
     clock: int
     seen: tuple[Seen, ...] = ()
     drain: bool = False
+    of: str = ""
+    """The input that it tells of, where a step has several; none, of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One of the inputs of a step: a source by its rule, with the partitions it is known to have, or another step."""
+
+    name: str
+    rule: Watermark | None = None
+    partitions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +86,14 @@ class Progress:
     watermark: int = NEVER
     clock: int = NEVER
     partitions: Mapping[str, PartitionProgress] = field(default_factory=dict)
+    inputs: Mapping[str, "Progress"] = field(default_factory=dict)
+    """How far each of several inputs has come; their names are then the partitions."""
 
     @property
     def idle(self) -> tuple[str, ...]:
         """The partitions that no longer hold the watermark back."""
-        return tuple(sorted(name for name, each in self.partitions.items() if each.idle and not each.finished))
+        mine = [name for name, each in self.partitions.items() if each.idle and not each.finished]
+        return tuple(sorted([*mine, *(name for each in self.inputs.values() for name in each.idle)]))
 
     @property
     def is_idle(self) -> bool:
@@ -101,6 +115,40 @@ def advance(before: Progress, controls: Iterable[Control], expected: Iterable[st
     settled = {name: _settled(rule, each, before.watermark, clock) for name, each in partitions.items()}
     reached = _combined(rule, before, settled, clock)
     return Progress(max(before.watermark, reached), clock, settled)
+
+
+def advance_inputs(before: Progress, controls: Iterable[Control], inputs: Sequence[Input]) -> Progress:
+    """The same for a step with several inputs, or after another step: each comes as far as it does, then they meet."""
+    controls = list(controls)
+    clock = max([before.clock, *(control.clock for control in controls)])
+    known: dict[str, Progress] = {}
+    seen: list[Seen] = []
+    for each in inputs:
+        mine = [control for control in controls if control.of in ("", each.name)]
+        if each.rule is None:
+            seen += _forwarded(each.name, mine)
+        else:
+            known[each.name] = reached = advance(
+                before.inputs.get(each.name, Progress()), mine, each.partitions, each.rule
+            )
+            seen.append(_input_seen(each.name, reached.watermark, reached.is_idle))
+    drain = any(control.drain for control in controls)
+    names = tuple(each.name for each in inputs)
+    met = advance(before, [Control(clock, tuple(seen), drain)], names, Inputs(names))
+    return replace(met, inputs=known)
+
+
+def _forwarded(name: str, controls: Iterable[Control]) -> list[Seen]:
+    """What all key groups of a step forward, which is the least that any of them does."""
+    told = [seen for control in controls for seen in control.seen if seen.partition == name]
+    if not told:
+        return []
+    least = min(NEVER if seen.watermark is None else seen.watermark for seen in told)
+    return [_input_seen(name, least, all(seen.idle for seen in told))]
+
+
+def _input_seen(name: str, watermark: int, idle: bool) -> Seen:
+    return Seen(name, watermark=watermark, idle=idle, finished=watermark == FOREVER)
 
 
 def _by_partition(controls: Iterable[Control]) -> list[Seen]:
@@ -136,8 +184,8 @@ def _may_join(rule: Rule, seen: Seen) -> bool:
 def _heard(rule: Rule, known: PartitionProgress, seen: Seen, watermark: int, clock: int) -> PartitionProgress:
     """Rows, a watermark or its return make a partition active; an idle input's watermarks are ignored."""
     if seen.idle:
-        return replace(known, idle=True, returning=False)
-    if seen.watermark is not None and isinstance(rule, Inputs) and known.idle:
+        return replace(known, idle=True, returning=False, finished=known.finished or seen.finished)
+    if seen.watermark is not None and isinstance(rule, Inputs) and known.idle and seen.idle is None:
         return known
     state = known
     if seen.rows or seen.watermark is not None or seen.idle is False:
@@ -224,23 +272,25 @@ def _combined(rule: Rule, before: Progress, partitions: Mapping[str, PartitionPr
 def control_to_facts(control: Control) -> dict[str, Any]:
     """A control as plain values, for a block."""
     seen = [asdict(each) for each in control.seen]
-    return {"clock": control.clock, "seen": seen, "drain": control.drain}
+    return {"clock": control.clock, "seen": seen, "drain": control.drain, "of": control.of}
 
 
 def control_from_facts(facts: Mapping[str, Any]) -> Control:
     seen = tuple(Seen(**{**told, "times": tuple(told["times"])}) for told in facts["seen"])
-    return Control(facts["clock"], seen, facts["drain"])
+    return Control(facts["clock"], seen, facts["drain"], facts["of"])
 
 
 def progress_to_facts(progress: Progress) -> dict[str, Any]:
     """A progress as plain values, for a block."""
     partitions = {name: asdict(each) for name, each in progress.partitions.items()}
-    return {"watermark": progress.watermark, "clock": progress.clock, "partitions": partitions}
+    inputs = {name: progress_to_facts(each) for name, each in progress.inputs.items()}
+    return {"watermark": progress.watermark, "clock": progress.clock, "partitions": partitions, "inputs": inputs}
 
 
 def progress_from_facts(facts: Mapping[str, Any]) -> Progress:
     partitions = {name: _partition(told) for name, told in facts["partitions"].items()}
-    return Progress(facts["watermark"], facts["clock"], partitions)
+    inputs = {name: progress_from_facts(told) for name, told in facts["inputs"].items()}
+    return Progress(facts["watermark"], facts["clock"], partitions, inputs)
 
 
 def _partition(told: Mapping[str, Any]) -> PartitionProgress:

@@ -192,3 +192,5 @@ class Element:
     columns: Mapping[str, Any] = field(default_factory=dict)
     partition: str = ""
     offset: int = 0
+    retraction: bool = False
+    """Whether it takes back an equal one that came before: elements that are panes of another step may."""

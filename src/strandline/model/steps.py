@@ -34,6 +34,8 @@ class WindowedStep:
     evictor: Evictor | None = None
     ttl: Duration | None = None
     """A key's global window is closed once nothing has come for longer than this, by the clock."""
+    signed: bool = False
+    """Whether elements may take others back, because they are panes that do."""
 
     def __post_init__(self) -> None:
         _check_aggregates(self)

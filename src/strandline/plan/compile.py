@@ -1,71 +1,161 @@
-"""From what was asked to what is done: checks first, then nodes become stages."""
+"""From what was asked to what is done: rules first, then nodes become stages."""
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from strandline.errors import InvalidStep
 from strandline.model.panes import Accumulation
-from strandline.plan.nodes import Aggregated, EventTime, Read, Write, fingerprint
-from strandline.plan.stages import Deliver, KeyedStep, Prepare, Scan, Stages
+from strandline.model.watermarks import Watermark
+from strandline.plan.columns import columns_after
+from strandline.plan.endpoints import Source
+from strandline.plan.native import cross
+from strandline.plan.nodes import Aggregated, Read, Root, Write, fingerprint, outputs_of, walk
+from strandline.plan.rules import RULES
+from strandline.plan.stages import Deliver, Flow, Input, KeyedStep, Route, Scan, Stages, step_name
+from strandline.plan.strands import Strand, strands_to
 
 GROUPS: Final = 16
-"""Key groups of a pipeline. It bounds how far a job can be spread, and it is kept with the state."""
+"""Key groups of a step. It bounds how far a job can be spread, and it is kept with the state."""
+
+Consumer = Aggregated | Write
 
 
-def to_stages(root: Write) -> Stages:
+def to_stages(root: Root) -> Stages:
     """The stages of a pipeline, or the reason why it cannot run."""
-    _refuse(root)
-    panes = root.of
-    timed = panes.of if isinstance(panes, Aggregated) else panes
-    if not isinstance(panes, Aggregated) or not isinstance(timed, EventTime) or not isinstance(timed.of, Read):
-        raise InvalidStep(
-            "this pipeline is not source, event time, key, aggregate, sink",
-            hint="write read(…).event_time(…).key_by(…).window(…).aggregate(…).write(…)",
+    for rule in RULES:
+        root = rule(root)
+    return _Plan(root).stages()
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A pipeline with everything in it numbered."""
+
+    root: Root
+
+    @property
+    def writes(self) -> tuple[Write, ...]:
+        return outputs_of(self.root)
+
+    @property
+    def steps(self) -> tuple[Aggregated, ...]:
+        return tuple(node for node in walk(self.root) if isinstance(node, Aggregated))
+
+    @property
+    def rests(self) -> tuple[Aggregated, ...]:
+        """The steps whose late elements go elsewhere, each an output of its own, after those that were written."""
+        return tuple(step for step in self.steps if step.rest is not None)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return tuple(dict.fromkeys(node.source for node in walk(self.root) if isinstance(node, Read)))
+
+    def stages(self) -> Stages:
+        consumers: tuple[Consumer, ...] = (*self.steps, *self.writes)
+        strands = {consumer: tuple(strands_to(consumer.of)) for consumer in consumers}
+        scans = tuple(self._scan(source, strands) for source in self.sources)
+        flows = {_flow_key(strand): name for strand, name in self._flows(strands)}
+        steps = tuple(self._step(step, strands, flows) for step in self.steps)
+        return Stages(scans, steps, self._outputs(), fingerprint(self.root))
+
+    def _flows(self, strands: Mapping[Consumer, tuple[Strand, ...]]) -> Iterable[tuple[Strand, str]]:
+        """Every notion of time, with a name that does not depend on who asks for it."""
+        names: dict[tuple[object, ...], str] = {}
+        for found in strands.values():
+            for strand in found:
+                if isinstance(strand.origin, Read):
+                    key = _flow_key(strand)
+                    names.setdefault(key, f"flow {len(names)}")
+                    yield strand, names[key]
+
+    def _scan(self, source: Source, strands: Mapping[Consumer, tuple[Strand, ...]]) -> Scan:
+        mine = [
+            (consumer, strand)
+            for consumer, found in strands.items()
+            for strand in found
+            if isinstance(strand.origin, Read) and strand.origin.source == source
+        ]
+        names = {_flow_key(strand): name for strand, name in self._flows(strands)}
+        crossing = cross([strand for _, strand in mine])
+        flows: dict[str, Flow] = {}
+        for (consumer, strand), before, after in zip(mine, crossing.before, crossing.after, strict=True):
+            name = names[_flow_key(strand)]
+            column, rule = _time_of(strand)
+            known = flows.get(name) or Flow(name, before, column, rule, routes=())
+            flows[name] = replace(known, routes=(*known.routes, self._route(consumer, after)))
+        number = self.sources.index(source)
+        return Scan(number, source, crossing.native, tuple(flows.values()), self._reached(source))
+
+    def _route(self, consumer: Consumer, operations: tuple[object, ...]) -> Route:
+        if isinstance(consumer, Write):
+            return Route(operations, output=self.writes.index(consumer))  # type: ignore[arg-type]
+        return Route(operations, step=self.steps.index(consumer))  # type: ignore[arg-type]
+
+    def _step(
+        self, node: Aggregated, strands: Mapping[Consumer, tuple[Strand, ...]], flows: Mapping[tuple[object, ...], str]
+    ) -> KeyedStep:
+        number = self.steps.index(node)
+        routes = tuple(
+            self._route(consumer, strand.after)
+            for consumer, found in strands.items()
+            for strand in found
+            if strand.origin == node
         )
-    source = timed.of.source
-    return Stages(
-        Scan(source, timed.column),
-        Prepare(panes.keys, panes.step, timed.watermark, GROUPS),
-        KeyedStep(panes.keys, panes.step, timed.watermark, source.partitions),
-        Deliver(root.sink, root.delivery),
-        fingerprint(root),
-    )
+        inputs = tuple(dict.fromkeys(self._input(strand, flows) for strand in strands[node]))
+        dead_to = self._reached(node)
+        late_to = dead_to if node.rest is None else len(self.writes) + self.rests.index(node)
+        signed = any(_takes_back(strand) for strand in strands[node])
+        step = replace(node.step, signed=signed)
+        return KeyedStep(number, self._level(node), node.keys, step, inputs, routes, late_to, dead_to, GROUPS)
+
+    def _input(self, strand: Strand, flows: Mapping[tuple[object, ...], str]) -> Input:
+        if isinstance(strand.origin, Aggregated):
+            return Input(step_name(self.steps.index(strand.origin)), None)
+        assert strand.time is not None  # noqa: S101 - a rule has seen to it
+        return Input(flows[_flow_key(strand)], strand.time.watermark, strand.origin.source.partitions)
+
+    def _level(self, node: Aggregated) -> int:
+        before = [strand.origin for strand in strands_to(node.of) if isinstance(strand.origin, Aggregated)]
+        return 1 + max((self._level(step) for step in before), default=0)
+
+    def _reached(self, origin: Source | Aggregated) -> int:
+        """The first output that rows of this origin come to."""
+        for number, write in enumerate(self.writes):
+            for node in walk(write):
+                if node == origin or (isinstance(node, Read) and node.source == origin):
+                    return number
+        raise InvalidStep("a step leads nowhere")
+
+    def _outputs(self) -> tuple[Deliver, ...]:
+        written = [
+            Deliver(number, write.sink, write.delivery, _told_apart_by(write))
+            for number, write in enumerate(self.writes)
+        ]
+        for step in self.rests:
+            assert step.rest is not None  # noqa: S101 - that is what makes it one of these
+            delivery = self.writes[self._reached(step)].delivery
+            written.append(Deliver(len(written), step.rest, delivery, None))
+        return tuple(written)
 
 
-def _refuse(root: Write) -> None:
-    """What cannot run, and what would promise more than a sink can keep."""
-    sink, panes = root.sink, root.of
-    if root.delivery not in sink.offers:
-        raise InvalidStep(
-            f"{sink.name} cannot deliver {root.delivery.replace('_', ' ')}",
-            detail=f"it offers {', '.join(sorted(sink.offers))}",
-            hint="choose another delivery, or another sink",
-        )
-    if isinstance(panes, Aggregated):
-        retracting = panes.step.accumulation is Accumulation.RETRACTING
-        if retracting and not sink.takes_retractions:
-            raise InvalidStep(f"{sink.name} cannot take retractions", hint="accumulate(accumulating), or another sink")
-        _refuse_columns(panes)
+def _flow_key(strand: Strand) -> tuple[object, ...]:
+    """What makes two strands one flow: the same rows with the same time."""
+    return (strand.origin, strand.before, *_time_of(strand))
 
 
-def _refuse_columns(panes: Aggregated) -> None:
-    timed = panes.of
-    source = timed.of.source if isinstance(timed, EventTime) and isinstance(timed.of, Read) else None
-    if source is None or not isinstance(timed, EventTime):
-        return
-    read = [*([timed.column] if timed.column else []), *panes.keys]
-    read += [column for _, aggregate in panes.step.aggregates for column in _columns(aggregate)]
-    for column in read:
-        if column not in source.columns:
-            raise InvalidStep(
-                f"{source.name} has no column {column!r}",
-                detail=f"it has {', '.join(source.columns)}",
-                hint="check the name",
-            )
-    clash = sorted({name for name, _ in panes.step.aggregates} & set(panes.keys))
-    if clash:
-        raise InvalidStep(f"{clash[0]!r} is both a key and an aggregate", hint="give the aggregate another name")
+def _time_of(strand: Strand) -> tuple[str | None, Watermark | None]:
+    return (None, None) if strand.time is None else (strand.time.column, strand.time.watermark)
 
 
-def _columns(aggregate: object) -> list[str]:
-    named = (getattr(aggregate, "column", None), getattr(aggregate, "by", None))
-    return [column for column in named if column is not None]
+def _takes_back(strand: Strand) -> bool:
+    return isinstance(strand.origin, Aggregated) and strand.origin.step.accumulation is Accumulation.RETRACTING
+
+
+def _told_apart_by(write: Write) -> tuple[str, ...] | None:
+    """The keys of the panes that are written, as far as they are still among the columns; None if elements are."""
+    steps = [strand.origin for strand in strands_to(write.of) if isinstance(strand.origin, Aggregated)]
+    if not steps:
+        return None
+    left = columns_after(write.of)
+    return tuple(key for key in steps[0].keys if key in left)

@@ -1,5 +1,6 @@
 """What the planner asks of a source, a format and a sink, before any of them is opened."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
@@ -25,8 +26,8 @@ class Source(Protocol):
         ...
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns its elements have."""
+    def types(self) -> Mapping[str, str]:
+        """The columns its elements have, each with its type as DDL writes it."""
         ...
 
 

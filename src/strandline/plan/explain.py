@@ -1,42 +1,101 @@
 """The stages of a pipeline in words: what runs where, what crosses to Python, what is kept and for how long."""
 
+from collections.abc import Iterator, Sequence
+
 from strandline.model.steps import cautions, lifts
 from strandline.model.triggers import describe
 from strandline.model.watermarks import describe as describe_watermark
 from strandline.model.windows import describe as describe_window
 from strandline.plan.compile import to_stages
-from strandline.plan.nodes import Write
-from strandline.plan.stages import KeyedStep, Scan
+from strandline.plan.nodes import Root
+from strandline.plan.operations import Operation
+from strandline.plan.operations import describe as describe_operation
+from strandline.plan.stages import Flagged, Flow, Input, Kept, KeyedStep, Route, Scan, Stages
 
 
-def explain(root: Write) -> str:
-    """The stages that will run, one paragraph each, and what is worth a second thought."""
-    stages = to_stages(root)
-    step = stages.keyed.step
-    values = ", ".join(name for name, _ in step.aggregates)
-    keys = ", ".join(stages.prepare.keys)
-    combined = f"combine by {keys}" if lifts(step) else f"group by {keys} one by one"
-    lines = [
-        f"scan      {stages.scan.source.name}, {_time(stages.scan)}",
-        f"prepare   in Python, per partition: decode, {describe_window(step.window)}, {combined}",
-        f"          one block for each of {stages.prepare.groups} key groups crosses the shuffle",
-        f"keyed     in Python, per key group: {describe(step.trigger)}, {step.accumulation}",
-        f"          watermark {describe_watermark(stages.keyed.watermark.generator)}{_idle(stages.keyed)}",
-        f"          keeps {values} per key and window until {_until(stages.keyed)}",
-        f"deliver   to {stages.deliver.sink.name}, {stages.deliver.delivery.replace('_', ' ')}",
-    ]
-    return "\n".join([*lines, *(f"caution   {caution}" for caution in cautions(step))])
+def explain(root: Root) -> str:
+    """The stages that will run, a paragraph each, and what is worth a second thought."""
+    return explain_stages(to_stages(root))
 
 
-def _time(scan: Scan) -> str:
-    return f"event time from {scan.event_time!r}" if scan.event_time else "the clock as its time"
+def explain_stages(stages: Stages) -> str:
+    """The same, of stages that are there already."""
+    lines: list[tuple[str, str]] = []
+    for scan in stages.scans:
+        lines += _scan(scan, stages)
+    for step in stages.steps:
+        lines += _step(step, stages)
+    lines += [("deliver", f"to {out.sink.name}, {out.delivery.replace('_', ' ')}") for out in stages.outputs]
+    for step in stages.steps:
+        lines += [("caution", caution) for caution in cautions(step.step)]
+    return "\n".join(f"{title:<9} {text}" for title, text in lines)
 
 
-def _until(keyed: KeyedStep) -> str:
-    allowed = keyed.step.lateness.allowed
+def _scan(scan: Scan, stages: Stages) -> Iterator[tuple[str, str]]:
+    times = dict.fromkeys(_time(flow) for flow in scan.flows if flow.watermark is not None)
+    yield "scan", ", ".join([scan.source.name, *times])
+    if scan.native:
+        yield "", f"in Spark: {_operations(scan.native)}"
+    for flow in scan.flows:
+        for route in flow.routes:
+            yield from _prepared(flow, route, stages)
+
+
+def _prepared(flow: Flow, route: Route, stages: Stages) -> Iterator[tuple[str, str]]:
+    done = [describe_operation(each) for each in (*flow.operations, *route.operations) if not isinstance(each, Kept)]
+    if route.step is None:
+        yield "prepare", f"in Python, per partition: {', '.join(['decode', *done])}{_towards(route, stages)}"
+        return
+    step = stages.by_number[route.step]
+    keys = ", ".join(step.keys)
+    combined = f"combine by {keys}" if lifts(step.step) else f"group by {keys} one by one"
+    yield (
+        "prepare",
+        f"in Python, per partition: {', '.join(['decode', *done, describe_window(step.step.window), combined])}",
+    )
+    yield "", f"one block for each of {step.groups} key groups crosses the shuffle"
+
+
+def _step(step: KeyedStep, stages: Stages) -> Iterator[tuple[str, str]]:
+    values = ", ".join(name for name, _ in step.step.aggregates)
+    yield _title(step, stages), f"in Python, per key group: {describe(step.step.trigger)}, {step.step.accumulation}"
+    yield "", " and ".join(_watermark(each) for each in step.inputs)
+    yield "", f"keeps {values} per key and window until {_until(step)}"
+    for route in step.routes:
+        done = [describe_operation(each) for each in route.operations if not isinstance(each, Kept)]
+        if done or len(stages.outputs) + len(stages.steps) > 2:
+            yield "", ", ".join(["panes", *done]) + _towards(route, stages)
+
+
+def _title(step: KeyedStep, stages: Stages) -> str:
+    return "keyed" if len(stages.steps) == 1 else f"keyed {step.number}"
+
+
+def _towards(route: Route, stages: Stages) -> str:
+    if route.step is not None:
+        return f" go on by {', '.join(stages.by_number[route.step].keys)} to keyed {route.step}"
+    return f" go to {stages.outputs[route.output or 0].sink.name}"
+
+
+def _operations(operations: Sequence[Operation | Flagged]) -> str:
+    return ", ".join(
+        f"test {each.condition}" if isinstance(each, Flagged) else describe_operation(each) for each in operations
+    )
+
+
+def _time(flow: Flow) -> str:
+    return f"event time from {flow.event_time!r}" if flow.event_time else "the clock as its time"
+
+
+def _watermark(given: Input) -> str:
+    if given.watermark is None:
+        return f"watermark of {given.name.replace('step', 'keyed')}"
+    idle = f", partitions idle after {given.watermark.idle}" if given.watermark.idle else ""
+    return f"watermark {describe_watermark(given.watermark.generator)}{idle}"
+
+
+def _until(step: KeyedStep) -> str:
+    allowed = step.step.lateness.allowed
+    if step.step.ttl is not None:
+        return f"{step.step.ttl} after its last element"
     return "the end of the stream" if allowed is None else f"{allowed} after the window's end"
-
-
-def _idle(keyed: KeyedStep) -> str:
-    idle = keyed.watermark.idle
-    return f", partitions idle after {idle}" if idle else ""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from strandline.errors import InvalidStep
 from strandline.model.aggregates import Aggregate
@@ -11,17 +11,40 @@ from strandline.model.elements import Duration, Length, TimeDomain, duration
 from strandline.model.evictors import Evictor
 from strandline.model.panes import Accumulation, Emit, Lateness, LateRows, PaneTimestamp
 from strandline.model.steps import WindowedStep
-from strandline.model.triggers import DEFAULT, Trigger
+from strandline.model.triggers import DEFAULT, Trigger, continued
 from strandline.model.watermarks import Watermark, by_clock
 from strandline.model.windows import Global, WindowKind
+from strandline.plan import ddl
 from strandline.plan.endpoints import Delivery, Sink, Source
 from strandline.plan.explain import explain
-from strandline.plan.nodes import Aggregated, EventTime, Node, Read, Write
+from strandline.plan.nodes import (
+    Accepted,
+    Aggregated,
+    EventTime,
+    Node,
+    Read,
+    Root,
+    Stateless,
+    Together,
+    Union,
+    Write,
+    outputs_of,
+)
+from strandline.plan.operations import Expr, FlatMap, Map, Select, Sql, Where, both, expression, opposite
+from strandline.plan.strands import strands_to
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
-Runner = Callable[..., Any]
-"""What runs a pipeline; given by the front door, so that a plan knows no engine."""
+FOREVER = "forever"
+"""A lateness without end, as a word."""
+
+
+class Runner(Protocol):
+    """What carries a pipeline; given by the front door, so that a plan knows no engine."""
+
+    def run(self, root: Root, spark: Any, **options: Any) -> Any: ...
+
+    def to_dataframe(self, root: Root, spark: Any, **options: Any) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +70,36 @@ class Keyed:
     keys: tuple[str, ...]
     runner: Runner = field(repr=False, compare=False)
     asked: Questions = Questions()
+    accepted: frozenset[Accepted] = frozenset()
+    rest: Sink | None = None
 
     def window(self, kind: WindowKind) -> "Keyed":
         """Where in event time."""
         return self._with(window=kind)
 
-    def trigger(self, trigger: Trigger) -> "Keyed":
-        """When to speak."""
-        return self._with(trigger=trigger)
+    def trigger(self, trigger: Trigger, *, may_close: bool = False) -> "Keyed":
+        """When to speak. One that finishes closes its windows before their time, which must be meant: `may_close`."""
+        return replace(self._accept(Accepted.CLOSING, may_close), asked=replace(self.asked, trigger=trigger))
 
     def accumulate(self, how: Accumulation) -> "Keyed":
         """How refinements relate."""
         return self._with(accumulation=how)
 
     def allow_lateness(
-        self, allowed: Length | None = None, /, *, rows: LateRows = LateRows.PER_ELEMENT, **units: float
+        self,
+        allowed: Length | None = None,
+        /,
+        *,
+        rows: LateRows = LateRows.PER_ELEMENT,
+        rest: Sink | None = None,
+        **units: float,
     ) -> "Keyed":
-        """How long after its end a window still takes elements; those who come later go to the late output."""
-        return self._with(lateness=Lateness(duration(allowed, **units), rows))
+        """How long after its end a window still takes elements, `"forever"` for ever.
+
+        Those who come later go to the late output: beside the panes, or to a sink of their own, `rest`.
+        """
+        length = None if allowed == FOREVER else duration(allowed, **units)
+        return replace(self._with(lateness=Lateness(length, rows)), rest=rest)
 
     def evict(self, evictor: Evictor) -> "Keyed":
         """What a window lets go of at a firing. Every element is then kept as it came."""
@@ -73,6 +108,10 @@ class Keyed:
     def time_to_live(self, length: Length | None = None, /, **units: float) -> "Keyed":
         """How long a key of a global window is kept after its last element, by the clock."""
         return self._with(ttl=duration(length, **units))
+
+    def keep_for_ever(self) -> "Keyed":
+        """State that grows with every new key, and never shrinks, is meant."""
+        return self._accept(Accepted.FOR_EVER, True)
 
     def stamp_panes(self, how: PaneTimestamp | str) -> "Keyed":
         """Which time a pane carries: `end_of_window`, `earliest` or `latest`."""
@@ -88,25 +127,90 @@ class Keyed:
 
     def aggregate(self, **aggregates: Aggregate) -> "Panes":
         """What is computed. Each name becomes a column of the panes."""
-        timeless = isinstance(self.of, EventTime) and self.of.column is None
+        times = [strand.time for strand in strands_to(self.of)]
+        timeless = any(time is not None and time.column is None for time in times)
         answers = {each.name: getattr(self.asked, each.name) for each in fields(self.asked)}
         step = WindowedStep(
             aggregates=tuple(aggregates.items()),
             time=TimeDomain.PROCESSING if timeless else TimeDomain.EVENT,
             **answers,
         )
-        return Panes(Aggregated(self.of, self.keys, step), self.runner)
+        return Panes(Aggregated(self.of, self.keys, step, self.accepted, self.rest), self.runner)
+
+    def _accept(self, what: Accepted, meant: bool) -> "Keyed":
+        return replace(self, accepted=self.accepted | {what} if meant else self.accepted - {what})
 
     def _with(self, **answers: Any) -> "Keyed":
         return replace(self, asked=replace(self.asked, **answers))
 
 
 @dataclass(frozen=True, slots=True)
-class Elements:
-    """A stream of elements."""
+class Stream:
+    """Rows, one after the other, each to be looked at alone."""
 
     root: Node
     runner: Runner = field(repr=False, compare=False)
+
+    def where(self, condition: Any) -> Self:
+        """Keeps the rows of which this is true. Spark SQL as a text, or a Polars expression."""
+        return self._then(Where(expression(condition)))
+
+    def select(self, *columns: str, **computed: Any) -> Self:
+        """These columns only; `select("team", points="score * 2")`."""
+        named = {name: Sql(name) for name in columns} | {name: expression(each) for name, each in computed.items()}
+        if not named:
+            raise InvalidStep("select names no column", hint="name one column or more")
+        return self._then(Select(_one_way(named), beside=False))
+
+    def with_columns(self, **computed: Any) -> Self:
+        """These columns, computed, beside the others."""
+        if not computed:
+            raise InvalidStep("with_columns computes nothing", hint='write name="expression"')
+        return self._then(Select(_one_way({name: expression(each) for name, each in computed.items()}), beside=True))
+
+    def map(self, function: Callable[[Any], Any], columns: str) -> Self:
+        """A function from a Polars frame to one of as many rows, with these columns, as DDL.
+
+        Rows that it raises on become dead letters, one by one; the others live.
+        """
+        ddl.parse(columns)
+        return self._then(Map(function, columns))
+
+    def flat_map(self, function: Callable[[dict[str, Any]], Any], columns: str) -> Self:
+        """A function from a row, as a dictionary, to any number of them, with these columns, as DDL."""
+        ddl.parse(columns)
+        return self._then(FlatMap(function, columns))
+
+    def branch(self, *conditions: Any) -> "tuple[Self, ...]":
+        """A stream for each condition, with the rows of which it is the first that holds; and one with the rest."""
+        if not conditions:
+            raise InvalidStep("branch has no condition", hint="give one condition or more")
+        found, none_before = [], None
+        for given in conditions:
+            condition = expression(given)
+            mine = condition if none_before is None else both(none_before, condition)
+            found.append(self._then(Where(mine)))
+            missed = opposite(condition)
+            none_before = missed if none_before is None else both(none_before, missed)
+        assert none_before is not None  # noqa: S101 - there is a condition
+        return (*found, self._then(Where(none_before)))
+
+    def write(self, sink: Sink, *, delivery: Delivery | str = Delivery.EXACTLY_ONCE) -> "Pipeline":
+        """Where rows go, with the late elements and the dead letters beside them."""
+        try:
+            promised = Delivery(delivery)
+        except ValueError:
+            known = ", ".join(Delivery)
+            raise InvalidStep(f"there is no delivery {delivery!r}", hint=f"choose one of {known}") from None
+        return Pipeline(Write(self.root, sink, promised), self.runner)
+
+    def _then(self, operation: Any) -> Self:
+        return replace(self, root=Stateless(self.root, operation))
+
+
+@dataclass(frozen=True, slots=True)
+class Elements(Stream):
+    """A stream of elements."""
 
     def event_time(self, column: str, watermark: Watermark) -> "Elements":
         """When an element happened, and when that time is complete."""
@@ -118,33 +222,31 @@ class Elements:
 
     def key_by(self, *columns: str) -> Keyed:
         """Whose it is."""
-        if not columns:
-            raise InvalidStep("key_by names no column", hint="name one column or more")
-        return Keyed(self.root, columns, self.runner)
+        return Keyed(self.root, _keys(columns), self.runner)
 
 
 @dataclass(frozen=True, slots=True)
-class Panes:
+class Panes(Stream):
     """A stream of panes."""
 
-    root: Node
-    runner: Runner = field(repr=False, compare=False)
+    def key_by(self, *columns: str, even_repeated: bool = False) -> Keyed:
+        """Panes as the elements of another step: timed by their windows, and what they take back is taken back.
 
-    def write(self, sink: Sink, *, delivery: Delivery | str = Delivery.EXACTLY_ONCE) -> "Pipeline":
-        """Where panes go, with the late elements and the dead letters beside them."""
-        try:
-            promised = Delivery(delivery)
-        except ValueError:
-            known = ", ".join(Delivery)
-            raise InvalidStep(f"there is no delivery {delivery!r}", hint=f"choose one of {known}") from None
-        return Pipeline(Write(self.root, sink, promised), self.runner)
+        Unless it is told when to speak, that step speaks as soon as this one does. Panes that repeat what earlier
+        ones held would be counted twice; `even_repeated` says that it is meant.
+        """
+        triggers = [
+            strand.origin.step.trigger for strand in strands_to(self.root) if isinstance(strand.origin, Aggregated)
+        ]
+        accepted = frozenset({Accepted.REPEATED}) if even_repeated else frozenset()
+        return Keyed(self.root, _keys(columns), self.runner, Questions(trigger=continued(triggers[0])), accepted)
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A whole pipeline, from source to sink: a value that can be explained, compared and run."""
+    """A whole pipeline, from sources to sinks: a value that can be explained, compared and run."""
 
-    root: Write
+    root: Root
     runner: Runner = field(repr=False, compare=False)
 
     def explain(self) -> str:
@@ -153,7 +255,49 @@ class Pipeline:
 
     def run(self, spark: Any = None, **options: Any) -> Any:
         """Starts it; returns the job."""
-        return self.runner(self.root, spark, **options)
+        return self.runner.run(self.root, spark, **options)
+
+    def to_dataframe(self, spark: Any, **options: Any) -> Any:
+        """What it would write, as a streaming DataFrame of a session of yours, to go on with in Spark."""
+        return self.runner.to_dataframe(self.root, spark, **options)
+
+
+def union(first: Elements, *others: Elements) -> Elements:
+    """The elements of several streams as one; each keeps its own watermark, and the least of them counts."""
+    streams = [stream.root for stream in (first, *others)]
+    return Elements(Union(tuple(dict.fromkeys(streams))), first.runner) if len(set(streams)) > 1 else first
+
+
+def together(*pipelines: Pipeline) -> Pipeline:
+    """Several outputs as one job: what they have in common is read and computed once."""
+    if not pipelines:
+        raise InvalidStep("together has no pipeline", hint="give one or more")
+    outputs = tuple(write for pipeline in pipelines for write in outputs_of(pipeline.root))
+    if len(set(outputs)) < len(outputs):
+        raise InvalidStep("two outputs are the same", hint="write each to a sink of its own")
+    return Pipeline(Together(outputs), pipelines[0].runner)
+
+
+def _keys(columns: tuple[str, ...]) -> tuple[str, ...]:
+    if not columns:
+        raise InvalidStep("key_by names no column", hint="name one column or more")
+    return columns
+
+
+def _one_way(named: dict[str, Expr]) -> tuple[tuple[str, Expr], ...]:
+    """All in SQL, or all in Polars; a bare name is both."""
+    if all(isinstance(each, Sql) for each in named.values()):
+        return tuple(named.items())
+    from polars import col  # noqa: PLC0415 - whoever writes such an expression has loaded it
+
+    for name, each in named.items():
+        if isinstance(each, Sql):
+            if not each.text.isidentifier():
+                raise InvalidStep(
+                    f"{name!r} is computed in SQL, others of the same step in Polars", hint="write all of them one way"
+                )
+            named[name] = expression(col(each.text))
+    return tuple(named.items())
 
 
 def _chosen(family: type[Choice], given: str) -> Choice:

@@ -1,54 +1,143 @@
-"""What a player executes: one list of stages, which is both explained and run."""
+"""What a player executes, and what `explain` prints: scans, keyed steps by level, deliveries.
 
+    scan ──► keyed steps of level 1 ──► keyed steps of level 2 ──► … ──► deliver
+
+A scan reads one source. It has flows, each with a notion of time, and every flow has routes: what happens to its rows
+on the way to a keyed step or to an output. A keyed step has routes for its panes likewise. Steps of one level share a
+shuffle and a state operator; a step's level is one more than the highest of those it takes its rows from.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from strandline.model.steps import WindowedStep
 from strandline.model.watermarks import Watermark
 from strandline.plan.endpoints import Delivery, Sink, Source
+from strandline.plan.operations import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Keeps the rows that a native condition, computed beside them under this name, is true of."""
+
+    flag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flagged:
+    """A native condition, computed as a column of this name."""
+
+    flag: str
+    condition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What happens to rows in Python, and where they go: to a keyed step or to an output, by number."""
+
+    operations: tuple[Operation | Kept, ...]
+    step: int | None = None
+    output: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Rows with one notion of time: what is done in Python to learn it, its column, its watermark."""
+
+    name: str
+    operations: tuple[Operation | Kept, ...]
+    event_time: str | None
+    watermark: Watermark | None
+    routes: tuple[Route, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Reads a source and names the column that holds the event time, or none where the clock is the time."""
+    """Reads a source; what Spark itself does to its rows; and the flows they become."""
 
+    number: int
     source: Source
-    event_time: str | None
+    native: tuple[Operation | Flagged, ...]
+    flows: tuple[Flow, ...]
+    dead_to: int
+    """The output that records which cannot be read go to."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prepare:
-    """In every partition: decode, assign windows, combine, pack a block for each key group."""
+class Input:
+    """What a keyed step takes rows and time from: a flow of a scan, by its watermark, or another step."""
 
-    keys: tuple[str, ...]
-    step: WindowedStep
-    watermark: Watermark
-    groups: int
+    name: str
+    watermark: Watermark | None
+    partitions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedStep:
-    """In every key group: fold the watermark, add, fire, expire."""
+    """In every key group: fold the watermark, add, fire, expire; then what happens to the panes."""
 
+    number: int
+    level: int
     keys: tuple[str, ...]
     step: WindowedStep
-    watermark: Watermark
-    partitions: tuple[str, ...]
+    inputs: tuple[Input, ...]
+    routes: tuple[Route, ...]
+    late_to: int
+    """The output that late elements go to."""
+    dead_to: int
+    """The output that goes with rows which a function could not take."""
+    groups: int
+
+    @property
+    def name(self) -> str:
+        return step_name(self.number)
 
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """On the driver, once a batch: panes, late elements and dead letters under one ledger entry."""
+    """On the driver, once a batch: rows, late elements and dead letters under one ledger entry."""
 
+    number: int
     sink: Sink
     delivery: Delivery
+    keys: tuple[str, ...] | None
+    """What panes are told apart by, besides their windows; None where elements are written, or late ones only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stages:
     """The path of a batch."""
 
-    scan: Scan
-    prepare: Prepare
-    keyed: KeyedStep
-    deliver: Deliver
+    scans: tuple[Scan, ...]
+    steps: tuple[KeyedStep, ...]
+    outputs: tuple[Deliver, ...]
     fingerprint: str
+
+    @property
+    def levels(self) -> tuple[tuple[KeyedStep, ...], ...]:
+        """The keyed steps, those that run side by side together."""
+        highest = max((step.level for step in self.steps), default=0)
+        return tuple(tuple(step for step in self.steps if step.level == level) for level in range(1, highest + 1))
+
+    @property
+    def by_number(self) -> Mapping[int, KeyedStep]:
+        return {step.number: step for step in self.steps}
+
+    @property
+    def timed(self) -> tuple[KeyedStep, ...]:
+        """The steps that hear of the clock from the sources themselves."""
+        return tuple(step for step in self.steps if any(each.watermark is not None for each in step.inputs))
+
+
+def step_name(number: int) -> str:
+    """How a keyed step is called where another takes its time from it."""
+    return f"step {number}"
+
+
+def routes_of(stages: Stages) -> Iterator[Route]:
+    """Every way that rows can go."""
+    for scan in stages.scans:
+        for flow in scan.flows:
+            yield from flow.routes
+    for step in stages.steps:
+        yield from step.routes

@@ -64,18 +64,37 @@ def values_of(aggregates: Iterable[tuple[str, Aggregate]], elements: Iterable[El
 
 
 def value_of(aggregate: Aggregate, elements: Iterable[Element]) -> Any:
-    """One aggregate over these elements."""
+    """One aggregate over these elements; those that were taken back leave no trace."""
     way = way_of(aggregate)
     join, kept = way.add or way.merge, way.empty
+    left, unmet = _settled(elements)
     try:
-        for element in elements:
+        for element in left:
             if not _is_left_out(aggregate, element):
                 kept = join(kept, way.single(element))
+        if isinstance(aggregate, Count | Sum | Mean):
+            for element in unmet:
+                kept = retract(aggregate, kept, element)
         return way.result(kept)
     except (TypeError, ValueError, ArithmeticError) as problem:
         raise InvalidAggregate(
             f"{aggregate} cannot be computed", detail=str(problem), hint="look at the types of its column's values"
         ) from None
+
+
+def _settled(elements: Iterable[Element]) -> tuple[list[Element], list[Element]]:
+    """Elements without those that others take back, and the takers that found none: theirs was told and forgotten."""
+    left, unmet = list[Element](), list[Element]()
+    for element in elements:
+        if not element.retraction:
+            left.append(element)
+            continue
+        same = [each for each in left if each.at == element.at and each.columns == element.columns]
+        if same:
+            left.remove(same[0])
+        else:
+            unmet.append(element)
+    return left, unmet
 
 
 def create(aggregate: Aggregate) -> Any:

@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from strandline.errors import CheckpointMismatch, SetupError
+from strandline.plan.compare import changes
+from strandline.plan.explain import explain_stages
+from strandline.plan.nodes import Root, to_plain
+from strandline.plan.stages import Stages
 
 _ABOUT: Final = "strandline.json"
 
@@ -20,6 +24,7 @@ class Identity:
     fingerprint: str
     lineage: str
     stages: str
+    definition: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +33,11 @@ class Checkpoint:
 
     folder: Path
 
-    def claim(self, fingerprint: str, stages: str) -> Identity:
+    def claim(self, root: Root, stages: Stages) -> Identity:
         """The identity kept here, or a new one; refused if the folder belongs to another pipeline."""
         about = self.folder / _ABOUT
         if about.exists():
-            return self._known(about, fingerprint, stages)
+            return self._known(about, root, stages)
         self._make()
         # A run that was killed while it wrote its identity leaves the draft, and nothing that could be lost.
         if any(found != _draft(about) for found in self.folder.iterdir()):
@@ -40,7 +45,7 @@ class Checkpoint:
                 f"the folder {self.folder} is not empty and holds no Strandline checkpoint",
                 hint="choose an empty folder",
             )
-        identity = Identity(fingerprint, uuid.uuid4().hex, stages)
+        identity = Identity(stages.fingerprint, uuid.uuid4().hex, explain_stages(stages), to_plain(root))
         _write_durably(about, json.dumps(asdict(identity), indent=2) + "\n")
         return identity
 
@@ -52,17 +57,18 @@ class Checkpoint:
                 f"cannot make the folder {self.folder}", detail=problem.strerror or "", hint="choose another folder"
             ) from None
 
-    def _known(self, about: Path, fingerprint: str, stages: str) -> Identity:
+    def _known(self, about: Path, root: Root, stages: Stages) -> Identity:
         try:
             identity = Identity(**json.loads(about.read_text()))
         except (ValueError, TypeError) as problem:
             raise CheckpointMismatch(
                 f"cannot read {about}", detail=str(problem), hint="restore the folder from a copy, or choose another"
             ) from None
-        if identity.fingerprint != fingerprint:
+        if identity.fingerprint != stages.fingerprint:
+            found = changes(identity.definition, to_plain(root))
             raise CheckpointMismatch(
-                f"the checkpoint in {self.folder} was made by another pipeline",
-                detail=_difference(identity.stages, stages),
+                f"the checkpoint in {self.folder} was made by another definition",
+                detail="; ".join(map(str, found)) or "a detail that cannot be shown",
                 hint="give this pipeline a folder of its own, or go back to the definition that made it",
             )
         return identity
@@ -74,6 +80,11 @@ class Checkpoint:
             return None
         found: dict[str, Any] = json.loads(entry.read_text().splitlines()[2])
         return found
+
+    def clock(self, batch: int) -> int:
+        """A batch's own time in milliseconds, which Spark keeps, and gives again when the batch is played again."""
+        facts = json.loads(self._entry(batch).read_text().splitlines()[1])
+        return int(facts["batchTimestampMs"])
 
     def latest_offsets(self) -> dict[str, Any]:
         """Where the sources stood at the end of the newest batch."""
@@ -104,14 +115,6 @@ class Checkpoint:
 
     def _entry(self, batch: int) -> Path:
         return self.folder / "spark" / "offsets" / str(batch)
-
-
-def _difference(was: str, now: str) -> str:
-    """The first stage that differs, as it was and as it is."""
-    for before, after in zip(was.splitlines(), now.splitlines(), strict=False):
-        if before != after:
-            return f"it was «{before.strip()}» and is now «{after.strip()}»"
-    return "a detail that the stages do not show"
 
 
 def _write_durably(path: Path, text: str) -> None:

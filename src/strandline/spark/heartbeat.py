@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from strandline.spark.ports import DRAINED, RAW_COLUMNS, RAW_SCHEMA, TICKED
 from strandline.spark.registered import registered
@@ -39,11 +40,16 @@ class HeartbeatSource(DataSource):
         return HeartbeatReader(float(self.options["every"]), Path(self.options["drain"]))
 
 
-class HeartbeatReader(DataSourceStreamReader):
+class HeartbeatReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Ticks since the epoch, and whether to drain."""
 
     def __init__(self, every: float, drain: Path) -> None:
         self._every, self._drain = every, drain
+        self._until: int | None = None
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """It ticks up to now, and no further."""
+        self._until = self._tick()
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         return {"tick": self._tick(), "drain": 0}
@@ -61,4 +67,5 @@ class HeartbeatReader(DataSourceStreamReader):
         )
 
     def _tick(self) -> int:
-        return int(time.time() // self._every)
+        now = int(time.time() // self._every)
+        return now if self._until is None else min(now, self._until)

@@ -13,9 +13,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from strandline.errors import RunError, StrandlineError
 from strandline.kernel.output import Counts
 from strandline.kernel.watermarks import FOREVER
+from strandline.spark.budget import FailureBudget, Spending
 from strandline.spark.checkpoint import Checkpoint
 from strandline.spark.deliver import Delivered
 from strandline.spark.ports import OpenSink
+from strandline.spark.progress import JobProgress, State, Status, progress_of
 
 Listener = Callable[[Delivered], None]
 
@@ -25,10 +27,23 @@ _LOOK_EVERY_SECONDS: Final = 0.1
 class Job:
     """A pipeline at work. It ends by itself when its sources end; `stop` ends it sooner, and the next run goes on."""
 
-    def __init__(self, checkpoint: Checkpoint, listener: Listener | None = None, *, complete: bool = False) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        listener: Listener | None = None,
+        *,
+        complete: bool = False,
+        available_now: bool = False,
+        budget: FailureBudget | None = None,
+    ) -> None:
         self._checkpoint = checkpoint
         self._complete = complete
+        self._available_now = available_now
         self._listener = listener
+        self._spending = None if budget is None else Spending(budget)
+        self._stopped = False
+        self._delivered_at: float | None = None
+        self._seconds = 0.0
         self._last: Delivered | None = None
         self._counts = Counts()
         self._problem: StrandlineError | None = None
@@ -36,22 +51,27 @@ class Job:
         self._terminated = threading.Event()
         self._lost = False
         self._query: StreamingQuery | None = None
-        self._sink: OpenSink | None = None
+        self._sinks: tuple[OpenSink, ...] = ()
 
-    def attach(self, query: StreamingQuery, sink: OpenSink) -> Self:
+    def attach(self, query: StreamingQuery, sinks: tuple[OpenSink, ...]) -> Self:
         """The query that carries this job, once it runs."""
-        self._query, self._sink = query, sink
+        self._query, self._sinks = query, sinks
         # A Ctrl-C in the middle of a call to the JVM would break the call, so the one who waits makes none.
         threading.Thread(target=self._watch, args=[query], daemon=True).start()
         return self
 
     def delivered(self, batch: Delivered) -> None:
-        """A batch has reached the sink."""
+        """A batch has reached its sinks."""
+        now = time.monotonic()
         with self._lock:
+            self._seconds = now - (self._delivered_at or now)
+            self._delivered_at = now
             self._last = batch
             self._counts += batch.output.counts
         if self._listener is not None:
             self._listener(batch)
+        if self._spending is not None:
+            self._spending.spend(batch.output.progress.clock, batch.output.counts)
 
     def failed(self, problem: StrandlineError) -> None:
         """Keeps an error as it was raised; Spark would hand back only its text."""
@@ -70,6 +90,38 @@ class Job:
             return self._last
 
     @property
+    def status(self) -> Status:
+        """How the job is."""
+        last = self.last
+        batch = None if last is None else last.batch
+        if self.is_complete:
+            return Status(State.COMPLETE, batch)
+        if self._problem is not None:
+            return Status(State.FAILED, batch, str(self._problem))
+        if self._terminated.is_set() and not self._stopped and not self._ran_out:
+            return Status(
+                State.FAILED, batch, str(self._explained(None if self._lost else self._running().exception()))
+            )
+        if self._terminated.is_set() or self._stopped:
+            return Status(State.STOPPED, batch)
+        if self._checkpoint.drain.exists():
+            return Status(State.DRAINING, batch)
+        return Status(State.STARTING if last is None else State.RUNNING, batch)
+
+    @property
+    def progress(self) -> JobProgress | None:
+        """How far the job has come with the batch delivered last; None before the first."""
+        with self._lock:
+            if self._last is None:
+                return None
+            return progress_of(self._last, self._counts, self._seconds)
+
+    @property
+    def _ran_out(self) -> bool:
+        """Whether a job that reads what is there has read it."""
+        return self._available_now and self._query is not None and not self._lost and self._query.exception() is None
+
+    @property
     def is_complete(self) -> bool:
         """Whether every source has ended and the last window has closed."""
         if self._complete:
@@ -79,7 +131,7 @@ class Job:
         return done and last is not None and self._checkpoint.is_committed(last.batch)
 
     def await_end(self, timeout: float | None = None) -> bool:
-        """Waits until the sources end; True if they did, False if the time was up."""
+        """Waits until the sources end, or what is available now has been read; True if so, False if the time was up."""
         if self._complete:
             return True
         query = self._running()
@@ -92,6 +144,9 @@ class Job:
                 break
         if self._terminated.is_set():
             self._raise_what_ended(query)
+            if self._ran_out:
+                self.stop()
+                return True
         return self.is_complete
 
     def _watch(self, query: StreamingQuery) -> None:
@@ -116,10 +171,11 @@ class Job:
 
     def stop(self) -> None:
         """Ends the job at once; a batch that was under way is done again by the next run."""
+        self._stopped = self._stopped or not self._terminated.is_set()
         if self._query is not None:
             self._query.stop()
-        if self._sink is not None:
-            self._sink.close()
+        for sink in self._sinks:
+            sink.close()
 
     def _running(self) -> StreamingQuery:
         if self._query is None:

@@ -1,16 +1,39 @@
 """transformWithState around the kernel's step: Spark keeps the bytes, the kernel knows what they mean."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from strandline.kernel.blocks import Block, pack, unpack
-from strandline.kernel.output import Counts, to_block
-from strandline.kernel.step import Ask, step
-from strandline.kernel.watermarks import control_from_facts
+from strandline.kernel.blocks import AT, END, OFFSET, PARTITION, SIGN, START, Block, pack, unpack
+from strandline.kernel.output import Counts, counts_to_facts
+from strandline.kernel.panes import INDEX, LAST, RETRACTION, TIMESTAMP, TIMING
+from strandline.kernel.step import Ask, Stepped, step
+from strandline.kernel.watermarks import (
+    FOREVER,
+    NEVER,
+    Control,
+    Input,
+    Seen,
+    control_from_facts,
+    control_to_facts,
+    progress_to_facts,
+)
+from strandline.model.watermarks import Inputs
+from strandline.plan.columns import PANE
+from strandline.plan.stages import KeyedStep, Route
+from strandline.spark.addresses import address, to_deliver
+from strandline.spark.batch import Batch, told
+from strandline.spark.operations import run_operations
+from strandline.spark.prepare import Blocks, Steps, failures, feed
+
+Play = Callable[[int, Mapping[str, bytes], Sequence[Block]], tuple[Mapping[str, bytes | None], Blocks]]
+"""What a key group does with a batch: from its address, what it holds and what comes, to what it keeps and sends."""
+
+_SPAN = 1 << 32
+"""The most panes of one key group in one batch."""
 
 
 class Held(Mapping[str, bytes]):
@@ -33,34 +56,149 @@ class Held(Mapping[str, bytes]):
 
 
 class KeyGroupProcessor(StatefulProcessor):
-    """One key group, one batch at a time."""
+    """One key group, one batch at a time. What is addressed past this level goes on as it came."""
 
-    def __init__(self, ask_of: Callable[[int], Ask]) -> None:
-        self._ask_of = ask_of
+    def __init__(self, play: Play, mine: Callable[[int], bool]) -> None:
+        self._play, self._mine = play, mine
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getMapState("blocks", "place string", "block binary")
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
-        group = int(key[0])
+        to = int(key[0])
+        if not self._mine(to):
+            yield from (Row(kg=to, block=bytes(row.block)) for row in rows)
+            return
         # Spark promises no order inside a group, and a replayed batch must give the same bytes.
-        blocks = sorted((unpack(bytes(row.block), f"key group {group}, input") for row in rows), key=_place)
-        controls = [control_from_facts(block.facts["control"]) for block in blocks]
-        counts = sum((Counts(**block.facts["counts"]) for block in blocks), Counts())
-        stepped = step(Held(self._state), blocks, controls, self._ask_of(group))
-        for place, data in stepped.writes.items():
+        blocks = sorted((unpack(bytes(row.block), f"key group {to}, input") for row in rows), key=_place)
+        writes, sent = self._play(to, Held(self._state), blocks)
+        for place, data in writes.items():
             if data is not None:
                 self._state.updateValue((place,), (data,))
             elif self._state.containsKey((place,)):
                 self._state.removeKey((place,))
-        letters = [block.frames["dead"] for block in blocks if "dead" in block.frames]
-        dead = pl.concat(letters) if letters else None
-        yield Row(kg=group, block=pack(to_block(stepped, dead, counts)))
+        yield from (Row(kg=where, block=pack(block)) for where, block in sent)
 
     def close(self) -> None:
         pass
 
 
+def play_level(steps: Steps, level: int) -> tuple[Play, Callable[[int], bool]]:
+    """How the key groups of one level play, and which they are."""
+    mine = {
+        address(step, group): (step, group)
+        for step in steps.values()
+        if step.level == level
+        for group in range(step.groups)
+    }
+
+    def play(to: int, held: Mapping[str, bytes], blocks: Sequence[Block]) -> tuple[Mapping[str, bytes | None], Blocks]:
+        step, group = mine[to]
+        return play_group(step, group, held, blocks, steps, told())
+
+    return play, mine.__contains__
+
+
+def ask_of(keyed: KeyedStep) -> Ask:
+    """What the kernel is asked for a step; how several inputs meet is said by the inputs."""
+    (first, *more) = keyed.inputs
+    if not more and first.watermark is not None:
+        return Ask(keyed.keys, keyed.step, first.watermark, first.partitions)
+    inputs = tuple(Input(each.name, each.watermark, each.partitions) for each in keyed.inputs)
+    return Ask(keyed.keys, keyed.step, Inputs(tuple(each.name for each in inputs)), inputs=inputs)
+
+
+def play_group(
+    keyed: KeyedStep, group: int, held: Mapping[str, bytes], blocks: Sequence[Block], steps: Steps, batch: Batch
+) -> tuple[Mapping[str, bytes | None], Blocks]:
+    """One batch of one key group: what it keeps, and what it sends to the steps after it and to be delivered."""
+    controls = [control_from_facts(block.facts["control"]) for block in blocks]
+    counts = sum((Counts(**block.facts["counts"]) for block in blocks), Counts())
+    stepped = step(held, blocks, controls, ask_of(keyed))
+    sent: Blocks = []
+    frames: dict[str, pl.DataFrame] = {}
+    dead: list[pl.DataFrame] = []
+    for route in keyed.routes:
+        rows = _passed(stepped, keyed, group, route, dead)
+        if route.output is not None:
+            frames |= {} if rows is None else {f"out:{route.output}": rows}
+        else:
+            sent += _fed(rows, stepped, (keyed, group), steps[route.step or 0], batch, dead)
+    if stepped.late is not None:
+        frames[f"late:{keyed.late_to}"] = stepped.late
+    if dead:
+        frames[f"dead:{keyed.dead_to}"] = pl.concat(dead, how="vertical_relaxed")
+    everyone = counts + Counts(contributed=stepped.contributed, late=stepped.refused)
+    facts = {
+        "step": keyed.number,
+        "progress": progress_to_facts(stepped.progress),
+        "counts": {keyed.name: counts_to_facts(everyone)},
+        "output_watermark": stepped.output_watermark,
+        "rows": stepped.rows,
+    }
+    return stepped.writes, [*sent, (to_deliver(address(keyed, group)), Block(frames, facts))]
+
+
+def _passed(
+    stepped: Stepped, keyed: KeyedStep, group: int, route: Route, dead: list[pl.DataFrame]
+) -> pl.DataFrame | None:
+    """The panes at the end of a route, and dead letters for those that a function could not take."""
+    if stepped.panes is None or (not route.operations and route.output is not None):
+        return stepped.panes
+    position = [
+        pl.lit(f"{keyed.name}.{group}").alias(PARTITION),
+        (pl.int_range(pl.len(), dtype=pl.Int64) + stepped.turn * _SPAN).alias(OFFSET),
+    ]
+    passed = run_operations(stepped.panes.with_columns(*_visible(), *position), route.operations)
+    if passed.failed is not None:
+        dead.append(failures(passed.failed))
+    if route.output is not None:
+        return passed.rows.drop(PARTITION, OFFSET, *PANE, strict=False)
+    return passed.rows
+
+
+def _visible() -> list[pl.Expr]:
+    """What can be read of a pane, under names without a sign."""
+    return [
+        instant(START).alias("window_start"), instant(END).alias("window_end"), pl.col(TIMING).alias("timing"),
+        pl.col(INDEX).alias("pane_index"), pl.col(LAST).alias("is_last"), pl.col(RETRACTION).alias("retraction"),
+    ]  # fmt: skip
+
+
+def instant(name: str) -> pl.Expr:
+    """A bound as a time; the ends of time are none."""
+    ms = pl.col(name)
+    inside = pl.when((ms != NEVER) & (ms != FOREVER)).then(ms)
+    return pl.from_epoch(inside, time_unit="ms").cast(pl.Datetime("us")).dt.replace_time_zone("UTC")
+
+
+def _fed(
+    rows: pl.DataFrame | None,
+    stepped: Stepped,
+    sender: tuple[KeyedStep, int],
+    target: KeyedStep,
+    batch: Batch,
+    dead: list[pl.DataFrame],
+) -> Blocks:
+    """Panes as the elements of another step; with them, how far time has come here."""
+    keyed, group = sender
+    name = f"{keyed.name}.{group:03}"
+    mark = Seen(keyed.name, watermark=stepped.output_watermark, idle=stepped.progress.is_idle)
+    control = control_to_facts(Control(stepped.progress.clock, (mark,), of=keyed.name))
+    if rows is None:
+        facts = {"control": control, "from": name, "counts": counts_to_facts(Counts())}
+        return [(address(target, number), Block(facts=facts)) for number in range(target.groups)]
+    # A window without an end has panes at the end of time, which elements cannot have.
+    at = pl.min_horizontal(pl.col(TIMESTAMP), pl.lit(FOREVER - 1)).alias(AT)
+    sign = pl.when(pl.col(RETRACTION)).then(-1).otherwise(1).cast(pl.Int64).alias(SIGN)
+    users = pl.exclude("^@.*$")
+    elements = rows.select(users, PARTITION, OFFSET, at, *([sign] if target.step.signed else []))
+    blocks, refused = feed(elements, target, None, control, batch, Counts(read=elements.height), name)
+    if refused.height:
+        dead.append(refused)
+    return blocks
+
+
 def _place(block: Block) -> str:
-    """Where a block's rows stood in the source: no two tasks read the same."""
-    return repr(block.facts["control"]["seen"])
+    """Which task or key group sent it: no two are the same."""
+    return f"{block.facts['from']} {block.facts['control']['of']}"

@@ -12,19 +12,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
+import polars as pl
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from strandline.errors import RunError
 from strandline.kernel.blocks import Block, pack, unpack
-from strandline.kernel.output import Counts, counts_to_facts
+from strandline.kernel.output import Counts, counts_to_facts, to_block
 from strandline.kernel.player import GROUPS, BlockPlayer, Packet, prepared
-from strandline.kernel.step import Ask
+from strandline.kernel.step import Ask, step
 from strandline.kernel.watermarks import Rule, control_from_facts, control_to_facts
 from strandline.model.steps import WindowedStep
-from strandline.spark.keyed_step import KeyGroupProcessor
-from strandline.spark.prepare import CARRIER
+from strandline.spark.addresses import CARRIER
+from strandline.spark.keyed_step import KeyGroupProcessor, Play
+from strandline.spark.prepare import Blocks
 from strandline.spark.registered import registered
 
 _FORMAT: Final = "strandline_packets"
@@ -106,7 +108,7 @@ class Carrier:
         asks = self._asks
         blocks = packets.mapInArrow(prepare_packets(asks), CARRIER)
         played = blocks.groupBy("kg").transformWithState(
-            KeyGroupProcessor(lambda group: asks[group // GROUPS]), CARRIER, "Append", "None"
+            KeyGroupProcessor(_played_by(asks), lambda _: True), CARRIER, "Append", "None"
         )
         writing = played.writeStream.foreachBatch(self._deliver)
         return writing.option("checkpointLocation", str(self._folder / "checkpoint")).start()
@@ -141,10 +143,22 @@ def prepare_packets(asks: Asks) -> Callable[[Iterator[pa.RecordBatch]], Iterator
     return run
 
 
+def _played_by(asks: Asks) -> Play:
+    """What a key group of a story does with a batch."""
+
+    def play(to: int, held: Mapping[str, bytes], blocks: Sequence[Block]) -> tuple[Mapping[str, bytes | None], Blocks]:
+        controls = [control_from_facts(block.facts["control"]) for block in blocks]
+        stepped = step(held, blocks, controls, asks[to // GROUPS])
+        letters = [block.frames["dead"] for block in blocks if "dead" in block.frames]
+        return stepped.writes, [(to, to_block(stepped, pl.concat(letters) if letters else None, Counts()))]
+
+    return play
+
+
 def _blocks(data: Block, ask: Ask) -> dict[int, Block]:
     packet = Packet(data.frames.get(_ELEMENTS), control_from_facts(data.facts["control"]), data.facts["horizon"])
     found, dead = prepared(packet, ask)
-    facts = {"control": data.facts["control"], "counts": counts_to_facts(Counts())}
+    facts = {"control": data.facts["control"], "from": "story", "counts": counts_to_facts(Counts())}
     blocks = {}
     for group in range(GROUPS):
         mine = found.get(group, Block())

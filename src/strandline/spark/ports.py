@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from strandline.kernel.output import Output
 from strandline.plan.endpoints import Sink, Source
-from strandline.plan.stages import Stages
+from strandline.plan.stages import Deliver
 
 if TYPE_CHECKING:  # a pipeline is written and checked without loading Spark
     from pyspark.sql import DataFrame, SparkSession
@@ -49,10 +49,15 @@ class SparkSource(Source, Protocol):
     """A source that Spark can read: the same range of positions gives the same records, always."""
 
     @property
-    def decoder(self) -> Decoder: ...
+    def decoder(self) -> Decoder | None:
+        """How its records are read; None where Spark has read them already."""
+        ...
 
     def stream(self, spark: "SparkSession") -> "DataFrame":
-        """The raw records, as RAW_COLUMNS."""
+        """Raw records, as RAW_COLUMNS; without a decoder, the columns themselves.
+
+        Those may have the columns PARTITION and OFFSET beside them, by which records are found again.
+        """
         ...
 
 
@@ -100,4 +105,4 @@ class OpenSink(Protocol):
 class SparkSink(Sink, Protocol):
     """A sink that a job can open."""
 
-    def open(self, stages: Stages) -> OpenSink: ...
+    def open(self, output: Deliver) -> OpenSink: ...

@@ -1,25 +1,26 @@
-"""mapInArrow: in every partition, records become blocks, one for each key group, with what was seen of the sources."""
+"""mapInArrow: in every partition, rows become blocks, one for each key group, with what was seen of the source."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import polars as pl
 import pyarrow as pa
-from pyspark import TaskContext
 
-from strandline.kernel.blocks import AT, OFFSET, PARTITION, Block, pack
+from strandline.kernel.blocks import AT, OFFSET, OWN, PARTITION, Block, pack
 from strandline.kernel.output import Counts, counts_to_facts
 from strandline.kernel.prepare import admit, prepare
-from strandline.kernel.watermarks import Control, Seen, control_to_facts
+from strandline.kernel.rows import FAILED, PROBLEM, Passed
+from strandline.kernel.watermarks import Control, Rule, Seen, control_to_facts
 from strandline.model.panes import DeadReason
 from strandline.model.watermarks import Percentile, Watermark
-from strandline.plan.stages import Prepare
-from strandline.spark.ports import DETAIL, DRAINED, ENDED, RAW, REASON, RECORD, TICKED, Decoder
+from strandline.plan.stages import Flow, KeyedStep, Scan
+from strandline.spark.addresses import address, to_deliver
+from strandline.spark.arrival import CLOCK, MARK, Arrived, Batches, no_letters, of_columns, of_decoded, of_records
+from strandline.spark.batch import Batch, task_number, told
+from strandline.spark.operations import run_operations
+from strandline.spark.ports import DETAIL, DRAINED, ENDED, RAW, REASON, RECORD, Decoder
 
-HORIZON: Final = "strandline.horizon"
-"""The local property by which the driver tells every task the watermark before the batch."""
-
-CARRIER: Final = "kg long, block binary"
 _SCHEMA: Final = pa.schema([("kg", pa.int64()), ("block", pa.binary())])
 
 _DETAILS: Final = {
@@ -28,79 +29,197 @@ _DETAILS: Final = {
     DeadReason.BAD_WINDOW.value: "its bounds are missing, unreadable or not a span of time",
 }
 
-Batches = Iterator[pa.RecordBatch]
+Steps = Mapping[int, KeyedStep]
+Blocks = list[tuple[int, Block]]
 
 
-def prepare_task(stage: Prepare, event_time: str | None, decoder: Decoder) -> Callable[[Batches], Batches]:
-    """The function that Spark runs over the raw records of one partition."""
+def prepare_task(scan: Scan, steps: Steps, decoder: Decoder | None) -> Callable[[Batches], Batches]:
+    """The function that Spark runs over one partition of a source; a source itself need not travel."""
+    scan = replace(scan, source=None)  # type: ignore[arg-type]
 
     def run(batches: Batches) -> Batches:
         tables = [batch for batch in batches if batch.num_rows]
         if tables:
-            raw = pl.DataFrame(pa.Table.from_batches(tables))
-            yield from _carried(_pack(raw, stage, event_time, decoder, _horizon()))
+            frame = pl.DataFrame(pa.Table.from_batches(tables))
+            yield from carried(prepare_scan(frame, scan, steps, decoder, told(), task_number()))
 
     return run
 
 
-def _horizon() -> int | None:
-    context = TaskContext.get()
-    said = None if context is None else context.getLocalProperty(HORIZON)
-    return None if said is None else int(said)
+def tick_task(steps: tuple[KeyedStep, ...]) -> Callable[[Batches], Batches]:
+    """The function that Spark runs over the heartbeat: every key group hears of the clock, and of the end."""
+
+    def run(batches: Batches) -> Batches:
+        tables = [batch for batch in batches if batch.num_rows]
+        if tables:
+            yield from carried(tick(pl.DataFrame(pa.Table.from_batches(tables)), steps, told(), task_number()))
+
+    return run
 
 
-def _pack(
-    raw: pl.DataFrame, stage: Prepare, event_time: str | None, decoder: Decoder, horizon: int | None
-) -> dict[int, Block]:
-    """A block for every key group: all get the control, some their elements, the first the dead letters."""
-    records = raw.filter(pl.col("mark") == RECORD).select(
-        pl.col("partition").alias(PARTITION), pl.col("offset").alias(OFFSET), pl.col("value").alias(RAW)
-    )
-    rows, dead = _decode(records, event_time, decoder)
-    clock: Any = raw["clock"].dt.timestamp("ms").max()
-    taken, refused = admit(rows, stage.step, stage.watermark, int(clock))
-    why = pl.col(REASON).replace_strict(_DETAILS, default=f"{event_time} is missing or unreadable").alias(DETAIL)
-    dead = pl.concat([dead, refused.select(PARTITION, OFFSET, RAW, REASON, why)])
-    prepared = prepare(taken.drop(RAW), stage.keys, stage.step, stage.groups, horizon)
-    control = {"control": control_to_facts(_control(raw, rows, int(clock), stage.watermark))}
-    counts = Counts(read=records.height, dead=dead.height, filtered=prepared.filtered)
-    blocks = {}
-    for group in range(stage.groups):
-        found = prepared.blocks.get(group, Block())
-        letters = {"dead": dead} if group == 0 and dead.height else {}
-        mine = {"counts": counts_to_facts(counts if group == 0 else Counts())}
-        blocks[group] = Block({**found.frames, **letters}, {**found.facts, **control, **mine})
+def tick(frame: pl.DataFrame, steps: tuple[KeyedStep, ...], batch: Batch, task: int) -> Blocks:
+    """Controls without rows."""
+    clock = _clock(frame, batch)
+    drain = bool((frame["mark"] == DRAINED).any())
+    control = control_to_facts(Control(clock, drain=drain))
+    facts = {"control": control, "from": "tick", "counts": counts_to_facts(Counts())}
+    blocks = [(address(step, group), Block(facts=facts)) for step in steps for group in range(step.groups)]
+    return [*blocks, (to_deliver(task), Block(facts={"clock": clock, "drain": drain}))]
+
+
+def prepare_scan(
+    frame: pl.DataFrame, scan: Scan, steps: Steps, decoder: Decoder | None, batch: Batch, task: int
+) -> Blocks:
+    """The blocks of one task: for every key group of every step that its rows may go to, and for delivery."""
+    clock = _clock(frame, batch)
+    arrived = _arrived(frame.drop(CLOCK, strict=False), decoder, clock, task)
+    blocks: Blocks = []
+    letters, exits = [arrived.dead], dict[str, pl.DataFrame]()
+    counts = dict[str, Mapping[str, int]]()
+    unread = Counts(read=arrived.dead.height, dead=arrived.dead.height)
+    for flow in scan.flows:
+        timed = _with_time(run_operations(arrived.rows, flow.operations), flow)
+        if timed.failed is not None:
+            letters.append(failures(timed.failed))
+        control = control_to_facts(_control(arrived, timed.rows, clock, flow))
+        for route in flow.routes:
+            passed = timed.then(lambda rows, route=route: run_operations(rows, route.operations))  # type: ignore[misc]
+            if passed.failed is not timed.failed and passed.failed is not None:
+                letters.append(failures(passed.failed[0 if timed.failed is None else timed.failed.height :]))
+            known = _counts(arrived.rows.height, passed) + unread
+            unread = Counts()
+            if route.output is not None:
+                out, refused = _leaving(passed.rows, flow)
+                letters.append(refused)
+                exits[f"out:{route.output}"] = out
+                left = known + Counts(contributed=out.height, dead=refused.height)
+                counts[f"out:{route.output}"] = counts_to_facts(left)
+                continue
+            step = steps[route.step or 0]
+            sender = f"{scan.number}.{task:06}"
+            made, refused = feed(passed.rows, step, flow.watermark, control, batch, known, sender, flow.event_time)
+            letters.append(refused)
+            blocks += made
+    dead = pl.concat(letters, how="vertical_relaxed")
+    frames = {name: rows for name, rows in exits.items() if rows.height}
+    if dead.height:
+        frames[f"dead:{scan.dead_to}"] = dead
+    if frames or counts:
+        ended = sorted(arrived.marks.filter(pl.col(MARK) == ENDED)[PARTITION])
+        facts = {"clock": clock, "drain": False, "counts": counts, "scan": scan.number, "ended": ended}
+        blocks.append((to_deliver(task), Block(frames, facts)))
     return blocks
 
 
-def _decode(records: pl.DataFrame, event_time: str | None, decoder: Decoder) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Elements with their event time in milliseconds, and the records that are none."""
-    decoded = decoder.decode(records)
-    # Division floors, so that times before the epoch round the same way as times after it.
-    at = pl.lit(None, pl.Int64) if event_time is None else pl.col(event_time).dt.timestamp("us") // 1000
-    return decoded.rows.with_columns(at.alias(AT)), decoded.dead
-
-
-def _control(raw: pl.DataFrame, rows: pl.DataFrame, clock: int, watermark: Watermark) -> Control:
-    """What this task saw of each partition, and the batch's clock."""
-    mark = pl.col("mark")
-    told = raw.filter(mark < TICKED)
-    heard = told.group_by("partition").agg((mark == RECORD).sum().alias("rows"), (mark == ENDED).any())
-    timed = rows.filter(pl.col(AT).is_not_null()).sort(PARTITION, OFFSET)
-    highest = dict(timed.group_by(PARTITION).agg(pl.col(AT).max()).iter_rows())
-    first = dict(told.group_by("partition").agg(pl.col("offset").min()).iter_rows())
-    times = {}
-    if isinstance(watermark.generator, Percentile):
-        times = {name: tuple(each) for name, each in timed.group_by(PARTITION, maintain_order=True).agg(AT).iter_rows()}
-    seen = [
-        Seen(name, int(count), highest.get(name), bool(ended), times=times.get(name, ()), first=first[name])
-        for name, count, ended in heard.sort("partition").iter_rows()
-    ]
-    return Control(clock, tuple(seen), drain=bool((raw["mark"] == DRAINED).any()))
-
-
-def _carried(blocks: dict[int, Block]) -> Batches:
-    packed = [pack(block) for block in blocks.values()]
-    yield pa.RecordBatch.from_arrays(
-        [pa.array(list(blocks), pa.int64()), pa.array(packed, pa.binary())], schema=_SCHEMA
+def feed(  # noqa: PLR0913, PLR0917 - what a step is fed with
+    rows: pl.DataFrame,
+    step: KeyedStep,
+    rule: Rule | None,
+    control: Mapping[str, Any],
+    batch: Batch,
+    known: Counts,
+    sender: str,
+    event_time: str | None = None,
+) -> tuple[Blocks, pl.DataFrame]:
+    """A block for each key group of a step, the control in all of them; and the rows that it cannot take."""
+    taken, refused = admit(rows, step.step, rule, int(control["clock"]))
+    why = pl.col(REASON).replace_strict(_DETAILS, default=f"{event_time} is missing or unreadable").alias(DETAIL)
+    dead = with_raw(refused).select(PARTITION, OFFSET, RAW, REASON, why) if refused.height else no_letters()
+    prepared = prepare(
+        taken.drop(RAW, strict=False), step.keys, step.step, step.groups, batch.horizons.get(step.number)
     )
+    counts = known + Counts(dead=dead.height, filtered=prepared.filtered)
+    blocks: Blocks = []
+    for group in range(step.groups):
+        found = prepared.blocks.get(group, Block())
+        mine = {"control": control, "from": sender, "counts": counts_to_facts(counts if group == 0 else Counts())}
+        blocks.append((address(step, group), Block(found.frames, {**found.facts, **mine})))
+    return blocks, dead
+
+
+def carried(blocks: Blocks) -> Batches:
+    """Blocks as Spark carries them."""
+    addresses = pa.array([to for to, _ in blocks], pa.int64())
+    packed = pa.array([pack(block) for _, block in blocks], pa.binary())
+    yield pa.RecordBatch.from_arrays([addresses, packed], schema=_SCHEMA)
+
+
+def _arrived(frame: pl.DataFrame, decoder: Decoder | None, clock: int, task: int) -> Arrived:
+    if MARK in frame.columns:
+        return of_decoded(frame)
+    if decoder is not None:
+        return of_records(frame, decoder)
+    return of_columns(frame, clock, task)
+
+
+def _clock(frame: pl.DataFrame, batch: Batch) -> int:
+    if batch.clock is not None:
+        return batch.clock
+    clock: Any = frame[CLOCK].dt.timestamp("ms").max()
+    return int(clock)
+
+
+def _with_time(passed: Passed, flow: Flow) -> Passed:
+    """Rows with their event time in milliseconds. Division floors, so that times before the epoch round alike."""
+    name = flow.event_time
+    at = pl.lit(None, pl.Int64) if name is None else pl.col(name).dt.timestamp("us") // 1000
+    return passed.then(lambda rows: Passed(rows.with_columns(at.alias(AT))))
+
+
+def _counts(read: int, passed: Passed) -> Counts:
+    dead = 0 if passed.failed is None else passed.failed.height
+    return Counts(read=read + passed.made, dead=dead, filtered=passed.filtered)
+
+
+def _leaving(rows: pl.DataFrame, flow: Flow) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Elements that go straight to an output; those that should have a time and have none do not."""
+    if flow.event_time is None:
+        return rows.drop(RAW, strict=False), no_letters()
+    missing = rows.filter(pl.col(AT).is_null())
+    why = [pl.lit(DeadReason.NO_EVENT_TIME.value).alias(REASON), pl.lit(f"{flow.event_time} is missing").alias(DETAIL)]
+    dead = with_raw(missing).select(PARTITION, OFFSET, RAW, *why) if missing.height else no_letters()
+    return rows.filter(pl.col(AT).is_not_null()).drop(RAW, strict=False), dead
+
+
+def failures(failed: pl.DataFrame) -> pl.DataFrame:
+    """Rows that a function could not take, as dead letters."""
+    why = [pl.lit(FAILED).alias(REASON), pl.col(PROBLEM).alias(DETAIL)]
+    return with_raw(failed).select(PARTITION, OFFSET, RAW, *why)
+
+
+def with_raw(rows: pl.DataFrame) -> pl.DataFrame:
+    """A record's bytes as they came, or what its columns say, as JSON."""
+    if RAW in rows.columns:
+        return rows
+    mine = pl.struct(pl.exclude(f"^{OWN}.*$")).struct.json_encode().cast(pl.Binary)
+    return rows.with_columns(mine.alias(RAW))
+
+
+def _control(arrived: Arrived, rows: pl.DataFrame, clock: int, flow: Flow) -> Control:
+    """What this task saw of each partition, and the batch's clock."""
+    one = arrived.marks[PARTITION].to_list() == [""]
+    timed = rows.filter(pl.col(AT).is_not_null())
+    if one:
+        highest: dict[str, Any] = {"": timed[AT].max()}
+    else:
+        highest = dict(timed.group_by(PARTITION).agg(pl.col(AT).max()).iter_rows())
+    times = _times(timed, one) if _goes_by_lag(flow.watermark) else {}
+    seen = []
+    for (name,), told_of in arrived.marks.group_by(PARTITION, maintain_order=True):
+        records = told_of.filter(pl.col(MARK) == RECORD)
+        ended = bool((told_of[MARK] == ENDED).any())
+        first: Any = told_of[OFFSET].min()
+        many = int(records["rows"].sum())
+        seen.append(Seen(str(name), many, highest.get(str(name)), ended, times=times.get(str(name), ()), first=first))
+    return Control(clock, tuple(seen), of=flow.name)
+
+
+def _goes_by_lag(watermark: Watermark | None) -> bool:
+    return watermark is not None and isinstance(watermark.generator, Percentile)
+
+
+def _times(timed: pl.DataFrame, one: bool) -> dict[str, tuple[int, ...]]:
+    ordered = timed.sort(PARTITION, OFFSET)
+    if one:
+        return {"": tuple(ordered[AT].to_list())}
+    return {name: tuple(each) for name, each in ordered.group_by(PARTITION, maintain_order=True).agg(AT).iter_rows()}

@@ -1,0 +1,56 @@
+"""A sink that keeps nothing: for measuring, and for trying a pipeline without an output."""
+
+from dataclasses import dataclass
+
+from strandline.kernel.output import Output
+from strandline.plan.endpoints import Delivery
+from strandline.plan.stages import Deliver
+from strandline.spark.ports import LedgerEntry, Recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Counts what comes, and lets it go."""
+
+    @property
+    def name(self) -> str:
+        return "discard()"
+
+    @property
+    def offers(self) -> frozenset[Delivery]:
+        return frozenset(Delivery)
+
+    @property
+    def takes_retractions(self) -> bool:
+        return True
+
+    def open(self, output: Deliver) -> "OpenDiscard":  # noqa: ARG002 - all are alike to it
+        return OpenDiscard()
+
+
+class OpenDiscard:
+    """Remembers the last batch while it is open, and nothing after that."""
+
+    def __init__(self) -> None:
+        self._last: Recorded | None = None
+
+    def claim(self, lineage: str) -> int:  # noqa: ARG002 - nobody else can write here
+        return 1
+
+    def recorded(self, lineage: str, batch: int) -> Recorded | None:  # noqa: ARG002
+        return self._last if self._last is not None and self._last.batch == batch else None
+
+    def latest(self, lineage: str) -> Recorded | None:  # noqa: ARG002
+        return self._last
+
+    def commit(self, output: Output, entry: LedgerEntry) -> bool:
+        self._last = Recorded(entry.batch, entry.digest, output.progress.watermark)
+        return True
+
+    def close(self) -> None:
+        pass
+
+
+def discard() -> Discard:
+    """Nowhere: `write(discard())`."""
+    return Discard()

@@ -1,0 +1,98 @@
+"""How rows arrive in Python: as raw records to decode, as Spark's own columns, or decoded in an earlier crossing."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+
+from strandline.kernel.blocks import OFFSET, OWN, PARTITION
+from strandline.spark.ports import DETAIL, RAW, REASON, RECORD, TICKED, Decoder
+
+MARK: Final = "@mark"
+CLOCK: Final = "@clock"
+
+Batches = Iterator[pa.RecordBatch]
+
+DECODED: Final = (
+    f"`{PARTITION}` string, `{OFFSET}` long, `{MARK}` int, `{RAW}` binary, `{REASON}` string, `{DETAIL}` string"
+)
+"""What stands beside a user's columns where records are decoded in a crossing of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Rows with PARTITION and OFFSET; records that are none; and what was told of partitions themselves."""
+
+    rows: pl.DataFrame
+    dead: pl.DataFrame
+    marks: pl.DataFrame
+    read: int
+
+
+def no_letters() -> pl.DataFrame:
+    """Dead letters, none yet."""
+    kinds = {PARTITION: pl.String, OFFSET: pl.Int64, RAW: pl.Binary, REASON: pl.String, DETAIL: pl.String}
+    return pl.DataFrame(schema=kinds)
+
+
+def of_records(frame: pl.DataFrame, decoder: Decoder) -> Arrived:
+    """Raw records, decoded here."""
+    known = frame.rename({"partition": PARTITION, "offset": OFFSET, "value": RAW, "mark": MARK})
+    records = known.filter(pl.col(MARK) == RECORD).select(PARTITION, OFFSET, RAW)
+    decoded = decoder.decode(records)
+    return Arrived(decoded.rows, decoded.dead, _marks(known), records.height)
+
+
+def of_columns(frame: pl.DataFrame, clock: int, task: int) -> Arrived:
+    """Spark's own columns. Where the source gives no position, it is the batch, the task and the row."""
+    if PARTITION not in frame.columns:
+        frame = frame.with_columns(
+            pl.lit(f"{clock}.{task}").alias(PARTITION), pl.int_range(pl.len(), dtype=pl.Int64).alias(OFFSET)
+        )
+        marks = pl.DataFrame({PARTITION: [""], OFFSET: [0], MARK: [RECORD], "rows": [frame.height]})
+        return Arrived(frame, no_letters(), marks, frame.height)
+    return Arrived(frame, no_letters(), _marks(frame.with_columns(pl.lit(RECORD).alias(MARK))), frame.height)
+
+
+def of_decoded(frame: pl.DataFrame) -> Arrived:
+    """Records decoded in a crossing before this one."""
+    records = frame.filter(pl.col(MARK) == RECORD)
+    rows = records.filter(pl.col(REASON).is_null()).drop(MARK, REASON, DETAIL)
+    dead = records.filter(pl.col(REASON).is_not_null()).select(PARTITION, OFFSET, RAW, REASON, DETAIL)
+    return Arrived(rows, dead, _marks(frame), records.height)
+
+
+def decode_task(decoder: Decoder) -> Callable[[Batches], Batches]:
+    """Records as columns, those that are none and marks among them, for Spark to go on with."""
+
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            if batch.num_rows:
+                yield from (
+                    decoded(pl.DataFrame(pa.Table.from_batches([batch])), decoder)
+                    .to_arrow(compat_level=pl.CompatLevel.oldest())
+                    .to_batches()
+                )
+
+    return run
+
+
+def decoded(frame: pl.DataFrame, decoder: Decoder) -> pl.DataFrame:
+    """Raw records as they travel after they were decoded."""
+    known = frame.rename({"partition": PARTITION, "offset": OFFSET, "value": RAW, "mark": MARK})
+    found = decoder.decode(known.filter(pl.col(MARK) == RECORD).select(PARTITION, OFFSET, RAW))
+    marks = known.filter(pl.col(MARK) != RECORD).select(PARTITION, OFFSET, MARK)
+    rows = [found.rows, found.dead, marks]
+    whole = pl.concat(rows, how="diagonal_relaxed").with_columns(pl.col(MARK).fill_null(RECORD).cast(pl.Int32))
+    order = [PARTITION, OFFSET, MARK, RAW, REASON, DETAIL]
+    missing = [pl.lit(None, no_letters().schema[name]).alias(name) for name in order if name not in whole.columns]
+    return whole.with_columns(missing).select(*order, pl.exclude(f"^{OWN}.*$"))
+
+
+def _marks(known: pl.DataFrame) -> pl.DataFrame:
+    """For each partition and mark the rows that bear it, and the first position."""
+    told = known.lazy().filter(pl.col(MARK) < TICKED)
+    counted = told.group_by(PARTITION, MARK).agg(pl.col(OFFSET).min(), pl.len().cast(pl.Int64).alias("rows"))
+    return counted.sort(PARTITION, MARK).collect()

@@ -1,0 +1,75 @@
+"""What a batch says, from all tasks and key groups: for each output its rows, and how far each keyed step has come."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from strandline.kernel.blocks import Block
+from strandline.kernel.output import Counts, Output
+from strandline.kernel.watermarks import NEVER, Progress, progress_from_facts
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """A keyed step after a batch: its progress, what it forwards, the windows it keeps."""
+
+    progress: Progress = field(default_factory=Progress)
+    output_watermark: int = NEVER
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """A whole batch."""
+
+    frames: Mapping[str, pl.DataFrame]
+    steps: Mapping[int, StepOutput]
+    counts: Mapping[str, Counts]
+    """By the keyed step or the output that elements were offered to."""
+    clock: int
+    drained: bool
+    ended: Mapping[int, frozenset[str]]
+    """By scan, the partitions that have ended, where nothing is kept of it."""
+
+    @property
+    def everyone(self) -> Counts:
+        return sum(self.counts.values(), Counts())
+
+    def output(self, number: int, progress: Progress, rows: int) -> Output:
+        """What one output is to hold."""
+        panes, late, dead = (self.frames.get(f"{name}:{number}") for name in ("out", "late", "dead"))
+        return Output(panes, late, dead, progress, self.everyone, progress.watermark, rows)
+
+
+def gather(blocks: Iterable[Block]) -> Gathered:
+    """The blocks of a batch as one."""
+    frames: dict[str, list[pl.DataFrame]] = {}
+    steps: dict[int, StepOutput] = {}
+    counts: dict[str, Counts] = {}
+    ended: dict[int, frozenset[str]] = {}
+    clock, drained = NEVER, False
+    for block in blocks:
+        facts = block.facts
+        for name, frame in block.frames.items():
+            frames.setdefault(name, []).append(frame)
+        for name, told in facts.get("counts", {}).items():
+            counts[name] = counts.get(name, Counts()) + Counts(**told)
+        if "step" in facts:
+            progress = progress_from_facts(facts["progress"])
+            steps[facts["step"]] = _joined(steps.get(facts["step"]), progress, facts)
+            clock = max(clock, progress.clock)
+        else:
+            clock, drained = max(clock, facts["clock"]), drained or facts["drain"]
+        if "scan" in facts:
+            ended[facts["scan"]] = ended.get(facts["scan"], frozenset()) | {*facts["ended"]}
+    whole = {name: pl.concat(each, how="diagonal_relaxed") for name, each in frames.items()}
+    return Gathered(whole, steps, counts, clock, drained, ended)
+
+
+def _joined(known: StepOutput | None, progress: Progress, facts: Mapping[str, int]) -> StepOutput:
+    """Key groups of a step have the same progress, since all fold the same control rows."""
+    forwarded, rows = facts["output_watermark"], facts["rows"]
+    if known is None:
+        return StepOutput(progress, forwarded, rows)
+    return StepOutput(progress, min(known.output_watermark, forwarded), known.rows + rows)

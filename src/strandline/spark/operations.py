@@ -1,0 +1,33 @@
+"""The stateless steps of a route, run over rows one after the other."""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from strandline.kernel import rows as kernel
+from strandline.kernel.rows import Passed
+from strandline.plan import ddl
+from strandline.plan.operations import FlatMap, Map, Operation, Select, Where
+from strandline.plan.stages import Kept
+
+
+def run_operations(rows: pl.DataFrame, operations: Sequence[Operation | Kept]) -> Passed:
+    """Rows after all of it."""
+    passed = Passed(rows)
+    for operation in operations:
+        passed = passed.then(lambda each, operation=operation: _run(each, operation))  # type: ignore[misc]
+    return passed
+
+
+def _run(rows: pl.DataFrame, operation: Operation | Kept) -> Passed:
+    match operation:
+        case Kept(flag):
+            return kernel.keep_flagged(rows, flag)
+        case Where(condition):
+            return kernel.keep(rows, condition.expression)  # type: ignore[union-attr]
+        case Select(columns, beside):
+            return kernel.compute(rows, [(name, each.expression) for name, each in columns], beside=beside)  # type: ignore[union-attr]
+        case Map(function, columns):
+            return kernel.apply(rows, function, [*ddl.parse(columns).items()])
+        case FlatMap(function, columns):
+            return kernel.apply_to_each(rows, function, [*ddl.parse(columns).items()])

@@ -1,0 +1,82 @@
+"""The stages as Spark carries them: sources and ticks, blocks by key group, level after level, packed output."""
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql.types import StructType
+
+from strandline.errors import InvalidStep
+from strandline.kernel.blocks import OWN
+from strandline.plan import ddl
+from strandline.plan.operations import FlatMap, Map, Operation, Select, Where
+from strandline.plan.stages import Flagged, Scan, Stages
+from strandline.spark.addresses import CARRIER
+from strandline.spark.arrival import CLOCK, DECODED, MARK, decode_task
+from strandline.spark.keyed_step import KeyGroupProcessor, play_level
+from strandline.spark.ports import REASON, RECORD, SparkSource
+from strandline.spark.prepare import prepare_task, tick_task
+
+
+def translate(stages: Stages, spark: SparkSession, ticks: DataFrame, *, clock: bool = False) -> DataFrame:
+    """Addressed blocks, of which those that are left at the end are to be delivered.
+
+    `clock` puts the batch's time beside every row, for where nobody tells it to the tasks.
+    """
+    frames = [_prepared(scan, stages, spark, clock=clock) for scan in stages.scans]
+    beats = ticks.withColumn(CLOCK, F.current_timestamp()) if clock else ticks
+    # Sources come first, as their positions do in Spark's offset log.
+    carried, *others = [*frames, beats.mapInArrow(tick_task(stages.timed), CARRIER)]
+    for frame in others:
+        carried = carried.unionByName(frame)
+    for level, _ in enumerate(stages.levels, 1):
+        processor = KeyGroupProcessor(*play_level(stages.by_number, level))
+        carried = carried.groupBy("kg").transformWithState(processor, CARRIER, "Append", "None")
+    return carried
+
+
+def _prepared(scan: Scan, stages: Stages, spark: SparkSession, *, clock: bool) -> DataFrame:
+    source: SparkSource = scan.source  # type: ignore[assignment]
+    frame = source.stream(spark)
+    decoder = source.decoder
+    if decoder is not None and scan.native:
+        columns = ", ".join(f"`{name}` {kind}" for name, kind in source.types.items())
+        frame = frame.mapInArrow(decode_task(decoder), f"{DECODED}, {columns}")
+    if decoder is None:
+        _check(frame.schema, source)
+    for operation in scan.native:
+        frame = _native(frame, operation)
+    if clock:
+        # The clock is the batch's own timestamp, which Spark keeps in its offset log and gives again on replay.
+        frame = frame.withColumn(CLOCK, F.current_timestamp())
+    return frame.mapInArrow(prepare_task(scan, stages.by_number, decoder), CARRIER)
+
+
+def _native(frame: DataFrame, operation: Operation | Flagged) -> DataFrame:
+    """What Spark does itself. Records that could not be read, and marks, pass every condition."""
+    match operation:
+        case Flagged(flag, condition):
+            return frame.withColumn(flag, F.expr(condition))
+        case Where(condition):
+            held = F.expr(condition.text)
+            if MARK in frame.columns:
+                held = (F.col(MARK) != RECORD) | F.col(REASON).isNotNull() | held
+            return frame.where(held)
+        case Select(columns, beside):
+            made = [F.expr(each.text).alias(name) for name, each in columns]
+            names = {name for name, _ in columns}
+            stay = [name for name in frame.columns if name not in names and (beside or name.startswith(OWN))]
+            return frame.select(*(F.col(f"`{name}`") for name in stay), *made)
+        case Map() | FlatMap():
+            raise AssertionError(f"{operation} is not native")
+
+
+def _check(schema: StructType, source: SparkSource) -> None:
+    """A frame that Spark has already looked at has the columns that were said of it."""
+    for name, kind in source.types.items():
+        found = next((field for field in schema.fields if field.name == name), None)
+        if found is None:
+            raise InvalidStep(f"{source.name} has no column {name!r}", detail=f"it has {', '.join(schema.names)}")
+        if not ddl.same(kind, found.dataType.simpleString()):
+            raise InvalidStep(
+                f"the column {name!r} of {source.name} is a {found.dataType.simpleString()}, not a {kind}",
+                hint="say the type it has, or cast it",
+            )

@@ -1,0 +1,162 @@
+"""What each rule refuses, and beside it the smallest change after which it does not."""
+
+from collections.abc import Callable
+
+import pytest
+
+import strandline as sl
+from strandline.errors import InvalidStep
+from strandline.plan.compile import to_stages
+from strandline.plan.pipeline import Keyed, Pipeline
+from tests.plan.endpoints import NoRunner, PaperSink, PaperSource, scores
+
+WATERMARK = sl.bounded(seconds=10)
+OTHER = PaperSource("other", columns="team string, score double, at timestamp")
+
+
+def keyed() -> Keyed:
+    return scores().event_time("at", WATERMARK).key_by("team").window(sl.tumbling(minutes=1))
+
+
+def counted(said: Keyed) -> Pipeline:
+    return said.aggregate(plays=sl.count()).write(PaperSink())
+
+
+def again(said: Keyed, **options: bool) -> Pipeline:
+    panes = said.aggregate(plays=sl.count())
+    return counted(panes.key_by("team", **options).window(sl.tumbling(minutes=5)))
+
+
+CASES: dict[str, tuple[Callable[[], Pipeline], str, Callable[[], Pipeline]]] = {
+    "no time": (
+        lambda: counted(scores().key_by("team").window(sl.tumbling(minutes=1))),
+        "have no time, and plays by team needs one",
+        lambda: counted(keyed()),
+    ),
+    "no such key": (
+        lambda: counted(scores().event_time("at", WATERMARK).key_by("club").window(sl.tumbling(minutes=1))),
+        "scores has no column 'club'",
+        lambda: counted(scores().event_time("at", WATERMARK).key_by("user").window(sl.tumbling(minutes=1))),
+    ),
+    "no such time": (
+        lambda: counted(scores().event_time("when", WATERMARK).key_by("team").window(sl.tumbling(minutes=1))),
+        "scores has no column 'when'",
+        lambda: counted(keyed()),
+    ),
+    "a time that is none": (
+        lambda: counted(scores().event_time("score", WATERMARK).key_by("team").window(sl.tumbling(minutes=1))),
+        "the event time 'score' is a long",
+        lambda: counted(
+            scores()
+            .with_columns(then="timestamp_millis(score)")
+            .event_time("then", WATERMARK)
+            .key_by("team")
+            .window(sl.tumbling(minutes=1))
+        ),
+    ),
+    "no such value": (
+        lambda: keyed().aggregate(best=sl.argmax("user", by="points")).write(PaperSink()),
+        "scores has no column 'points'",
+        lambda: keyed().aggregate(best=sl.argmax("user", by="score")).write(PaperSink()),
+    ),
+    "a sum of texts": (
+        lambda: keyed().aggregate(total=sl.sum("user")).write(PaperSink()),
+        "'total' computes with 'user', which is a string",
+        lambda: keyed().aggregate(total=sl.sum("score")).write(PaperSink()),
+    ),
+    "a key and a value of one name": (
+        lambda: keyed().aggregate(team=sl.count()).write(PaperSink()),
+        "'team' is both a key and an aggregate",
+        lambda: keyed().aggregate(teams=sl.count()).write(PaperSink()),
+    ),
+    "a union of different columns": (
+        lambda: sl.union(scores(), scores(OTHER)).write(PaperSink()),
+        "the streams of a union have different columns",
+        lambda: sl.union(scores().select("team"), scores(OTHER).select("team")).write(PaperSink()),
+    ),
+    "a union of different types": (
+        lambda: sl.union(scores().select("score"), scores(OTHER).select("score")).write(PaperSink()),
+        "the column 'score' has different types in a union",
+        lambda: sl.union(scores().select("at"), scores(OTHER).select("at")).write(PaperSink()),
+    ),
+    "a delivery that the sink does not offer": (
+        lambda: keyed().aggregate(plays=sl.count()).write(PaperSink(), delivery="at_most_once"),
+        "paper cannot deliver at most once",
+        lambda: keyed().aggregate(plays=sl.count()).write(PaperSink(), delivery="at_least_once"),
+    ),
+    "retractions that the sink cannot take": (
+        lambda: keyed().accumulate(sl.retracting).aggregate(n=sl.count()).write(PaperSink(takes_retractions=False)),
+        "paper cannot take retractions, and n by team sends them",
+        lambda: keyed().accumulate(sl.accumulating).aggregate(n=sl.count()).write(PaperSink(takes_retractions=False)),
+    ),
+    "panes that repeat each other": (
+        lambda: again(keyed().trigger(sl.repeatedly(sl.after_count(1))).accumulate(sl.accumulating)),
+        "plays by team would count twice",
+        lambda: again(keyed().trigger(sl.repeatedly(sl.after_count(1))).accumulate(sl.retracting)),
+    ),
+    "panes that repeat each other, meant": (
+        lambda: again(keyed().allow_lateness("1m").accumulate(sl.accumulating)),
+        "plays by team would count twice",
+        lambda: again(keyed().allow_lateness("1m").accumulate(sl.accumulating), even_repeated=True),
+    ),
+    "a trigger that closes": (
+        lambda: counted(keyed().trigger(sl.after_count(3))),
+        "the trigger of plays by team finishes",
+        lambda: counted(keyed().trigger(sl.repeatedly(sl.after_count(3)))),
+    ),
+    "a trigger that closes while late elements are allowed": (
+        lambda: counted(keyed().trigger(sl.after_watermark()).allow_lateness("1m")),
+        "the trigger of plays by team finishes",
+        lambda: counted(keyed().trigger(sl.after_watermark(), may_close=True).allow_lateness("1m")),
+    ),
+    "a global window without a time to live": (
+        lambda: counted(keyed().window(sl.everything())),
+        "keeps a row for every key it ever sees",
+        lambda: counted(keyed().window(sl.everything()).time_to_live("1h")),
+    ),
+    "a global window for ever, meant": (
+        lambda: counted(keyed().window(sl.everything())),
+        "keeps a row for every key it ever sees",
+        lambda: counted(keyed().window(sl.everything()).keep_for_ever()),
+    ),
+    "lateness without end": (
+        lambda: counted(keyed().allow_lateness("forever")),
+        "keeps every window it ever opens",
+        lambda: counted(keyed().allow_lateness("forever").keep_for_ever()),
+    ),
+    "an evictor over panes that are taken back": (
+        lambda: counted(
+            keyed()
+            .accumulate(sl.retracting)
+            .aggregate(n=sl.count())
+            .key_by("team")
+            .window(sl.tumbling("5m"))
+            .evict(sl.keep_last(2))
+        ),
+        "goes by the order in which elements come",
+        lambda: counted(
+            keyed().aggregate(n=sl.count()).key_by("team").window(sl.tumbling("5m")).evict(sl.keep_last(2))
+        ),
+    ),
+    "an event time of panes": (
+        lambda: counted(
+            sl.Elements(keyed().aggregate(n=sl.count()).root, NoRunner())
+            .event_time("window_end", WATERMARK)
+            .key_by("team")
+            .window(sl.tumbling("5m"))
+        ),
+        "panes have a time already",
+        lambda: again(keyed()),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_it_is_refused_with_a_way_out_and_after_a_small_change_it_runs(
+    case: tuple[Callable[[], Pipeline], str, Callable[[], Pipeline]],
+) -> None:
+    wrong, reason, right = case
+    with pytest.raises(InvalidStep, match=reason) as refused:
+        to_stages(wrong().root)
+    assert refused.value.hint
+    assert to_stages(right().root).outputs

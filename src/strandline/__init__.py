@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from strandline.connectors.frame import frame
     from strandline.connectors.generator import scores
     from strandline.connectors.sqlite import sqlite
+    from strandline.formats.avro import avro
     from strandline.formats.records import json
     from strandline.formats.registry import registry
     from strandline.formats.secrets import secret
@@ -74,6 +75,7 @@ accumulating = Accumulation.ACCUMULATING
 retracting = Accumulation.RETRACTING
 
 _LATER = {
+    "avro": "strandline.formats.avro",
     "discard": "strandline.connectors.discard",
     "failure_budget": "strandline.spark.budget",
     "files": "strandline.connectors.files",
@@ -113,7 +115,7 @@ __all__ = [
     "Accumulation", "Delivery", "Duration", "Elements", "Panes", "Pipeline", "PlanError", "RunError", "StateError",
     "StrandlineError", "Timestamp", "Timing", "UserAggregate", "accumulating", "after_count", "after_event_time",
     "after_processing_time", "after_watermark", "all_of", "all_true", "any_true", "approx_count_distinct", "argmax",
-    "argmin", "bit_and", "bit_or", "bit_xor", "bounded", "by_clock", "collect", "count", "count_distinct",
+    "argmin", "avro", "bit_and", "bit_or", "bit_xor", "bounded", "by_clock", "collect", "count", "count_distinct",
     "count_window", "cumulating", "custom", "discard", "discarding", "every", "everything", "failure_budget", "files",
     "first", "first_of", "frame", "from_source", "in_sequence", "json", "keep_delta", "keep_last", "keep_within",
     "last", "max", "mean", "min", "monotone", "never", "or_finally", "percentile", "quantile", "read", "registry",

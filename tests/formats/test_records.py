@@ -2,7 +2,8 @@
 
 import json
 import math
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import polars as pl
@@ -12,20 +13,17 @@ from hypothesis import strategies as st
 
 import strandline as sl
 from strandline.errors import InvalidStep
-from strandline.formats.records import UNDECODABLE, Json
+from strandline.formats.records import Json
 from strandline.kernel.blocks import OFFSET, PARTITION
 from strandline.spark.ports import DETAIL, RAW, REASON, Decoded
+from tests.formats.batches import raw
+from tests.formats.registries import FakeRegistry
 
 SCORES = sl.json("team string, score long, at timestamp")
 WIDE = sl.json("text string, whole long, narrow int, real double, truth boolean")
 
 RED = b'{"team": "red", "score": 5, "at": "2024-05-01T12:00:00.000Z"}'
 BLUE = b'{"team": "blue", "score": 3, "at": "2024-05-01T12:00:01.000Z"}'
-
-
-def raw(values: list[bytes | None]) -> pl.DataFrame:
-    columns = {PARTITION: ["0"] * len(values), OFFSET: list(range(100, 100 + len(values))), RAW: values}
-    return pl.DataFrame(columns, schema={PARTITION: pl.String, OFFSET: pl.Int64, RAW: pl.Binary})
 
 
 def decode(*values: bytes | None, form: Json = SCORES) -> Decoded:
@@ -84,7 +82,7 @@ def test_other_ways_to_write_an_object(form: bytes) -> None:
     assert decoded.rows[RAW][1] == form
 
 
-BAD: dict[str, bytes | None] = {
+BAD: dict[str, bytes] = {
     "truncated": RED[:-9],
     "truncated after a brace": b'{"team": {"name": "red"}',
     "a text for a number": b'{"team": "red", "score": "many"}',
@@ -106,7 +104,6 @@ BAD: dict[str, bytes | None] = {
     "an object and the beginning of another": RED + b'{"team"',
     "empty": b"",
     "only space": b" \t\r\n ",
-    "no value": None,
     "not UTF-8": b'{"team": "\xff\xfe"}',
     "not UTF-8 in front": b"\xff\xfe" + RED,
     "half a pair of surrogates": b'{"team": "\\ud800"}',
@@ -128,7 +125,7 @@ def test_a_bad_record_is_a_dead_letter_and_its_neighbours_live(kind: str) -> Non
     decoded = decode(RED, BAD[kind], BLUE)
     assert decoded.rows.select(OFFSET, "team", "score").rows() == [(100, "red", 5), (102, "blue", 3)]
     ((partition, offset, kept, reason, detail),) = decoded.dead.rows()
-    assert (partition, offset, kept, reason) == ("0", 101, BAD[kind], UNDECODABLE)
+    assert (partition, offset, kept, reason) == ("0", 101, BAD[kind], "undecodable")
     assert 0 < len(detail) < 500
 
 
@@ -137,6 +134,106 @@ def test_a_bad_record_alone_is_a_dead_letter(kind: str) -> None:
     decoded = decode(BAD[kind])
     assert decoded.rows.is_empty()
     assert decoded.dead[OFFSET].to_list() == [100]
+
+
+def test_a_record_without_a_value_is_an_event_without_values() -> None:
+    decoded = decode(None, RED, None)
+    assert decoded.rows.select(OFFSET, "team").rows() == [(100, None), (101, "red"), (102, None)]
+    assert decoded.dead.is_empty()
+
+
+def test_a_record_of_twenty_megabytes_is_a_dead_letter_unless_it_is_asked_for() -> None:
+    long = json.dumps({"team": "r" * 20_000_000}).encode()
+    decoded = decode(RED, long, BLUE)
+    assert decoded.rows["team"].to_list() == ["red", "blue"]
+    assert decoded.dead[REASON].to_list() == ["too_large"]
+    assert "at most 16777216 are read" in decoded.dead[DETAIL][0]
+    decoded = decode(RED, long, BLUE, form=sl.json(SCORES.ddl, largest=2**25))
+    assert [len(team) for team in decoded.rows["team"]] == [3, 20_000_000, 4]
+
+
+@pytest.mark.parametrize("at", ["0000-01-01T00:00:00Z", "-0001-12-31T00:00:00Z"])
+def test_a_time_that_no_calendar_has_is_a_dead_letter(at: str) -> None:
+    decoded = decode(RED, json.dumps({"team": "red", "at": at}).encode(), BLUE)
+    assert decoded.rows[OFFSET].to_list() == [100, 102]
+    assert "out of the range" in decoded.dead[DETAIL][0]
+
+
+def test_the_last_year_of_the_calendar_is_read() -> None:
+    decoded = decode(b'{"at": "9999-12-31T23:59:59.999999Z"}')
+    assert decoded.rows["at"].to_list() == [datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)]
+
+
+def test_dates_decimals_floats_and_what_is_nested() -> None:
+    form = sl.json("day date, cost decimal(10, 2), near float, all array<long>, at struct<x: double, y: double>")
+    found = decode(
+        b'{"day": "2024-05-01", "cost": 1.50, "near": 0.5, "all": [1, null], "at": {"x": 1, "y": 2, "z": 3}}',
+        b'{"cost": 1.505}',
+        b'{"near": 1e300}',
+        b'{"all": [1, "two"]}',
+        b'{"day": "0000-01-01"}',
+        b'{"cost": "2.25"}',
+        form=form,
+    )
+    assert found.rows.select(form.columns).rows() == [
+        (date(2024, 5, 1), Decimal("1.50"), 0.5, [1, None], {"x": 1.0, "y": 2.0}),
+        (None, Decimal("2.25"), None, None, None),
+    ]
+    assert found.dead[OFFSET].to_list() == [101, 102, 103, 104]
+
+
+@pytest.mark.parametrize("ddl", ["m map<string, long>", "a array<date>", "s struct<m: map<string, long>>"])
+def test_types_that_json_is_not_read_as_are_refused_when_written(ddl: str) -> None:
+    with pytest.raises(InvalidStep, match="cannot be read from JSON"):
+        sl.json(ddl)
+
+
+def test_a_format_says_its_types() -> None:
+    assert SCORES.types == {"team": "string", "score": "long", "at": "timestamp"}
+    assert sl.json("n bigint, d decimal(4, 1)").types == {"n": "long", "d": "decimal(4, 1)"}
+
+
+def test_records_under_the_id_of_a_json_schema(fake: FakeRegistry) -> None:
+    number, other = fake.add("scores-value", "{}", "JSON"), fake.add("else-value", '"long"')
+    form = Json(SCORES.ddl, sl.registry(fake.url))
+    framed = [each.to_bytes(5, "big") for each in (number, 99, other)]
+    decoded = decode(framed[0] + RED, RED, framed[1] + RED, framed[2] + RED, b"\0\0", framed[0] + b"?", form=form)
+    assert decoded.rows.select(OFFSET, "team", "score").rows() == [(100, "red", 5)]
+    assert dict(decoded.dead.select(OFFSET, REASON).rows()) == {
+        101: "undecodable",
+        102: "unknown_schema",
+        103: "incompatible_schema",
+        104: "undecodable",
+        105: "undecodable",
+    }
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "text": st.none() | st.text(),
+                "whole": st.none() | st.integers(-(2**63), 2**63 - 1),
+                "real": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+                "truth": st.none() | st.booleans(),
+                "at": st.none() | st.datetimes(timezones=st.just(UTC)),
+                "day": st.none() | st.dates(),
+                "cost": st.none() | st.decimals(-999, 999, places=2),
+                "all": st.none() | st.lists(st.none() | st.integers(-9, 9), max_size=3),
+            }
+        ),
+        max_size=5,
+    )
+)
+def test_what_is_written_as_json_is_read_as_it_was(rows: list[dict[str, Any]]) -> None:
+    form = sl.json(
+        "text string, whole long, real double, truth boolean, at timestamp, day date, cost decimal(9, 2),"
+        "all array<long>"
+    )
+    frame = pl.DataFrame(rows, schema=decode(form=form).rows.select(form.columns).schema)
+    decoded = decode(*form.encode(frame), form=form)
+    assert decoded.dead.is_empty()
+    assert decoded.rows.select(form.columns).rows() == frame.rows()
 
 
 def test_all_bad_records_at_once_are_dead_letters_in_their_order() -> None:
@@ -240,8 +337,7 @@ def test_any_bytes_are_a_row_or_a_dead_letter_and_a_row_says_what_json_says(foun
     assert sorted(places) == list(range(len(found)))
     for row in decoded.rows.iter_rows(named=True):
         record = found[row[OFFSET] - 100]
-        assert record is not None
-        meant = json.loads(record)
+        meant = {} if record is None else json.loads(record)
         assert isinstance(meant, dict)
         for name in WIDE.columns:
             assert _same(row[name], meant.get(name)), (record, name)

@@ -3,22 +3,26 @@
 import io
 import json as stdlib_json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 from pyarrow import json as arrow_json
 
-from strandline.formats.schema import parse_ddl
-from strandline.spark.ports import DETAIL, RAW, REASON, Decoded
+from strandline.errors import InvalidStep, SinkError
+from strandline.formats.letters import LARGEST, Complaint, checked_size, sift, tell
+from strandline.formats.registry import Registry
+from strandline.formats.schema import ddl_of, parse_ddl, types_of
+from strandline.formats.subjects import Kind
+from strandline.formats.wire import HEAD, schema_of, unframed
+from strandline.spark.ports import RAW, Decoded
 
-UNDECODABLE = "undecodable"
-
-_LONGEST_DETAIL: Final = 200
 _SPACE: Final = b" \t\r\n"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_BEYOND: Final = "a number or a time out of the range of its type"
 _NULL_AFTER_OBJECT: Final = re.compile(rb"\}[ \t\r\n]*null")
 
 _TIMES: Final = ("%+", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M%#z", "%Y-%m-%d")
@@ -30,41 +34,128 @@ class Json:
     """JSON objects, one a record; the columns as DDL. Fields that are not asked for are passed over."""
 
     ddl: str
+    registry: Registry | None = None
+    """Where records come under the id of a JSON Schema. The columns are those of the DDL all the same."""
+    largest: int = LARGEST
 
     def __post_init__(self) -> None:
-        parse_ddl(self.ddl)
+        checked_size(self.largest)
+        for field in parse_ddl(self.ddl):
+            _refuse_unreadable(field.type, field.name, top=True)
 
     @property
     def columns(self) -> tuple[str, ...]:
         return tuple(parse_ddl(self.ddl).names)
 
+    @property
+    def types(self) -> Mapping[str, str]:
+        """Each column's type, as DDL writes it."""
+        return types_of(parse_ddl(self.ddl))
+
     def decode(self, raw: pl.DataFrame) -> Decoded:
         """The records that are JSON objects of this shape, and the others with the parser's complaint."""
         schema = parse_ddl(self.ddl)
-        good, found, complaints = _read(raw[RAW].to_list(), _as_written(schema))
-        rows = pl.concat([raw[good], _timed(found, schema)], how="horizontal")
-        bad = raw[sorted(complaints)].with_columns(
-            pl.lit(UNDECODABLE).alias(REASON),
-            # The parser may quote the record, which is kept beside it anyway and may be long.
-            pl.Series(DETAIL, [complaints[place] for place in sorted(complaints)], pl.String).str.head(_LONGEST_DETAIL),
-        )
-        return Decoded(rows, bad)
+        sifted = sift(raw, self.largest)
+        values = raw[RAW].to_list()
+        lines = {place: values[place] for place in sifted.full.tolist()}
+        complaints = sifted.complaints | self._unframe(lines)
+        good, found, wrong = _read(lines, _as_written(schema))
+        rows = _timed(found, schema)
+        beyond = _beyond(rows, schema)
+        complaints |= {place: Complaint(why) for place, why in wrong.items()}
+        complaints |= {good[at]: Complaint(_BEYOND) for at in beyond.arg_true()}
+        if beyond.any():
+            rows, good = rows.filter(~beyond), [place for place, out in zip(good, beyond, strict=True) if not out]
+        return tell(raw, np.array(good, np.int64), rows, sifted.empty, complaints)
+
+    def _unframe(self, lines: dict[int, bytes]) -> dict[int, Complaint]:
+        """Takes the ids off, and out of the lines those whose id is wrong."""
+        if self.registry is None:
+            return {}
+        client = self.registry.client()
+        known: dict[int, Complaint | None] = {}
+        complaints: dict[int, Complaint] = {}
+        for place, value in list(lines.items()):
+            try:
+                number = unframed(value)
+            except ValueError as problem:
+                complaints[place] = Complaint(str(problem))
+                del lines[place]
+                continue
+            if number not in known:
+                found = schema_of(client, number, Kind.JSON)
+                known[number] = found if isinstance(found, Complaint) else None
+            if (complaint := known[number]) is not None:
+                complaints[place] = complaint
+                del lines[place]
+            else:
+                lines[place] = value[HEAD:]
+        return complaints
+
+    def encode(self, rows: pl.DataFrame) -> pl.Series:
+        """Each row as a JSON object; times in ISO 8601, in UTC."""
+        schema = parse_ddl(self.ddl)
+        texts = [pl.col(field.name).pipe(_to_text, field.type) for field in schema]
+        try:
+            found = rows.select(self.columns).select(texts).write_ndjson()
+        except pl.exceptions.PolarsError as problem:
+            raise SinkError("these rows cannot be written as JSON", detail=str(problem)[:200]) from None
+        return pl.Series(found.encode().split(b"\n")[:-1], dtype=pl.Binary)
 
 
-def json(ddl: str) -> Json:
+def json(ddl: str, *, registry: Registry | None = None, largest: int = LARGEST) -> Json:
     """JSON records with these columns: `json("team string, score long, at timestamp")`."""
-    return Json(ddl)
+    return Json(ddl, registry, largest)
+
+
+def _refuse_unreadable(kind: pa.DataType, name: str, *, top: bool = False) -> None:
+    if pa.types.is_map(kind) or (pa.types.is_date(kind) and not top):
+        raise InvalidStep(
+            f"the column {name!r} cannot be read from JSON as {ddl_of(kind)}",
+            hint="name an object's fields: struct<a: long, b: string>; a date stands in a column of its own",
+        )
+    if pa.types.is_list(kind):
+        _refuse_unreadable(kind.value_type, name)
+    if pa.types.is_struct(kind):
+        for field in kind:
+            _refuse_unreadable(field.type, name)
+
+
+def _to_text(column: pl.Expr, kind: pa.DataType) -> pl.Expr:
+    if pa.types.is_timestamp(kind):
+        return column.dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ")
+    if pa.types.is_date(kind):
+        return column.dt.strftime("%Y-%m-%d")
+    if pa.types.is_decimal(kind):
+        return column.cast(pl.String)
+    return column
+
+
+def _beyond(rows: pl.DataFrame, schema: pa.Schema) -> pl.Series:
+    """Rows with a number or a time that fits its type by the letter only."""
+    beyond = pl.repeat(value=False, n=rows.height, eager=True)
+    for field in schema:
+        column = rows[field.name]
+        if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type):
+            beyond |= ~column.dt.year().is_between(1, 9999).fill_null(value=True)
+        elif pa.types.is_float32(field.type):
+            beyond |= column.is_infinite().fill_null(value=False)
+    return beyond
 
 
 def _as_written(schema: pa.Schema) -> pa.Schema:
     """Times are written as texts; they are read as such and understood afterwards, each on its own."""
-    return pa.schema([pa.field(f.name, pa.string() if pa.types.is_timestamp(f.type) else f.type) for f in schema])
+    return pa.schema([pa.field(f.name, pa.string() if pa.types.is_temporal(f.type) else f.type) for f in schema])
 
 
 def _timed(table: pa.Table, schema: pa.Schema) -> pl.DataFrame:
     frame = pl.DataFrame(table)
     times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
-    return frame.with_columns(_instants(frame[name]) for name in times)
+    days = [field.name for field in schema if pa.types.is_date(field.type)]
+    return frame.with_columns(
+        *(_instants(frame[name]) for name in times),
+        *(frame[name].str.to_date("%Y-%m-%d", strict=False) for name in days),
+    )
 
 
 def _instants(texts: pl.Series) -> pl.Series:
@@ -79,11 +170,11 @@ def _instants(texts: pl.Series) -> pl.Series:
     return found
 
 
-def _read(values: Sequence[bytes | None], schema: pa.Schema) -> tuple[list[int], pa.Table, dict[int, str]]:
+def _read(values: Mapping[int, bytes], schema: pa.Schema) -> tuple[list[int], pa.Table, dict[int, str]]:
     """The places of the records that could be read, their columns, and a complaint for each of the others."""
     complaints: dict[int, str] = {}
     lines: dict[int, bytes] = {}
-    for place, value in enumerate(values):
+    for place, value in values.items():
         try:
             lines[place] = _checked(value)
         except (ValueError, RecursionError) as problem:
@@ -95,9 +186,9 @@ def _read(values: Sequence[bytes | None], schema: pa.Schema) -> tuple[list[int],
     return good, table, complaints
 
 
-def _checked(value: bytes | None) -> bytes:
+def _checked(value: bytes) -> bytes:
     """The record without the space around it, if it opens and closes an object: it cannot run into its neighbours."""
-    record = b"" if value is None else value.removeprefix(_BYTE_ORDER_MARK).strip(_SPACE)
+    record = value.removeprefix(_BYTE_ORDER_MARK).strip(_SPACE)
     if not record:
         raise ValueError("an empty record")
     record.decode()

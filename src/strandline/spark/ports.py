@@ -1,5 +1,6 @@
 """What Spark asks of a connector: a source of raw records, a way to decode them, a sink with a ledger."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -42,7 +43,18 @@ class Decoder(Protocol):
     @property
     def columns(self) -> tuple[str, ...]: ...
 
+    @property
+    def types(self) -> Mapping[str, str]:
+        """Each column's type, as DDL writes it."""
+        ...
+
     def decode(self, raw: pl.DataFrame) -> Decoded: ...
+
+
+class Encoder(Protocol):
+    """Turns rows into bytes, a record a row."""
+
+    def encode(self, rows: pl.DataFrame) -> pl.Series: ...
 
 
 class SparkSource(Source, Protocol):

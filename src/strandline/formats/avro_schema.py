@@ -1,0 +1,320 @@
+"""Avro schemas as values: read from their JSON, names resolved, and what their columns are in Arrow."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from strandline.errors import InvalidSchema
+
+PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+NO_DEFAULT: Final = object()
+_DEEPEST: Final = 64
+_LARGEST: Final = 2**20
+_DIGITS: Final = 38
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """null, boolean, int, long, float, double, bytes or string, and what it stands for."""
+
+    name: str
+    logical: str | None = None
+    precision: int = 0
+    scale: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """So many bytes."""
+
+    name: str
+    size: int
+    aliases: tuple[str, ...] = ()
+    logical: str | None = None
+    precision: int = 0
+    scale: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Enum:
+    """One of some symbols."""
+
+    name: str
+    symbols: tuple[str, ...]
+    default: str | None = None
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Values in order."""
+
+    items: "Node"
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Values by text."""
+
+    values: "Node"
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """One of several types."""
+
+    branches: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A record's part; NO_DEFAULT where it must be written."""
+
+    name: str
+    type: "Node"
+    default: Any = NO_DEFAULT
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(eq=False, slots=True)
+class Record:
+    """Fields in order. It is itself only, since it may hold itself."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    fields: list[Field] = field(default_factory=list)
+
+
+Node = Primitive | Fixed | Enum | Array | Map | Union | Record
+NULL: Final = Primitive("null")
+
+
+def parse_avro(text: str, uses: Mapping[str, str] | None = None) -> Node:
+    """A schema's text as a value; `uses` holds the texts of schemas whose names occur in it, innermost first."""
+    names: dict[str, Node] = {}
+    for used in (uses or {}).values():
+        _parse(_json(used), "", names, 0)
+    return _parse(_json(text), "", names, 0)
+
+
+def record_of(node: Node) -> Record:
+    """A schema whose fields can be columns."""
+    if not isinstance(node, Record):
+        raise InvalidSchema("the Avro schema is no record", hint="only a record's fields can be columns")
+    return node
+
+
+def columns_of(record: Record) -> pa.Schema:
+    """A record's fields as columns."""
+    return pa.schema([pa.field(each.name, arrow_of(each.type, each.name)) for each in record.fields])
+
+
+def arrow_of(node: Node, place: str, above: tuple[Record, ...] = ()) -> pa.DataType:
+    """What a value of this type is in a column."""
+    match node:
+        case Primitive() | Fixed():
+            return _plain(node)
+        case Enum():
+            return pa.string()
+        case Array(items):
+            return pa.list_(arrow_of(items, place, above))
+        case Map(values):
+            return pa.map_(pa.string(), arrow_of(values, place, above))
+        case Record():
+            if node in above:
+                raise InvalidSchema(f"the field {place} holds itself", hint="a column's type must have an end")
+            inner = (*above, node)
+            return pa.struct([(f.name, arrow_of(f.type, f"{place}.{f.name}", inner)) for f in node.fields])
+        case Union():
+            real = optional(node)
+            if real is None:
+                raise InvalidSchema(
+                    f"the field {place} is a union of several types",
+                    hint="a column has one type: read it with a schema, or with DDL, that names one",
+                )
+            return arrow_of(real, place, above)
+
+
+def optional(node: Union) -> Node | None:
+    """The type of a union that is that type or null; None if there are several."""
+    real = [each for each in node.branches if each != NULL]
+    return real[0] if len(real) == 1 else NULL if not real else None
+
+
+def _plain(node: Primitive | Fixed) -> pa.DataType:
+    logical = node.logical
+    if logical == "decimal":
+        return pa.decimal128(node.precision, node.scale)
+    if logical == "uuid":
+        return pa.string()
+    if isinstance(node, Fixed):
+        return pa.binary()
+    if logical == "date":
+        return pa.date32()
+    if logical is not None and "timestamp" in logical:
+        return pa.timestamp("us", tz="UTC")
+    return _ARROW[node.name]
+
+
+_ARROW: Final[dict[str, pa.DataType]] = {
+    "null": pa.string(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_LOGICAL: Final = {
+    "date": ("int",),
+    "timestamp-millis": ("long",),
+    "timestamp-micros": ("long",),
+    "local-timestamp-millis": ("long",),
+    "local-timestamp-micros": ("long",),
+    "uuid": ("string",),
+    "decimal": ("bytes",),
+}
+
+
+def _json(text: str) -> Any:
+    if len(text) > _LARGEST:
+        raise InvalidSchema(f"an Avro schema of {len(text)} characters", hint=f"at most {_LARGEST} are read")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        if text.strip() in PRIMITIVES:
+            return text.strip()
+        raise InvalidSchema("the Avro schema is no JSON", detail=text[:80]) from None
+
+
+def _parse(said: Any, space: str, names: dict[str, Node], depth: int) -> Node:
+    if depth > _DEEPEST:
+        raise InvalidSchema(f"an Avro schema nested more than {_DEEPEST} deep")
+    if isinstance(said, str):
+        return _named(said, space, names)
+    if isinstance(said, list):
+        return _union([_parse(each, space, names, depth + 1) for each in said])
+    if not isinstance(said, dict) or "type" not in said:
+        raise InvalidSchema("an Avro type is a name, a list or an object with a type", detail=repr(said)[:80])
+    kind = said["type"]
+    match kind:
+        case "record" | "error":
+            return _record(said, space, names, depth)
+        case "enum":
+            return _enum(said, space, names)
+        case "fixed":
+            return _fixed(said, space, names)
+        case "array":
+            return Array(_parse(_need(said, "items"), space, names, depth + 1))
+        case "map":
+            return Map(_parse(_need(said, "values"), space, names, depth + 1))
+    inner = _parse(kind, space, names, depth + 1)
+    return _logical(inner, said) if isinstance(inner, Primitive) else inner
+
+
+def _named(said: str, space: str, names: Mapping[str, Node]) -> Node:
+    if said in PRIMITIVES:
+        return Primitive(said)
+    for name in (_full(said, space), said):
+        if name in names:
+            return names[name]
+    raise InvalidSchema(f"the Avro schema uses {said!r}, which it does not define", hint="is a reference missing?")
+
+
+def _union(branches: list[Node]) -> Union:
+    kinds = [str(getattr(each, "name", type(each).__name__)) for each in branches]
+    if len(set(kinds)) != len(kinds) or any(isinstance(each, Union) for each in branches):
+        raise InvalidSchema("an Avro union names a type twice, or holds a union", detail=", ".join(kinds))
+    return Union(tuple(branches))
+
+
+def _record(said: Mapping[str, Any], space: str, names: dict[str, Node], depth: int) -> Record:
+    name, inner = _name(said, space)
+    record = Record(name, _aliases(said, inner))
+    _define(name, record, names)
+    for each in _need(said, "fields", list):
+        if not isinstance(each, dict):
+            raise InvalidSchema(f"a field of the record {name} is no object", detail=repr(each)[:80])
+        field_name = _need(each, "name", str)
+        if any(field_name == known.name for known in record.fields):
+            raise InvalidSchema(f"the record {name} has two fields {field_name!r}")
+        kind = _parse(_need(each, "type"), inner, names, depth + 1)
+        aliases = tuple(str(alias) for alias in each.get("aliases") or ())
+        record.fields.append(Field(field_name, kind, each.get("default", NO_DEFAULT), aliases))
+    return record
+
+
+def _enum(said: Mapping[str, Any], space: str, names: dict[str, Node]) -> Enum:
+    name, inner = _name(said, space)
+    symbols = tuple(str(each) for each in _need(said, "symbols", list))
+    if len(set(symbols)) != len(symbols):
+        raise InvalidSchema(f"the enum {name} names a symbol twice")
+    default = said.get("default")
+    if default is not None and default not in symbols:
+        raise InvalidSchema(f"the default of the enum {name} is none of its symbols")
+    enum = Enum(name, symbols, default, _aliases(said, inner))
+    _define(name, enum, names)
+    return enum
+
+
+def _fixed(said: Mapping[str, Any], space: str, names: dict[str, Node]) -> Fixed:
+    name, inner = _name(said, space)
+    size = _need(said, "size", int)
+    if not 0 <= size <= _LARGEST:
+        raise InvalidSchema(f"the fixed {name} has a size of {size}")
+    logical, precision, scale = said.get("logicalType"), 0, 0
+    if logical == "decimal" and (digits := _digits(said)):
+        precision, scale = digits
+    elif not (logical == "uuid" and size == 16):
+        logical = None
+    fixed = Fixed(name, size, _aliases(said, inner), logical, precision, scale)
+    _define(name, fixed, names)
+    return fixed
+
+
+def _logical(plain: Primitive, said: Mapping[str, Any]) -> Primitive:
+    """A logical type that does not fit its type is passed over, as the specification asks."""
+    logical = said.get("logicalType")
+    if not isinstance(logical, str) or plain.name not in _LOGICAL.get(logical, ()):
+        return plain
+    if logical != "decimal":
+        return Primitive(plain.name, logical)
+    digits = _digits(said)
+    return Primitive(plain.name, logical, *digits) if digits else plain
+
+
+def _digits(said: Mapping[str, Any]) -> tuple[int, int] | None:
+    precision, scale = said.get("precision"), said.get("scale", 0)
+    if not isinstance(precision, int) or not isinstance(scale, int):
+        return None
+    return (precision, scale) if 0 <= scale <= precision <= _DIGITS and precision else None
+
+
+def _define(name: str, node: Node, names: dict[str, Node]) -> None:
+    if name in names:
+        raise InvalidSchema(f"the Avro schema defines {name!r} twice")
+    names[name] = node
+
+
+def _name(said: Mapping[str, Any], space: str) -> tuple[str, str]:
+    """A type's full name, and the namespace inside of it."""
+    full = _full(_need(said, "name", str), said.get("namespace", space) or "")
+    return full, full.rpartition(".")[0]
+
+
+def _full(name: str, space: str) -> str:
+    return name if "." in name or not space else f"{space}.{name}"
+
+
+def _aliases(said: Mapping[str, Any], space: str) -> tuple[str, ...]:
+    return tuple(_full(str(each), space) for each in said.get("aliases") or ())
+
+
+def _need(said: Mapping[str, Any], key: str, kind: type = object) -> Any:
+    if key not in said or not isinstance(said[key], kind):
+        raise InvalidSchema(f"an Avro {said.get('type', 'field')} without its {key}", detail=repr(said)[:80])
+    return said[key]

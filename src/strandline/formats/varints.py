@@ -1,0 +1,150 @@
+"""Many records at once: a cursor over each of them, moved field by field through all with numpy."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
+
+PADDING: Final = 16
+"""Zero bytes behind the last record, so that a number cut off there is read without looking where nothing is."""
+_LONGEST: Final = 10
+
+TRUNCATED = "it ends in the middle of a value"
+TRAILING = "there are bytes left after the last value"
+NEGATIVE = "a length below zero"
+ENDLESS = "a number of more than 64 bits"
+OUT_OF_RANGE = "a number out of the range of its type"
+NO_BRANCH = "a union branch that the schema does not have"
+NO_SYMBOL = "a symbol that the schema does not have"
+NO_BOOLEAN = "a boolean that is neither 0 nor 1"
+NOT_UTF8 = "a text that is not UTF-8"
+NO_TIME = "a time outside of the years 1 to 9999"
+REASONS: Final = (
+    "", TRUNCATED, TRAILING, NEGATIVE, ENDLESS, OUT_OF_RANGE, NO_BRANCH, NO_SYMBOL, NO_BOOLEAN, NOT_UTF8, NO_TIME,
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Where each record is read next, where it ends, and what was wrong with it first, if anything."""
+
+    data: Bytes
+    at: Ints
+    end: Ints
+    wrong: npt.NDArray[np.uint8] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.wrong = np.zeros(len(self.at), np.uint8)
+
+    def complain(self, rows: Ints, where: Bools, reason: str) -> None:
+        """The first complaint about a record stays; it is read on from its end, where nothing more can go wrong."""
+        if where.any():
+            bad = rows[where]
+            self.wrong[bad] = np.where(self.wrong[bad] == 0, REASONS.index(reason), self.wrong[bad])
+            self.at[bad] = self.end[bad]
+
+    def _advance(self, rows: Ints, to: Ints) -> None:
+        self.at[rows] = to
+        self.complain(rows, to > self.end[rows], TRUNCATED)
+
+    def finish(self) -> None:
+        everyone = np.arange(len(self.at))
+        self.complain(everyone, self.at < self.end, TRAILING)
+
+    def varint(self, rows: Ints) -> npt.NDArray[np.uint64]:
+        """Seven bits a byte, the least first."""
+        at = self.at[rows]
+        byte = self.data[at]
+        value = (byte & 0x7F).astype(np.uint64)
+        open_ = np.flatnonzero(byte & 0x80)
+        length = np.ones(len(rows), np.int64)
+        endless = np.zeros(len(rows), np.bool_)
+        for place in range(1, _LONGEST):
+            if not len(open_):
+                break
+            byte = self.data[at[open_] + place]
+            value[open_] |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * place)
+            length[open_] += 1
+            if place == _LONGEST - 1:
+                endless[open_] = byte > 1
+            open_ = open_[(byte & 0x80) != 0]
+        self._advance(rows, at + length)
+        self.complain(rows, endless, ENDLESS)
+        return value
+
+    def zigzag(self, rows: Ints) -> Ints:
+        """Signed numbers: 0, -1, 1, -2, 2 as 0, 1, 2, 3, 4."""
+        value = self.varint(rows)
+        half = (value >> np.uint64(1)).astype(np.int64)
+        return half ^ -(value & np.uint64(1)).astype(np.int64)
+
+    def numbers(self, rows: Ints, kind: str) -> npt.NDArray[Any]:
+        """Numbers of four or eight bytes, the least first."""
+        size = np.dtype(kind).itemsize
+        at = self.at[rows]
+        places = at[:, None] + np.arange(size)
+        found: npt.NDArray[Any] = self.data[places].view(kind).reshape(-1)
+        self._advance(rows, at + size)
+        return found
+
+    def byte(self, rows: Ints) -> Bytes:
+        at = self.at[rows]
+        found = self.data[at]
+        self._advance(rows, at + 1)
+        return found
+
+    def spans(self, rows: Ints, lengths: Ints | None = None, size: int = 0) -> tuple[Ints, Ints]:
+        """Where the next bytes start and how many there are: as they say themselves, or `size`."""
+        if lengths is None:
+            lengths = np.full(len(rows), size, np.int64)
+        self.complain(rows, lengths < 0, NEGATIVE)
+        at, left = self.at[rows], self.end[rows] - self.at[rows]
+        fits = (lengths >= 0) & (lengths <= left)
+        self.complain(rows, lengths > left, TRUNCATED)
+        lengths = np.where(fits, lengths, 0)
+        self.at[rows] += lengths
+        return at, lengths
+
+    def bytes(self, starts: Ints, lengths: Ints) -> pa.Array:
+        """The bytes at these places, as an Arrow array."""
+        offsets = np.zeros(len(starts) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        places = np.repeat(starts - offsets[:-1], lengths)
+        places += np.arange(offsets[-1])
+        data = self.data[places]
+        return pa.Array.from_buffers(pa.large_binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+    def texts(self, rows: Ints, starts: Ints, lengths: Ints) -> pa.Array:
+        """The same as texts; those that are none are complained about, and empty."""
+        found = self.bytes(starts, lengths)
+        try:
+            return found.cast(pa.large_string())
+        except pa.ArrowInvalid:
+            bad = np.array([not _is_text(each) for each in found.to_pylist()])
+            self.complain(rows, bad, NOT_UTF8)
+            return self.bytes(starts, np.where(bad, 0, lengths)).cast(pa.large_string())
+
+
+def cursor_over(values: pa.Array, skip: int = 0) -> Cursor:
+    """A cursor at the beginning of each value, after `skip` bytes of it."""
+    plain = values.cast(pa.large_binary())
+    _, offsets, data = plain.buffers()
+    bounds = np.frombuffer(offsets, np.int64, len(plain) + 1, plain.offset * 8)
+    source = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    padded = np.zeros(int(bounds[-1] - bounds[0]) + PADDING, np.uint8)
+    padded[: -PADDING or None] = source[bounds[0] : bounds[-1]]
+    return Cursor(padded, bounds[:-1] - bounds[0] + skip, (bounds[1:] - bounds[0]).copy())
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

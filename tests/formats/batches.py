@@ -1,0 +1,14 @@
+"""Batches of raw records for tests, as a source hands them to a decoder."""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from strandline.kernel.blocks import OFFSET, PARTITION
+from strandline.spark.ports import RAW
+
+
+def raw(values: Sequence[bytes | None]) -> pl.DataFrame:
+    """Records of one partition, from offset 100 on."""
+    columns = {PARTITION: ["0"] * len(values), OFFSET: list(range(100, 100 + len(values))), RAW: values}
+    return pl.DataFrame(columns, schema={PARTITION: pl.String, OFFSET: pl.Int64, RAW: pl.Binary})

@@ -140,10 +140,9 @@ def test_a_checkpoint_of_another_pipeline_is_refused_before_anything_changes(
 ) -> None:
     before, tables = contents(finished.checkpoint), finished.tables()
     other = Run(sl.scores(seed=2, events=EVENTS, rate=2_000), finished.home)
-    with pytest.raises(CheckpointMismatch, match="was made by another pipeline") as refused:
+    with pytest.raises(CheckpointMismatch, match="was made by another definition") as refused:
         other.start(spark)
-    assert "seed=1" in refused.value.detail
-    assert "seed=2" in refused.value.detail
+    assert "source seed was 1 and is 2" in refused.value.detail
     assert contents(finished.checkpoint) == before
     assert finished.tables() == tables
     assert spark.streams.active == []

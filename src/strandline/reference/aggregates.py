@@ -83,17 +83,15 @@ def value_of(aggregate: Aggregate, elements: Iterable[Element]) -> Any:
 
 
 def _settled(elements: Iterable[Element]) -> tuple[list[Element], list[Element]]:
-    """Elements without those that others take back, and the takers that found none: theirs was told and forgotten."""
-    left, unmet = list[Element](), list[Element]()
-    for element in elements:
-        if not element.retraction:
-            left.append(element)
-            continue
-        same = [each for each in left if each.at == element.at and each.columns == element.columns]
+    """Elements without those that others take back, in any order; and the takers that found none, told and forgotten."""
+    told, unmet = [*elements], list[Element]()
+    left = [element for element in told if not element.retraction]
+    for taker in (element for element in told if element.retraction):
+        same = [each for each in left if each.at == taker.at and each.columns == taker.columns]
         if same:
             left.remove(same[0])
         else:
-            unmet.append(element)
+            unmet.append(taker)
     return left, unmet
 
 

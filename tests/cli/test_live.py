@@ -34,7 +34,7 @@ def delivered(batch: int, watermark: int = 12_000, panes: pl.DataFrame | None = 
 
 def test_plain_lines_tell_the_clocks_the_count_and_every_pane() -> None:
     file = StringIO()
-    view = PlainView(Console(file=file), "team", "total")
+    view = PlainView(Console(file=file))
     view.say("Starting")
     view.delivered(delivered(0, NEVER))
     view.delivered(delivered(1, panes=PANES, read=5, contributed=3, late=1, dead=1))
@@ -44,8 +44,8 @@ def test_plain_lines_tell_the_clocks_the_count_and_every_pane() -> None:
         "Starting",
         "batch 0: watermark not known yet, clock 00:00:15; 0 in = 0 contributed + 0 late + 0 dead letters",
         "batch 1: watermark 00:00:12, clock 00:00:15; 5 in = 3 contributed + 1 late + 1 dead letters",
-        "  red [00:00:00, 00:00:10) takes back 5, on_time, pane 0",
-        "  red [00:00:00, 00:00:10) says 8, late, pane 1",
+        "  [00:00:00, 00:00:10) takes back team red, total 5; on_time, pane 0",
+        "  [00:00:00, 00:00:10) says team red, total 8; late, pane 1",
         "batch 2: watermark at the end, clock 00:00:15; 10 in = 8 contributed + 1 late + 1 dead letters",
     ]
 
@@ -53,7 +53,7 @@ def test_plain_lines_tell_the_clocks_the_count_and_every_pane() -> None:
 def drawn(*batches: Delivered, said: str = "") -> str:
     """The last picture, as text."""
     console = Console(file=StringIO(), force_terminal=True, width=110, height=40)
-    view = LiveView(console, "team", "total")
+    view = LiveView(console)
     if said:
         view.say(said)
     for batch in batches:
@@ -86,4 +86,4 @@ def test_a_picture_at_the_end_says_so() -> None:
 
 @pytest.mark.parametrize("watermark", [NEVER, -(10**12), 12_000, 10**13, FOREVER])
 def test_a_picture_can_be_drawn_wherever_the_watermark_stands(watermark: int) -> None:
-    assert "strandline demo" in drawn(delivered(0, read=1), delivered(1, watermark))
+    assert "strandline" in drawn(delivered(0, read=1), delivered(1, watermark))

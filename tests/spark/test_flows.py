@@ -46,7 +46,7 @@ def totals(elements: Elements) -> Panes:
 def rows(*given: tuple[str | None, int | None, int | None]) -> pl.DataFrame:
     """Rows with a team, a score and a time in seconds."""
     told = [(team, score, None if at is None else EPOCH + timedelta(seconds=at)) for team, score, at in given]
-    kinds = {"team": pl.String, "score": pl.Int64, "at": pl.Datetime("us", "UTC")}
+    kinds: dict[str, Any] = {"team": pl.String, "score": pl.Int64, "at": pl.Datetime("us", "UTC")}
     return pl.DataFrame(told, schema=kinds, orient="row")
 
 

@@ -24,7 +24,7 @@ def write(folder: Path, name: str, *rows: tuple[str | None, int, int]) -> None:
     """A file of rows, each a team, a score and a time in seconds."""
     folder.mkdir(exist_ok=True, parents=True)
     told = [(team, score, EPOCH + timedelta(seconds=at)) for team, score, at in rows]
-    kinds = {"team": pl.String, "score": pl.Int64, "at": pl.Datetime("us", "UTC")}
+    kinds: dict[str, Any] = {"team": pl.String, "score": pl.Int64, "at": pl.Datetime("us", "UTC")}
     pl.DataFrame(told, schema=kinds, orient="row").write_parquet(folder / f"{name}.parquet")
 
 

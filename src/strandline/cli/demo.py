@@ -57,7 +57,7 @@ def run(*, seed: int, events: int, rate: int, folder: Path | None, plain: bool) 
     source = Scores(seed, events, rate)
     home = folder if folder is not None else _next_run(asked)
     database = home / "scores.db"
-    view: View = (PlainView if plain or not console.is_terminal else LiveView)(console, "team", "total")
+    view: View = (PlainView if plain or not console.is_terminal else LiveView)(console, "strandline demo")
     view.say(f"Starting Spark; the run is kept in {home}")
     try:
         job = _play(source, home, database, view)

@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from strandline.kernel.blocks import END, START
+from strandline.kernel.blocks import END, OWN, START
 from strandline.kernel.output import Counts
 from strandline.kernel.panes import INDEX, RETRACTION, TIMING
 from strandline.kernel.watermarks import FOREVER, NEVER, Progress
@@ -19,6 +19,9 @@ from strandline.spark.deliver import Delivered
 
 COLOURS: Final = {"early": "cyan", "on_time": "green", "late": "yellow"}
 _SHOWN: Final = 14
+_COLUMNS: Final = 6
+_MOST: Final = 200
+"""Of one batch so many rows are told, and no more: a terminal is not a sink."""
 _WIDTH: Final = 60
 
 
@@ -35,8 +38,8 @@ class View(Protocol):
 class PlainView:
     """Lines of text, for logs and pipes."""
 
-    def __init__(self, console: Console, key: str, value: str) -> None:
-        self._console, self._key, self._value = console, key, value
+    def __init__(self, console: Console, title: str = "strandline") -> None:
+        self._console, self._title = console, title
         self._counts = Counts()
 
     def say(self, text: str) -> None:
@@ -48,9 +51,13 @@ class PlainView:
         times = f"watermark {_at(progress.watermark)}, clock {_at(progress.clock)}"
         self.say(f"batch {batch.batch}: {times}; {_everyone(self._counts)}")
         for pane in _panes(batch):
+            told = ", ".join(f"{name} {value}" for name, value in _users(pane).items())
+            if START not in pane:
+                self.say(f"  {told}")
+                continue
             sign = "takes back" if pane[RETRACTION] else "says"
             window = f"[{_at(pane[START])}, {_at(pane[END])})"
-            self.say(f"  {pane[self._key]} {window} {sign} {pane[self._value]}, {pane[TIMING]}, pane {pane[INDEX]}")
+            self.say(f"  {window} {sign} {told}; {pane[TIMING]}, pane {pane[INDEX]}")
 
     def close(self) -> None:
         pass
@@ -59,8 +66,8 @@ class PlainView:
 class LiveView:
     """A picture that is redrawn as the job goes on."""
 
-    def __init__(self, console: Console, key: str, value: str) -> None:
-        self._key, self._value = key, value
+    def __init__(self, console: Console, title: str = "strandline") -> None:
+        self._title = title
         self._panes: deque[dict[str, Any]] = deque(maxlen=_SHOWN)
         self._counts, self._progress, self._batch = Counts(), Progress(), -1
         self._started: int | None = None
@@ -83,7 +90,7 @@ class LiveView:
 
     def _draw(self) -> Panel:
         head = Text(self._note or "", style="dim")
-        return Panel(Group(head, self._times(), Text(_everyone(self._counts)), self._table()), title="strandline demo")
+        return Panel(Group(head, self._times(), Text(_everyone(self._counts)), self._table()), title=self._title)
 
     def _times(self) -> Text:
         """Two marks on one line of time: where the clock is, and up to where the stream is complete."""
@@ -102,23 +109,41 @@ class LiveView:
 
     def _table(self) -> Table:
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for name in (self._key, "window", self._value, "timing", "pane"):
-            table.add_column(name, justify="right" if name in (self._value, "pane") else "left")
+        if not self._panes:
+            return table
+        names = [*_users(self._panes[-1])][:_COLUMNS]
+        windowed = START in self._panes[-1]
+        for name in (*(["window", "timing", "pane"] if windowed else []), *names):
+            number = isinstance(self._panes[-1].get(name), int | float)
+            table.add_column(name, justify="right" if number or name == "pane" else "left")
         for pane in self._panes:
-            style = "red strike" if pane[RETRACTION] else COLOURS[pane[TIMING]]
-            window = f"{_at(pane[START])} – {_at(pane[END])}"
-            cells = [str(pane[self._key]), window, str(pane[self._value]), pane[TIMING], str(pane[INDEX])]
+            cells = [str(pane.get(name)) for name in names]
+            style = ""
+            if windowed:
+                style = "red strike" if pane[RETRACTION] else COLOURS[pane[TIMING]]
+                cells = [f"{_at(pane[START])} – {_at(pane[END])}", pane[TIMING], str(pane[INDEX]), *cells]
             table.add_row(*(Text(cell, style=style) for cell in cells))
         return table
 
 
 def _panes(batch: Delivered) -> list[dict[str, Any]]:
+    """What is new: panes in order of their windows, or elements as they came."""
     found = batch.output.panes
-    return [] if found is None else found.sort(START, maintain_order=True).to_dicts()
+    if found is None:
+        return []
+    ordered = found.sort(START, maintain_order=True) if START in found.columns else found
+    return ordered.tail(_MOST).to_dicts()
+
+
+def _users(pane: dict[str, Any]) -> dict[str, Any]:
+    """The key and the values, without what is told of every pane."""
+    return {name: value for name, value in pane.items() if not name.startswith(OWN)}
 
 
 def _everyone(counts: Counts) -> str:
-    return f"{counts.read} in = {counts.contributed} contributed + {counts.late} late + {counts.dead} dead letters"
+    filtered = f" + {counts.filtered} filtered" if counts.filtered else ""
+    told = f"{counts.contributed} contributed + {counts.late} late + {counts.dead} dead letters{filtered}"
+    return f"{counts.read} in = {told}"
 
 
 def _at(ms: int) -> str:

@@ -64,6 +64,30 @@ def demo(
 
 
 @app.command()
+def run(
+    pipeline: Annotated[str, typer.Argument(help="Where it is: file.py:name or package.module:name.")],
+    checkpoint: Annotated[Path, typer.Option(help="The job's folder; a run that finds one there goes on.")],
+    every: Annotated[str, typer.Option(help="How often a batch starts; at once if not said.")] = "0 seconds",
+    available_now: Annotated[bool, typer.Option("--available-now", help="Read what is there, then end.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Plain lines instead of a live screen.")] = False,
+) -> None:
+    """Run a pipeline and watch it: Ctrl-C stops it, the same command goes on."""
+    from strandline.cli.run import run
+
+    raise typer.Exit(run(pipeline, checkpoint=checkpoint, every=every, available_now=available_now, plain=plain))
+
+
+@app.command()
+def explain(
+    pipeline: Annotated[str, typer.Argument(help="Where it is: file.py:name or package.module:name.")],
+) -> None:
+    """Print the stages of a pipeline: what runs where, what crosses to Python, what is kept."""
+    from strandline.cli.run import explain
+
+    raise typer.Exit(explain(pipeline))
+
+
+@app.command()
 def play(
     files: Annotated[list[Path], typer.Argument(help="Stories, or folders in which *.story.yaml are looked for.")],
     on: Annotated[str, typer.Option(help="The player: reference, kernel or spark.")] = "kernel",

@@ -83,7 +83,7 @@ def value_of(aggregate: Aggregate, elements: Iterable[Element]) -> Any:
 
 
 def _settled(elements: Iterable[Element]) -> tuple[list[Element], list[Element]]:
-    """Elements without those that others take back, in any order; and the takers that found none, told and forgotten."""
+    """Elements without those that others take back, in any order; and those who found nothing to take back."""
     told, unmet = [*elements], list[Element]()
     left = [element for element in told if not element.retraction]
     for taker in (element for element in told if element.retraction):

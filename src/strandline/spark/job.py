@@ -1,5 +1,6 @@
 """A running job: what it has done so far, and how to stop it."""
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -185,8 +186,7 @@ class Job:
     def _explained(self, problem: PySparkException | None) -> StrandlineError:
         if self._problem is not None:
             return self._problem
-        lines = [line for line in str(problem).splitlines() if line.strip()]
-        return RunError("Spark stopped the job", detail=lines[0] if lines else "no reason given", hint="see spark.log")
+        return RunError("Spark stopped the job", detail=_reason(str(problem)), hint="see spark.log")
 
     def __enter__(self) -> Self:
         return self
@@ -195,3 +195,11 @@ class Job:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _reason(told: str) -> str:
+    """The line that says most, in a text of traces inside traces: the innermost error of Python, or of Java."""
+    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    python = [line for line in lines if re.match(r"[\w.]+(?:Error|Exception): ", line)]
+    java = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return next(iter([*python[:1], *java[-1:], *lines[:1]]), "no reason given")

@@ -1,11 +1,11 @@
 """How a pipeline travels: compile, translate to Spark, start, return a job. The path on one page."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from strandline.errors import StrandlineError
+from strandline.errors import SetupError, StrandlineError
 from strandline.kernel.watermarks import FOREVER
 from strandline.plan.compile import to_stages
 from strandline.plan.nodes import Root
@@ -31,14 +31,18 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     available_now: bool = False,
     heartbeat_seconds: float = 2,
     failure_budget: FailureBudget | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Job:
     """Starts a pipeline. `checkpoint` is the job's folder: a run that finds one there goes on where it ended.
 
     A batch starts as soon as the one before it has ended, or `every` so often; with `available_now` the job reads what
     is there and ends, its windows still open for the next run. When no data comes, a heartbeat still moves the clock:
     for idle partitions, for triggers that go by processing time, for time to live. A `failure_budget` says how much of
-    the input may be dead letters before the job stops.
+    the input may be dead letters before the job stops. `settings` go before Strandline's own where it starts Spark;
+    a session that is given is left as it is.
     """
+    if spark is not None and settings:
+        raise SetupError("a session that runs already takes no settings", hint="set them where the session is made")
     stages = to_stages(root)
     folder = Path(checkpoint).absolute()
     if spark is None:
@@ -52,7 +56,7 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
         for sink in opened:
             sink.close()
         return Job(home, listener, complete=True)
-    session = spark or start_session("strandline", log=folder / "spark.log")
+    session = spark or start_session("strandline", log=folder / "spark.log", overrides=settings)
     job = Job(home, listener, available_now=available_now, budget=failure_budget)
     deliverer = Deliverer(session, stages, opened, home, identity.lineage, job.delivered)
     ticks = heartbeat(session, every=heartbeat_seconds, drain=home.drain)

@@ -1,0 +1,80 @@
+"""Runs a pipeline that a file or a module defines, and shows it as it runs."""
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from strandline.cli.live import LiveView, PlainView, View
+from strandline.errors import SetupError
+from strandline.plan.pipeline import Pipeline
+from strandline.spark.job import Job
+
+
+def run(where: str, *, checkpoint: Path, every: str, available_now: bool, plain: bool) -> int:
+    """Runs to the end, or until Ctrl-C; the next start goes on from there."""
+    pipeline = find(where)
+    console = Console()
+    view: View = (PlainView if plain or not console.is_terminal else LiveView)(console, where)
+    view.say(f"Starting Spark; the job is kept in {checkpoint}")
+    job: Job = pipeline.run(checkpoint=checkpoint, every=every, available_now=available_now, listener=view.delivered)
+    try:
+        ended = job.await_end()
+    except KeyboardInterrupt:
+        job.stop()
+        ended = False
+    finally:
+        view.close()
+    counts = job.counts
+    told = f"{counts.read} in = {counts.contributed} contributed + {counts.late} late + {counts.dead} dead letters"
+    end = "It has read all there is" if ended else "Stopped; the same command goes on from here"
+    console.print(f"{end}: {told} + {counts.filtered} filtered.", highlight=False, soft_wrap=True)
+    return 0
+
+
+def explain(where: str) -> int:
+    """Prints the stages that would run."""
+    print(find(where).explain())
+    return 0
+
+
+def find(where: str) -> Pipeline:
+    """The pipeline at `file.py:name` or `package.module:name`; the name is `pipeline` unless it is said."""
+    place, _, name = where.partition(":")
+    found = getattr(_module(place), name or "pipeline", None)
+    if not isinstance(found, Pipeline):
+        what = "nothing" if found is None else f"a {type(found).__name__}"
+        raise SetupError(
+            f"{where} is no pipeline",
+            detail=f"{name or 'pipeline'} is {what}",
+            hint="give a pipeline a name at the top of the file, with its write(…), and name it behind a colon",
+        )
+    return found
+
+
+def _module(place: str) -> Any:
+    path = Path(place)
+    if path.suffix != ".py":
+        try:
+            sys.path.insert(0, str(Path.cwd()))
+            return importlib.import_module(place)
+        except ModuleNotFoundError as problem:
+            raise SetupError(
+                f"there is no module {place}", detail=str(problem), hint="name a file, as in job.py"
+            ) from None
+        finally:
+            sys.path.pop(0)
+    if not path.is_file():
+        raise SetupError(f"there is no file {place}", hint="check the path")
+    # Workers import functions of the file by its name, so its folder must be known to them too.
+    sys.path.insert(0, str(path.absolute().parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None  # noqa: S101 - a .py file has a loader
+    assert spec.loader is not None  # noqa: S101
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module

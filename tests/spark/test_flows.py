@@ -230,3 +230,18 @@ def test_a_second_step_takes_back_what_the_first_one_does() -> None:
         said += told(output, "all", "best")
     # The second step discards, so each of its panes is a difference: their sum is the truth.
     assert sum(total for total, _ in said) == 2
+
+
+def test_elements_of_a_key_that_a_users_aggregate_raises_on_are_dead_letters_and_other_keys_live() -> None:
+    def add(kept: int, score: int) -> int:
+        if score < 0:
+            raise ValueError("below zero")
+        return kept + score
+
+    own = sl.UserAggregate("score", lambda: 0, add, lambda kept: kept, name="checked")
+    panes = timed().key_by("team").window(sl.tumbling(seconds=10)).aggregate(total=own)
+    (output,) = run(panes.write(PaperSink()), {0: rows(("red", 5, 1), ("blue", 3, 2), ("blue", -2, 4), ("red", 1, 5))})
+    assert told(output, "team", "total") == [("red", 6)]
+    assert output.dead is not None
+    assert output.dead[DETAIL].to_list() == ["checked: ValueError: below zero"] * 2
+    assert (output.counts.contributed, output.counts.dead) == (2, 2)

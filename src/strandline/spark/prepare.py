@@ -10,6 +10,7 @@ import pyarrow as pa
 from strandline.kernel.blocks import AT, OFFSET, OWN, PARTITION, Block, pack
 from strandline.kernel.output import Counts, counts_to_facts
 from strandline.kernel.prepare import admit, prepare
+from strandline.kernel.probes import probe
 from strandline.kernel.rows import FAILED, PROBLEM, Passed
 from strandline.kernel.watermarks import Control, Rule, Seen, control_to_facts
 from strandline.model.panes import DeadReason
@@ -125,6 +126,9 @@ def feed(  # noqa: PLR0913, PLR0917 - what a step is fed with
     taken, refused = admit(rows, step.step, rule, int(control["clock"]))
     why = pl.col(REASON).replace_strict(_DETAILS, default=f"{event_time} is missing or unreadable").alias(DETAIL)
     dead = with_raw(refused).select(PARTITION, OFFSET, RAW, REASON, why) if refused.height else no_letters()
+    taken, failed = probe(taken, step.keys, step.step)
+    if failed is not None:
+        dead = pl.concat([dead, failures(failed)], how="vertical_relaxed")
     prepared = prepare(
         taken.drop(RAW, strict=False), step.keys, step.step, step.groups, batch.horizons.get(step.number)
     )

@@ -65,9 +65,14 @@ if TYPE_CHECKING:
     from strandline.connectors.generator import scores
     from strandline.connectors.sqlite import sqlite
     from strandline.formats.avro import avro
+    from strandline.formats.csv import csv
+    from strandline.formats.debezium import debezium
+    from strandline.formats.inference import infer_json
+    from strandline.formats.protobuf import protobuf
     from strandline.formats.records import json
     from strandline.formats.registry import registry
     from strandline.formats.secrets import secret
+    from strandline.formats.texts import raw, text
     from strandline.spark.budget import failure_budget
 
 discarding = Accumulation.DISCARDING
@@ -76,15 +81,21 @@ retracting = Accumulation.RETRACTING
 
 _LATER = {
     "avro": "strandline.formats.avro",
+    "csv": "strandline.formats.csv",
+    "debezium": "strandline.formats.debezium",
     "discard": "strandline.connectors.discard",
     "failure_budget": "strandline.spark.budget",
     "files": "strandline.connectors.files",
     "frame": "strandline.connectors.frame",
+    "infer_json": "strandline.formats.inference",
     "json": "strandline.formats.records",
+    "protobuf": "strandline.formats.protobuf",
+    "raw": "strandline.formats.texts",
     "registry": "strandline.formats.registry",
     "scores": "strandline.connectors.generator",
     "secret": "strandline.formats.secrets",
     "sqlite": "strandline.connectors.sqlite",
+    "text": "strandline.formats.texts",
 }
 
 
@@ -116,9 +127,10 @@ __all__ = [
     "StrandlineError", "Timestamp", "Timing", "UserAggregate", "accumulating", "after_count", "after_event_time",
     "after_processing_time", "after_watermark", "all_of", "all_true", "any_true", "approx_count_distinct", "argmax",
     "argmin", "avro", "bit_and", "bit_or", "bit_xor", "bounded", "by_clock", "collect", "count", "count_distinct",
-    "count_window", "cumulating", "custom", "discard", "discarding", "every", "everything", "failure_budget", "files",
-    "first", "first_of", "frame", "from_source", "in_sequence", "json", "keep_delta", "keep_last", "keep_within",
-    "last", "max", "mean", "min", "monotone", "never", "or_finally", "percentile", "quantile", "read", "registry",
-    "repeatedly", "retracting", "scores", "secret", "session", "sliding", "sqlite", "stddev", "string_agg", "sum",
-    "together", "top_k", "tumbling", "union", "variance", "when",
+    "count_window", "csv", "cumulating", "custom", "debezium", "discard", "discarding", "every", "everything",
+    "failure_budget", "files", "first", "first_of", "frame", "from_source", "in_sequence", "infer_json", "json",
+    "keep_delta", "keep_last", "keep_within", "last", "max", "mean", "min", "monotone", "never", "or_finally",
+    "percentile", "protobuf", "quantile", "raw", "read", "registry", "repeatedly", "retracting", "scores", "secret",
+    "session", "sliding", "sqlite", "stddev", "string_agg", "sum", "text", "together", "top_k", "tumbling", "union",
+    "variance", "when",
 ]  # fmt: skip

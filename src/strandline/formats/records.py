@@ -17,6 +17,7 @@ from strandline.formats.letters import LARGEST, Complaint, checked_size, sift, t
 from strandline.formats.registry import Registry
 from strandline.formats.schema import ddl_of, parse_ddl, types_of
 from strandline.formats.subjects import Kind
+from strandline.formats.times import beyond, days, instants
 from strandline.formats.wire import HEAD, schema_of, unframed
 from strandline.spark.ports import RAW, Decoded
 
@@ -24,9 +25,6 @@ _SPACE: Final = b" \t\r\n"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _BEYOND: Final = "a number or a time out of the range of its type"
 _NULL_AFTER_OBJECT: Final = re.compile(rb"\}[ \t\r\n]*null")
-
-_TIMES: Final = ("%+", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M%#z", "%Y-%m-%d")
-"""ISO 8601 with an offset, or without one, which is UTC. The first is by far the most common, and the fastest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +57,13 @@ class Json:
         values = raw[RAW].to_list()
         lines = {place: values[place] for place in sifted.full.tolist()}
         complaints = sifted.complaints | self._unframe(lines)
-        good, found, wrong = _read(lines, _as_written(schema))
+        good, found, wrong = read_objects(lines, _as_written(schema))
         rows = _timed(found, schema)
-        beyond = _beyond(rows, schema)
+        out = beyond(rows, schema)
         complaints |= {place: Complaint(why) for place, why in wrong.items()}
-        complaints |= {good[at]: Complaint(_BEYOND) for at in beyond.arg_true()}
-        if beyond.any():
-            rows, good = rows.filter(~beyond), [place for place, out in zip(good, beyond, strict=True) if not out]
+        complaints |= {good[at]: Complaint(_BEYOND) for at in out.arg_true()}
+        if out.any():
+            rows, good = rows.filter(~out), [place for place, bad in zip(good, out, strict=True) if not bad]
         return tell(raw, np.array(good, np.int64), rows, sifted.empty, complaints)
 
     def _unframe(self, lines: dict[int, bytes]) -> dict[int, Complaint]:
@@ -131,18 +129,6 @@ def _to_text(column: pl.Expr, kind: pa.DataType) -> pl.Expr:
     return column
 
 
-def _beyond(rows: pl.DataFrame, schema: pa.Schema) -> pl.Series:
-    """Rows with a number or a time that fits its type by the letter only."""
-    beyond = pl.repeat(value=False, n=rows.height, eager=True)
-    for field in schema:
-        column = rows[field.name]
-        if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type):
-            beyond |= ~column.dt.year().is_between(1, 9999).fill_null(value=True)
-        elif pa.types.is_float32(field.type):
-            beyond |= column.is_infinite().fill_null(value=False)
-    return beyond
-
-
 def _as_written(schema: pa.Schema) -> pa.Schema:
     """Times are written as texts; they are read as such and understood afterwards, each on its own."""
     return pa.schema([pa.field(f.name, pa.string() if pa.types.is_temporal(f.type) else f.type) for f in schema])
@@ -151,26 +137,14 @@ def _as_written(schema: pa.Schema) -> pa.Schema:
 def _timed(table: pa.Table, schema: pa.Schema) -> pl.DataFrame:
     frame = pl.DataFrame(table)
     times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
-    days = [field.name for field in schema if pa.types.is_date(field.type)]
+    dates = [field.name for field in schema if pa.types.is_date(field.type)]
     return frame.with_columns(
-        *(_instants(frame[name]) for name in times),
-        *(frame[name].str.to_date("%Y-%m-%d", strict=False) for name in days),
+        *(instants(frame[name]) for name in times),
+        *(days(frame[name]) for name in dates),
     )
 
 
-def _instants(texts: pl.Series) -> pl.Series:
-    """Each text by the first way of writing that fits it; to infer one way would make it depend on its neighbours."""
-    found = pl.Series(texts.name, [None] * len(texts), pl.Datetime("us", "UTC"))
-    for way in _TIMES:
-        missing = found.is_null() & texts.is_not_null()
-        if not missing.any():
-            break
-        read = texts.str.to_datetime(way, time_unit="us", time_zone="UTC", strict=False)
-        found = read.zip_with(missing, found)
-    return found
-
-
-def _read(values: Mapping[int, bytes], schema: pa.Schema) -> tuple[list[int], pa.Table, dict[int, str]]:
+def read_objects(values: Mapping[int, bytes], schema: pa.Schema) -> tuple[list[int], pa.Table, dict[int, str]]:
     """The places of the records that could be read, their columns, and a complaint for each of the others."""
     complaints: dict[int, str] = {}
     lines: dict[int, bytes] = {}

@@ -126,7 +126,7 @@ class Cursor:
         try:
             return found.cast(pa.large_string())
         except pa.ArrowInvalid:
-            bad = np.array([not _is_text(each) for each in found.to_pylist()])
+            bad = np.array([not is_text(each) for each in found.to_pylist()])
             self.complain(rows, bad, NOT_UTF8)
             return self.bytes(starts, np.where(bad, 0, lengths)).cast(pa.large_string())
 
@@ -142,7 +142,8 @@ def cursor_over(values: pa.Array, skip: int = 0) -> Cursor:
     return Cursor(padded, bounds[:-1] - bounds[0] + skip, (bounds[1:] - bounds[0]).copy())
 
 
-def _is_text(value: bytes) -> bool:
+def is_text(value: bytes) -> bool:
+    """Whether these bytes are UTF-8."""
     try:
         value.decode()
     except UnicodeDecodeError:

@@ -1,0 +1,35 @@
+"""Whether data written with one schema can be read with another, and by which level a new schema is judged."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from strandline.formats.avro_compatibility import can_read_avro
+from strandline.formats.json_compatibility import can_read_json
+from strandline.formats.protobuf_compatibility import can_read_protobuf
+from strandline.formats.subjects import Kind, Level
+
+Uses = Mapping[str, str]
+CanRead = Callable[[str, str, Uses, Uses], list[str]]
+
+_JUDGES: Final[Mapping[Kind, CanRead]] = {
+    Kind.AVRO: can_read_avro,
+    Kind.PROTOBUF: can_read_protobuf,
+    Kind.JSON: can_read_json,
+}
+
+
+def check(new: str, older: Sequence[str], level: Level, kind: Kind = Kind.AVRO, uses: Uses | None = None) -> list[str]:
+    """Why a new schema does not get on with older ones, the oldest first; nothing if it does.
+
+    `uses` holds the texts of the schemas that these use, by name.
+    """
+    can_read = _JUDGES[kind]
+    asked = list(enumerate(older, 1)) if level.is_transitive else list(enumerate(older, 1))[-1:]
+    known = uses or {}
+    reasons: list[str] = []
+    for version, old in reversed(asked):
+        if level.reads_older:
+            reasons += [f"cannot read version {version}: {why}" for why in can_read(new, old, known, known)]
+        if level.is_read_by_older:
+            reasons += [f"version {version} cannot read it: {why}" for why in can_read(old, new, known, known)]
+    return reasons

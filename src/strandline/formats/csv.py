@@ -1,0 +1,148 @@
+"""CSV: one line a record, by position; a value that its column does not take sets the record aside."""
+
+import csv as stdlib_csv
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from strandline.errors import InvalidStep
+from strandline.formats.letters import LARGEST, Complaint, checked_size, sift, tell
+from strandline.formats.schema import ddl_of, parse_ddl, types_of
+from strandline.formats.times import beyond, days, instants
+from strandline.formats.varints import NOT_UTF8
+from strandline.spark.ports import RAW, Decoded
+
+_BYTE_ORDER_MARK: Final = "\ufeff"
+_TRUE_OR_FALSE: Final = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Csv:
+    """Values in the order of the columns, between delimiters; quotes double inside of quotes. Nothing is null."""
+
+    ddl: str
+    delimiter: str = ","
+    largest: int = LARGEST
+
+    def __post_init__(self) -> None:
+        checked_size(self.largest)
+        if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
+            raise InvalidStep(f"{self.delimiter!r} cannot stand between values", hint="give one sign, like ; or a tab")
+        for field in parse_ddl(self.ddl):
+            if pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
+                raise InvalidStep(f"the column {field.name!r} cannot be read from CSV as {ddl_of(field.type)}")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(parse_ddl(self.ddl).names)
+
+    @property
+    def types(self) -> Mapping[str, str]:
+        """Each column's type, as DDL writes it."""
+        return types_of(parse_ddl(self.ddl))
+
+    def decode(self, raw: pl.DataFrame) -> Decoded:
+        """Lines to values, then whole columns to their types."""
+        schema = parse_ddl(self.ddl)
+        sifted = sift(raw, self.largest)
+        complaints = dict(sifted.complaints)
+        values = raw[RAW].to_list()
+        good: list[int] = []
+        lines: list[list[str]] = []
+        for place in sifted.full.tolist():
+            try:
+                lines.append(self._split(values[place], len(schema)))
+                good.append(place)
+            except (ValueError, stdlib_csv.Error) as problem:
+                complaints[place] = Complaint(NOT_UTF8 if isinstance(problem, UnicodeDecodeError) else str(problem))
+        rows, wrong = _typed(lines, schema)
+        complaints |= {good[at]: Complaint(why) for at, why in wrong.items()}
+        if wrong:
+            fine = [at for at in range(len(good)) if at not in wrong]
+            rows, good = rows[fine], [good[at] for at in fine]
+        return tell(raw, np.array(good, np.int64), rows, sifted.empty, complaints)
+
+    def _split(self, value: bytes, count: int) -> list[str]:
+        line = value.decode().removeprefix(_BYTE_ORDER_MARK).removesuffix("\n").removesuffix("\r")
+        if '"' in line or "\n" in line or "\r" in line:
+            found = list(stdlib_csv.reader(io.StringIO(line, newline=""), delimiter=self.delimiter, strict=True))
+            if len(found) != 1:
+                raise ValueError(f"{len(found)} lines in a record")
+            (values,) = found
+        else:
+            values = line.split(self.delimiter)
+        if len(values) != count:
+            raise ValueError(f"{len(values)} values for {count} columns")
+        return values
+
+    def encode(self, rows: pl.DataFrame) -> pl.Series:
+        """Each row as a line without its end."""
+        found = []
+        for row in rows.select(self.columns).iter_rows():
+            file = io.StringIO(newline="")
+            stdlib_csv.writer(file, delimiter=self.delimiter, lineterminator="").writerow([_told(each) for each in row])
+            found.append(file.getvalue().encode())
+        return pl.Series(found, dtype=pl.Binary)
+
+
+def csv(ddl: str, *, delimiter: str = ",", largest: int = LARGEST) -> Csv:
+    """CSV records with these columns, in this order: `csv("team string, score long, at timestamp")`."""
+    return Csv(ddl, delimiter, largest)
+
+
+def _typed(lines: list[list[str]], schema: pa.Schema) -> tuple[pl.DataFrame, dict[int, str]]:
+    shape = pl.DataFrame(schema.empty_table()).schema
+    columns = zip(*lines, strict=True) if lines else [()] * len(schema)
+    found: dict[str, pl.Series] = {}
+    wrong: dict[int, str] = {}
+    for field, values in zip(schema, columns, strict=True):
+        texts = pl.Series(field.name, list(values), pl.String)
+        texts = texts.set(texts == "", None)
+        read = _read(texts, field.type, shape[field.name])
+        for at in (read.is_null() & texts.is_not_null()).arg_true():
+            wrong.setdefault(at, f"{field.name}: {texts[at]!r} is no {ddl_of(field.type)}")
+        found[field.name] = read
+    rows = pl.DataFrame(found, schema=shape)
+    for at in beyond(rows, schema).arg_true():
+        wrong.setdefault(at, "a number or a time out of the range of its type")
+    return rows, wrong
+
+
+def _read(texts: pl.Series, kind: pa.DataType, shape: pl.DataType) -> pl.Series:
+    if pa.types.is_string(kind):
+        return texts
+    if pa.types.is_timestamp(kind):
+        return instants(texts)
+    if pa.types.is_date(kind):
+        return days(texts)
+    if pa.types.is_boolean(kind):
+        return texts.replace_strict(_TRUE_OR_FALSE, default=None, return_dtype=pl.Boolean)
+    if pa.types.is_decimal(kind):
+        return pl.Series(texts.name, [_decimal(each, kind) for each in texts], shape)
+    return texts.cast(shape, strict=False)
+
+
+def _decimal(text: str | None, kind: pa.DataType) -> Decimal | None:
+    try:
+        found = Decimal(text) if text is not None else None
+    except InvalidOperation:
+        return None
+    if found is None or not found.is_finite():
+        return None
+    _, digits, exponent = found.as_tuple()
+    shift = int(exponent) + kind.scale
+    return found if shift >= 0 and len(digits) + shift <= kind.precision else None
+
+
+def _told(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)

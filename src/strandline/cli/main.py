@@ -99,6 +99,33 @@ def play(
     raise typer.Exit(run(files, on, as_json=as_json))
 
 
+bench = typer.Typer(
+    help="Measure, in a checkout: how fast, against what, and was the answer right.", no_args_is_help=True
+)
+app.add_typer(bench, name="bench")
+
+
+@bench.callback()
+def bench_options() -> None:
+    """Measures, in a checkout: how fast, against what, and was the answer right."""
+
+
+@bench.command()
+def windows(
+    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the size, once: to try it out.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="A row, a group or a cell; may be given again.")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="How often everything is repeated, in turns.")] = None,
+    work: Annotated[
+        Path | None, typer.Option(help="Where corpora and single runs are kept; a cache otherwise.")
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Measure anew what an earlier run has measured.")] = False,
+) -> None:
+    """Windows against Spark's own and hand-written ones, each checked by a judge; goes on where it was interrupted."""
+    from strandline.cli.bench import run_windows
+
+    raise typer.Exit(run_windows(quick=quick, only=only or [], rounds=rounds, work=work, again=again))
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs one command; an error becomes a message and an exit code, a traceback only with --debug."""
     words = list(sys.argv[1:] if arguments is None else arguments)

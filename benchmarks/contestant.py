@@ -1,0 +1,134 @@
+"""One run of one contestant, in a process and a JVM of its own: timed over the corpus, then checked over its beginning.
+
+usage: python -m benchmarks.contestant ORDER.json      what to run is in the file; how it went is written beside it
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import ours, peers, sessions
+from benchmarks.workloads import Contestant, Workload, from_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from strandline.spark.deliver import Delivered
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to run: the corpus to time, and its beginning to check, if it is to be checked."""
+
+    contestant: Contestant
+    workload: Workload
+    folder: str
+    check: str | None
+    home: Path
+
+
+def read_order(path: Path) -> Order:
+    """An order as the harness wrote it."""
+    told = json.loads(path.read_text())
+    workload = from_json(told["workload"])
+    return Order(Contestant(told["contestant"]), workload, told["folder"], told["check"], path.parent)
+
+
+def main(arguments: list[str]) -> None:
+    order = read_order(Path(arguments[0]))
+    spark = sessions.start(order.contestant, order.home / "spark.log")
+    told: dict[str, Any] = {"timed": timed(spark, order), "ended": time.time()}
+    if order.check is not None:
+        told["checked"] = checked(spark, order, order.check)
+    (order.home / "run.json").write_text(json.dumps(told))
+    spark.stop()
+
+
+def timed(spark: "SparkSession", order: Order) -> dict[str, Any]:
+    """A run whose output nobody keeps, and what Spark tells of each of its batches."""
+    if order.contestant is Contestant.OURS:
+        return _ours(spark, order, order.folder, "timed", None)
+    frame = peers.peer(spark, order.folder, order.workload, order.contestant)
+    return _played(frame.writeStream.format("noop"), order.home / "timed")
+
+
+def checked(spark: "SparkSession", order: Order, folder: str) -> dict[str, Any]:
+    """A run that is not timed and keeps every pane, for the judge."""
+    for name, value in sessions.while_checking().items():
+        spark.conf.set(name, value)
+    kept = order.home / "panes"
+    kept.mkdir()
+    if order.contestant is Contestant.OURS:
+        return _ours(spark, order, folder, "checked", kept)
+    frame = peers.peer(spark, folder, order.workload, order.contestant)
+
+    def keep(panes: "DataFrame", batch: int) -> None:
+        peers.as_cells(panes).write.parquet(f"{kept}/{batch}")
+
+    return _played(frame.writeStream.foreachBatch(keep), order.home / "checked")
+
+
+def _played(writer: Any, checkpoint: Path) -> dict[str, Any]:
+    started = time.time()
+    query = writer.outputMode("append").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return {"started": started, "ended": time.time(), "batches": batches_of(query.recentProgress)}
+
+
+def _ours(spark: "SparkSession", order: Order, folder: str, name: str, kept: Path | None) -> dict[str, Any]:
+    said = {"panes": 0, "retractions": 0}
+    started = time.time()
+    job = ours.start(spark, folder, order.workload, order.home / name, _listener(said, kept))
+    query = spark.streams.active[0]
+    job.await_end()
+    batches = batches_of(query.recentProgress)
+    counts = {each: getattr(job.counts, each) for each in ("read", "contributed", "late", "dead", "filtered")}
+    return {"started": started, "ended": time.time(), "batches": batches, "said": said, "counts": counts}
+
+
+def _listener(said: dict[str, int], kept: Path | None) -> "Callable[[Delivered], None]":
+    def hear(delivered: "Delivered") -> None:
+        panes = delivered.output.panes
+        if panes is None:
+            return
+        said["panes"] += panes.height
+        if kept is not None:
+            ours.as_cells(panes).write_parquet(kept / f"{delivered.batch}.parquet")
+
+    return hear
+
+
+def batches_of(progress: Any) -> list[dict[str, Any]]:
+    """What Spark tells of each batch: when, how many rows, how long, and what its state holds."""
+    found = []
+    for each in progress:
+        told = json.loads(each.json) if hasattr(each, "json") else dict(each)
+        started = datetime.fromisoformat(told["timestamp"]).timestamp()
+        found.append({
+            "batch": told["batchId"],
+            "rows": told["numInputRows"],
+            "started": started,
+            "ended": started + told["durationMs"]["triggerExecution"] / 1000,
+            "milliseconds": told["durationMs"],
+            "state": [_state(operator) for operator in told["stateOperators"]],
+        })  # fmt: skip
+    return found
+
+
+def _state(operator: dict[str, Any]) -> dict[str, Any]:
+    metrics = operator.get("customMetrics", {})
+    return {
+        "bytes": metrics.get("rocksdbSstFileSize", metrics.get("stateOnCurrentVersionSizeBytes")),
+        "memory": operator["memoryUsedBytes"],
+        "removed": operator["numRowsRemoved"],
+        "dropped": operator["numRowsDroppedByWatermark"],
+    }
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,96 @@
+"""What a process and everyone it started has used: CPU seconds and resident memory, read from /proc.
+
+The run under the meter leads a session of its own, so that whoever belongs to it is found by its session id, however
+deep in the tree and whoever its parent is by now. A process that has ended and was waited for is in its parent's count
+of children; one that was not is still there as a zombie with its times. So nothing is lost between two looks.
+"""
+
+import os
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+PROC: Final = Path("/proc")
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+# Places in /proc/PID/stat, counted from behind the name in parentheses, which may hold anything.
+_SESSION, _TIMES, _RSS = 3, slice(11, 15), 21
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A look at a session."""
+
+    moment: float
+    cpu_seconds: float
+    resident_bytes: int
+
+
+def look(session: int, proc: Path = PROC) -> Sample:
+    """User and system time of all processes of a session and of their ended children; memory of those alive."""
+    ticks = pages = 0
+    moment = time.time()
+    for each in proc.iterdir():
+        if each.name.isdigit():
+            used = _used(each, session)
+            ticks, pages = ticks + used[0], pages + used[1]
+    return Sample(moment, ticks / _TICKS, pages * _PAGE)
+
+
+def _used(process: Path, session: int) -> tuple[int, int]:
+    try:
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0, 0  # it has ended since it was listed
+    if int(fields[_SESSION]) != session:
+        return 0, 0
+    return sum(map(int, fields[_TIMES])), int(fields[_RSS])
+
+
+def cpu_at(samples: Sequence[Sample], moment: float) -> float:
+    """CPU seconds used up to a moment, on the straight line between the looks around it."""
+    if not samples:
+        raise ValueError("nobody looked")
+    place = bisect_left(samples, moment, key=lambda sample: sample.moment)
+    if place in (0, len(samples)):
+        return samples[min(place, len(samples) - 1)].cpu_seconds
+    before, after = samples[place - 1], samples[place]
+    share = (moment - before.moment) / (after.moment - before.moment)
+    return before.cpu_seconds + share * (after.cpu_seconds - before.cpu_seconds)
+
+
+def peak_bytes(samples: Sequence[Sample], until: float) -> int:
+    """The most memory that was resident; pages that workers share with their parent count for each."""
+    return max((sample.resident_bytes for sample in samples if sample.moment <= until), default=0)
+
+
+@dataclass(slots=True)
+class Meter:
+    """Looks at a session ten times a second for as long as it is open."""
+
+    session: int
+    samples: list[Sample] = field(default_factory=list)
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.1):
+            self.samples.append(look(self.session))

@@ -1,0 +1,176 @@
+"""The judge: a batch job in DuckDB over the whole corpus says what every window must hold; a contestant who differs
+has no number.
+
+Which late events count is a matter of rules, and they differ: Spark's aggregation drops a row by the watermark of two
+batches ago, its transformWithState also by the row's own time, we by the watermark before the batch. Each contestant
+is held to its own rule, exactly; the events in question are about one in a hundred.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, assert_never
+
+import duckdb
+
+from benchmarks.corpus import FLUSH_KEY
+from benchmarks.workloads import DELAY, Contestant, Session, Sliding, Tumbling, Workload
+
+CELLS: Final = "key BIGINT, start_ms BIGINT, end_ms BIGINT, total BIGINT, plays BIGINT"
+"""A window of a key and what it holds; a contestant's output has the same columns, and the sign of each row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How an output compares with what it should be."""
+
+    cells: int
+    wrong: int
+    example: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        return self.wrong == 0 and self.cells > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What must come out, in a table of DuckDB, and how many elements no window could take."""
+
+    connection: duckdb.DuckDBPyConnection
+    late: int
+    live: int
+    """Windows of keys that are still held before the flush."""
+
+    @property
+    def cells(self) -> int:
+        return _number(self.connection, "SELECT count(*) FROM expected")
+
+    def judge(self, output: str) -> Verdict:
+        """Compares with Parquet files of signed cells: what was said less what was taken back, cell for cell."""
+        self.connection.execute(
+            f"""CREATE OR REPLACE TEMP TABLE got AS
+            SELECT key, start_ms, end_ms, sum(sign * total) total, sum(sign * plays) plays, sum(sign) said
+            FROM read_parquet('{output}') WHERE key <> {FLUSH_KEY} GROUP BY ALL HAVING sum(sign) <> 0"""  # noqa: S608
+        )
+        wrong = self.connection.execute(
+            """SELECT * FROM expected e FULL JOIN got g USING (key, start_ms, end_ms)
+            WHERE e.total IS DISTINCT FROM g.total OR e.plays IS DISTINCT FROM g.plays OR g.said IS DISTINCT FROM 1
+            ORDER BY key, start_ms"""
+        ).fetchall()
+        names = ("key", "start", "end", "total", "plays", "got total", "got plays", "said")
+        example = ", ".join(f"{name} {value}" for name, value in zip(names, wrong[0], strict=True)) if wrong else ""
+        return Verdict(self.cells, len(wrong), example)
+
+
+def expect(folder: Path, workload: Workload, contestant: Contestant, batches: int | None = None) -> Expected:
+    """What a contestant must say of a corpus, or of its first batches and the flush."""
+    connection = duckdb.connect()
+    # The judge works beside no one, but on the same small machine.
+    connection.execute("SET threads = 2; SET memory_limit = '6GB'; SET TimeZone = 'UTC'")
+    _read(connection, folder, batches)
+    _watermarks(connection)
+    match workload.window:
+        case Session(gap):
+            _sessions(connection, gap)
+        case Tumbling(seconds):
+            _aligned(connection, seconds, seconds, _taken(contestant, workload.lateness))
+        case Sliding(seconds, every):
+            _aligned(connection, seconds, every, _taken(contestant, workload.lateness))
+        case _:
+            assert_never(workload.window)
+    return Expected(connection, _late(connection, workload), _live(connection, workload, contestant))
+
+
+def _read(connection: duckdb.DuckDBPyConnection, folder: Path, batches: int | None) -> None:
+    limit = "TRUE" if batches is None else f"batch < {batches} OR key = {FLUSH_KEY}"
+    connection.execute(
+        f"""CREATE TEMP TABLE events AS SELECT * FROM (
+            SELECT key, value, epoch_ms("at") AS ms, regexp_extract(filename, '(\\d+)-\\d\\.parquet$', 1)::INT AS batch
+            FROM read_parquet('{folder}/*.parquet', filename = true)) WHERE {limit}"""  # noqa: S608
+    )
+
+
+def _watermarks(connection: duckdb.DuckDBPyConnection) -> None:
+    """For every batch the watermark that the one before it left, and the one before that."""
+    connection.execute(
+        f"""CREATE TEMP TABLE marks AS
+        WITH highest AS (SELECT batch, max(ms) AS ms FROM events GROUP BY batch),
+             after AS (SELECT batch, max(ms) OVER (ORDER BY batch) - {DELAY * 1000} AS mark FROM highest)
+        SELECT batch, coalesce(lag(mark) OVER (ORDER BY batch), 0) AS before,
+               coalesce(lag(mark, 2) OVER (ORDER BY batch), 0) AS earlier FROM after"""  # noqa: S608
+    )
+
+
+def _taken(contestant: Contestant, lateness: int) -> str:
+    """Whether a window takes an element, as a condition over both and the watermarks of the batch."""
+    match contestant:
+        case Contestant.OURS:
+            return f"end_ms + {lateness * 1000} > before"
+        case Contestant.NATIVE_ROCKSDB | Contestant.NATIVE_MEMORY:
+            return "end_ms > earlier"
+        case Contestant.BY_KEY:
+            return "end_ms > before AND NOT too_old"
+        case Contestant.CEILING:
+            return "TRUE"
+    assert_never(contestant)
+
+
+def _aligned(connection: duckdb.DuckDBPyConnection, seconds: int, every: int, taken: str) -> None:
+    """Windows with common bounds. Events are summed by slice and batch first, then each slice goes to its windows."""
+    step, overlaps = every * 1000, seconds // every
+    connection.execute(
+        f"""CREATE TEMP TABLE expected AS
+        WITH slices AS (
+                SELECT key, ms // {step} * {step} AS slice, batch, before, earlier, ms <= earlier AS too_old,
+                       sum(value) AS total, count(*) AS plays
+                FROM events JOIN marks USING (batch) WHERE key <> {FLUSH_KEY} GROUP BY ALL),
+             placed AS (
+                SELECT *, slice - n * {step} AS start_ms, slice - n * {step} + {seconds * 1000} AS end_ms
+                FROM slices, range({overlaps}) AS window_numbers(n))
+        SELECT key, start_ms, end_ms, sum(total)::BIGINT AS total, sum(plays)::BIGINT AS plays
+        FROM placed WHERE {taken} GROUP BY key, start_ms, end_ms"""  # noqa: S608
+    )
+
+
+def _sessions(connection: duckdb.DuckDBPyConnection, gap: int) -> None:
+    """Stretches without a silence longer than the gap; sessions that touch are one. Their corpus has no late events, so that all agree on them."""
+    connection.execute(
+        f"""CREATE TEMP TABLE expected AS
+        WITH breaks AS (
+                SELECT key, value, ms, ms - lag(ms) OVER (PARTITION BY key ORDER BY ms) > {gap * 1000} AS opens
+                FROM events WHERE key <> {FLUSH_KEY}),
+             numbered AS (
+                SELECT *, sum(coalesce(opens, TRUE)::INT) OVER (PARTITION BY key ORDER BY ms) AS number FROM breaks)
+        SELECT key, min(ms) AS start_ms, max(ms) + {gap * 1000} AS end_ms, sum(value)::BIGINT AS total,
+               count(*) AS plays
+        FROM numbered GROUP BY key, number"""  # noqa: S608
+    )
+
+
+def _late(connection: duckdb.DuckDBPyConnection, workload: Workload) -> int:
+    """Elements whose last window is gone, by our rule."""
+    match workload.window:
+        case Session():
+            return 0
+        case Tumbling(seconds):
+            last = f"ms // {seconds * 1000} * {seconds * 1000} + {seconds * 1000}"
+        case Sliding(seconds, every):
+            last = f"ms // {every * 1000} * {every * 1000} + {seconds * 1000}"
+        case _:
+            assert_never(workload.window)
+    return _number(
+        connection,
+        f"SELECT count(*) FROM events JOIN marks USING (batch) WHERE {last} + {workload.lateness * 1000} <= before",  # noqa: S608
+    )
+
+
+def _live(connection: duckdb.DuckDBPyConnection, workload: Workload, contestant: Contestant) -> int:
+    """We let go of a window in the batch that moves the watermark past it, the others one batch later."""
+    held = f"end_ms + {workload.lateness * 1000} > before" if contestant is Contestant.OURS else "end_ms > earlier"
+    flush = "SELECT before, earlier FROM marks ORDER BY batch DESC LIMIT 1"
+    return _number(connection, f"SELECT count(*) FROM expected, ({flush}) WHERE {held}")  # noqa: S608
+
+
+def _number(connection: duckdb.DuckDBPyConnection, query: str) -> int:
+    found: Any = connection.execute(query).fetchone()
+    return int(found[0])

@@ -1,0 +1,70 @@
+"""Our side of a run, through the public names only."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, assert_never
+
+import strandline as sl
+from benchmarks.corpus import FILES
+from benchmarks.peers import EVENTS
+from benchmarks.workloads import DELAY, Panes, Session, Sliding, Tumbling, Window, Workload
+
+if TYPE_CHECKING:
+    import polars as pl
+    from pyspark.sql import SparkSession
+
+    from strandline.model.windows import WindowKind
+    from strandline.spark.deliver import Delivered
+    from strandline.spark.job import Job
+
+
+def pipeline(folder: str, workload: Workload) -> sl.Pipeline:
+    """The workload in our words."""
+    keyed = (
+        sl.read(sl.files(folder, EVENTS, format="parquet", files_per_batch=FILES))
+        .event_time("at", sl.bounded(seconds=DELAY))
+        .key_by("key")
+        .window(kind_of(workload.window))
+        .allow_lateness(seconds=workload.lateness)
+    )
+    if workload.panes is Panes.ALL:
+        spoken = sl.after_watermark(early=sl.repeatedly(sl.after_count(1)), late=sl.repeatedly(sl.after_count(1)))
+        keyed = keyed.trigger(spoken).accumulate(sl.retracting)
+    return keyed.aggregate(total=sl.sum("value"), plays=sl.count()).write(sl.discard())
+
+
+def kind_of(window: Window) -> "WindowKind":
+    """A workload's window in our words."""
+    match window:
+        case Tumbling(seconds):
+            return sl.tumbling(seconds=seconds)
+        case Sliding(seconds, every):
+            return sl.sliding(seconds=seconds, every=f"{every}s")
+        case Session(gap):
+            return sl.session(seconds=gap)
+    assert_never(window)
+
+
+def start(
+    spark: "SparkSession",
+    folder: str,
+    workload: Workload,
+    checkpoint: Path,
+    listener: "Callable[[Delivered], None] | None" = None,
+) -> "Job":
+    """A job that reads what is there and ends."""
+    job: Job = pipeline(folder, workload).run(spark, checkpoint=checkpoint, available_now=True, listener=listener)
+    return job
+
+
+def as_cells(panes: "pl.DataFrame") -> "pl.DataFrame":
+    """Our panes as the judge reads them: a retraction counts against what it takes back."""
+    import polars as pl  # noqa: PLC0415 - beside Spark, in the process that runs it
+
+    from strandline.kernel.blocks import END, START  # noqa: PLC0415
+    from strandline.kernel.panes import RETRACTION  # noqa: PLC0415
+
+    sign: Any = pl.when(pl.col(RETRACTION)).then(-1).otherwise(1)
+    return panes.select(
+        "key", pl.col(START).alias("start_ms"), pl.col(END).alias("end_ms"), "total", "plays", sign.alias("sign")
+    )

@@ -1,0 +1,138 @@
+"""The peers: what a user of Spark would write by hand, in its native words or with a state for each key."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, assert_never
+
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from benchmarks.corpus import FILES
+from benchmarks.workloads import DELAY, Contestant, Session, Sliding, Tumbling, Window, Workload
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+EVENTS: Final = "key long, value long, at timestamp"
+SAID: Final = "key long, start_ms long, end_ms long, total long, plays long"
+
+
+def stream(spark: "SparkSession", folder: str, *, files: int = FILES, columns: str = EVENTS) -> "DataFrame":
+    """The corpus as a stream, some files a batch."""
+    return spark.readStream.schema(columns).option("maxFilesPerTrigger", files).parquet(folder)
+
+
+def peer(spark: "SparkSession", folder: str, workload: Workload, contestant: Contestant) -> "DataFrame":
+    """What a peer computes."""
+    events = stream(spark, folder)
+    match contestant:
+        case Contestant.NATIVE_ROCKSDB | Contestant.NATIVE_MEMORY:
+            return native(events, workload.window)
+        case Contestant.BY_KEY:
+            return by_key(events, workload.window)
+        case Contestant.CEILING:
+            return events.mapInArrow(_unchanged, EVENTS)
+        case Contestant.OURS:
+            raise ValueError("we are no peer of our own")
+    assert_never(contestant)
+
+
+def _unchanged(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    return batches
+
+
+def native(events: "DataFrame", window: Window) -> "DataFrame":
+    """Spark's own windowed aggregation: it speaks once, and drops what comes too late."""
+    return (
+        events.withWatermark("at", f"{DELAY} seconds")
+        .groupBy("key", _window(window).alias("window"))
+        .agg(F.sum("value").alias("total"), F.count("*").alias("plays"))
+    )
+
+
+def _window(window: Window) -> "Column":
+    match window:
+        case Tumbling(seconds):
+            return F.window("at", f"{seconds} seconds")
+        case Sliding(seconds, every):
+            return F.window("at", f"{seconds} seconds", f"{every} seconds")
+        case Session(gap):
+            return F.session_window("at", f"{gap} seconds")
+    assert_never(window)
+
+
+def as_cells(frame: "DataFrame") -> "DataFrame":
+    """A peer's output as the judge reads it: nothing is ever taken back."""
+    if "window" in frame.columns:
+        bounds = [F.unix_millis(f"window.{name}").alias(f"{name}_ms") for name in ("start", "end")]
+        frame = frame.select("key", *bounds, "total", "plays")
+    return frame.withColumn("sign", F.lit(1))
+
+
+def by_key(events: "DataFrame", window: Window) -> "DataFrame":
+    """A state and a timer for each key and window."""
+    if not isinstance(window, Tumbling):
+        raise TypeError("written for tumbling windows only")
+    return (
+        events.withWatermark("at", f"{DELAY} seconds")
+        .groupBy("key")
+        .transformWithStateInPandas(WindowedTotals(window.seconds * 1000), SAID, "Append", "EventTime")
+    )
+
+
+class WindowedTotals(StatefulProcessor):
+    """Totals of one key: a map of open windows, and an event-time timer at the end of each."""
+
+    def __init__(self, length_ms: int) -> None:
+        self._length = length_ms
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._open = handle.getMapState("open", "end_ms long", "total long, plays long")
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,  # noqa: ARG002
+        rows: Any,
+        timerValues: Any,  # noqa: N803
+    ) -> "Iterator[pd.DataFrame]":
+        watermark = timerValues.getCurrentWatermarkInMs()
+        added: dict[int, tuple[int, int]] = {}
+        for frame in rows:
+            # A handful of rows a key: plain loops over arrays cost a fraction of what pandas' own grouping does.
+            times = frame["at"].to_numpy("datetime64[ms]").astype("int64").tolist()
+            for at, value in zip(times, frame["value"].tolist(), strict=True):
+                end = at // self._length * self._length + self._length
+                total, plays = added.get(end, (0, 0))
+                added[end] = (total + value, plays + 1)
+        for end, (total, plays) in added.items():
+            if end > watermark:
+                self._add(end, total, plays)
+        return iter(())
+
+    def _add(self, end: int, total: int, plays: int) -> None:
+        held = self._open.getValue((end,))
+        if held is None:
+            self._handle.registerTimer(end)
+        else:
+            total, plays = held[0] + total, held[1] + plays
+        self._open.updateValue((end,), (total, plays))
+
+    def handleExpiredTimer(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        timerValues: Any,  # noqa: ARG002, N803
+        expiredTimerInfo: Any,  # noqa: N803
+    ) -> "Iterator[pd.DataFrame]":
+        import pandas as pd  # noqa: PLC0415 - in the worker
+
+        end = expiredTimerInfo.getExpiryTimeInMs()
+        held: Any = self._open.getValue((end,))
+        self._open.removeKey((end,))
+        yield pd.DataFrame({
+            "key": [key[0]], "start_ms": [end - self._length], "end_ms": [end], "total": [held[0]], "plays": [held[1]],
+        })  # fmt: skip
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,131 @@
+"""From runs to rows: each with its ratio, its floor, its goal and its spread; and the table that is printed."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks import machine
+from benchmarks.medians import Spread, ratios, spread
+from benchmarks.runs import Run
+from benchmarks.suite import LATENCY_FLOOR, LATENCY_GOAL, REPORTED, ROWS, WARM_UP, Row
+from benchmarks.workloads import Contestant
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Everything that was run: by cell and round, and the open-loop runs."""
+
+    runs: Sequence[Run]
+    waits: Sequence[dict[str, Any]]
+
+    def rates(self, cell: str) -> dict[int, float]:
+        """Events per CPU second, by round; none at all if one of the runs failed."""
+        mine = [run for run in self.runs if run.cell == cell]
+        return {} if any(run.failure for run in mine) else {run.round: run.per_cpu_second for run in mine}
+
+    def failures(self, *cells: str) -> str:
+        return "; ".join(f"{run.cell}: {run.failure}" for run in self.runs if run.cell in cells and run.failure)
+
+
+def to_results(measured: Measured, command: str, corpora: dict[str, str]) -> dict[str, Any]:
+    """What is kept: rows, what else was measured, and what it was measured on."""
+    return {
+        "commit": machine.commit(),
+        "command": command,
+        "machine": machine.facts(),
+        "rows": [*(_row(row, measured) for row in ROWS), _latency(measured.waits)],
+        "reported": [_row(row, measured) for row in REPORTED],
+        "cells": _cells(measured.runs),
+        "latency": list(measured.waits),
+        "warm_up_batches": WARM_UP,
+        "corpora": corpora,
+    }
+
+
+def _row(row: Row, measured: Measured) -> dict[str, Any]:
+    found = ratios(measured.rates(row.cell), measured.rates(row.peer))
+    told = _compared(row.name, row.against, found, (row.floor, row.goal), lower=row.lower_is_better)
+    return told | {"unit": "x", "failure": measured.failures(row.cell, row.peer), "cell": row.cell, "peer": row.peer}
+
+
+def _latency(waits: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Milliseconds over native, at the median, round by round."""
+    ours = {told["round"]: told["p50"] for told in waits if told["contestant"] == Contestant.OURS and "p50" in told}
+    native = {told["round"]: told["p50"] for told in waits if told["contestant"] != Contestant.OURS and "p50" in told}
+    over = [ours[round_] - native[round_] for round_ in sorted(ours.keys() & native.keys())]
+    against = "early-pane latency over native at 10 k events/s"
+    told = _compared("latency", against, over, (LATENCY_FLOOR, LATENCY_GOAL), lower=True)
+    failure = "; ".join(f"{told['contestant']}: {told['failure']}" for told in waits if told.get("failure"))
+    return told | {"unit": "ms", "failure": failure, "cell": "latency-ours", "peer": "latency-native"}
+
+
+def _compared(
+    name: str, against: str, found: list[float], wanted: tuple[float | None, float | None], *, lower: bool
+) -> dict[str, Any]:
+    floor, goal = wanted
+    middle = spread(found) if found else None
+    return {
+        "name": name,
+        "against": against,
+        "ratio": None if middle is None else round(middle.median, 3),
+        "floor": floor,
+        "goal": goal,
+        "lower_is_better": lower,
+        "spread": None if middle is None else _rounded(middle),
+        "reached": reached(None if middle is None else middle.median, floor, goal, lower=lower),
+    }
+
+
+def _rounded(middle: Spread) -> dict[str, Any]:
+    return {name: round(value, 3) for name, value in asdict(middle).items()}
+
+
+def reached(ratio: float | None, floor: float | None, goal: float | None, *, lower: bool) -> str:
+    """Where a ratio stands: `goal`, `floor`, `below` the floor, `reported` where neither is set, or `not measured`."""
+    if ratio is None:
+        return "not measured"
+    if floor is None or goal is None:
+        return "reported"
+    sign = -1 if lower else 1
+    if sign * ratio >= sign * goal:
+        return "goal"
+    return "floor" if sign * ratio >= sign * floor else "below"
+
+
+def _cells(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Every cell: medians, memory, state, and whether the judge agreed."""
+    found = []
+    for name in dict.fromkeys(run.cell for run in runs):
+        mine = [run for run in runs if run.cell == name]
+        good = [run for run in mine if not run.failure]
+        checked = next((run.checked for run in mine if run.checked), {})
+        told: dict[str, Any] = {"name": name, "rounds": len(mine), "failures": [r.failure for r in mine if r.failure]}
+        if good:
+            told |= {
+                "events": good[0].events,
+                "per_cpu_second": _rounded(spread([run.per_cpu_second for run in good])),
+                "per_second": _rounded(spread([run.per_second for run in good])),
+                "peak_bytes": max(run.peak_bytes for run in good),
+                "load_before": [round(run.load, 2) for run in good],
+                "batch_cpu": [[round(cpu, 3) for cpu in run.batch_cpu] for run in good],
+            }
+        found.append(told | ({"checked": checked} if checked else {}))
+    return found
+
+
+def to_table(told: dict[str, Any]) -> str:
+    """The rows as text."""
+    lines = [f"{'against':<68} {'ratio':>10} {'floor':>8} {'goal':>8}  reached"]
+    for row in (*told["rows"], *told["reported"]):
+        ratio, floor, goal = (shown(row[name], row["unit"]) for name in ("ratio", "floor", "goal"))
+        lines.append(f"{row['against']:<68} {ratio:>10} {floor:>8} {goal:>8}  {row['failure'] or row['reached']}")
+    return "\n".join(lines)
+
+
+def shown(value: float | None, unit: str) -> str:
+    """A ratio or a time, as a reader wants it."""
+    if value is None:
+        return "–"
+    if unit == "ms":
+        return f"{value:+.0f} ms"
+    return f"{value:.2f}x" if value < 10 else f"{value:.0f}x"

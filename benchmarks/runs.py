@@ -1,0 +1,165 @@
+"""One run under the meter: a process of its own is started, watched and judged, and what it used is kept as JSON."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks import corpus as corpora
+from benchmarks import oracle
+from benchmarks.meter import Meter, Sample, cpu_at, peak_bytes
+from benchmarks.suite import CHECKED, WARM_UP, Cell
+from benchmarks.workloads import Contestant, Panes, to_json
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PATIENCE: Final = 900
+"""Seconds after which a run is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one run used for the batches that count, or why it has no number."""
+
+    cell: str
+    round: int
+    events: int = 0
+    cpu_seconds: float = 0
+    wall_seconds: float = 0
+    peak_bytes: int = 0
+    batch_seconds: list[float] = field(default_factory=list)
+    batch_cpu: list[float] = field(default_factory=list)
+    load: float = 0
+    failure: str = ""
+    checked: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def per_cpu_second(self) -> float:
+        return self.events / self.cpu_seconds
+
+    @property
+    def per_second(self) -> float:
+        return self.events / self.wall_seconds
+
+
+def read_run(path: Path) -> Run:
+    """A run as it was kept."""
+    return Run(**json.loads(path.read_text()))
+
+
+def measure(cell: Cell, round_: int, work: Path, *, check: bool) -> Run:
+    """Runs a cell once; a run that fails or disagrees with the judge is told as failed, never as fast."""
+    folder, _ = corpora.written(cell.corpus, work / "corpora")
+    beginning = replace(cell.corpus, batches=min(CHECKED, cell.corpus.batches))
+    checked = str(corpora.written(beginning, work / "corpora")[0]) if check and _has_cells(cell) else None
+    home = work / "scratch"
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    order = {
+        "contestant": cell.contestant.value,
+        "workload": to_json(cell.workload),
+        "folder": str(folder),
+        "check": checked,
+    }
+    (home / "order.json").write_text(json.dumps(order))
+    load = os.getloadavg()[0]
+    samples, code = started("benchmarks.contestant", home)
+    if code != 0:
+        return Run(cell.name, round_, load=load, failure=_last_words(home, code))
+    told = json.loads((home / "run.json").read_text())
+    run = replace(weighed(cell, round_, told["timed"]["batches"], samples), load=load)
+    run = replace(run, failure=_miscounted(cell, told["timed"]))
+    if checked is not None and not run.failure:
+        run = _judged(cell, run, Path(checked), told["checked"], home)
+    shutil.rmtree(home, ignore_errors=True)
+    return run
+
+
+def _has_cells(cell: Cell) -> bool:
+    return cell.contestant is not Contestant.CEILING
+
+
+def started(module: str, home: Path) -> tuple[list[Sample], int]:
+    """A module as a process that leads its own session, under the meter until it ends."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    with (home / "output.txt").open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, str(home / "order.json")],
+            stdout=output, stderr=output, env=environment, cwd=home, start_new_session=True,
+        )  # fmt: skip
+        with Meter(process.pid) as meter:
+            try:
+                process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                pass
+            finally:
+                _end(process)
+    return meter.samples, process.returncode
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Whoever is left of the run goes with it; Python workers follow their JVM."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _last_words(home: Path, code: int) -> str:
+    lines = [line for line in (home / "output.txt").read_text(errors="replace").splitlines() if line.strip()]
+    return f"ended with code {code}: {lines[-1][:300] if lines else 'without a word'}"
+
+
+def weighed(cell: Cell, round_: int, batches: Sequence[dict[str, Any]], samples: Sequence[Sample]) -> Run:
+    """What was used between the end of the warm-up and the end of the last batch with data."""
+    full = [batch for batch in batches if batch["rows"] > 1]
+    first = min(WARM_UP, len(full) - 1)
+    counted, since, until = full[first:], full[first]["started"], full[-1]["ended"]
+    return Run(
+        cell.name,
+        round_,
+        events=sum(batch["rows"] for batch in counted),
+        cpu_seconds=cpu_at(samples, until) - cpu_at(samples, since),
+        wall_seconds=until - since,
+        peak_bytes=peak_bytes(samples, until),
+        batch_seconds=[batch["ended"] - batch["started"] for batch in full],
+        batch_cpu=[cpu_at(samples, batch["ended"]) - cpu_at(samples, batch["started"]) for batch in full],
+    )
+
+
+def _miscounted(cell: Cell, timed: dict[str, Any]) -> str:
+    """A timed run keeps no output, but what it says of itself for free must fit."""
+    counts = timed.get("counts")
+    if counts is None:
+        return ""
+    known = counts["read"] == counts["contributed"] + counts["late"] and counts["dead"] == 0
+    return "" if known else f"{cell.name} lost count: {counts}"
+
+
+def _judged(cell: Cell, run: Run, folder: Path, checked: dict[str, Any], home: Path) -> Run:
+    """Whether the panes of the check are those of the judge, and how large the state behind them was."""
+    expected = oracle.expect(folder, cell.workload, cell.contestant)
+    verdict = expected.judge(f"{home}/panes/**/*.parquet")
+    facts: dict[str, Any] = asdict(verdict)
+    facts["live"] = expected.live
+    full = [batch for batch in checked["batches"] if batch["rows"] > 1]
+    facts["state_bytes"] = sum(state["bytes"] or 0 for state in full[-1]["state"])
+    failure = "" if verdict.agrees else f"{verdict.wrong} of {verdict.cells} windows are wrong, as in {verdict.example}"
+    counts = checked.get("counts")
+    if counts is not None and counts["late"] != expected.late and cell.workload.panes is Panes.ON_TIME:
+        failure = failure or f"{counts['late']} elements were late, not {expected.late}"
+    return replace(run, checked=facts, failure=failure)
+
+
+def kept(run: Run, path: Path) -> Run:
+    """Keeps a run, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps(asdict(run), indent=1) + "\n")
+    draft.rename(path)
+    return run

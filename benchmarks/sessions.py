@@ -1,0 +1,46 @@
+"""The Spark of a run: the same settings for every contestant, tuned as its expert would, and the store it needs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from benchmarks.workloads import Contestant
+from strandline.spark.session import ROCKSDB, settings, start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CORES: Final = 2
+MEMORY: Final = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+STATE: Final = "spark.sql.streaming.stateStore"
+
+
+def common() -> dict[str, str]:
+    """What all have, beside the settings of an embedded job, which are good for the native operators too."""
+    return settings(CORES) | {
+        "spark.driver.memory": "4g",
+        # Wide plans would be compiled anew in every batch.
+        "spark.sql.codegen.cache.maxEntries": "2000",
+        # All batches of a run are looked at in the end.
+        "spark.sql.streaming.numRecentProgressUpdates": "100000",
+        f"{STATE}.maintenanceInterval": "60s",
+        f"{STATE}.rocksdb.maxMemoryUsageMB": "1000",
+    }
+
+
+def settings_of(contestant: Contestant) -> dict[str, str]:
+    """The settings of one contestant; only the store differs."""
+    provider = MEMORY if contestant is Contestant.NATIVE_MEMORY else ROCKSDB
+    return common() | {f"{STATE}.providerClass": provider}
+
+
+def while_checking() -> dict[str, str]:
+    """A check is not timed, so it can afford to keep its state compact and tell its size."""
+    return {
+        f"{STATE}.rocksdb.changelogCheckpointing.enabled": "false",
+        f"{STATE}.rocksdb.compactOnCommit": "true",
+    }
+
+
+def start(contestant: Contestant, log: Path) -> "SparkSession":
+    """A fresh Spark for this process."""
+    return start_session("strandline-bench", log=log, overrides=settings_of(contestant))

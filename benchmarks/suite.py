@@ -1,0 +1,157 @@
+"""What is measured: cells, each a contestant at a workload and a size, and the rows that compare them."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from benchmarks.corpus import Corpus
+from benchmarks.workloads import Contestant, Panes, Session, Sliding, Tumbling, Workload
+
+WARM_UP: Final = 3
+"""Batches that do not count: code is generated, compiled and loaded in them."""
+CHECKED: Final = 3
+"""Batches whose output is compared with the judge's, pane for pane."""
+
+TUMBLING: Final = Workload(Tumbling())
+SLIDING: Final = Workload(Sliding())
+SESSION: Final = Workload(Session())
+ALL_PANES: Final = Workload(Tumbling(), Panes.ALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One thing that is measured."""
+
+    name: str
+    contestant: Contestant
+    workload: Workload
+    corpus: Corpus
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the table: one cell against another, by events per CPU second; above one is better, or below."""
+
+    name: str
+    against: str
+    cell: str
+    peer: str
+    floor: float | None = None
+    goal: float | None = None
+    lower_is_better: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Cells that are compared with each other, and so run in turns."""
+
+    name: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """The open-loop run: how long, and how much of its beginning does not count."""
+
+    seconds: int
+    warm_up: int
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Everything that is measured."""
+
+    name: str
+    groups: tuple[Group, ...]
+    rounds: int
+    latency: Latency
+
+
+def full() -> Suite:
+    """The run whose figures are kept."""
+    return Suite("full", _groups(_Sizes()), rounds=3, latency=Latency(seconds=60, warm_up=25))
+
+
+def quick() -> Suite:
+    """The same at a tenth of the size and once: to try it out. Its figures say little."""
+    small = _Sizes(per_batch=150_000, batches=4, thin_100k=150, thin_1m=300, growth=6, sliding=(1_000, 15_000))
+    return Suite("quick", _groups(small), rounds=1, latency=Latency(seconds=25, warm_up=12))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    per_batch: int = 1_000_000
+    batches: int = 8
+    thin_100k: int = 20
+    thin_1m: int = 100
+    growth: int = 20
+    sliding: tuple[int, int] = (10_000, 150_000)
+    """Keys, and events a batch: sixty windows for each event are sixty times the work."""
+
+
+def _groups(sizes: _Sizes) -> tuple[Group, ...]:
+    hundred_k = Corpus(100_000, sizes.batches, sizes.per_batch)
+    thousand = Corpus(1_000, sizes.batches, sizes.per_batch)
+    million = Corpus(1_000_000, sizes.batches, sizes.per_batch)
+    hot = Corpus(100_000, sizes.batches, sizes.per_batch, hot=True)
+    timely = Corpus(100_000, sizes.batches, sizes.per_batch, late=False)
+    slid = Corpus(sizes.sliding[0], sizes.batches, sizes.sliding[1])
+    grown = (Corpus(100_000, WARM_UP + size, sizes.per_batch) for size in (sizes.growth // 10 or 1, sizes.growth))
+    thin_100k = Corpus(100_000, 5, sizes.per_batch, thin=sizes.thin_100k)
+    thin_1m = Corpus(1_000_000, 5, sizes.per_batch, thin=sizes.thin_1m)
+    ours, rocksdb, memory = Contestant.OURS, Contestant.NATIVE_ROCKSDB, Contestant.NATIVE_MEMORY
+    by_key, through = Contestant.BY_KEY, Contestant.CEILING
+    short, long = grown
+    return (
+        Group("tumbling", (
+            Cell("ours", ours, TUMBLING, hundred_k),
+            Cell("native-rocksdb", rocksdb, TUMBLING, hundred_k),
+            Cell("native-memory", memory, TUMBLING, hundred_k),
+            Cell("pass-through", through, TUMBLING, hundred_k),
+            Cell("ours-all-panes", ours, ALL_PANES, hundred_k),
+            Cell("by-key-100k", by_key, TUMBLING, thin_100k),
+        )),
+        Group("keys", (
+            Cell("ours-1k", ours, TUMBLING, thousand),
+            Cell("native-1k", rocksdb, TUMBLING, thousand),
+            Cell("ours-1m", ours, TUMBLING, million),
+            Cell("native-1m", rocksdb, TUMBLING, million),
+            Cell("by-key-1m", by_key, TUMBLING, thin_1m),
+        )),
+        Group("sliding", (
+            Cell("ours-sliding", ours, SLIDING, slid),
+            Cell("native-sliding", rocksdb, SLIDING, slid),
+        )),
+        Group("session", (
+            Cell("ours-session", ours, SESSION, timely),
+            Cell("native-session", rocksdb, SESSION, timely),
+        )),
+        Group("hot", (Cell("ours-hot", ours, TUMBLING, hot), Cell("native-hot", rocksdb, TUMBLING, hot))),
+        Group("growth", (Cell("ours-short", ours, TUMBLING, short), Cell("ours-long", ours, TUMBLING, long))),
+    )  # fmt: skip
+
+
+ROWS: Final = (
+    Row("tumbling-rocksdb", "native append on RocksDB, tumbling, 100 k keys", "ours", "native-rocksdb", 1.3, 2.0),
+    Row("tumbling-memory", "native append on the in-memory store", "ours", "native-memory", 0.9, 1.3),
+    Row("sliding", "native, sliding with 60 overlaps", "ours-sliding", "native-sliding", 3.0, 10.0),
+    Row("all-panes", "early + late + retracting panes, against our own on-time-only run",
+        "ours-all-panes", "ours", 0.6, 0.85),
+    Row("by-key-100k", "transformWithStateInPandas by key, 100 k keys", "ours", "by-key-100k", 10.0, 30.0),
+    Row("by-key-1m", "transformWithStateInPandas by key, 1 M keys", "ours-1m", "by-key-1m", 30.0, 100.0),
+    Row("pass-through", "the bare Arrow pass-through (the ceiling)", "ours", "pass-through", 0.5, 0.8),
+    Row("keys-1k-1m", "per-event cost, 1 k → 1 M keys", "ours-1k", "ours-1m", 2.5, 1.5, lower_is_better=True),
+)  # fmt: skip
+"""The lines with a floor and a goal; early-pane latency is the last, and has a unit of its own."""
+
+REPORTED: Final = (
+    Row("session", "native sessions on RocksDB, 100 k keys", "ours-session", "native-session"),
+    Row("hot-rocksdb", "native append on RocksDB, hot keys", "ours-hot", "native-hot"),
+    Row("hot-even", "hot keys, against our own run with even keys", "ours-hot", "ours"),
+    Row("keys-1k", "native append on RocksDB, 1 k keys", "ours-1k", "native-1k"),
+    Row("keys-1m", "native append on RocksDB, 1 M keys", "ours-1m", "native-1m"),
+    Row("events-10x", "per-event cost, 10 times the events", "ours-short", "ours-long", lower_is_better=True),
+)
+"""Lines without a floor: what else a reader wants to know."""
+
+LATENCY_FLOOR: Final = 150.0
+LATENCY_GOAL: Final = 50.0

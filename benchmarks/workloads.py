@@ -1,0 +1,94 @@
+"""What is asked of everybody: a sum and a count by key, in windows of some kind, said once or with every change."""
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Final, assert_never
+
+DELAY: Final = 5
+"""Seconds the watermark stays behind: more than the usual disorder, less than what makes an event late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tumbling:
+    """Windows of some seconds, side by side."""
+
+    seconds: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sliding:
+    """Windows of some seconds, one every so many."""
+
+    seconds: int = 60
+    every: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Windows that end after some seconds of silence."""
+
+    gap: int = 2
+
+
+Window = Tumbling | Sliding | Session
+
+
+class Panes(StrEnum):
+    """When a window speaks."""
+
+    ON_TIME = "on_time"
+    """Once, when the watermark passes its end."""
+    ALL = "all"
+    """With every batch that changes it, early, on time and for a minute late; each pane takes back the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What is computed."""
+
+    window: Window
+    panes: Panes = Panes.ON_TIME
+
+    @property
+    def lateness(self) -> int:
+        """Seconds for which a window still takes elements after its end."""
+        return 0 if self.panes is Panes.ON_TIME else 60
+
+    @property
+    def name(self) -> str:
+        panes = "" if self.panes is Panes.ON_TIME else "-all-panes"
+        match self.window:
+            case Tumbling(seconds):
+                return f"tumbling-{seconds}s{panes}"
+            case Sliding(seconds, every):
+                return f"sliding-{seconds}s-{every}s{panes}"
+            case Session(gap):
+                return f"session-{gap}s{panes}"
+        assert_never(self.window)
+
+
+class Contestant(StrEnum):
+    """Who runs it."""
+
+    OURS = "ours"
+    NATIVE_ROCKSDB = "native-rocksdb"
+    NATIVE_MEMORY = "native-memory"
+    BY_KEY = "by-key"
+    """transformWithStateInPandas, a state and a timer for each key, as Spark's guide shows it."""
+    CEILING = "pass-through"
+    """Rows to Python and back, nothing computed: the ceiling for whatever crosses."""
+
+
+_WINDOWS: Final[dict[str, type[Window]]] = {"tumbling": Tumbling, "sliding": Sliding, "session": Session}
+
+
+def to_json(workload: Workload) -> dict[str, Any]:
+    """A workload as it travels to the process that runs it."""
+    kind = next(name for name, each in _WINDOWS.items() if isinstance(workload.window, each))
+    return {"window": kind, **asdict(workload.window), "panes": workload.panes.value}
+
+
+def from_json(told: dict[str, Any]) -> Workload:
+    """A workload as it was sent."""
+    lengths = {name: value for name, value in told.items() if name not in ("window", "panes")}
+    return Workload(_WINDOWS[told["window"]](**lengths), Panes(told["panes"]))

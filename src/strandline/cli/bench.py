@@ -1,0 +1,31 @@
+"""`strandline bench`: finds the benchmarks of the checkout it runs in; they are no part of the installed package."""
+
+import sys
+from pathlib import Path
+
+from strandline.errors import SetupError
+
+
+def find_checkout(here: Path) -> Path:
+    """The checkout around a folder, or else the one this package is run from."""
+    places = [here, *here.parents, *Path(__file__).resolve().parents]
+    for place in places:
+        if (place / "benchmarks" / "windows.py").is_file() and (place / "src" / "strandline").is_dir():
+            return place
+    raise SetupError(
+        "the benchmarks are not here",
+        detail=f"neither {here} nor a folder above it is a checkout of Strandline",
+        hint="they are part of the repository, not of the package: clone it, and run `strandline bench` there",
+    )
+
+
+def run_windows(*, quick: bool, only: list[str], rounds: int | None, work: Path | None, again: bool) -> int:
+    """Measures windows against their peers; 0 if every number counts."""
+    sys.path.insert(0, str(find_checkout(Path.cwd())))
+    try:
+        from benchmarks.windows import Asked, main
+    except ModuleNotFoundError as missing:
+        raise SetupError(
+            f"the benchmarks need {missing.name}", hint="install the checkout with its extra: pip install -e '.[dev]'"
+        ) from None
+    return main(Asked(quick, tuple(only), rounds, work, again))

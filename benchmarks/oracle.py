@@ -133,7 +133,7 @@ def _aligned(connection: duckdb.DuckDBPyConnection, seconds: int, every: int, ta
 
 
 def _sessions(connection: duckdb.DuckDBPyConnection, gap: int) -> None:
-    """Stretches without a silence longer than the gap; sessions that touch are one. Their corpus has no late events, so that all agree on them."""
+    """Stretches without a silence longer than the gap. Their corpus has no late events, so that all agree on them."""
     connection.execute(
         f"""CREATE TEMP TABLE expected AS
         WITH breaks AS (

@@ -1,0 +1,63 @@
+"""`strandline bench`: found in a checkout, explained elsewhere."""
+
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from strandline.cli import bench
+from strandline.cli.main import main
+from strandline.errors import SetupError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(("bench", *words))
+    code = ended.value.code
+    assert isinstance(code, int)
+    return code
+
+
+def test_the_checkout_is_found_from_any_folder_inside_it() -> None:
+    assert bench.find_checkout(ROOT / "tests" / "cli") == ROOT
+
+
+def test_outside_of_a_checkout_the_one_the_package_runs_from_is_taken(tmp_path: Path) -> None:
+    assert bench.find_checkout(tmp_path) == ROOT
+
+
+def test_without_a_checkout_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "__file__", str(tmp_path / "site-packages" / "strandline" / "cli" / "bench.py"))
+    with pytest.raises(SetupError, match="the benchmarks are not here") as refused:
+        bench.find_checkout(tmp_path)
+    assert "clone it" in refused.value.hint
+
+
+def test_options_reach_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    got: list[object] = []
+    module = ModuleType("benchmarks.windows")
+    module.Asked = lambda *words: SimpleNamespace(words=words)  # type: ignore[attr-defined]
+
+    def measure(asked: SimpleNamespace) -> int:
+        got.append(asked.words)
+        return 0
+
+    module.main = measure  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "benchmarks.windows", module)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert run("windows") == 0
+    words = ("windows", "--quick", "--only", "sliding", "--only", "latency", "--rounds", "5", "--work", str(tmp_path))
+    assert run(*words, "--again") == 0
+    assert got == [(False, (), None, None, False), (True, ("sliding", "latency"), 5, tmp_path, True)]
+
+
+def test_a_package_that_only_the_benchmarks_need_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "benchmarks.windows", None)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert run("windows") == 2
+    assert "pip install -e '.[dev]'" in capsys.readouterr().err

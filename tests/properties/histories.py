@@ -328,9 +328,12 @@ def histories(
 
 def crowded(asked: WindowedStep, rule: Rules, keys: Sequence[Any], chance: Random) -> History:
     """A history in which each of many keys has elements of its own; the watermark and the clock they share."""
-    writer = _Writer(*rule, keys)
-    for _ in range(14):
-        if chance.random() < 0.5:
+    writer, everyone = _Writer(*rule, keys), chance.randrange(14)
+    for turn in range(14):
+        if turn == everyone:
+            rest = [len(keys) * chance.randrange(24) for _ in keys]
+            writer.batch(17 * (key + of) + chance.randrange(17) for key, of in enumerate(rest))
+        elif chance.random() < 0.5:
             many = chance.randint(1, 2 * len(keys))
             writer.batch(chance.randrange(17 * len(keys) * 2 * 12) for _ in range(many))
         elif chance.random() < 0.2:

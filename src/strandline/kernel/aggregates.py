@@ -107,6 +107,8 @@ def _in_row(
     kept: str, aggregate: Count | Sum | Min | Max | Mean | AnyTrue | AllTrue | BitAnd | BitOr | BitXor
 ) -> InRow:
     column, mine = pl.col(aggregate.column or ""), pl.col(kept)
+    # A column in which nothing was ever given has no type, and what has no type has no bits.
+    bits = pl.coalesce(column, pl.lit(None, pl.UInt8))
     match aggregate:
         case Count(None):
             return _single(kept, pl.len().cast(pl.Int64), mine.sum(), 0)
@@ -131,11 +133,11 @@ def _in_row(
         case AllTrue():
             return _single(kept, column.cast(pl.Boolean).min(), mine.min(), None)
         case BitAnd():
-            return _single(kept, column.bitwise_and(), mine.bitwise_and(), None)
+            return _single(kept, bits.bitwise_and(), mine.bitwise_and(), None)
         case BitOr():
-            return _single(kept, column.bitwise_or(), mine.bitwise_or(), None)
+            return _single(kept, bits.bitwise_or(), mine.bitwise_or(), None)
         case BitXor():
-            return _single(kept, column.bitwise_xor(), mine.bitwise_xor(), None)
+            return _single(kept, bits.bitwise_xor(), mine.bitwise_xor(), None)
     assert_never(aggregate)
 
 

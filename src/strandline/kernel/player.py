@@ -63,6 +63,7 @@ class BlockPlayer(ABC):
         self._fires_per_element = fires_per_element
         self._clock = EPOCH.ms
         self._read = dict.fromkeys(name for _, each in ask.aggregates for name in columns_of(each))
+        self._key_type: pl.DataType = pl.String()
         self._last = Output()
 
     @abstractmethod
@@ -111,7 +112,11 @@ class BlockPlayer(ABC):
             OFFSET: [element.offset for element in elements],
         }
         values = {name: [element.columns.get(name) for element in elements] for name in self._read}
-        return pl.DataFrame({**rows, **values}, strict=False)
+        frame = pl.DataFrame({**rows, **values}, strict=False)
+        if frame.schema[KEY] == pl.Null:  # where no element has a key, keys are of the type they were last
+            return frame.with_columns(pl.col(KEY).cast(self._key_type))
+        self._key_type = frame.schema[KEY]
+        return frame
 
     def move_watermark(self, to: Timestamp, of: str | None = None) -> Emitted:
         """One partition or input tells its watermark, or all that have not ended do."""

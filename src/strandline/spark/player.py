@@ -95,7 +95,8 @@ class Carrier:
             staged.write_bytes(_to_file(packets))
             staged.rename(self._folder / f"{batch}.packets")
             while self._delivered < batch:
-                if self._query.awaitTermination(_LOOK_EVERY_SECONDS):
+                # A query that has answered may be stopped for a restart while its last batch is still watched here.
+                if self._query.awaitTermination(_LOOK_EVERY_SECONDS) and self._delivered < batch:
                     raise RunError("Spark stopped playing")
         except BaseException as problem:  # noqa: BLE001 - every waiting player must hear of it
             with self._turn:
@@ -119,6 +120,8 @@ class Carrier:
         for group, data in zip(table["kg"].to_pylist(), table["block"].to_pylist(), strict=True):
             found.setdefault(group // GROUPS, []).append(unpack(data, f"key group {group}, output"))
         with self._turn:
+            if batch <= self._delivered:
+                return  # stopped before Spark noted it, so it is played again; its players have their answers
             self._delivered = batch
             self._answers.update(found)
             self._turn.notify_all()

@@ -25,7 +25,7 @@ class FakeRegistry:
     levels: dict[str, str] = field(default_factory=lambda: {"": "BACKWARD"})
     asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     faults: list[Callable[[BaseHTTPRequestHandler], None]] = field(default_factory=list)
-    judge: Callable[[dict[str, Any], list[dict[str, Any]], str], bool] = lambda new, old, level: True
+    judge: Callable[[dict[str, Any], list[dict[str, Any]], str], bool] = lambda new, old, level: True  # takes all
 
     def client(self, **options: Any) -> Client:
         """One that never waits, and remembers how long it would have."""

@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from strandline.cli.schema_words import schema_app
 from strandline.errors import StrandlineError
 
 REFUSED, UNEXPECTED, INTERRUPTED = 2, 1, 130
@@ -24,6 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich" if sys.stdout.isatty() and sys.stderr.isatty() else None,
 )
+app.add_typer(schema_app)
 
 
 @app.callback()

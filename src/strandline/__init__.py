@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from strandline.connectors.files import files
     from strandline.connectors.frame import frame
     from strandline.connectors.generator import scores
+    from strandline.connectors.kafka import kafka, sasl, tls
     from strandline.connectors.sqlite import sqlite
     from strandline.formats.avro import avro
     from strandline.formats.csv import csv
@@ -87,6 +88,9 @@ _LATER = {
     "failure_budget": "strandline.spark.budget",
     "files": "strandline.connectors.files",
     "frame": "strandline.connectors.frame",
+    "kafka": "strandline.connectors.kafka",
+    "sasl": "strandline.connectors.kafka",
+    "tls": "strandline.connectors.kafka",
     "infer_json": "strandline.formats.inference",
     "json": "strandline.formats.records",
     "protobuf": "strandline.formats.protobuf",
@@ -129,8 +133,8 @@ __all__ = [
     "argmin", "avro", "bit_and", "bit_or", "bit_xor", "bounded", "by_clock", "collect", "count", "count_distinct",
     "count_window", "csv", "cumulating", "custom", "debezium", "discard", "discarding", "every", "everything",
     "failure_budget", "files", "first", "first_of", "frame", "from_source", "in_sequence", "infer_json", "json",
-    "keep_delta", "keep_last", "keep_within", "last", "max", "mean", "min", "monotone", "never", "or_finally",
-    "percentile", "protobuf", "quantile", "raw", "read", "registry", "repeatedly", "retracting", "scores", "secret",
-    "session", "sliding", "sqlite", "stddev", "string_agg", "sum", "text", "together", "top_k", "tumbling", "union",
-    "variance", "when",
+    "kafka", "keep_delta", "keep_last", "keep_within", "last", "max", "mean", "min", "monotone", "never", "or_finally",
+    "percentile", "protobuf", "quantile", "raw", "read", "registry", "repeatedly", "retracting", "sasl", "scores",
+    "secret", "session", "sliding", "sqlite", "stddev", "string_agg", "sum", "text", "tls", "together", "top_k",
+    "tumbling", "union", "variance", "when",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ StrandlineError
 │   ├── InvalidStory     a transcript that cannot be read
 │   └── Unsupported      a word of the model that this player does not carry
 ├── RunError        the outside failed: Java, memory, a folder, a service
-│   ├── SetupError, BudgetExceeded
+│   ├── SetupError, BudgetExceeded, LostRecords
 │   ├── SinkError
 │   └── RegistryError    a schema registry's answer that cannot be used
 │       ├── RegistryDown     out of reach, also after waiting and asking again
@@ -92,6 +92,10 @@ class SetupError(RunError):
 
 class BudgetExceeded(RunError):
     """More of the input is broken than was allowed."""
+
+
+class LostRecords(RunError):
+    """Records are gone from a source before they were read."""
 
 
 class SinkError(RunError):

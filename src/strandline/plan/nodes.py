@@ -133,7 +133,9 @@ def fingerprint(root: Node | Together) -> str:
 
 
 def to_plain(value: Any) -> Any:
-    """A value as JSON: what it is called, and what it holds."""
+    """A value as JSON: what it is called, and what it holds; or what it says makes it the same to a checkpoint."""
+    if hasattr(value, "definition") and not isinstance(value, type):
+        return {"is": type(value).__name__, **{name: to_plain(each) for name, each in value.definition.items()}}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         held = {each.name: to_plain(getattr(value, each.name)) for each in dataclasses.fields(value) if each.compare}
         return {"is": type(value).__name__, **held}

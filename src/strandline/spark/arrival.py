@@ -42,7 +42,17 @@ def of_records(frame: pl.DataFrame, decoder: Decoder) -> Arrived:
     known = frame.rename({"partition": PARTITION, "offset": OFFSET, "value": RAW, "mark": MARK})
     records = known.filter(pl.col(MARK) == RECORD).select(PARTITION, OFFSET, RAW)
     decoded = decoder.decode(records)
-    return Arrived(decoded.rows, decoded.dead, _marks(known), records.height)
+    return Arrived(_with_others(decoded.rows, known), decoded.dead, _marks(known), records.height)
+
+
+def _with_others(rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """Rows with the columns that were known without decoding."""
+    others = [name for name in known.columns if not name.startswith(OWN)]
+    if not others:
+        return rows
+    return rows.join(
+        known.select(PARTITION, OFFSET, *others), on=[PARTITION, OFFSET], how="left", maintain_order="left"
+    )
 
 
 def of_columns(frame: pl.DataFrame, clock: int, task: int) -> Arrived:
@@ -84,7 +94,7 @@ def decoded(frame: pl.DataFrame, decoder: Decoder) -> pl.DataFrame:
     known = frame.rename({"partition": PARTITION, "offset": OFFSET, "value": RAW, "mark": MARK})
     found = decoder.decode(known.filter(pl.col(MARK) == RECORD).select(PARTITION, OFFSET, RAW))
     marks = known.filter(pl.col(MARK) != RECORD).select(PARTITION, OFFSET, MARK)
-    rows = [found.rows, found.dead, marks]
+    rows = [_with_others(found.rows, known), found.dead, marks]
     whole = pl.concat(rows, how="diagonal_relaxed").with_columns(pl.col(MARK).fill_null(RECORD).cast(pl.Int32))
     order = [PARTITION, OFFSET, MARK, RAW, REASON, DETAIL]
     missing = [pl.lit(None, no_letters().schema[name]).alias(name) for name in order if name not in whole.columns]

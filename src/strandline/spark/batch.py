@@ -19,11 +19,17 @@ class Batch:
 
     clock: int | None = None
     horizons: Mapping[int, int] = field(default_factory=dict)
+    partitions: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """Of each scan, by number, the partitions it is known to have, heard or not."""
 
 
 def tell(context: SparkContext, batch: Batch) -> None:
     """Tasks of a batch see it, since the batch runs inside the call that delivers it."""
-    said = {"clock": batch.clock, "horizons": {str(number): at for number, at in batch.horizons.items()}}
+    said = {
+        "clock": batch.clock,
+        "horizons": {str(number): at for number, at in batch.horizons.items()},
+        "partitions": {str(number): names for number, names in batch.partitions.items()},
+    }
     context.setLocalProperty(_PROPERTY, json.dumps(said))
 
 
@@ -34,7 +40,8 @@ def told() -> Batch:
     if said is None:
         return Batch()
     facts: dict[str, Any] = json.loads(said)
-    return Batch(facts["clock"], {int(number): at for number, at in facts["horizons"].items()})
+    partitions = {int(number): tuple(names) for number, names in facts["partitions"].items()}
+    return Batch(facts["clock"], {int(number): at for number, at in facts["horizons"].items()}, partitions)
 
 
 def task_number() -> int:

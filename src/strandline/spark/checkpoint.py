@@ -73,24 +73,24 @@ class Checkpoint:
             )
         return identity
 
-    def offsets(self, batch: int) -> dict[str, Any] | None:
-        """Where the sources stood at the end of a batch, as Spark's offset log says; the first source's only."""
+    def offsets(self, batch: int, source: int = 0) -> dict[str, Any] | None:
+        """Where a source stood at the end of a batch, as Spark's offset log says; None if it has no such entry."""
         entry = self._entry(batch)
         if not entry.exists():
             return None
-        found: dict[str, Any] = json.loads(entry.read_text().splitlines()[2])
-        return found
+        found: Any = json.loads(entry.read_text().splitlines()[2 + source])
+        return found if isinstance(found, dict) else None
 
     def clock(self, batch: int) -> int:
         """A batch's own time in milliseconds, which Spark keeps, and gives again when the batch is played again."""
         facts = json.loads(self._entry(batch).read_text().splitlines()[1])
         return int(facts["batchTimestampMs"])
 
-    def latest_offsets(self) -> dict[str, Any]:
-        """Where the sources stood at the end of the newest batch."""
+    def latest_offsets(self, source: int = 0) -> dict[str, Any]:
+        """Where a source stood at the end of the newest batch."""
         entries = (self.spark / "offsets").glob("[0-9]*")
         newest = max((int(entry.name) for entry in entries), default=None)
-        return {} if newest is None else self.offsets(newest) or {}
+        return {} if newest is None else self.offsets(newest, source) or {}
 
     def seal(self, batch: int) -> str:
         """Makes a batch's range durable, which Spark does not, and returns the digest that names it."""

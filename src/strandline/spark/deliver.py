@@ -11,11 +11,11 @@ from strandline.errors import StateError
 from strandline.kernel.blocks import unpack
 from strandline.kernel.output import Counts, Output
 from strandline.kernel.watermarks import FOREVER, NEVER, Progress
-from strandline.plan.stages import Stages
+from strandline.plan.stages import Scan, Stages
 from strandline.spark.batch import Batch, tell
 from strandline.spark.checkpoint import Checkpoint
 from strandline.spark.gathering import Gathered, StepOutput, gather
-from strandline.spark.ports import LedgerEntry, OpenSink
+from strandline.spark.ports import Followed, LedgerEntry, OpenSink
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,9 @@ class Deliverer:
     def __call__(self, frame: DataFrame, batch: int) -> None:
         # What a sink will hold may not outlive the range it came from.
         digest = self._checkpoint.seal(batch)
-        tell(self._spark.sparkContext, Batch(self._checkpoint.clock(batch), self._horizons(batch)))
+        positions = self._positions(batch)
+        partitions = {scan.number: each.partitions_at(at) for scan, each, at in positions}
+        tell(self._spark.sparkContext, Batch(self._checkpoint.clock(batch), self._horizons(batch), partitions))
         gathered = _gather(frame)
         for name, counts in gathered.counts.items():
             if counts.missing:
@@ -65,8 +67,19 @@ class Deliverer:
         written = False
         for sink, epoch, output in zip(self._sinks, self._epochs, outputs, strict=True):
             written = sink.commit(output, LedgerEntry(self._lineage, epoch, batch, digest)) or written
+        for _, source, at in positions:
+            source.delivered(f"strandline-{self._lineage}", at)
         offsets = self._checkpoint.offsets(batch) or {}
         self._listener(Delivered(batch, outputs[0], offsets, not written, dict(self._steps), gathered.counts))
+
+    def _positions(self, batch: int) -> list[tuple[Scan, Followed, Any]]:
+        """Where the sources that can be followed stand at the end of this batch."""
+        found: list[tuple[Scan, Followed, Any]] = []
+        for place, scan in enumerate(self._stages.scans):
+            at = self._checkpoint.offsets(batch, place)
+            if isinstance(scan.source, Followed) and at is not None:
+                found.append((scan, scan.source, at))
+        return found
 
     def _horizons(self, batch: int) -> dict[int, int]:
         """The watermark of each step before this batch, where it is known: after a start, only what a ledger says."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import polars as pl
 import pyarrow as pa
@@ -19,8 +19,10 @@ RAW: Final = "@raw"
 REASON: Final = "@reason"
 DETAIL: Final = "@detail"
 
+RAW_NAMES: Final = ("partition", "offset", "value", "mark")
 RAW_COLUMNS: Final = "partition string, offset long, value binary, mark int"
-"""What a source's stream holds: records, and marks that say something of a partition itself."""
+"""What a source's stream holds: records, and marks that say something of a partition itself. Other columns beside
+these are elements' own, known without decoding."""
 RAW_SCHEMA: Final = pa.schema(
     [("partition", pa.string()), ("offset", pa.int64()), ("value", pa.binary()), ("mark", pa.int32())]
 )
@@ -70,6 +72,23 @@ class SparkSource(Source, Protocol):
 
         Those may have the columns PARTITION and OFFSET beside them, by which records are found again.
         """
+        ...
+
+
+@runtime_checkable
+class Followed(Protocol):
+    """A source whose positions others can see, and may lose."""
+
+    def partitions_at(self, offsets: Any) -> tuple[str, ...]:
+        """The partitions that positions tell of, quiet ones too."""
+        ...
+
+    def refuse_lost(self, offsets: Any) -> None:
+        """Before a job goes on from these positions: raises if what comes after them is gone."""
+        ...
+
+    def delivered(self, job: str, offsets: Any) -> None:
+        """After a batch that ended at these positions."""
         ...
 
 

@@ -82,23 +82,24 @@ def prepare_scan(
         timed = _with_time(run_operations(arrived.rows, flow.operations), flow)
         if timed.failed is not None:
             letters.append(failures(timed.failed))
-        control = control_to_facts(_control(arrived, timed.rows, clock, flow))
+        known = batch.partitions.get(scan.number, ())
+        control = control_to_facts(_control(arrived, timed.rows, clock, flow, known))
         for route in flow.routes:
             passed = timed.then(lambda rows, route=route: run_operations(rows, route.operations))  # type: ignore[misc]
             if passed.failed is not timed.failed and passed.failed is not None:
                 letters.append(failures(passed.failed[0 if timed.failed is None else timed.failed.height :]))
-            known = _counts(arrived.rows.height, passed) + unread
+            offered = _counts(arrived.rows.height, passed) + unread
             unread = Counts()
             if route.output is not None:
                 out, refused = _leaving(passed.rows, flow)
                 letters.append(refused)
                 exits[f"out:{route.output}"] = out
-                left = known + Counts(contributed=out.height, dead=refused.height)
+                left = offered + Counts(contributed=out.height, dead=refused.height)
                 counts[f"out:{route.output}"] = counts_to_facts(left)
                 continue
             step = steps[route.step or 0]
             sender = f"{scan.number}.{task:06}"
-            made, refused = feed(passed.rows, step, flow.watermark, control, batch, known, sender, flow.event_time)
+            made, refused = feed(passed.rows, step, flow.watermark, control, batch, offered, sender, flow.event_time)
             letters.append(refused)
             blocks += made
     dead = pl.concat(letters, how="vertical_relaxed")
@@ -199,8 +200,8 @@ def with_raw(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(mine.alias(RAW))
 
 
-def _control(arrived: Arrived, rows: pl.DataFrame, clock: int, flow: Flow) -> Control:
-    """What this task saw of each partition, and the batch's clock."""
+def _control(arrived: Arrived, rows: pl.DataFrame, clock: int, flow: Flow, known: tuple[str, ...]) -> Control:
+    """What this task saw of each partition, which others there are, and the batch's clock."""
     one = arrived.marks[PARTITION].to_list() == [""]
     timed = rows.filter(pl.col(AT).is_not_null())
     if one:
@@ -215,6 +216,8 @@ def _control(arrived: Arrived, rows: pl.DataFrame, clock: int, flow: Flow) -> Co
         first: Any = told_of[OFFSET].min()
         many = int(records["rows"].sum())
         seen.append(Seen(str(name), many, highest.get(str(name)), ended, times=times.get(str(name), ()), first=first))
+    heard = {each.partition for each in seen}
+    seen += [Seen(name) for name in known if name not in heard]
     return Control(clock, tuple(seen), of=flow.name)
 
 

@@ -16,8 +16,8 @@ from strandline.spark.checks import require_machine
 from strandline.spark.deliver import Deliverer
 from strandline.spark.heartbeat import heartbeat
 from strandline.spark.job import Job, Listener
-from strandline.spark.ports import OpenSink, SparkSink
-from strandline.spark.session import require_rocksdb, start_session
+from strandline.spark.ports import Followed, OpenSink, SparkSink
+from strandline.spark.session import require_classes, require_rocksdb, start_session
 from strandline.spark.translate import translate
 
 
@@ -51,12 +51,18 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
         require_rocksdb(spark)
     home = Checkpoint(folder)
     identity = home.claim(root, stages)
+    for place, scan in enumerate(stages.scans):
+        if isinstance(scan.source, Followed):
+            scan.source.refuse_lost(home.latest_offsets(place))
     opened = _opened(stages)
     if _has_ended(home, opened, identity.lineage):
         for sink in opened:
             sink.close()
         return Job(home, listener, complete=True)
-    session = spark or start_session("strandline", log=folder / "spark.log", overrides=settings)
+    needed = sorted({name for scan in stages.scans if (name := getattr(scan.source, "needs", None))})
+    if spark is not None:
+        require_classes(spark, needed)
+    session = spark or start_session("strandline", log=folder / "spark.log", overrides=settings, jars=bool(needed))
     job = Job(home, listener, available_now=available_now, budget=failure_budget)
     deliverer = Deliverer(session, stages, opened, home, identity.lineage, job.delivered)
     ticks = heartbeat(session, every=heartbeat_seconds, drain=home.drain)

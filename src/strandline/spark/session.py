@@ -3,13 +3,15 @@
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from strandline.errors import SetupError
+from strandline.spark.jars import paths
 
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -44,17 +46,34 @@ def settings(cores: int) -> dict[str, str]:
     }
 
 
-def start_session(name: str, *, log: Path, overrides: Mapping[str, str] | None = None) -> SparkSession:
-    """An embedded Spark for this process; the JVM's own chatter goes to a file."""
+def start_session(
+    name: str, *, log: Path, overrides: Mapping[str, str] | None = None, jars: bool = False
+) -> SparkSession:
+    """An embedded Spark for this process, with our jars if they are needed; the JVM's own chatter goes to a file."""
     # Workers start the `python3` of PATH unless told otherwise, and that one may lack every dependency.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
-    for key, value in (settings(os.cpu_count() or 2) | dict(overrides or {})).items():
+    packages = {"spark.jars": ",".join(map(str, paths()))} if jars else {}
+    for key, value in (settings(os.cpu_count() or 2) | packages | dict(overrides or {})).items():
         builder = builder.config(key, value)
     with _quiet(log):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def require_classes(session: SparkSession, names: Sequence[str]) -> None:
+    """What a source needs of the JVM must be there: a session that runs already cannot be given jars."""
+    loader = session.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]  # noqa: SLF001 - Spark has no other way
+    for name in names:
+        try:
+            loader.loadClass(name)
+        except Py4JJavaError:
+            raise SetupError(
+                f"this Spark session has no {name.rpartition('.')[2]}",
+                hint='set "spark.jars" to ",".join(map(str, strandline.spark.jars.paths())) where the session is made, '
+                "or run without a session",
+            ) from None
 
 
 def require_rocksdb(session: SparkSession) -> None:

@@ -1,0 +1,67 @@
+"""Consumer groups: where a job's offsets are shown to Kafka's own tools, and how far behind they are."""
+
+import logging
+from collections.abc import Mapping
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, Final
+
+from strandline.connectors.kafka.security import Security
+
+_LOG: Final = logging.getLogger("strandline.kafka")
+_ANSWER_WITHIN_SECONDS: Final = 10
+
+Offsets = Mapping[str, Mapping[str, int]]
+
+
+@cache
+def is_installed() -> bool:
+    """Whether the Python client is there: `pip install strandline[kafka]`."""
+    return find_spec("confluent_kafka") is not None
+
+
+def commit(servers: str, security: Security, group: str, offsets: Offsets) -> bool:
+    """Shows a group's offsets. They are for display: what fails here is logged, and stops nobody."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    places = [TopicPartition(topic, int(number), at) for topic, each in offsets.items() for number, at in each.items()]
+    try:
+        _consumer(servers, security, group).commit(offsets=places, asynchronous=False)
+    except (KafkaException, OSError) as problem:
+        _LOG.warning("the offsets of group %s were not committed: %s", group, problem)
+        return False
+    return True
+
+
+def gone(servers: str, security: Security, offsets: Offsets) -> dict[str, int]:
+    """For each partition that begins after its offset, how many records are between the two."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    consumer = _consumer(servers, security, "strandline-looks")
+    found: dict[str, int] = {}
+    for topic, each in offsets.items():
+        for number, at in each.items():
+            try:
+                first, _ = consumer.get_watermark_offsets(TopicPartition(topic, int(number)), _ANSWER_WITHIN_SECONDS)
+            except KafkaException as problem:
+                _LOG.warning("the first offset of %s-%s is not known: %s", topic, number, problem)
+                continue
+            if first > at:
+                found[f"{topic}-{number}"] = first - at
+    return found
+
+
+@cache
+def _consumer(servers: str, security: Security, group: str) -> Any:
+    """A consumer that never subscribes: a group without members takes offsets from anyone."""
+    from confluent_kafka import Consumer
+
+    return Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "socket.timeout.ms": _ANSWER_WITHIN_SECONDS * 1000,
+            **security.to_librdkafka(),
+        }
+    )

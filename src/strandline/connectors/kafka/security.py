@@ -1,0 +1,104 @@
+"""How a Kafka cluster lets a job in: TLS, SASL, and the names both clients, Java's and librdkafka's, have for it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from strandline.errors import InvalidStep
+from strandline.formats.secrets import Secret, secret
+
+_MODULES: Final = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
+}
+_TOKENS: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """What is needed to come in. Passwords are references; what they say is looked up when a client is made."""
+
+    protocol: str = "PLAINTEXT"
+    mechanism: str | None = None
+    user: str | None = None
+    password: Secret | None = None
+    token_url: str | None = None
+    authority: str | None = None
+    """The file of certificates, PEM, that the brokers' are checked by; the system's own where none is given."""
+    certificate: str | None = None
+    """The file, PEM, with our own certificate and its key."""
+
+    def to_java(self) -> dict[str, str]:
+        """Options of the JVM's client."""
+        options = {"security.protocol": self.protocol}
+        if self.authority is not None:
+            options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.authority}
+        if self.certificate is not None:
+            options |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": self.certificate}
+        if self.mechanism is not None:
+            options |= {"sasl.mechanism": self.mechanism, "sasl.jaas.config": self._login()}
+        if self.token_url is not None:
+            options |= {
+                "sasl.oauthbearer.token.endpoint.url": self.token_url,
+                "sasl.login.callback.handler.class": _TOKENS,
+            }
+        return options
+
+    def _login(self) -> str:
+        words = ("clientId", "clientSecret") if self.mechanism == "OAUTHBEARER" else ("username", "password")
+        said = dict(zip(words, (self.user or "", "" if self.password is None else self.password.reveal()), strict=True))
+        inside = " ".join(f'{name}="{_escaped(value)}"' for name, value in said.items())
+        return f"{_MODULES[self.mechanism or '']} required {inside};"
+
+    def to_librdkafka(self) -> dict[str, str]:
+        """Options of the Python client."""
+        options = {"security.protocol": self.protocol}
+        if self.authority is not None:
+            options["ssl.ca.location"] = self.authority
+        if self.certificate is not None:
+            options |= {"ssl.certificate.location": self.certificate, "ssl.key.location": self.certificate}
+        if self.mechanism is None:
+            return options
+        options["sasl.mechanism"] = self.mechanism
+        password = "" if self.password is None else self.password.reveal()
+        if self.mechanism == "OAUTHBEARER":
+            tokens = {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.token.endpoint.url": self.token_url or ""}
+            client = {"sasl.oauthbearer.client.id": self.user or "", "sasl.oauthbearer.client.secret": password}
+            return options | tokens | client
+        return options | {"sasl.username": self.user or "", "sasl.password": password}
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def tls(*, authority: str | Path | None = None, certificate: str | Path | None = None) -> Security:
+    """TLS, the brokers checked by an authority's certificates, and we by our own, both PEM files."""
+    return Security("SSL", authority=_text(authority), certificate=_text(certificate))
+
+
+def sasl(
+    mechanism: str,
+    *,
+    user: str,
+    password: str | Secret,
+    token_url: str | None = None,
+    over_tls: bool = True,
+    authority: str | Path | None = None,
+) -> Security:
+    """SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, or OAUTHBEARER with the URL tokens come from.
+
+    The password is a reference, `"env:NAME"` or `"file:path"`, never the password itself.
+    """
+    if mechanism not in _MODULES:
+        raise InvalidStep(f"there is no mechanism {mechanism!r}", hint=f"choose one of {', '.join(_MODULES)}")
+    if (mechanism == "OAUTHBEARER") != (token_url is not None):
+        raise InvalidStep("OAUTHBEARER wants a token_url, and only it", hint="give the URL that tokens come from")
+    protocol = "SASL_SSL" if over_tls else "SASL_PLAINTEXT"
+    return Security(protocol, mechanism, user, secret(password), token_url, _text(authority))
+
+
+def _text(path: str | Path | None) -> str | None:
+    return None if path is None else str(path)

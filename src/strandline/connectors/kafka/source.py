@@ -1,0 +1,167 @@
+"""Topics as a source, read by Spark's own connector; each partition of a topic has a watermark of its own."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline.connectors.kafka import groups
+from strandline.connectors.kafka.security import Security
+from strandline.errors import InvalidStep, LostRecords
+from strandline.model.elements import Timestamp
+from strandline.spark.ports import RECORD, Decoder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Offsets = Mapping[str, Mapping[str, int]]
+"""By topic and partition, as Spark writes them."""
+
+FIELDS: Final = {
+    "key": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "long",
+    "timestamp": "timestamp",
+    "timestamp_type": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+"""What can be read of a record besides its value. A timestamp's type is 0 if the producer gave it, 1 if the broker."""
+
+CONNECTOR: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka:
+    """Topics, how their records are read, where to begin, and how much to take at a time."""
+
+    topics: tuple[str, ...]
+    servers: str
+    value: Decoder
+    starting: str = "earliest"
+    """`earliest`, `latest`, or JSON: offsets by topic and partition, or a time in milliseconds."""
+    is_pattern: bool = False
+    metadata: tuple[tuple[str, str], ...] = ()
+    records_per_batch: int | None = None
+    group: str | None = None
+    goes_on_after_loss: bool = False
+    security: Security = Security()
+
+    @property
+    def name(self) -> str:
+        return f"kafka({', '.join(self.topics)})"
+
+    @property
+    def definition(self) -> Mapping[str, Any]:
+        """What makes it the same source to a checkpoint: not by which door it is reached, nor how fast it is read."""
+        return {"topics": self.topics, "pattern": self.is_pattern, "value": self.value, "metadata": self.metadata}
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def types(self) -> dict[str, str]:
+        return {**self.value.types, **{name: FIELDS[field] for name, field in self.metadata}}
+
+    @property
+    def decoder(self) -> Decoder:
+        return self.value
+
+    @property
+    def needs(self) -> str:
+        """The class that Spark must have, to read it."""
+        return CONNECTOR
+
+    def stream(self, spark: "SparkSession") -> "DataFrame":
+        reader = spark.readStream.format("kafka")
+        for name, value in self._options().items():
+            reader = reader.option(name, value)
+        extra = [f"{'timestampType' if each == 'timestamp_type' else each} as `{name}`" for name, each in self.metadata]
+        place = ["concat(topic, '-', partition) as partition", "offset", "value", f"{RECORD} as mark"]
+        return reader.load().selectExpr(*place, *extra)
+
+    def _options(self) -> dict[str, str]:
+        options = {f"kafka.{name}": value for name, value in self.security.to_java().items()}
+        options |= {
+            "kafka.bootstrap.servers": self.servers,
+            "kafka.isolation.level": "read_committed",
+            "subscribePattern" if self.is_pattern else "subscribe": ",".join(self.topics),
+            "failOnDataLoss": str(not self.goes_on_after_loss).lower(),
+        }
+        if any(field == "headers" for _, field in self.metadata):
+            options["includeHeaders"] = "true"
+        if self.records_per_batch is not None:
+            options["maxOffsetsPerTrigger"] = str(self.records_per_batch)
+        if self.starting.isdigit():
+            return options | {"startingTimestamp": self.starting, "startingOffsetsByTimestampStrategy": "latest"}
+        return options | {"startingOffsets": self.starting}
+
+    def partitions_at(self, offsets: Offsets) -> tuple[str, ...]:
+        """The partitions that Spark knows of, quiet ones too: each holds the watermark back until it is heard."""
+        return tuple(f"{topic}-{number}" for topic, each in offsets.items() for number in each)
+
+    def refuse_lost(self, offsets: Offsets) -> None:
+        """Before a job goes on: whether what it would read next is still there."""
+        if self.goes_on_after_loss or not groups.is_installed():
+            return
+        gone = groups.gone(self.servers, self.security, offsets)
+        if gone:
+            told = ", ".join(f"{many} of {partition}" for partition, many in gone.items())
+            raise LostRecords(
+                f"{sum(gone.values())} records were deleted before this job read them",
+                detail=f"{told}: the topic keeps records for a shorter time than the job stood still",
+                hint="kafka(…, on_lost='continue') goes on without them; else restore the topic",
+            )
+
+    def delivered(self, job: str, offsets: Offsets) -> None:
+        """After a batch: the group by which Kafka's own tools see how far the job is. Recovery does not use it."""
+        if groups.is_installed():
+            groups.commit(self.servers, self.security, self.group or job, offsets)
+
+
+def kafka(  # noqa: PLR0913 - one option of Kafka each
+    *topics: str,
+    servers: str,
+    value: Decoder,
+    starting: str | datetime | Offsets = "earliest",
+    pattern: bool = False,
+    metadata: Mapping[str, str] | None = None,
+    records_per_batch: int | None = None,
+    group: str | None = None,
+    on_lost: str = "stop",
+    security: Security | None = None,
+) -> Kafka:
+    """Records of topics: `kafka("scores", servers="localhost:9092", value=json("team string, at timestamp"))`.
+
+    It starts with the earliest records, the latest, those from a time on, or from offsets, as in
+    `{"scores": {"0": 17}}`; a job that has run before goes on where it was. `metadata` makes columns of what Kafka
+    knows of a record: `{"sent": "timestamp"}`. After each batch the offsets are committed to a consumer `group`, for
+    other tools to see. Records that are deleted before they are read stop the job, unless `on_lost="continue"`.
+    """
+    if not topics or (pattern and len(topics) > 1):
+        raise InvalidStep("kafka wants one topic or more, or one pattern", hint='write kafka("scores", …)')
+    for name, field in (metadata or {}).items():
+        if field not in FIELDS:
+            raise InvalidStep(f"a record has no {field!r} for {name!r}", hint=f"it has {', '.join(FIELDS)}")
+        if name in value.types:
+            raise InvalidStep(f"the column {name!r} is in the value already", hint="give the metadata another name")
+    if on_lost not in ("stop", "continue"):
+        raise InvalidStep(f"there is no on_lost {on_lost!r}", hint="choose stop or continue")
+    if records_per_batch is not None and records_per_batch < 1:
+        raise InvalidStep(f"{records_per_batch} records a batch are none", hint="take one or more, or leave it out")
+    return Kafka(
+        topics, servers, value, _start(starting), pattern, tuple((metadata or {}).items()), records_per_batch, group,
+        on_lost == "continue", security or Security(),
+    )  # fmt: skip
+
+
+def _start(given: str | datetime | Offsets) -> str:
+    if isinstance(given, datetime):
+        return str(Timestamp.from_datetime(given).ms)
+    if isinstance(given, Mapping):
+        return json.dumps({topic: {str(number): at for number, at in each.items()} for topic, each in given.items()})
+    if given not in ("earliest", "latest"):
+        raise InvalidStep(f"starting at {given!r}", hint="choose earliest, latest, a datetime, or offsets by partition")
+    return given

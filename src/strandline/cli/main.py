@@ -80,6 +80,18 @@ def run(
 
 
 @app.command()
+def lag(
+    pipeline: Annotated[str, typer.Argument(help="Where it is: file.py:name or package.module:name.")],
+    checkpoint: Annotated[Path, typer.Option(help="The job's folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """How far a job is behind its topics, per partition; exit 1 if one is stalled or stopped."""
+    from strandline.cli.lag import run
+
+    raise typer.Exit(run(pipeline, checkpoint=checkpoint, as_json=as_json))
+
+
+@app.command()
 def explain(
     pipeline: Annotated[str, typer.Argument(help="Where it is: file.py:name or package.module:name.")],
 ) -> None:

@@ -92,6 +92,12 @@ class Checkpoint:
         newest = max((int(entry.name) for entry in entries), default=None)
         return {} if newest is None else self.offsets(newest, source) or {}
 
+    def history(self, source: int, batches: int) -> list[tuple[int, dict[str, Any]]]:
+        """The clock, and where a source stood, at the end of each of the last batches."""
+        numbers = sorted(int(entry.name) for entry in (self.spark / "offsets").glob("[0-9]*"))[-batches:]
+        found = [(self.clock(number), self.offsets(number, source)) for number in numbers]
+        return [(clock, offsets) for clock, offsets in found if offsets is not None]
+
     def seal(self, batch: int) -> str:
         """Makes a batch's range durable, which Spark does not, and returns the digest that names it."""
         entry = self._entry(batch)

@@ -14,6 +14,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session as a job of ours starts it; its log is in the folder of the test run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_HOME", str(find_java().home))
-        session = start_session("strandline tests", log=tmp_path_factory.mktemp("spark") / "spark.log")
+        log = tmp_path_factory.mktemp("spark") / "spark.log"
+        session = start_session("strandline tests", log=log, jars=True)
         yield session
         session.stop()

@@ -7,6 +7,7 @@ records left is being read, and whether it is being read faster than it grows.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, Final
 
 from strandline.connectors.kafka.security import Security
@@ -52,12 +53,12 @@ class PartitionLag:
 
 
 def judge(positions: Sequence[tuple[int, int]], ends: tuple[int, int], now: int) -> Verdict:
-    """The verdict of one partition: its (clock, offset) over the last batches, where its log ended then and ends now."""
+    """The verdict of one partition: (clock, offset) over the last batches, and where its log ended then and now."""
     first_end, end = ends
     (_, then), (clock, committed) = positions[0], positions[-1]
     if committed >= end:
         return Verdict.OK
-    steps = [later - earlier for (earlier, _), (later, _) in zip(positions, positions[1:], strict=False)]
+    steps = [later - earlier for (earlier, _), (later, _) in pairwise(positions)]
     if now - clock > _STOPPED_AFTER * max([*steps, 1000]):
         return Verdict.STOPPED
     if len(positions) > 1 and committed == then:
@@ -113,4 +114,4 @@ def _age(consumer: Any, place: Any, now: int) -> float | None:
     if record is None or record.error() is not None:
         return None
     _, written = record.timestamp()
-    return max(now - written, 0) / 1000
+    return max(now - int(written), 0) / 1000

@@ -1,4 +1,4 @@
-"""Topics of a real broker, read by a real Spark: exact totals whatever is in them, and whatever happens to the broker."""
+"""Topics of a real broker, read by a real Spark: exact totals, whatever is in them and happens to the broker."""
 
 import json
 import random

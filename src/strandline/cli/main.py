@@ -172,7 +172,7 @@ def logs(
     name: Annotated[str, typer.Argument(help="Which service.")],
     home: Home = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as the log grows; Ctrl-C ends it.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many lines of its end.")] = 20,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines of its end.")] = 20,
 ) -> None:
     """Show the end of a service's log."""
     from strandline.cli.services import logs

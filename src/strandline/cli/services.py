@@ -81,11 +81,8 @@ def logs(name: str, *, home: Path | None, follow: bool, lines: int) -> None:
     (each,) = _named([name], home)
     if not each.log.exists():
         raise ServiceError(f"{name} has no log yet", detail=f"no {each.log}", hint=f"strandline up {name}")
-    for line in each.lines(lines):
-        print(line)
-    if follow:
-        for said in each.follow():
-            print(said, end="", flush=True)
+    for said in each.follow(lines) if follow else [f"{line}\n" for line in each.lines(lines)]:
+        print(said, end="", flush=True)
 
 
 def _named(names: Sequence[str], home: Path | None) -> list[Service]:

@@ -1,21 +1,32 @@
 """Ports of 127.0.0.1: which are free, and who answers. Nothing here leaves the machine."""
 
+import secrets
 import socket
-from contextlib import ExitStack
 from typing import Final
 
+from strandline.errors import SetupError
+
 HOST: Final = "127.0.0.1"
+FIRST, LAST = 20_000, 32_000
 
 _ANSWER_WITHIN_SECONDS: Final = 1.0
+_TRIES: Final = 200
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody has, each another one."""
-    with ExitStack() as held:
-        listeners = [held.enter_context(socket.socket()) for _ in range(count)]
-        for listener in listeners:
-            listener.bind((HOST, 0))
-        return [int(listener.getsockname()[1]) for listener in listeners]
+    """Ports nobody has, each another one.
+
+    They lie below those that systems give to outgoing connections: a port from there could be taken by any client while
+    its server is down, even by one that tries to reach that very server, and the server could not come back.
+    """
+    found: set[int] = set()
+    for _ in range(_TRIES):
+        port = FIRST + secrets.randbelow(LAST - FIRST + 1)
+        if is_free(port):
+            found.add(port)
+        if len(found) == count:
+            return sorted(found)
+    raise SetupError("no port of 127.0.0.1 can be opened", detail=f"tried {_TRIES} between {FIRST} and {LAST}")
 
 
 def is_free(port: int) -> bool:

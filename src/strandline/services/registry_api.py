@@ -1,6 +1,6 @@
 """The Confluent REST API of schema registries, as functions from a request to an answer; no socket in sight.
 
-What a schema means (whether it can be read, whether it goes with those before it) is decided by Rules, given from
+What a schema means (whether it can be read, whether it goes with those before it) is decided by a check given from
 outside.
 """
 
@@ -8,24 +8,18 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from strandline.services.registry_store import KINDS, LEVELS, USUAL_LEVEL, Schema, Store, Use, Version
+from strandline.errors import StrandlineError
+from strandline.formats.subjects import Kind, Level, Reference, Schema, Version
+from strandline.services.registry_store import Store
+
+USUAL_LEVEL: Final = Level.BACKWARD
 
 
-class Rules(Protocol):
-    """What the registry asks about schemas. `resolve` gives the text of a schema that another one uses."""
-
-    def unreadable(self, schema: Schema, resolve: Callable[[Use], Schema]) -> str | None:
-        """Why this is no schema of its kind; None if it is one."""
-        ...
-
-    def problems(
-        self, schema: Schema, before: Sequence[Schema], level: str, resolve: Callable[[Use], Schema]
-    ) -> list[str]:
-        """Why the schema does not go with those before it (oldest first) at this level; empty if it does."""
-        ...
+Check = Callable[[str, Sequence[str], Level, Kind, Mapping[str, str]], list[str]]
+"""Why a schema does not go with older ones (the oldest first); raises when it cannot be read at all."""
 
 
 class Refused(Exception):
@@ -56,15 +50,15 @@ Answer = Callable[[Request], Any]
 class Api:
     """The registry's answers."""
 
-    def __init__(self, store: Store, rules: Rules) -> None:
+    def __init__(self, store: Store, check: Check) -> None:
         self._store = store
-        self._rules = rules
+        self._check = check
         name, number, version = "([^/]+)", "([0-9]+)", "([^/]+)"
         self._routes: Final[tuple[tuple[str, re.Pattern[str], Answer], ...]] = tuple(
             (method, re.compile(pattern), answer)
             for method, pattern, answer in (
                 ("GET", "/", lambda _: {}),
-                ("GET", "/schemas/types", lambda _: list(KINDS)),
+                ("GET", "/schemas/types", lambda _: list(Kind)),
                 ("GET", f"/schemas/ids/{number}", self._schema),
                 ("GET", f"/schemas/ids/{number}/schema", self._schema_text),
                 ("GET", f"/schemas/ids/{number}/subjects", self._schema_subjects),
@@ -117,14 +111,14 @@ class Api:
     def _schema_versions(self, asked: Request) -> list[dict[str, Any]]:
         self._by_id(asked)
         found = self._store.versions_of(int(asked.parts[0]))
-        return [{"subject": version.subject, "version": version.number} for version in found]
+        return [{"subject": version.subject, "version": version.version} for version in found]
 
     def _subjects(self, asked: Request) -> list[str]:
         prefix = asked.options.get("subjectPrefix", "")
         return [name for name in self._store.subjects(deleted=asked.wants("deleted")) if name.startswith(prefix)]
 
     def _versions(self, asked: Request) -> list[int]:
-        return [version.number for version in self._present(asked.parts[0], deleted=asked.wants("deleted"))]
+        return [version.version for version in self._present(asked.parts[0], deleted=asked.wants("deleted"))]
 
     def _version(self, asked: Request) -> dict[str, Any]:
         return _version_told(self._one(asked))
@@ -134,7 +128,7 @@ class Api:
 
     def _users(self, asked: Request) -> list[int]:
         version = self._one(asked)
-        return self._store.users_of(version.subject, version.number)
+        return self._store.users_of(version.subject, version.version)
 
     def _register(self, asked: Request) -> dict[str, int]:
         subject, schema = asked.parts[0], self._readable(asked)
@@ -158,20 +152,20 @@ class Api:
     def _delete_subject(self, asked: Request) -> list[int]:
         subject, permanent = asked.parts[0], asked.wants("permanent")
         present = self._present(subject, deleted=permanent)
-        if permanent and any(not version.deleted for version in present):
+        if permanent and self._store.versions(subject):
             raise Refused(404, 40405, f"Subject '{subject}' was not deleted first before being permanently deleted")
         return self._deleted(subject, present, permanent=permanent)
 
     def _delete_version(self, asked: Request) -> int:
         permanent = asked.wants("permanent")
         version = self._one(asked, deleted=permanent)
-        if permanent and not version.deleted:
-            where = f"Subject '{version.subject}' Version {version.number}"
+        if permanent and version in self._store.versions(version.subject):
+            where = f"Subject '{version.subject}' Version {version.version}"
             raise Refused(404, 40407, f"{where} was not deleted first before being permanently deleted")
         return self._deleted(version.subject, [version], permanent=permanent)[0]
 
     def _deleted(self, subject: str, versions: Sequence[Version], *, permanent: bool) -> list[int]:
-        numbers = [version.number for version in versions]
+        numbers = [version.version for version in versions]
         for number in numbers:
             if users := self._store.users_of(subject, number):
                 raise Refused(422, 42206, f"One or more references exist to the schema, by the ids {users}")
@@ -190,11 +184,11 @@ class Api:
         return {"compatibilityLevel": own or everywhere}
 
     def _set_level(self, asked: Request) -> dict[str, str]:
-        level = asked.body.get("compatibility") if isinstance(asked.body, dict) else None
-        if level not in LEVELS:
-            raise Refused(422, 42203, f"Invalid compatibility level. Valid values are {', '.join(LEVELS)}")
-        self._store.set_level(level, *asked.parts)
-        return {"compatibility": level}
+        given = asked.body.get("compatibility") if isinstance(asked.body, dict) else None
+        if given not in list(Level):
+            raise Refused(422, 42203, f"Invalid compatibility level. Valid values are {', '.join(Level)}")
+        self._store.set_level(Level(given), *asked.parts)
+        return {"compatibility": given}
 
     def _unset_level(self, asked: Request) -> dict[str, str]:
         before = self._level(asked)
@@ -210,20 +204,34 @@ class Api:
 
     def _problems(self, subject: str, schema: Schema, before: Sequence[Version]) -> list[str]:
         level = self._store.level(subject) or self._store.level() or USUAL_LEVEL
-        if level == "NONE" or not before:
+        if level is Level.NONE or not before:
             return []
-        return self._rules.problems(schema, [version.schema for version in before], level, self._resolve)
+        if before[-1].schema.kind is not schema.kind:
+            return [f"version {before[-1].version} is written in {before[-1].schema.kind}, not in {schema.kind}"]
+        uses = self._texts([schema, *(version.schema for version in before)])
+        return self._check(schema.text, [version.schema.text for version in before], level, schema.kind, uses)
 
     def _readable(self, asked: Request) -> Schema:
         schema = _given(asked.body)
-        why = self._rules.unreadable(schema, self._resolve)
-        if why is not None:
-            raise Refused(422, 42201, f"Invalid schema: {why}")
+        try:
+            # Whoever can be compared with itself can be read.
+            self._check(schema.text, [schema.text], USUAL_LEVEL, schema.kind, self._texts([schema]))
+        except StrandlineError as error:
+            raise Refused(422, 42201, f"Invalid schema: {error.message} {error.detail}".rstrip()) from None
         return schema
 
-    def _resolve(self, use: Use) -> Schema:
+    def _texts(self, schemas: Sequence[Schema]) -> dict[str, str]:
+        """The texts of all schemas that these use, by name; the innermost first."""
+        texts: dict[str, str] = {}
+        for use in (use for schema in schemas for use in schema.references):
+            if use.name not in texts:
+                used = self._used(use)
+                texts |= self._texts([used]) | {use.name: used.text}
+        return texts
+
+    def _used(self, use: Reference) -> Schema:
         for version in self._store.versions(use.subject, deleted=True):
-            if version.number == use.version:
+            if version.version == use.version:
                 return version.schema
         where = f"subject '{use.subject}', version {use.version}"
         raise Refused(422, 42201, f"Invalid schema: the reference {use.name!r} to {where} is not there")
@@ -248,7 +256,7 @@ class Api:
         if not wanted.isdigit() or int(wanted) == 0:
             raise Refused(422, 42202, f"The specified version '{wanted}' is not a valid version id.")
         for version in versions:
-            if version.number == int(wanted):
+            if version.version == int(wanted):
                 return version
         raise Refused(404, 40402, f"Version {wanted} not found.")
 
@@ -264,24 +272,24 @@ def _body(body: bytes) -> Any:
 
 def _given(body: Any) -> Schema:
     facts = body if isinstance(body, dict) else {}
-    text, kind = facts.get("schema"), facts.get("schemaType") or "AVRO"
+    text, kind = facts.get("schema"), facts.get("schemaType") or Kind.AVRO
     if not isinstance(text, str):
         raise Refused(422, 42201, "Invalid schema: the body has no text under `schema`")
-    if kind not in KINDS:
-        raise Refused(422, 42201, f"Invalid schema: the type {kind!r} is not one of {', '.join(KINDS)}")
-    return Schema(kind, _without_blanks(kind, text), _uses(facts.get("references")))
+    if kind not in list(Kind):
+        raise Refused(422, 42201, f"Invalid schema: the type {kind!r} is not one of {', '.join(Kind)}")
+    return Schema(Kind(kind), _without_blanks(Kind(kind), text), _references(facts.get("references")))
 
 
-def _uses(written: Any) -> tuple[Use, ...]:
+def _references(written: Any) -> tuple[Reference, ...]:
     try:
-        return tuple(Use(str(use["name"]), str(use["subject"]), int(use["version"])) for use in written or ())
+        return tuple(Reference(str(use["name"]), str(use["subject"]), int(use["version"])) for use in written or ())
     except (KeyError, TypeError, ValueError):
         raise Refused(422, 42201, "Invalid schema: a reference has a name, a subject and a version") from None
 
 
-def _without_blanks(kind: str, text: str) -> str:
+def _without_blanks(kind: Kind, text: str) -> str:
     """The same schema written with other blanks is the same schema."""
-    if kind == "PROTOBUF":
+    if kind is Kind.PROTOBUF:
         return text.strip()
     try:
         return json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
@@ -291,16 +299,18 @@ def _without_blanks(kind: str, text: str) -> str:
 
 def _told(schema: Schema) -> dict[str, Any]:
     told: dict[str, Any] = {"schema": schema.text}
-    if schema.kind != "AVRO":
+    if schema.kind is not Kind.AVRO:
         told["schemaType"] = schema.kind
-    if schema.uses:
-        told["references"] = [{"name": use.name, "subject": use.subject, "version": use.version} for use in schema.uses]
+    if schema.references:
+        told["references"] = [
+            {"name": use.name, "subject": use.subject, "version": use.version} for use in schema.references
+        ]
     return told
 
 
 def _version_told(version: Version) -> dict[str, Any]:
-    return {"subject": version.subject, "version": version.number, "id": version.id, **_told(version.schema)}
+    return {"subject": version.subject, "version": version.version, "id": version.id, **_told(version.schema)}
 
 
 def _plain(schema: Schema) -> Any:
-    return schema.text if schema.kind == "PROTOBUF" else json.loads(schema.text)
+    return schema.text if schema.kind is Kind.PROTOBUF else json.loads(schema.text)

@@ -5,21 +5,10 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-LEVELS: Final = (
-    "NONE",
-    "BACKWARD",
-    "BACKWARD_TRANSITIVE",
-    "FORWARD",
-    "FORWARD_TRANSITIVE",
-    "FULL",
-    "FULL_TRANSITIVE",
-)
-KINDS: Final = ("AVRO", "JSON", "PROTOBUF")
-USUAL_LEVEL: Final = "BACKWARD"
+from strandline.formats.subjects import Kind, Level, Reference, Schema, Version
 
 _EVERYWHERE: Final = ""
 """The subject under which the level of the whole registry is kept."""
@@ -34,35 +23,6 @@ CREATE TABLE IF NOT EXISTS versions (
 CREATE TABLE IF NOT EXISTS levels (subject TEXT PRIMARY KEY, level TEXT NOT NULL);
 PRAGMA user_version = 1;
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """A schema used inside another: the name it has there, and which version of which subject it is."""
-
-    name: str
-    subject: str
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """A schema as it was given, without needless blanks."""
-
-    kind: str
-    text: str
-    uses: tuple[Use, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """A schema as a version of a subject."""
-
-    subject: str
-    number: int
-    id: int
-    schema: Schema
-    deleted: bool
 
 
 class Store:
@@ -98,7 +58,7 @@ class Store:
         users = [
             each.id
             for each in self._versions("v.deleted = 0", ())
-            if any((use.subject, use.version) == (subject, version) for use in each.schema.uses)
+            if any((use.subject, use.version) == (subject, version) for use in each.schema.references)
         ]
         return sorted(set(users))
 
@@ -129,31 +89,34 @@ class Store:
             for number in numbers:
                 self._db.execute(f"{how} WHERE subject = ? AND version = ?", (subject, number))
 
-    def level(self, subject: str = _EVERYWHERE) -> str | None:
+    def level(self, subject: str = _EVERYWHERE) -> Level | None:
         """The level set for a subject, or for the whole registry; None when none was set."""
         rows = self._rows("SELECT level FROM levels WHERE subject = ?", (subject,))
-        return str(rows[0][0]) if rows else None
+        return Level(rows[0][0]) if rows else None
 
-    def set_level(self, level: str | None, subject: str = _EVERYWHERE) -> None:
+    def set_level(self, level: Level | None, subject: str = _EVERYWHERE) -> None:
         with self._changing():
             self._db.execute("DELETE FROM levels WHERE subject = ?", (subject,))
             if level is not None:
                 self._db.execute("INSERT INTO levels VALUES (?, ?)", (subject, level))
 
     def _id_of(self, schema: Schema) -> int:
-        facts = (schema.kind, schema.text, _told(schema.uses))
-        self._db.execute("INSERT OR IGNORE INTO schemas (kind, text, uses) VALUES (?, ?, ?)", facts)
-        return int(self._rows("SELECT id FROM schemas WHERE (kind, text, uses) = (?, ?, ?)", facts)[0][0])
+        facts = (schema.kind, schema.text, _told(schema.references))
+        rows = self._rows("SELECT id FROM schemas WHERE (kind, text, uses) = (?, ?, ?)", facts)
+        if rows:
+            return int(rows[0][0])
+        made = self._db.execute("INSERT INTO schemas (kind, text, uses) VALUES (?, ?, ?) RETURNING id", facts)
+        return int(made.fetchone()[0])
 
     def _versions(self, where: str, values: tuple[object, ...]) -> list[Version]:
         rows = self._rows(
-            "SELECT v.subject, v.version, v.id, v.deleted, s.kind, s.text, s.uses"  # noqa: S608 - our own words only
+            "SELECT v.subject, v.version, v.id, s.kind, s.text, s.uses"  # noqa: S608 - our own words only
             f" FROM versions v JOIN schemas s ON s.id = v.id WHERE {where} ORDER BY v.subject, v.version",
             values,
         )
         return [
-            Version(subject, number, schema, _schema(kind, text, uses), bool(deleted))
-            for subject, number, schema, deleted, kind, text, uses in rows
+            Version(subject, number, schema, _schema(kind, text, uses))
+            for subject, number, schema, kind, text, uses in rows
         ]
 
     def _rows(self, query: str, values: tuple[object, ...]) -> list[Any]:
@@ -174,9 +137,9 @@ class Store:
 
 def _schema(kind: str, text: str, uses: str) -> Schema:
     return Schema(
-        kind, text, tuple(Use(str(name), str(subject), int(number)) for name, subject, number in json.loads(uses))
+        Kind(kind), text, tuple(Reference(name, subject, number) for name, subject, number in json.loads(uses))
     )
 
 
-def _told(uses: Sequence[Use]) -> str:
+def _told(uses: Sequence[Reference]) -> str:
     return json.dumps([[use.name, use.subject, use.version] for use in uses])

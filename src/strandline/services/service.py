@@ -156,7 +156,7 @@ class Service:
         return None if process is None else process.pid
 
     def start(self, port: int | None = None, say: Say = quiet) -> bool:
-        """Starts it and waits until it is ready; False if it ran already. No port given: the last one, or a free one."""
+        """Starts it and waits until it is ready; False if it ran already. Without a port: the last one, or a free."""
         _make(self._folder)
         with alone_in(self._folder):
             known = read(self._folder)
@@ -215,19 +215,21 @@ class Service:
 
     def lines(self, last: int) -> list[str]:
         """The last lines of its log."""
-        return _text(self.log).splitlines()[-last:] if last else []
+        return _text(self.log).splitlines()[-last:]
 
-    def follow(self) -> Iterator[str]:
-        """What the log gains from now on; ends when the service does."""
+    def follow(self, last: int) -> Iterator[str]:
+        """The last lines of its log, then what the log gains; ends when the service does."""
         with self.log.open(encoding="utf-8", errors="replace") as log:
-            log.seek(0, os.SEEK_END)
+            lines = log.readlines()
+            yield "".join(lines[len(lines) - min(last, len(lines)) :])
             while True:
                 alive = self.pid is not None
                 if said := log.read():
                     yield said
                 elif not alive:
                     return
-                time.sleep(_LOOK_EVERY_SECONDS)
+                else:
+                    time.sleep(_LOOK_EVERY_SECONDS)
 
     def _known(self) -> Record:
         known = read(self._folder)

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.schema_registry import Schema as TheirSchema
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
-from strandline.errors import InvalidSchema
+from strandline.errors import InvalidSchema, SchemaRefused
 from strandline.formats.registry import Client, Registry
 from strandline.formats.subjects import Kind, Level, Reference, Schema
 from strandline.services.registry_api import Api
@@ -189,6 +189,26 @@ def test_our_client_and_our_server_understand_each_other(registry: Service) -> N
     use = Reference("Score", "ours", 1)
     outer = client.register("ours-outer", Schema(Kind.AVRO, '["null","Score"]', (use,)))
     assert client.schema(outer).references == (use,)
+
+
+def test_a_breaking_change_is_refused_and_a_harmless_one_taken(registry: Service) -> None:
+    client = Client(Registry(registry.address))
+    client.register("judged", Schema(Kind.AVRO, INT))
+    assert not client.verdict("judged", Schema(Kind.AVRO, TEXT))
+    with pytest.raises(SchemaRefused, match="409"):
+        client.register("judged", Schema(Kind.AVRO, TEXT))
+    assert client.verdict("judged", Schema(Kind.AVRO, LONG))
+    client.register("judged", Schema(Kind.AVRO, LONG))
+    assert client.versions("judged") == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [(Kind.AVRO, '{"type": "recrod"}'), (Kind.JSON, "7"), (Kind.PROTOBUF, "no message at all {")],
+)
+def test_what_cannot_be_read_is_not_registered(registry: Service, kind: Kind, text: str) -> None:
+    with pytest.raises(SchemaRefused, match="42201"):
+        Client(Registry(registry.address)).register("unread", Schema(kind, text))
 
 
 def test_confluents_client_finds_its_registry(registry: Service) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from strandline.formats.compatibility import check
 from strandline.services.loopback import HOST
 from strandline.services.registry_api import Api
 from strandline.services.registry_store import Store
@@ -93,11 +94,6 @@ class Server(ThreadingHTTPServer):
     def __init__(self, port: int, api: Api) -> None:
         super().__init__((HOST, port), Handler)
         self.api = api
-
-
-def check(new: str, older: Sequence[str], *_: object) -> list[str]:
-    """Takes a schema beside itself only: what cannot be compared is refused, not waved through."""
-    return [] if set(older) <= {new} else ["this registry cannot compare schemas: set the level to NONE"]
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -26,7 +26,7 @@ STATIC = {
     "types": ("mypy",),
     "layers": ("lint-imports",),
 }
-MARKERS = {"all": "not campaign", "fast": "not spark and not campaign", "campaign": "campaign"}
+MARKERS = {"all": "not campaign", "fast": "not spark and not services and not campaign", "campaign": "campaign"}
 
 FAST_SECONDS = 60
 NO_TESTS = 5

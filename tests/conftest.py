@@ -25,4 +25,4 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.stories_on = "reference"
 
 
-pytest_plugins = ["strandline.testing.plugin"]
+pytest_plugins = ["strandline.testing.plugin", "strandline.testing.services"]

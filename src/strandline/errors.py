@@ -9,6 +9,7 @@ StrandlineError
 │   └── Unsupported      a word of the model that this player does not carry
 ├── RunError        the outside failed: Java, memory, a folder, a service
 │   ├── SetupError, BudgetExceeded, LostRecords
+│   ├── ServiceError     a service of `strandline up` that did not start, or is not there
 │   ├── SinkError
 │   └── RegistryError    a schema registry's answer that cannot be used
 │       ├── RegistryDown     out of reach, also after waiting and asking again
@@ -96,6 +97,10 @@ class BudgetExceeded(RunError):
 
 class LostRecords(RunError):
     """Records are gone from a source before they were read."""
+
+
+class ServiceError(RunError):
+    """A service on this machine did not start, or is not there; the detail has the end of its log."""
 
 
 class SinkError(RunError):

@@ -63,7 +63,7 @@ def test_a_failing_check_is_shown_and_the_tests_still_run(programs: Path, capsys
 
 def test_the_fast_tier_leaves_spark_out(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check.main(["fast"])
-    assert "-m not spark and not campaign" in capsys.readouterr().out
+    assert "-m not spark and not services and not campaign" in capsys.readouterr().out
 
 
 def test_a_tier_without_any_test_fails(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

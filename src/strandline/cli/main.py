@@ -17,6 +17,11 @@ from strandline.errors import StrandlineError
 
 REFUSED, UNEXPECTED, INTERRUPTED = 2, 1, 130
 
+Home = Annotated[
+    Path | None,
+    typer.Option(help="The folder of the services; if not given, STRANDLINE_SERVICES or one among your data."),
+]
+
 app = typer.Typer(
     name="strandline",
     help="The whole Dataflow model on Spark, from Python.",
@@ -138,6 +143,55 @@ def windows(
     from strandline.cli.bench import run_windows
 
     raise typer.Exit(run_windows(quick=quick, only=only or [], rounds=rounds, work=work, again=again))
+
+
+@app.command()
+def up(
+    names: Annotated[list[str], typer.Argument(help="Which services: kafka, postgres, registry.")],
+    home: Home = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="The port; if not given, a free one.")] = None,
+    topic: Annotated[list[str] | None, typer.Option(help="A topic of Kafka to make: name or name:partitions.")] = None,
+) -> None:
+    """Start real services on this machine, without a container; they run until `strandline down`."""
+    from strandline.cli.services import up
+
+    up(names, home=home, port=port, topics=topic or ())
+
+
+@app.command()
+def down(
+    names: Annotated[list[str] | None, typer.Argument(help="Which services; all of them if none is named.")] = None,
+    home: Home = None,
+    wipe: Annotated[bool, typer.Option("--wipe", help="Delete their data too.")] = False,
+) -> None:
+    """Stop services that `strandline up` started. Their data stay."""
+    from strandline.cli.services import down
+
+    down(names or (), home=home, wipe=wipe)
+
+
+@app.command()
+def status(
+    home: Home = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """Tell which services run, and their addresses."""
+    from strandline.cli.services import status
+
+    status(home=home, as_json=as_json)
+
+
+@app.command()
+def logs(
+    name: Annotated[str, typer.Argument(help="Which service.")],
+    home: Home = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as the log grows; Ctrl-C ends it.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines of its end.")] = 20,
+) -> None:
+    """Show the end of a service's log."""
+    from strandline.cli.services import logs
+
+    logs(name, home=home, follow=follow, lines=lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

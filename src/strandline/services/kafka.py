@@ -1,0 +1,205 @@
+"""Apache Kafka: a broker and its controller in one small JVM, from jars fetched once, in KRaft mode.
+
+The settings are for one machine: no replica, few internal partitions, nothing waits for others to join. Records are
+kept however old their timestamps are, since streams of the past are what one replays; a typo makes no topic. After a
+kill the controller waits for the session of the broker that died, so sessions are short.
+"""
+
+import os
+import secrets
+import shutil
+import signal
+import struct
+import subprocess
+from base64 import urlsafe_b64encode
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from strandline.errors import ServiceError, SetupError
+from strandline.services.loopback import HOST, exchange
+from strandline.services.service import Place, Say
+from strandline.spark.jars import Jar, fetch_jars, jars_folder, missing, pinned
+from strandline.spark.java import find_java
+
+PINS: Final = Path(__file__).with_name("kafka.toml")
+
+FROM_SPARK: Final = (
+    "scala-library-2.13",
+    "scala-reflect-2.13",
+    "jackson-annotations-2",
+    "jackson-core-2",
+    "jackson-databind-2",
+    "jackson-dataformat-yaml-2",
+    "snakeyaml-2",
+    "slf4j-api-2",
+    "log4j-api-2",
+    "log4j-core-2",
+    "log4j-slf4j2-impl-2",
+    "lz4-java-1",
+    "snappy-java-1",
+    "zstd-jni-1",
+)
+"""What the broker takes from Spark's wheel, by how the files are called."""
+
+# A small heap; the quick compiler and the plain collector, which start in half the time and with less memory.
+_JVM: Final = (
+    "-Xms64m",
+    "-Xmx320m",
+    "-Xss512k",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Djava.awt.headless=true",
+)
+
+_SETTINGS: Final = """\
+process.roles=broker,controller
+node.id=1
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}
+advertised.listeners=PLAINTEXT://{host}:{port}
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+controller.listener.names=CONTROLLER
+controller.quorum.bootstrap.servers={host}:{controller}
+log.dirs={data}
+
+auto.create.topics.enable=false
+num.partitions=2
+offsets.topic.num.partitions=4
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.num.partitions=4
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
+broker.session.timeout.ms=2000
+broker.heartbeat.interval.ms=500
+
+log.retention.ms=-1
+log.roll.ms=9223372036854775807
+log.message.timestamp.after.max.ms=9223372036854775807
+
+num.network.threads=2
+num.io.threads=4
+log.cleaner.dedupe.buffer.size=8388608
+"""
+
+_LOGGING: Final = """\
+status = error
+shutdownHook = disable
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{ISO8601} %-5p %c{1}: %m%n
+rootLogger.level = info
+rootLogger.appenderRef.out.ref = out
+logger.settings.name = org.apache.kafka.common.config.AbstractConfig
+logger.settings.level = warn
+"""
+
+_API_VERSIONS: Final = 18
+_CORRELATION: Final = 4171
+
+
+class Kafka:
+    """The broker as a program of `strandline up`."""
+
+    name: Final = "kafka"
+    ports_needed: Final = 2
+    stop_signal: Final = signal.SIGTERM
+
+    @property
+    def version(self) -> str:
+        return next(jar.version for jar in broker_jars() if jar.artifact.startswith("kafka_"))
+
+    def prepare(self, place: Place, say: Say) -> None:
+        """Fetches the jars once, writes the settings, and gives a new data folder its identity."""
+        java = find_java()
+        fetch_broker(say)
+        settings = place.folder / "server.properties"
+        settings.write_text(_settings(place), encoding="utf-8")
+        (place.folder / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
+        if not (place.data / "meta.properties").exists():
+            say("formatting the data folder")
+            _format(java.path, settings, place)
+
+    def account(self) -> list[str]:
+        return []
+
+    def command(self, place: Place) -> list[str]:
+        logging = f"-Dlog4j2.configurationFile={place.folder / 'log4j2.properties'}"
+        java = str(find_java().path)
+        return [java, *_JVM, logging, "-cp", class_path(), "kafka.Kafka", str(place.folder / "server.properties")]
+
+    def answers(self, place: Place) -> bool:
+        """A broker tells anyone which requests it knows; one that does has joined its cluster and takes requests."""
+        client = b"strandline"
+        request = struct.pack(f">hhih{len(client)}s", _API_VERSIONS, 0, _CORRELATION, len(client), client)
+        answer = exchange(place.port, struct.pack(">i", len(request)) + request, 10)
+        return len(answer) == 10 and struct.unpack(">iih", answer)[1:] == (_CORRELATION, 0)
+
+    def address(self, port: int) -> str:
+        return f"{HOST}:{port}"
+
+    def hint(self, said: str) -> str | None:
+        if "Cluster ID" in said or "meta.properties" in said or "InconsistentClusterId" in said:
+            return "the data folder does not fit: strandline down kafka --wipe starts over"
+        return None
+
+
+def broker_jars() -> tuple[Jar, ...]:
+    """Every package of the broker that Spark's wheel does not carry."""
+    return pinned(PINS)
+
+
+def fetch_broker(say: Say) -> None:
+    """Fetches what is missing of the broker, into the folder where Spark's packages are kept too."""
+    absent = missing(broker_jars())
+    if absent:
+        say(f"fetching {len(absent)} packages of Kafka, once")
+        fetch_jars(say, jars=absent)
+
+
+def class_path() -> str:
+    """Kafka's own packages first, then what it takes from Spark's wheel."""
+    own = [jars_folder() / jar.file for jar in broker_jars()]
+    return os.pathsep.join(str(path) for path in [*own, *_from_spark(_spark_jars())])
+
+
+def _spark_jars() -> Path:
+    spec = find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        raise SetupError("pyspark is not installed", hint="pip install strandline")
+    return Path(spec.submodule_search_locations[0]) / "jars"
+
+
+def _from_spark(folder: Path, names: Sequence[str] = FROM_SPARK) -> list[Path]:
+    found = {name: sorted(folder.glob(f"{name}.*.jar")) for name in names}
+    absent = [name for name, files in found.items() if not files]
+    if absent:
+        raise SetupError(
+            f"Spark's wheel lacks {', '.join(absent)}", detail=f"in {folder}", hint="install the pyspark we ask for"
+        )
+    return [files[-1] for files in found.values()]
+
+
+def _settings(place: Place) -> str:
+    port, controller = place.ports
+    return _SETTINGS.format(host=HOST, port=port, controller=controller, data=place.data)
+
+
+def _format(java: Path, settings: Path, place: Place) -> None:
+    # A run that was broken off leaves a folder that is neither new nor formatted.
+    shutil.rmtree(place.data, ignore_errors=True)
+    cluster = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=").replace("-", "x")
+    command = [str(java), *_JVM, "-cp", class_path(), "kafka.tools.StorageTool"]
+    command += ["format", "--standalone", "-t", cluster, "-c", str(settings)]
+    ran = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if ran.returncode != 0:
+        last = (ran.stderr or ran.stdout).strip().splitlines()[-8:]
+        raise ServiceError("Kafka could not format its data folder", detail="\n    ".join(last))

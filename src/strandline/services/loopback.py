@@ -1,0 +1,50 @@
+"""Ports of 127.0.0.1: which are free, and who answers. Nothing here leaves the machine."""
+
+import secrets
+import socket
+from typing import Final
+
+from strandline.errors import SetupError
+
+HOST: Final = "127.0.0.1"
+FIRST, LAST = 20_000, 32_000
+
+_ANSWER_WITHIN_SECONDS: Final = 1.0
+_TRIES: Final = 200
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody has, each another one.
+
+    They lie below those that systems give to outgoing connections: a port from there could be taken by any client while
+    its server is down, even by one that tries to reach that very server, and the server could not come back.
+    """
+    found: set[int] = set()
+    for _ in range(_TRIES):
+        port = FIRST + secrets.randbelow(LAST - FIRST + 1)
+        if is_free(port):
+            found.add(port)
+        if len(found) == count:
+            return sorted(found)
+    raise SetupError("no port of 127.0.0.1 can be opened", detail=f"tried {_TRIES} between {FIRST} and {LAST}")
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen there now; connections of a server that just ended do not count."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def exchange(port: int, message: bytes, length: int) -> bytes:
+    """Sends a message and returns the first bytes of the answer; nothing if nobody answers in time."""
+    try:
+        with socket.create_connection((HOST, port), timeout=_ANSWER_WITHIN_SECONDS) as connection:
+            connection.sendall(message)
+            return connection.recv(length, socket.MSG_WAITALL)
+    except OSError:
+        return b""

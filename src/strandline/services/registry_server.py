@@ -1,0 +1,108 @@
+"""The registry's server: `python -m strandline.services.registry_server PORT FILE`, on this machine only.
+
+A page in a browser can send requests to this machine too. It cannot hide where it comes from: a request that names
+another host, or that was sent for a page of another origin, is refused.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from strandline.formats.compatibility import check
+from strandline.services.loopback import HOST
+from strandline.services.registry_api import Api
+from strandline.services.registry_store import Store
+
+LARGEST_BODY: Final = 1024 * 1024
+CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+
+_OURS: Final = frozenset({HOST, "localhost"})
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Reads a request, asks the Api, writes the answer."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "strandline-registry"
+    sys_version = ""
+    timeout = 60
+    # Head and body in one packet: sent apart, the second would wait for the first to be acknowledged.
+    wbufsize = -1
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def do_POST(self) -> None:
+        self._serve()
+
+    def do_PUT(self) -> None:
+        self._serve()
+
+    def do_DELETE(self) -> None:
+        self._serve()
+
+    def _serve(self) -> None:
+        length = self.headers.get("Content-Length", "0")
+        if self._is_foreign():
+            self._refuse(403, "this registry answers programs on its own machine only")
+        elif self.headers.get("Transfer-Encoding") or not length.isdigit():
+            self._refuse(411, "say how long the body is")
+        elif int(length) > LARGEST_BODY:
+            self._refuse(413, f"the body is larger than {LARGEST_BODY} bytes")
+        else:
+            self._tell(*self.server_api.answer(self.command, self.path, self.rfile.read(int(length))))
+
+    @property
+    def server_api(self) -> Api:
+        return self.server.api  # type: ignore[attr-defined, no-any-return]
+
+    def _is_foreign(self) -> bool:
+        origin = self.headers.get("Origin")
+        hosts = [self.headers.get("Host", ""), *([urlsplit(origin).netloc] if origin is not None else [])]
+        return any(host.rpartition(":")[0] not in _OURS and host not in _OURS for host in hosts)
+
+    def _refuse(self, status: int, message: str) -> None:
+        self.close_connection = True
+        self._tell(status, {"error_code": status, "message": message})
+
+    def _tell(self, status: int, value: Any) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", CONTENT_TYPE)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the standard library's
+        # What a client sent is quoted, so that no request can write a line of the log.
+        print(self.log_date_time_string(), repr(format % args), flush=True)
+
+
+class Server(ThreadingHTTPServer):
+    """One registry on one port."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, port: int, api: Api) -> None:
+        super().__init__((HOST, port), Handler)
+        self.api = api
+
+
+def main(arguments: Sequence[str]) -> None:
+    port, file = arguments
+    store = Store(Path(file))
+    with Server(int(port), Api(store, check)) as server:
+        print(f"schemas are kept in {file}; listening on {HOST}:{port}", flush=True)
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,64 @@
+"""Real services for tests: one Kafka, one PostgreSQL, one schema registry for a whole run, each on a free port.
+
+A test module or a conftest asks for them with `pytest_plugins = ["strandline.testing.services"]`. They start when the
+first test asks, stop with the run even if it fails, and on Linux die with it even if it is killed. A test may `kill()`
+one and `start()` it again: same port, same data.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from strandline.services.catalogue import service
+from strandline.services.service import Service
+from strandline.services.topics import USUAL_PARTITIONS, Topic, create_topics
+
+
+@pytest.fixture(scope="session")
+def services_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the services of this run keep their data and their logs."""
+    return tmp_path_factory.mktemp("services")
+
+
+@pytest.fixture(scope="session")
+def kafka(services_folder: Path) -> Iterator[Service]:
+    """A Kafka broker; `kafka.address` is what clients call bootstrap servers."""
+    yield from running("kafka", services_folder)
+
+
+@pytest.fixture(scope="session")
+def postgres(services_folder: Path) -> Iterator[Service]:
+    """A PostgreSQL server; `postgres.address` is a connection string."""
+    yield from running("postgres", services_folder)
+
+
+@pytest.fixture(scope="session")
+def registry(services_folder: Path) -> Iterator[Service]:
+    """A schema registry; `registry.address` is its URL."""
+    yield from running("registry", services_folder)
+
+
+@pytest.fixture(scope="session")
+def new_topic(kafka: Service) -> Callable[..., str]:
+    """Makes a topic nobody else has: `new_topic(partitions=4)` returns its name."""
+    numbers = count(1)
+
+    def make(partitions: int = USUAL_PARTITIONS, **settings: str) -> str:
+        written = {name.replace("_", "."): value for name, value in settings.items()}
+        topic = Topic(f"test-{next(numbers)}", partitions, written)
+        create_topics(kafka.address, topic)
+        return topic.name
+
+    return make
+
+
+def running(name: str, home: Path) -> Iterator[Service]:
+    """The service, started now and stopped at the end, whatever happens in between."""
+    each = service(name, home, leashed=True)
+    each.start()
+    try:
+        yield each
+    finally:
+        each.stop()

@@ -1,0 +1,92 @@
+"""`strandline up`, `down`, `status`, `logs`: what a person sees, played with the service that starts fastest."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from strandline.cli.main import main
+from strandline.services.catalogue import service
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("STRANDLINE_SERVICES", str(tmp_path))
+    yield tmp_path
+    service("registry", tmp_path).kill()
+
+
+def run(*words: str) -> object:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    return ended.value.code
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    captured = capsys.readouterr()
+    return captured.out + captured.err
+
+
+def test_a_service_goes_up_and_down(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    assert run("up", "registry") == 0
+    address = service("registry", home).address
+    assert "is ready after 0." in (told := said(capsys))
+    assert address in told
+    assert run("up", "registry") == 0
+    assert f"already runs: {address}" in said(capsys)
+    assert run("down") == 0
+    assert said(capsys) == "registry stopped\n"
+    assert run("down", "registry") == 0
+    assert said(capsys) == "registry does not run\n"
+
+
+def test_status_tells_of_every_service(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    run("up", "registry")
+    capsys.readouterr()
+    assert run("status") == 0
+    lines = {line.split()[0]: line for line in said(capsys).splitlines()}
+    assert "never started" in lines["kafka"]
+    assert service("registry", home).address in lines["registry"]
+    assert run("status", "--json") == 0
+    told = {each["name"]: each for each in json.loads(said(capsys))}
+    assert told["registry"]["pid"] == service("registry", home).pid
+    assert told["postgres"]["pid"] is None
+
+
+def test_the_log_is_shown_from_its_end(capsys: pytest.CaptureFixture[str]) -> None:
+    run("up", "registry")
+    capsys.readouterr()
+    assert run("logs", "registry", "-n", "1") == 0
+    assert said(capsys).count("\n") == 1
+    run("down")
+    capsys.readouterr()
+    assert run("logs", "registry", "--follow", "-n", "100") == 0
+    assert "schemas are kept in" in said(capsys)
+
+
+def test_wiping_deletes_the_data(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    run("up", "registry")
+    assert run("down", "registry", "--wipe") == 0
+    assert "deleted" in said(capsys)
+    assert not (home / "registry").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("up", "kafak"), "there is no service called 'kafak'"),
+        (("up", "registry", "postgres", "--port", "9000"), "one port cannot be given to 2 services"),
+        (("up", "registry", "--topic", "a"), "topics are Kafka's"),
+        (("up", "kafka", "--topic", "a:b"), "is no topic"),
+        (("logs", "kafka"), "kafka has no log yet"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_what_cannot_be_is_refused_with_a_hint(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], why: str
+) -> None:
+    assert run(*words) == 2
+    told = said(capsys)
+    assert why in told
+    assert "hint:" in told

@@ -1,0 +1,28 @@
+import socket
+
+import pytest
+
+from strandline.errors import SetupError
+from strandline.services import loopback
+from strandline.services.loopback import FIRST, HOST, LAST, exchange, free_ports, is_free
+
+
+def test_free_ports_are_free_and_each_another_one() -> None:
+    ports = free_ports(20)
+    assert len(set(ports)) == 20
+    assert all(FIRST <= port <= LAST and is_free(port) for port in ports)
+
+
+def test_a_port_where_someone_listens_is_not_free() -> None:
+    with socket.create_server((HOST, 0)) as listener:
+        assert not is_free(listener.getsockname()[1])
+
+
+def test_a_machine_without_ports_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loopback, "is_free", lambda _: False)
+    with pytest.raises(SetupError, match="no port"):
+        free_ports(1)
+
+
+def test_nobody_answers_where_nobody_listens() -> None:
+    assert exchange(free_ports(1)[0], b"ping", 4) == b""

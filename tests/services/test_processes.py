@@ -1,0 +1,63 @@
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from strandline.services.processes import Process, birth_of, spawn
+
+
+def sleeper(log: Path, words: str = "import time; print('up', flush=True); time.sleep(600)") -> Process:
+    return spawn([sys.executable, "-c", words], log, os.environ)
+
+
+def test_a_process_lives_until_it_is_told_to_end(tmp_path: Path) -> None:
+    process = sleeper(tmp_path / "log")
+    assert process.is_alive
+    process.send(signal.SIGTERM)
+    assert process.is_gone_within(10)
+    assert not process.is_alive
+
+
+def test_its_words_go_to_the_log_and_the_next_ones_behind_them(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    for word in ("first", "second"):
+        assert sleeper(log, f"import sys; print('{word}'); print('and', file=sys.stderr)").is_gone_within(10)
+    assert sorted(log.read_text().split()) == ["and", "and", "first", "second"]
+    assert log.stat().st_mode & 0o077 == 0
+
+
+def test_it_has_a_session_of_its_own_so_that_a_closed_terminal_does_not_end_it(tmp_path: Path) -> None:
+    process = sleeper(tmp_path / "log")
+    assert os.getsid(process.pid) == process.pid
+    process.send(signal.SIGKILL)
+    assert process.is_gone_within(10)
+
+
+def test_a_pid_that_was_given_to_someone_else_gets_no_signal(tmp_path: Path) -> None:
+    stranger = sleeper(tmp_path / "log")
+    ours = replace(stranger, birth="another boot 12345")
+    assert not ours.is_alive
+    ours.send(signal.SIGKILL)
+    assert stranger.is_alive
+    stranger.send(signal.SIGKILL)
+    assert stranger.is_gone_within(10)
+
+
+def test_what_is_left_of_a_process_is_no_process(tmp_path: Path) -> None:
+    process = sleeper(tmp_path / "log", "pass")
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert birth_of(process.pid) is None
+    assert not process.is_alive
+
+
+def test_nobody_has_a_pid_that_is_not_there() -> None:
+    assert birth_of(2**22 + 1) is None
+    assert not Process(2**22 + 1, "").is_alive
+
+
+def test_a_program_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        spawn([str(tmp_path / "nothing")], tmp_path / "log", os.environ)

@@ -119,6 +119,12 @@ PROTOBUF: list[tuple[str, str, str, bool, bool]] = [
     ("a field into a choice that was there", proto("oneof c { int32 a = 1; } int32 b = 2;"), proto("oneof c { int32 a = 1; int32 b = 2; }"), NO, YES),
     ("a field becomes optional", proto("int32 a = 1;"), proto("optional int32 a = 1;"), YES, YES),
     ("a removed field is reserved", proto("int32 a = 1; int32 b = 2;"), proto("int32 a = 1; reserved 2;"), YES, YES),
+    ("a map's values of another type", proto("map<string, int32> a = 1;"), proto("map<string, string> a = 1;"), NO, NO),
+    ("a map renamed", proto("map<string, int32> a = 1;"), proto("map<string, int64> b = 1;"), YES, YES),
+    ("a type by its full name", proto("I a = 1; message I { }"), proto(".M.I a = 1; message I { }"), YES, YES),
+    ("messages in another order", proto("") + "message N { }", 'syntax = "proto3"; message N { } message M { }', YES, YES),
+    ("an enum's value renamed", proto("enum E { Z = 0; } E a = 1;"), proto("enum E { Y = 0; } E a = 1;"), YES, YES),
+    ("a required field removed", 'syntax = "proto2"; message M { required int32 a = 1; }', 'syntax = "proto2"; message M { }', NO, NO),
     ("another package", proto("int32 a = 1;", "package p;"), proto("int32 a = 1;", "package q;"), YES, YES),
     ("a required field added", 'syntax = "proto2"; message M { }', 'syntax = "proto2"; message M { required int32 a = 1; }', NO, NO),
 ]  # fmt: skip
@@ -159,6 +165,21 @@ JSON: list[tuple[str, Any, Any, bool, bool]] = [
     ("one of two to one of three", {"anyOf": [INT, STRING]}, {"anyOf": [INT, STRING, {"type": "null"}]}, YES, NO),
     ("not added", INT, {**INT, "not": {"const": 5}}, NO, YES),
     ("a definition moved out", opened(a=INT), {**opened(a={"$ref": "#/$defs/n"}), "$defs": {"n": INT}}, YES, YES),
+    ("a property that a pattern described", {**closed(), "patternProperties": {"^n_": INT}}, {**closed(n_a=NUMBER), "patternProperties": {"^n_": INT}}, YES, NO),
+    ("a property given over to a pattern", closed(n_a=INT), {**closed(), "patternProperties": {"^n_": NUMBER}}, YES, NO),
+    ("a property like all others", {"additionalProperties": STRING}, {"additionalProperties": STRING, "properties": {"a": STRING}}, YES, YES),
+    ("a property unlike the others", {"additionalProperties": STRING}, {"additionalProperties": STRING, "properties": {"a": INT}}, NO, NO),
+    ("a requirement without a description", opened(a=INT), {**opened(a=INT), "required": ["b"]}, YES, YES),
+    ("a choice made into a sum", {"oneOf": [INT]}, {"allOf": [INT]}, NO, YES),
+    ("less is forbidden", {"not": NUMBER}, {"not": INT}, YES, NO),
+    ("a first item of another type", {"items": [INT]}, {"items": [STRING]}, NO, NO),
+    ("an item added to an open list", {"items": [INT]}, {"items": [INT, INT]}, NO, YES),
+    ("an item added to a closed list", {"items": [INT], "additionalItems": False}, {"items": [INT, INT], "additionalItems": False}, YES, NO),
+    ("an item like the rest", {"prefixItems": [INT], "items": STRING}, {"prefixItems": [INT, STRING], "items": STRING}, YES, YES),
+    ("a dependency removed", {"dependencies": {"a": ["b"]}}, {"dependencies": {}}, YES, NO),
+    ("a dependency of another type", {"dependentSchemas": {"a": INT}}, {"dependentSchemas": {"a": STRING}}, NO, NO),
+    ("more is required beside it", {"dependentRequired": {"a": ["b"]}}, {"dependentRequired": {"a": ["b", "c"]}}, NO, YES),
+    ("a title changed", {"title": "a"}, {"title": "b"}, YES, YES),
     ("a condition added", INT, {**INT, "if": {"minimum": 5}, "then": False}, NO, YES),
 ]  # fmt: skip
 
@@ -194,6 +215,20 @@ def test_a_level_asks_the_last_version_or_all() -> None:
     assert check(back, [first, second], Level.FORWARD) == check(back, [first, second], Level.FORWARD_TRANSITIVE)[:1]
     assert len(check(back, [first, second], Level.FULL_TRANSITIVE)) == 2
     assert check(third, [], Level.FULL_TRANSITIVE) == []
+
+
+def test_messages_of_other_files_are_looked_into() -> None:
+    uses = {
+        "one.proto": 'syntax = "proto3"; package p; message I { int32 x = 1; }',
+        "two.proto": 'syntax = "proto3"; package p; message I { string x = 1; }',
+        "three.proto": 'syntax = "proto3"; package q; message I { int64 x = 1; }',
+    }
+    one, two = (f'syntax = "proto3"; import "{name}.proto"; message M {{ p.I i = 1; }}' for name in ("one", "two"))
+    three = 'syntax = "proto3"; import "three.proto"; message M { q.I i = 1; }'
+    assert check(two, [one], Level.BACKWARD, Kind.PROTOBUF, uses) == [
+        "cannot read version 1: I.x: int32 was written, string is read"
+    ]
+    assert check(three, [one], Level.FULL, Kind.PROTOBUF, uses) == []
 
 
 def test_reasons_name_their_place() -> None:

@@ -1,11 +1,14 @@
 """Whether every JSON value that one JSON Schema accepts is accepted by another: the keywords in common use.
 
 Judged: type, enum, const, bounds of numbers, texts, lists and objects, pattern, multipleOf, uniqueItems, properties,
-required, additionalProperties, patternProperties, items, allOf, anyOf, oneOf, not, and $ref within the schema. Of other
-keywords that restrict values only this is known: left as they are, they do no harm; anything else counts against.
+required, additionalProperties, patternProperties, items, prefixItems, additionalItems, dependencies, allOf, anyOf,
+oneOf, not, and $ref within the schema. Of other keywords that restrict values only this is known: left as they are,
+they do no harm; anything else counts against. Where the logic of keywords and the Confluent registry differ, it is
+followed.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final
@@ -16,8 +19,8 @@ _ALL: Final = frozenset({"null", "boolean", "integer", "number", "string", "arra
 _LEAST: Final = ("minLength", "minItems", "minProperties", "minimum", "exclusiveMinimum")
 _MOST: Final = ("maxLength", "maxItems", "maxProperties", "maximum", "exclusiveMaximum")
 _UNJUDGED: Final = (
-    "if", "then", "else", "dependencies", "dependentRequired", "dependentSchemas", "contains", "minContains",
-    "maxContains", "propertyNames", "unevaluatedProperties", "unevaluatedItems", "prefixItems", "additionalItems",
+    "if", "then", "else", "contains", "minContains", "maxContains", "propertyNames", "unevaluatedProperties",
+    "unevaluatedItems",
 )  # fmt: skip
 _DEEPEST: Final = 64
 
@@ -49,8 +52,8 @@ def _why(new: Any, old: Any, roots: Roots, place: str, depth: int) -> Iterator[s
     yield from _values(new, old, place)
     yield from _bounds(new, old, place)
     yield from _object(new, old, roots, place, depth)
-    if "items" in new:
-        yield from _why(new["items"], old.get("items", True), roots, f"{place}[]", depth + 1)
+    yield from _list(new, old, roots, place, depth)
+    yield from _dependencies(new, old, roots, place, depth)
     for word in _UNJUDGED:
         if word in new and new[word] != old.get(word):
             yield f"{_at(place)}{word} changed, and is not judged"
@@ -58,6 +61,14 @@ def _why(new: Any, old: Any, roots: Roots, place: str, depth: int) -> Iterator[s
 
 def _branches(new: Any, old: Any, roots: Roots, place: str, depth: int) -> Iterator[str | None]:
     """None first if the question is settled: each thing the old one may be is accepted by something of the new."""
+    if ("allOf" in new or ("anyOf" in old and "oneOf" in new)) and {"oneOf", "anyOf"} & old.keys() - new.keys():
+        yield f"{_at(place)}a choice was made into something narrower"
+        return
+    if "allOf" in old and "allOf" not in new:
+        whole = _rest(old, "allOf")
+        if any(not any(_why(new, {**whole, **part}, roots, place, depth + 1)) for part in old["allOf"]):
+            yield None
+            return
     for word in ("oneOf", "anyOf"):
         if word in old:
             fits = [not any(_why(new, {**_rest(old, word), **each}, roots, place, depth + 1)) for each in old[word]]
@@ -76,8 +87,9 @@ def _branches(new: Any, old: Any, roots: Roots, place: str, depth: int) -> Itera
         parts = [whole, *({**whole, **part} for part in old.get("allOf", ()))]
         if all(any(_why(each, part, roots, place, depth + 1)) for part in parts):
             yield f"{_at(place)}a part of allOf does not accept all that was accepted"
-    if "not" in new and new["not"] != old.get("not"):
-        yield f"{_at(place)}not was added or changed"
+    # What must not be may only become less.
+    if "not" in new and any(_why(old.get("not", False), new["not"], (roots[1], roots[0]), place, depth + 1)):
+        yield f"{_at(place)}not was added or became more"
 
 
 def _types(new: Any, old: Any, place: str) -> Iterator[str]:
@@ -139,12 +151,15 @@ def _object(new: Any, old: Any, roots: Roots, place: str, depth: int) -> Iterato
             yield from _why(schema, theirs[name], roots, inside, depth + 1)
         else:
             # Where other properties were allowed, this one may have been there already, with any value.
-            yield from _why(schema, old.get("additionalProperties", True), roots, inside, depth + 1)
+            for before in _others(old, name):
+                yield from _why(schema, before, roots, inside, depth + 1)
     for name in theirs.keys() - ours.keys():
         inside = f"{place}.{name}" if place else name
-        yield from _why(new.get("additionalProperties", True), theirs[name], roots, inside, depth + 1)
-    for name in set(new.get("required", ())) - set(old.get("required", ())):
-        if not isinstance(ours.get(name), dict) or "default" not in ours[name]:
+        for now in _others(new, name):
+            yield from _why(now, theirs[name], roots, inside, depth + 1)
+    # As registries do: a property that is required and not described is not looked at.
+    for name in (set(new.get("required", ())) - set(old.get("required", ()))) & ours.keys():
+        if not isinstance(ours[name], dict) or "default" not in ours[name]:
             yield f"{_at(f'{place}.{name}' if place else name)}the property is required now"
     yield from _why(
         new.get("additionalProperties", True), old.get("additionalProperties", True), roots, f"{place}.*", depth + 1
@@ -153,6 +168,52 @@ def _object(new: Any, old: Any, roots: Roots, place: str, depth: int) -> Iterato
         for pattern, schema in new.get("patternProperties", {}).items():
             before = old.get("patternProperties", {}).get(pattern, old.get("additionalProperties", True))
             yield from _why(schema, before, roots, f"{place}./{pattern}/", depth + 1)
+
+
+def _others(schema: Any, name: str) -> list[Any]:
+    """What a property that is not described must be: all patterns that fit its name, or what the others are."""
+    fitting = [each for pattern, each in schema.get("patternProperties", {}).items() if _fits(pattern, name)]
+    return fitting or [schema.get("additionalProperties", True)]
+
+
+def _fits(pattern: str, name: str) -> bool:
+    try:
+        return re.search(pattern, name) is not None
+    except re.error:
+        raise InvalidSchema(f"the JSON Schema has a pattern that cannot be read: {pattern!r}") from None
+
+
+def _list(new: Any, old: Any, roots: Roots, place: str, depth: int) -> Iterator[str]:
+    """Item by item, then all that follow."""
+    (ours, our_rest), (theirs, their_rest) = _items(new), _items(old)
+    for at in range(max(len(ours), len(theirs))):
+        now = ours[at] if at < len(ours) else our_rest
+        before = theirs[at] if at < len(theirs) else their_rest
+        yield from _why(now, before, roots, f"{place}[{at}]", depth + 1)
+    yield from _why(our_rest, their_rest, roots, f"{place}[]", depth + 1)
+
+
+def _items(schema: Any) -> tuple[list[Any], Any]:
+    """The first items, each with a schema of its own, and the schema of the rest."""
+    items = schema.get("items", True)
+    if "prefixItems" in schema:
+        return schema["prefixItems"], items
+    if isinstance(items, list):
+        return items, schema.get("additionalItems", True)
+    return [], items if "items" in schema else schema.get("additionalItems", True)
+
+
+def _dependencies(new: Any, old: Any, roots: Roots, place: str, depth: int) -> Iterator[str]:
+    for word in ("dependencies", "dependentRequired", "dependentSchemas"):
+        before = old.get(word, {})
+        for name, asked in new.get(word, {}).items():
+            inside = f"{place}.{name}" if place else name
+            if name not in before or isinstance(asked, list) != isinstance(before[name], list):
+                yield f"{_at(inside)}more depends on it now"
+            elif not isinstance(asked, list):
+                yield from _why(asked, before[name], roots, inside, depth + 1)
+            elif set(asked) - set(before[name]):
+                yield f"{_at(inside)}more is required beside it now"
 
 
 def _rest(schema: Any, word: str) -> dict[str, Any]:

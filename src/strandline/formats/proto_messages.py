@@ -42,9 +42,8 @@ def file_of(schema: str, uses: Uses = ()) -> Any:
     pool = descriptor_pool.DescriptorPool()
     _add_known(pool)
     try:
-        for name, text in uses:
-            pool.AddSerializedFile(_file(text, name).SerializeToString())
         file = _file(schema, "schema.proto")
+        _add_imported(file, dict(uses), pool, set())
         pool.AddSerializedFile(file.SerializeToString())
         return pool.FindFileByName(file.name)
     except (TypeError, KeyError, ValueError) as problem:
@@ -257,6 +256,21 @@ def _file(text: str, name: str) -> descriptor_pb2.FileDescriptorProto:
     for message in file.message_type:
         _refuse_reserved(message)
     return file
+
+
+def _add_imported(
+    file: descriptor_pb2.FileDescriptorProto,
+    uses: Mapping[str, str],
+    pool: descriptor_pool.DescriptorPool,
+    done: set[str],
+) -> None:
+    """Only what is imported, directly or not: two versions of a file may be known that define the same."""
+    for name in file.dependency:
+        if name in uses and name not in done:
+            done.add(name)
+            used = _file(uses[name], name)
+            _add_imported(used, uses, pool, done)
+            pool.AddSerializedFile(used.SerializeToString())
 
 
 def _refuse_reserved(message: descriptor_pb2.DescriptorProto) -> None:

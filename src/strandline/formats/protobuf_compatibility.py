@@ -36,17 +36,17 @@ def can_read_protobuf(
     reasons: list[str] = []
     for name, message in theirs.items():
         if name in ours:
-            reasons += _fields(ours[name], message, name)
+            reasons += why_not(ours[name], message)
         else:
             reasons.append(f"{name}: the message may be written, and is not read")
-    return reasons
+    return list(dict.fromkeys(reasons))
 
 
 def why_not(reader: Descriptor, writer: Descriptor, seen: frozenset[str] = frozenset()) -> Iterator[str]:
     """Why one message cannot be read as another, with all that is in it."""
     if reader.full_name in seen:
         return
-    yield from _fields(reader, writer, reader.name)
+    yield from _fields(reader, writer, _short(reader))
     for field in reader.fields:
         written = writer.fields_by_number.get(field.number)
         if field.message_type is not None and written is not None and written.message_type is not None:
@@ -75,7 +75,8 @@ def _field(reader: FieldDescriptor, writer: FieldDescriptor, place: str) -> Iter
     if reader.type != writer.type and not any({reader.type, writer.type} <= alike for alike in _ALIKE):
         yield f"{place}: {_NAMES[writer.type]} was written, {_NAMES[reader.type]} is read"
         return
-    if reader.message_type is not None and _short(reader.message_type) != _short(writer.message_type):
+    named = reader.message_type is not None and not (_is_map(reader) and _is_map(writer))
+    if named and _short(reader.message_type) != _short(writer.message_type):
         yield f"{place}: {_short(writer.message_type)} was written, {_short(reader.message_type)} is read"
     if reader.is_repeated != writer.is_repeated and not _is_delimited(reader):
         one, many = ("repeated", "single") if writer.is_repeated else ("single", "repeated")
@@ -105,6 +106,10 @@ def _choices(message: Descriptor) -> dict[str, set[int]]:
     found = {each.name: {field.number for field in each.fields} for each in message.oneofs}
     own = {f"_{field.name}": {field.number} for field in message.fields}
     return {name: numbers for name, numbers in found.items() if own.get(name) != numbers}
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
 
 
 def _is_delimited(field: FieldDescriptor) -> bool:

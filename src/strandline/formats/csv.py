@@ -14,6 +14,7 @@ import pyarrow as pa
 from strandline.errors import InvalidStep
 from strandline.formats.letters import LARGEST, Complaint, checked_size, sift, tell
 from strandline.formats.schema import ddl_of, parse_ddl, types_of
+from strandline.formats.texts import texts_of
 from strandline.formats.times import beyond, days, instants
 from strandline.formats.varints import NOT_UTF8
 from strandline.spark.ports import RAW, Decoded
@@ -52,31 +53,35 @@ class Csv:
         schema = parse_ddl(self.ddl)
         sifted = sift(raw, self.largest)
         complaints = dict(sifted.complaints)
-        values = raw[RAW].to_list()
-        good: list[int] = []
-        lines: list[list[str]] = []
-        for place in sifted.full.tolist():
+        texts = texts_of(raw[RAW][sifted.full])
+        lines = texts.str.strip_prefix(_BYTE_ORDER_MARK).str.strip_suffix("\n").str.strip_suffix("\r")
+        parts = lines.str.split(self.delimiter)
+        plain = (parts.list.len() == len(schema)) & ~lines.str.contains(r'["\r\n]')
+        plain = plain.fill_null(value=False)
+        easy = parts.filter(plain)
+        good, found = sifted.full[plain.to_numpy()].tolist(), list[list[str]]()
+        for place, line in zip(sifted.full[~plain.to_numpy()].tolist(), lines.filter(~plain), strict=True):
             try:
-                lines.append(self._split(values[place], len(schema)))
+                found.append(self._split(line, len(schema)))
                 good.append(place)
             except (ValueError, stdlib_csv.Error) as problem:
-                complaints[place] = Complaint(NOT_UTF8 if isinstance(problem, UnicodeDecodeError) else str(problem))
-        rows, wrong = _typed(lines, schema)
+                complaints[place] = Complaint(str(problem))
+        quoted = pl.Series(found, dtype=pl.List(pl.String))
+        rows, wrong = _typed(pl.concat([easy, quoted]), schema)
         complaints |= {good[at]: Complaint(why) for at, why in wrong.items()}
         if wrong:
             fine = [at for at in range(len(good)) if at not in wrong]
             rows, good = rows[fine], [good[at] for at in fine]
         return tell(raw, np.array(good, np.int64), rows, sifted.empty, complaints)
 
-    def _split(self, value: bytes, count: int) -> list[str]:
-        line = value.decode().removeprefix(_BYTE_ORDER_MARK).removesuffix("\n").removesuffix("\r")
-        if '"' in line or "\n" in line or "\r" in line:
-            found = list(stdlib_csv.reader(io.StringIO(line, newline=""), delimiter=self.delimiter, strict=True))
-            if len(found) != 1:
-                raise ValueError(f"{len(found)} lines in a record")
-            (values,) = found
-        else:
-            values = line.split(self.delimiter)
+    def _split(self, line: str | None, count: int) -> list[str]:
+        """A line with quotes, or one that is wrong."""
+        if line is None:
+            raise ValueError(NOT_UTF8)
+        found = list(stdlib_csv.reader(io.StringIO(line, newline=""), delimiter=self.delimiter, strict=True))
+        if len(found) > 1:
+            raise ValueError(f"{len(found)} lines in a record")
+        values = found[0] if found else []
         if len(values) != count:
             raise ValueError(f"{len(values)} values for {count} columns")
         return values
@@ -86,8 +91,8 @@ class Csv:
         found = []
         for row in rows.select(self.columns).iter_rows():
             file = io.StringIO(newline="")
-            stdlib_csv.writer(file, delimiter=self.delimiter, lineterminator="").writerow([_told(each) for each in row])
-            found.append(file.getvalue().encode())
+            stdlib_csv.writer(file, delimiter=self.delimiter).writerow([_told(each) for each in row])
+            found.append(file.getvalue().removesuffix("\r\n").encode())
         return pl.Series(found, dtype=pl.Binary)
 
 
@@ -96,13 +101,12 @@ def csv(ddl: str, *, delimiter: str = ",", largest: int = LARGEST) -> Csv:
     return Csv(ddl, delimiter, largest)
 
 
-def _typed(lines: list[list[str]], schema: pa.Schema) -> tuple[pl.DataFrame, dict[int, str]]:
+def _typed(lines: pl.Series, schema: pa.Schema) -> tuple[pl.DataFrame, dict[int, str]]:
     shape = pl.DataFrame(schema.empty_table()).schema
-    columns = zip(*lines, strict=True) if lines else [()] * len(schema)
     found: dict[str, pl.Series] = {}
     wrong: dict[int, str] = {}
-    for field, values in zip(schema, columns, strict=True):
-        texts = pl.Series(field.name, list(values), pl.String)
+    for place, field in enumerate(schema):
+        texts = lines.list.get(place).alias(field.name)
         texts = texts.set(texts == "", None)
         read = _read(texts, field.type, shape[field.name])
         for at in (read.is_null() & texts.is_not_null()).arg_true():

@@ -2,12 +2,13 @@
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -18,6 +19,7 @@ from strandline.formats.proto_text import parse_proto
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST: Final = 2**63 - 1
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 _TIME: Final = "google.protobuf.Timestamp"
 _KNOWN: Final = (
     "any", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers",
@@ -115,6 +117,21 @@ def getter(field: FieldDescriptor) -> Get:
         return get if value is None else (lambda found: value(get(found)))
     name, own = field.name, value or (lambda found: found)
     return lambda found: own(get(found)) if found.HasField(name) else None
+
+
+def is_instant(field: FieldDescriptor) -> bool:
+    """Whether a column of this field can be read without looking at each value."""
+    return not field.is_repeated and field.message_type is not None and field.message_type.full_name == _TIME
+
+
+def instants(field: FieldDescriptor, found: Sequence[Any]) -> tuple[pa.Array, list[int]]:
+    """A whole column of times, and the places of those that no calendar has."""
+    there = np.fromiter((each.HasField(field.name) for each in found), np.bool_, len(found))
+    seconds = np.fromiter(map(attrgetter(f"{field.name}.seconds"), found), np.int64, len(found))
+    nanos = np.fromiter(map(attrgetter(f"{field.name}.nanos"), found), np.int64, len(found))
+    fine = (seconds >= _FIRST_SECOND) & (seconds <= _LAST_SECOND) & (nanos >= 0) & (nanos < 10**9)
+    at = np.where(fine, seconds, 0) * 1_000_000 + nanos // 1000
+    return pa.array(at, mask=~(there & fine)).cast(pa.timestamp("us", tz="UTC")), np.flatnonzero(there & ~fine).tolist()
 
 
 def filled(message: Any, row: Mapping[str, Any]) -> Any:

@@ -21,12 +21,15 @@ from strandline.formats.proto_messages import (
     filled,
     getter,
     index_of,
+    instants,
+    is_instant,
     message_of,
 )
 from strandline.formats.protobuf_compatibility import why_not
 from strandline.formats.registry import Registry
 from strandline.formats.schema import types_of
 from strandline.formats.subjects import Kind, Schema
+from strandline.formats.varints import NO_TIME
 from strandline.formats.wire import HEAD, framed, refuse_without_subject, schema_of, unframed, unreadable
 from strandline.spark.ports import RAW, Decoded
 
@@ -88,6 +91,10 @@ class Protobuf:
         wrong: dict[int, str] = {}
         columns: dict[str, pa.Array] = {}
         for field in message_of(self.schema, self.uses, self.message).fields:
+            if is_instant(field):
+                columns[field.name], out = instants(field, found)
+                wrong |= dict.fromkeys(out, NO_TIME)
+                continue
             get, kind = getter(field), schema.field(field.name).type
             try:
                 columns[field.name] = pa.array(map(get, found), kind)

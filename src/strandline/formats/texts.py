@@ -34,7 +34,7 @@ class Text:
     def decode(self, raw: pl.DataFrame) -> Decoded:
         sifted = sift(raw, self.largest)
         values = raw[RAW][sifted.full].alias(self.column)
-        texts = _texts(values)
+        texts = texts_of(values)
         fine = texts.is_not_null()
         wrong = {int(place): Complaint(NOT_UTF8) for place in sifted.full[(~fine).to_numpy()]}
         good = sifted.full[fine.to_numpy()]
@@ -72,7 +72,7 @@ class Raw:
         return rows[self.column].cast(pl.Binary)
 
 
-def _texts(values: pl.Series) -> pl.Series:
+def texts_of(values: pl.Series) -> pl.Series:
     """Null where the bytes are no text."""
     try:
         return values.cast(pl.String)

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
-from strandline.services.service import Service
 
 import strandline as sl
 from strandline.connectors.kafka import Kafka
+from strandline.services.service import Service
 from strandline.spark.job import Job
 
 pytestmark = pytest.mark.spark
@@ -122,7 +122,8 @@ def test_a_broker_that_dies_and_comes_back_costs_nothing_and_new_partitions_are_
     kafka.kill()
     time.sleep(2)
     kafka.start()
-    AdminClient({"bootstrap.servers": kafka.address}).create_partitions([NewPartitions(topic, 4)])[topic].result(30)
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    admin.create_partitions([NewPartitions(topic, 4)])[topic].result(30)
     send(kafka.address, topic, [record("blue", 1, START + number) for number in range(2_000)], partitions=4)
     until(lambda: job.counts.read == 4_000)
     job.drain()

@@ -62,6 +62,7 @@ def _consumer(servers: str, security: Security, group: str) -> Any:
             "group.id": group,
             "enable.auto.commit": False,
             "socket.timeout.ms": _ANSWER_WITHIN_SECONDS * 1000,
+            "log_level": 0,  # a broker that is away would be told of twenty times a second
             **security.to_librdkafka(),
         }
     )

@@ -73,7 +73,7 @@ def lag(servers: str, security: Security, history: Sequence[Moment], now: int) -
     from confluent_kafka import Consumer
 
     consumer = Consumer(
-        {"bootstrap.servers": servers, "group.id": "strandline-looks", "enable.auto.commit": False}
+        {"bootstrap.servers": servers, "group.id": "strandline-looks", "enable.auto.commit": False, "log_level": 0}
         | security.to_librdkafka()
     )
     try:

@@ -171,10 +171,31 @@ def test_sessions_of_one_batch_are_put_together_as_far_as_they_meet() -> None:
 
 
 def test_an_element_of_several_windows_is_combined_for_some_and_stays_for_others() -> None:
-    block = prepared(asking(window=sl.sliding("10s", every="5s"), trigger=LATE), 9_999, [("red", 5, 7_000)])
+    speaking = sl.after_watermark(early=sl.after_count(1), late=sl.after_count(1))
+    block = prepared(asking(window=sl.sliding("10s", every="5s"), trigger=speaking), 9_999, [("red", 5, 7_000)])
     assert times_in(block, "parts") == [("red", 5_000)]
     assert block.frames["rows"].select("team", "score").rows() == [("red", 5)]
     assert block.facts == {"horizon": 9_999}
+
+
+@pytest.mark.parametrize(
+    ("window", "strips"),
+    [
+        (sl.sliding("60s", every="1s"), [("blue", 2_000, 3_000), ("red", 1_000, 2_000), ("red", 9_000, 10_000)]),
+        (sl.sliding("10s", every="4s"), [("blue", 2_000, 4_000), ("red", 0, 2_000), ("red", 8_000, 10_000)]),
+        (sl.cumulating("60s", step="5s"), [("blue", 0, 5_000), ("red", 0, 5_000), ("red", 5_000, 10_000)]),
+    ],
+    ids=str,
+)
+def test_an_element_is_combined_once_however_many_windows_share_it(window: WindowKind, strips: list[Any]) -> None:
+    parts = prepared(asking(window=window, trigger=LATE), -1, SCORES[:3]).frames["parts"]
+    assert sorted(parts.select("team", START, END).rows()) == strips
+
+
+@pytest.mark.parametrize(("horizon", "combined"), [(7_998, True), (7_999, False)])
+def test_an_element_with_a_window_that_may_be_over_is_looked_at(horizon: int, combined: bool) -> None:
+    block = prepared(asking(window=sl.sliding("60s", every="2s"), lateness=60_000), horizon, [("red", 5, 7_000)])
+    assert list(block.frames) == (["parts"] if combined else ["rows"])
 
 
 def test_where_panes_have_the_time_of_elements_those_behind_the_horizon_stay_one_by_one() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from strandline.kernel.strips import shares
 from strandline.model.aggregates import Collect, Count, Max, Sum
 from strandline.model.elements import Duration, Element, TimeDomain, Timestamp
 from strandline.model.evictors import Evictor, KeepDelta, KeepLast, KeepWithin, Moment
@@ -66,6 +67,8 @@ class Played:
     watermarks: tuple[tuple[Timestamp, Timestamp], ...]
     rows: tuple[int, ...]
     player: Any
+    shares: bool = False
+    """Whether windows share what they hold, where the player knows how."""
 
     @property
     def panes(self) -> list[Pane]:
@@ -111,7 +114,7 @@ def play(history: History, player_of: Callable[[StoryPipeline], Player] = on_ref
                 emitted.append(Emitted())
         watermarks.append((player.watermark, player.output_watermark))
         rows.append(player.rows)
-    return Played(tuple(emitted), tuple(watermarks), tuple(rows), player)
+    return Played(tuple(emitted), tuple(watermarks), tuple(rows), player, shares(history.pipeline.step))
 
 
 def seconds(number: int) -> Duration:
@@ -132,6 +135,16 @@ FIXED: st.SearchStrategy[WindowKind] = st.one_of(
     st.just(Global()),
 )
 WINDOWS = st.one_of(FIXED, SESSIONS)
+OVERLAPPING: st.SearchStrategy[WindowKind] = st.one_of(
+    st.builds(Sliding, lengths(4, 20), lengths(1, 3), lengths(-2, 2)),
+    st.builds(
+        lambda steps, step, offset: Cumulating(seconds(steps * step), seconds(step), offset),
+        st.integers(2, 8),
+        st.integers(1, 2),
+        lengths(-2, 2),
+    ),
+)
+"""Windows of which an element has many."""
 
 TIMED: st.SearchStrategy[Trigger] = st.one_of(
     st.just(AfterWatermark()),
@@ -173,6 +186,14 @@ SPEAKING: st.SearchStrategy[Trigger] = st.sampled_from(
 """Triggers as they are mostly written."""
 TRIGGERS = st.one_of(SPEAKING, trees(TIMED))
 ALL_TRIGGERS = st.one_of(SPEAKING, trees(TIMED | CONDITIONS))
+AT_THE_END: st.SearchStrategy[Trigger] = st.one_of(
+    st.just(DEFAULT),
+    st.just(AfterWatermark()),
+    st.builds(lambda late: AfterWatermark(None, late), trees(TIMED | CONDITIONS)),
+    st.builds(lambda late: Repeatedly(AfterWatermark(None, late)), st.none() | TIMED),
+    st.just(Never()),
+)
+"""Triggers that never speak before the watermark has passed the end of a window."""
 ENDLESS = TRIGGERS.map(lambda trigger: Repeatedly(trigger) if may_finish(trigger) else trigger)
 """Triggers that never close a window before its time."""
 
@@ -210,6 +231,10 @@ EXTRAS: tuple[tuple[Evictor | None, Duration | None], ...] = (
 
 
 ANY_STEP = steps()
+SHARING = steps(windows=OVERLAPPING, triggers=AT_THE_END).map(
+    lambda step: replace(step, pane_timestamp=PaneTimestamp.END_OF_WINDOW)
+)
+"""Steps whose windows share their elements until they end."""
 
 Rules = tuple[Watermark | Inputs, tuple[str, ...]]
 """A rule for the watermark, and the partitions that are known from the start."""

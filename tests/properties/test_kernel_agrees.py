@@ -4,6 +4,7 @@ Restarts are mixed in, since the kernel keeps bytes and the oracle keeps values.
 """
 
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,14 +12,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strandline.kernel.player import KernelPlayer
-from strandline.model.aggregates import Aggregate, Count, Max, Mean, Min, Sum
+from strandline.model.aggregates import Aggregate, AnyTrue, Count, CountDistinct, Last, Max, Mean, Min, Sum, TopK
 from strandline.model.elements import Element
 from strandline.model.panes import Emitted, LateRows
 from strandline.model.windows import Count as CountWindow
 from strandline.model.windows import Tumbling
-from strandline.plan.acts import Feed, Move, Restart
+from strandline.plan.acts import Feed, Move, MoveWatermark, Restart
 from strandline.plan.story import StoryPipeline
-from tests.properties.histories import ALL_TRIGGERS, History, histories, lengths, on_reference, play, steps
+from tests.properties.histories import (
+    ALL_TRIGGERS,
+    SHARING,
+    History,
+    histories,
+    lengths,
+    on_reference,
+    play,
+    steps,
+)
 
 EACH: Final = max(3, int(os.environ.get("STRANDLINE_HISTORIES", "1000")) // 100)
 
@@ -31,6 +41,14 @@ PLAIN: tuple[tuple[str, Aggregate], ...] = (
     ("average", Mean("v")),
 )
 """What the first pipelines compute, with nulls among the values."""
+
+UNLIKE: tuple[tuple[str, Aggregate], ...] = (
+    ("some", AnyTrue("v")),
+    ("latest", Last("v")),
+    ("kinds", CountDistinct("v")),
+    ("best", TopK("v", 2)),
+)
+"""What is not a number, and what is kept beside a window's row."""
 
 
 def calm(test: Any) -> Any:
@@ -90,6 +108,15 @@ def thinned(history: History) -> History:
     return replace(history, moves=tuple(moves))
 
 
+def jumping(moves: Sequence[Move], far: int) -> Iterator[Move]:
+    """Only every few of the watermark's moves are made, so that one passes the ends of many windows."""
+    waits = 0
+    for move in moves:
+        waits += isinstance(move, MoveWatermark)
+        if not isinstance(move, MoveWatermark) or waits % far == 0:
+            yield move
+
+
 @calm
 @given(history=histories(steps(triggers=ALL_TRIGGERS, extras=True)), places=st.sets(st.integers(0, 30)))
 def test_the_kernel_tells_what_the_oracle_tells(history: History, places: set[int]) -> None:
@@ -100,6 +127,19 @@ def test_the_kernel_tells_what_the_oracle_tells(history: History, places: set[in
 @given(history=histories(steps(windows=st.builds(Tumbling, lengths(3, 12), lengths(-2, 2)))))
 def test_plain_windows_agree_also_where_values_are_missing(history: History) -> None:
     agree(thinned(history.under(aggregates=PLAIN)))
+
+
+@calm
+@given(history=histories(SHARING), places=st.sets(st.integers(0, 30)))
+def test_windows_that_share_elements_agree(history: History, places: set[int]) -> None:
+    agree(restarted(history, places))
+
+
+@calm
+@given(history=histories(SHARING, by_hand=True), places=st.sets(st.integers(0, 30)), far=st.integers(2, 9))
+def test_windows_that_share_elements_agree_when_time_jumps(history: History, places: set[int], far: int) -> None:
+    history = replace(history, moves=tuple(jumping(history.moves, far)))
+    agree(restarted(thinned(history.under(aggregates=(*PLAIN, *UNLIKE))), places))
 
 
 @calm

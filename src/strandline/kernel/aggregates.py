@@ -7,7 +7,7 @@ grouping, and merged by grouping again.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import Any, Literal, assert_never
 
 import polars as pl
 
@@ -41,18 +41,24 @@ from strandline.model.aggregates import (
     Variance,
 )
 
+Fold = Literal["add", "least", "greatest"]
+
 VALUE, BY, MANY = "@value", "@by", "@many"
 POSITION = (AT, PARTITION, OFFSET)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One kept column: made from elements by `partial`, joined by `merge`, `empty` when nothing was added."""
+    """One kept column: made from elements by `partial`, joined by `merge`, `empty` when nothing was added.
+
+    Where `fold` is given, two of its numbers also become one by it, so that columns of them can be joined row by row.
+    """
 
     name: str
     partial: pl.Expr
     merge: pl.Expr
     empty: Any
+    fold: Fold | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +117,21 @@ def _in_row(
     bits = pl.coalesce(column, pl.lit(None, pl.UInt8))
     match aggregate:
         case Count(None):
-            return _single(kept, pl.len().cast(pl.Int64), mine.sum(), 0)
+            return _single(kept, pl.len().cast(pl.Int64), mine.sum(), 0, "add")
         case Count():
-            return _single(kept, column.count().cast(pl.Int64), mine.sum(), 0)
+            return _single(kept, column.count().cast(pl.Int64), mine.sum(), 0, "add")
         case Sum():
             # A column of narrow integers would be summed in its own width, and wrap.
-            return _single(kept, (column + pl.lit(0, pl.Int64)).sum(), mine.sum(), 0)
+            return _single(kept, (column + pl.lit(0, pl.Int64)).sum(), mine.sum(), 0, "add")
         case Min():
-            return _single(kept, column.min(), mine.min(), None)
+            return _single(kept, column.min(), mine.min(), None, "least")
         case Max():
-            return _single(kept, greatest(column), greatest(mine), None)
+            return _single(kept, greatest(column), greatest(mine), None, "greatest")
         case Mean():
             total, many = f"{kept}.sum", f"{kept}.many"
             parts = (
-                Part(total, column.cast(pl.Float64).sum(), pl.col(total).sum(), 0.0),
-                Part(many, column.count().cast(pl.Int64), pl.col(many).sum(), 0),
+                Part(total, column.cast(pl.Float64).sum(), pl.col(total).sum(), 0.0, "add"),
+                Part(many, column.count().cast(pl.Int64), pl.col(many).sum(), 0, "add"),
             )
             return InRow(parts, pl.when(pl.col(many) > 0).then(pl.col(total) / by_row(pl.col(many))))
         case AnyTrue():
@@ -141,8 +147,8 @@ def _in_row(
     assert_never(aggregate)
 
 
-def _single(kept: str, partial: pl.Expr, merge: pl.Expr, empty: Any) -> InRow:
-    return InRow((Part(kept, partial, merge, empty),), pl.col(kept))
+def _single(kept: str, partial: pl.Expr, merge: pl.Expr, empty: Any, fold: Fold | None = None) -> InRow:
+    return InRow((Part(kept, partial, merge, empty, fold),), pl.col(kept))
 
 
 def greatest(values: pl.Expr) -> pl.Expr:

@@ -154,6 +154,24 @@ def merge_rows(frames: Sequence[pl.DataFrame], keys: Sequence[str], ask: Windowe
     return grouped(pl.concat(frames, how="diagonal_relaxed"), keys, ask, merges(ask))
 
 
+def combined(placed: pl.DataFrame | None, keys: Sequence[str], ask: WindowedStep) -> Combined | None:
+    """Elements put together, if there are any."""
+    return combine(placed, keys, ask) if placed is not None and placed.height else None
+
+
+def merged(found: Sequence[Combined | None], keys: Sequence[str], ask: WindowedStep) -> Combined | None:
+    """One row for each identity, whichever of several places it came from."""
+    there = [each for each in found if each is not None]
+    if len(there) < 2:
+        return there[0] if there else None
+    items = {}
+    for name, kind in items_of(ask).items():
+        frames = [each.items[name] for each in there if name in each.items]
+        if frames:
+            items[name] = together(frames, keys, kind)
+    return Combined(merge_rows([each.rows for each in there], keys, ask), items)
+
+
 @cache
 def merges(ask: WindowedStep) -> Sequence[pl.Expr]:
     """How rows of one window become one."""

@@ -42,7 +42,7 @@ class Output:
     counts: Counts = Counts()
     output_watermark: int = NEVER
     rows: int = 0
-    """Windows that are kept, over all key groups."""
+    """Windows that are kept, or strips that they share, over all key groups."""
 
 
 def to_block(stepped: Stepped, dead: pl.DataFrame | None, counts: Counts) -> Block:

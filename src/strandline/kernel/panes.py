@@ -7,7 +7,7 @@ import polars as pl
 
 from strandline.kernel import evictors, triggers
 from strandline.kernel.blocks import COUNTED, EARLIEST, END, NEW, START, TIME
-from strandline.kernel.contents import ELEMENTS, Frames, combine, identity, parts_of, with_values
+from strandline.kernel.contents import ELEMENTS, Combined, Frames, combine, identity, parts_of, with_values
 from strandline.kernel.expressions import to_expr
 from strandline.kernel.state import (
     ADDED,
@@ -20,6 +20,7 @@ from strandline.kernel.state import (
     TOLD_TIME,
     TOLD_TIMING,
     Kept,
+    initial,
     keeps_told,
 )
 from strandline.kernel.windows import expires, later, max_timestamp
@@ -27,6 +28,7 @@ from strandline.model.evictors import Moment
 from strandline.model.expressions import Expression, Name
 from strandline.model.panes import Accumulation, Emit, PaneTimestamp, Timing
 from strandline.model.steps import WindowedStep
+from strandline.model.triggers import may_finish
 from strandline.model.windows import Session
 
 TIMING = "@timing"
@@ -71,6 +73,30 @@ def fire(
     spoke = _valued(fired.filter(_EMITTED).select(pl.exclude(f"^{_NOW}.*$")), items, keys, ask)
     panes = _panes(spoke, kept.owed, keys, ask) if spoke.height else None
     return panes, _settle(tested, spoke, replace(kept, items=items), keys, ask)
+
+
+def on_time(said: Combined, keys: Sequence[str], ask: WindowedStep, now: Instant) -> pl.DataFrame:
+    """The panes of windows that have just ended and have not spoken before, in the order of their rows."""
+    valued = with_values(said.rows, said.items, keys, ask, _NOW)
+    last = pl.lit(True) if may_finish(ask.trigger) else expires(ask) <= now.after
+    return valued.select(
+        *keys, START, END, *(pl.col(_NOW + name).alias(name) for name, _ in ask.aggregates),
+        _said(Timing.ON_TIME).alias(TIMING),
+        pl.lit(0, pl.Int64).alias(INDEX), pl.lit(0, pl.Int64).alias(NONSPECULATIVE), pl.lit(True).alias(FIRST),
+        last.alias(LAST),
+        max_timestamp().alias(TIMESTAMP), pl.lit(False).alias(RETRACTION),
+    )  # fmt: skip
+
+
+def on_time_before(rows: pl.DataFrame, ask: WindowedStep, now: Instant) -> pl.DataFrame:
+    """Windows with these contents as they are once they have told their on-time pane, and nothing since."""
+    fired = triggers.fire(ask.trigger, triggers.columns(ask.trigger), _moment(ask, now))
+    closed = may_finish(ask.trigger)
+    told = {SPOKEN: pl.lit(1, pl.Int64), SETTLED: pl.lit(1, pl.Int64), CLOSED: pl.lit(closed)}
+    kept = initial(ask) | told | dict(fired)
+    if closed or ask.accumulation is Accumulation.DISCARDING:
+        kept |= {part.name: pl.lit(part.empty, rows[part.name].dtype) for part in parts_of(ask)}
+    return _unmarked(rows.lazy().with_columns(**kept)).collect()
 
 
 def _unmarked(windows: pl.LazyFrame) -> pl.LazyFrame:

@@ -87,7 +87,7 @@ class BlockPlayer(ABC):
 
     @property
     def rows(self) -> int:
-        """The windows still held, over all keys."""
+        """The windows still held, over all keys; where they share what they hold, its strips."""
         return self._last.rows
 
     def feed(self, elements: Sequence[Element]) -> Emitted:

@@ -12,9 +12,10 @@ import polars as pl
 
 from strandline.errors import InvalidTime
 from strandline.kernel.blocks import AT, END, GAP, OFFSET, PARTITION, START, Block
-from strandline.kernel.contents import Combined, combine, items_of, merge_rows, together
+from strandline.kernel.contents import Combined, combine, items_of, merged
 from strandline.kernel.sessions import COVER_END, COVER_START, cover
 from strandline.kernel.slices import key_groups
+from strandline.kernel.strips import first_over, shares, striped
 from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.kernel.windows import assign, expires, max_timestamp
 from strandline.model.elements import Duration, TimeDomain, instant
@@ -105,6 +106,8 @@ def prepare(
     elements: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, groups: int, horizon: int | None
 ) -> Prepared:
     """For each key group that elements belong to, a block of what it must add: `parts` combined, `rows` one by one."""
+    if shares(ask):
+        return Prepared(_blocks(_in_strips(elements, keys, ask, horizon), keys, groups, horizon), 0)
     placed = assign(elements, ask.window)
     filtered = 0
     if isinstance(ask.window, Sliding) and ask.window.leaves_gaps:
@@ -118,8 +121,22 @@ def prepare(
         sure, unsure = placed.filter(surely_taken(ask, horizon)), placed.filter(~surely_taken(ask, horizon))
         rows = elements.join(unsure, on=[PARTITION, OFFSET], how="semi")
     combined = _combine(sure, keys, ask)
-    frames = {ROWS: rows, PARTS: combined.rows, **{ITEMS + name: each for name, each in combined.items.items()}}
-    return Prepared(_blocks(frames, keys, groups, horizon), filtered)
+    return Prepared(_blocks(_frames(rows, combined), keys, groups, horizon), filtered)
+
+
+def _in_strips(
+    elements: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, horizon: int | None
+) -> dict[str, pl.DataFrame]:
+    """Elements whose windows are all still to end are combined by what these share; the others are looked at."""
+    if horizon is None or not lifts(ask):
+        return {ROWS: elements}
+    ahead = first_over(ask) > horizon
+    combined = combine(assign(elements.filter(ahead), striped(ask).window), keys, ask)
+    return _frames(elements.filter(~ahead), combined)
+
+
+def _frames(rows: pl.DataFrame, combined: Combined) -> dict[str, pl.DataFrame]:
+    return {ROWS: rows, PARTS: combined.rows, **{ITEMS + name: each for name, each in combined.items.items()}}
 
 
 def _combine(sure: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> Combined:
@@ -164,12 +181,9 @@ def _by_group(frame: pl.DataFrame, keys: Sequence[str], groups: int) -> dict[int
 
 def gather(blocks: Sequence[Block], keys: Sequence[str], ask: WindowedStep) -> Combined | None:
     """What the tasks combined, as one."""
-    rows = [block.frames[PARTS] for block in blocks if PARTS in block.frames]
-    if not rows:
-        return None
-    items = {}
-    for name, kind in items_of(ask).items():
-        found = [block.frames[ITEMS + name] for block in blocks if ITEMS + name in block.frames]
-        if found:
-            items[name] = together(found, keys, kind)
-    return Combined(rows[0] if len(rows) == 1 else merge_rows(rows, keys, ask), items)
+    found = []
+    for block in blocks:
+        if PARTS in block.frames:
+            names = [name for name in items_of(ask) if ITEMS + name in block.frames]
+            found.append(Combined(block.frames[PARTS], {name: block.frames[ITEMS + name] for name in names}))
+    return merged(found, keys, ask)

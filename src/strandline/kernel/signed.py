@@ -46,17 +46,17 @@ def columns_of(name: str, aggregate: Aggregate) -> InRow | InItems:
     kept, sign = f"@{name}", pl.col(SIGN)
     match aggregate:
         case Count(None):
-            return InRow((Part(kept, sign.sum(), pl.col(kept).sum(), 0),), pl.col(kept))
+            return InRow((Part(kept, sign.sum(), pl.col(kept).sum(), 0, "add"),), pl.col(kept))
         case Count(str() as column):
-            return InRow((Part(kept, _many(column), pl.col(kept).sum(), 0),), pl.col(kept))
+            return InRow((Part(kept, _many(column), pl.col(kept).sum(), 0, "add"),), pl.col(kept))
         case Sum(column):
             total = ((pl.col(column) + pl.lit(0, pl.Int64)) * sign).sum()
-            return InRow((Part(kept, total, pl.col(kept).sum(), 0),), pl.col(kept))
+            return InRow((Part(kept, total, pl.col(kept).sum(), 0, "add"),), pl.col(kept))
         case Mean(column):
             whole, many = f"{kept}.sum", f"{kept}.many"
             parts = (
-                Part(whole, (pl.col(column).cast(pl.Float64) * sign).sum(), pl.col(whole).sum(), 0.0),
-                Part(many, _many(column), pl.col(many).sum(), 0),
+                Part(whole, (pl.col(column).cast(pl.Float64) * sign).sum(), pl.col(whole).sum(), 0.0, "add"),
+                Part(many, _many(column), pl.col(many).sum(), 0, "add"),
             )
             return InRow(parts, pl.when(pl.col(many) != 0).then(pl.col(whole) / by_row(pl.col(many))))
         case _:

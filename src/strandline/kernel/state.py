@@ -2,6 +2,7 @@
 
     "index"        the progress of the source, and per slice its rows, bytes, earliest deadlines and hold
     "slice:<n>"    the open windows of slice n, with the items they hold and the panes they owe
+    "strips:<n>"   what windows share while they wait (see `waiting`)
 
 A step reads the index, then the slices that its input touches or a deadline makes due, and writes back only those.
 """
@@ -84,25 +85,27 @@ class Index:
     progress: Progress = field(default_factory=Progress)
     turn: int = 0
     slices: Mapping[int, Slice] = field(default_factory=dict)
-
-    def due(self, progress: Progress) -> set[int]:
-        """The slices with a deadline that this progress reaches."""
-        return {
-            number
-            for number, entry in self.slices.items()
-            if entry.due_watermark <= progress.watermark
-            or (entry.due_clock is not None and entry.due_clock < progress.clock)
-        }
+    strips: Mapping[int, Slice] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
-        return sum(entry.rows for entry in self.slices.values())
+        return sum(entry.rows for entry in (*self.slices.values(), *self.strips.values()))
 
     @property
     def output_watermark(self) -> int:
         """What the step forwards: its watermark, but below the hold of every open window."""
-        holds = [entry.hold - 1 for entry in self.slices.values() if entry.hold is not None]
+        holds = [entry.hold - 1 for entry in (*self.slices.values(), *self.strips.values()) if entry.hold is not None]
         return min([self.progress.watermark, *holds])
+
+
+def due(slices: Mapping[int, Slice], progress: Progress) -> set[int]:
+    """The slices with a deadline that this progress reaches."""
+    return {
+        number
+        for number, entry in slices.items()
+        if entry.due_watermark <= progress.watermark
+        or (entry.due_clock is not None and entry.due_clock < progress.clock)
+    }
 
 
 def initial(ask: WindowedStep) -> dict[str, pl.Expr]:
@@ -161,17 +164,29 @@ def read_index(held: Mapping[str, bytes]) -> Index:
     if data is None:
         return Index()
     facts = unpack(data, INDEX).facts
-    slices = {int(number): Slice(*entry) for number, entry in facts["slices"].items()}
-    return Index(progress_from_facts(facts["progress"]), facts["turn"], slices)
+    slices, strips = _from_facts(facts["slices"]), _from_facts(facts["strips"])
+    return Index(progress_from_facts(facts["progress"]), facts["turn"], slices, strips)
 
 
 def write_index(index: Index) -> bytes:
-    entries = {
-        str(number): [entry.rows, entry.size, entry.due_watermark, entry.due_clock, entry.hold]
-        for number, entry in sorted(index.slices.items())
+    facts = {
+        "progress": progress_to_facts(index.progress),
+        "turn": index.turn,
+        "slices": _to_facts(index.slices),
+        "strips": _to_facts(index.strips),
     }
-    facts = {"progress": progress_to_facts(index.progress), "turn": index.turn, "slices": entries}
     return pack(Block(facts=facts))
+
+
+def _from_facts(entries: Mapping[str, Sequence[Any]]) -> dict[int, Slice]:
+    return {int(number): Slice(*entry) for number, entry in entries.items()}
+
+
+def _to_facts(slices: Mapping[int, Slice]) -> dict[str, list[int | None]]:
+    return {
+        str(number): [entry.rows, entry.size, entry.due_watermark, entry.due_clock, entry.hold]
+        for number, entry in sorted(slices.items())
+    }
 
 
 def read_slices(held: Mapping[str, bytes], numbers: Iterable[int]) -> Kept:
@@ -195,11 +210,11 @@ def write_slices(
     entries: dict[int, Slice] = {}
     if kept.windows is None or kept.windows.is_empty():
         return writes, entries
-    dated = kept.windows.lazy().with_columns(deadlines[0].alias("@due_watermark"), deadlines[1].alias("@due_clock"))
-    frames = {WINDOWS: dated, **{_ITEMS + name: frame.lazy() for name, frame in kept.items.items()}}
+    dated = kept.windows.with_columns(deadlines[0].alias("@due_watermark"), deadlines[1].alias("@due_clock"))
+    frames = {WINDOWS: dated, **{_ITEMS + name: frame for name, frame in kept.items.items()}}
     if kept.owed is not None:
-        frames[OWED] = kept.owed.lazy()
-    split = {name: _split(frame, keys, span_of(ask.window)) for name, frame in frames.items()}
+        frames[OWED] = kept.owed
+    split = {name: by_slice(in_order(frame, keys), keys, span_of(ask.window)) for name, frame in frames.items()}
     for number, windows in split[WINDOWS].items():
         mine = {name: parts[number] for name, parts in split.items() if number in parts}
         data = pack(Block({**mine, WINDOWS: windows.drop("@due_watermark", "@due_clock")}))
@@ -209,16 +224,18 @@ def write_slices(
     return writes, entries
 
 
-def _split(frame: pl.LazyFrame, keys: Sequence[str], span: int | None) -> dict[int, pl.DataFrame]:
-    """Rows by slice, in an order that does not depend on how they came about."""
-    shape = frame.collect_schema()
-    order = [*identity(keys), *(name for name in _TELLING if name in shape)]
-    ordered = frame.sort(order).collect()
-    numbers = slices_of(ordered, keys, span)
+def in_order(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Rows in an order that does not depend on how they came about."""
+    return frame.sort([*identity(keys), *(name for name in _TELLING if name in frame.columns)])
+
+
+def by_slice(frame: pl.DataFrame, keys: Sequence[str], span: int | None) -> dict[int, pl.DataFrame]:
+    """Rows apart by slice, in the order in which they stand."""
+    numbers = slices_of(frame, keys, span)
     different = numbers.unique()
     if len(different) < 2:
-        return {int(number): ordered for number in different}
-    split = ordered.with_columns(numbers.alias("@slice")).partition_by(
+        return {int(number): frame for number in different}
+    split = frame.with_columns(numbers.alias("@slice")).partition_by(
         "@slice", as_dict=True, maintain_order=True, include_key=False
     )
     return {int(number): part for (number,), part in split.items()}

@@ -2,18 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
 from strandline.errors import StateError
-from strandline.kernel import counts, sessions, state
+from strandline.kernel import counts, sessions, state, waiting
 from strandline.kernel.blocks import AT, COUNTED, END, OFFSET, PARTITION, START, TIME, Block
-from strandline.kernel.contents import TURN, Combined, combine, identity, items_of, merge_rows, together
+from strandline.kernel.contents import TURN, Combined, combined, identity, items_of, merge_rows, merged, together
 from strandline.kernel.panes import Instant, deadlines, fire
 from strandline.kernel.prepare import REASON, ROWS, SURE, gather, surely_taken
 from strandline.kernel.slices import slices_of
 from strandline.kernel.state import CLOSED, Kept
-from strandline.kernel.watermarks import FOREVER, Control, Input, Progress, Rule, advance, advance_inputs
+from strandline.kernel.strips import next_over, shares
+from strandline.kernel.watermarks import FOREVER, NEVER, Control, Input, Progress, Rule, advance, advance_inputs
 from strandline.kernel.windows import assign, expires, max_timestamp, span_of
 from strandline.model.panes import LateReason, LateRows, PaneTimestamp
 from strandline.model.steps import WindowedStep
@@ -34,6 +36,20 @@ class Ask:
     partitions: tuple[str, ...] = ()
     inputs: tuple[Input, ...] = ()
     """Where there are several, or one is another step; the rule is then how they meet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """What a batch brings: elements, each beside its windows; combined for windows; combined for what they share."""
+
+    placed: pl.DataFrame | None = None
+    parts: Combined | None = None
+    strips: Combined | None = None
+
+    @property
+    def surely(self) -> int:
+        """How many elements are taken without being looked at."""
+        return sum(int(each.rows[COUNTED].sum()) for each in (self.parts, self.strips) if each is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,27 +84,31 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
     was, progress = index.progress, _advance(index.progress, controls, ask)
     now = Instant(was.watermark, progress.watermark, was.clock, progress.clock, index.turn)
 
-    placed, parts = _placed(blocks, ask, now), gather(blocks, ask.keys, ask.step)
-    surely = 0 if parts is None else int(parts.rows[COUNTED].sum())
-    opened = _touched(placed, parts, ask) | index.due(progress)
-    kept = state.read_slices(held, opened)
+    came = _arrived(blocks, ask, now)
+    strips = waiting.read(held, index, came.strips, came.placed, progress, ask.step)
+    joined = waiting.add(strips, came.strips, ask.keys, ask.step)
+    ripe = waiting.ripen(joined, ask.keys, ask.step, now)
+    opened = _touched(came, ripe.windows, ask) | state.due(index.slices, progress)
+    kept = waiting.recall(state.read_slices(held, opened), strips, came.placed, ask.keys, ask.step, now)
     panes: pl.DataFrame | None = None
     if isinstance(ask.step.window, Count):
-        judged = Judged(contributed=0 if placed is None else placed.height)
-        panes, kept = counts.count(kept, placed, ask.keys, ask.step, ask.step.window, now.after)
+        judged = Judged(contributed=0 if came.placed is None else came.placed.height)
+        panes, kept = counts.count(kept, came.placed, ask.keys, ask.step, ask.step.window, now.after)
         dues = (pl.lit(FOREVER), pl.lit(None, pl.Int64))
     else:
-        kept, parts, judged = _judge(kept, placed, parts, ask, now)
-        added = _added(_counted(judged.taken, kept, ask, now), parts, ask)
-        kept = state.add(kept, added, ask.keys, ask.step)
+        kept, parts, judged = _judge(kept, came.placed, came.parts, ask, now)
+        taken = combined(_counted(judged.taken, kept, ask, now), ask.keys, ask.step)
+        kept = state.add(kept, merged([parts, ripe.windows, taken], ask.keys, ask.step), ask.keys, ask.step)
         if kept.windows is not None:
             panes, kept = fire(kept.windows, kept, ask.keys, ask.step, now)
+        panes = _told(ripe.panes, panes, ask)
         dues = deadlines(ask.step, now)
-    writes, entries = state.write_slices(kept, opened, ask.keys, ask.step, dues)
+    writes, slices = state.write_slices(kept, opened, ask.keys, ask.step, dues)
+    shared, waits = waiting.write(joined, index, ask.keys, ask.step, now)
     left = {n: entry for n, entry in index.slices.items() if n not in opened}
-    after = state.Index(progress, index.turn + 1, left | entries)
-    writes[state.INDEX] = state.write_index(after)
-    contributed = judged.contributed + surely
+    after = state.Index(progress, index.turn + 1, left | slices, waits)
+    writes |= {**shared, state.INDEX: state.write_index(after)}
+    contributed = judged.contributed + came.surely
     return Stepped(
         writes, panes, judged.late, progress, after.output_watermark, contributed, judged.refused, after.rows, now.turn
     )
@@ -100,21 +120,47 @@ def _advance(before: Progress, controls: Sequence[Control], ask: Ask) -> Progres
     return advance(before, controls, ask.partitions, ask.watermark)
 
 
+def _arrived(blocks: Sequence[Block], ask: Ask, now: Instant) -> Arrived:
+    """What came, as far apart as it must be looked at."""
+    parts, rows = gather(blocks, ask.keys, ask.step), [block for block in blocks if ROWS in block.frames]
+    if parts is not None and _is_gone(parts.rows, ask, now):
+        raise StateError(
+            "combined elements reached a window that is already gone",
+            detail=f"watermark {now.before}",
+            hint="this is a defect in Strandline: the horizon given to prepare lay below the watermark",
+        )
+    if not shares(ask.step):
+        return Arrived(_placed(rows, ask, now), parts)
+    if not rows:
+        return Arrived(strips=parts)
+    elements = pl.concat([block.frames[ROWS] for block in rows], how="diagonal_relaxed")
+    fresh, placed = waiting.apart(elements.with_columns(pl.lit(now.turn).alias(TURN)), ask.step, now)
+    return Arrived(placed, None, merged([parts, combined(fresh, ask.keys, ask.step)], ask.keys, ask.step))
+
+
+def _is_gone(rows: pl.DataFrame, ask: Ask, now: Instant) -> bool:
+    """Whether a window that surely takes what was combined for it is no more."""
+    if shares(ask.step):
+        earliest: Any = rows[START].min()
+        return next_over(ask.step, earliest, NEVER) <= now.before
+    return bool(rows.select((expires(ask.step) <= now.before).any()).item())
+
+
 def _placed(blocks: Sequence[Block], ask: Ask, now: Instant) -> pl.DataFrame | None:
     """Elements that came one by one, each beside those of its windows that were not surely taken."""
     found = []
     for block in blocks:
-        if ROWS in block.frames:
-            placed = assign(block.frames[ROWS].with_columns(pl.lit(now.turn).alias(TURN)), ask.step.window)
-            horizon = block.facts.get("horizon")
-            sure = pl.lit(False) if horizon is None else surely_taken(ask.step, horizon)
-            also = sure.any().over(PARTITION, OFFSET)
-            found.append(placed.with_columns(also.alias(SURE)).filter(~sure))
+        placed = assign(block.frames[ROWS].with_columns(pl.lit(now.turn).alias(TURN)), ask.step.window)
+        horizon = block.facts.get("horizon")
+        sure = pl.lit(False) if horizon is None else surely_taken(ask.step, horizon)
+        also = sure.any().over(PARTITION, OFFSET)
+        found.append(placed.with_columns(also.alias(SURE)).filter(~sure))
     return pl.concat(found, how="diagonal_relaxed") if found else None
 
 
-def _touched(placed: pl.DataFrame | None, parts: Combined | None, ask: Ask) -> set[int]:
-    frames = [frame for frame in (placed, None if parts is None else parts.rows) if frame is not None]
+def _touched(came: Arrived, ripe: Combined | None, ask: Ask) -> set[int]:
+    frames = [each.rows for each in (came.parts, ripe) if each is not None]
+    frames += [came.placed] if came.placed is not None else []
     span = span_of(ask.step.window)
     return {int(n) for frame in frames for n in slices_of(frame, ask.keys, span).unique()}
 
@@ -123,12 +169,6 @@ def _judge(
     kept: Kept, placed: pl.DataFrame | None, parts: Combined | None, ask: Ask, now: Instant
 ) -> tuple[Kept, Combined | None, Judged]:
     """Who is taken and who is too late; sessions meet before that is asked."""
-    if parts is not None and parts.rows.select((expires(ask.step) <= now.before).any()).item():
-        raise StateError(
-            "combined elements reached a window that is already gone",
-            detail=f"watermark {now.before}",
-            hint="this is a defect in Strandline: the horizon given to prepare lay below the watermark",
-        )
     if isinstance(ask.step.window, Session):
         return _judge_sessions(kept, placed, parts, ask, ask.step.window, now)
     if placed is None:
@@ -201,15 +241,9 @@ def _counted(taken: pl.DataFrame | None, kept: Kept, ask: Ask, now: Instant) -> 
     return taken.with_columns(pl.when(counts).then(pl.col(AT)).alias(TIME)).drop(state.HOLD, strict=False)
 
 
-def _added(taken: pl.DataFrame | None, parts: Combined | None, ask: Ask) -> Combined | None:
-    """One row for each key and window that this batch adds to, whichever task it came from."""
-    mine = combine(taken, ask.keys, ask.step) if taken is not None and taken.height else None
-    found = [each for each in (parts, mine) if each is not None]
-    if len(found) < 2:
-        return found[0] if found else None
-    rows = merge_rows([each.rows for each in found], ask.keys, ask.step)
-    items = {
-        name: together([each.items[name] for each in found if name in each.items], ask.keys, kind)
-        for name, kind in items_of(ask.step).items()
-    }
-    return Combined(rows, items)
+def _told(on_time: pl.DataFrame | None, others: pl.DataFrame | None, ask: Ask) -> pl.DataFrame | None:
+    """All panes of a batch, in order; those of windows told from their strips are in order already."""
+    if on_time is None or others is None:
+        return others if on_time is None else on_time
+    both = pl.concat([on_time, others], how="diagonal_relaxed")
+    return both.sort(*ask.keys, START, END, maintain_order=True)

@@ -72,15 +72,16 @@ def later(at: pl.Expr, ms: int | pl.Expr) -> pl.Expr:
     return pl.when(at > FOREVER - ms).then(FOREVER).otherwise(at + ms)
 
 
-def max_timestamp() -> pl.Expr:
+def max_timestamp(end: pl.Expr | None = None) -> pl.Expr:
     """The last instant of a window; that of a window without an end is the end of time itself."""
-    return pl.when(pl.col(END) == FOREVER).then(FOREVER).otherwise(pl.col(END) - 1)
+    end = pl.col(END) if end is None else end
+    return pl.when(end == FOREVER).then(FOREVER).otherwise(end - 1)
 
 
-def expires(ask: WindowedStep) -> pl.Expr:
+def expires(ask: WindowedStep, end: pl.Expr | None = None) -> pl.Expr:
     """The gc time: once the watermark is here, the window is gone."""
     allowed = ask.lateness.allowed
-    return pl.lit(FOREVER) if allowed is None else later(max_timestamp(), allowed.ms)
+    return pl.lit(FOREVER) if allowed is None else later(max_timestamp(end), allowed.ms)
 
 
 def span_of(kind: WindowKind) -> int | None:

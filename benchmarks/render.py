@@ -33,9 +33,10 @@ we are faster. A cost or a latency, where less is better, has its bounds marked 
 _HOW: Final = f"""## How it is measured
 
 - **One corpus.** A seeded generator writes Parquet; every contestant reads the same files, two a batch, one million
-  events a batch (150,000 for sliding windows), 50,000 events to a second of event time. They are out of order within
-  20 ms; one in twenty is up to 3 s behind, one in a hundred 10 s to a minute, one in a thousand beyond any lateness
-  (for sessions, none is late). Keys are drawn evenly, or by Zipf's law (1.1) where they are called hot.
+  events a batch (400,000 for sessions, 100,000 for sliding windows), 50,000 events to a second of event time. They are
+  out of order within 20 ms; one in twenty is up to 3 s behind, one in a hundred 10 s to a minute, one in a thousand
+  beyond any lateness (for sessions, none is late). Keys are drawn evenly, or by Zipf's law (1.1) where they are called
+  hot.
 - **The same question.** A sum and a count by key; windows of 20 s, or 60 s every second, or sessions with a gap of 2 s;
   a watermark {DELAY} s behind the highest time seen. Output goes to a sink that keeps nothing; ours still keeps its
   ledger and hands late elements out instead of dropping them.
@@ -52,7 +53,7 @@ _HOW: Final = f"""## How it is measured
 - **In turns.** All cells of a group run once, then again in the opposite order, and so on. A ratio is taken round by
   round; the table shows the median, and the lowest and highest round.
 - **By key** is transformWithStateInPandas as Spark's guide shows it: a map of open windows and a timer each, for every
-  key. It is so slow that it gets only every 20th key (every 100th of a million), each with all of its events. What a
+  key. It is so slow that it gets only every 50th key (every 200th of a million), each with all of its events. What a
   key costs is the same, and its state is smaller, which is in its favour.
 - **Latency** is open-loop: 1,000 events fall into a folder every 100 ms, whether anyone keeps up or not. A pane's
   latency runs from the moment its last event was due to the moment the driver holds the pane. Native runs in update

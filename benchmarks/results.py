@@ -114,9 +114,11 @@ def _cells(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def to_table(told: dict[str, Any]) -> str:
-    """The rows as text."""
+    """The rows that were measured, as text."""
     lines = [f"{'against':<68} {'ratio':>10} {'floor':>8} {'goal':>8}  reached"]
     for row in (*told["rows"], *told["reported"]):
+        if row["reached"] == "not measured" and not row["failure"]:
+            continue
         ratio, floor, goal = (shown(row[name], row["unit"]) for name in ("ratio", "floor", "goal"))
         lines.append(f"{row['against']:<68} {ratio:>10} {floor:>8} {goal:>8}  {row['failure'] or row['reached']}")
     return "\n".join(lines)

@@ -47,7 +47,7 @@ def main(asked: Asked) -> int:
     """Measures what is asked; 0 if every number counts, 1 if a run failed."""
     chosen = suite.quick() if asked.quick else suite.full()
     rounds = asked.rounds or chosen.rounds
-    cells = _chosen(chosen, asked.only)
+    cells = _chosen(chosen, asked)
     work = work_folder(asked)
     home = work / "runs" / f"{machine.commit()}-{chosen.name}"
     if asked.again:
@@ -65,15 +65,16 @@ def main(asked: Asked) -> int:
     return 1 if any(run.failure for run in runs) else 0
 
 
-def _chosen(chosen: Suite, only: Sequence[str]) -> set[str]:
-    """The names of the cells to run: all, those named, those of a named group, or both sides of a named row."""
+def _chosen(chosen: Suite, asked: Asked) -> set[str]:
+    """The cells to run: those named, those of a named group, both sides of a named row; else all, or in a quick run
+    those that a floor depends on."""
     everything = {cell.name for group in chosen.groups for cell in group.cells}
-    if not only:
-        return everything
+    if not asked.only:
+        return {name for row in suite.ROWS for name in (row.cell, row.peer)} if asked.quick else everything
     found: set[str] = set()
     rows = {row.name: {row.cell, row.peer} for row in (*suite.ROWS, *suite.REPORTED)}
     groups = {group.name: {cell.name for cell in group.cells} for group in chosen.groups}
-    for name in only:
+    for name in asked.only:
         places = [places for places in (rows.get(name), groups.get(name)) if places]
         if name in everything:
             found.add(name)
@@ -89,14 +90,14 @@ def _measured(chosen: Suite, cells: set[str], rounds: int, work: Path, home: Pat
     """Each group in turns: every cell once, then all again, back and forth."""
     for group in chosen.groups:
         asked = [cell for cell in group.cells if cell.name in cells]
-        for round_ in range(rounds):
+        for round_ in range(min(rounds, group.rounds)):
             for cell in asked if round_ % 2 == 0 else asked[::-1]:
                 yield _run(cell, round_, work, home)
 
 
 def _run(cell: Cell, round_: int, work: Path, home: Path) -> Run:
     path = home / f"{cell.name}-{round_}.json"
-    run = read_run(path) if path.exists() else kept(measure(cell, round_, work, check=round_ == 0), path)
+    run = read_run(path) if path.exists() else kept(measure(cell, round_, work, check=cell.check and round_ == 0), path)
     print(_line(run), flush=True)
     return run
 

@@ -120,6 +120,6 @@ def test_a_process_of_its_own_is_started_and_watched(tmp_path: Path) -> None:
 
 
 def test_a_pane_with_nothing_new_has_no_latency() -> None:
-    told = {"heard": [[10.0, [9_900]], [12.0, [11_700, 11_800]], [13.0, [11_800, 12_900]]]}
+    told = {"began": 9.9, "heard": [[10.0, [9_900]], [12.0, [11_700, 11_800]], [13.0, [11_800, 12_900]]]}
     assert latency.latencies(told, warm_up=1) == [300.0, 200.0, 100.0]
-    assert latency.latencies({"heard": []}, warm_up=1) == []
+    assert latency.latencies({"began": 9.9, "heard": []}, warm_up=1) == []

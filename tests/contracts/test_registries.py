@@ -2,13 +2,21 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from strandline.errors import SchemaNotFound
+from strandline.errors import SchemaNotFound, SchemaRefused
+from strandline.formats.compatibility import check
 from strandline.formats.registry import Client, Registry
 from strandline.formats.subjects import Kind, Level, Reference, Schema
-from tests.formats.registries import serving
+from strandline.services.registry_api import Api
+from strandline.services.registry_server import Server
+from strandline.services.registry_store import Store
+from tests.formats.registries import judged, serving
+from tests.formats.test_compatibility import CASES
 
 
 def record(*fields: object) -> Schema:
@@ -20,10 +28,30 @@ SCORE = {"name": "score", "type": "long", "default": 0}
 FIRST, SECOND = record(TEAM), record(TEAM, SCORE)
 
 
-@pytest.fixture
-def client() -> Iterator[Client]:
+@contextmanager
+def a_fake(folder: Path) -> Iterator[str]:
     with serving() as started:
-        yield Client(Registry(started.url))
+        started.judge = judged
+        yield started.url
+
+
+@contextmanager
+def our_own(folder: Path) -> Iterator[str]:
+    """The registry that `strandline up registry` starts, in this process."""
+    store = Store(folder / "registry.sqlite")
+    with Server(0, Api(store, check)) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+    store.close()
+
+
+@pytest.fixture(params=[a_fake, our_own])
+def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Client]:
+    with request.param(tmp_path) as url:
+        yield Client(Registry(url))
 
 
 def test_a_schema_is_found_by_id_by_version_and_as_the_latest(client: Client) -> None:
@@ -87,3 +115,24 @@ def test_every_kind_keeps_its_kind_and_its_references(client: Client) -> None:
     assert (found.kind, found.references) == (Kind.PROTOBUF, order.references)
     text = client.schema(client.register("plain", Schema(Kind.JSON, '{"type": "object"}')))
     assert text.kind is Kind.JSON
+
+
+def test_a_schema_that_does_not_fit_is_refused_and_one_that_does_is_taken(client: Client) -> None:
+    client.register("scores-value", FIRST)
+    with pytest.raises(SchemaRefused):
+        client.register("scores-value", record({"name": "team", "type": "long"}))
+    assert client.versions("scores-value") == [1]
+    client.register("scores-value", SECOND)
+    client.set_level(Level.NONE, "scores-value")
+    client.register("scores-value", record({"name": "team", "type": "long"}))
+    assert client.versions("scores-value") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("level", [Level.BACKWARD, Level.FORWARD, Level.FULL])
+def test_its_verdict_on_every_change_is_ours(client: Client, level: Level) -> None:
+    client.set_level(level)
+    for place, (kind, _, old, new, backward, forward) in enumerate(CASES):
+        subject = f"case-{place}"
+        client.register(subject, Schema(kind, old))
+        expected = (backward or not level.reads_older) and (forward or not level.is_read_by_older)
+        assert client.verdict(subject, Schema(kind, new)) is expected, (place, old, new)

@@ -10,7 +10,9 @@ from threading import Thread
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from strandline.formats.compatibility import check
 from strandline.formats.registry import Client, Registry
+from strandline.formats.subjects import Kind, Level
 
 Said = tuple[int, Any]
 
@@ -54,6 +56,12 @@ class FakeRegistry:
             if verb == method and (found := re.fullmatch(shape, path)):
                 return act(self, body, *(unquote(part) for part in found.groups()))
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+
+
+def judged(new: dict[str, Any], old: list[dict[str, Any]], level: str) -> bool:
+    """What a real registry would say: our own verdicts."""
+    alike = [each["schema"] for each in old if each["schemaType"] == new["schemaType"]]
+    return not check(new["schema"], alike, Level(level), Kind(new["schemaType"]))
 
 
 def _plain(body: dict[str, Any]) -> dict[str, Any]:

@@ -63,10 +63,9 @@ class Debezium:
     def decode(self, raw: pl.DataFrame) -> Decoded:
         """A row for every image that an event tells; an event that tells none is set aside."""
         sifted = sift(raw, self.largest)
-        values = raw[RAW].to_list()
-        good, table, wrong = read_objects({at: values[at] for at in sifted.full.tolist()}, self._written())
-        complaints = sifted.complaints | {at: Complaint(why) for at, why in wrong.items()}
-        events = pl.DataFrame(table).with_columns(pl.Series("@place", good, pl.Int64))
+        good, table, wrong = read_objects(raw[RAW][sifted.full], self._written())
+        complaints = sifted.complaints | {int(sifted.full[at]): Complaint(why) for at, why in wrong.items()}
+        events = pl.DataFrame(table).with_columns(pl.Series("@place", sifted.full[good], pl.Int64))
         events = _unwrapped(events)
         images, bad = self._images(events)
         complaints |= {at: Complaint(why) for at, why in bad.items()}

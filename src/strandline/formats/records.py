@@ -13,18 +13,20 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 
 from strandline.errors import InvalidStep, SinkError
-from strandline.formats.letters import LARGEST, Complaint, checked_size, sift, tell
+from strandline.formats.letters import LARGEST, Complaint, Places, checked_size, sift, tell
 from strandline.formats.registry import Registry
 from strandline.formats.schema import ddl_of, parse_ddl, types_of
 from strandline.formats.subjects import Kind
+from strandline.formats.texts import texts_of
 from strandline.formats.times import beyond, days, instants
-from strandline.formats.wire import HEAD, schema_of, unframed
+from strandline.formats.varints import NOT_UTF8
+from strandline.formats.wire import HEAD, by_schema, schema_of
 from strandline.spark.ports import RAW, Decoded
 
-_SPACE: Final = b" \t\r\n"
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_SPACE: Final = " \t\r\n"
+_BYTE_ORDER_MARK: Final = "\ufeff"
 _BEYOND: Final = "a number or a time out of the range of its type"
-_NULL_AFTER_OBJECT: Final = re.compile(rb"\}[ \t\r\n]*null")
+_NULL_AFTER_OBJECT: Final = re.compile(r"\}[ \t\r\n]*null")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,41 +56,34 @@ class Json:
         """The records that are JSON objects of this shape, and the others with the parser's complaint."""
         schema = parse_ddl(self.ddl)
         sifted = sift(raw, self.largest)
-        values = raw[RAW].to_list()
-        lines = {place: values[place] for place in sifted.full.tolist()}
-        complaints = sifted.complaints | self._unframe(lines)
-        good, found, wrong = read_objects(lines, _as_written(schema))
+        complaints = dict(sifted.complaints)
+        places, values = self._unframed(sifted.full, raw[RAW][sifted.full], complaints)
+        good, found, wrong = read_objects(values, _as_written(schema))
         rows = _timed(found, schema)
         out = beyond(rows, schema)
-        complaints |= {place: Complaint(why) for place, why in wrong.items()}
-        complaints |= {good[at]: Complaint(_BEYOND) for at in out.arg_true()}
+        complaints |= {int(places[at]): Complaint(why) for at, why in wrong.items()}
+        complaints |= {int(places[good[at]]): Complaint(_BEYOND) for at in out.arg_true()}
         if out.any():
-            rows, good = rows.filter(~out), [place for place, bad in zip(good, out, strict=True) if not bad]
-        return tell(raw, np.array(good, np.int64), rows, sifted.empty, complaints)
+            rows, good = rows.filter(~out), good[~out.to_numpy()]
+        return tell(raw, places[good], rows, sifted.empty, complaints)
 
-    def _unframe(self, lines: dict[int, bytes]) -> dict[int, Complaint]:
-        """Takes the ids off, and out of the lines those whose id is wrong."""
+    def _unframed(
+        self, places: Places, values: pl.Series, complaints: dict[int, Complaint]
+    ) -> tuple[Places, pl.Series]:
+        """Takes the ids off, and sets aside the records whose id is wrong."""
         if self.registry is None:
-            return {}
-        client = self.registry.client()
-        known: dict[int, Complaint | None] = {}
-        complaints: dict[int, Complaint] = {}
-        for place, value in list(lines.items()):
-            try:
-                number = unframed(value)
-            except ValueError as problem:
-                complaints[place] = Complaint(str(problem))
-                del lines[place]
-                continue
-            if number not in known:
-                found = schema_of(client, number, Kind.JSON)
-                known[number] = found if isinstance(found, Complaint) else None
-            if (complaint := known[number]) is not None:
-                complaints[place] = complaint
-                del lines[place]
+            return places, values
+        groups, wrong = by_schema(values.to_arrow())
+        complaints |= {int(places[at]): Complaint(why) for at, why in wrong.items()}
+        kept = [np.empty(0, np.int64)]
+        for number, mine in groups.items():
+            found = schema_of(self.registry.client(), number, Kind.JSON)
+            if isinstance(found, Complaint):
+                complaints |= dict.fromkeys(places[mine].tolist(), found)
             else:
-                lines[place] = value[HEAD:]
-        return complaints
+                kept.append(mine)
+        known = np.sort(np.concatenate(kept))
+        return places[known], values[known].bin.slice(HEAD)
 
     def encode(self, rows: pl.DataFrame) -> pl.Series:
         """Each row as a JSON object; times in ISO 8601, in UTC."""
@@ -144,64 +139,66 @@ def _timed(table: pa.Table, schema: pa.Schema) -> pl.DataFrame:
     )
 
 
-def read_objects(values: Mapping[int, bytes], schema: pa.Schema) -> tuple[list[int], pa.Table, dict[int, str]]:
+def read_objects(values: pl.Series, schema: pa.Schema) -> tuple[Places, pa.Table, dict[int, str]]:
     """The places of the records that could be read, their columns, and a complaint for each of the others."""
-    complaints: dict[int, str] = {}
-    lines: dict[int, bytes] = {}
-    for place, value in values.items():
-        try:
-            lines[place] = _checked(value)
-        except (ValueError, RecursionError) as problem:
-            complaints[place] = str(problem)
-    good: list[int] = []
+    lines = texts_of(values).str.strip_prefix(_BYTE_ORDER_MARK).str.strip_chars(_SPACE)
+    complaints = _complaints(lines)
+    places = np.arange(len(lines))
+    if complaints:
+        places = np.delete(places, list(complaints))
+        lines = lines[places]
+    good: list[Places] = [np.empty(0, np.int64)]
     tables: list[pa.Table] = []
-    _halve(list(lines), lines, schema, good, tables, complaints)
+    _halve(lines, places, schema, good, tables, complaints)
     table = pa.concat_tables(tables) if tables else schema.empty_table()
-    return good, table, complaints
+    return np.concatenate(good), table, complaints
 
 
-def _checked(value: bytes) -> bytes:
-    """The record without the space around it, if it opens and closes an object: it cannot run into its neighbours."""
-    record = value.removeprefix(_BYTE_ORDER_MARK).strip(_SPACE)
-    if not record:
-        raise ValueError("an empty record")
-    record.decode()
-    if not (record.startswith(b"{") and record.endswith(b"}")):
-        raise ValueError("not a JSON object")
-    if b"null" in record and _NULL_AFTER_OBJECT.search(record):
-        # Arrow's parser crashes the process on a null that stands where an object should; in a text it is harmless.
-        stdlib_json.loads(record)
-    return record
+def _complaints(lines: pl.Series) -> dict[int, str]:
+    """What is wrong at first sight. A record that opens and closes an object cannot run into its neighbours."""
+    found = dict.fromkeys(lines.is_null().arg_true(), NOT_UTF8)
+    closed = lines.str.starts_with("{") & lines.str.ends_with("}")
+    for place in (~closed).fill_null(value=False).arg_true():
+        found[place] = "not a JSON object" if lines[place] else "an empty record"
+    # Arrow's parser crashes the process on a null that stands where an object should; in a text it is harmless.
+    for place in (lines.str.contains("null", literal=True) & closed).fill_null(value=False).arg_true():
+        if not _NULL_AFTER_OBJECT.search(lines[place]):
+            continue
+        try:
+            stdlib_json.loads(lines[place])
+        except (ValueError, RecursionError) as problem:
+            found[place] = str(problem)
+    return found
 
 
 def _halve(
-    places: list[int],
-    lines: dict[int, bytes],
+    lines: pl.Series,
+    places: Places,
     schema: pa.Schema,
-    good: list[int],
+    good: list[Places],
     tables: list[pa.Table],
     complaints: dict[int, str],
 ) -> None:
     """Reads all at once; where that fails, each half on its own, down to the records at fault."""
-    if not places:
+    if not len(places):
         return
     try:
-        tables.append(_parse([lines[place] for place in places], schema))
-        good.extend(places)
+        tables.append(_parse(lines, schema))
+        good.append(places)
     except (pa.ArrowInvalid, ValueError) as problem:
         if len(places) == 1:
-            complaints[places[0]] = str(problem)
+            complaints[int(places[0])] = str(problem)
             return
         middle = len(places) // 2
-        for half in (places[:middle], places[middle:]):
-            _halve(half, lines, schema, good, tables, complaints)
+        for half in (slice(0, middle), slice(middle, None)):
+            _halve(lines[half], places[half], schema, good, tables, complaints)
 
 
-def _parse(lines: list[bytes], schema: pa.Schema) -> pa.Table:
+def _parse(lines: pl.Series, schema: pa.Schema) -> pa.Table:
     parsing = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     # A block must hold the longest record, and one block keeps the parser from starting threads. It ends with a
     # newline, so that records written over several lines are not cut at their last one.
-    text = b"\n".join([*lines, b""])
+    text = lines.str.join("\n")[0].encode() + b"\n"
     reading = arrow_json.ReadOptions(use_threads=False, block_size=max(len(text) + 1, 1024))
     table = arrow_json.read_json(io.BytesIO(text), reading, parsing)
     if table.num_rows != len(lines):

@@ -200,6 +200,6 @@ class Job:
 def _reason(told: str) -> str:
     """The line that says most, in a text of traces inside traces: the innermost error of Python, or of Java."""
     lines = [line.strip() for line in told.splitlines() if line.strip()]
-    python = [line for line in lines if re.match(r"[\w.]+(?:Error|Exception): ", line)]
+    python = [line for line in lines if re.match(r"[\w.]+(?:Error|Exception|Mismatch|Block): .*[^:]$", line)]
     java = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    return next(iter([*python[:1], *java[-1:], *lines[:1]]), "no reason given")
+    return next(iter([*python[-1:], *java[-1:], *lines[:1]]), "no reason given")

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import polars as pl
+import pytest
 
 import strandline as sl
 from strandline.kernel.output import Output
@@ -245,3 +246,18 @@ def test_elements_of_a_key_that_a_users_aggregate_raises_on_are_dead_letters_and
     assert output.dead is not None
     assert output.dead[DETAIL].to_list() == ["checked: ValueError: below zero"] * 2
     assert (output.counts.contributed, output.counts.dead) == (2, 2)
+
+
+def test_a_pane_whose_value_a_users_aggregate_cannot_tell_has_null_and_a_dead_letter_says_why() -> None:
+    def result(kept: int) -> float:
+        return 1 / kept
+
+    own = sl.UserAggregate("score", lambda: 0, lambda kept, score: kept + score, result, name="inverse")
+    panes = timed().key_by("team").window(sl.tumbling(seconds=10)).aggregate(inverse=own, n=sl.count())
+    batch = rows(("red", 5, 1), ("blue", 0, 2))
+    with pytest.raises(ZeroDivisionError):
+        result(0)
+    (output,) = run(panes.write(PaperSink()), {0: batch})
+    assert told(output, "team", "inverse", "n") == [("blue", None, 1), ("red", 0.2, 1)]
+    assert output.dead is not None
+    assert output.dead[DETAIL].to_list() == ["ZeroDivisionError: division by zero"]

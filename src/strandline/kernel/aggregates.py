@@ -11,7 +11,7 @@ from typing import Any, Literal, assert_never
 
 import polars as pl
 
-from strandline.kernel import sketches
+from strandline.kernel import limits, sketches
 from strandline.kernel.blocks import AT, OFFSET, PARTITION
 from strandline.kernel.expressions import by_row
 from strandline.model.aggregates import (
@@ -59,6 +59,8 @@ class Part:
     merge: pl.Expr
     empty: Any
     fold: Fold | None = None
+    sums: str | None = None
+    """The column that it sums, where sums may leave the range of integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,8 @@ def _in_row(
             return _single(kept, column.count().cast(pl.Int64), mine.sum(), 0, "add")
         case Sum():
             # A column of narrow integers would be summed in its own width, and wrap.
-            return _single(kept, (column + pl.lit(0, pl.Int64)).sum(), mine.sum(), 0, "add")
+            whole = Part(kept, (column + pl.lit(0, pl.Int64)).sum(), mine.sum(), 0, "add", aggregate.column)
+            return InRow((whole,), limits.told(kept))
         case Min():
             return _single(kept, column.min(), mine.min(), None, "least")
         case Max():
@@ -201,7 +204,7 @@ def _in_items(name: str, aggregate: Aggregate) -> InItems:
         case UserAggregate():
             # Its accumulators may be anything, and nothing is kept that only its own code could read.
             arrived = pl.col(VALUE).sort_by(PARTITION, OFFSET)
-            empty = aggregate.result(aggregate.create())
+            empty = of_nothing(aggregate)
             return InItems(_positioned(name, aggregate.column), arrived, empty, lambda each: folded(aggregate, each))
     raise TypeError(f"{aggregate} is kept in its row")
 
@@ -239,6 +242,14 @@ def _registers(name: str, column: str, precision: int) -> InItems:
     made = {VALUE: seen.struct.field("register"), MANY: seen.struct.field("position")}
     kept = Items(name, made, pl.col(VALUE).is_not_null(), (VALUE,), {MANY: pl.col(MANY).max()})
     return InItems(kept, sketches.estimate(pl.col(MANY), precision), 0)
+
+
+def of_nothing(aggregate: UserAggregate) -> Any:
+    """What a user's own aggregate tells when nothing was added; null if it cannot."""
+    try:
+        return aggregate.result(aggregate.create())
+    except Exception:  # noqa: BLE001 - a user's code may raise anything
+        return None
 
 
 def folded(aggregate: UserAggregate, values: Sequence[Any]) -> Any:

@@ -6,7 +6,7 @@ Every function here works on identities (key, start, end), whatever kind of wind
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -14,6 +14,8 @@ import polars as pl
 from strandline.kernel import signed
 from strandline.kernel.aggregates import MANY, InItems, InRow, Items, Part, columns_of
 from strandline.kernel.blocks import AT, COUNTED, EARLIEST, END, NEW, NEWEST, OFFSET, PARTITION, SIGN, START, TIME
+from strandline.kernel.limits import at_risk, total
+from strandline.kernel.rows import PROBLEM
 from strandline.kernel.windows import span_of
 from strandline.model.aggregates import columns_of as read_by
 from strandline.model.evictors import KeepDelta
@@ -86,7 +88,7 @@ def combine(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> Com
     many = pl.len().cast(pl.Int64)
     counted = pl.col(NEWEST).sum().cast(pl.Int64) if NEWEST in placed.columns else many
     made = [many.alias(NEW), counted.alias(COUNTED)]
-    made += [part.partial.alias(part.name) for part in parts_of(ask)]
+    made += [_partial(part, placed, ask).alias(part.name) for part in parts_of(ask)]
     if needs_earliest(ask):
         made.append(pl.col(AT).min().alias(EARLIEST))
     if ask.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
@@ -94,6 +96,13 @@ def combine(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> Com
     # In order, so that a task that runs again sends the same bytes; what is kept is sorted when it is written.
     rows = grouped(placed, keys, ask, made, in_order=True)
     return Combined(rows, {name: _make(placed, keys, kind) for name, kind in items_of(ask).items()})
+
+
+def _partial(part: Part, placed: pl.DataFrame, ask: WindowedStep) -> pl.Expr:
+    if part.sums is None or not at_risk(placed[part.sums]):
+        return part.partial
+    signs = pl.col(SIGN).cast(pl.Int128) if ask.signed else pl.lit(1, pl.Int128)
+    return total(pl.col(part.sums).cast(pl.Int128) * signs)
 
 
 def grouped(
@@ -151,7 +160,8 @@ def together(frames: Sequence[pl.DataFrame], keys: Sequence[str], kind: Items) -
 
 def merge_rows(frames: Sequence[pl.DataFrame], keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
     """Rows of the same windows from several tasks, as one for each."""
-    return grouped(pl.concat(frames, how="diagonal_relaxed"), keys, ask, merges(ask))
+    both = pl.concat(frames, how="diagonal_relaxed")
+    return grouped(both, keys, ask, merges(ask, both))
 
 
 def combined(placed: pl.DataFrame | None, keys: Sequence[str], ask: WindowedStep) -> Combined | None:
@@ -172,10 +182,23 @@ def merged(found: Sequence[Combined | None], keys: Sequence[str], ask: WindowedS
     return Combined(merge_rows([each.rows for each in there], keys, ask), items)
 
 
+def merges(ask: WindowedStep, frame: pl.DataFrame) -> Sequence[pl.Expr]:
+    """How rows of one window become one, in this frame."""
+    return _merges(ask, frozenset(wide_sums(ask, frame)))
+
+
+def wide_sums(ask: WindowedStep, frame: pl.DataFrame) -> set[str]:
+    """The sums kept in this frame that could leave their range."""
+    return {part.name for part in parts_of(ask) if part.sums is not None and at_risk(frame[part.name])}
+
+
 @cache
-def merges(ask: WindowedStep) -> Sequence[pl.Expr]:
-    """How rows of one window become one."""
-    made = [pl.col(NEW, COUNTED).sum(), *(part.merge.alias(part.name) for part in parts_of(ask))]
+def _merges(ask: WindowedStep, wide: frozenset[str]) -> Sequence[pl.Expr]:
+    joined = [total(pl.col(part.name)) if part.name in wide else part.merge for part in parts_of(ask)]
+    made = [
+        pl.col(NEW, COUNTED).sum(),
+        *(merge.alias(part.name) for part, merge in zip(parts_of(ask), joined, strict=True)),
+    ]
     if needs_earliest(ask):
         made.append(pl.col(EARLIEST).min())
     if ask.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
@@ -210,9 +233,25 @@ def _joined(
     found = items.group_by(identity(keys)).agg(kept.value.alias(name))
     known = windows.join(found, on=identity(keys), how="left", nulls_equal=True, maintain_order="left")
     if kept.told is not None:
-        told = [kept.empty if each is None else kept.told(each) for each in known[name].to_list()]
-        return known.with_columns(pl.Series(name, told, strict=False))
+        return _by_users_code(known, kept, name)
     return known if kept.empty is None else known.with_columns(_filled(known[name], kept.empty))
+
+
+def _by_users_code(known: pl.DataFrame, kept: InItems, name: str) -> pl.DataFrame:
+    """Values that a user's own code makes; where it raises, null, and beside it what it said."""
+    told, problems = list[Any](), list[str | None]()
+    for each in known[name].to_list():
+        try:
+            told.append(kept.empty if each is None or kept.told is None else kept.told(each))
+            problems.append(None)
+        except Exception as problem:  # noqa: BLE001 - a user's code may raise anything
+            told.append(None)
+            problems.append(f"{type(problem).__name__}: {problem}")
+    values = known.with_columns(pl.Series(name, told, strict=False))
+    if not any(problems):
+        return values
+    both = [*([PROBLEM] if PROBLEM in known.columns else []), pl.Series("@said", problems, pl.String)]
+    return values.with_columns(pl.coalesce(both).alias(PROBLEM))
 
 
 def _filled(values: pl.Series, empty: object) -> pl.Series:

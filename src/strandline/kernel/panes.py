@@ -9,6 +9,7 @@ from strandline.kernel import evictors, triggers
 from strandline.kernel.blocks import COUNTED, EARLIEST, END, NEW, START, TIME
 from strandline.kernel.contents import ELEMENTS, Combined, Frames, combine, identity, parts_of, with_values
 from strandline.kernel.expressions import to_expr
+from strandline.kernel.rows import PROBLEM
 from strandline.kernel.state import (
     ADDED,
     ARRIVED,
@@ -101,7 +102,7 @@ def on_time_before(rows: pl.DataFrame, ask: WindowedStep, now: Instant) -> pl.Da
 
 def _unmarked(windows: pl.LazyFrame) -> pl.LazyFrame:
     """Without what was only of this batch."""
-    marks = (_FIRES, _EMITTED, _OVER, _REACHED, TIMING, LAST, NEW, COUNTED, EARLIEST, TIME)
+    marks = (_FIRES, _EMITTED, _OVER, _REACHED, TIMING, LAST, NEW, COUNTED, EARLIEST, TIME, PROBLEM)
     return windows.drop(marks, strict=False).select(pl.exclude(f"^{_NOW}.*$"))
 
 
@@ -214,7 +215,7 @@ def _valued(windows: pl.DataFrame, items: Frames, keys: Sequence[str], ask: Wind
         rows = windows.select(names).join(combined.rows, on=names, how="left", nulls_equal=True)
         fills = [pl.col(part.name).fill_null(part.empty) for part in parts_of(plain) if part.empty is not None]
         values = with_values(rows.with_columns(fills), combined.items, keys, plain, _NOW)
-    told = values.select(*names, *(_NOW + name for name, _ in ask.aggregates))
+    told = values.select(*names, *(_NOW + name for name, _ in ask.aggregates), pl.col(f"^{PROBLEM}$"))
     return windows.join(told, on=names, how="left", nulls_equal=True, maintain_order="left")
 
 
@@ -227,7 +228,7 @@ def _panes(spoke: pl.DataFrame, owed: pl.DataFrame | None, keys: Sequence[str], 
         *keys, START, END, *(pl.col(_NOW + name).alias(name) for name, _ in ask.aggregates), TIMING,
         pl.col(SPOKEN).alias(INDEX), settled.alias(NONSPECULATIVE),
         (pl.col(SPOKEN) == 0).alias(FIRST), LAST, time.alias(TIMESTAMP), pl.lit(False).alias(RETRACTION),
-        pl.col(START).alias(OWNER_START), pl.col(END).alias(OWNER_END),
+        pl.col(START).alias(OWNER_START), pl.col(END).alias(OWNER_END), pl.col(f"^{PROBLEM}$"),
     )  # fmt: skip
     if ask.accumulation is Accumulation.RETRACTING:
         panes = pl.concat([*_withdrawn(spoke, owed, keys, ask), panes], how="diagonal_relaxed")

@@ -17,7 +17,7 @@ from strandline.kernel.types import to_polars
 FAILED: Final = "function_failed"
 PROBLEM: Final = "@problem"
 """What was said when a row could not be taken."""
-_CHILDREN: Final = 1 << 16
+CHILDREN: Final = 1 << 16
 """The most rows that one row may become: their positions lie between its own and the next."""
 
 Columns = Sequence[tuple[str, str]]
@@ -89,18 +89,18 @@ def apply_to_each(rows: pl.DataFrame, function: Callable[[dict[str, Any]], Itera
     def run(each: pl.DataFrame) -> pl.DataFrame:
         made = [[*function(row)] for row in _users(each).iter_rows(named=True)]
         widest = max(map(len, made), default=0)
-        if widest >= _CHILDREN:
-            raise InvalidStep(f"one row became {widest}", hint=f"make fewer than {_CHILDREN} of it")
+        if widest >= CHILDREN:
+            raise InvalidStep(f"one row became {widest}", hint=f"make fewer than {CHILDREN} of it")
         places = [place for place, found in enumerate(made) for _ in found]
         numbers = [number for found in made for number in range(len(found))]
         flat = pl.DataFrame([row for found in made for row in found], schema=shape)
-        own = _own(each)[places].with_columns(pl.col(OFFSET) * _CHILDREN + pl.Series(numbers, dtype=pl.Int64))
+        own = _own(each)[places].with_columns(pl.col(OFFSET) * CHILDREN + pl.Series(numbers, dtype=pl.Int64))
         return pl.concat([own, flat], how="horizontal")
 
     made, failed = _by_halves(rows, run, shape)
     taken = rows.height - (0 if failed is None else failed.height)
     # A row that becomes none is filtered; each one more than one is made.
-    none = taken - made.select(pl.col(OFFSET) // _CHILDREN, pl.col("^@partition$")).unique().height
+    none = taken - made.select(pl.col(OFFSET) // CHILDREN, pl.col("^@partition$")).unique().height
     return Passed(made, failed, filtered=none, made=made.height - (taken - none))
 
 

@@ -10,8 +10,20 @@ from typing import Any
 import polars as pl
 
 from strandline.errors import Unsupported
-from strandline.kernel import sketches
-from strandline.kernel.aggregates import BY, MANY, POSITION, VALUE, InItems, InRow, Items, Part, folded, greatest
+from strandline.kernel import limits, sketches
+from strandline.kernel.aggregates import (
+    BY,
+    MANY,
+    POSITION,
+    VALUE,
+    InItems,
+    InRow,
+    Items,
+    Part,
+    folded,
+    greatest,
+    of_nothing,
+)
 from strandline.kernel.blocks import AT, OFFSET, PARTITION, SIGN
 from strandline.kernel.expressions import by_row
 from strandline.model.aggregates import (
@@ -51,7 +63,7 @@ def columns_of(name: str, aggregate: Aggregate) -> InRow | InItems:
             return InRow((Part(kept, _many(column), pl.col(kept).sum(), 0, "add"),), pl.col(kept))
         case Sum(column):
             total = ((pl.col(column) + pl.lit(0, pl.Int64)) * sign).sum()
-            return InRow((Part(kept, total, pl.col(kept).sum(), 0, "add"),), pl.col(kept))
+            return InRow((Part(kept, total, pl.col(kept).sum(), 0, "add", column),), limits.told(kept))
         case Mean(column):
             whole, many = f"{kept}.sum", f"{kept}.many"
             parts = (
@@ -130,7 +142,7 @@ def _value(aggregate: Aggregate) -> tuple[pl.Expr, Any, Callable[[Any], Any] | N
         case UserAggregate():
             return (
                 value.sort_by(PARTITION, OFFSET),
-                aggregate.result(aggregate.create()),
+                of_nothing(aggregate),
                 lambda each: folded(aggregate, each),
             )
         case _:

@@ -15,7 +15,7 @@ import polars as pl
 
 from strandline.kernel.aggregates import Fold, Items, Part
 from strandline.kernel.blocks import COUNTED, EARLIEST, END, NEW, START
-from strandline.kernel.contents import Combined, Frames, items_of, merges, needs_earliest, parts_of, together
+from strandline.kernel.contents import Combined, Frames, items_of, merges, needs_earliest, parts_of, together, wide_sums
 from strandline.model.steps import WindowedStep
 
 Spans = Sequence[tuple[int, int]]
@@ -67,11 +67,10 @@ def _placed(strips: pl.DataFrame, windows: Spans, keys: Sequence[str], ask: Wind
     inside = (place >= 0) & (place < 2 * many)
     placed = strips.with_columns(pl.Series(_PLACE, place)).filter(pl.Series(inside))
     of_all = pl.col(_PLACE) == many
+    made = merges(ask, placed)
     # Most strips belong to all windows, and grouping by keys alone is faster.
-    core = (
-        placed.lazy().filter(of_all).group_by(keys).agg(*merges(ask)).with_columns(pl.lit(many, pl.Int64).alias(_PLACE))
-    )
-    edges = placed.lazy().filter(~of_all).group_by(*keys, _PLACE).agg(*merges(ask))
+    core = placed.lazy().filter(of_all).group_by(keys).agg(*made).with_columns(pl.lit(many, pl.Int64).alias(_PLACE))
+    edges = placed.lazy().filter(~of_all).group_by(*keys, _PLACE).agg(*made)
     return pl.concat([core.select(edges.collect_schema().names()), edges]).collect()
 
 
@@ -106,7 +105,9 @@ def _from_cells(cells: pl.DataFrame, codes: range, windows: Spans, ask: Windowed
         pl.Series(NEW, counts[there]),
         pl.zeros(len(key), pl.Int64, eager=True).alias(COUNTED),
     ]
-    folds = {name: fold for name, fold in _folds(ask).items() if fold is not None and _is_number(cells[name].dtype)}
+    wide = wide_sums(ask, cells)
+    found = {name: fold for name, fold in _folds(ask).items() if fold is not None and name not in wide}
+    folds = {name: fold for name, fold in found.items() if _is_number(cells[name].dtype)}
     rows += [_folded(cells[name], cell, shape, there, fold) for name, fold in folds.items()]
     others = [part for part in parts_of(ask) if part.name not in folds]
     return pl.DataFrame(rows + (_grouped(cells, cell, len(windows), others) if others else []))

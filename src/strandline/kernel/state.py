@@ -155,7 +155,7 @@ def _merge(windows: pl.DataFrame, fresh: pl.DataFrame, keys: Sequence[str], ask:
     both = pl.concat([windows.with_columns(**_nothing_new(ask)), fresh], how="diagonal_relaxed")
     joined = {*identity(keys), NEW, COUNTED, EARLIEST, TIME, *(part.name for part in parts_of(ask))}
     kept = [pl.col(name).first() for name in both.columns if name not in joined]
-    return grouped(both, keys, ask, [*merges(ask), *kept])
+    return grouped(both, keys, ask, [*merges(ask, both), *kept])
 
 
 def read_index(held: Mapping[str, bytes]) -> Index:

@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 from strandline.errors import InvalidAggregate, StateError
 from strandline.model.aggregates import (
@@ -42,6 +42,8 @@ from strandline.model.aggregates import (
 from strandline.model.elements import Element
 from strandline.reference import sketches
 from strandline.reference.values import Rank, position, rank
+
+_LIMIT: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ def way_of(aggregate: Aggregate) -> Way:  # noqa: C901, PLR0912 - one line a mem
         case Count():
             return _numbers(lambda _: (1,), (0,), lambda kept: kept[0])
         case Sum():
-            return _numbers(lambda each: (value(each),), (0,), lambda kept: kept[0])
+            return _numbers(lambda each: (value(each),), (0,), lambda kept: _inside(kept[0]))
         case Mean():
             return _numbers(lambda each: (1, value(each)), (0, 0), lambda kept: kept[1] / kept[0] if kept[0] else None)
         case Variance(_, population):
@@ -202,6 +204,11 @@ def _numbers(single: Callable[[Element], Any], empty: tuple[int, ...], result: C
         return tuple(map(operator.sub, kept, one))
 
     return Way(empty, single, merge, result, retract)
+
+
+def _inside(total: Any) -> Any:
+    """A sum of integers is told as long as it is well inside 64 bits."""
+    return None if isinstance(total, int) and abs(total) >= _LIMIT else total
 
 
 def _powers(value: Any) -> tuple[int, Fraction | int, Fraction | int, int]:

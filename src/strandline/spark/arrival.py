@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from strandline.kernel.blocks import OFFSET, OWN, PARTITION
+from strandline.kernel.rows import CHILDREN
 from strandline.spark.ports import DETAIL, RAW, REASON, RECORD, TICKED, Decoder
 
 MARK: Final = "@mark"
@@ -42,7 +43,16 @@ def of_records(frame: pl.DataFrame, decoder: Decoder) -> Arrived:
     known = frame.rename({"partition": PARTITION, "offset": OFFSET, "value": RAW, "mark": MARK})
     records = known.filter(pl.col(MARK) == RECORD).select(PARTITION, OFFSET, RAW)
     decoded = decoder.decode(records)
-    return Arrived(_with_others(decoded.rows, known), decoded.dead, _marks(known), records.height)
+    rows = _told_apart(_with_others(decoded.rows, known), records.height - decoded.dead.height)
+    return Arrived(rows, decoded.dead, _marks(known), rows.height + decoded.dead.height)
+
+
+def _told_apart(rows: pl.DataFrame, records: int) -> pl.DataFrame:
+    """Rows of which several come from one record, as an update does in a changelog, get places of their own."""
+    if rows.height <= records:
+        return rows
+    number = pl.int_range(pl.len(), dtype=pl.Int64).over(PARTITION, OFFSET)
+    return rows.with_columns(pl.col(OFFSET) * CHILDREN + number)
 
 
 def _with_others(rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:

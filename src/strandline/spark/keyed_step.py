@@ -1,6 +1,7 @@
 """transformWithState around the kernel's step: Spark keeps the bytes, the kernel knows what they mean."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -10,6 +11,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from strandline.kernel.blocks import AT, END, OFFSET, PARTITION, SIGN, START, Block, pack, unpack
 from strandline.kernel.output import Counts, counts_to_facts
 from strandline.kernel.panes import INDEX, LAST, RETRACTION, TIMESTAMP, TIMING
+from strandline.kernel.rows import PROBLEM
 from strandline.kernel.step import Ask, Stepped, step
 from strandline.kernel.watermarks import (
     FOREVER,
@@ -114,10 +116,10 @@ def play_group(
     """One batch of one key group: what it keeps, and what it sends to the steps after it and to be delivered."""
     controls = [control_from_facts(block.facts["control"]) for block in blocks]
     counts = sum((Counts(**block.facts["counts"]) for block in blocks), Counts())
-    stepped = step(held, blocks, controls, ask_of(keyed))
+    dead: list[pl.DataFrame] = []
+    stepped = _without_problems(step(held, blocks, controls, ask_of(keyed)), keyed, group, dead)
     sent: Blocks = []
     frames: dict[str, pl.DataFrame] = {}
-    dead: list[pl.DataFrame] = []
     for route in keyed.routes:
         rows = _passed(stepped, keyed, group, route, dead)
         if route.output is not None:
@@ -139,17 +141,32 @@ def play_group(
     return stepped.writes, [*sent, (to_deliver(address(keyed, group)), Block(frames, facts))]
 
 
+def _without_problems(stepped: Stepped, keyed: KeyedStep, group: int, dead: list[pl.DataFrame]) -> Stepped:
+    """Panes for which a user's aggregate raised have null in its place, and a dead letter that says why."""
+    if stepped.panes is None or PROBLEM not in stepped.panes.columns:
+        return stepped
+    placed = stepped.panes.with_columns(*_visible(), *_position(stepped, keyed, group))
+    dead.append(failures(placed.filter(pl.col(PROBLEM).is_not_null())))
+    return replace(stepped, panes=stepped.panes.drop(PROBLEM))
+
+
+def _position(stepped: Stepped, keyed: KeyedStep, group: int) -> list[pl.Expr]:
+    """Where a pane stands among all that a key group has ever told."""
+    return [
+        pl.lit(f"{keyed.name}.{group}").alias(PARTITION),
+        (pl.int_range(pl.len(), dtype=pl.Int64) + stepped.turn * _SPAN).alias(OFFSET),
+    ]
+
+
 def _passed(
     stepped: Stepped, keyed: KeyedStep, group: int, route: Route, dead: list[pl.DataFrame]
 ) -> pl.DataFrame | None:
     """The panes at the end of a route, and dead letters for those that a function could not take."""
     if stepped.panes is None or (not route.operations and route.output is not None):
         return stepped.panes
-    position = [
-        pl.lit(f"{keyed.name}.{group}").alias(PARTITION),
-        (pl.int_range(pl.len(), dtype=pl.Int64) + stepped.turn * _SPAN).alias(OFFSET),
-    ]
-    passed = run_operations(stepped.panes.with_columns(*_visible(), *position), route.operations)
+    passed = run_operations(
+        stepped.panes.with_columns(*_visible(), *_position(stepped, keyed, group)), route.operations
+    )
     if passed.failed is not None:
         dead.append(failures(passed.failed))
     if route.output is not None:

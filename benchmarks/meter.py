@@ -34,22 +34,32 @@ class Sample:
 
 def look(session: int, proc: Path = PROC) -> Sample:
     """User and system time of all processes of a session and of their ended children; memory of those alive."""
-    ticks = pages = 0
-    moment = time.time()
+    moment, found = time.time(), [_used(fields) for fields in _processes(session, proc).values()]
+    return Sample(moment, sum(ticks for ticks, _ in found) / _TICKS, sum(pages for _, pages in found) * _PAGE)
+
+
+def members(session: int, proc: Path = PROC) -> list[int]:
+    """The processes of a session."""
+    return list(_processes(session, proc))
+
+
+def _processes(session: int, proc: Path) -> dict[int, list[str]]:
+    found = {}
     for each in proc.iterdir():
-        if each.name.isdigit():
-            used = _used(each, session)
-            ticks, pages = ticks + used[0], pages + used[1]
-    return Sample(moment, ticks / _TICKS, pages * _PAGE)
+        fields = _fields(each) if each.name.isdigit() else []
+        if fields and int(fields[_SESSION]) == session:
+            found[int(each.name)] = fields
+    return found
 
 
-def _used(process: Path, session: int) -> tuple[int, int]:
+def _fields(process: Path) -> list[str]:
     try:
-        fields = (process / "stat").read_text().rpartition(")")[2].split()
+        return (process / "stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        return 0, 0  # it has ended since it was listed
-    if int(fields[_SESSION]) != session:
-        return 0, 0
+        return []  # it has ended since it was listed
+
+
+def _used(fields: list[str]) -> tuple[int, int]:
     return sum(map(int, fields[_TIMES])), int(fields[_RSS])
 
 

@@ -48,8 +48,8 @@ _HOW: Final = f"""## How it is measured
   agree. The timed runs keep no output; ours must at least account for every event. A contestant that disagrees is told
   as failed and has no number.
 - **Events per CPU-second**: user and system time of the whole process tree (JVM, Python workers, those that have
-  ended), read from `/proc` ten times a second and cut at the ends of batches as Spark reports them. The first three
-  batches do not count.
+  ended), read from `/proc` ten times a second and cut at the ends of batches as Spark reports them. The first four
+  batches do not count (two for the peer by key, whose batches are long).
 - **In turns.** All cells of a group run once, then again in the opposite order, and so on. A ratio is taken round by
   round; the table shows the median, and the lowest and highest round.
 - **By key** is transformWithStateInPandas as Spark's guide shows it: a map of open windows and a timer each, for every
@@ -238,8 +238,9 @@ def _over_time(cells: Sequence[dict[str, Any]]) -> str:
     if found is None:
         return lines(title, "events so far", "not measured", [Line("not measured", [(1, 1)])])
     cpu: list[float] = found["batch_cpu"][0]
-    per_batch = found["events"] / max(1, len(cpu) - 3)
-    points = [(number, 1e6 * used / per_batch) for number, used in enumerate(cpu, 1) if number > 3]
+    warm_up: int = found["warm_up"]
+    per_batch = found["events"] / (len(cpu) - warm_up)
+    points = [(number, 1e6 * used / per_batch) for number, used in enumerate(cpu, 1) if number > warm_up]
     return lines(title, "batch", "CPU microseconds an event", [Line("ours", points)])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.medians import Spread, ratios, spread
 from benchmarks.runs import Run
-from benchmarks.suite import LATENCY_FLOOR, LATENCY_GOAL, REPORTED, ROWS, WARM_UP, Row
+from benchmarks.suite import LATENCY_FLOOR, LATENCY_GOAL, REPORTED, ROWS, Row
 from benchmarks.workloads import Contestant
 
 
@@ -37,7 +37,6 @@ def to_results(measured: Measured, command: str, corpora: dict[str, str]) -> dic
         "reported": [_row(row, measured) for row in REPORTED],
         "cells": _cells(measured.runs),
         "latency": list(measured.waits),
-        "warm_up_batches": WARM_UP,
         "corpora": corpora,
     }
 
@@ -103,6 +102,7 @@ def _cells(runs: Sequence[Run]) -> list[dict[str, Any]]:
         if good:
             told |= {
                 "events": good[0].events,
+                "warm_up": len(good[0].batch_cpu) - good[0].counted,
                 "per_cpu_second": _rounded(spread([run.per_cpu_second for run in good])),
                 "per_second": _rounded(spread([run.per_second for run in good])),
                 "peak_bytes": max(run.peak_bytes for run in good),

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -14,8 +15,8 @@ from typing import Any, Final
 
 from benchmarks import corpus as corpora
 from benchmarks import oracle
-from benchmarks.meter import Meter, Sample, cpu_at, peak_bytes
-from benchmarks.suite import CHECKED, WARM_UP, Cell
+from benchmarks.meter import Meter, Sample, cpu_at, members, peak_bytes
+from benchmarks.suite import CHECKED, Cell
 from benchmarks.workloads import Contestant, Panes, to_json
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -35,6 +36,8 @@ class Run:
     peak_bytes: int = 0
     batch_seconds: list[float] = field(default_factory=list)
     batch_cpu: list[float] = field(default_factory=list)
+    counted: int = 0
+    """Batches, the last of all, that count."""
     load: float = 0
     failure: str = ""
     checked: dict[str, Any] = field(default_factory=dict)
@@ -58,9 +61,7 @@ def measure(cell: Cell, round_: int, work: Path, *, check: bool) -> Run:
     folder, _ = corpora.written(cell.corpus, work / "corpora")
     beginning = replace(cell.corpus, batches=min(CHECKED, cell.corpus.batches))
     checked = str(corpora.written(beginning, work / "corpora")[0]) if check and _has_cells(cell) else None
-    home = work / "scratch"
-    shutil.rmtree(home, ignore_errors=True)
-    home.mkdir(parents=True)
+    home = scratch(work)
     order = {
         "contestant": cell.contestant.value,
         "workload": to_json(cell.workload),
@@ -79,6 +80,12 @@ def measure(cell: Cell, round_: int, work: Path, *, check: bool) -> Run:
         run = _judged(cell, run, Path(checked), told["checked"], home)
     shutil.rmtree(home, ignore_errors=True)
     return run
+
+
+def scratch(work: Path) -> Path:
+    """A folder for one run; another for each, since one whose harness was killed may still be writing into its own."""
+    work.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix="run-", dir=work))
 
 
 def _has_cells(cell: Cell) -> bool:
@@ -104,9 +111,10 @@ def started(module: str, home: Path) -> tuple[list[Sample], int]:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Whoever is left of the run goes with it; Python workers follow their JVM."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    """Whoever is left of the run goes with it: Python workers are a process group of their own."""
+    for left in members(process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(left, signal.SIGKILL)
     process.wait()
 
 
@@ -118,7 +126,7 @@ def _last_words(home: Path, code: int) -> str:
 def weighed(cell: Cell, round_: int, batches: Sequence[dict[str, Any]], samples: Sequence[Sample]) -> Run:
     """What was used between the end of the warm-up and the end of the last batch with data."""
     full = [batch for batch in batches if batch["rows"] > 1]
-    first = min(WARM_UP, len(full) - 1)
+    first = min(cell.warm_up, len(full) - 1)
     counted, since, until = full[first:], full[first]["started"], full[-1]["ended"]
     return Run(
         cell.name,
@@ -126,6 +134,7 @@ def weighed(cell: Cell, round_: int, batches: Sequence[dict[str, Any]], samples:
         events=sum(batch["rows"] for batch in counted),
         cpu_seconds=cpu_at(samples, until) - cpu_at(samples, since),
         wall_seconds=until - since,
+        counted=len(counted),
         peak_bytes=peak_bytes(samples, until),
         batch_seconds=[batch["ended"] - batch["started"] for batch in full],
         batch_cpu=[cpu_at(samples, batch["ended"]) - cpu_at(samples, batch["started"]) for batch in full],

@@ -7,6 +7,8 @@ folder is named by the commit and what differs from it: a figure never outlives 
 import json
 import os
 import shutil
+import signal
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any
 from benchmarks import latency, machine, suite
 from benchmarks.medians import percentile
 from benchmarks.results import Measured, to_results, to_table
-from benchmarks.runs import Run, kept, measure, read_run, started
+from benchmarks.runs import Run, kept, measure, read_run, scratch, started
 from benchmarks.suite import Cell, Suite
 from benchmarks.workloads import Contestant
 from strandline.errors import PlanError
@@ -45,6 +47,7 @@ def work_folder(asked: Asked) -> Path:
 
 def main(asked: Asked) -> int:
     """Measures what is asked; 0 if every number counts, 1 if a run failed."""
+    end_with_the_run()
     chosen = suite.quick() if asked.quick else suite.full()
     rounds = asked.rounds or chosen.rounds
     cells = _chosen(chosen, asked)
@@ -63,6 +66,11 @@ def main(asked: Asked) -> int:
     if whole:
         print("make the page anew with: python -m benchmarks.render")
     return 1 if any(run.failure for run in runs) else 0
+
+
+def end_with_the_run() -> None:
+    """A run leads a session of its own and would outlive a harness that is killed; one that is left, it does not."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 def _chosen(chosen: Suite, asked: Asked) -> set[str]:
@@ -132,15 +140,14 @@ def _waited(chosen: Suite, only: Sequence[str], rounds: int, work: Path, home: P
 
 
 def _wait(chosen: Suite, contestant: Contestant, work: Path) -> dict[str, Any]:
-    home = work / "scratch"
-    shutil.rmtree(home, ignore_errors=True)
-    home.mkdir(parents=True)
+    home = scratch(work)
     order = {"contestant": contestant.value, "seconds": chosen.latency.seconds}
     (home / "order.json").write_text(json.dumps(order))
     _, code = started("benchmarks.latency", home)
     if code != 0:
         return {"failure": f"ended with code {code}: {(home / 'output.txt').read_text(errors='replace')[-300:]}"}
     told = json.loads((home / "run.json").read_text())
+    shutil.rmtree(home, ignore_errors=True)
     waits = latency.latencies(told, chosen.latency.warm_up)
     if not waits:
         return {"failure": "not a single pane was seen after the warm-up"}

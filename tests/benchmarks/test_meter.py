@@ -1,12 +1,13 @@
 """The meter: everyone of a session is counted, also those who have ended."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.meter import Meter, Sample, cpu_at, look, peak_bytes
+from benchmarks.meter import Meter, Sample, cpu_at, look, members, peak_bytes
 
 
 def process(proc: Path, pid: int, session: int, times: tuple[int, int, int, int], pages: int) -> None:
@@ -25,7 +26,8 @@ def test_user_and_system_time_of_all_processes_of_a_session_count_with_their_end
     (tmp_path / "13").mkdir()  # ended between the listing and the look
     sample = look(10, tmp_path)
     assert sample.cpu_seconds == pytest.approx(1.77)
-    assert sample.resident_bytes == 12 * 4096
+    assert sample.resident_bytes == 12 * os.sysconf("SC_PAGE_SIZE")
+    assert sorted(members(10, tmp_path)) == [10, 11]
 
 
 def test_what_a_child_of_a_child_has_used_is_seen_while_it_lives_and_after_it_has_ended() -> None:

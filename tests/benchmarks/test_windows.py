@@ -1,6 +1,10 @@
 """The command's own part: what is run, in which order, and what is not run again."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +17,7 @@ from benchmarks.suite import Cell, full
 from benchmarks.windows import Asked, main, work_folder
 from strandline.errors import PlanError
 
+ROOT = Path(__file__).resolve().parents[2]
 CELL = full().groups[0].cells[0]
 
 
@@ -86,9 +91,10 @@ def test_what_counts_lies_between_the_warm_up_and_the_last_batch_with_data() -> 
     batches += [{"rows": 1, "started": 15.0, "ended": 16.0}, {"rows": 0, "started": 16.0, "ended": 17.0}]
     samples = [Sample(10, 0, 1), Sample(13, 30, 9), Sample(15, 34, 5), Sample(17, 99, 50)]
     run = weighed(CELL, 0, batches, samples)
-    assert (run.events, run.cpu_seconds, run.wall_seconds, run.peak_bytes) == (2_000, 4.0, 2.0, 9)
+    assert (run.events, run.cpu_seconds, run.wall_seconds, run.peak_bytes) == (1_000, 2.0, 1.0, 9)
     assert (run.per_cpu_second, run.per_second) == (500.0, 1_000.0)
-    assert len(run.batch_cpu) == 5
+    assert (len(run.batch_cpu), run.counted) == (5, 1)
+    assert weighed(replace(CELL, warm_up=2), 0, batches, samples).counted == 3
 
 
 def test_a_run_that_loses_count_or_dies_has_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,6 +123,33 @@ def test_a_process_of_its_own_is_started_and_watched(tmp_path: Path) -> None:
     _, code = runs.started("benchmarks.contestant", tmp_path)
     assert code == 1
     assert "KeyError" in (tmp_path / "output.txt").read_text()
+
+
+def test_a_benchmark_that_is_told_to_end_takes_its_run_with_it(tmp_path: Path) -> None:
+    """The run leads a session of its own, so nobody else would end it."""
+    (tmp_path / "sleeper.py").write_text("import pathlib, time\npathlib.Path('up').touch()\ntime.sleep(600)\n")
+    program = f"""
+import pathlib, signal, sys
+from benchmarks import runs
+from benchmarks.windows import end_with_the_run
+runs.ROOT = pathlib.Path({str(tmp_path)!r})
+end_with_the_run()
+runs.started("sleeper", pathlib.Path({str(tmp_path)!r}))
+"""
+    harness = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT)
+    until = time.monotonic() + 60
+    while not (tmp_path / "up").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    harness.terminate()
+    assert harness.wait(60) == 128 + signal.SIGTERM
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if f"{tmp_path}/order" in _command(path)]
+
+
+def _command(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""  # it has ended
 
 
 def test_a_pane_with_nothing_new_has_no_latency() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import strandline as sl
 from strandline.kernel.blocks import AT, END, GAP, NEW, OFFSET, PARTITION, START, Block, pack
+from strandline.kernel.contents import merged
 from strandline.kernel.prepare import REASON, admit, gather, prepare
 from strandline.kernel.slices import key_groups
 from strandline.kernel.watermarks import FOREVER, NEVER
@@ -111,8 +112,8 @@ FRACTIONS = pl.DataFrame(
 
 
 @pytest.mark.parametrize("window", [sl.tumbling("10s"), sl.sliding("10s", every="4s"), sl.session("50ms")], ids=repr)
-def test_a_task_that_runs_again_gives_the_same_bytes(window: WindowKind) -> None:
-    """Grouping alone would give its rows in another order each time."""
+def test_a_task_that_runs_again_gives_the_same_rows(window: WindowKind) -> None:
+    """To the last digit, in any order: whoever keeps or tells them sorts them first."""
     aggregates = (
         ("total", sl.sum("score")),
         ("average", sl.mean("score")),
@@ -124,18 +125,22 @@ def test_a_task_that_runs_again_gives_the_same_bytes(window: WindowKind) -> None
     )
     ask = asking(window=window, trigger=LATE, aggregates=aggregates)
     runs = [prepare(FRACTIONS, ["team"], ask, 4, 20_000).blocks for _ in range(4)]
-    packed = [{group: pack(block) for group, block in run.items()} for run in runs]
+    packed = [{group: pack(in_order(block)) for group, block in run.items()} for run in runs]
     assert all(each == packed[0] for each in packed)
 
 
-def test_a_task_of_another_process_gives_the_same_bytes() -> None:
+def in_order(block: Block) -> Block:
+    return Block({name: frame.sort(frame.columns) for name, frame in block.frames.items()}, block.facts)
+
+
+def test_a_task_of_another_process_gives_the_same_rows() -> None:
     """Hashes may be seeded anew in every process."""
     code = """
 import polars as pl, hashlib, strandline as sl
-from tests.kernel.test_prepare import FRACTIONS, LATE, asking, pack, prepare
+from tests.kernel.test_prepare import FRACTIONS, LATE, asking, in_order, pack, prepare
 ask = asking(trigger=LATE, aggregates=(("total", sl.sum("score")), ("kinds", sl.count_distinct("score"))))
 blocks = prepare(FRACTIONS, ["team"], ask, 4, 20_000).blocks
-print(hashlib.sha256(b"".join(map(pack, blocks.values()))).hexdigest())
+print(hashlib.sha256(b"".join(pack(in_order(block)) for block in blocks.values())).hexdigest())
 """
     runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(2)]
     assert runs[0].stdout == runs[1].stdout != ""
@@ -291,7 +296,7 @@ def test_in_processing_time_the_clock_is_an_elements_time() -> None:
 def test_what_tasks_combined_is_gathered_as_one() -> None:
     ask = asking(trigger=LATE, aggregates=(("total", sl.sum("score")), ("all", sl.collect("score"))))
     blocks = [prepared(ask, -1, SCORES[:2]), prepared(ask, -1, SCORES[2:]), Block()]
-    found = gather(blocks, ["team"], ask)
+    found = merged(gather(blocks, ask), ["team"], ask)
     assert found is not None
     assert sorted(found.rows.select("team", START, "@total").rows()) == [
         ("blue", 0, 3),
@@ -299,4 +304,4 @@ def test_what_tasks_combined_is_gathered_as_one() -> None:
         ("red", 10_000, 2),
     ]
     assert sorted(found.items["all"]["@value"].to_list()) == [2, 3, 5, 7]
-    assert gather([Block()], ["team"], ask) is None
+    assert gather([Block()], ask) == []

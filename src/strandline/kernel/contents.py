@@ -41,6 +41,8 @@ class Combined:
 
     rows: pl.DataFrame
     items: Frames
+    repeats: bool = False
+    """Whether a window may have several rows, not put together yet."""
 
 
 @cache
@@ -93,8 +95,8 @@ def combine(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> Com
         made.append(pl.col(AT).min().alias(EARLIEST))
     if ask.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
         made.append(_combined_time(placed, ask).alias(TIME))
-    # In order, so that a task that runs again sends the same bytes; what is kept is sorted when it is written.
-    rows = grouped(placed, keys, ask, made, in_order=True)
+    # In any order, which is faster: a window has one row here, and what is kept or told of it is sorted later.
+    rows = grouped(placed, keys, ask, made)
     return Combined(rows, {name: _make(placed, keys, kind) for name, kind in items_of(ask).items()})
 
 
@@ -105,21 +107,22 @@ def _partial(part: Part, placed: pl.DataFrame, ask: WindowedStep) -> pl.Expr:
     return total(pl.col(part.sums).cast(pl.Int128) * signs)
 
 
-def grouped(
-    frame: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, made: Sequence[pl.Expr], *, in_order: bool = False
-) -> pl.DataFrame:
+def grouped(frame: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, made: Sequence[pl.Expr]) -> pl.DataFrame:
     """One row for each identity. Where there are few windows it is done window by window: keys alone group faster."""
     if frame.height < _WORTH_IT or span_of(ask.window) is None:
-        return frame.lazy().group_by(identity(keys), maintain_order=in_order).agg(*made).collect()
-    windows = frame.select(pl.struct(START, END).n_unique()).item()
-    if windows > _FEW:
-        return frame.lazy().group_by(identity(keys), maintain_order=in_order).agg(*made).collect()
-    pieces = frame.partition_by(START, END, as_dict=True, include_key=False)
-    bounds = [(pl.lit(start, pl.Int64).alias(START), pl.lit(end, pl.Int64).alias(END)) for start, end in pieces]
-    found = [
-        piece.lazy().group_by(keys, maintain_order=in_order).agg(*made).select(*keys, *span, pl.exclude(keys))
-        for piece, span in zip(pieces.values(), bounds, strict=True)
-    ]
+        return frame.lazy().group_by(identity(keys)).agg(*made).collect()
+    starts, ends = frame[START].n_unique(), frame[END].n_unique()
+    if max(starts, ends) > _FEW:
+        return frame.lazy().group_by(identity(keys)).agg(*made).collect()
+    # Windows that begin together end together, but for those that grow step by step, and at the ends of time.
+    bound = [START] if starts == ends else [START, END]
+    read = dict.fromkeys([*identity(keys), *(name for each in made for name in each.meta.root_names())])
+    pieces = frame.select(*read).partition_by(bound, include_key=True)
+    found = []
+    for piece in pieces:
+        span = [pl.lit(piece[name][0], pl.Int64).alias(name) for name in (START, END)]
+        groups = piece.lazy().group_by(keys)
+        found.append(groups.agg(*made).select(*keys, *span, pl.exclude(keys)))
     return pl.concat(pl.collect_all(found))
 
 
@@ -169,6 +172,18 @@ def combined(placed: pl.DataFrame | None, keys: Sequence[str], ask: WindowedStep
     return combine(placed, keys, ask) if placed is not None and placed.height else None
 
 
+def side_by_side(found: Sequence[Combined]) -> Combined | None:
+    """Several as one, windows not yet put together: whoever adds them to what is kept does so at once."""
+    if len(found) < 2:
+        return found[0] if found else None
+    names = dict.fromkeys(name for each in found for name in each.items)
+    items = {
+        name: pl.concat([each.items[name] for each in found if name in each.items], how="diagonal_relaxed")
+        for name in names
+    }
+    return Combined(pl.concat([each.rows for each in found], how="diagonal_relaxed"), items, repeats=True)
+
+
 def merged(found: Sequence[Combined | None], keys: Sequence[str], ask: WindowedStep) -> Combined | None:
     """One row for each identity, whichever of several places it came from."""
     there = [each for each in found if each is not None]
@@ -196,7 +211,8 @@ def wide_sums(ask: WindowedStep, frame: pl.DataFrame) -> set[str]:
 def _merges(ask: WindowedStep, wide: frozenset[str]) -> Sequence[pl.Expr]:
     joined = [total(pl.col(part.name)) if part.name in wide else part.merge for part in parts_of(ask)]
     made = [
-        pl.col(NEW, COUNTED).sum(),
+        pl.col(NEW).sum(),
+        pl.col(COUNTED).sum(),
         *(merge.alias(part.name) for part, merge in zip(parts_of(ask), joined, strict=True)),
     ]
     if needs_earliest(ask):

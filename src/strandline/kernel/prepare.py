@@ -12,7 +12,7 @@ import polars as pl
 
 from strandline.errors import InvalidTime
 from strandline.kernel.blocks import AT, END, GAP, OFFSET, PARTITION, START, Block
-from strandline.kernel.contents import Combined, combine, items_of, merged
+from strandline.kernel.contents import Combined, combine, items_of
 from strandline.kernel.sessions import COVER_END, COVER_START, cover
 from strandline.kernel.slices import key_groups
 from strandline.kernel.strips import first_over, shares, striped
@@ -179,11 +179,11 @@ def _by_group(frame: pl.DataFrame, keys: Sequence[str], groups: int) -> dict[int
     return {int(group): part for (group,), part in split.items()}
 
 
-def gather(blocks: Sequence[Block], keys: Sequence[str], ask: WindowedStep) -> Combined | None:
-    """What the tasks combined, as one."""
+def gather(blocks: Sequence[Block], ask: WindowedStep) -> list[Combined]:
+    """What each task combined."""
     found = []
     for block in blocks:
         if PARTS in block.frames:
             names = [name for name in items_of(ask) if ITEMS + name in block.frames]
             found.append(Combined(block.frames[PARTS], {name: block.frames[ITEMS + name] for name in names}))
-    return merged(found, keys, ask)
+    return found

@@ -22,6 +22,7 @@ from strandline.kernel.contents import (
     grouped,
     identity,
     items_of,
+    merge_rows,
     merges,
     needs_earliest,
     parts_of,
@@ -131,7 +132,8 @@ def add(kept: Kept, added: Combined | None, keys: Sequence[str], ask: WindowedSt
     windows = kept.windows
     if added is None:
         return kept if windows is None else Kept(windows.with_columns(**_nothing_new(ask)), kept.items, kept.owed)
-    fresh = added.rows.with_columns(**initial(ask))
+    rows = merge_rows([added.rows], keys, ask) if added.repeats and windows is None else added.rows
+    fresh = rows.with_columns(**initial(ask))
     merged = fresh if windows is None else _merge(windows, fresh, keys, ask)
     held = {}
     for name, kind in items_of(ask).items():

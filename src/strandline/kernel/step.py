@@ -9,7 +9,17 @@ import polars as pl
 from strandline.errors import StateError
 from strandline.kernel import counts, sessions, state, waiting
 from strandline.kernel.blocks import AT, COUNTED, END, OFFSET, PARTITION, START, TIME, Block
-from strandline.kernel.contents import TURN, Combined, combined, identity, items_of, merge_rows, merged, together
+from strandline.kernel.contents import (
+    TURN,
+    Combined,
+    combined,
+    identity,
+    items_of,
+    merge_rows,
+    merged,
+    side_by_side,
+    together,
+)
 from strandline.kernel.panes import Instant, deadlines, fire
 from strandline.kernel.prepare import REASON, ROWS, SURE, gather, surely_taken
 from strandline.kernel.slices import slices_of
@@ -122,7 +132,9 @@ def _advance(before: Progress, controls: Sequence[Control], ask: Ask) -> Progres
 
 def _arrived(blocks: Sequence[Block], ask: Ask, now: Instant) -> Arrived:
     """What came, as far apart as it must be looked at."""
-    parts, rows = gather(blocks, ask.keys, ask.step), [block for block in blocks if ROWS in block.frames]
+    found, rows = gather(blocks, ask.step), [block for block in blocks if ROWS in block.frames]
+    met = shares(ask.step) or isinstance(ask.step.window, Session)
+    parts = merged(found, ask.keys, ask.step) if met else side_by_side(found)
     if parts is not None and _is_gone(parts.rows, ask, now):
         raise StateError(
             "combined elements reached a window that is already gone",

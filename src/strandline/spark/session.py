@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from strandline.errors import SetupError
 from strandline.spark.jars import paths
 
+FILES: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -32,6 +33,12 @@ def settings(cores: int) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(cores),
         # Rows cross to Python in large Arrow batches.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+        # Otherwise the size of a batch is computed anew with every row that is added to it.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+        # The usual manager starts a process for every log entry it writes to a local disk, to ask about links.
+        "spark.sql.streaming.checkpointFileManagerClass": FILES,
+        # Plans of several steps have more classes than the hundred that are kept, and would be compiled every batch.
+        "spark.sql.codegen.cache.maxEntries": "2000",
         # State calls are round trips; a Unix socket makes them shorter.
         "spark.python.unix.domain.socket.enabled": "true",
         # Steps over small frames lose more to a thread pool than they win.

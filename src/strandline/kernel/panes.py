@@ -10,6 +10,7 @@ from strandline.kernel.blocks import COUNTED, EARLIEST, END, NEW, START, TIME
 from strandline.kernel.contents import ELEMENTS, Combined, Frames, combine, identity, parts_of, with_values
 from strandline.kernel.expressions import to_expr
 from strandline.kernel.rows import PROBLEM
+from strandline.kernel.slices import ordered
 from strandline.kernel.state import (
     ADDED,
     ARRIVED,
@@ -232,8 +233,8 @@ def _panes(spoke: pl.DataFrame, owed: pl.DataFrame | None, keys: Sequence[str], 
     )  # fmt: skip
     if ask.accumulation is Accumulation.RETRACTING:
         panes = pl.concat([*_withdrawn(spoke, owed, keys, ask), panes], how="diagonal_relaxed")
-    ordered = panes.sort(*keys, OWNER_START, OWNER_END, maintain_order=True)
-    return ordered.drop(OWNER_START, OWNER_END)
+    owners = (OWNER_START, OWNER_END)
+    return ordered(panes, [*keys, *owners], owners).drop(owners)
 
 
 def _withdrawn(

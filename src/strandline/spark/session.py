@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from strandline.errors import SetupError
-from strandline.spark.jars import paths
+from strandline.spark.jars import missing, paths
 
 FILES: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -56,11 +56,15 @@ def settings(cores: int) -> dict[str, str]:
 def start_session(
     name: str, *, log: Path, overrides: Mapping[str, str] | None = None, jars: bool = False
 ) -> SparkSession:
-    """An embedded Spark for this process, with our jars if they are needed; the JVM's own chatter goes to a file."""
+    """An embedded Spark for this process; the JVM's own chatter goes to a file.
+
+    Our jars are in it where they are on this machine, since a session that runs cannot be given any, and the next job
+    of this process may need them; if this one does, they must be.
+    """
     # Workers start the `python3` of PATH unless told otherwise, and that one may lack every dependency.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
-    packages = {"spark.jars": ",".join(map(str, paths()))} if jars else {}
+    packages = {"spark.jars": ",".join(map(str, paths()))} if jars or not missing() else {}
     for key, value in (settings(os.cpu_count() or 2) | packages | dict(overrides or {})).items():
         builder = builder.config(key, value)
     with _quiet(log):

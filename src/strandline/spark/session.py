@@ -33,7 +33,7 @@ def settings(cores: int) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(cores),
         # Rows cross to Python in large Arrow batches.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
-        # Otherwise the size of a batch is computed anew with every row that is added to it.
+        # Below the largest number, Spark asks for the size of an Arrow batch with every row that it adds.
         "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         # The usual manager starts a process for every log entry it writes to a local disk, to ask about links.
         "spark.sql.streaming.checkpointFileManagerClass": FILES,

@@ -4,6 +4,7 @@ In the fast tier they are fewer still; STRANDLINE_EXAMPLES=5000 ./test tests/ker
 """
 
 import os
+import sys
 
 import pytest
 from hypothesis import settings
@@ -12,6 +13,7 @@ from hypothesis import settings
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 FAST, USUAL = 10, 40
+_TRACER = sys.gettrace()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -23,6 +25,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if fast:
         # The kernel plays them all in the whole run; the oracle takes a second.
         config.option.stories_on = "reference"
+
+
+def pytest_runtest_setup() -> None:
+    """Python drops whoever traces when the stack runs out, which some tests see to; coverage would end there."""
+    if _TRACER is not None and sys.gettrace() is None:
+        sys.settrace(_TRACER)
 
 
 pytest_plugins = ["strandline.testing.plugin", "strandline.testing.services"]

@@ -50,3 +50,8 @@ def test_every_public_name_is_on_the_page_of_names() -> None:
         [sys.executable, ROOT / "scripts" / "names.py", "--check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout
+
+
+def test_the_readme_counts_the_stories_right() -> None:
+    stories = len([*(ROOT / "tests" / "transcripts").rglob("*.story.yaml")])
+    assert f"[{stories} stories]" in (ROOT / "README.md").read_text()

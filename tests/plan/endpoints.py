@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import strandline as sl
-from strandline.plan.ddl import parse
+from strandline.model.ddl import parse
 from strandline.plan.endpoints import Delivery
 from strandline.plan.pipeline import Elements, read
 
@@ -13,6 +13,7 @@ class PaperSource:
     name: str = "scores"
     partitions: tuple[str, ...] = ("0", "1")
     columns: str = "team string, user string, score long, at timestamp"
+    decoder: str | None = "on paper"
 
     @property
     def types(self) -> dict[str, str]:

@@ -45,7 +45,7 @@ class Typed(PaperSource):
 
     partitions: tuple[str, ...] = ("",)
     columns: str = "key string, v long, at timestamp"
-    decoder: None = None
+    decoder: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

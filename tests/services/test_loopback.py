@@ -1,10 +1,11 @@
 import socket
+import threading
 
 import pytest
 
 from strandline.errors import SetupError
 from strandline.services import loopback
-from strandline.services.loopback import FIRST, HOST, LAST, exchange, free_ports, is_free
+from strandline.services.loopback import FIRST, HOST, LAST, exchange, free_ports, is_free, is_free_soon
 
 
 def test_free_ports_are_free_and_each_another_one() -> None:
@@ -26,3 +27,18 @@ def test_a_machine_without_ports_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_nobody_answers_where_nobody_listens() -> None:
     assert exchange(free_ports(1)[0], b"ping", 4) == b""
+
+
+def test_a_port_that_is_closed_in_a_moment_is_waited_for() -> None:
+    listener = socket.create_server((HOST, free_ports(1)[0]))
+    port = listener.getsockname()[1]
+    closing = threading.Timer(0.2, listener.close)
+    closing.start()
+    assert is_free_soon(port)
+    closing.join()
+
+
+def test_a_port_that_stays_taken_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loopback, "_CLOSED_WITHIN_SECONDS", 0.05)
+    with socket.create_server((HOST, free_ports(1)[0])) as listener:
+        assert not is_free_soon(listener.getsockname()[1])

@@ -53,6 +53,24 @@ def test_what_is_left_of_a_process_is_no_process(tmp_path: Path) -> None:
     assert not process.is_alive
 
 
+LEADERLESS = """
+import ctypes, os, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ends one thread by its system call")
+def test_a_process_whose_first_thread_is_gone_lives_on_in_the_others(tmp_path: Path) -> None:
+    process = sleeper(tmp_path / "log", LEADERLESS)
+    stat = Path(f"/proc/{process.pid}/stat")
+    while ") Z" not in stat.read_text():
+        assert process.is_alive
+    assert process.is_alive
+    process.send(signal.SIGKILL)
+    assert process.is_gone_within(10)
+
+
 def test_nobody_has_a_pid_that_is_not_there() -> None:
     assert birth_of(2**22 + 1) is None
     assert not Process(2**22 + 1, "").is_alive

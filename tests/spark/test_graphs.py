@@ -134,8 +134,10 @@ def test_a_job_whose_input_is_mostly_broken_stops_by_its_budget_and_keeps_the_le
     assert read(database, "SELECT count(*) FROM some") == [(3,)]
 
 
-def test_a_file_of_other_columns_is_refused_before_anything_runs(spark: SparkSession, orders: Path) -> None:
-    wrong = sl.frame(spark.readStream.schema(COLUMNS).parquet(str(orders)))
-    assert dict(wrong.types) == {"team": "string", "score": "bigint", "at": "timestamp"}
+def test_a_frame_tells_its_own_types_and_must_be_a_stream(spark: SparkSession, orders: Path) -> None:
+    stream = spark.readStream.schema(COLUMNS).parquet(str(orders))
+    assert dict(sl.frame(stream).types) == {"team": "string", "score": "bigint", "at": "timestamp"}
     with pytest.raises(InvalidStep, match="not a stream"):
         sl.frame(spark.range(1))
+    with pytest.raises(InvalidStep, match="there is no column 'place'"):
+        sl.frame(stream, partition="team", offset="place")

@@ -16,8 +16,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 from pyspark.sql import SparkSession
 
 import strandline as sl
-from strandline.connectors.kafka import Kafka
+from strandline.connectors.kafka import Kafka, Security
+from strandline.connectors.kafka.lag import Moment, Verdict, lag
 from strandline.services.service import Service
+from strandline.spark.checkpoint import Checkpoint
 from strandline.spark.job import Job
 
 pytestmark = pytest.mark.spark
@@ -108,6 +110,16 @@ def test_totals_and_dead_letters_are_exact_and_the_group_ends_without_lag(
     ends = [consumer.get_watermark_offsets(place, timeout=10)[1] for place in places]
     consumer.close()
     assert [place.offset for place in places] == ends
+    history = [Moment(clock, at) for clock, at in Checkpoint(tmp_path / "job").history(0, 10)]
+    behind = lag(kafka.address, Security(), history, time.time_ns() // 1_000_000)
+    assert {(each.partition, each.records, each.verdict) for each in behind} == {
+        (f"{topic}-{number}", 0, Verdict.OK) for number in range(4)
+    }
+    send(kafka.address, topic, [record("red", 1, START)], partitions=1)
+    (first, *_) = lag(kafka.address, Security(), history, time.time_ns() // 1_000_000 + 60_000)
+    assert (first.records, first.verdict) == (1, Verdict.STOPPED)
+    assert first.seconds is not None
+    assert 60 <= first.seconds < 120
 
 
 def test_a_broker_that_dies_and_comes_back_costs_nothing_and_new_partitions_are_read(

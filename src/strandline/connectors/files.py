@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from strandline.errors import InvalidStep
-from strandline.plan.ddl import parse
+from strandline.model.ddl import parse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

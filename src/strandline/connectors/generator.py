@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from strandline.errors import InvalidStep
 from strandline.formats.records import Json
-from strandline.plan.ddl import parse
+from strandline.model.ddl import parse
 from strandline.spark.ports import ANNOUNCED, ENDED, RAW_COLUMNS, RAW_SCHEMA, RECORD
 from strandline.spark.registered import registered
 

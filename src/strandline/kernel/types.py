@@ -1,28 +1,63 @@
-"""Types as DDL writes them, and what they are in Polars."""
+"""Types as DDL writes them, and what they are in Arrow and in Polars."""
 
 import re
 from typing import Final
 
 import polars as pl
+import pyarrow as pa
 
 from strandline.errors import Unsupported
+from strandline.model.ddl import HINT, SCALARS, parts
 
-_SCALARS: Final[dict[str, pl.DataType]] = {
-    "string": pl.String(), "binary": pl.Binary(), "boolean": pl.Boolean(),
-    "byte": pl.Int8(), "tinyint": pl.Int8(), "short": pl.Int16(), "smallint": pl.Int16(),
-    "int": pl.Int32(), "integer": pl.Int32(), "long": pl.Int64(), "bigint": pl.Int64(),
-    "float": pl.Float32(), "double": pl.Float64(), "date": pl.Date(),
-    "timestamp": pl.Datetime("us", "UTC"), "timestamp_ntz": pl.Datetime("us"),
-}  # fmt: skip
+TYPES: Final[dict[str, pa.DataType]] = dict(zip(SCALARS, (
+    pa.string(), pa.int64(), pa.int64(), pa.int32(), pa.float64(), pa.bool_(), pa.timestamp("us", tz="UTC"),
+    pa.float32(), pa.date32(), pa.binary(),
+    pa.int32(), pa.int8(), pa.int8(), pa.int16(), pa.int16(), pa.timestamp("us"),
+), strict=True))  # fmt: skip
+"""Where two words mean one type, the first is the one that it is told by."""
+
+_DECIMAL: Final = re.compile(r"decimal\s*\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)", re.IGNORECASE)
+_INSIDE: Final = re.compile(r"(array|map|struct)\s*<(.*)>", re.IGNORECASE | re.DOTALL)
+_DIGITS, _DEEPEST = 38, 32
+
+
+def to_arrow(kind: str, depth: int = 0) -> pa.DataType | None:
+    """A type in Arrow; None if there is no such type."""
+    if kind.lower() in TYPES:
+        return TYPES[kind.lower()]
+    if found := _DECIMAL.fullmatch(kind):
+        digits, after = int(found[1]), int(found[2])
+        return pa.decimal128(digits, after) if 0 < digits <= _DIGITS and after <= digits else None
+    inside = _INSIDE.fullmatch(kind)
+    if inside is None or depth > _DEEPEST:
+        return None
+    held = parts(inside[2])
+    match inside[1].lower():
+        case "array" if len(held) == 1:
+            item = to_arrow(held[0].strip(), depth + 1)
+            return None if item is None else pa.list_(item)
+        case "map" if len(held) == 2:
+            key, item = (to_arrow(part.strip(), depth + 1) for part in held)
+            return pa.map_(key, item) if key == pa.string() and item is not None else None
+        case "struct":
+            return _struct(held, depth)
+    return None
+
+
+def _struct(held: list[str], depth: int) -> pa.DataType | None:
+    fields: list[pa.Field] = []
+    for part in held:
+        name, _, kind = part.partition(":")
+        found = to_arrow(kind.strip(), depth + 1)
+        if found is None or not name.strip() or name.strip() in {field.name for field in fields}:
+            return None
+        fields.append(pa.field(name.strip(), found))
+    return pa.struct(fields)
 
 
 def to_polars(kind: str) -> pl.DataType:
     """The type that values of a column have in a frame."""
-    if kind in _SCALARS:
-        return _SCALARS[kind]
-    if listed := re.fullmatch(r"array<(.+)>", kind):
-        return pl.List(to_polars(listed[1].strip()))
-    if decimal := re.fullmatch(r"decimal\((\d+) ?, ?(\d+)\)", kind):
-        return pl.Decimal(int(decimal[1]), int(decimal[2]))
-    known = ", ".join(_SCALARS)
-    raise Unsupported(f"a column of type {kind!r}", hint=f"choose one of {known}, array<…> or decimal(p, s)")
+    found = to_arrow(kind)
+    if found is None:
+        raise Unsupported(f"a column of type {kind!r}", hint=HINT)
+    return pl.DataFrame(pa.schema([("of", found)]).empty_table()).schema["of"]

@@ -1,5 +1,6 @@
 """The columns that rows have after each step, with their types as far as they are known before Spark looks."""
 
+from strandline.model import ddl
 from strandline.model.aggregates import (
     Aggregate,
     AllTrue,
@@ -16,7 +17,6 @@ from strandline.model.aggregates import (
     UserAggregate,
     Variance,
 )
-from strandline.plan import ddl
 from strandline.plan.nodes import Aggregated, EventTime, Node, Read, Stateless, Union, Write
 from strandline.plan.operations import types_after
 

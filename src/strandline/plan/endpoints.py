@@ -30,6 +30,11 @@ class Source(Protocol):
         """The columns its elements have, each with its type as DDL writes it."""
         ...
 
+    @property
+    def decoder(self) -> object | None:
+        """How its records are read; None where Spark has read them already."""
+        ...
+
 
 @runtime_checkable
 class Sink(Protocol):

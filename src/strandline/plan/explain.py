@@ -38,20 +38,22 @@ def _scan(scan: Scan, stages: Stages) -> Iterator[tuple[str, str]]:
         yield "", f"in Spark: {_operations(scan.native)}"
     for flow in scan.flows:
         for route in flow.routes:
-            yield from _prepared(flow, route, stages)
+            yield from _prepared(scan, flow, route, stages)
 
 
-def _prepared(flow: Flow, route: Route, stages: Stages) -> Iterator[tuple[str, str]]:
+def _prepared(scan: Scan, flow: Flow, route: Route, stages: Stages) -> Iterator[tuple[str, str]]:
     done = [describe_operation(each) for each in (*flow.operations, *route.operations) if not isinstance(each, Kept)]
+    if scan.source.decoder is not None:
+        done.insert(0, "decode")
     if route.step is None:
-        yield "prepare", f"in Python, per partition: {', '.join(['decode', *done])}{_towards(route, stages)}"
+        yield "prepare", f"in Python, per partition: {', '.join([*done, 'rows'])}{_towards(route, stages)}"
         return
     step = stages.by_number[route.step]
     keys = ", ".join(step.keys)
     combined = f"combine by {keys}" if lifts(step.step) else f"group by {keys} one by one"
     yield (
         "prepare",
-        f"in Python, per partition: {', '.join(['decode', *done, describe_window(step.step.window), combined])}",
+        f"in Python, per partition: {', '.join([*done, describe_window(step.step.window), combined])}",
     )
     yield "", f"one block for each of {step.groups} key groups crosses the shuffle"
 

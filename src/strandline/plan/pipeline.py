@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Protocol, Self, TypeVar
 
 from strandline.errors import InvalidStep
+from strandline.model import ddl
 from strandline.model.aggregates import Aggregate
 from strandline.model.elements import Duration, Length, TimeDomain, duration
 from strandline.model.evictors import Evictor
@@ -14,7 +15,6 @@ from strandline.model.steps import WindowedStep
 from strandline.model.triggers import DEFAULT, Trigger, continued
 from strandline.model.watermarks import Watermark, by_clock
 from strandline.model.windows import Global, WindowKind
-from strandline.plan import ddl
 from strandline.plan.endpoints import Delivery, Sink, Source
 from strandline.plan.explain import explain
 from strandline.plan.nodes import (

@@ -7,7 +7,7 @@ on the way to a keyed step or to an output. A keyed step has routes for its pane
 shuffle and a state operator; a step's level is one more than the highest of those it takes its rows from.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from strandline.model.steps import WindowedStep
@@ -132,12 +132,3 @@ class Stages:
 def step_name(number: int) -> str:
     """How a keyed step is called where another takes its time from it."""
     return f"step {number}"
-
-
-def routes_of(stages: Stages) -> Iterator[Route]:
-    """Every way that rows can go."""
-    for scan in stages.scans:
-        for flow in scan.flows:
-            yield from flow.routes
-    for step in stages.steps:
-        yield from step.routes

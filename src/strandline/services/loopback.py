@@ -2,6 +2,7 @@
 
 import secrets
 import socket
+import time
 from typing import Final
 
 from strandline.errors import SetupError
@@ -10,6 +11,8 @@ HOST: Final = "127.0.0.1"
 FIRST, LAST = 20_000, 32_000
 
 _ANSWER_WITHIN_SECONDS: Final = 1.0
+_CLOSED_WITHIN_SECONDS: Final = 5.0
+_LOOK_EVERY_SECONDS: Final = 0.02
 _TRIES: Final = 200
 
 
@@ -37,6 +40,16 @@ def is_free(port: int) -> bool:
             listener.bind((HOST, port))
         except OSError:
             return False
+    return True
+
+
+def is_free_soon(port: int) -> bool:
+    """Whether a server can come back to its port: the system may take a moment to close what the last one left."""
+    give_up = time.monotonic() + _CLOSED_WITHIN_SECONDS
+    while not is_free(port):
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(_LOOK_EVERY_SECONDS)
     return True
 
 

@@ -80,7 +80,15 @@ def birth_of(pid: int) -> str | None:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return None if _PROC.joinpath("self").exists() else _birth_by_ps(pid)
-    return None if fields[0] in ("Z", "X") else f"{boot} {fields[19]}"
+    return None if fields[0] in ("Z", "X") and not _has_threads(pid) else f"{boot} {fields[19]}"
+
+
+def _has_threads(pid: int) -> bool:
+    # The first thread of a killed process may be gone while others still hold its files and its ports.
+    try:
+        return sum(1 for _ in (_PROC / f"{pid}/task").iterdir()) > 1
+    except OSError:
+        return False
 
 
 def _birth_by_ps(pid: int) -> str | None:

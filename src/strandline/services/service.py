@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from strandline.errors import ServiceError
-from strandline.services.loopback import free_ports, is_free
+from strandline.services.loopback import free_ports, is_free, is_free_soon
 from strandline.services.processes import Process, spawn
 from strandline.services.records import FILE, Record, alone_in, read, write
 
@@ -259,7 +259,7 @@ class Service:
         before = known.ports if known is not None else ()
         kept = before if port is None else (port, *before[1:])
         free = free_ports(self._program.ports_needed)
-        return tuple(kept[at] if at < len(kept) and is_free(kept[at]) else free[at] for at in range(len(free)))
+        return tuple(kept[at] if at < len(kept) and is_free_soon(kept[at]) else free[at] for at in range(len(free)))
 
     def _launch(self, place: Place) -> None:
         said_before = place.log.stat().st_size if place.log.exists() else 0

@@ -6,7 +6,7 @@ import polars as pl
 
 from strandline.kernel import rows as kernel
 from strandline.kernel.rows import Passed
-from strandline.plan import ddl
+from strandline.model import ddl
 from strandline.plan.operations import FlatMap, Map, Operation, Select, Where
 from strandline.plan.stages import Kept
 

@@ -19,7 +19,6 @@ RAW: Final = "@raw"
 REASON: Final = "@reason"
 DETAIL: Final = "@detail"
 
-RAW_NAMES: Final = ("partition", "offset", "value", "mark")
 RAW_COLUMNS: Final = "partition string, offset long, value binary, mark int"
 """What a source's stream holds: records, and marks that say something of a partition itself. Other columns beside
 these are elements' own, known without decoding."""

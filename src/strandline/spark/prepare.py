@@ -1,7 +1,7 @@
 """mapInArrow: in every partition, rows become blocks, one for each key group, with what was seen of the source."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import polars as pl
@@ -74,43 +74,57 @@ def prepare_scan(
     """The blocks of one task: for every key group of every step that its rows may go to, and for delivery."""
     clock = _clock(frame, batch)
     arrived = _arrived(frame.drop(CLOCK, strict=False), decoder, clock, task)
+    leaving = _Leaving([arrived.dead])
     blocks: Blocks = []
-    letters, exits = [arrived.dead], dict[str, pl.DataFrame]()
-    counts = dict[str, Mapping[str, int]]()
+    # Records that are none are offered to nobody; they are counted where the first rows go.
     unread = Counts(read=arrived.dead.height, dead=arrived.dead.height)
     for flow in scan.flows:
         timed = _with_time(run_operations(arrived.rows, flow.operations), flow)
-        if timed.failed is not None:
-            letters.append(failures(timed.failed))
+        leaving.fail(timed.failed)
         known = batch.partitions.get(scan.number, ())
         control = control_to_facts(_control(arrived, timed.rows, clock, flow, known))
         for route in flow.routes:
-            passed = timed.then(lambda rows, route=route: run_operations(rows, route.operations))  # type: ignore[misc]
-            if passed.failed is not timed.failed and passed.failed is not None:
-                letters.append(failures(passed.failed[0 if timed.failed is None else timed.failed.height :]))
-            offered = _counts(arrived.rows.height, passed) + unread
+            passed = run_operations(timed.rows, route.operations)
+            leaving.fail(passed.failed)
+            offered = unread + _counts(arrived.rows.height, timed) + _counts(0, passed)
             unread = Counts()
             if route.output is not None:
-                out, refused = _leaving(passed.rows, flow)
-                letters.append(refused)
-                exits[f"out:{route.output}"] = out
-                left = offered + Counts(contributed=out.height, dead=refused.height)
-                counts[f"out:{route.output}"] = counts_to_facts(left)
+                leaving.leave(route.output, *_leaving(passed.rows, flow), offered)
                 continue
-            step = steps[route.step or 0]
-            sender = f"{scan.number}.{task:06}"
+            step, sender = steps[route.step or 0], f"{scan.number}.{task:06}"
             made, refused = feed(passed.rows, step, flow.watermark, control, batch, offered, sender, flow.event_time)
-            letters.append(refused)
+            leaving.letters.append(refused)
             blocks += made
-    dead = pl.concat(letters, how="vertical_relaxed")
-    frames = {name: rows for name, rows in exits.items() if rows.height}
-    if dead.height:
-        frames[f"dead:{scan.dead_to}"] = dead
-    if frames or counts:
-        ended = sorted(arrived.marks.filter(pl.col(MARK) == ENDED)[PARTITION])
-        facts = {"clock": clock, "drain": False, "counts": counts, "scan": scan.number, "ended": ended}
-        blocks.append((to_deliver(task), Block(frames, facts)))
-    return blocks
+    ended = sorted(arrived.marks.filter(pl.col(MARK) == ENDED)[PARTITION])
+    facts = {"clock": clock, "drain": False, "scan": scan.number, "ended": ended}
+    return [*blocks, *leaving.blocks(scan, task, facts)]
+
+
+@dataclass
+class _Leaving:
+    """What a task sends past all key groups: dead letters, and rows that go straight to an output."""
+
+    letters: list[pl.DataFrame]
+    exits: dict[str, pl.DataFrame] = field(default_factory=dict)
+    counts: dict[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def fail(self, failed: pl.DataFrame | None) -> None:
+        if failed is not None:
+            self.letters.append(failures(failed))
+
+    def leave(self, output: int, rows: pl.DataFrame, refused: pl.DataFrame, offered: Counts) -> None:
+        name = f"out:{output}"
+        self.letters.append(refused)
+        self.exits[name] = rows
+        self.counts[name] = counts_to_facts(offered + Counts(contributed=rows.height, dead=refused.height))
+
+    def blocks(self, scan: Scan, task: int, facts: Mapping[str, Any]) -> Blocks:
+        dead = pl.concat(self.letters, how="vertical_relaxed")
+        frames = {**self.exits, f"dead:{scan.dead_to}": dead}
+        full = {name: frame for name, frame in frames.items() if frame.height}
+        if not full and not self.counts:
+            return []
+        return [(to_deliver(task), Block(full, {**facts, "counts": self.counts}))]
 
 
 def feed(  # noqa: PLR0913, PLR0917 - what a step is fed with

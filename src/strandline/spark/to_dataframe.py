@@ -16,9 +16,9 @@ from strandline.errors import InvalidStep
 from strandline.kernel.blocks import END, START, unpack
 from strandline.kernel.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
 from strandline.kernel.types import to_polars
+from strandline.model.ddl import parse
 from strandline.plan.columns import PANE, columns_after
 from strandline.plan.compile import to_stages
-from strandline.plan.ddl import parse
 from strandline.plan.nodes import Root, outputs_of
 from strandline.spark.heartbeat import heartbeat
 from strandline.spark.keyed_step import instant

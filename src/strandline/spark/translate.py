@@ -2,11 +2,8 @@
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
-from pyspark.sql.types import StructType
 
-from strandline.errors import InvalidStep
 from strandline.kernel.blocks import OWN
-from strandline.plan import ddl
 from strandline.plan.operations import FlatMap, Map, Operation, Select, Where
 from strandline.plan.stages import Flagged, Scan, Stages
 from strandline.spark.addresses import CARRIER
@@ -40,8 +37,6 @@ def _prepared(scan: Scan, stages: Stages, spark: SparkSession, *, clock: bool) -
     if decoder is not None and scan.native:
         columns = ", ".join(f"`{name}` {kind}" for name, kind in source.types.items())
         frame = frame.mapInArrow(decode_task(decoder), f"{DECODED}, {columns}")
-    if decoder is None:
-        _check(frame.schema, source)
     for operation in scan.native:
         frame = _native(frame, operation)
     if clock:
@@ -67,16 +62,3 @@ def _native(frame: DataFrame, operation: Operation | Flagged) -> DataFrame:
             return frame.select(*(F.col(f"`{name}`") for name in stay), *made)
         case Map() | FlatMap():
             raise AssertionError(f"{operation} is not native")
-
-
-def _check(schema: StructType, source: SparkSource) -> None:
-    """A frame that Spark has already looked at has the columns that were said of it."""
-    for name, kind in source.types.items():
-        found = next((field for field in schema.fields if field.name == name), None)
-        if found is None:
-            raise InvalidStep(f"{source.name} has no column {name!r}", detail=f"it has {', '.join(schema.names)}")
-        if not ddl.same(kind, found.dataType.simpleString()):
-            raise InvalidStep(
-                f"the column {name!r} of {source.name} is a {found.dataType.simpleString()}, not a {kind}",
-                hint="say the type it has, or cast it",
-            )

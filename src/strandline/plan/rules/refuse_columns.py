@@ -1,10 +1,10 @@
 """Every column that is read is there, and of a type that fits."""
 
 from strandline.errors import InvalidStep
+from strandline.model import ddl
 from strandline.model.aggregates import BitAnd, BitOr, BitXor, Mean, Quantile, StdDev, Sum, Variance
 from strandline.model.aggregates import columns_of as read_by
 from strandline.model.windows import Custom, GapColumn, Session
-from strandline.plan import ddl
 from strandline.plan.columns import Columns, columns_after
 from strandline.plan.nodes import Aggregated, EventTime, Node, Root, Stateless, Union, walk
 from strandline.plan.operations import Polars, Select, Sql

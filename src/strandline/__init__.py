@@ -53,7 +53,7 @@ from strandline.model.triggers import (
 )
 from strandline.model.watermarks import bounded, by_clock, from_source, monotone, percentile
 from strandline.model.windows import count_window, cumulating, custom, everything, session, sliding, tumbling
-from strandline.plan.endpoints import Delivery, Source
+from strandline.plan.endpoints import Delivery, Source, dead_table
 from strandline.plan.nodes import Root
 from strandline.plan.pipeline import Elements, Panes, Pipeline, together, union
 from strandline.plan.pipeline import read as _read
@@ -131,10 +131,10 @@ __all__ = [
     "StrandlineError", "Timestamp", "Timing", "UserAggregate", "accumulating", "after_count", "after_event_time",
     "after_processing_time", "after_watermark", "all_of", "all_true", "any_true", "approx_count_distinct", "argmax",
     "argmin", "avro", "bit_and", "bit_or", "bit_xor", "bounded", "by_clock", "collect", "count", "count_distinct",
-    "count_window", "csv", "cumulating", "custom", "debezium", "discard", "discarding", "every", "everything",
-    "failure_budget", "files", "first", "first_of", "frame", "from_source", "in_sequence", "infer_json", "json",
-    "kafka", "keep_delta", "keep_last", "keep_within", "last", "max", "mean", "min", "monotone", "never", "or_finally",
-    "percentile", "protobuf", "quantile", "raw", "read", "registry", "repeatedly", "retracting", "sasl", "scores",
-    "secret", "session", "sliding", "sqlite", "stddev", "string_agg", "sum", "text", "tls", "together", "top_k",
-    "tumbling", "union", "variance", "when",
+    "count_window", "csv", "cumulating", "custom", "dead_table", "debezium", "discard", "discarding", "every",
+    "everything", "failure_budget", "files", "first", "first_of", "frame", "from_source", "in_sequence", "infer_json",
+    "json", "kafka", "keep_delta", "keep_last", "keep_within", "last", "max", "mean", "min", "monotone", "never",
+    "or_finally", "percentile", "protobuf", "quantile", "raw", "read", "registry", "repeatedly", "retracting", "sasl",
+    "scores", "secret", "session", "sliding", "sqlite", "stddev", "string_agg", "sum", "text", "tls", "together",
+    "top_k", "tumbling", "union", "variance", "when",
 ]  # fmt: skip

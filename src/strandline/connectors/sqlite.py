@@ -17,6 +17,7 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.errors import SinkError, StateError
+from strandline.kernel import letters
 from strandline.kernel.blocks import AT, END, OFFSET, OWN, PARTITION, START
 from strandline.kernel.output import Output, counts_to_facts
 from strandline.kernel.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
@@ -25,7 +26,7 @@ from strandline.model.elements import BEGINNING
 from strandline.model.elements import END as END_OF_TIME
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
-from strandline.spark.ports import DETAIL, RAW, REASON, LedgerEntry, Recorded
+from strandline.spark.ports import REASON, LedgerEntry, Recorded
 
 BATCH: Final = "@batch"
 """The batch that brought a row."""
@@ -36,12 +37,12 @@ NAMES: Final = {
     START: "window_start", END: "window_end", TIMING: "timing", INDEX: "pane_index",
     NONSPECULATIVE: "nonspeculative_index", FIRST: "is_first", LAST: "is_last", TIMESTAMP: "pane_time",
     RETRACTION: "retraction", AT: "event_time", PARTITION: "source_partition", OFFSET: "source_offset",
-    REASON: "reason", WATERMARK: "watermark", PARTIAL: "partial", DETAIL: "detail", RAW: "raw", BATCH: "batch",
+    REASON: "reason", WATERMARK: "watermark", PARTIAL: "partial", BATCH: "batch", **letters.NAMES,
     _NEWEST: "newest", _GONE: "taken_back",
 }  # fmt: skip
 """What our columns are called in a table; with a `_` behind where a user's column already has that name."""
 
-_TIMES: Final = (START, END, TIMESTAMP, AT, WATERMARK)
+_TIMES: Final = (START, END, TIMESTAMP, AT, WATERMARK, letters.SEEN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import csv as stdlib_csv
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Final
@@ -17,7 +17,8 @@ from strandline.formats.schema import ddl_of, parse_ddl, types_of
 from strandline.formats.texts import texts_of
 from strandline.formats.times import beyond, days, instants
 from strandline.formats.varints import NOT_UTF8
-from strandline.spark.ports import RAW, Decoded
+from strandline.spark.letters import HIDDEN
+from strandline.spark.ports import RAW, Decoded, Masked
 
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _TRUE_OR_FALSE: Final = {"true": True, "false": False}
@@ -86,13 +87,27 @@ class Csv:
             raise ValueError(f"{len(values)} values for {count} columns")
         return values
 
+    def mask(self, value: bytes, fields: frozenset[str]) -> Masked | None:
+        """The line without what these columns say; None if it has not as many values as there are columns."""
+        names = self.columns
+        try:
+            line = value.decode().removeprefix(_BYTE_ORDER_MARK).removesuffix("\n").removesuffix("\r")
+            values = self._split(line, len(names))
+        except (ValueError, stdlib_csv.Error):
+            return None
+        mine = [name.casefold() in fields and each != "" for name, each in zip(names, values, strict=True)]
+        hidden = {text for each, hide in zip(values, mine, strict=True) if hide for text in (each, repr(each)[1:-1])}
+        shown = [HIDDEN if hide else each for each, hide in zip(values, mine, strict=True)]
+        return Masked(self._line(shown), tuple(hidden))
+
+    def _line(self, values: Sequence[str]) -> bytes:
+        file = io.StringIO(newline="")
+        stdlib_csv.writer(file, delimiter=self.delimiter).writerow(values)
+        return file.getvalue().removesuffix("\r\n").encode()
+
     def encode(self, rows: pl.DataFrame) -> pl.Series:
         """Each row as a line without its end."""
-        found = []
-        for row in rows.select(self.columns).iter_rows():
-            file = io.StringIO(newline="")
-            stdlib_csv.writer(file, delimiter=self.delimiter).writerow([_told(each) for each in row])
-            found.append(file.getvalue().removesuffix("\r\n").encode())
+        found = [self._line([_told(each) for each in row]) for row in rows.select(self.columns).iter_rows()]
         return pl.Series(found, dtype=pl.Binary)
 
 

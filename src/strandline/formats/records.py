@@ -21,7 +21,8 @@ from strandline.formats.texts import texts_of
 from strandline.formats.times import beyond, days, instants
 from strandline.formats.varints import NOT_UTF8
 from strandline.formats.wire import HEAD, by_schema, schema_of
-from strandline.spark.ports import RAW, Decoded
+from strandline.spark.letters import mask_json
+from strandline.spark.ports import RAW, Decoded, Masked
 
 _SPACE: Final = " \t\r\n"
 _BYTE_ORDER_MARK: Final = "\ufeff"
@@ -84,6 +85,12 @@ class Json:
                 kept.append(mine)
         known = np.sort(np.concatenate(kept))
         return places[known], values[known].bin.slice(HEAD)
+
+    def mask(self, value: bytes, fields: frozenset[str]) -> Masked | None:
+        """The object without what these fields say, at any depth, behind the same schema's id."""
+        head = b"" if self.registry is None else value[:HEAD]
+        found = mask_json(value[len(head) :], fields)
+        return None if found is None else Masked(head + found.value, found.hidden)
 
     def encode(self, rows: pl.DataFrame) -> pl.Series:
         """Each row as a JSON object; times in ISO 8601, in UTC."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from strandline.kernel.blocks import OFFSET, PARTITION
-from strandline.kernel.rows import PROBLEM
+from strandline.kernel.rows import EXCEPTION, PROBLEM
 from strandline.model.aggregates import UserAggregate
 from strandline.model.steps import WindowedStep
 
@@ -21,17 +21,17 @@ def probe(elements: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> tup
         if said is None:
             fine.append(rows)
         else:
-            failed.append(rows.with_columns(pl.lit(said).alias(PROBLEM)))
+            failed.append(rows.with_columns(pl.lit(said[0]).alias(PROBLEM), pl.lit(said[1]).alias(EXCEPTION)))
     return pl.concat(fine) if fine else elements.clear(), pl.concat(failed) if failed else None
 
 
-def _trial(aggregate: UserAggregate, rows: pl.DataFrame) -> str | None:
-    """What an aggregate says when it cannot add the elements of one key, in order of arrival."""
+def _trial(aggregate: UserAggregate, rows: pl.DataFrame) -> tuple[str, str] | None:
+    """What an aggregate says and raises when it cannot add the elements of one key, in order of arrival."""
     try:
         kept = aggregate.create()
         for value in rows.sort(PARTITION, OFFSET)[aggregate.column]:
             if value is not None:
                 kept = aggregate.add(kept, value)
     except Exception as problem:  # noqa: BLE001 - a user's code may raise anything
-        return f"{aggregate.name}: {type(problem).__name__}: {problem}"
+        return f"{aggregate.name}: {type(problem).__name__}: {problem}", type(problem).__name__
     return None

@@ -17,6 +17,12 @@ from strandline.kernel.types import to_polars
 FAILED: Final = "function_failed"
 PROBLEM: Final = "@problem"
 """What was said when a row could not be taken."""
+EXCEPTION: Final = "@exception"
+"""What was raised, by its name."""
+STEP: Final = "@step"
+"""Where it was raised."""
+ORIGIN: Final = "@origin"
+"""Where one row became several: the position of the record they all come from."""
 CHILDREN: Final = 1 << 16
 """The most rows that one row may become: their positions lie between its own and the next."""
 
@@ -94,7 +100,7 @@ def apply_to_each(rows: pl.DataFrame, function: Callable[[dict[str, Any]], Itera
         places = [place for place, found in enumerate(made) for _ in found]
         numbers = [number for found in made for number in range(len(found))]
         flat = pl.DataFrame([row for found in made for row in found], schema=shape)
-        own = _own(each)[places].with_columns(pl.col(OFFSET) * CHILDREN + pl.Series(numbers, dtype=pl.Int64))
+        own = spread(_own(each)[places], pl.Series(numbers, dtype=pl.Int64))
         return pl.concat([own, flat], how="horizontal")
 
     made, failed = _by_halves(rows, run, shape)
@@ -102,6 +108,12 @@ def apply_to_each(rows: pl.DataFrame, function: Callable[[dict[str, Any]], Itera
     # A row that becomes none is filtered; each one more than one is made.
     none = taken - made.select(pl.col(OFFSET) // CHILDREN, pl.col("^@partition$")).unique().height
     return Passed(made, failed, filtered=none, made=made.height - (taken - none))
+
+
+def spread(rows: pl.DataFrame, numbers: pl.Series | pl.Expr) -> pl.DataFrame:
+    """Rows that share a record with places of their own, beside the record's."""
+    origin = ORIGIN if ORIGIN in rows.columns else OFFSET
+    return rows.with_columns(pl.col(OFFSET) * CHILDREN + numbers, pl.col(origin).alias(ORIGIN))
 
 
 def _by_halves(
@@ -118,7 +130,9 @@ def _by_halves(
                 if shape is None
                 else _own(rows).clear().with_columns(pl.lit(None, kind).alias(name) for name, kind in shape.items())
             )
-            return empty, rows.with_columns(pl.lit(said).alias(PROBLEM))
+            return empty, rows.with_columns(
+                pl.lit(said).alias(PROBLEM), pl.lit(type(problem).__name__).alias(EXCEPTION)
+            )
     middle = rows.height // 2
     (one, bad), (other, worse) = (_by_halves(part, run, shape) for part in (rows[:middle], rows[middle:]))
     failed = [each for each in (bad, worse) if each is not None]

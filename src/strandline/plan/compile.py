@@ -85,7 +85,8 @@ class _Plan:
             known = flows.get(name) or Flow(name, before, column, rule, routes=())
             flows[name] = replace(known, routes=(*known.routes, self._route(consumer, after)))
         number = self.sources.index(source)
-        return Scan(number, source, crossing.native, tuple(flows.values()), self._reached(source))
+        dead_to = self._reached(source)
+        return Scan(number, source, crossing.native, tuple(flows.values()), dead_to, self._mask(dead_to))
 
     def _route(self, consumer: Consumer, operations: tuple[object, ...]) -> Route:
         if isinstance(consumer, Write):
@@ -107,7 +108,13 @@ class _Plan:
         late_to = dead_to if node.rest is None else len(self.writes) + self.rests.index(node)
         signed = any(_takes_back(strand) for strand in strands[node])
         step = replace(node.step, signed=signed)
-        return KeyedStep(number, self._level(node), node.keys, step, inputs, routes, late_to, dead_to, GROUPS)
+        return KeyedStep(
+            number, self._level(node), node.keys, step, inputs, routes, late_to, dead_to, GROUPS, self._mask(dead_to)
+        )
+
+    def _mask(self, output: int) -> tuple[str, ...]:
+        dead = self.writes[output].dead
+        return () if dead is None else dead.mask
 
     def _input(self, strand: Strand, flows: Mapping[tuple[object, ...], str]) -> Input:
         if isinstance(strand.origin, Aggregated):
@@ -129,7 +136,7 @@ class _Plan:
 
     def _outputs(self) -> tuple[Deliver, ...]:
         written = [
-            Deliver(number, write.sink, write.delivery, _told_apart_by(write))
+            Deliver(number, write.sink, write.delivery, _told_apart_by(write), write.dead)
             for number, write in enumerate(self.writes)
         ]
         for step in self.rests:

@@ -25,7 +25,11 @@ def explain_stages(stages: Stages) -> str:
         lines += _scan(scan, stages)
     for step in stages.steps:
         lines += _step(step, stages)
-    lines += [("deliver", f"to {out.sink.name}, {out.delivery.replace('_', ' ')}") for out in stages.outputs]
+    for out in stages.outputs:
+        lines.append(("deliver", f"to {out.sink.name}, {out.delivery.replace('_', ' ')}"))
+        if out.dead is not None:
+            hidden = f", {', '.join(out.dead.mask)} masked" if out.dead.mask else ""
+            lines.append(("", f"dead letters to {out.dead.name}{hidden}"))
     for step in stages.steps:
         lines += [("caution", caution) for caution in cautions(step.step)]
     return "\n".join(f"{title:<9} {text}" for title, text in lines)

@@ -5,13 +5,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any
 
 from strandline.model.steps import WindowedStep
 from strandline.model.watermarks import Watermark
-from strandline.plan.endpoints import Delivery, Sink, Source
+from strandline.plan.endpoints import DeadLetters, Delivery, Sink, Source
 from strandline.plan.operations import Operation
 
 
@@ -81,6 +81,8 @@ class Write:
     of: "Node"
     sink: Sink
     delivery: Delivery
+    # Another place for dead letters does not make it another job, so a checkpoint does not mind.
+    dead: DeadLetters | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from strandline.model.steps import WindowedStep
 from strandline.model.triggers import DEFAULT, Trigger, continued
 from strandline.model.watermarks import Watermark, by_clock
 from strandline.model.windows import Global, WindowKind
-from strandline.plan.endpoints import Delivery, Sink, Source
+from strandline.plan.endpoints import DeadLetters, Delivery, Sink, Source
 from strandline.plan.explain import explain
 from strandline.plan.nodes import (
     Accepted,
@@ -195,14 +195,20 @@ class Stream:
         assert none_before is not None  # noqa: S101 - there is a condition
         return (*found, self._then(Where(none_before)))
 
-    def write(self, sink: Sink, *, delivery: Delivery | str = Delivery.EXACTLY_ONCE) -> "Pipeline":
-        """Where rows go, with the late elements and the dead letters beside them."""
+    def write(
+        self, sink: Sink, *, delivery: Delivery | str = Delivery.EXACTLY_ONCE, dead: DeadLetters | None = None
+    ) -> "Pipeline":
+        """Where rows go, with the late elements and the dead letters beside them; or these elsewhere, or masked."""
         try:
             promised = Delivery(delivery)
         except ValueError:
             known = ", ".join(Delivery)
             raise InvalidStep(f"there is no delivery {delivery!r}", hint=f"choose one of {known}") from None
-        return Pipeline(Write(self.root, sink, promised), self.runner)
+        if dead is not None and not isinstance(dead, DeadLetters):
+            raise InvalidStep(
+                f"{dead!r} is no place for dead letters", hint="give dead_table(…), dead_files(…) or dead_topic(…)"
+            )
+        return Pipeline(Write(self.root, sink, promised, dead), self.runner)
 
     def _then(self, operation: Any) -> Self:
         return replace(self, root=Stateless(self.root, operation))

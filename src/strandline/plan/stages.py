@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from strandline.model.steps import WindowedStep
 from strandline.model.watermarks import Watermark
-from strandline.plan.endpoints import Delivery, Sink, Source
+from strandline.plan.endpoints import DeadLetters, Delivery, Sink, Source
 from strandline.plan.operations import Operation
 
 
@@ -61,6 +61,8 @@ class Scan:
     flows: tuple[Flow, ...]
     dead_to: int
     """The output that records which cannot be read go to."""
+    mask: tuple[str, ...] = ()
+    """The fields that are hidden there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ class KeyedStep:
     dead_to: int
     """The output that goes with rows which a function could not take."""
     groups: int
+    mask: tuple[str, ...] = ()
+    """The fields that are hidden in rows which a function could not take."""
 
     @property
     def name(self) -> str:
@@ -102,6 +106,8 @@ class Deliver:
     delivery: Delivery
     keys: tuple[str, ...] | None
     """What panes are told apart by, besides their windows; None where elements are written, or late ones only."""
+    dead: DeadLetters | None = None
+    """Where its dead letters go, if not with the rows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from strandline.kernel.blocks import OFFSET, OWN, PARTITION
-from strandline.kernel.rows import CHILDREN
+from strandline.kernel.rows import spread
 from strandline.spark.ports import DETAIL, RAW, REASON, RECORD, TICKED, Decoder
 
 MARK: Final = "@mark"
@@ -32,10 +32,8 @@ class Arrived:
     read: int
 
 
-def no_letters() -> pl.DataFrame:
-    """Dead letters, none yet."""
-    kinds = {PARTITION: pl.String, OFFSET: pl.Int64, RAW: pl.Binary, REASON: pl.String, DETAIL: pl.String}
-    return pl.DataFrame(schema=kinds)
+_DECODED: Final = {PARTITION: pl.String, OFFSET: pl.Int64, RAW: pl.Binary, REASON: pl.String, DETAIL: pl.String}
+"""What is known of a record that could not be decoded."""
 
 
 def of_records(frame: pl.DataFrame, decoder: Decoder) -> Arrived:
@@ -51,8 +49,7 @@ def _told_apart(rows: pl.DataFrame, records: int) -> pl.DataFrame:
     """Rows of which several come from one record, as an update does in a changelog, get places of their own."""
     if rows.height <= records:
         return rows
-    number = pl.int_range(pl.len(), dtype=pl.Int64).over(PARTITION, OFFSET)
-    return rows.with_columns(pl.col(OFFSET) * CHILDREN + number)
+    return spread(rows, pl.int_range(pl.len(), dtype=pl.Int64).over(PARTITION, OFFSET))
 
 
 def _with_others(rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
@@ -72,8 +69,9 @@ def of_columns(frame: pl.DataFrame, clock: int, task: int) -> Arrived:
             pl.lit(f"{clock}.{task}").alias(PARTITION), pl.int_range(pl.len(), dtype=pl.Int64).alias(OFFSET)
         )
         marks = pl.DataFrame({PARTITION: [""], OFFSET: [0], MARK: [RECORD], "rows": [frame.height]})
-        return Arrived(frame, no_letters(), marks, frame.height)
-    return Arrived(frame, no_letters(), _marks(frame.with_columns(pl.lit(RECORD).alias(MARK))), frame.height)
+        return Arrived(frame, pl.DataFrame(schema=_DECODED), marks, frame.height)
+    marks = _marks(frame.with_columns(pl.lit(RECORD).alias(MARK)))
+    return Arrived(frame, pl.DataFrame(schema=_DECODED), marks, frame.height)
 
 
 def of_decoded(frame: pl.DataFrame) -> Arrived:
@@ -107,7 +105,7 @@ def decoded(frame: pl.DataFrame, decoder: Decoder) -> pl.DataFrame:
     rows = [_with_others(found.rows, known), found.dead, marks]
     whole = pl.concat(rows, how="diagonal_relaxed").with_columns(pl.col(MARK).fill_null(RECORD).cast(pl.Int32))
     order = [PARTITION, OFFSET, MARK, RAW, REASON, DETAIL]
-    missing = [pl.lit(None, no_letters().schema[name]).alias(name) for name in order if name not in whole.columns]
+    missing = [pl.lit(None, _DECODED[name]).alias(name) for name in order if name not in whole.columns]
     return whole.with_columns(missing).select(*order, pl.exclude(f"^{OWN}.*$"))
 
 

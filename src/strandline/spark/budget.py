@@ -1,11 +1,16 @@
 """How much of the input may be dead letters before a job stops: when the input as a whole is wrong, going on is."""
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
+from typing import Final
 
 from strandline.errors import BudgetExceeded, InvalidStep
+from strandline.kernel.letters import Reasons
 from strandline.kernel.output import Counts
 from strandline.model.elements import Duration, Length, duration
+
+_REASONS: Final = 3
+_EXAMPLE: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +33,32 @@ class Spending:
 
     def __init__(self, budget: FailureBudget) -> None:
         self._budget = budget
-        self._recent: deque[tuple[int, Counts]] = deque()
+        self._recent: deque[tuple[int, Counts, Reasons]] = deque()
 
-    def spend(self, clock: int, counts: Counts) -> None:
-        """A batch's share; raises when it is too much."""
-        self._recent.append((clock, counts))
+    def spend(self, clock: int, counts: Counts, reasons: Reasons) -> None:
+        """A batch's share; raises when it is too much, with the reasons that most letters have."""
+        self._recent.append((clock, counts, reasons))
         while self._recent[0][0] + self._budget.over.ms < clock:
             self._recent.popleft()
-        known = sum((each for _, each in self._recent), Counts())
+        known = sum((each for _, each, _ in self._recent), Counts())
         if known.read >= self._budget.at_least and known.dead > self._budget.share * known.read:
             raise BudgetExceeded(
                 f"{known.dead} of the last {known.read} records are dead letters",
-                detail=f"the failure budget is {self._budget.share:.1%} over {self._budget.over}",
-                hint="look at the dead letters, which are all kept, for their reasons; the next run goes on from here",
+                detail=f"{self._why()}; the failure budget is {self._budget.share:.1%} over {self._budget.over}",
+                hint="strandline dlq list shows them, all are kept; the next run goes on from here",
             )
+
+    def _why(self) -> str:
+        """The most frequent reasons, with an example of each."""
+        many, said = Counter[str](), dict[str, str]()
+        for _, _, reasons in self._recent:
+            for reason, (count, detail) in reasons.items():
+                many[reason] += count
+                said.setdefault(reason, detail)
+        return "; ".join(
+            f"{count} {reason}" + (f", as in: {said[reason][:_EXAMPLE]}" if said[reason] else "")
+            for reason, count in many.most_common(_REASONS)
+        )
 
 
 def failure_budget(share: float, *, over: Length = "5m", at_least: int = 100) -> FailureBudget:

@@ -1,7 +1,7 @@
 """foreachBatch: gather what the key groups say, check that nobody is missing, and commit it under one ledger entry."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from strandline.errors import StateError
 from strandline.kernel.blocks import unpack
+from strandline.kernel.letters import Reasons, reasons_of, sealed
 from strandline.kernel.output import Counts, Output
 from strandline.kernel.watermarks import FOREVER, NEVER, Progress
 from strandline.plan.stages import Scan, Stages
@@ -29,6 +30,8 @@ class Delivered:
     repeated: bool
     steps: Mapping[int, StepOutput] = field(default_factory=dict)
     counts: Mapping[str, Counts] = field(default_factory=dict)
+    reasons: Reasons = field(default_factory=dict)
+    """Why there are dead letters, over all sinks."""
 
 
 class Deliverer:
@@ -63,14 +66,21 @@ class Deliverer:
                 )
         self._steps |= gathered.steps
         progress, rows = self._progress(gathered), sum(step.rows for step in self._steps.values())
-        outputs = [gathered.output(number, progress, rows) for number in range(len(self._sinks))]
+        outputs = [self._sealed(gathered.output(each, progress, rows), batch) for each in range(len(self._sinks))]
         written = False
         for sink, epoch, output in zip(self._sinks, self._epochs, outputs, strict=True):
             written = sink.commit(output, LedgerEntry(self._lineage, epoch, batch, digest)) or written
         for _, source, at in positions:
             source.delivered(f"strandline-{self._lineage}", at)
         offsets = self._checkpoint.offsets(batch) or {}
-        self._listener(Delivered(batch, outputs[0], offsets, not written, dict(self._steps), gathered.counts))
+        reasons = reasons_of(output.dead for output in outputs if output.dead is not None)
+        self._listener(Delivered(batch, outputs[0], offsets, not written, dict(self._steps), gathered.counts, reasons))
+
+    def _sealed(self, output: Output, batch: int) -> Output:
+        """Dead letters get the rest of their envelope here: whose they are, and the batch's own clock."""
+        if output.dead is None:
+            return output
+        return replace(output, dead=sealed(output.dead, self._lineage, self._checkpoint.clock(batch)))
 
     def _positions(self, batch: int) -> list[tuple[Scan, Followed, Any]]:
         """Where the sources that can be followed stand at the end of this batch."""

@@ -72,7 +72,7 @@ class Job:
         if self._listener is not None:
             self._listener(batch)
         if self._spending is not None:
-            self._spending.spend(batch.output.progress.clock, batch.output.counts)
+            self._spending.spend(batch.output.progress.clock, batch.output.counts, batch.reasons)
 
     def failed(self, problem: StrandlineError) -> None:
         """Keeps an error as it was raised; Spark would hand back only its text."""

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from strandline.kernel.blocks import AT, END, OFFSET, PARTITION, SIGN, START, Block, pack, unpack
 from strandline.kernel.output import Counts, counts_to_facts
 from strandline.kernel.panes import INDEX, LAST, RETRACTION, TIMESTAMP, TIMING
-from strandline.kernel.rows import PROBLEM
+from strandline.kernel.rows import ORIGIN, PROBLEM
 from strandline.kernel.step import Ask, Stepped, step
 from strandline.kernel.watermarks import (
     FOREVER,
@@ -28,8 +28,9 @@ from strandline.plan.columns import PANE
 from strandline.plan.stages import KeyedStep, Route
 from strandline.spark.addresses import address, to_deliver
 from strandline.spark.batch import Batch, told
+from strandline.spark.letters import failures, outgoing
 from strandline.spark.operations import run_operations
-from strandline.spark.prepare import Blocks, Steps, failures, feed
+from strandline.spark.prepare import Blocks, Steps, aggregating, feed
 
 Play = Callable[[int, Mapping[str, bytes], Sequence[Block]], tuple[Mapping[str, bytes | None], Blocks]]
 """What a key group does with a batch: from its address, what it holds and what comes, to what it keeps and sends."""
@@ -129,7 +130,8 @@ def play_group(
     if stepped.late is not None:
         frames[f"late:{keyed.late_to}"] = stepped.late
     if dead:
-        frames[f"dead:{keyed.dead_to}"] = pl.concat(dead, how="vertical_relaxed")
+        # Panes are no records of a source, and their columns are JSON already.
+        frames[f"dead:{keyed.dead_to}"] = outgoing(pl.concat(dead, how="vertical"), None, None, keyed.mask)
     everyone = counts + Counts(contributed=stepped.contributed, late=stepped.refused)
     facts = {
         "step": keyed.number,
@@ -146,7 +148,7 @@ def _without_problems(stepped: Stepped, keyed: KeyedStep, group: int, dead: list
     if stepped.panes is None or PROBLEM not in stepped.panes.columns:
         return stepped
     placed = stepped.panes.with_columns(*_visible(), *_position(stepped, keyed, group))
-    dead.append(failures(placed.filter(pl.col(PROBLEM).is_not_null())))
+    dead.append(failures(placed.filter(pl.col(PROBLEM).is_not_null()), aggregating(keyed)))
     return replace(stepped, panes=stepped.panes.drop(PROBLEM))
 
 
@@ -170,7 +172,7 @@ def _passed(
     if passed.failed is not None:
         dead.append(failures(passed.failed))
     if route.output is not None:
-        return passed.rows.drop(PARTITION, OFFSET, *PANE, strict=False)
+        return passed.rows.drop(PARTITION, OFFSET, ORIGIN, *PANE, strict=False)
     return passed.rows
 
 

@@ -1,13 +1,14 @@
 """The stateless steps of a route, run over rows one after the other."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import polars as pl
 
 from strandline.kernel import rows as kernel
-from strandline.kernel.rows import Passed
+from strandline.kernel.rows import STEP, Passed
 from strandline.model import ddl
-from strandline.plan.operations import FlatMap, Map, Operation, Select, Where
+from strandline.plan.operations import FlatMap, Map, Operation, Select, Where, describe
 from strandline.plan.stages import Kept
 
 
@@ -15,8 +16,15 @@ def run_operations(rows: pl.DataFrame, operations: Sequence[Operation | Kept]) -
     """Rows after all of it."""
     passed = Passed(rows)
     for operation in operations:
-        passed = passed.then(lambda each, operation=operation: _run(each, operation))  # type: ignore[misc]
+        passed = passed.then(lambda each, operation=operation: _named(_run(each, operation), operation))  # type: ignore[misc]
     return passed
+
+
+def _named(passed: Passed, operation: Operation | Kept) -> Passed:
+    """The rows that a step could not take know which it was."""
+    if passed.failed is None or isinstance(operation, Kept):
+        return passed
+    return replace(passed, failed=passed.failed.with_columns(pl.lit(describe(operation)).alias(STEP)))
 
 
 def _run(rows: pl.DataFrame, operation: Operation | Kept) -> Passed:

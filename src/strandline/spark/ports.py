@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 import polars as pl
 import pyarrow as pa
 
+from strandline.kernel import letters
 from strandline.kernel.output import Output
-from strandline.plan.endpoints import Sink, Source
+from strandline.plan.endpoints import DeadLetters, Sink, Source
 from strandline.plan.stages import Deliver
 
 if TYPE_CHECKING:  # a pipeline is written and checked without loading Spark
     from pyspark.sql import DataFrame, SparkSession
 
-RAW: Final = "@raw"
-"""A record's bytes as they came."""
-REASON: Final = "@reason"
-DETAIL: Final = "@detail"
+RAW: Final = letters.RAW
+REASON: Final = letters.REASON
+DETAIL: Final = letters.DETAIL
 
 RAW_COLUMNS: Final = "partition string, offset long, value binary, mark int"
 """What a source's stream holds: records, and marks that say something of a partition itself. Other columns beside
@@ -56,6 +56,23 @@ class Encoder(Protocol):
     """Turns rows into bytes, a record a row."""
 
     def encode(self, rows: pl.DataFrame) -> pl.Series: ...
+
+
+@runtime_checkable
+class Masking(Protocol):
+    """A decoder that can hide fields in a record's own bytes."""
+
+    def mask(self, value: bytes, fields: frozenset[str]) -> "Masked | None":
+        """The record without what the fields say; None if it cannot be told apart, so that all must be withheld."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """A record with fields hidden, and what they had said."""
+
+    value: bytes
+    hidden: tuple[str, ...]
 
 
 class SparkSource(Source, Protocol):
@@ -108,6 +125,23 @@ class Recorded:
     batch: int
     digest: str
     watermark: int
+
+
+class OpenLetters(Protocol):
+    """A place of their own for dead letters, at work."""
+
+    def put(self, letters: pl.DataFrame, entry: LedgerEntry) -> None:
+        """Keeps a batch's envelopes before it returns. The same batch may come again; it takes effect once."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class LetterBox(DeadLetters, Protocol):
+    """Where dead letters go if not with the panes."""
+
+    def open_letters(self, lineage: str) -> OpenLetters: ...
 
 
 class OpenSink(Protocol):

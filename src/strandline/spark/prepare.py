@@ -7,20 +7,22 @@ from typing import Any, Final
 import polars as pl
 import pyarrow as pa
 
-from strandline.kernel.blocks import AT, OFFSET, OWN, PARTITION, Block, pack
+from strandline.kernel.blocks import AT, OFFSET, PARTITION, Block, pack
+from strandline.kernel.letters import letters_of, no_letters
 from strandline.kernel.output import Counts, counts_to_facts
 from strandline.kernel.prepare import admit, prepare
 from strandline.kernel.probes import probe
-from strandline.kernel.rows import FAILED, PROBLEM, Passed
+from strandline.kernel.rows import ORIGIN, STEP, Passed
 from strandline.kernel.watermarks import Control, Rule, Seen, control_to_facts
 from strandline.model.panes import DeadReason
 from strandline.model.watermarks import Percentile, Watermark
 from strandline.plan.stages import Flow, KeyedStep, Scan
 from strandline.spark.addresses import address, to_deliver
-from strandline.spark.arrival import CLOCK, MARK, Arrived, Batches, no_letters, of_columns, of_decoded, of_records
+from strandline.spark.arrival import CLOCK, MARK, Arrived, Batches, of_columns, of_decoded, of_records
 from strandline.spark.batch import Batch, task_number, told
+from strandline.spark.letters import failures, outgoing, with_raw
 from strandline.spark.operations import run_operations
-from strandline.spark.ports import DETAIL, DRAINED, ENDED, RAW, REASON, RECORD, Decoder
+from strandline.spark.ports import DRAINED, ENDED, RAW, REASON, RECORD, Decoder
 
 _SCHEMA: Final = pa.schema([("kg", pa.int64()), ("block", pa.binary())])
 
@@ -30,13 +32,22 @@ _DETAILS: Final = {
     DeadReason.BAD_WINDOW.value: "its bounds are missing, unreadable or not a span of time",
 }
 
+_WINDOWING: Final = dict.fromkeys([DeadReason.BAD_GAP.value, DeadReason.BAD_WINDOW.value], "window")
+
 Steps = Mapping[int, KeyedStep]
 Blocks = list[tuple[int, Block]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Called:
+    """What is left of a source in a task."""
+
+    name: str
+
+
 def prepare_task(scan: Scan, steps: Steps, decoder: Decoder | None) -> Callable[[Batches], Batches]:
     """The function that Spark runs over one partition of a source; a source itself need not travel."""
-    scan = replace(scan, source=None)  # type: ignore[arg-type]
+    scan = replace(scan, source=_Called(scan.source.name))  # type: ignore[arg-type]
 
     def run(batches: Batches) -> Batches:
         tables = [batch for batch in batches if batch.num_rows]
@@ -74,18 +85,18 @@ def prepare_scan(
     """The blocks of one task: for every key group of every step that its rows may go to, and for delivery."""
     clock = _clock(frame, batch)
     arrived = _arrived(frame.drop(CLOCK, strict=False), decoder, clock, task)
-    leaving = _Leaving([arrived.dead])
+    leaving = _Leaving([letters_of(arrived.dead, step="decode")])
     blocks: Blocks = []
     # Records that are none are offered to nobody; they are counted where the first rows go.
     unread = Counts(read=arrived.dead.height, dead=arrived.dead.height)
     for flow in scan.flows:
         timed = _with_time(run_operations(arrived.rows, flow.operations), flow)
-        leaving.fail(timed.failed)
+        leaving.fail(timed.failed, flow)
         known = batch.partitions.get(scan.number, ())
         control = control_to_facts(_control(arrived, timed.rows, clock, flow, known))
         for route in flow.routes:
             passed = run_operations(timed.rows, route.operations)
-            leaving.fail(passed.failed)
+            leaving.fail(passed.failed, flow)
             offered = unread + _counts(arrived.rows.height, timed) + _counts(0, passed)
             unread = Counts()
             if route.output is not None:
@@ -97,7 +108,7 @@ def prepare_scan(
             blocks += made
     ended = sorted(arrived.marks.filter(pl.col(MARK) == ENDED)[PARTITION])
     facts = {"clock": clock, "drain": False, "scan": scan.number, "ended": ended}
-    return [*blocks, *leaving.blocks(scan, task, facts)]
+    return [*blocks, *leaving.blocks(scan, decoder, task, facts)]
 
 
 @dataclass
@@ -108,9 +119,14 @@ class _Leaving:
     exits: dict[str, pl.DataFrame] = field(default_factory=dict)
     counts: dict[str, Mapping[str, int]] = field(default_factory=dict)
 
-    def fail(self, failed: pl.DataFrame | None) -> None:
-        if failed is not None:
-            self.letters.append(failures(failed))
+    def fail(self, failed: pl.DataFrame | None, flow: Flow) -> None:
+        if failed is None:
+            return
+        if flow.event_time is not None and AT not in failed.columns and flow.event_time in failed.columns:
+            # It failed before its time was asked for, and knows it all the same.
+            is_time = failed.schema[flow.event_time] == pl.Datetime
+            failed = failed.with_columns(_milliseconds(flow.event_time).alias(AT)) if is_time else failed
+        self.letters.append(failures(failed))
 
     def leave(self, output: int, rows: pl.DataFrame, refused: pl.DataFrame, offered: Counts) -> None:
         name = f"out:{output}"
@@ -118,8 +134,8 @@ class _Leaving:
         self.exits[name] = rows
         self.counts[name] = counts_to_facts(offered + Counts(contributed=rows.height, dead=refused.height))
 
-    def blocks(self, scan: Scan, task: int, facts: Mapping[str, Any]) -> Blocks:
-        dead = pl.concat(self.letters, how="vertical_relaxed")
+    def blocks(self, scan: Scan, decoder: Decoder | None, task: int, facts: Mapping[str, Any]) -> Blocks:
+        dead = outgoing(pl.concat(self.letters, how="vertical"), scan.source.name, decoder, scan.mask)
         frames = {**self.exits, f"dead:{scan.dead_to}": dead}
         full = {name: frame for name, frame in frames.items() if frame.height}
         if not full and not self.counts:
@@ -139,13 +155,14 @@ def feed(  # noqa: PLR0913, PLR0917 - what a step is fed with
 ) -> tuple[Blocks, pl.DataFrame]:
     """A block for each key group of a step, the control in all of them; and the rows that it cannot take."""
     taken, refused = admit(rows, step.step, rule, int(control["clock"]))
-    why = pl.col(REASON).replace_strict(_DETAILS, default=f"{event_time} is missing or unreadable").alias(DETAIL)
-    dead = with_raw(refused).select(PARTITION, OFFSET, RAW, REASON, why) if refused.height else no_letters()
+    why = pl.col(REASON).replace_strict(_DETAILS, default=f"{event_time} is missing or unreadable")
+    where = pl.col(REASON).replace_strict(_WINDOWING, default="event_time").alias(STEP)
+    dead = letters_of(with_raw(refused).with_columns(where), why) if refused.height else no_letters()
     taken, failed = probe(taken, step.keys, step.step)
     if failed is not None:
-        dead = pl.concat([dead, failures(failed)], how="vertical_relaxed")
+        dead = pl.concat([dead, failures(failed, aggregating(step))], how="vertical")
     prepared = prepare(
-        taken.drop(RAW, strict=False), step.keys, step.step, step.groups, batch.horizons.get(step.number)
+        taken.drop(RAW, ORIGIN, strict=False), step.keys, step.step, step.groups, batch.horizons.get(step.number)
     )
     counts = known + Counts(dead=dead.height, filtered=prepared.filtered)
     blocks: Blocks = []
@@ -179,10 +196,20 @@ def _clock(frame: pl.DataFrame, batch: Batch) -> int:
 
 
 def _with_time(passed: Passed, flow: Flow) -> Passed:
-    """Rows with their event time in milliseconds. Division floors, so that times before the epoch round alike."""
+    """Rows with their event time in milliseconds."""
     name = flow.event_time
-    at = pl.lit(None, pl.Int64) if name is None else pl.col(name).dt.timestamp("us") // 1000
+    at = pl.lit(None, pl.Int64) if name is None else _milliseconds(name)
     return passed.then(lambda rows: Passed(rows.with_columns(at.alias(AT))))
+
+
+def _milliseconds(name: str) -> pl.Expr:
+    """Division floors, so that times before the epoch round alike."""
+    return pl.col(name).dt.timestamp("us") // 1000
+
+
+def aggregating(step: KeyedStep) -> str:
+    """How a letter speaks of a keyed step."""
+    return f"aggregate {', '.join(name for name, _ in step.step.aggregates)} by {', '.join(step.keys)}"
 
 
 def _counts(read: int, passed: Passed) -> Counts:
@@ -192,26 +219,15 @@ def _counts(read: int, passed: Passed) -> Counts:
 
 def _leaving(rows: pl.DataFrame, flow: Flow) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Elements that go straight to an output; those that should have a time and have none do not."""
+    shown = rows.drop(RAW, ORIGIN, strict=False)
     if flow.event_time is None:
-        return rows.drop(RAW, strict=False), no_letters()
+        return shown, no_letters()
     missing = rows.filter(pl.col(AT).is_null())
-    why = [pl.lit(DeadReason.NO_EVENT_TIME.value).alias(REASON), pl.lit(f"{flow.event_time} is missing").alias(DETAIL)]
-    dead = with_raw(missing).select(PARTITION, OFFSET, RAW, *why) if missing.height else no_letters()
-    return rows.filter(pl.col(AT).is_not_null()).drop(RAW, strict=False), dead
-
-
-def failures(failed: pl.DataFrame) -> pl.DataFrame:
-    """Rows that a function could not take, as dead letters."""
-    why = [pl.lit(FAILED).alias(REASON), pl.col(PROBLEM).alias(DETAIL)]
-    return with_raw(failed).select(PARTITION, OFFSET, RAW, *why)
-
-
-def with_raw(rows: pl.DataFrame) -> pl.DataFrame:
-    """A record's bytes as they came, or what its columns say, as JSON."""
-    if RAW in rows.columns:
-        return rows
-    mine = pl.struct(pl.exclude(f"^{OWN}.*$")).struct.json_encode().cast(pl.Binary)
-    return rows.with_columns(mine.alias(RAW))
+    if missing.is_empty():
+        return shown, no_letters()
+    why = pl.lit(DeadReason.NO_EVENT_TIME.value).alias(REASON)
+    dead = letters_of(with_raw(missing).with_columns(why), pl.lit(f"{flow.event_time} is missing"), "event_time")
+    return shown.filter(pl.col(AT).is_not_null()), dead
 
 
 def _control(arrived: Arrived, rows: pl.DataFrame, clock: int, flow: Flow, known: tuple[str, ...]) -> Control:

@@ -16,7 +16,8 @@ from strandline.spark.checks import require_machine
 from strandline.spark.deliver import Deliverer
 from strandline.spark.heartbeat import heartbeat
 from strandline.spark.job import Job, Listener
-from strandline.spark.ports import Followed, OpenSink, SparkSink
+from strandline.spark.letters import LettersApart
+from strandline.spark.ports import Followed, LetterBox, OpenSink, SparkSink
 from strandline.spark.session import require_classes, require_rocksdb, start_session
 from strandline.spark.translate import translate
 
@@ -54,7 +55,7 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     for place, scan in enumerate(stages.scans):
         if isinstance(scan.source, Followed):
             scan.source.refuse_lost(home.latest_offsets(place))
-    opened = _opened(stages)
+    opened = _opened(stages, identity.lineage)
     if _has_ended(home, opened, identity.lineage):
         for sink in opened:
             sink.close()
@@ -72,13 +73,15 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     return job.attach(writer.start(), opened)
 
 
-def _opened(stages: Stages) -> tuple[OpenSink, ...]:
+def _opened(stages: Stages, lineage: str) -> tuple[OpenSink, ...]:
     """Every sink at work, or none: one that cannot be opened closes those before it."""
     opened: list[OpenSink] = []
     try:
         for output in stages.outputs:
             sink: SparkSink = output.sink  # type: ignore[assignment]
             opened.append(sink.open(output))
+            if isinstance(output.dead, LetterBox):
+                opened[-1] = LettersApart(opened[-1], output.dead.open_letters(lineage))
     except BaseException:
         for each in opened:
             each.close()

@@ -22,8 +22,8 @@ from strandline.plan.compile import to_stages
 from strandline.plan.nodes import Root, outputs_of
 from strandline.spark.heartbeat import heartbeat
 from strandline.spark.keyed_step import instant
+from strandline.spark.letters import with_raw
 from strandline.spark.ports import DETAIL, RAW, REASON
-from strandline.spark.prepare import with_raw
 from strandline.spark.session import require_rocksdb
 from strandline.spark.translate import translate
 

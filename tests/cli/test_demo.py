@@ -136,7 +136,7 @@ def played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PlayedPipeline:
     pipeline = PlayedPipeline()
     monkeypatch.setattr(demo, "pipeline", pipeline)
     cell = Counter({("red", "2024-05-01 12:00:00.000"): 5})
-    monkeypatch.setattr(demo, "recount", lambda *_: Recount(cell, Counter(), cell, 1, 1))
+    monkeypatch.setattr(demo, "recount_log", lambda *_: Recount(cell, Counter(), cell, 1, 1))
     monkeypatch.chdir(tmp_path)
     return pipeline
 
@@ -176,7 +176,7 @@ def test_a_run_whose_totals_disagree_fails_and_says_where(
 ) -> None:
     cell = ("red", "2024-05-01 12:00:00.000")
     wrong = Recount(Counter({cell: stream}), Counter(), Counter({cell: 5}), dead, 1)
-    monkeypatch.setattr(demo, "recount", lambda *_: wrong)
+    monkeypatch.setattr(demo, "recount_log", lambda *_: wrong)
     assert run("--folder", str(tmp_path / "run"), "--plain") == 2
     told = capsys.readouterr()
     assert "error: stream and batch job disagree" in told.err

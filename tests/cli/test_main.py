@@ -57,10 +57,12 @@ def test_the_demo_gets_its_options(demo: ModuleType, tmp_path: Path) -> None:
     got: list[dict[str, object]] = []
     demo.run = lambda **options: got.append(options)  # type: ignore[attr-defined]
     assert run("demo") == 0
-    assert run("demo", "--seed", "3", "--events", "9", "--rate", "1", "--folder", str(tmp_path), "--plain") == 0
+    assert (
+        run("demo", "--seed", "3", "--events", "9", "--rate", "1", "--folder", str(tmp_path), "--plain", "--kafka") == 0
+    )
     assert got == [
-        {"seed": 7, "events": 15_000, "rate": 500, "folder": None, "plain": False},
-        {"seed": 3, "events": 9, "rate": 1, "folder": tmp_path, "plain": True},
+        {"seed": 7, "events": 15_000, "rate": 500, "folder": None, "plain": False, "kafka": False},
+        {"seed": 3, "events": 9, "rate": 1, "folder": tmp_path, "plain": True, "kafka": True},
     ]
 
 

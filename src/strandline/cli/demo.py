@@ -10,11 +10,13 @@ from rich.console import Console
 from rich.table import Table
 
 import strandline as sl
+from strandline.cli.demo_kafka import Sent
+from strandline.cli.demo_log import Generated, Log
 from strandline.cli.live import LiveView, PlainView, View
-from strandline.cli.recount import Recount, recount
+from strandline.cli.recount import Recount, recount_log
 from strandline.connectors.generator import TEAMS, Scores
+from strandline.connectors.kafka import Kafka
 from strandline.errors import StateError
-from strandline.spark.checkpoint import Checkpoint
 from strandline.spark.job import Job
 
 WINDOW_SECONDS: Final = 5
@@ -24,6 +26,8 @@ and who was refused, and why, in `totals_late` and `totals_dead`. Try next:
   sqlite3 {database} "SELECT * FROM totals WHERE team = 'red' ORDER BY window_start, pane_index"
   sqlite3 {database} "SELECT reason, count(*) FROM totals_dead GROUP BY 1"
   ./demo --seed 8        another stream; kill it in the middle, start it again, and it goes on"""
+_KAFKA_ADVICE: Final = """
+  strandline up kafka --home {home}   the broker again, with every record of the topic `scores`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +37,10 @@ class Asked:
     seed: int
     events: int
     rate: int
+    kafka: bool = False
 
 
-def pipeline(source: Scores, database: Path) -> sl.Pipeline:
+def pipeline(source: Scores | Kafka, database: Path) -> sl.Pipeline:
     """The demo's pipeline: the four questions, one line each."""
     totals = (
         sl.read(source)
@@ -50,50 +55,46 @@ def pipeline(source: Scores, database: Path) -> sl.Pipeline:
     return totals.write(sl.sqlite(database, table="totals"))
 
 
-def run(*, seed: int, events: int, rate: int, folder: Path | None, plain: bool) -> None:
+def run(*, seed: int, events: int, rate: int, folder: Path | None, plain: bool, kafka: bool = False) -> None:
     """Runs the demo to its end, or until Ctrl-C; the next start goes on from there."""
     console = Console()
-    asked = Asked(seed, events, rate)
+    asked = Asked(seed, events, rate, kafka)
     source = Scores(seed, events, rate)
     home = folder if folder is not None else _next_run(asked)
-    database = home / "scores.db"
     view: View = (PlainView if plain or not console.is_terminal else LiveView)(console, "strandline demo")
-    view.say(f"Starting Spark; the run is kept in {home}")
+    result: Recount | None = None
     try:
-        job = _play(source, home, database, view)
+        with Sent(source, home, view.say) if kafka else Generated(source, home) as log:
+            result = _played(log, asked, home, view)
     finally:
         view.close()
-    if job is None:
+    if result is None:
         console.print(f"Stopped. Run the same command again: it goes on from its checkpoint in {home}.", soft_wrap=True)
         return
-    origin = _origin(job, home)
-    _note(home, asked, complete=True)
-    result = recount(source, origin, database, WINDOW_SECONDS)
-    _conclude(console, result, database)
+    _conclude(console, result, home, _KAFKA_ADVICE if kafka else "")
 
 
-def _play(source: Scores, home: Path, database: Path, view: View) -> Job | None:
-    """The job at its end, or None if it was stopped before."""
+def _played(log: Log, asked: Asked, home: Path, view: View) -> Recount | None:
+    """The job's answers and those of a batch job over the whole log; None if it was stopped before its end."""
+    view.say(f"Starting Spark; the run is kept in {home}")
     started = time.monotonic()
-    job: Job = pipeline(source, database).run(checkpoint=home / "checkpoint", listener=view.delivered)
-    _note(home, Asked(source.seed, source.events, source.rate), complete=False)
+    job: Job = pipeline(log.source, _database(home)).run(checkpoint=home / "checkpoint", listener=view.delivered)
+    _note(home, asked, complete=False)
     view.say(f"Spark is up after {time.monotonic() - started:.0f} s; its workers warm up, then the stream starts")
     try:
-        job.await_end()
+        log.await_end(job)
     except KeyboardInterrupt:
         job.stop()
         return None
-    return job
+    _note(home, asked, complete=True)
+    return recount_log(log.records(job), _database(home), WINDOW_SECONDS)
 
 
-def _origin(job: Job, home: Path) -> int:
-    """When the stream started, as its offset log tells."""
-    last = job.last
-    offsets = last.offsets if last is not None else Checkpoint(home / "checkpoint").latest_offsets()
-    return int(offsets["origin"])
+def _database(home: Path) -> Path:
+    return home / "scores.db"
 
 
-def _conclude(console: Console, result: Recount, database: Path) -> None:
+def _conclude(console: Console, result: Recount, home: Path, more: str) -> None:
     table = Table(title="Final totals: the stream against a batch job over the whole log")
     for name in ("team", "stream", "set aside as late", "together", "batch job", ""):
         table.add_column(name, justify="left" if name in ("team", "") else "right")
@@ -108,7 +109,8 @@ def _conclude(console: Console, result: Recount, database: Path) -> None:
         raise StateError("stream and batch job disagree", detail=f"first at {where}", hint="please report the seed")
     windows = f"All {len(result.batch)} cells of team and window agree"
     letters = f"{result.dead} records are dead letters, and {result.unreadable} are broken in the log"
-    console.print(f"{windows}; {letters}.\n\n{_ADVICE.format(database=database)}", soft_wrap=True, highlight=False)
+    advice = (_ADVICE + more).format(database=_database(home), home=home)
+    console.print(f"{windows}; {letters}.\n\n{advice}", soft_wrap=True, highlight=False)
 
 
 def _next_run(asked: Asked) -> Path:

@@ -63,11 +63,12 @@ def demo(
         Path | None, typer.Option(help="Where the SQLite file and the checkpoint go; a new one if not given.")
     ] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Plain lines instead of a live screen.")] = False,
+    kafka: Annotated[bool, typer.Option("--kafka", help="Send the events to a topic of a real broker first.")] = False,
 ) -> None:
     """Play a live pipeline: late events, early panes, corrections, and nothing lost."""
     from strandline.cli.demo import run
 
-    run(seed=seed, events=events, rate=rate, folder=folder, plain=plain)
+    run(seed=seed, events=events, rate=rate, folder=folder, plain=plain, kafka=kafka)
 
 
 @app.command()

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,7 +41,18 @@ class Recount:
 
 def recount(source: Scores, origin: int, database: Path, seconds: int) -> Recount:
     """Reads what the job wrote, and computes it anew from every record the source ever gave."""
-    batch, unreadable = _from_log(source, origin, seconds)
+    return recount_log(every_record(source, origin), database, seconds)
+
+
+def every_record(source: Scores, origin: int) -> Iterator[bytes]:
+    """All that a stream which started at `origin` ever gives."""
+    for partition in range(source.width):
+        yield from records(source, partition, 0, source.events, origin)
+
+
+def recount_log(log: Iterable[bytes], database: Path, seconds: int) -> Recount:
+    """Reads what the job wrote, and computes it anew from a whole log."""
+    batch, unreadable = _from_log(log, seconds)
     with closing(sqlite3.connect(database)) as connection:
         stream = _totals(connection, "SELECT team, window_start, total FROM totals_now")
         late = _totals(connection, "SELECT team, window_start, sum(score) FROM totals_late GROUP BY 1, 2")
@@ -48,18 +60,17 @@ def recount(source: Scores, origin: int, database: Path, seconds: int) -> Recoun
     return Recount(stream, late, batch, dead, unreadable)
 
 
-def _from_log(source: Scores, origin: int, seconds: int) -> tuple[Counter[Cell], int]:
+def _from_log(log: Iterable[bytes], seconds: int) -> tuple[Counter[Cell], int]:
     totals: Counter[Cell] = Counter()
     unreadable = 0
-    for partition in range(source.width):
-        for record in records(source, partition, 0, source.events, origin):
-            try:
-                event = json.loads(record)
-                at = datetime.fromisoformat(event["at"]).timestamp()
-                start = datetime.fromtimestamp(at // seconds * seconds, datetime.fromisoformat(event["at"]).tzinfo)
-                totals[event["team"], start.strftime("%Y-%m-%d %H:%M:%S.000")] += int(event["score"])
-            except (ValueError, KeyError):
-                unreadable += 1
+    for record in log:
+        try:
+            event = json.loads(record)
+            at = datetime.fromisoformat(event["at"]).timestamp()
+            start = datetime.fromtimestamp(at // seconds * seconds, datetime.fromisoformat(event["at"]).tzinfo)
+            totals[event["team"], start.strftime("%Y-%m-%d %H:%M:%S.000")] += int(event["score"])
+        except (ValueError, KeyError):
+            unreadable += 1
     return totals, unreadable
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from strandline.errors import ServiceError, SetupError
+from strandline.services.class_archive import ClassArchive
 from strandline.services.loopback import HOST, exchange
 from strandline.services.service import Place, Say
 from strandline.spark.jars import Jar, fetch_jars, jars_folder, missing, pinned
@@ -119,22 +120,21 @@ class Kafka:
 
     def prepare(self, place: Place, say: Say) -> None:
         """Fetches the jars once, writes the settings, and gives a new data folder its identity."""
-        java = find_java()
+        find_java()
         fetch_broker(say)
         settings = place.folder / "server.properties"
         settings.write_text(_settings(place), encoding="utf-8")
         (place.folder / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
         if not (place.data / "meta.properties").exists():
             say("formatting the data folder")
-            _format(java.path, settings, place)
+            _format(settings, place)
 
     def account(self) -> list[str]:
         return []
 
     def command(self, place: Place) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={place.folder / 'log4j2.properties'}"
-        java = str(find_java().path)
-        return [java, *_JVM, logging, "-cp", class_path(), "kafka.Kafka", str(place.folder / "server.properties")]
+        return [*_java(leaves_archive=True), logging, "kafka.Kafka", str(place.folder / "server.properties")]
 
     def answers(self, place: Place) -> bool:
         """A broker tells anyone which requests it knows; one that does has joined its cluster and takes requests."""
@@ -193,12 +193,20 @@ def _settings(place: Place) -> str:
     return _SETTINGS.format(host=HOST, port=port, controller=controller, data=place.data)
 
 
-def _format(java: Path, settings: Path, place: Place) -> None:
+def _java(*, leaves_archive: bool) -> list[str]:
+    """The JVM with the broker's classes, from their archive where there is one."""
+    java, jars = find_java(), class_path()
+    archive = ClassArchive(jars_folder(), "kafka", java, jars)
+    faster = archive.used() or (archive.made() if leaves_archive else [])
+    return [str(java.path), *_JVM, *faster, "-cp", jars]
+
+
+def _format(settings: Path, place: Place) -> None:
     # A run that was broken off leaves a folder that is neither new nor formatted.
     shutil.rmtree(place.data, ignore_errors=True)
     cluster = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=").replace("-", "x")
-    command = [str(java), *_JVM, "-cp", class_path(), "kafka.tools.StorageTool"]
-    command += ["format", "--standalone", "-t", cluster, "-c", str(settings)]
+    command = [*_java(leaves_archive=False), "kafka.tools.StorageTool", "format", "--standalone"]
+    command += ["-t", cluster, "-c", str(settings)]
     ran = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if ran.returncode != 0:
         last = (ran.stderr or ran.stdout).strip().splitlines()[-8:]

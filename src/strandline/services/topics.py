@@ -42,7 +42,7 @@ def create_topics(servers: str, *topics: Topic) -> list[str]:
         raise SetupError("confluent-kafka is not installed", hint='pip install "strandline[kafka]"') from error
     if not topics:
         return []
-    admin = AdminClient({"bootstrap.servers": servers, "socket.connection.setup.timeout.ms": 5000})
+    admin = AdminClient({"bootstrap.servers": servers, "socket.connection.setup.timeout.ms": 5000, "log_level": 3})
     wanted = [NewTopic(each.name, each.partitions, 1, config=dict(each.settings)) for each in topics]
     made = []
     for name, future in admin.create_topics(wanted, operation_timeout=_ANSWER_WITHIN_SECONDS).items():

@@ -10,13 +10,15 @@ StrandlineError
 ├── RunError        the outside failed: Java, memory, a folder, a service
 │   ├── SetupError, BudgetExceeded, LostRecords
 │   ├── ServiceError     a service of `strandline up` that did not start, or is not there
-│   ├── SinkError
+│   ├── SinkError        a sink did not take what it was given
+│   │   └── SinkUnavailable  for now: it is out of reach, or busy
 │   └── RegistryError    a schema registry's answer that cannot be used
 │       ├── RegistryDown     out of reach, also after waiting and asking again
 │       ├── SchemaNotFound   it has no such schema, subject or version
 │       └── SchemaRefused    it does not take this schema
 └── StateError      what was kept does not fit what is asked
     ├── CheckpointMismatch
+    ├── Fenced           a newer driver writes where this one did
     └── BrokenBlock
 """
 
@@ -107,6 +109,10 @@ class SinkError(RunError):
     """A sink did not take what it was given."""
 
 
+class SinkUnavailable(SinkError):
+    """A sink is out of reach or busy; the same batch may be taken later, so it waits."""
+
+
 class RegistryError(RunError):
     """A schema registry's answer cannot be used."""
 
@@ -129,6 +135,10 @@ class StateError(StrandlineError):
 
 class CheckpointMismatch(StateError):
     """A checkpoint made by another pipeline, or by another version of this one."""
+
+
+class Fenced(StateError):
+    """A newer driver of the same job has claimed the sink; this one can no longer write."""
 
 
 class BrokenBlock(StateError):

@@ -123,8 +123,8 @@ def entry(
 
 def test_panes_are_added_batch_by_batch(store: Store, sink: OpenSink) -> None:
     epoch = sink.claim("mine")
-    assert sink.commit(panes(pane("red", 5), pane("blue", 3)), entry(sink, 0, epoch=epoch))
-    assert sink.commit(panes(pane("red", 7, 1)), entry(sink, 1, epoch=epoch))
+    assert sink.commit(panes(pane("red", 5), pane("blue", 3)), entry(sink, 0, epoch=epoch)).fresh
+    assert sink.commit(panes(pane("red", 7, 1)), entry(sink, 1, epoch=epoch)).fresh
     assert [(row["team"], row["total"], row["pane_index"], row["batch"]) for row in store.panes()] == [
         ("red", 5, 0, 0),
         ("blue", 3, 0, 0),
@@ -205,15 +205,15 @@ def test_a_null_key_has_a_latest_answer_too(store: Store, sink: OpenSink) -> Non
 
 def test_the_same_entry_twice_takes_effect_once(store: Store, sink: OpenSink) -> None:
     again = entry(sink, 0)
-    assert sink.commit(panes(pane("red", 5)), again)
+    assert sink.commit(panes(pane("red", 5)), again).fresh
     before = store.panes()
-    assert not sink.commit(panes(pane("red", 5)), again)
+    assert not sink.commit(panes(pane("red", 5)), again).fresh
     assert store.panes() == before
 
 
 def test_an_entry_comes_again_from_a_newer_driver_and_takes_effect_once(store: Store, sink: OpenSink) -> None:
-    assert sink.commit(panes(pane("red", 5)), entry(sink, 0))
-    assert not sink.commit(panes(pane("red", 5)), entry(sink, 0))
+    assert sink.commit(panes(pane("red", 5)), entry(sink, 0)).fresh
+    assert not sink.commit(panes(pane("red", 5)), entry(sink, 0)).fresh
     assert len(store.panes()) == 1
 
 
@@ -233,7 +233,7 @@ def test_an_older_driver_is_fenced(store: Store) -> None:
     with pytest.raises(StateError, match="another driver has taken over this job"):
         older.commit(panes(pane("red", 5)), entry(older, 0, epoch=first))
     assert store.panes() == []
-    assert older.recorded("mine", 0) is None
+    assert older.latest("mine") is None
     older.close()
     newer.close()
 
@@ -241,8 +241,8 @@ def test_an_older_driver_is_fenced(store: Store) -> None:
 def test_jobs_of_other_lineages_do_not_fence_each_other(store: Store, sink: OpenSink) -> None:
     mine = sink.claim("mine")
     sink.claim("theirs")
-    assert sink.commit(panes(pane("red", 5)), entry(sink, 0, epoch=mine))
-    assert sink.commit(panes(pane("red", 7)), entry(sink, 0, lineage="theirs"))
+    assert sink.commit(panes(pane("red", 5)), entry(sink, 0, epoch=mine)).fresh
+    assert sink.commit(panes(pane("red", 7)), entry(sink, 0, lineage="theirs")).fresh
     assert [row["total"] for row in store.panes()] == [5, 7]
 
 
@@ -263,20 +263,20 @@ def test_a_batch_that_fails_in_the_middle_leaves_nothing(store: Store, sink: Ope
     with pytest.raises(SinkError, match="refused a batch"):
         sink.commit(failing, entry(sink, 0, epoch=epoch))
     assert (store.panes(), store.late(), store.dead(), store.now()) == ([], [], [], [])
-    assert sink.recorded("mine", 0) is None
-    assert sink.commit(panes(pane("red", 6)), entry(sink, 0, epoch=epoch))
+    assert sink.latest("mine") is None
+    assert sink.commit(panes(pane("red", 6)), entry(sink, 0, epoch=epoch)).fresh
     assert [row["total"] for row in store.panes()] == [6]
 
 
 def test_a_batch_without_output_is_recorded_all_the_same(store: Store, sink: OpenSink) -> None:
-    assert sink.commit(Output(progress=Progress(5_000, 9_000)), entry(sink, 7, digest="quiet"))
-    assert sink.recorded("mine", 7) == Recorded(7, "quiet", 5_000)
+    assert sink.commit(Output(progress=Progress(5_000, 9_000)), entry(sink, 7, digest="quiet")).fresh
+    assert sink.latest("mine") == Recorded(7, "quiet", 5_000)
     assert (store.panes(), store.late(), store.dead()) == ([], [], [])
 
 
 def test_frames_without_rows_are_taken(store: Store, sink: OpenSink) -> None:
     nothing = Output(panes(pane("red", 5)).panes.clear(), late("red", 1).clear(), DEAD.clear())  # type: ignore[union-attr]
-    assert sink.commit(nothing, entry(sink, 0))
+    assert sink.commit(nothing, entry(sink, 0)).fresh
     assert (store.panes(), store.late(), store.dead(), store.now()) == ([], [], [], [])
 
 
@@ -286,10 +286,8 @@ def test_the_ledger_says_what_was_recorded_and_what_came_last(sink: OpenSink) ->
     for batch, watermark in ((0, NEVER), (1, 4_000), (9, FOREVER)):
         output = Output(progress=Progress(watermark, 1), counts=Counts(read=3, contributed=3))
         sink.commit(output, entry(sink, batch, digest=f"digest {batch}", epoch=epoch))
-    assert sink.recorded("mine", 1) == Recorded(1, "digest 1", 4_000)
-    assert sink.recorded("mine", 2) is None
-    assert sink.recorded("theirs", 1) is None
-    assert sink.latest("mine") == Recorded(9, "digest 9", FOREVER)
+        assert sink.latest("mine") == Recorded(batch, f"digest {batch}", watermark)
+    assert sink.latest("theirs") is None
 
 
 def test_what_was_committed_is_there_for_the_next_driver(store: Store) -> None:
@@ -305,9 +303,9 @@ def test_what_was_committed_is_there_for_the_next_driver(store: Store) -> None:
 def test_two_sinks_in_one_store_keep_their_own_ledgers(store: Store) -> None:
     one, other = opened(store, table="one"), opened(store, table="other")
     first, second = one.claim("mine"), other.claim("mine")
-    assert one.commit(panes(pane("red", 1)), entry(one, 0, epoch=first))
-    assert other.recorded("mine", 0) is None
-    assert other.commit(panes(pane("red", 2)), entry(other, 0, epoch=second))
+    assert one.commit(panes(pane("red", 1)), entry(one, 0, epoch=first)).fresh
+    assert other.latest("mine") is None
+    assert other.commit(panes(pane("red", 2)), entry(other, 0, epoch=second)).fresh
     assert [row["total"] for row in store.panes("one")] == [1]
     assert [row["total"] for row in store.panes("other")] == [2]
     one.close()

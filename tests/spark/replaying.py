@@ -21,7 +21,7 @@ from strandline.kernel.output import Output, counts_to_facts
 from strandline.kernel.watermarks import progress_to_facts
 from strandline.plan.stages import Deliver
 from strandline.spark.job import Job
-from strandline.spark.ports import LedgerEntry
+from strandline.spark.ports import LedgerEntry, Written
 
 EVENTS: Final = 1_500
 FIRST: Final = 3
@@ -38,7 +38,7 @@ class Noting(Sqlite):
 class OpenNoting(OpenSqlite):
     """A line for every batch that is handed over, whether or not it is committed in the end."""
 
-    def commit(self, output: Output, entry: LedgerEntry) -> bool:
+    def commit(self, output: Output, entry: LedgerEntry) -> Written:
         note = {"batch": entry.batch, "epoch": entry.epoch, "digest": digest(output), "read": output.counts.read}
         with (FOLDER / "notes").open("a") as notes:
             notes.write(json.dumps(note) + "\n")

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import CheckpointMismatch, SetupError
+from strandline.kernel.watermarks import FOREVER
 from strandline.plan.compile import to_stages
-from strandline.spark.checkpoint import Checkpoint
+from strandline.spark.checkpoint import Checkpoint, Noted
+from strandline.spark.ledger import Sealed
 from tests.plan.endpoints import PaperSink, totals
 
 ASKED = totals().root
@@ -112,12 +114,83 @@ def test_where_the_sources_stood_is_read_from_the_offset_log(home: Checkpoint) -
     assert home.latest_offsets() == {"origin": 5, "0": 10}
 
 
-def test_the_digest_of_a_range_is_that_of_its_whole_entry(home: Checkpoint) -> None:
-    log(home, 3, {"0": 3})
-    assert home.seal(3) == hashlib.sha256((home.spark / "offsets" / "3").read_bytes()).hexdigest()
-    first = home.seal(3)
-    log(home, 3, {"0": 4})
-    assert home.seal(3) != first
+def test_the_first_range_is_its_whole_entry(home: Checkpoint) -> None:
+    log(home, 0, {"0": 3})
+    entry = (home.spark / "offsets" / "0").read_bytes()
+    assert home.seal(0) == Sealed(hashlib.sha256(entry).hexdigest(), None, '{"0": 3}')
+    assert home.seal(0) == home.seal(0)
+    first = home.seal(0).digest
+    log(home, 0, {"0": 4})
+    assert home.seal(0).digest != first
+
+
+def test_a_range_begins_where_the_one_before_it_ended_whatever_its_id(home: Checkpoint) -> None:
+    for batch, position in ((0, 5), (1, 7), (4, 9)):
+        log(home, batch, {"0": position})
+    assert (home.seal(1).starts, home.seal(1).ends) == ('{"0": 5}', '{"0": 7}')
+    assert home.seal(4).starts == '{"0": 7}'
+    before = home.seal(4).digest
+    log(home, 1, {"0": 8})
+    assert home.seal(4).digest != before
+
+
+def test_the_files_a_position_stands_for_belong_to_its_range(home: Checkpoint) -> None:
+    """The same position before and after a power cut may stand for other files."""
+    log(home, 0, {"logOffset": 0})
+    log(home, 1, {"logOffset": 2})
+    files = home.spark / "sources" / "0"
+    files.mkdir(parents=True)
+    for number in range(4):
+        (files / str(number)).write_text(f"file {number}")
+    before = home.seal(1).digest
+    for outside in ("0", "3"):
+        (files / outside).write_text("another file")
+        assert home.seal(1).digest == before
+    for inside in ("1", "2"):
+        (files / inside).write_text("another file")
+        assert home.seal(1).digest != before
+        (files / inside).write_text(f"file {inside}")
+    (files / "2").rename(files / "2.compact")
+    assert home.seal(1).digest == before
+
+
+def test_a_source_that_had_no_position_yet_has_one_later(home: Checkpoint) -> None:
+    log(home, 0, {"0": 1})
+    with (home.spark / "offsets" / "0").open("a") as entry:
+        entry.write("\n-")
+    log(home, 1, {"0": 2})
+    with (home.spark / "offsets" / "1").open("a") as entry:
+        entry.write('\n{"logOffset":0}')
+    assert home.seal(1).starts == home.seal(0).ends
+
+
+def test_how_far_time_had_come_is_noted_for_the_last_two_batches(home: Checkpoint) -> None:
+    home.claim(ASKED, STAGES)
+    assert home.noted(0) is None
+    for batch in (0, 1, 2):
+        home.note(batch, batch * 100, {0: batch * 100, 1: batch})
+    assert home.noted(0) is None
+    assert home.noted(1) == Noted(100, {0: 100, 1: 1})
+    assert home.noted(2) == Noted(200, {0: 200, 1: 2})
+
+
+@pytest.mark.parametrize("torn", ["", "{", '{"1": {}}', "[]", '{"x": 1}', '{"1": 5}'])
+def test_a_torn_note_is_done_without(home: Checkpoint, torn: str) -> None:
+    home.claim(ASKED, STAGES)
+    (home.folder / "notes.json").write_text(torn)
+    assert home.noted(1) is None
+    assert not home.has_ended
+    home.note(2, 5, {})
+    assert home.noted(2) == Noted(5, {})
+
+
+def test_a_job_has_ended_when_time_has_and_spark_knows(home: Checkpoint) -> None:
+    home.claim(ASKED, STAGES)
+    home.note(3, FOREVER, {})
+    assert not home.has_ended
+    (home.spark / "commits").mkdir(parents=True)
+    (home.spark / "commits" / "3").touch()
+    assert home.has_ended
 
 
 def test_the_clock_of_a_batch_is_the_one_spark_wrote_down(home: Checkpoint) -> None:

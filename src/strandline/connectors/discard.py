@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from strandline.kernel.output import Output
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
-from strandline.spark.ports import LedgerEntry, Recorded
+from strandline.spark.ports import LedgerEntry, Recorded, Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,18 @@ class OpenDiscard:
     def claim(self, lineage: str) -> int:  # noqa: ARG002 - nobody else can write here
         return 1
 
-    def recorded(self, lineage: str, batch: int) -> Recorded | None:  # noqa: ARG002
-        return self._last if self._last is not None and self._last.batch == batch else None
-
     def latest(self, lineage: str) -> Recorded | None:  # noqa: ARG002
         return self._last
 
-    def commit(self, output: Output, entry: LedgerEntry) -> bool:
+    def commit(self, output: Output, entry: LedgerEntry) -> Written:
+        return self.mark(output, entry)
+
+    def mark(self, output: Output, entry: LedgerEntry) -> Written:
         self._last = Recorded(entry.batch, entry.digest, output.progress.watermark)
-        return True
+        return Written()
+
+    def write(self, output: Output, entry: LedgerEntry) -> Written:  # noqa: ARG002
+        return Written()
 
     def close(self) -> None:
         pass

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from strandline.errors import SinkError, StateError
+from strandline.errors import SinkError, SinkUnavailable
 from strandline.kernel import letters
 from strandline.kernel.blocks import AT, END, OFFSET, OWN, PARTITION, START
 from strandline.kernel.output import Output, counts_to_facts
@@ -26,7 +26,9 @@ from strandline.model.elements import BEGINNING
 from strandline.model.elements import END as END_OF_TIME
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
-from strandline.spark.ports import REASON, LedgerEntry, Recorded
+from strandline.spark.crash import crash_point
+from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge
+from strandline.spark.ports import REASON
 
 BATCH: Final = "@batch"
 """The batch that brought a row."""
@@ -58,7 +60,7 @@ class Sqlite:
 
     @property
     def offers(self) -> frozenset[Delivery]:
-        return frozenset({Delivery.EXACTLY_ONCE})
+        return frozenset(Delivery)
 
     @property
     def takes_retractions(self) -> bool:
@@ -99,69 +101,66 @@ class OpenSqlite:
             cursor.execute("INSERT INTO strandline_epochs VALUES (?, ?, ?, ?)", [*mine, epoch, _utc_now()])
             return epoch
 
-    def recorded(self, lineage: str, batch: int) -> Recorded | None:
-        return self._find("AND batch = ?", lineage, self._ask.table, batch)
-
     def latest(self, lineage: str) -> Recorded | None:
         return self._find("ORDER BY batch DESC LIMIT 1", lineage, self._ask.table)
 
     def _find(self, which: str, *values: object) -> Recorded | None:
-        ask = "SELECT batch, digest, watermark_ms FROM strandline_ledger WHERE lineage = ? AND sink = ? "
+        ask = "SELECT batch, digest, watermark_ms, ends, output FROM strandline_ledger WHERE lineage = ? AND sink = ? "
         found = self._connection.execute(ask + which, values).fetchone()
         return None if found is None else Recorded(*found)
 
-    def commit(self, output: Output, entry: LedgerEntry) -> bool:
+    def commit(self, output: Output, entry: LedgerEntry) -> Written:
         with self._transaction() as cursor:
-            self._check_epoch(cursor, entry)
-            known = self.recorded(entry.lineage, entry.batch)
-            if known is not None:
-                return self._already(known, entry)
-            for suffix, frame in (("", output.panes), ("_late", output.late), ("_dead", output.dead)):
-                if frame is not None:
-                    self._insert(cursor, self._ask.table + suffix, frame, entry.batch)
-            if output.panes is not None and self._keys is not None:
-                self._create_view(cursor, names_beside(output.panes.columns), self._keys)
-            self._record(cursor, output, entry)
-            return True
+            known = self._judge(cursor, entry)
+            if known is None:
+                self._write(cursor, output, entry)
+                crash_point("C9")
+                self._record(cursor, output, entry)
+        crash_point("C10")
+        return known or Written()
+
+    def mark(self, output: Output, entry: LedgerEntry) -> Written:
+        with self._transaction() as cursor:
+            known = self._judge(cursor, entry)
+            if known is None:
+                self._record(cursor, output, entry)
+        return known or Written()
+
+    def write(self, output: Output, entry: LedgerEntry) -> Written:
+        with self._transaction() as cursor:
+            judge(entry, self._epoch(cursor, entry), None, None, sink=self._ask.name)
+            self._write(cursor, output, entry)
+            crash_point("C9")
+        crash_point("C10")
+        return Written()
 
     def close(self) -> None:
         self._connection.close()
 
-    def _already(self, known: Recorded, entry: LedgerEntry) -> bool:
-        if known.digest == entry.digest:
-            return False
-        raise StateError(
-            f"batch {entry.batch} is already in {self._ask.name}, made from another range of the source",
-            detail=f"digest {known.digest[:12]}… against {entry.digest[:12]}…",
-            hint="the checkpoint is older than the sink: restore both from the same moment, or write to a new table",
-        )
+    def _write(self, cursor: sqlite3.Cursor, output: Output, entry: LedgerEntry) -> None:
+        for suffix, frame in (("", output.panes), ("_late", output.late), ("_dead", output.dead)):
+            if frame is not None:
+                self._insert(cursor, self._ask.table + suffix, frame, entry.batch)
+        if output.panes is not None and self._keys is not None:
+            self._create_view(cursor, names_beside(output.panes.columns), self._keys)
 
-    def _check_epoch(self, cursor: sqlite3.Cursor, entry: LedgerEntry) -> None:
+    def _judge(self, cursor: sqlite3.Cursor, entry: LedgerEntry) -> Written | None:
+        known = self._find("AND batch = ?", entry.lineage, self._ask.table, entry.batch)
+        last = self.latest(entry.lineage)
+        return judge(entry, self._epoch(cursor, entry), known, last, sink=self._ask.name)
+
+    def _epoch(self, cursor: sqlite3.Cursor, entry: LedgerEntry) -> int | None:
         mine = [entry.lineage, self._ask.table]
         cursor.execute("SELECT max(epoch) FROM strandline_epochs WHERE lineage = ? AND sink = ?", mine)
-        newest = cursor.fetchone()[0]
-        if newest != entry.epoch:
-            raise StateError(
-                "another driver has taken over this job",
-                detail=f"its epoch is {newest}, ours {entry.epoch}",
-                hint="stop one of the two",
-            )
+        found: int | None = cursor.fetchone()[0]
+        return found
 
     def _record(self, cursor: sqlite3.Cursor, output: Output, entry: LedgerEntry) -> None:
-        counts = json.dumps(dict(counts_to_facts(output.counts)))
         mark, clock = output.progress.watermark, output.progress.clock
-        values = [
-            entry.lineage,
-            self._ask.table,
-            entry.batch,
-            entry.epoch,
-            entry.digest,
-            mark,
-            clock,
-            counts,
-            _utc_now(),
-        ]
-        cursor.execute("INSERT INTO strandline_ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+        counts = json.dumps(dict(counts_to_facts(output.counts)))
+        told = [entry.lineage, self._ask.table, entry.batch, entry.epoch, entry.digest, mark, clock, counts, _utc_now()]
+        told += [entry.starts, entry.ends, entry.output]
+        cursor.execute(f"INSERT INTO strandline_ledger VALUES ({', '.join('?' * len(told))})", told)  # noqa: S608 - marks only
 
     def _create_ledger(self) -> None:
         with self._transaction() as cursor:
@@ -172,7 +171,7 @@ class OpenSqlite:
             cursor.execute(
                 "CREATE TABLE IF NOT EXISTS strandline_ledger (lineage TEXT, sink TEXT, batch INTEGER, epoch INTEGER, "
                 "digest TEXT, watermark_ms INTEGER, clock_ms INTEGER, counts TEXT, committed TEXT, "
-                "PRIMARY KEY (lineage, sink, batch))"
+                "starts TEXT, ends TEXT, output TEXT, PRIMARY KEY (lineage, sink, batch))"
             )
 
     def _insert(self, cursor: sqlite3.Cursor, table: str, frame: pl.DataFrame, batch: int) -> None:
@@ -211,6 +210,10 @@ class OpenSqlite:
             cursor.execute("BEGIN IMMEDIATE")
             yield cursor
             cursor.execute("COMMIT")
+        except sqlite3.OperationalError as problem:
+            if problem.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise SinkUnavailable(f"{self._ask.path} is in use", detail=str(problem)) from None
+            raise SinkError(f"{self._ask.path} refused a batch", detail=str(problem)) from None
         except (sqlite3.Error, OverflowError) as problem:
             raise SinkError(f"{self._ask.path} refused a batch", detail=str(problem)) from None
         finally:

@@ -4,17 +4,22 @@ import hashlib
 import json
 import os
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
 from strandline.errors import CheckpointMismatch, SetupError
+from strandline.kernel.watermarks import FOREVER
 from strandline.plan.compare import changes
 from strandline.plan.explain import explain_stages
 from strandline.plan.nodes import Root, to_plain
 from strandline.plan.stages import Stages
+from strandline.spark.ledger import Sealed
 
 _ABOUT: Final = "strandline.json"
+_NOTES: Final = "notes.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,14 @@ class Identity:
     lineage: str
     stages: str
     definition: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """The watermark of the job, and of each keyed step, after a batch."""
+
+    watermark: int
+    steps: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +111,64 @@ class Checkpoint:
         found = [(self.clock(number), self.offsets(number, source)) for number in numbers]
         return [(clock, offsets) for clock, offsets in found if offsets is not None]
 
-    def seal(self, batch: int) -> str:
-        """Makes a batch's range durable, which Spark does not, and returns the digest that names it."""
-        entry = self._entry(batch)
-        with entry.open("rb") as file:
-            content = file.read()
-            os.fsync(file.fileno())
-        _sync_folder(entry.parent)
-        return hashlib.sha256(content).hexdigest()
+    def seal(self, batch: int) -> Sealed:
+        """Makes a batch's range durable, which Spark does not do, and returns what names it.
+
+        A position of a source of files is but a number: which files it stands for is in the source's own log.
+        """
+        before = self._before(batch)
+        content = _synced(self._entry(batch))
+        positions = content.decode().splitlines()[2:]
+        earlier = [] if before is None else self._entry(before).read_text().splitlines()[2:]
+        digest = hashlib.sha256(content)
+        digest.update("\n".join(["", *earlier]).encode())
+        for source, (start, end) in enumerate(zip_longest(earlier, positions)):
+            for entry in self._source_log(source, _log_offset(start), _log_offset(end)):
+                digest.update(_synced(entry))
+        return Sealed(digest.hexdigest(), None if before is None else "\n".join(earlier), "\n".join(positions))
+
+    def _before(self, batch: int) -> int | None:
+        """The batch before: the newest below it that has an entry, since ids may have gaps."""
+        if self._entry(batch - 1).exists():
+            return batch - 1
+        numbers = (int(entry.name) for entry in (self.spark / "offsets").glob("[0-9]*") if entry.name.isdigit())
+        return max((number for number in numbers if number < batch), default=None)
+
+    def _source_log(self, source: int, after: int, until: int) -> list[Path]:
+        """What a source that keeps a log of its own wrote between two positions."""
+        folder = self.spark / "sources" / str(source)
+        places = [folder / f"{number}{kind}" for number in range(after + 1, until + 1) for kind in ("", ".compact")]
+        return [place for place in places if place.exists()]
+
+    def note(self, batch: int, watermark: int, steps: Mapping[int, int]) -> None:
+        """Remembers how far time had come after a batch. Only a help: a note that is lost is done without."""
+        kept = {number: each for number, each in self._notes().items() if number == batch - 1}
+        kept[batch] = Noted(watermark, steps)
+        told = {number: {"watermark": each.watermark, "steps": dict(each.steps)} for number, each in kept.items()}
+        staged = _draft(self.folder / _NOTES)
+        staged.write_text(json.dumps(told) + "\n")
+        staged.replace(self.folder / _NOTES)
+
+    def noted(self, batch: int) -> "Noted | None":
+        """What was noted of a batch, if it is one of the last two."""
+        return self._notes().get(batch)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether an earlier run has closed every window, every sink holds it, and Spark knows of it."""
+        notes = self._notes()
+        newest = max(notes, default=-1)
+        return bool(notes) and notes[newest].watermark == FOREVER and self.is_committed(newest)
+
+    def _notes(self) -> dict[int, "Noted"]:
+        try:
+            told = json.loads((self.folder / _NOTES).read_text())
+            return {
+                int(number): Noted(each["watermark"], {int(step): mark for step, mark in each["steps"].items()})
+                for number, each in told.items()
+            }
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}
 
     def is_committed(self, batch: int) -> bool:
         return (self.folder / "spark" / "commits" / str(batch)).exists()
@@ -135,6 +198,24 @@ def _write_durably(path: Path, text: str) -> None:
     except OSError as problem:
         staged.unlink(missing_ok=True)
         raise SetupError(f"cannot write {path}", detail=problem.strerror or "", hint="choose another folder") from None
+
+
+def _synced(path: Path) -> bytes:
+    """A file's bytes, once they and its name are durable."""
+    with path.open("rb") as file:
+        content = file.read()
+        os.fsync(file.fileno())
+    _sync_folder(path.parent)
+    return content
+
+
+def _log_offset(position: str | None) -> int:
+    """Where a source of files stands in its log; -1 where there is no such place."""
+    try:
+        told = json.loads(position or "")
+    except ValueError:
+        return -1
+    return int(told["logOffset"]) if isinstance(told, dict) and "logOffset" in told else -1
 
 
 def _draft(path: Path) -> Path:

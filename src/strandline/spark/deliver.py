@@ -1,22 +1,41 @@
-"""foreachBatch: gather what the key groups say, check that nobody is missing, and commit it under one ledger entry."""
+"""foreachBatch: gather what the key groups say, check that nobody is missing, and deliver it as each sink was asked to.
 
+The order of a batch, with the points at which a test may kill it (`crash.py`):
+
+    C6   the range is made durable   C7   the batch is played, everyone is counted; then sink by sink, in the order in
+    which they were written: C9 … C10 rows and entry   C11   sources hear of it, the job notes it   C12
+
+A batch that comes again is skipped by the sinks that hold it and taken by the others, so they recover together.
+"""
+
+import logging
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 from pyspark.sql import DataFrame, SparkSession
 
-from strandline.errors import StateError
+from strandline.errors import SinkUnavailable, StateError
 from strandline.kernel.blocks import unpack
-from strandline.kernel.letters import Reasons, reasons_of, sealed
+from strandline.kernel.letters import Reasons, reasons_of
+from strandline.kernel.letters import sealed as seal_letters
 from strandline.kernel.output import Counts, Output
 from strandline.kernel.watermarks import FOREVER, NEVER, Progress
+from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Scan, Stages
 from strandline.spark.batch import Batch, tell
 from strandline.spark.checkpoint import Checkpoint
+from strandline.spark.crash import crash_point
 from strandline.spark.gathering import Gathered, StepOutput, gather
-from strandline.spark.ports import Followed, LedgerEntry, OpenSink
+from strandline.spark.ledger import LedgerEntry, Sealed, Written, output_digest
+from strandline.spark.ports import Followed, OpenSink
+
+SHORTEST_WAIT: Final = 0.2
+LONGEST_WAIT: Final = 30.0
+
+_log: Final = logging.getLogger("strandline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +51,54 @@ class Delivered:
     counts: Mapping[str, Counts] = field(default_factory=dict)
     reasons: Reasons = field(default_factory=dict)
     """Why there are dead letters, over all sinks."""
+    refused: int = 0
+    """Rows that a sink would not take, now among its dead letters."""
+    given_up: tuple[str, ...] = ()
+    """Sinks that were asked for the batch at most once, and did not answer."""
+
+
+@dataclass(slots=True)
+class Patience:
+    """How a batch waits for a sink that is out of reach, who hears of it, and what ends the wait."""
+
+    heard: Callable[[SinkUnavailable | None], None] = lambda _: None
+    stopping: threading.Event = field(default_factory=threading.Event)
+    shortest: float = SHORTEST_WAIT
+    longest: float = LONGEST_WAIT
+
+    def until_taken(self, act: Callable[[], Written]) -> Written:
+        """Does it, again and again, each time after a longer wait, until the sink takes it or the job is stopped."""
+        wait = self.shortest
+        while True:
+            try:
+                done = act()
+            except SinkUnavailable as problem:
+                self.heard(problem)
+                if self.stopping.wait(wait):
+                    raise
+                wait = min(2 * wait, self.longest)
+            else:
+                self.heard(None)
+                return done
+
+
+def deliver(
+    sink: OpenSink, delivery: Delivery, output: Output, entry: LedgerEntry, patience: Patience
+) -> Written | None:
+    """One batch to one sink, as it was asked to; None if it was given up, which only `at_most_once` allows."""
+    match delivery:
+        case Delivery.EXACTLY_ONCE:
+            return patience.until_taken(lambda: sink.commit(output, entry))
+        case Delivery.AT_LEAST_ONCE:
+            return patience.until_taken(lambda: sink.write(output, entry))
+        case Delivery.AT_MOST_ONCE:
+            marked = patience.until_taken(lambda: sink.mark(output, entry))
+            crash_point("marked")
+            try:
+                return sink.write(output, entry) if marked.fresh else marked
+            except SinkUnavailable:
+                # Whether the rows arrived is unknown; to send them again might be to send them twice.
+                return None
 
 
 class Deliverer:
@@ -45,16 +112,20 @@ class Deliverer:
         checkpoint: Checkpoint,
         lineage: str,
         listener: Callable[[Delivered], None],
+        patience: Patience | None = None,
     ) -> None:
         self._spark, self._stages, self._sinks = spark, stages, sinks
         self._checkpoint, self._lineage, self._listener = checkpoint, lineage, listener
+        self._patience = patience or Patience()
         self._epochs = tuple(sink.claim(lineage) for sink in sinks)
         self._steps: dict[int, StepOutput] = {}
         self._ended: dict[int, frozenset[str]] = {}
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
+        crash_point("C6")
         # What a sink will hold may not outlive the range it came from.
-        digest = self._checkpoint.seal(batch)
+        sealed = self._checkpoint.seal(batch)
+        crash_point("C7")
         positions = self._positions(batch)
         partitions = {scan.number: each.partitions_at(at) for scan, each, at in positions}
         tell(self._spark.sparkContext, Batch(self._checkpoint.clock(batch), self._horizons(batch), partitions))
@@ -66,21 +137,56 @@ class Deliverer:
                 )
         self._steps |= gathered.steps
         progress, rows = self._progress(gathered), sum(step.rows for step in self._steps.values())
-        outputs = [self._sealed(gathered.output(each, progress, rows), batch) for each in range(len(self._sinks))]
-        written = False
-        for sink, epoch, output in zip(self._sinks, self._epochs, outputs, strict=True):
-            written = sink.commit(output, LedgerEntry(self._lineage, epoch, batch, digest)) or written
+        outputs = [self._addressed(gathered.output(each, progress, rows), batch) for each in range(len(self._sinks))]
+        written = [self._to_sink(number, output, batch, sealed) for number, output in enumerate(outputs)]
+        crash_point("C11")
         for _, source, at in positions:
             source.delivered(f"strandline-{self._lineage}", at)
-        offsets = self._checkpoint.offsets(batch) or {}
-        reasons = reasons_of(output.dead for output in outputs if output.dead is not None)
-        self._listener(Delivered(batch, outputs[0], offsets, not written, dict(self._steps), gathered.counts, reasons))
+        watermarks = {number: step.progress.watermark for number, step in self._steps.items()}
+        self._checkpoint.note(batch, progress.watermark, watermarks)
+        self._listener(self._delivered(batch, outputs, gathered, written))
+        crash_point("C12")
 
-    def _sealed(self, output: Output, batch: int) -> Output:
+    def _addressed(self, output: Output, batch: int) -> Output:
         """Dead letters get the rest of their envelope here: whose they are, and the batch's own clock."""
         if output.dead is None:
             return output
-        return replace(output, dead=sealed(output.dead, self._lineage, self._checkpoint.clock(batch)))
+        return replace(output, dead=seal_letters(output.dead, self._lineage, self._checkpoint.clock(batch)))
+
+    def _to_sink(self, number: int, output: Output, batch: int, sealed: Sealed) -> Written | None:
+        asked = self._stages.outputs[number]
+        said = output_digest(output) if asked.delivery is Delivery.EXACTLY_ONCE else ""
+        epoch = self._epochs[number]
+        entry = LedgerEntry(self._lineage, epoch, batch, sealed.digest, sealed.starts, sealed.ends, said)
+        written = deliver(self._sinks[number], asked.delivery, output, entry, self._patience)
+        if written is None:
+            _log.warning(
+                "batch %s was given up: %s does not answer, and was to have it at most once", batch, asked.sink.name
+            )
+        elif written.differs:
+            _log.warning(
+                "batch %s was played again with another result than %s holds: a function of the pipeline "
+                "does not give the same for the same",
+                batch,
+                asked.sink.name,
+            )
+        return written
+
+    def _delivered(
+        self, batch: int, outputs: list[Output], gathered: Gathered, written: list[Written | None]
+    ) -> Delivered:
+        named = zip(self._stages.outputs, written, strict=True)
+        return Delivered(
+            batch,
+            outputs[0],
+            self._checkpoint.offsets(batch) or {},
+            repeated=not any(each is None or each.fresh for each in written),
+            steps=dict(self._steps),
+            counts=gathered.counts,
+            reasons=reasons_of(output.dead for output in outputs if output.dead is not None),
+            refused=sum(each.refused for each in written if each is not None),
+            given_up=tuple(asked.sink.name for asked, each in named if each is None),
+        )
 
     def _positions(self, batch: int) -> list[tuple[Scan, Followed, Any]]:
         """Where the sources that can be followed stand at the end of this batch."""
@@ -92,11 +198,11 @@ class Deliverer:
         return found
 
     def _horizons(self, batch: int) -> dict[int, int]:
-        """The watermark of each step before this batch, where it is known: after a start, only what a ledger says."""
-        if self._steps or len(self._stages.steps) != 1:
+        """The watermark of each step before this batch, where it is known: after a start, only what was noted."""
+        if self._steps:
             return {number: step.progress.watermark for number, step in self._steps.items()}
-        before = self._sinks[0].recorded(self._lineage, batch - 1)
-        return {} if before is None else {self._stages.steps[0].number: before.watermark}
+        noted = self._checkpoint.noted(batch - 1)
+        return {} if noted is None else dict(noted.steps)
 
     def _progress(self, gathered: Gathered) -> Progress:
         """How far the whole job is: as far as the last of its steps, and of its sources where nothing is kept."""

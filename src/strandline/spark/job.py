@@ -11,12 +11,12 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from strandline.errors import RunError, StrandlineError
+from strandline.errors import RunError, SinkUnavailable, StrandlineError
 from strandline.kernel.output import Counts
 from strandline.kernel.watermarks import FOREVER
 from strandline.spark.budget import FailureBudget, Spending
 from strandline.spark.checkpoint import Checkpoint
-from strandline.spark.deliver import Delivered
+from strandline.spark.deliver import Delivered, Patience
 from strandline.spark.ports import OpenSink
 from strandline.spark.progress import JobProgress, State, Status, progress_of
 
@@ -53,6 +53,8 @@ class Job:
         self._lost = False
         self._query: StreamingQuery | None = None
         self._sinks: tuple[OpenSink, ...] = ()
+        self._absent: SinkUnavailable | None = None
+        self.patience = Patience(self._waits)
 
     def attach(self, query: StreamingQuery, sinks: tuple[OpenSink, ...]) -> Self:
         """The query that carries this job, once it runs."""
@@ -76,7 +78,12 @@ class Job:
 
     def failed(self, problem: StrandlineError) -> None:
         """Keeps an error as it was raised; Spark would hand back only its text."""
-        self._problem = problem
+        if not (self._stopped and isinstance(problem, SinkUnavailable)):
+            self._problem = problem
+
+    def _waits(self, problem: SinkUnavailable | None) -> None:
+        """A batch waits for its sink, or no longer does."""
+        self._absent = problem
 
     @property
     def counts(self) -> Counts:
@@ -105,6 +112,9 @@ class Job:
             )
         if self._terminated.is_set() or self._stopped:
             return Status(State.STOPPED, batch)
+        absent = self._absent
+        if absent is not None:
+            return Status(State.WAITING, batch, str(absent))
         if self._checkpoint.drain.exists():
             return Status(State.DRAINING, batch)
         return Status(State.STARTING if last is None else State.RUNNING, batch)
@@ -173,6 +183,7 @@ class Job:
     def stop(self) -> None:
         """Ends the job at once; a batch that was under way is done again by the next run."""
         self._stopped = self._stopped or not self._terminated.is_set()
+        self.patience.stopping.set()
         if self._query is not None:
             self._query.stop()
         for sink in self._sinks:

@@ -11,7 +11,7 @@ from strandline.kernel.blocks import OFFSET, OWN, PARTITION
 from strandline.kernel.letters import DETAIL, FIELDS, MASKED, RAW, REASON, SHA256, WHOLE, addressed, letters_of
 from strandline.kernel.output import Output
 from strandline.kernel.rows import EXCEPTION, FAILED
-from strandline.spark.ports import Decoder, LedgerEntry, Masked, Masking, OpenLetters, OpenSink, Recorded
+from strandline.spark.ports import Decoder, LedgerEntry, Masked, Masking, OpenLetters, OpenSink, Recorded, Written
 
 HIDDEN: Final = "***"
 WITHHELD: Final = "withheld"
@@ -129,17 +129,26 @@ class LettersApart:
     def claim(self, lineage: str) -> int:
         return self.sink.claim(lineage)
 
-    def recorded(self, lineage: str, batch: int) -> Recorded | None:
-        return self.sink.recorded(lineage, batch)
-
     def latest(self, lineage: str) -> Recorded | None:
         return self.sink.latest(lineage)
 
-    def commit(self, output: Output, entry: LedgerEntry) -> bool:
+    def commit(self, output: Output, entry: LedgerEntry) -> Written:
         # A batch that the sink knows has its letters already; if it is another of that number, the sink says so.
-        if output.dead is not None and output.dead.height and self.sink.recorded(entry.lineage, entry.batch) is None:
-            self.letters.put(output.dead, entry)
+        last = self.sink.latest(entry.lineage)
+        if last is None or last.batch < entry.batch:
+            self._put(output, entry)
         return self.sink.commit(replace(output, dead=None), entry)
+
+    def mark(self, output: Output, entry: LedgerEntry) -> Written:
+        return self.sink.mark(output, entry)
+
+    def write(self, output: Output, entry: LedgerEntry) -> Written:
+        self._put(output, entry)
+        return self.sink.write(replace(output, dead=None), entry)
+
+    def _put(self, output: Output, entry: LedgerEntry) -> None:
+        if output.dead is not None and output.dead.height:
+            self.letters.put(output.dead, entry)
 
     def close(self) -> None:
         self.letters.close()

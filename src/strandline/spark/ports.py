@@ -11,6 +11,13 @@ from strandline.kernel import letters
 from strandline.kernel.output import Output
 from strandline.plan.endpoints import DeadLetters, Sink, Source
 from strandline.plan.stages import Deliver
+from strandline.spark.ledger import LedgerEntry, Recorded, Written
+
+__all__ = [
+    "ANNOUNCED", "DETAIL", "DRAINED", "ENDED", "RAW", "RAW_COLUMNS", "RAW_SCHEMA", "REASON", "RECORD", "TICKED",
+    "Decoded", "Decoder", "Encoder", "Followed", "LedgerEntry", "LetterBox", "Masked", "Masking", "OpenLetters",
+    "OpenSink", "Recorded", "SparkSink", "SparkSource", "Written",
+]  # fmt: skip
 
 if TYPE_CHECKING:  # a pipeline is written and checked without loading Spark
     from pyspark.sql import DataFrame, SparkSession
@@ -108,25 +115,6 @@ class Followed(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerEntry:
-    """Who wrote which batch: written in the sink's own transaction, with the rows."""
-
-    lineage: str
-    epoch: int
-    batch: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """A batch that the sink already holds, and the watermark after it."""
-
-    batch: int
-    digest: str
-    watermark: int
-
-
 class OpenLetters(Protocol):
     """A place of their own for dead letters, at work."""
 
@@ -145,22 +133,37 @@ class LetterBox(DeadLetters, Protocol):
 
 
 class OpenSink(Protocol):
-    """A sink at work. The same entry may come again; it takes effect once."""
+    """A sink at work. What it is asked to do follows from the delivery; `spark/deliver.py` has the order.
+
+    exactly once    commit: rows and entry take effect together; the same entry may come again and takes effect once
+    at most once    mark: the entry alone, durable; if it was new, write
+    at least once   write: rows, durable, whatever the ledger says; the same batch again is written again
+
+    A sink needs only the methods of the deliveries it offers; those of the others may raise. Rows that it will not take
+    (a constraint, a type, a length) become dead letters with its message, in the same transaction, and are counted in
+    `Written.refused`. A fault that may pass is raised as `SinkUnavailable`, any other as a `SinkError`, no secret in
+    either. A sink that keeps a ledger asks `ledger.judge` inside its own transaction, and passes `crash_point("C9")`
+    with part of the batch sent, `crash_point("C10")` right after its commit.
+    """
 
     def claim(self, lineage: str) -> int:
-        """Raises the lineage's epoch and returns it: whoever had it before can no longer commit."""
-        ...
-
-    def recorded(self, lineage: str, batch: int) -> Recorded | None:
-        """What the ledger says of a batch."""
+        """Raises the lineage's epoch and returns it: whoever had it before can no longer commit, mark or write."""
         ...
 
     def latest(self, lineage: str) -> Recorded | None:
-        """The last batch in the ledger."""
+        """The last batch in the ledger; None where there is none."""
         ...
 
-    def commit(self, output: Output, entry: LedgerEntry) -> bool:
-        """Writes a batch with its entry; False if it was already there."""
+    def commit(self, output: Output, entry: LedgerEntry) -> Written:
+        """Writes a batch with its entry, both or neither; not fresh if it was there already."""
+        ...
+
+    def mark(self, output: Output, entry: LedgerEntry) -> Written:
+        """Writes the entry alone; not fresh if it was there already."""
+        ...
+
+    def write(self, output: Output, entry: LedgerEntry) -> Written:
+        """Writes the rows alone, without a look at the ledger other than at its epoch."""
         ...
 
     def close(self) -> None: ...
@@ -169,4 +172,6 @@ class OpenSink(Protocol):
 class SparkSink(Sink, Protocol):
     """A sink that a job can open."""
 
-    def open(self, output: Deliver) -> OpenSink: ...
+    def open(self, output: Deliver) -> OpenSink:
+        """Made ready for an output: its delivery, and the keys that panes are told apart by."""
+        ...

@@ -14,6 +14,8 @@ class State(StrEnum):
 
     STARTING = "starting"
     RUNNING = "running"
+    WAITING = "waiting"
+    """For a sink that is out of reach; nothing is lost, and it goes on when the sink returns."""
     DRAINING = "draining"
     COMPLETE = "complete"
     STOPPED = "stopped"
@@ -22,7 +24,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state of a job, the batch it delivered last, and if it failed, why."""
+    """The state of a job, the batch it delivered last, and if it failed or waits, why."""
 
     state: State
     batch: int | None

@@ -6,7 +6,6 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from strandline.errors import SetupError, StrandlineError
-from strandline.kernel.watermarks import FOREVER
 from strandline.plan.compile import to_stages
 from strandline.plan.nodes import Root
 from strandline.plan.stages import Stages
@@ -55,17 +54,15 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     for place, scan in enumerate(stages.scans):
         if isinstance(scan.source, Followed):
             scan.source.refuse_lost(home.latest_offsets(place))
-    opened = _opened(stages, identity.lineage)
-    if _has_ended(home, opened, identity.lineage):
-        for sink in opened:
-            sink.close()
+    if home.has_ended:
         return Job(home, listener, complete=True)
+    opened = _opened(stages, identity.lineage)
     needed = sorted({name for scan in stages.scans if (name := getattr(scan.source, "needs", None))})
     if spark is not None:
         require_classes(spark, needed)
     session = spark or start_session("strandline", log=folder / "spark.log", overrides=settings, jars=bool(needed))
     job = Job(home, listener, available_now=available_now, budget=failure_budget)
-    deliverer = Deliverer(session, stages, opened, home, identity.lineage, job.delivered)
+    deliverer = Deliverer(session, stages, opened, home, identity.lineage, job.delivered, job.patience)
     ticks = heartbeat(session, every=heartbeat_seconds, drain=home.drain)
     writer = translate(stages, session, ticks).writeStream.foreachBatch(_kept(deliverer, job))
     writer = writer.option("checkpointLocation", str(home.spark))
@@ -87,12 +84,6 @@ def _opened(stages: Stages, lineage: str) -> tuple[OpenSink, ...]:
             each.close()
         raise
     return tuple(opened)
-
-
-def _has_ended(home: Checkpoint, sinks: tuple[OpenSink, ...], lineage: str) -> bool:
-    """Whether an earlier run has already closed every window, and Spark knows of it."""
-    latest = [sink.latest(lineage) for sink in sinks]
-    return all(each is not None and each.watermark == FOREVER and home.is_committed(each.batch) for each in latest)
 
 
 def _kept(deliverer: Deliverer, job: Job) -> Callable[[DataFrame, int], None]:

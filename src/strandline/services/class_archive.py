@@ -70,7 +70,9 @@ class ClassArchive:
         new = self._new
         if not _is_finished(new):
             return None
-        command = [str(self.java.path), "-Xshare:on", *_using(new), "-cp", self.class_path, "-version"]
+        # A JVM that trips writes down where, in the folder it was started in.
+        trips = ["-XX:-CreateCoredumpOnCrash", f"-XX:ErrorFile={os.devnull}"]
+        command = [str(self.java.path), "-Xshare:on", *trips, *_using(new), "-cp", self.class_path, "-version"]
         try:
             ran = subprocess.run(command, capture_output=True, check=False, timeout=_TRIED_WITHIN_SECONDS)
         except subprocess.TimeoutExpired:

@@ -51,7 +51,9 @@ def test_every_operation_tells_its_rows(wrapped: bool) -> None:
 BAD = {
     "no JSON": b"{",
     "no envelope": b'{"id": 1}',
-    "an operation that tells no row": event("t"),
+    "a truncate": event("t"),
+    "a message": event("m"),
+    "an operation that nobody knows": event("?"),
     "an insert without a row": event("c"),
     "a delete without a row": event("d"),
     "an update without the row after it": event("u", ANN),

@@ -16,6 +16,7 @@ from strandline.formats.registry import Client, Registry
 from strandline.formats.secrets import Secret
 from strandline.formats.subjects import Kind, Level, Naming, Reference, Schema
 from strandline.model.elements import Duration
+from strandline.plan.nodes import to_plain
 from tests.formats.registries import FakeRegistry, reply, serving
 
 LONG = Schema(Kind.AVRO, '"long"')
@@ -78,9 +79,24 @@ def test_a_registry_that_stays_down_is_told_and_nothing_is_skipped(fake: FakeReg
     fake.faults = [status(500)] * 100
     with pytest.raises(RegistryDown, match="out of reach") as down:
         fake.client().schema(1)
-    assert len(fake.asked) == 6
+    assert len(fake.asked) == 5
     assert "status 500" in down.value.detail
     assert isinstance(down.value, sl.RunError)
+
+
+def test_how_often_it_is_asked_can_be_said(fake: FakeRegistry) -> None:
+    fake.faults = [status(500)] * 100
+    with pytest.raises(RegistryDown, match="asked 2 times"):
+        fake.client(attempts=2).schema(1)
+    assert len(fake.asked) == 2
+    with pytest.raises(sl.PlanError, match="asked 0 times"):
+        fake.client(attempts=0)
+
+
+def test_a_registry_behind_another_door_is_the_same_to_a_checkpoint() -> None:
+    first, second = (sl.avro("team string", registry=sl.registry(f"http://{host}:8081")) for host in ("a", "b"))
+    assert first != second
+    assert to_plain(first) == to_plain(second)
 
 
 def test_nobody_at_the_address_is_a_registry_that_is_down() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from strandline.errors import SinkError, SinkUnavailable
+from strandline.errors import RunError, SinkError, SinkUnavailable
 from strandline.kernel.output import Output
 from strandline.plan.endpoints import Delivery
 from strandline.spark.crash import POINTS
@@ -80,7 +80,7 @@ def test_at_most_once_marks_first_and_writes_only_what_was_new() -> None:
 
 @pytest.mark.parametrize("delivery", Delivery)
 def test_a_batch_waits_for_a_sink_that_is_away(delivery: Delivery) -> None:
-    heard: list[SinkUnavailable | None] = []
+    heard: list[RunError | None] = []
     written, asked = delivered(
         delivery, AWAY, AWAY, Written(), Written(), patience=Patience(heard=heard.append, shortest=0)
     )

@@ -5,14 +5,14 @@ import random
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
 import strandline as sl
@@ -25,7 +25,7 @@ from strandline.spark.job import Job
 pytestmark = pytest.mark.spark
 pytest_plugins = ["strandline.testing.services"]
 
-MANY: Final = 200_000
+MANY, CAMPAIGN = 200_000, 1_000_000
 START: Final = 1_714_564_800_000
 VALUE: Final = sl.json("team string, score long, at timestamp")
 POISON: Final[tuple[bytes | None, ...]] = (
@@ -80,36 +80,52 @@ def until(done: Callable[[], bool], seconds: float = 120) -> None:
         time.sleep(0.2)
 
 
+class Poisoned:
+    """Records of which each hundredth is broken, in turn in one of ten ways, and what they come to."""
+
+    def __init__(self, many: int) -> None:
+        self._many = many
+        self.plays, self.scores, self.poison = Counter[str](), Counter[str](), 0
+
+    def __iter__(self) -> Iterator[bytes | None]:
+        chance = random.Random(5)
+        for number in range(self._many):
+            if number % 100 == 99:
+                self.poison += 1
+                yield POISON[self.poison % len(POISON)]
+                continue
+            team, score = chance.choice(("red", "blue", "jade")), chance.randrange(10)
+            self.plays[team] += 1
+            self.scores[team] += score
+            yield record(team, score, START + number * 3 - chance.randrange(4_000))
+
+
+def group_lag(servers: str, group: str, topic: str) -> dict[int, int]:
+    """By partition, as the broker's admin interface tells it to every tool."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
+    committed = {place.partition: place.offset for place in asked.topic_partitions if place.topic == topic}
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    ends = admin.list_offsets({TopicPartition(topic, number): latest for number in committed})
+    return {place.partition: end.result(30).offset - committed[place.partition] for place, end in ends.items()}
+
+
+@pytest.mark.parametrize("many", [MANY, pytest.param(CAMPAIGN, marks=pytest.mark.campaign)])
 def test_totals_and_dead_letters_are_exact_and_the_group_ends_without_lag(
-    spark: SparkSession, kafka: Service, new_topic: Callable[..., str], tmp_path: Path
+    many: int, spark: SparkSession, kafka: Service, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    chance = random.Random(5)
     topic = new_topic(partitions=4)
-    expected, totalled, poison = Counter[str](), Counter[str](), 0
-    values: list[bytes | None] = []
-    for number in range(MANY):
-        if number % 100 == 99:
-            values.append(POISON[poison % len(POISON)])
-            poison += 1
-            continue
-        team, score = chance.choice(("red", "blue", "jade")), chance.randrange(10)
-        expected[team] += 1
-        totalled[team] += score
-        values.append(record(team, score, START + number * 3 - chance.randrange(4_000)))
-    send(kafka.address, topic, values, partitions=3)  # the fourth stays silent
+    records = Poisoned(many)
+    send(kafka.address, topic, records, partitions=3)  # the fourth stays silent
     source = sl.kafka(topic, servers=kafka.address, value=VALUE, records_per_batch=MANY // 3, group=f"group-{topic}")
     database = tmp_path / "totals.db"
     job: Job = totals(source, database).run(spark, checkpoint=tmp_path / "job")
-    until(lambda: job.counts.read >= MANY)
+    until(lambda: job.counts.read >= many)
     job.drain()
     assert job.await_end(120)
-    assert now(database) == {team: (totalled[team], expected[team]) for team in expected}
-    assert job.counts.dead == count(database, "totals_dead") == poison
-    consumer = Consumer({"bootstrap.servers": kafka.address, "group.id": f"group-{topic}"})
-    places = consumer.committed([TopicPartition(topic, number) for number in range(4)], timeout=10)
-    ends = [consumer.get_watermark_offsets(place, timeout=10)[1] for place in places]
-    consumer.close()
-    assert [place.offset for place in places] == ends
+    assert now(database) == {team: (records.scores[team], plays) for team, plays in records.plays.items()}
+    assert job.counts.dead == count(database, "totals_dead") == records.poison == many // 100
+    assert group_lag(kafka.address, f"group-{topic}", topic) == dict.fromkeys(range(4), 0)
     history = [Moment(clock, at) for clock, at in Checkpoint(tmp_path / "job").history(0, 10)]
     behind = lag(kafka.address, Security(), history, time.time_ns() // 1_000_000)
     assert {(each.partition, each.records, each.verdict) for each in behind} == {

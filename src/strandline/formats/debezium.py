@@ -27,6 +27,11 @@ _IMAGES: Final[Mapping[str, tuple[tuple[str, Change], ...]]] = {
     "d": (("before", Change.DELETE),),
 }
 """Which rows an operation tells. An update without the row before it (as some databases send) tells the one after."""
+_ROWLESS: Final[Mapping[str | None, str]] = {
+    "t": "the table was truncated, which does not tell the rows that went",
+    "m": "a message of the database's log, which is about no row",
+}
+"""Operations that are known and have no row to tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,7 @@ class Debezium:
         bad: dict[int, str] = {}
         known = pl.col("op").is_in(list(_IMAGES)).fill_null(value=False)
         for place, operation in events.filter(~known).select("@place", "op").iter_rows():
-            bad[place] = f"an envelope with the operation {operation!r}"
+            bad[place] = _ROWLESS.get(operation, f"an envelope with the operation {operation!r}")
         for operation, images in _IMAGES.items():
             mine = events.filter(pl.col("op") == operation)
             needed = images[-1][0]

@@ -24,7 +24,6 @@ from strandline.formats.subjects import Kind, Level, Reference, Schema, Version
 from strandline.model.elements import Duration
 
 _TYPE: Final = "application/vnd.schemaregistry.v1+json"
-_ATTEMPTS: Final = 6
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 _BUSY: Final = frozenset({408, 429})
 _NOT_THERE: Final = frozenset({40401, 40402, 40403, 40408})
@@ -46,6 +45,8 @@ class Registry:
     timeout: Duration = Duration(10_000)
     fresh: Duration = Duration(60_000)
     """How long the latest version of a subject, and the absence of a schema, are taken as still true."""
+    attempts: int = 5
+    """How often it is asked, each time after a longer pause, before it counts as down; a batch then waits for it."""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
@@ -53,12 +54,19 @@ class Registry:
             raise InvalidStep("the registry's address holds a password", hint='give user="env:…", password="env:…"')
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidStep(f"{self.url!r} is no address of a registry", hint="write it like http://localhost:8081")
+        if self.attempts < 1:
+            raise InvalidStep(f"a registry that is asked {self.attempts} times", hint="ask it once or more")
         if (self.user is None) != (self.password is None) or (self.token and self.user):
             raise InvalidStep("a registry takes a user with a password, or a token", hint="give one of the two")
         if self._knows_a_secret and parts.scheme == "http" and not _is_loopback(parts.hostname):
             raise InvalidStep(
                 f"a secret would travel to {parts.hostname} in the clear", hint="use https, or a registry on localhost"
             )
+
+    @property
+    def definition(self) -> Mapping[str, Any]:
+        """What makes it the same to a checkpoint: an id means what it means, by whichever door it is looked up."""
+        return {}
 
     @property
     def _knows_a_secret(self) -> bool:
@@ -178,7 +186,7 @@ class Client:
     def _ask(self, method: str, path: tuple[str | int, ...], body: Mapping[str, Any] | None = None) -> Any:
         what = f"{method} /{'/'.join(map(str, path))}"
         pause, trouble = _FIRST_PAUSE, ""
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(self.registry.attempts):
             if attempt:
                 self.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
@@ -195,8 +203,8 @@ class Client:
             pause = min(answer.retry_after or pause, _LONGEST_PAUSE)
         raise RegistryDown(
             f"the registry at {self.registry.url} is out of reach",
-            detail=f"{what}, asked {_ATTEMPTS} times; the last time {trouble}",
-            hint="start it, or correct its address; nothing was skipped, the batch comes again",
+            detail=f"{what}, asked {self.registry.attempts} times; the last time {trouble}",
+            hint="start it, or correct its address; nothing was skipped, the batch waits for it",
         )
 
     def _once(self, method: str, path: tuple[str | int, ...], body: Mapping[str, Any] | None) -> Answer:

@@ -9,15 +9,18 @@ A batch that comes again is skipped by the sinks that hold it and taken by the o
 """
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import polars as pl
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from strandline.errors import SinkUnavailable, StateError
+from strandline.errors import RegistryDown, RunError, SinkUnavailable, StateError
 from strandline.kernel.blocks import unpack
 from strandline.kernel.letters import Reasons, reasons_of
 from strandline.kernel.letters import sealed as seal_letters
@@ -34,6 +37,11 @@ from strandline.spark.ports import Followed, OpenSink
 
 SHORTEST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 30.0
+
+AWAY: Final = (SinkUnavailable, RegistryDown)
+"""Whom a batch waits for."""
+
+Done = TypeVar("Done")
 
 _log: Final = logging.getLogger("strandline")
 
@@ -59,21 +67,22 @@ class Delivered:
 
 @dataclass(slots=True)
 class Patience:
-    """How a batch waits for a sink that is out of reach, who hears of it, and what ends the wait."""
+    """How a batch waits for a sink or a registry that is out of reach, who hears of it, and what ends the wait."""
 
-    heard: Callable[[SinkUnavailable | None], None] = lambda _: None
+    heard: Callable[[RunError | None], None] = lambda _: None
     stopping: threading.Event = field(default_factory=threading.Event)
     shortest: float = SHORTEST_WAIT
     longest: float = LONGEST_WAIT
 
-    def until_taken(self, act: Callable[[], Written]) -> Written:
-        """Does it, again and again, each time after a longer wait, until the sink takes it or the job is stopped."""
+    def until_done(self, act: Callable[[], Done]) -> Done:
+        """Does it, again and again, each time after a longer wait, until it succeeds or the job is stopped."""
         wait = self.shortest
         while True:
             try:
                 done = act()
-            except SinkUnavailable as problem:
+            except AWAY as problem:
                 self.heard(problem)
+                _log.warning("the batch waits: %s", problem)
                 if self.stopping.wait(wait):
                     raise
                 wait = min(2 * wait, self.longest)
@@ -88,11 +97,11 @@ def deliver(
     """One batch to one sink, as it was asked to; None if it was given up, which only `at_most_once` allows."""
     match delivery:
         case Delivery.EXACTLY_ONCE:
-            return patience.until_taken(lambda: sink.commit(output, entry))
+            return patience.until_done(lambda: sink.commit(output, entry))
         case Delivery.AT_LEAST_ONCE:
-            return patience.until_taken(lambda: sink.write(output, entry))
+            return patience.until_done(lambda: sink.write(output, entry))
         case Delivery.AT_MOST_ONCE:
-            marked = patience.until_taken(lambda: sink.mark(output, entry))
+            marked = patience.until_done(lambda: sink.mark(output, entry))
             crash_point("marked")
             try:
                 return sink.write(output, entry) if marked.fresh else marked
@@ -129,7 +138,7 @@ class Deliverer:
         positions = self._positions(batch)
         partitions = {scan.number: each.partitions_at(at) for scan, each, at in positions}
         tell(self._spark.sparkContext, Batch(self._checkpoint.clock(batch), self._horizons(batch), partitions))
-        gathered = _gather(frame)
+        gathered = self._patience.until_done(lambda: _gather(frame))
         for name, counts in gathered.counts.items():
             if counts.missing:
                 raise StateError(
@@ -223,5 +232,14 @@ class Deliverer:
 
 def _gather(frame: DataFrame) -> Gathered:
     """One action over the whole frame: a second would play the batch again."""
-    carried = pl.DataFrame(frame.toArrow()).sort("kg")
+    try:
+        carried = pl.DataFrame(frame.toArrow()).sort("kg")
+    except (PySparkException, Py4JJavaError) as problem:
+        raise _raised_by_a_task(problem) from None
     return gather(unpack(data, f"address {to}, output") for to, data in carried.select("kg", "block").iter_rows())
+
+
+def _raised_by_a_task(problem: Exception) -> Exception:
+    """The error of a task for which a batch can wait, from the text that Spark makes of it; else what Spark says."""
+    found = re.search(r"strandline\.errors\.RegistryDown: (.+)", str(problem))
+    return problem if found is None else RegistryDown(found[1])

@@ -11,12 +11,12 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from strandline.errors import RunError, SinkUnavailable, StrandlineError
+from strandline.errors import RunError, StrandlineError
 from strandline.kernel.output import Counts
 from strandline.kernel.watermarks import FOREVER
 from strandline.spark.budget import FailureBudget, Spending
 from strandline.spark.checkpoint import Checkpoint
-from strandline.spark.deliver import Delivered, Patience
+from strandline.spark.deliver import AWAY, Delivered, Patience
 from strandline.spark.ports import OpenSink
 from strandline.spark.progress import JobProgress, State, Status, progress_of
 
@@ -53,7 +53,7 @@ class Job:
         self._lost = False
         self._query: StreamingQuery | None = None
         self._sinks: tuple[OpenSink, ...] = ()
-        self._absent: SinkUnavailable | None = None
+        self._absent: RunError | None = None
         self.patience = Patience(self._waits)
 
     def attach(self, query: StreamingQuery, sinks: tuple[OpenSink, ...]) -> Self:
@@ -78,11 +78,11 @@ class Job:
 
     def failed(self, problem: StrandlineError) -> None:
         """Keeps an error as it was raised; Spark would hand back only its text."""
-        if not (self._stopped and isinstance(problem, SinkUnavailable)):
+        if not (self._stopped and isinstance(problem, AWAY)):
             self._problem = problem
 
-    def _waits(self, problem: SinkUnavailable | None) -> None:
-        """A batch waits for its sink, or no longer does."""
+    def _waits(self, problem: RunError | None) -> None:
+        """A batch waits for a sink or a registry, or no longer does."""
         self._absent = problem
 
     @property

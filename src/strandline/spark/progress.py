@@ -15,7 +15,7 @@ class State(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     WAITING = "waiting"
-    """For a sink that is out of reach; nothing is lost, and it goes on when the sink returns."""
+    """For a sink or a registry that is out of reach; nothing is lost, and it goes on when they return."""
     DRAINING = "draining"
     COMPLETE = "complete"
     STOPPED = "stopped"

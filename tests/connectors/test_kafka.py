@@ -67,6 +67,11 @@ def test_what_cannot_be_is_refused_with_what_can(options: dict[str, object], sai
     assert refused.value.hint
 
 
+def test_a_batch_is_bounded_unless_it_is_asked_not_to_be() -> None:
+    assert source()._options()["maxOffsetsPerTrigger"] == "1000000"
+    assert "maxOffsetsPerTrigger" not in source(records_per_batch=None)._options()
+
+
 def test_without_a_topic_it_is_refused() -> None:
     with pytest.raises(InvalidStep, match="one topic or more"):
         sl.kafka(servers="s", value=VALUE)

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
+from pyspark.errors import PySparkException
 
-from strandline.errors import RunError, SinkError, SinkUnavailable
+from strandline.errors import RegistryDown, RunError, SinkError, SinkUnavailable
 from strandline.kernel.output import Output
 from strandline.plan.endpoints import Delivery
 from strandline.spark.crash import POINTS
-from strandline.spark.deliver import Patience, deliver
+from strandline.spark.deliver import Patience, deliver, raised_by_a_task
 from strandline.spark.ledger import LedgerEntry, Recorded, Written
 
 ENTRY = LedgerEntry("mine", 1, 0, "range")
@@ -117,6 +118,28 @@ def test_a_fault_that_will_not_pass_ends_it_at_once(delivery: Delivery) -> None:
 
 def test_rows_that_may_have_arrived_are_not_sent_twice_where_once_is_the_most() -> None:
     assert delivered(Delivery.AT_MOST_ONCE, Written(), AWAY) == (None, ["mark", "write"])
+
+
+def test_a_batch_waits_for_a_registry_that_a_task_could_not_reach_and_for_nothing_else() -> None:
+    trace = (
+        "Job aborted\n  File worker.py\nstrandline.errors.RegistryDown: the registry at http://a is out of reach\n\tat"
+    )
+    down = raised_by_a_task(PySparkException(trace))
+    assert isinstance(down, RegistryDown)
+    assert str(down) == "the registry at http://a is out of reach"
+    other = PySparkException("ValueError: no")
+    assert raised_by_a_task(other) is other
+    answers: list[Exception | str] = [down, "played"]
+    heard: list[RunError | None] = []
+
+    def play() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert Patience(heard=heard.append, shortest=0).until_done(play) == "played"
+    assert heard == [down, None]
 
 
 PASSING = f"""

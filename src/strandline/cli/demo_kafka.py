@@ -18,6 +18,7 @@ from strandline.connectors.kafka import Kafka
 from strandline.errors import ServiceError
 from strandline.services.catalogue import service
 from strandline.services.topics import Topic, create_topics
+from strandline.spark.jars import fetch_jars
 from strandline.spark.job import Job
 
 TOPIC: Final = "scores"
@@ -35,6 +36,7 @@ class Sent:
         self._broker = service("kafka", home, leashed=True)
 
     def __enter__(self) -> Self:
+        fetch_jars(lambda jar: self._say(f"Fetched: {jar}"))
         self._broker.start(say=lambda what: self._say(f"Kafka: {what}"))
         try:
             create_topics(self._broker.address, Topic(TOPIC, self._scores.width))

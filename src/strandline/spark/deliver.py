@@ -235,11 +235,11 @@ def _gather(frame: DataFrame) -> Gathered:
     try:
         carried = pl.DataFrame(frame.toArrow()).sort("kg")
     except (PySparkException, Py4JJavaError) as problem:
-        raise _raised_by_a_task(problem) from None
+        raise raised_by_a_task(problem) from None
     return gather(unpack(data, f"address {to}, output") for to, data in carried.select("kg", "block").iter_rows())
 
 
-def _raised_by_a_task(problem: Exception) -> Exception:
+def raised_by_a_task(problem: Exception) -> Exception:
     """The error of a task for which a batch can wait, from the text that Spark makes of it; else what Spark says."""
     found = re.search(r"strandline\.errors\.RegistryDown: (.+)", str(problem))
     return problem if found is None else RegistryDown(found[1])

@@ -29,6 +29,9 @@ FIELDS: Final = {
 }
 """What can be read of a record besides its value. A timestamp's type is 0 if the producer gave it, 1 if the broker."""
 
+RECORDS_PER_BATCH: Final = 1_000_000
+"""A batch is in memory as a whole, so one that has years to read takes them in parts."""
+
 CONNECTOR: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
 
@@ -128,7 +131,7 @@ def kafka(  # noqa: PLR0913 - one option of Kafka each
     starting: str | datetime | Offsets = "earliest",
     pattern: bool = False,
     metadata: Mapping[str, str] | None = None,
-    records_per_batch: int | None = None,
+    records_per_batch: int | None = RECORDS_PER_BATCH,
     group: str | None = None,
     on_lost: str = "stop",
     security: Security | None = None,
@@ -137,8 +140,9 @@ def kafka(  # noqa: PLR0913 - one option of Kafka each
 
     It starts with the earliest records, the latest, those from a time on, or from offsets, as in
     `{"scores": {"0": 17}}`; a job that has run before goes on where it was. `metadata` makes columns of what Kafka
-    knows of a record: `{"sent": "timestamp"}`. After each batch the offsets are committed to a consumer `group`, for
-    other tools to see. Records that are deleted before they are read stop the job, unless `on_lost="continue"`.
+    knows of a record: `{"sent": "timestamp"}`. A batch takes at most `records_per_batch`; all there are if None.
+    After each batch the offsets are committed to a consumer `group`, for other tools to see. Records that are deleted
+    before they are read stop the job, unless `on_lost="continue"`.
     """
     if not topics or (pattern and len(topics) > 1):
         raise InvalidStep("kafka wants one topic or more, or one pattern", hint='write kafka("scores", …)')

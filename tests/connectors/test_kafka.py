@@ -72,6 +72,13 @@ def test_a_batch_is_bounded_unless_it_is_asked_not_to_be() -> None:
     assert "maxOffsetsPerTrigger" not in source(records_per_batch=None)._options()
 
 
+def test_records_longer_than_the_format_reads_are_cut_where_that_saves_anything() -> None:
+    kept, size = source()._value()
+    assert kept == "if(length(value) > 16777216, substring(value, 1, 65536), value) as value"
+    assert size == "if(length(value) > 16777216, length(value), null) as `@size`"
+    assert replace(source(), value=sl.raw(largest=100))._value() == ["value"]
+
+
 def test_without_a_topic_it_is_refused() -> None:
     with pytest.raises(InvalidStep, match="one topic or more"):
         sl.kafka(servers="s", value=VALUE)

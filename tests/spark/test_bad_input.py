@@ -48,8 +48,8 @@ BAD_JSON: Final[Mapping[str, tuple[bytes | None, str, str]]] = {
     "a time in the year 9999": (scored("1", "9999-12-31T23:59:59Z"), "future", "further ahead"),
     "cut off": (GOOD[:-7], "undecodable", "JSON"),
     "no value": (None, "no_event_time", "at is missing"),
-    "twenty megabytes": (scored("1").replace(b"red", b"r" * LARGE), "too_large", str(LARGE + len(GOOD) - 3)),
 }
+TOO_LARGE: Final = GOOD.replace(b"red", b"r" * LARGE)
 
 
 def field(name: str, kind: Any, **more: Any) -> dict[str, Any]:
@@ -177,11 +177,12 @@ class Played:
             return connection.execute(query).fetchall()
 
     def dead(self, table: str) -> list[tuple[Any, ...]]:
-        return self.rows(f"SELECT source_offset, reason, detail, raw FROM {table}_dead ORDER BY 1")
+        return self.rows(f"SELECT source_offset, reason, detail, raw, masked FROM {table}_dead ORDER BY 1")
 
     def play(self, topics: Topics, writers: Writers, registry: Service, job: Job) -> None:
         servers, good = topics.servers, self.good
         read = send(servers, topics.json, (each for bad, _, _ in BAD_JSON.values() for each in (GOOD, bad)))
+        read += send(servers, topics.json, [GOOD, TOO_LARGE])
         read += send(servers, topics.avro, (each for bad, _, _ in self.bad.values() for each in (good, bad)))
         read += send(servers, topics.avro, [None, good])
         read += send(servers, topics.changes, CHANGES) + 1  # an update that tells both rows is read as two
@@ -228,16 +229,25 @@ def played(
 
 
 def test_every_good_record_counts(played: Played) -> None:
-    assert played.rows("SELECT team, total, n FROM totals_now") == [("red", len(BAD_JSON), len(BAD_JSON))]
+    assert played.rows("SELECT team, total, n FROM totals_now") == [("red", len(BAD_JSON) + 1, len(BAD_JSON) + 1)]
     scores = "SELECT team, score, count(*) FROM scores WHERE team = 'red' GROUP BY 1, 2"
     assert played.rows(scores) == [("red", 1, len(played.bad) + 4)]
 
 
 def test_every_bad_json_is_a_dead_letter_with_its_reason_its_place_and_its_bytes(played: Played) -> None:
-    letters = played.dead("totals")
+    letters = [letter for letter in played.dead("totals") if letter[1] != "too_large"]
     for letter, (number, (bad, reason, told)) in zip(letters, enumerate(BAD_JSON.values()), strict=True):
         assert (letter[0], letter[1], letter[3]) == (2 * number + 1, reason, bad)
         assert told in letter[2]
+
+
+def test_of_a_record_that_is_too_large_its_size_its_place_and_its_beginning_are_told(played: Played) -> None:
+    (letter,) = [letter for letter in played.dead("totals") if letter[1] == "too_large"]
+    assert letter[0] == 2 * len(BAD_JSON) + 1
+    assert letter[2].startswith(
+        f"a record of {len(TOO_LARGE)} bytes, more than are read; its first 65536 are kept here"
+    )
+    assert letter[3:] == (TOO_LARGE[:65_536], "cut")
 
 
 def test_every_bad_avro_is_a_dead_letter_with_its_reason_its_place_and_its_bytes(played: Played) -> None:
@@ -281,7 +291,7 @@ def test_change_events_tell_their_rows_and_a_tombstone_a_delete_of_nobody_in_par
 
 
 def test_change_events_that_tell_no_row_are_dead_letters_that_say_why(played: Played) -> None:
-    told = [(place, reason, detail) for place, reason, detail, _ in played.dead("changes")]
+    told = [(place, reason, detail) for place, reason, detail, _, _ in played.dead("changes")]
     assert told == [
         (5, "undecodable", "an envelope of the operation 'd' without the row before it"),
         (6, "undecodable", "the table was truncated, which does not tell the rows that went"),

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from strandline.errors import InvalidStep
+from strandline.kernel.letters import TOO_LARGE
 from strandline.spark.ports import DETAIL, RAW, REASON, Decoded
 
 LARGEST: Final = 16 * 2**20
@@ -23,7 +24,7 @@ class Undecodable(StrEnum):
     """Why a record could not be read."""
 
     UNDECODABLE = "undecodable"
-    TOO_LARGE = "too_large"
+    TOO_LARGE = TOO_LARGE
     UNKNOWN_SCHEMA = "unknown_schema"
     INCOMPATIBLE_SCHEMA = "incompatible_schema"
 

@@ -49,12 +49,14 @@ ENVELOPE: Final[dict[str, tuple[str, Any]]] = {
 NAMES: Final = {own: name for own, (name, _) in ENVELOPE.items()}
 PUBLIC: Final = {name: kind for name, kind in ENVELOPE.values()}  # noqa: C416 - a tuple's parts, named
 
+TOO_LARGE: Final = "too_large"
+"""The reason of a record that is longer than its format reads."""
 SINK_REFUSED: Final = "sink_refused"
 """The reason of a row that a sink did not take."""
-WHOLE, FIELDS = "all", "fields"
-"""What of a letter is masked."""
+WHOLE, FIELDS, CUT = "all", "fields", "cut"
+"""What of a letter's bytes is not in it: all, some fields, or the end of a record that was too long to be read."""
 
-_ON_THE_WAY: Final = (REASON, EXCEPTION, DETAIL, RAW, PARTITION, OFFSET, AT, STEP)
+_ON_THE_WAY: Final = (REASON, EXCEPTION, DETAIL, RAW, MASKED, PARTITION, OFFSET, AT, STEP)
 _HEAD: Final = 5
 
 
@@ -99,9 +101,8 @@ def addressed(letters: pl.DataFrame, source: str | None, *, framed: bool = False
         pl.col(RAW).bin.size().cast(pl.Int64).alias(LENGTH),
         pl.Series(SHA256, digests, pl.String),
         pl.Series(SCHEMA, [_schema_id(value) if framed else None for value in raw], pl.Int64),
-        pl.lit(None, pl.String).alias(MASKED),
     )
-    return known.select(*letters.columns, SOURCE, LENGTH, SHA256, SCHEMA, MASKED)
+    return known.select(*letters.columns, SOURCE, LENGTH, SHA256, SCHEMA)
 
 
 def _schema_id(value: bytes | None) -> int | None:

@@ -8,8 +8,9 @@ import polars as pl
 import pyarrow as pa
 
 from strandline.kernel.blocks import OFFSET, OWN, PARTITION
+from strandline.kernel.letters import CUT, MASKED, TOO_LARGE
 from strandline.kernel.rows import spread
-from strandline.spark.ports import DETAIL, RAW, REASON, RECORD, TICKED, Decoder
+from strandline.spark.ports import DETAIL, RAW, REASON, RECORD, SIZE, TICKED, Decoded, Decoder
 
 MARK: Final = "@mark"
 CLOCK: Final = "@clock"
@@ -17,7 +18,8 @@ CLOCK: Final = "@clock"
 Batches = Iterator[pa.RecordBatch]
 
 DECODED: Final = (
-    f"`{PARTITION}` string, `{OFFSET}` long, `{MARK}` int, `{RAW}` binary, `{REASON}` string, `{DETAIL}` string"
+    f"`{PARTITION}` string, `{OFFSET}` long, `{MARK}` int, "
+    f"`{RAW}` binary, `{REASON}` string, `{DETAIL}` string, `{MASKED}` string"
 )
 """What stands beside a user's columns where records are decoded in a crossing of their own."""
 
@@ -32,17 +34,37 @@ class Arrived:
     read: int
 
 
-_DECODED: Final = {PARTITION: pl.String, OFFSET: pl.Int64, RAW: pl.Binary, REASON: pl.String, DETAIL: pl.String}
+_DECODED: Final = {
+    PARTITION: pl.String, OFFSET: pl.Int64, RAW: pl.Binary, REASON: pl.String, DETAIL: pl.String, MASKED: pl.String,
+}  # fmt: skip
 """What is known of a record that could not be decoded."""
+_CUT: Final = "a record of {} bytes, more than are read; its first {} are kept here, the whole where it came from"
 
 
 def of_records(frame: pl.DataFrame, decoder: Decoder) -> Arrived:
     """Raw records, decoded here."""
     known = frame.rename({"partition": PARTITION, "offset": OFFSET, "value": RAW, "mark": MARK})
-    records = known.filter(pl.col(MARK) == RECORD).select(PARTITION, OFFSET, RAW)
-    decoded = decoder.decode(records)
+    records = known.filter(pl.col(MARK) == RECORD)
+    decoded = _decode(records, decoder)
     rows = _told_apart(_with_others(decoded.rows, known), records.height - decoded.dead.height)
     return Arrived(rows, decoded.dead, _marks(known), rows.height + decoded.dead.height)
+
+
+def _decode(records: pl.DataFrame, decoder: Decoder) -> Decoded:
+    """Records as columns. Those that their source cut are not decoded: what is left of them might well be read."""
+    if SIZE not in records.columns or records[SIZE].null_count() == records.height:
+        return decoder.decode(records.select(PARTITION, OFFSET, RAW))
+    whole = pl.col(SIZE).is_null()
+    found = decoder.decode(records.filter(whole).select(PARTITION, OFFSET, RAW))
+    cut = records.filter(~whole).select(
+        PARTITION,
+        OFFSET,
+        RAW,
+        pl.lit(TOO_LARGE).alias(REASON),
+        pl.format(_CUT, SIZE, pl.col(RAW).bin.size()).alias(DETAIL),
+        pl.lit(CUT).alias(MASKED),
+    )
+    return Decoded(found.rows, pl.concat([found.dead, cut], how="diagonal"))
 
 
 def _told_apart(rows: pl.DataFrame, records: int) -> pl.DataFrame:
@@ -77,8 +99,8 @@ def of_columns(frame: pl.DataFrame, clock: int, task: int) -> Arrived:
 def of_decoded(frame: pl.DataFrame) -> Arrived:
     """Records decoded in a crossing before this one."""
     records = frame.filter(pl.col(MARK) == RECORD)
-    rows = records.filter(pl.col(REASON).is_null()).drop(MARK, REASON, DETAIL)
-    dead = records.filter(pl.col(REASON).is_not_null()).select(PARTITION, OFFSET, RAW, REASON, DETAIL)
+    rows = records.filter(pl.col(REASON).is_null()).drop(MARK, REASON, DETAIL, MASKED)
+    dead = records.filter(pl.col(REASON).is_not_null()).select(*_DECODED)
     return Arrived(rows, dead, _marks(frame), records.height)
 
 
@@ -100,11 +122,11 @@ def decode_task(decoder: Decoder) -> Callable[[Batches], Batches]:
 def decoded(frame: pl.DataFrame, decoder: Decoder) -> pl.DataFrame:
     """Raw records as they travel after they were decoded."""
     known = frame.rename({"partition": PARTITION, "offset": OFFSET, "value": RAW, "mark": MARK})
-    found = decoder.decode(known.filter(pl.col(MARK) == RECORD).select(PARTITION, OFFSET, RAW))
+    found = _decode(known.filter(pl.col(MARK) == RECORD), decoder)
     marks = known.filter(pl.col(MARK) != RECORD).select(PARTITION, OFFSET, MARK)
     rows = [_with_others(found.rows, known), found.dead, marks]
     whole = pl.concat(rows, how="diagonal_relaxed").with_columns(pl.col(MARK).fill_null(RECORD).cast(pl.Int32))
-    order = [PARTITION, OFFSET, MARK, RAW, REASON, DETAIL]
+    order = [PARTITION, OFFSET, MARK, RAW, REASON, DETAIL, MASKED]
     missing = [pl.lit(None, _DECODED[name]).alias(name) for name in order if name not in whole.columns]
     return whole.with_columns(missing).select(*order, pl.exclude(f"^{OWN}.*$"))
 

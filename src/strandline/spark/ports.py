@@ -14,7 +14,7 @@ from strandline.plan.stages import Deliver
 from strandline.spark.ledger import LedgerEntry, Recorded, Written
 
 __all__ = [
-    "ANNOUNCED", "DETAIL", "DRAINED", "ENDED", "RAW", "RAW_COLUMNS", "RAW_SCHEMA", "REASON", "RECORD", "TICKED",
+    "ANNOUNCED", "DETAIL", "DRAINED", "ENDED", "RAW", "RAW_COLUMNS", "RAW_SCHEMA", "REASON", "RECORD", "SIZE", "TICKED",
     "Decoded", "Decoder", "Encoder", "Followed", "LedgerEntry", "LetterBox", "Masked", "Masking", "OpenLetters",
     "OpenSink", "Recorded", "SparkSink", "SparkSource", "Written",
 ]  # fmt: skip
@@ -32,6 +32,8 @@ these are elements' own, known without decoding."""
 RAW_SCHEMA: Final = pa.schema(
     [("partition", pa.string()), ("offset", pa.int64()), ("value", pa.binary()), ("mark", pa.int32())]
 )
+SIZE: Final = "@size"
+"""Beside these: how long a record is that its source cut, since nobody would read one so long; null for the others."""
 RECORD, ANNOUNCED, ENDED, TICKED, DRAINED = range(5)
 """A record; a partition that is there though it may have no record yet; one that will have no more; and of the whole
 input: time goes on, or there will be no more of it."""

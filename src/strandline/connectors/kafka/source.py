@@ -10,7 +10,7 @@ from strandline.connectors.kafka import groups
 from strandline.connectors.kafka.security import Security
 from strandline.errors import InvalidStep, LostRecords
 from strandline.model.elements import Timestamp
-from strandline.spark.ports import RECORD, Decoder
+from strandline.spark.ports import RECORD, SIZE, Decoder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +31,9 @@ FIELDS: Final = {
 
 RECORDS_PER_BATCH: Final = 1_000_000
 """A batch is in memory as a whole, so one that has years to read takes them in parts."""
+
+KEPT_OF_TOO_LARGE: Final = 65_536
+"""So many bytes of a record that is too long to be read; a few of twenty megabytes in a batch would fill the memory."""
 
 CONNECTOR: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
@@ -82,8 +85,17 @@ class Kafka:
         for name, value in self._options().items():
             reader = reader.option(name, value)
         extra = [f"{'timestampType' if each == 'timestamp_type' else each} as `{name}`" for name, each in self.metadata]
-        place = ["concat(topic, '-', partition) as partition", "offset", "value", f"{RECORD} as mark"]
-        return reader.load().selectExpr(*place, *extra)
+        place = ["concat(topic, '-', partition) as partition", "offset", f"{RECORD} as mark"]
+        return reader.load().selectExpr(*place, *self._value(), *extra)
+
+    def _value(self) -> list[str]:
+        """Records as they are; of those that are longer than the format reads, the beginning and the size."""
+        largest = getattr(self.value, "largest", None)
+        if largest is None or largest < KEPT_OF_TOO_LARGE:
+            return ["value"]
+        cut = f"length(value) > {largest}"
+        kept = f"if({cut}, substring(value, 1, {KEPT_OF_TOO_LARGE}), value) as value"
+        return [kept, f"if({cut}, length(value), null) as `{SIZE}`"]
 
     def _options(self) -> dict[str, str]:
         options = {f"kafka.{name}": value for name, value in self.security.to_java().items()}

@@ -120,7 +120,7 @@ def test_totals_and_dead_letters_are_exact_and_the_group_ends_without_lag(
     source = sl.kafka(topic, servers=kafka.address, value=VALUE, records_per_batch=MANY // 3, group=f"group-{topic}")
     database = tmp_path / "totals.db"
     job: Job = totals(source, database).run(spark, checkpoint=tmp_path / "job")
-    until(lambda: job.counts.read >= many)
+    until(lambda: job.counts.read >= many, seconds=600)
     job.drain()
     assert job.await_end(120)
     assert now(database) == {team: (records.scores[team], plays) for team, plays in records.plays.items()}

@@ -63,7 +63,8 @@ if TYPE_CHECKING:
     from strandline.connectors.files import files
     from strandline.connectors.frame import frame
     from strandline.connectors.generator import scores
-    from strandline.connectors.kafka import kafka, sasl, tls
+    from strandline.connectors.kafka import dead_topic, kafka, sasl, tls
+    from strandline.connectors.letter_files import dead_files
     from strandline.connectors.sqlite import sqlite
     from strandline.formats.avro import avro
     from strandline.formats.csv import csv
@@ -83,6 +84,8 @@ retracting = Accumulation.RETRACTING
 _LATER = {
     "avro": "strandline.formats.avro",
     "csv": "strandline.formats.csv",
+    "dead_files": "strandline.connectors.letter_files",
+    "dead_topic": "strandline.connectors.kafka",
     "debezium": "strandline.formats.debezium",
     "discard": "strandline.connectors.discard",
     "failure_budget": "strandline.spark.budget",
@@ -131,10 +134,10 @@ __all__ = [
     "StrandlineError", "Timestamp", "Timing", "UserAggregate", "accumulating", "after_count", "after_event_time",
     "after_processing_time", "after_watermark", "all_of", "all_true", "any_true", "approx_count_distinct", "argmax",
     "argmin", "avro", "bit_and", "bit_or", "bit_xor", "bounded", "by_clock", "collect", "count", "count_distinct",
-    "count_window", "csv", "cumulating", "custom", "dead_table", "debezium", "discard", "discarding", "every",
-    "everything", "failure_budget", "files", "first", "first_of", "frame", "from_source", "in_sequence", "infer_json",
-    "json", "kafka", "keep_delta", "keep_last", "keep_within", "last", "max", "mean", "min", "monotone", "never",
-    "or_finally", "percentile", "protobuf", "quantile", "raw", "read", "registry", "repeatedly", "retracting", "sasl",
-    "scores", "secret", "session", "sliding", "sqlite", "stddev", "string_agg", "sum", "text", "tls", "together",
-    "top_k", "tumbling", "union", "variance", "when",
+    "count_window", "csv", "cumulating", "custom", "dead_files", "dead_table", "dead_topic", "debezium", "discard",
+    "discarding", "every", "everything", "failure_budget", "files", "first", "first_of", "frame", "from_source",
+    "in_sequence", "infer_json", "json", "kafka", "keep_delta", "keep_last", "keep_within", "last", "max", "mean",
+    "min", "monotone", "never", "or_finally", "percentile", "protobuf", "quantile", "raw", "read", "registry",
+    "repeatedly", "retracting", "sasl", "scores", "secret", "session", "sliding", "sqlite", "stddev", "string_agg",
+    "sum", "text", "tls", "together", "top_k", "tumbling", "union", "variance", "when",
 ]  # fmt: skip

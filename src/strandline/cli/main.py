@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from strandline.cli.dlq_words import dlq_app
 from strandline.cli.schema_words import schema_app
 from strandline.errors import StrandlineError
 
@@ -31,6 +32,7 @@ app = typer.Typer(
     rich_markup_mode="rich" if sys.stdout.isatty() and sys.stderr.isatty() else None,
 )
 app.add_typer(schema_app)
+app.add_typer(dlq_app)
 
 
 @app.callback()

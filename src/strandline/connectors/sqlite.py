@@ -22,6 +22,7 @@ from strandline.kernel.blocks import AT, END, OFFSET, OWN, PARTITION, START
 from strandline.kernel.output import Output, counts_to_facts
 from strandline.kernel.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
 from strandline.kernel.step import PARTIAL, WATERMARK
+from strandline.letters.table import TableLetters
 from strandline.model.elements import BEGINNING
 from strandline.model.elements import END as END_OF_TIME
 from strandline.plan.endpoints import Delivery
@@ -68,6 +69,10 @@ class Sqlite:
 
     def open(self, output: Deliver) -> "OpenSqlite":
         return OpenSqlite(self, output.keys)
+
+    def letters(self) -> TableLetters:
+        """The dead letters beside the panes."""
+        return TableLetters(self.path, f"{self.table}_dead")
 
 
 def sqlite(path: str | Path, *, table: str = "panes") -> Sqlite:

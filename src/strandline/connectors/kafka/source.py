@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.connectors.kafka import groups
+from strandline.connectors.kafka import groups, redrive
 from strandline.connectors.kafka.security import Security
 from strandline.errors import InvalidStep, LostRecords
+from strandline.letters.store import Marks, Redrive
 from strandline.model.elements import Timestamp
 from strandline.spark.ports import RECORD, SIZE, Decoder
 
 if TYPE_CHECKING:
+    import polars as pl
     from pyspark.sql import DataFrame, SparkSession
 
 Offsets = Mapping[str, Mapping[str, int]]
@@ -129,6 +131,21 @@ class Kafka:
                 detail=f"{told}: the topic keeps records for a shorter time than the job stood still",
                 hint="kafka(…, on_lost='continue') goes on without them; else restore the topic",
             )
+
+    def why_not(self, letters: "pl.DataFrame") -> dict[str, str]:
+        """Which dead letters cannot go back to their topics, and why."""
+        return redrive.why_not(self.servers, self.security, letters)
+
+    def standing(self, letters: "pl.DataFrame") -> Offsets:
+        """Where the topics of these letters end."""
+        return redrive.standing(self.servers, self.security, letters)
+
+    def take_back(
+        self, letters: "pl.DataFrame", redriven: Redrive, marks: Marks | None, *, again: bool
+    ) -> tuple[str, ...]:
+        """Sends the records of dead letters again, all or none."""
+        before = redriven.before.get(self.name, {})
+        return redrive.take_back(self.servers, self.security, letters, redriven, before, marks, again=again)
 
     def delivered(self, job: str, offsets: Offsets) -> None:
         """After a batch: the group by which Kafka's own tools see how far the job is. Recovery does not use it."""

@@ -1,0 +1,193 @@
+"""Dead letters in a topic: a record each, under its id; the newest of an id counts, and one without a value drops it.
+
+So a topic may be compacted: a letter that was sent back stands there with its mark, in place of the one without.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import polars as pl
+
+from strandline.connectors.kafka.clients import Writer, partitions, reader, records_from
+from strandline.connectors.kafka.security import Security
+from strandline.errors import InvalidStep, SetupError, SinkError, SinkUnavailable
+from strandline.kernel.letters import NAMES
+from strandline.letters.store import KEPT, NEW, REDRIVE, REDRIVEN, STATE, Marks, Redrive, in_order
+from strandline.letters.written import from_json, to_json
+from strandline.plan.endpoints import fields_of
+from strandline.spark.ports import LedgerEntry
+
+BEGUN: Final = b"strandline-redrive"
+"""The key of the redrive that has begun."""
+_BATCH: Final = "strandline-batch"
+_SLACK_MS: Final = 3_600_000
+"""How far a broker's clock may be from the driver's."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadTopic:
+    """A topic, and how it is reached."""
+
+    topic: str
+    servers: str
+    mask: tuple[str, ...] = ()
+    security: Security = Security()
+
+    @property
+    def name(self) -> str:
+        return f"topic {self.topic}"
+
+    def open_letters(self, lineage: str) -> "OpenTopic":
+        with reader(self.servers, self.security) as consumer:
+            if not partitions(consumer, self.topic):
+                raise SetupError(f"there is no topic {self.topic}", hint="make it; letters are not sent to nowhere")
+        return OpenTopic(self, lineage)
+
+    def letters(self) -> "TopicLetters":
+        """What is in the topic."""
+        return TopicLetters(self)
+
+
+def dead_topic(topic: str, *, servers: str, mask: Iterable[str] = (), security: Security | None = None) -> DeadTopic:
+    """Dead letters into a topic: `write(sink, dead=dead_topic("scores.dead", servers="localhost:9092"))`."""
+    if not topic:
+        raise InvalidStep("dead letters into a topic without a name", hint='write dead_topic("scores.dead", …)')
+    return DeadTopic(topic, servers, fields_of(mask), security or Security())
+
+
+class OpenTopic:
+    """A topic that a job writes to, a transaction a batch. Whoever had this job before can no longer write."""
+
+    def __init__(self, ask: DeadTopic, lineage: str) -> None:
+        self._ask, self._name = ask, f"strandline-dead-{lineage}-{ask.topic}"
+        self._writer: Writer | None = self._opened()
+        self._is_sure = False
+
+    def _opened(self) -> Writer:
+        return Writer(self._ask.servers, self._ask.security, self._name)
+
+    def put(self, letters: pl.DataFrame, entry: LedgerEntry) -> None:
+        batch = f"{entry.lineage}/{entry.batch}/{entry.digest}".encode()
+        if self._writer is None:
+            self._writer = self._opened()
+        # After a start, or a transaction whose end was not heard of, this batch may be there already.
+        if not self._is_sure and self._knows(batch, letters):
+            self._is_sure = True
+            return
+        try:
+            self._writer.write(
+                {"topic": self._ask.topic, "key": letter["id"].encode(), "value": to_json(letter),
+                 "headers": [(_BATCH, batch)]}
+                for letter in letters.rename(NAMES).iter_rows(named=True)
+            )  # fmt: skip
+        except SinkUnavailable:
+            self._writer, self._is_sure = None, False
+            raise
+        self._is_sure = True
+
+    def _knows(self, batch: bytes, letters: pl.DataFrame) -> bool:
+        from confluent_kafka import TopicPartition
+
+        topic, since = self._ask.topic, max(int(letters["@seen"][0]) - _SLACK_MS, 0)
+        with reader(self._ask.servers, self._ask.security) as consumer:
+            asked = [TopicPartition(topic, number, since) for number in partitions(consumer, topic)]
+            told = consumer.offsets_for_times(asked, 30)
+            starts = {topic: {str(each.partition): each.offset for each in told if each.offset >= 0}}
+            return any((_BATCH, batch) in (record.headers() or ()) for record in records_from(consumer, starts))
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+@dataclass(slots=True)
+class _Fold:
+    """What the records of a topic come to."""
+
+    letters: dict[str, dict[str, Any]] = field(default_factory=dict)
+    begun: Redrive | None = None
+
+    def add(self, key: bytes | None, value: bytes | None, where: str) -> None:
+        if key == BEGUN:
+            facts = None if value is None else json.loads(value)
+            self.begun = None if facts is None else Redrive(facts["id"], tuple(facts["letters"]), facts["before"])
+        elif key is not None and value is None:
+            self.letters.pop(key.decode(), None)
+        elif value is not None:
+            letter = from_json(value, where)
+            known = self.letters.get(letter["id"], {})
+            # What is marked stays so, should a job write the letter once more.
+            self.letters[letter["id"]] = {**letter, REDRIVE: letter.get(REDRIVE) or known.get(REDRIVE)}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLetters:
+    """A topic with letters, asked from outside of the job."""
+
+    ask: DeadTopic
+
+    @property
+    def name(self) -> str:
+        return self.ask.name
+
+    def read(self) -> pl.DataFrame:
+        rows = [
+            {**{name: each.get(name) for name in KEPT}, STATE: NEW if each[REDRIVE] is None else REDRIVEN}
+            for each in self._fold().letters.values()
+        ]
+        return in_order(pl.DataFrame(rows, schema=KEPT))
+
+    def begun(self) -> Redrive | None:
+        return self._fold().begun
+
+    def begin(self, redrive: Redrive) -> None:
+        known = self.begun()
+        if known is not None and known.id != redrive.id:
+            raise SinkError(f"another redrive of {self.name} has begun", hint="let it end, then try again")
+        facts = {"id": redrive.id, "letters": redrive.letters, "before": redrive.before}
+        self._write([(BEGUN, json.dumps(facts).encode())])
+
+    def marks(self, redrive: Redrive, sent: Sequence[str]) -> Marks | None:
+        return Marks(self.ask.servers, self.ask.topic, tuple(self._marked(redrive, sent, self._fold())))
+
+    def finish(self, redrive: Redrive, sent: Sequence[str]) -> None:
+        fold = self._fold()
+        ends: list[tuple[bytes, bytes | None]] = []
+        if fold.begun is not None and fold.begun.id == redrive.id:
+            ends.append((BEGUN, None))
+        self._write([*self._marked(redrive, sent, fold), *ends])
+
+    def drop(self, ids: Sequence[str]) -> int:
+        known = [each for each in ids if each in self._fold().letters]
+        self._write([(each.encode(), None) for each in known])
+        return len(known)
+
+    def close(self) -> None:
+        pass
+
+    def _marked(self, redrive: Redrive, sent: Sequence[str], fold: _Fold) -> list[tuple[bytes, bytes]]:
+        """Letters with their mark, of those that have none yet."""
+        mine = [fold.letters[each] for each in sent if each in fold.letters and fold.letters[each][REDRIVE] is None]
+        return [(each["id"].encode(), to_json({**each, REDRIVE: redrive.id})) for each in mine]
+
+    def _write(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        if not records:
+            return
+        writer = Writer(self.ask.servers, self.ask.security, f"strandline-letters-{self.ask.topic}")
+        try:
+            writer.write({"topic": self.ask.topic, "key": key, "value": value} for key, value in records)
+        finally:
+            writer.close()
+
+    def _fold(self) -> _Fold:
+        fold, topic = _Fold(), self.ask.topic
+        with reader(self.ask.servers, self.ask.security) as consumer:
+            found = partitions(consumer, topic)
+            if not found:
+                raise SetupError(f"there is no topic {topic}", hint="check its name and the servers")
+            for record in records_from(consumer, {topic: dict.fromkeys(map(str, found), 0)}):
+                where = f"record {record.offset()} of {topic}-{record.partition()}"
+                fold.add(record.key(), record.value(), where)
+        return fold

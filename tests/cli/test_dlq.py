@@ -1,0 +1,190 @@
+"""`strandline dlq`: what there is, one letter whole, how many, the way back, and the way out."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from rich.console import Console
+
+import strandline as sl
+from strandline.cli import dlq
+from strandline.cli.main import main
+from strandline.letters.folder import Folder
+from strandline.letters.store import Redrive
+from tests.contracts.test_letters import CLOCK, Place, letter
+
+JOB = """
+import strandline as sl
+
+totals = (
+    sl.read(sl.files({source!r}, "team string, score long, at timestamp"))
+    .write(sl.sqlite({database!r}, table="panes"))
+)
+nowhere = sl.read(sl.files({source!r}, "team string")).write(sl.discard())
+"""
+ROW = b'{"team":"red","score":7,"at":"2024-05-01T12:00:00.5Z"}'
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A pipeline over a folder, and three letters of it."""
+    source, database = tmp_path / "in", tmp_path / "some.db"
+    source.mkdir()
+    file = tmp_path / "job.py"
+    file.write_text(JOB.format(source=str(source), database=str(database)))
+    known = {"source": f"files({str(source)!r})", "raw": ROW, "source_partition": f"{CLOCK}.0"}
+    place = Place(sl.read(sl.files(source, "a string")).write(sl.sqlite(database, table="panes")).root)
+    place.put(
+        letter(0xA1, **known, reason="function_failed", step="map f", exception="ValueError", detail="[red]\x1b[31m"),
+        letter(0xB2, **known),
+        letter(0xC3, **{**known, "source": None}, reason="function_failed", step="aggregate n by team"),
+    )
+    return f"{file}:totals"
+
+
+def strandline(*words: str) -> int:
+    with pytest.raises(SystemExit) as left:
+        main(["dlq", *words])
+    return int(left.value.code or 0)
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> Any:
+    assert strandline(*words, "--json") == code
+    return json.loads(capsys.readouterr().out)
+
+
+def test_list_tells_letters_newest_first_in_lines_that_cannot_harm_a_terminal(
+    job: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert strandline("list", job) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert re.split(r"\s{2,}", lines[0]) == ["id", "first_seen", "reason", "step", "place", "state", "detail"]
+    assert [line.split()[2] for line in lines[1:]] == ["function_failed", "undecodable", "function_failed"]
+    assert lines[3].endswith(r"new    [red]\x1b[31m")
+    assert "\x1b" not in "".join(lines)
+    assert strandline("list", job, "--limit", "1", "--reason", "function_failed") == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "1 more; --limit shows them"
+    assert strandline("list", job, "--reason", "unheard_of") == 0
+    assert capsys.readouterr().out == "no dead letters\n"
+
+
+def test_list_is_a_table_on_a_terminal(
+    job: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dlq, "Console", lambda: Console(force_terminal=True, width=160))
+    assert strandline("list", job) == 0
+    out = capsys.readouterr().out
+    assert "\x1b[2m" in out  # the head is dim
+    assert "[red]" in out
+
+
+def test_show_tells_one_letter_whole_or_its_bytes(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    start = letter(0xB2)["id"]
+    assert strandline("show", job, start) == 0
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if " " in line.strip())
+    assert lines["reason"] == "undecodable"
+    assert lines["first_seen"] == "2023-11-14T22:13:20.178Z"
+    assert lines["raw"] == ROW.decode()
+    assert told(capsys, "show", job, start)["raw"] == ROW.decode()
+    assert strandline("show", job, start, "--raw") == 0
+    assert capsys.readouterr().out == ROW.decode()
+    assert strandline("show", job, "ffff") == 2
+    assert "there is no letter ffff" in capsys.readouterr().err
+    assert strandline("show", job, "0000") == 2
+    assert "3 letters begin with 0000" in capsys.readouterr().err
+
+
+def test_count_tells_how_many_by_a_field(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert strandline("count", job) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "reason           letters", "function_failed  2", "undecodable      1", "3 in all",
+    ]  # fmt: skip
+    assert told(capsys, "count", job, "--by", "step")["counts"]["map f"] == 1
+    assert strandline("count", job, "--by", "colour") == 2
+
+
+def test_redrive_puts_a_file_into_the_folder_once_and_says_what_stayed(
+    job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert told(capsys, "redrive", job, "--all", "--dry-run")["sent"] != []
+    assert [*(tmp_path / "in").iterdir()] == []
+    report = told(capsys, "redrive", job, "--all", code=1)
+    assert report["sent"] == [letter(0xA1)["id"], letter(0xB2)["id"]]
+    assert report["left"] == {letter(0xC3)["id"]: "it is a pane, not a record of a source"}
+    (file,) = (tmp_path / "in").iterdir()
+    assert file.name.startswith("redriven-")
+    assert pl.read_parquet(file).select("team", "score", pl.col("at").dt.timestamp("ms")).rows() == [
+        ("red", 7, 1_714_564_800_500), ("red", 7, 1_714_564_800_500),
+    ]  # fmt: skip
+    assert strandline("redrive", job, letter(0xA1)["id"]) == 1
+    assert "1 stayed: it was sent back before" in capsys.readouterr().out
+    assert told(capsys, "redrive", job, "--reason", "undecodable")["sent"] == []
+    assert told(capsys, "count", job, "--by", "state")["counts"] == {"redriven": 2, "new": 1}
+    assert len([*(tmp_path / "in").iterdir()]) == 1
+
+
+def test_drop_deletes_what_was_named_if_it_is_meant(
+    job: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert strandline("drop", job) == 2
+    assert "no letter to drop is named" in capsys.readouterr().err
+    assert strandline("drop", job, "--reason", "undecodable") == 2
+    assert "1 letter would be gone for good" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda _: "n")
+    assert strandline("drop", job, "--reason", "undecodable") == 1
+    assert capsys.readouterr().out == "nothing was dropped\n"
+    monkeypatch.setattr("builtins.input", lambda _: "y")
+    assert strandline("drop", job, "--reason", "undecodable") == 0
+    assert capsys.readouterr().out == "1 letter dropped\n"
+    assert told(capsys, "drop", job, "--all", "--yes") == {"dropped": 2}
+    assert told(capsys, "count", job)["letters"] == 0
+
+
+def test_a_sink_that_keeps_no_letters_says_where_they_could_go(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert strandline("list", job.replace(":totals", ":nowhere")) == 2
+    assert "discard() keeps no dead letters that can be asked for" in capsys.readouterr().err
+
+
+def folder_letters(**known: Any) -> pl.DataFrame:
+    return pl.DataFrame([letter(1, **known)])
+
+
+def test_a_row_goes_back_as_it_lies_in_its_file_also_where_the_letter_is_masked_or_changed(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"team": ["blue", "red"], "score": [1, 2]})
+    rows.write_parquet(tmp_path / "first.parquet")
+    folder = Folder("files", str(tmp_path), "parquet", {"team": "string", "score": "long"})
+    masked = folder_letters(raw=None, masked="all", source_partition=f"file://{tmp_path}/first.parquet")
+    assert folder.take_back(masked, Redrive("one", ()), None, again=False) == (letter(1)["id"],)
+    back = pl.read_parquet(tmp_path / "redriven-one.parquet")
+    assert back.rows() == [("red", 2, letter(1)["id"])]
+    lost = masked.with_columns(pl.lit("gone").alias("source_partition"))
+    assert folder.why_not(lost) == {letter(1)["id"]: "its bytes are not all here, and its row is not found again"}
+    short = folder_letters(raw=b'{"team": "red"}')
+    assert folder.why_not(short) == {letter(1)["id"]: "a step has taken its column 'score' away"}
+
+
+def test_lines_go_back_as_lines_under_a_name_that_the_source_reads(tmp_path: Path) -> None:
+    folder = Folder("files", str(tmp_path), "txt", None, "*.csv", "team,score")
+    folder.take_back(folder_letters(raw=b"red,\xff"), Redrive("one", ()), None, again=False)
+    assert (tmp_path / "redriven-one.csv").read_bytes() == b"team,score\nred,\xff\n"
+    (tmp_path / "redriven-one.csv").write_bytes(b"read already")
+    folder.take_back(folder_letters(raw=b"red,\xff"), Redrive("one", ()), None, again=True)
+    assert (tmp_path / "redriven-one.csv").read_bytes() == b"read already"
+    id_ = letter(1)["id"]
+    assert Folder("f", str(tmp_path), "txt", None, "in-*").why_not(folder_letters()) == {
+        id_: "the source reads files named in-* only"
+    }
+    assert "is not a folder of this machine" in Folder("f", "s3://b/in", "txt", None).why_not(folder_letters())[id_]
+    assert "its bytes are not all here" in folder.why_not(folder_letters(masked="fields"))[id_]
+
+
+def test_orc_is_written_as_orc(tmp_path: Path) -> None:
+    from pyarrow import orc  # noqa: PLC0415
+
+    folder = Folder("files", str(tmp_path), "orc", {"team": "string"})
+    folder.take_back(folder_letters(raw=b'{"team": "red"}'), Redrive("one", ()), None, again=False)
+    assert orc.read_table(tmp_path / "redriven-one.orc")["team"].to_pylist() == ["red"]

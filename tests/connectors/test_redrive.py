@@ -1,0 +1,191 @@
+"""Dead letters back to a real topic: once, under their old keys, whenever the one who sends them is killed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+import pytest
+from confluent_kafka import Producer
+
+import strandline as sl
+from strandline.connectors.kafka import DeadTopic, Kafka, Security
+from strandline.connectors.kafka.clients import Writer, ends, reader, records_from
+from strandline.connectors.kafka.letters import TopicLetters
+from strandline.connectors.kafka.redrive import LETTER, REDRIVEN
+from strandline.errors import SetupError, SinkError
+from strandline.letters.redrive import redrive
+from strandline.letters.store import Redrive
+from strandline.letters.table import TableLetters
+from strandline.services.service import Service
+from strandline.spark.ports import LedgerEntry
+from tests.contracts.test_letters import frame, letter
+
+pytestmark = pytest.mark.services
+pytest_plugins = ["strandline.testing.services"]
+
+BAD = (b'{"team": ', b"\xff\xfe", b"", None)
+
+
+def records(servers: str, topic: str, start: int = 0) -> list[Any]:
+    with reader(servers, Security()) as consumer:
+        return [*records_from(consumer, {topic: {"0": start}})]
+
+
+@pytest.fixture
+def source(kafka: Service, new_topic: Callable[..., str]) -> Kafka:
+    """A topic with bad records in it, under keys, with headers and times of their own."""
+    topic = new_topic(partitions=1)
+    producer = Producer({"bootstrap.servers": kafka.address})
+    for number, value in enumerate(BAD):
+        headers: Any = [("trace", b"%d" % number)]
+        producer.produce(topic, value, key=b"key %d" % number, headers=headers, timestamp=1_000 + number)
+    assert producer.flush(30) == 0
+    return sl.kafka(topic, servers=kafka.address, value=sl.json("team string"))
+
+
+@pytest.fixture
+def dead(kafka: Service, new_topic: Callable[..., str], source: Kafka) -> DeadTopic:
+    """The letters of those records, in a topic."""
+    ask = sl.dead_topic(new_topic(), servers=kafka.address)
+    box = ask.open_letters("mine")
+    box.put(frame(*letters(source)), LedgerEntry("mine", 1, 0, "digest"))
+    box.close()
+    return ask
+
+
+def letters(source: Kafka, **known: Any) -> list[dict[str, Any]]:
+    place = {"source": source.name, "source_partition": f"{source.topics[0]}-0"}
+    return [letter(number, **{"raw": value, **place, **known}) for number, value in enumerate(BAD)]
+
+
+def ids(*numbers: int) -> list[str]:
+    return [letter(number)["id"] for number in numbers]
+
+
+def test_a_record_goes_back_as_it_was_with_headers_that_say_why(source: Kafka, dead: DeadTopic) -> None:
+    report = redrive(dead.letters(), {source.name: source}, ids(0, 1, 2, 3))
+    assert list(report.sent) == ids(0, 1, 2, 3)
+    assert not report.left
+    found = records(source.servers, source.topics[0], len(BAD))
+    assert [(each.value(), each.key(), each.timestamp()[1]) for each in found] == [
+        (value, b"key %d" % number, 1_000 + number) for number, value in enumerate(BAD)
+    ]
+    for number, each in enumerate(found):
+        headers = dict(each.headers())
+        assert headers["trace"] == b"%d" % number
+        assert headers[LETTER].decode() == letter(number)["id"]
+        assert headers[REDRIVEN].decode() == dead.letters().read()["redrive"][0]
+    assert dead.letters().read()["state"].to_list() == ["redriven"] * 4
+    assert dead.letters().begun() is None
+    assert not redrive(dead.letters(), {source.name: source}, ids(0, 1)).sent
+    assert len(records(source.servers, source.topics[0])) == 2 * len(BAD)
+
+
+def test_records_and_marks_are_one_transaction_where_the_letters_are_in_a_topic_too(
+    source: Kafka, dead: DeadTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TopicLetters, "finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            redrive(dead.letters(), {source.name: source}, ids(1))
+    assert dead.letters().read()["state"].to_list() == ["new", "redriven", "new", "new"]
+    assert redrive(dead.letters(), {source.name: source}, []).completed == tuple(ids(1))
+    assert len(records(source.servers, source.topics[0])) == len(BAD) + 1
+    assert dead.letters().begun() is None
+
+
+@pytest.mark.parametrize("moment", ["before it sends", "inside of its transaction", "before it marks"])
+def test_one_that_was_killed_is_done_by_the_next_and_nothing_arrives_twice(
+    source: Kafka, tmp_path: Any, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The letters are in a table, which shares no transaction with the topic."""
+    store = table(source, tmp_path)
+    holding = None
+
+    def killed(*given: Any, **_: Any) -> None:
+        nonlocal holding
+        if moment == "inside of its transaction":
+            holding = left_open(source, given[0])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        if moment == "before it marks":
+            patched.setattr(TableLetters, "finish", killed)
+        else:
+            patched.setattr("strandline.connectors.kafka.redrive.Writer.write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            redrive(store, {source.name: source}, ids(0, 2))
+    assert store.begun() is not None
+    report = redrive(store, {source.name: source}, [])
+    assert list(report.completed) == ids(0, 2)
+    assert [each.value() for each in records(source.servers, source.topics[0], len(BAD))] == [BAD[0], BAD[2]]
+    assert store.read()["state"].to_list() == ["redriven", "new", "redriven", "new"]
+    del holding
+
+
+def left_open(source: Kafka, writer: Writer) -> Producer:
+    """What a process leaves that is killed after its records were sent, and before it says that all are."""
+    producer = writer._producer
+    producer.begin_transaction()
+    producer.produce(source.topics[0], b"never committed", partition=0)
+    producer.flush(30)
+    return producer
+
+
+def table(source: Kafka, folder: Any, **known: Any) -> TableLetters:
+    from tests.contracts.test_letters import Place, pipeline  # noqa: PLC0415
+
+    place = Place(pipeline(folder, None))
+    place.put(*letters(source, **known))
+    store: TableLetters = place.store
+    return store
+
+
+def test_a_second_redrive_at_the_same_time_takes_over_and_the_first_is_told(source: Kafka, tmp_path: Any) -> None:
+    store = table(source, tmp_path)
+    one = Redrive("one", (letter(0)["id"],), {source.name: source.standing(store.read())})
+    first = Writer(source.servers, source.security, "strandline-redrive-one")
+    second = source.take_back(store.read()[:1], one, None, again=True)
+    assert list(second) == ids(0)
+    with pytest.raises(SinkError, match="another process has taken this over"):
+        first.write([{"topic": source.topics[0], "value": b"late"}])
+
+
+def test_a_masked_letter_goes_back_as_the_record_it_was_while_that_is_there(source: Kafka, tmp_path: Any) -> None:
+    store = table(source, tmp_path, raw=None, masked="all")
+    assert list(redrive(store, {source.name: source}, ids(0)).sent) == ids(0)
+    assert records(source.servers, source.topics[0], len(BAD))[0].value() == BAD[0]
+    gone = store.read().with_columns(pl.lit(10_000, pl.Int64).alias("source_offset"))
+    why = "its bytes are not all here, and its record is no longer in the topic"
+    assert source.why_not(gone) == dict.fromkeys(gone["id"], why)
+
+
+def test_a_letter_whose_record_is_gone_goes_back_without_a_key(source: Kafka, tmp_path: Any) -> None:
+    store = table(source, tmp_path)
+    gone = store.read()[:1].with_columns(pl.lit(10_000, pl.Int64).alias("source_offset"))
+    one = Redrive("gone", tuple(gone["id"]), {source.name: source.standing(gone)})
+    assert source.take_back(gone, one, None, again=False) == one.letters
+    (found,) = records(source.servers, source.topics[0], len(BAD))
+    assert (found.value(), found.key()) == (BAD[0], None)
+
+
+def test_a_driver_that_was_replaced_can_no_longer_write_letters(dead: DeadTopic) -> None:
+    entry = LedgerEntry("theirs", 1, 7, "digest")
+    older, newer = dead.open_letters("theirs"), dead.open_letters("theirs")
+    with pytest.raises(SinkError, match="another process has taken this over"):
+        older.put(frame(letter(50)), entry)
+    newer.put(frame(letter(50)), entry)
+    assert dead.letters().read().height == 5
+
+
+def test_a_topic_that_is_not_there_is_missed_before_anything_runs(kafka: Service) -> None:
+    nowhere = sl.dead_topic("nowhere", servers=kafka.address)
+    with pytest.raises(SetupError, match="there is no topic nowhere"):
+        nowhere.open_letters("mine")
+    with pytest.raises(SetupError, match="there is no topic nowhere"):
+        nowhere.letters().read()
+    with reader(kafka.address, Security()) as consumer:
+        assert ends(consumer, ["nowhere"]) == {"nowhere": {}}

@@ -1,0 +1,259 @@
+"""What every place that keeps dead letters must do: tell each once, keep marks, let go only of what it is told to."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import strandline as sl
+from strandline.connectors.kafka import DeadTopic
+from strandline.errors import SinkError, StateError
+from strandline.kernel.letters import ENVELOPE, PUBLIC
+from strandline.kernel.output import Output
+from strandline.kernel.watermarks import Progress
+from strandline.letters.redrive import redrive
+from strandline.letters.store import Marks, Redrive
+from strandline.letters.written import from_json, to_json
+from strandline.plan.compile import to_stages
+from strandline.services.service import Service
+from strandline.spark.letters import LettersApart
+from strandline.spark.ports import LedgerEntry, OpenSink
+from tests.plan.endpoints import PaperSource, scores
+
+pytest_plugins = ["strandline.testing.services"]
+
+CLOCK = 1_700_000_000_000
+ENTRY = LedgerEntry("mine", 1, 0, "digest")
+KINDS = ["sqlite", "parquet", "jsonl", pytest.param("topic", marks=[pytest.mark.services])]
+
+
+def letter(number: int, **known: Any) -> dict[str, Any]:
+    told = {
+        "id": f"{number:032x}", "reason": "undecodable", "exception": None, "detail": "not JSON", "raw": b"\xff{",
+        "raw_length": 2, "raw_sha256": "ab" * 32, "masked": None, "source": "topic", "source_partition": "scores-0",
+        "source_offset": number, "event_time": CLOCK - 5, "pipeline": "mine", "step": "decode", "schema_id": 2**31,
+        "first_seen": CLOCK + number,
+    }  # fmt: skip
+    return {**told, **known}
+
+
+def frame(*letters: dict[str, Any]) -> pl.DataFrame:
+    """Letters as a job hands them over."""
+    named = pl.DataFrame([*letters], schema=PUBLIC)
+    return named.rename({name: own for own, (name, _) in ENVELOPE.items()})
+
+
+@dataclass
+class Place:
+    """A pipeline with dead letters in a place of their own, or beside the panes."""
+
+    write: Any
+
+    @property
+    def box(self) -> Any:
+        return self.write.sink if self.write.dead is None else self.write.dead
+
+    def job(self, lineage: str = "mine") -> OpenSink:
+        """A driver starts."""
+        (output,) = to_stages(self.write).outputs
+        sink: Any = output.sink
+        opened: OpenSink = sink.open(output)
+        return opened if output.dead is None else LettersApart(opened, self.write.dead.open_letters(lineage))
+
+    def put(self, *letters: dict[str, Any], batch: int = 0, job: OpenSink | None = None) -> None:
+        """A batch of a job, from its start to its end."""
+        sink = job or self.job()
+        entry = replace(ENTRY, batch=batch, epoch=sink.claim("mine"), digest=f"digest {batch}")
+        sink.commit(Output(dead=frame(*letters), progress=Progress(5_000, CLOCK)), entry)
+        if job is None:
+            sink.close()
+
+    @property
+    def store(self) -> Any:
+        return self.box.letters()
+
+    def told(self) -> list[tuple[int, str]]:
+        """Of each letter its number and its state."""
+        return [(int(id_, 16), state) for id_, state in self.store.read().select("id", "state").rows()]
+
+
+def pipeline(path: Path, dead: Any) -> Any:
+    panes = scores(PaperSource()).event_time("at", sl.monotone()).key_by("team").window(sl.tumbling(seconds=10))
+    return panes.aggregate(n=sl.count()).write(sl.sqlite(path / "some.db", table="panes"), dead=dead).root
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "sqlite":
+        yield Place(pipeline(tmp_path, None))
+    elif request.param == "topic":
+        broker: Service = request.getfixturevalue("kafka")
+        make: Callable[..., str] = request.getfixturevalue("new_topic")
+        yield Place(pipeline(tmp_path, sl.dead_topic(make(), servers=broker.address)))
+    else:
+        yield Place(pipeline(tmp_path, sl.dead_files(tmp_path / "dead", format=request.param)))
+
+
+@dataclass
+class Taker:
+    """A source that takes records back, and may die before or after."""
+
+    name: str = "topic"
+    dies: str | None = None
+    arrived: tuple[str, ...] = ()
+    times: int = 0
+
+    def why_not(self, letters: pl.DataFrame) -> dict[str, str]:
+        return {}
+
+    def standing(self, letters: pl.DataFrame) -> Any:
+        return {"arrived": len(self.arrived)}
+
+    def take_back(
+        self, letters: pl.DataFrame, redriven: Redrive, marks: Marks | None, *, again: bool
+    ) -> tuple[str, ...]:
+        if again and self.arrived:
+            return self.arrived
+        if self.dies == "before":
+            raise KeyboardInterrupt
+        self.arrived, self.times = tuple(letters["id"]), self.times + 1
+        if self.dies == "after":
+            raise KeyboardInterrupt
+        return self.arrived
+
+
+def test_a_letter_comes_out_as_it_went_in(place: Place) -> None:
+    bare = letter(2, raw=None, event_time=None, source=None, schema_id=None, masked="all", detail="größe\n\x1b[31m")
+    place.put(letter(1), bare)
+    kept = place.store.read().to_dicts()
+    assert kept == [{**each, "state": "new", "redrive": None} for each in (letter(1), bare)]
+
+
+def test_nothing_is_there_before_the_first_letter(place: Place) -> None:
+    place.job().close()
+    assert place.store.read().rows() == []
+    assert place.store.begun() is None
+    assert place.store.drop([letter(1)["id"]]) == 0
+
+
+def test_letters_of_all_batches_are_told_oldest_first(place: Place) -> None:
+    place.put(letter(3))
+    place.put(letter(1), letter(2), batch=1)
+    assert [number for number, _ in place.told()] == [1, 2, 3]
+
+
+def test_a_batch_that_is_played_again_adds_nothing_and_takes_no_mark_away(place: Place) -> None:
+    place.put(letter(1), letter(2))
+    redrive(place.store, {"topic": Taker()}, [letter(1)["id"]])
+    place.put(letter(1), letter(2))
+    assert place.told() == [(1, "redriven"), (2, "new")]
+
+
+def test_a_batch_whose_letters_were_kept_but_not_its_panes_has_them_once(place: Place) -> None:
+    """Killed between the two: the sink does not know the batch, so the next driver plays it again."""
+    if place.write.dead is None:
+        return  # beside the panes both are one transaction
+    box = place.box.open_letters("mine")
+    box.put(frame(letter(1)), replace(ENTRY, digest="digest 0"))
+    box.close()
+    place.put(letter(1))
+    assert place.told() == [(1, "new")]
+    if isinstance(place.box, DeadTopic):
+        assert len(_records(place.box)) == 1
+
+
+def _records(ask: DeadTopic) -> list[Any]:
+    from strandline.connectors.kafka.clients import reader, records_from  # noqa: PLC0415
+
+    with reader(ask.servers, ask.security) as consumer:
+        return [*records_from(consumer, {ask.topic: {"0": 0, "1": 0}})]
+
+
+def test_a_redrive_sends_and_marks_what_was_asked_for_and_never_twice(place: Place) -> None:
+    place.put(letter(1), letter(2), letter(3))
+    taker = Taker()
+    report = redrive(place.store, {"topic": taker}, [letter(1)["id"], letter(3)["id"]])
+    assert taker.arrived == report.sent == (letter(1)["id"], letter(3)["id"])
+    assert place.told() == [(1, "redriven"), (2, "new"), (3, "redriven")]
+    again = redrive(place.store, {"topic": taker}, [letter(1)["id"]])
+    assert (again.sent, taker.times) == ((), 1)
+    assert again.left == {letter(1)["id"]: "it was sent back before"}
+
+
+@pytest.mark.parametrize("dies", ["before", "after"])
+def test_a_redrive_that_was_killed_is_done_by_the_next_once(place: Place, dies: str) -> None:
+    place.put(letter(1), letter(2))
+    taker = Taker(dies=dies)
+    with pytest.raises(KeyboardInterrupt):
+        redrive(place.store, {"topic": taker}, [letter(1)["id"]])
+    begun = place.store.begun()
+    assert begun is not None
+    assert (begun.letters, begun.before) == ((letter(1)["id"],), {"topic": {"arrived": 0}})
+    with pytest.raises(SinkError, match="another redrive of .* has begun"):
+        place.store.begin(Redrive("another", (letter(2)["id"],)))
+    taker.dies = None
+    report = redrive(place.store, {"topic": taker}, [])
+    assert (report.completed, report.sent, taker.times) == ((letter(1)["id"],), (), 1)
+    assert place.told() == [(1, "redriven"), (2, "new")]
+    assert place.store.begun() is None
+
+
+def test_finishing_twice_is_finishing_once_and_what_was_not_sent_is_new_again(place: Place) -> None:
+    place.put(letter(1), letter(2))
+    one = Redrive("one", (letter(1)["id"], letter(2)["id"]))
+    place.store.begin(one)
+    for _ in range(2):
+        place.store.finish(one, [letter(2)["id"]])
+    assert place.told() == [(1, "new"), (2, "redriven")]
+
+
+def test_what_is_dropped_is_gone_and_stays_so(place: Place) -> None:
+    place.put(letter(1), letter(2))
+    place.put(letter(3), batch=1)
+    assert place.store.drop([letter(1)["id"], letter(3)["id"], "unknown"]) == 2
+    assert place.told() == [(2, "new")]
+    place.put(letter(1), letter(2))
+    assert place.told() == [(2, "new")]
+
+
+def test_letters_of_one_record_go_back_together_and_only_once() -> None:
+    class Memory:
+        """The least that keeps letters."""
+
+        def __init__(self, *letters: dict[str, Any]) -> None:
+            self.kept = pl.DataFrame([{**each, "redrive": None} for each in letters], infer_schema_length=None)
+
+        def read(self) -> pl.DataFrame:
+            return self.kept
+
+        def begun(self) -> None: ...
+        def begin(self, redriven: Redrive) -> None: ...
+        def marks(self, redriven: Redrive, sent: Any) -> None: ...
+        def finish(self, redriven: Redrive, sent: Any) -> None: ...
+
+    first, twin = letter(1, state="new"), letter(2, source_offset=1, step="map f", state="new")
+    late = letter(3, source_offset=9, state="new")
+    sister = letter(4, source_offset=9, state="redriven")
+    pane, stranger = letter(5, source=None, state="new"), letter(6, source="elsewhere", state="new")
+    memory: Any = Memory(first, twin, late, sister, pane, stranger)
+    ids = [each["id"] for each in (first, late, pane, stranger)]
+    report = redrive(memory, {"topic": Taker(), "elsewhere": object()}, ids)
+    assert report.sent == (first["id"], twin["id"])
+    assert report.left == {
+        late["id"]: "its record was sent back with another letter",
+        pane["id"]: "it is a pane, not a record of a source",
+        stranger["id"]: "elsewhere takes no records back",
+    }
+
+
+def test_a_letter_from_a_newer_version_is_refused_and_fields_that_are_not_known_are_kept() -> None:
+    told = to_json({**letter(1), "colour": "blue"})
+    assert from_json(told, "here")["colour"] == "blue"
+    with pytest.raises(StateError, match="here is written by a newer Strandline"):
+        from_json(told.replace(b'"envelope": 1', b'"envelope": 2'), "here")
+    for nothing in (b"", b"[]", b"{}", b'"x"', b"\xff"):
+        with pytest.raises(StateError, match="here is no dead letter"):
+            from_json(nothing, "here")

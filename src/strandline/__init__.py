@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from strandline.connectors.discard import discard
     from strandline.connectors.files import files
     from strandline.connectors.frame import frame
+    from strandline.connectors.generated import generator
     from strandline.connectors.generator import scores
     from strandline.connectors.kafka import dead_topic, kafka, sasl, tls
     from strandline.connectors.letter_files import dead_files
@@ -91,6 +92,7 @@ _LATER = {
     "failure_budget": "strandline.spark.budget",
     "files": "strandline.connectors.files",
     "frame": "strandline.connectors.frame",
+    "generator": "strandline.connectors.generated",
     "kafka": "strandline.connectors.kafka",
     "sasl": "strandline.connectors.kafka",
     "tls": "strandline.connectors.kafka",
@@ -136,8 +138,8 @@ __all__ = [
     "argmin", "avro", "bit_and", "bit_or", "bit_xor", "bounded", "by_clock", "collect", "count", "count_distinct",
     "count_window", "csv", "cumulating", "custom", "dead_files", "dead_table", "dead_topic", "debezium", "discard",
     "discarding", "every", "everything", "failure_budget", "files", "first", "first_of", "frame", "from_source",
-    "in_sequence", "infer_json", "json", "kafka", "keep_delta", "keep_last", "keep_within", "last", "max", "mean",
-    "min", "monotone", "never", "or_finally", "percentile", "protobuf", "quantile", "raw", "read", "registry",
+    "generator", "in_sequence", "infer_json", "json", "kafka", "keep_delta", "keep_last", "keep_within", "last", "max",
+    "mean", "min", "monotone", "never", "or_finally", "percentile", "protobuf", "quantile", "raw", "read", "registry",
     "repeatedly", "retracting", "sasl", "scores", "secret", "session", "sliding", "sqlite", "stddev", "string_agg",
     "sum", "text", "tls", "together", "top_k", "tumbling", "union", "variance", "when",
 ]  # fmt: skip

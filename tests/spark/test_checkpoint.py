@@ -204,3 +204,33 @@ def test_a_batch_is_committed_once_spark_says_so(home: Checkpoint) -> None:
     (home.spark / "commits" / "4").touch()
     assert home.is_committed(4)
     assert not home.is_committed(5)
+
+
+def note(home: Checkpoint, number: int, *files: tuple[str, int], compact: bool = False) -> None:
+    """A list of files as Spark keeps it: each with the number of the list it was first in."""
+    entry = home.spark / "sources" / "0" / (f"{number}.compact" if compact else str(number))
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    told = [json.dumps({"path": f"file:///in/{name}", "timestamp": 5, "batchId": list_}) for name, list_ in files]
+    entry.write_text("\n".join(["v1", *told]))
+
+
+def names(home: Checkpoint, lists: int | None = None) -> dict[int, list[str]]:
+    found = home.listed(7, 0, lists)
+    return {number: sorted(file.path.removeprefix("file:///in/") for file in files) for number, files in found.items()}
+
+
+def test_the_files_of_the_last_lists_are_known_also_from_a_compact_one(home: Checkpoint) -> None:
+    log(home, 7, {"logOffset": 4})
+    assert names(home) == {}
+    note(home, 2, ("a", 0), ("b", 1), ("c", 2), compact=True)
+    note(home, 3, ("d", 3))
+    note(home, 4, ("e", 4), ("f", 4))
+    note(home, 5, ("later", 5))
+    assert names(home) == {0: ["a"], 1: ["b"], 2: ["c"], 3: ["d"], 4: ["e", "f"]}
+    assert names(home, 1) == {4: ["e", "f"]}
+    assert names(home, 4) == {1: ["b"], 2: ["c"], 3: ["d"], 4: ["e", "f"]}
+
+
+def test_a_source_that_is_no_list_has_none(home: Checkpoint) -> None:
+    log(home, 7, {"0": 4})
+    assert home.listed(7, 0) == {}

@@ -1,7 +1,7 @@
 """How rows arrive in Python: as raw records to decode, as Spark's own columns, or decoded in an earlier crossing."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import polars as pl
@@ -10,7 +10,7 @@ import pyarrow as pa
 from strandline.kernel.blocks import OFFSET, OWN, PARTITION
 from strandline.kernel.letters import CUT, MASKED, TOO_LARGE
 from strandline.kernel.rows import spread
-from strandline.spark.ports import DETAIL, RAW, REASON, RECORD, SIZE, TICKED, Decoded, Decoder
+from strandline.spark.ports import DETAIL, RAW, REASON, RECORD, SIZE, SPLIT, TICKED, Decoded, Decoder
 
 MARK: Final = "@mark"
 CLOCK: Final = "@clock"
@@ -43,19 +43,35 @@ _CUT: Final = "a record of {} bytes, more than are read; its first {} are kept h
 
 def of_records(frame: pl.DataFrame, decoder: Decoder) -> Arrived:
     """Raw records, decoded here."""
-    known = frame.rename({"partition": PARTITION, "offset": OFFSET, "value": RAW, "mark": MARK})
+    known = _known(frame)
     records = known.filter(pl.col(MARK) == RECORD)
     decoded = _decode(records, decoder)
     rows = _told_apart(_with_others(decoded.rows, known), records.height - decoded.dead.height)
     return Arrived(rows, decoded.dead, _marks(known), rows.height + decoded.dead.height)
 
 
+def _known(frame: pl.DataFrame) -> pl.DataFrame:
+    """Records under our names, each in a place of its own: lines are counted from where their block starts.
+
+    A line has a byte at least, so that the lines of one block end before the next begins.
+    """
+    known = frame.rename({"partition": PARTITION, "offset": OFFSET, "value": RAW, "mark": MARK})
+    if SPLIT not in known.columns:
+        return known
+    block, row = pl.struct(PARTITION, OFFSET).rle_id(), pl.int_range(pl.len(), dtype=pl.Int64)
+    numbered = known.with_columns(block.alias("@block"), row.alias("@row"))
+    return numbered.with_columns(pl.col(OFFSET) + pl.col("@row") - pl.col("@row").first().over("@block")).drop(
+        "@block", "@row"
+    )
+
+
 def _decode(records: pl.DataFrame, decoder: Decoder) -> Decoded:
     """Records as columns. Those that their source cut are not decoded: what is left of them might well be read."""
+    place = [PARTITION, OFFSET, RAW, *([SPLIT] if SPLIT in records.columns else [])]
     if SIZE not in records.columns or records[SIZE].null_count() == records.height:
-        return decoder.decode(records.select(PARTITION, OFFSET, RAW))
+        return decoder.decode(records.select(place))
     whole = pl.col(SIZE).is_null()
-    found = decoder.decode(records.filter(whole).select(PARTITION, OFFSET, RAW))
+    found = decoder.decode(records.filter(whole).select(place))
     cut = records.filter(~whole).select(
         PARTITION,
         OFFSET,
@@ -108,20 +124,23 @@ def decode_task(decoder: Decoder) -> Callable[[Batches], Batches]:
     """Records as columns, those that are none and marks among them, for Spark to go on with."""
 
     def run(batches: Batches) -> Batches:
-        for batch in batches:
-            if batch.num_rows:
-                yield from (
-                    decoded(pl.DataFrame(pa.Table.from_batches([batch])), decoder)
-                    .to_arrow(compat_level=pl.CompatLevel.oldest())
-                    .to_batches()
-                )
+        for frame in _frames(batches):
+            yield from decoded(frame, decoder).to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
 
     return run
 
 
+def _frames(batches: Batches) -> Iterator[pl.DataFrame]:
+    """One batch at a time; lines all at once, since they are counted."""
+    full = (batch for batch in batches if batch.num_rows)
+    for batch in full:
+        lines = [*full] if SPLIT in batch.schema.names else []
+        yield pl.DataFrame(pa.Table.from_batches([batch, *lines]))
+
+
 def decoded(frame: pl.DataFrame, decoder: Decoder) -> pl.DataFrame:
     """Raw records as they travel after they were decoded."""
-    known = frame.rename({"partition": PARTITION, "offset": OFFSET, "value": RAW, "mark": MARK})
+    known = _known(frame)
     found = _decode(known.filter(pl.col(MARK) == RECORD), decoder)
     marks = known.filter(pl.col(MARK) != RECORD).select(PARTITION, OFFSET, MARK)
     rows = [_with_others(found.rows, known), found.dead, marks]
@@ -129,6 +148,14 @@ def decoded(frame: pl.DataFrame, decoder: Decoder) -> pl.DataFrame:
     order = [PARTITION, OFFSET, MARK, RAW, REASON, DETAIL, MASKED]
     missing = [pl.lit(None, _DECODED[name]).alias(name) for name in order if name not in whole.columns]
     return whole.with_columns(missing).select(*order, pl.exclude(f"^{OWN}.*$"))
+
+
+def as_one(arrived: Arrived) -> Arrived:
+    """Of a source that is one partition, whatever places its records name."""
+    if not arrived.marks.height:
+        return arrived
+    told = {PARTITION: [""], OFFSET: [0], MARK: [RECORD], "rows": [int(arrived.marks["rows"].sum())]}
+    return replace(arrived, marks=pl.DataFrame(told))
 
 
 def _marks(known: pl.DataFrame) -> pl.DataFrame:

@@ -17,9 +17,11 @@ from strandline.plan.explain import explain_stages
 from strandline.plan.nodes import Root, to_plain
 from strandline.plan.stages import Stages
 from strandline.spark.ledger import Sealed
+from strandline.spark.ports import ListedFile
 
 _ABOUT: Final = "strandline.json"
 _NOTES: Final = "notes.json"
+_COMPACT: Final = ".compact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +103,13 @@ class Checkpoint:
 
     def latest_offsets(self, source: int = 0) -> dict[str, Any]:
         """Where a source stood at the end of the newest batch."""
-        entries = (self.spark / "offsets").glob("[0-9]*")
-        newest = max((int(entry.name) for entry in entries), default=None)
+        newest = self.newest()
         return {} if newest is None else self.offsets(newest, source) or {}
+
+    def newest(self) -> int | None:
+        """The number of the newest batch that was planned."""
+        entries = (self.spark / "offsets").glob("[0-9]*")
+        return max((int(entry.name) for entry in entries), default=None)
 
     def history(self, source: int, batches: int) -> list[tuple[int, dict[str, Any]]]:
         """The clock, and where a source stood, at the end of each of the last batches."""
@@ -169,6 +175,29 @@ class Checkpoint:
             }
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
+
+    def listed(self, batch: int, source: int, lists: int | None = None) -> dict[int, tuple[ListedFile, ...]]:
+        """The files in the last lists that a source had made by the end of a batch, by number; None: in all of them."""
+        newest = (self.offsets(batch, source) or {}).get("logOffset")
+        if newest is None:
+            return {}
+        first = 0 if lists is None else max(newest + 1 - lists, 0)
+        found: dict[int, list[ListedFile]] = {}
+        for number in range(newest, first - 1, -1):
+            entry = self._list(source, number)
+            for line in reversed([] if entry is None else entry.read_text().splitlines()[1:]):
+                file = json.loads(line)
+                if file["batchId"] < first:
+                    break
+                found.setdefault(file["batchId"], []).append(ListedFile(file["path"], file["timestamp"]))
+            if entry is not None and entry.suffix == _COMPACT:
+                break  # it repeats all before it, and those are deleted some time later
+        return {number: tuple(files) for number, files in found.items()}
+
+    def _list(self, source: int, number: int) -> Path | None:
+        folder = self.spark / "sources" / str(source)
+        names = (folder / str(number), folder / f"{number}{_COMPACT}")
+        return next((path for path in names if path.exists()), None)
 
     def is_committed(self, batch: int) -> bool:
         return (self.folder / "spark" / "commits" / str(batch)).exists()

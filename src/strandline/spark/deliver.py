@@ -33,10 +33,13 @@ from strandline.spark.checkpoint import Checkpoint
 from strandline.spark.crash import crash_point
 from strandline.spark.gathering import Gathered, StepOutput, gather
 from strandline.spark.ledger import LedgerEntry, Sealed, Written, output_digest
-from strandline.spark.ports import Followed, OpenSink
+from strandline.spark.ports import Followed, Listed, OpenSink
 
 SHORTEST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 30.0
+
+LISTS: Final = 10
+"""So many lists of files are looked at again: one that is still being written changes soon."""
 
 AWAY: Final = (SinkUnavailable, RegistryDown)
 """Whom a batch waits for."""
@@ -144,6 +147,7 @@ class Deliverer:
                 raise StateError(
                     f"batch {batch}: {counts.missing} elements of {name} are unaccounted for", detail=str(counts)
                 )
+        self._refuse_gone(batch)
         self._steps |= gathered.steps
         progress, rows = self._progress(gathered), sum(step.rows for step in self._steps.values())
         outputs = [self._addressed(gathered.output(each, progress, rows), batch) for each in range(len(self._sinks))]
@@ -205,6 +209,12 @@ class Deliverer:
             if isinstance(scan.source, Followed) and at is not None:
                 found.append((scan, scan.source, at))
         return found
+
+    def _refuse_gone(self, batch: int) -> None:
+        """Spark passes over files that have vanished since it listed them, and says nothing."""
+        for place, scan in enumerate(self._stages.scans):
+            if isinstance(scan.source, Listed):
+                scan.source.refuse_gone(self._checkpoint.listed(batch, place, LISTS), self._spark)
 
     def _horizons(self, batch: int) -> dict[int, int]:
         """The watermark of each step before this batch, where it is known: after a start, only what was noted."""

@@ -3,9 +3,9 @@
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -21,8 +21,10 @@ from strandline.spark.ports import OpenSink
 from strandline.spark.progress import JobProgress, State, Status, progress_of
 
 Listener = Callable[[Delivered], None]
+Backlog = Callable[[], Mapping[str, Any]]
 
 _LOOK_EVERY_SECONDS: Final = 0.1
+_UNREADABLE: Final = re.compile(r"\[FAILED_READ_FILE\S*\] Encountered error while reading file (\S+?)\.?\s")
 
 
 class Job:
@@ -52,13 +54,14 @@ class Job:
         self._terminated = threading.Event()
         self._lost = False
         self._query: StreamingQuery | None = None
+        self._backlog: Backlog = dict
         self._sinks: tuple[OpenSink, ...] = ()
         self._absent: RunError | None = None
         self.patience = Patience(self._waits)
 
-    def attach(self, query: StreamingQuery, sinks: tuple[OpenSink, ...]) -> Self:
+    def attach(self, query: StreamingQuery, sinks: tuple[OpenSink, ...], backlog: Backlog = dict) -> Self:
         """The query that carries this job, once it runs."""
-        self._query, self._sinks = query, sinks
+        self._query, self._sinks, self._backlog = query, sinks, backlog
         # A Ctrl-C in the middle of a call to the JVM would break the call, so the one who waits makes none.
         threading.Thread(target=self._watch, args=[query], daemon=True).start()
         return self
@@ -126,6 +129,10 @@ class Job:
             if self._last is None:
                 return None
             return progress_of(self._last, self._counts, self._seconds)
+
+    def backlog(self) -> Mapping[str, Any]:
+        """By source, the files that are there and were not taken up yet; looked up anew each time."""
+        return self._backlog()
 
     @property
     def _ran_out(self) -> bool:
@@ -197,6 +204,10 @@ class Job:
     def _explained(self, problem: PySparkException | None) -> StrandlineError:
         if self._problem is not None:
             return self._problem
+        file = _UNREADABLE.search(str(problem))
+        if file is not None:
+            hint = "put a whole file of that name in its place, and run once with files(…, on_lost='continue')"
+            return RunError(f"the file {file[1]} cannot be read", detail=_reason(str(problem)), hint=hint)
         return RunError("Spark stopped the job", detail=_reason(str(problem)), hint="see spark.log")
 
     def __enter__(self) -> Self:
@@ -211,6 +222,10 @@ class Job:
 def _reason(told: str) -> str:
     """The line that says most, in a text of traces inside traces: the innermost error of Python, or of Java."""
     lines = [line.strip() for line in told.splitlines() if line.strip()]
-    python = [line for line in lines if re.match(r"[\w.]+(?:Error|Exception|Mismatch|Block): .*[^:]$", line)]
+    python = [
+        line
+        for line in lines
+        if re.match(r"[\w.]+(?:Error|Exception|Mismatch|Block): .*[^:]$", line) and "py4j" not in line
+    ]
     java = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return next(iter([*python[-1:], *java[-1:], *lines[:1]]), "no reason given")

@@ -34,6 +34,9 @@ RAW_SCHEMA: Final = pa.schema(
 )
 SIZE: Final = "@size"
 """Beside these: how long a record is that its source cut, since nobody would read one so long; null for the others."""
+SPLIT: Final = "@split"
+"""A column of sources whose records are lines: whether a file is read in several blocks. The partition is then the
+file, the offset the byte its block starts at, and the lines of a block come in their order."""
 RECORD, ANNOUNCED, ENDED, TICKED, DRAINED = range(5)
 """A record; a partition that is there though it may have no record yet; one that will have no more; and of the whole
 input: time goes on, or there will be no more of it."""
@@ -114,6 +117,27 @@ class Followed(Protocol):
 
     def delivered(self, job: str, offsets: Any) -> None:
         """After a batch that ended at these positions."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file as Spark listed it: its URI, and when it was last written then, in milliseconds."""
+
+    path: str
+    modified: int
+
+
+@runtime_checkable
+class Listed(Protocol):
+    """A source that is a list of files. Spark keeps the lists by number beside its offsets, which only count them."""
+
+    def refuse_gone(self, files: Mapping[int, tuple[ListedFile, ...]], spark: "SparkSession") -> None:
+        """Before a batch counts: raises if files of the newest list, or of some before it, are not what they were."""
+        ...
+
+    def waiting(self, listed: frozenset[str], spark: "SparkSession") -> Any:
+        """What is there and has not been listed: the backlog."""
         ...
 
 

@@ -18,7 +18,7 @@ from strandline.model.panes import DeadReason
 from strandline.model.watermarks import Percentile, Watermark
 from strandline.plan.stages import Flow, KeyedStep, Scan
 from strandline.spark.addresses import address, to_deliver
-from strandline.spark.arrival import CLOCK, MARK, Arrived, Batches, of_columns, of_decoded, of_records
+from strandline.spark.arrival import CLOCK, MARK, Arrived, Batches, as_one, of_columns, of_decoded, of_records
 from strandline.spark.batch import Batch, task_number, told
 from strandline.spark.letters import failures, outgoing, with_raw
 from strandline.spark.operations import run_operations
@@ -47,13 +47,14 @@ class _Called:
 
 def prepare_task(scan: Scan, steps: Steps, decoder: Decoder | None) -> Callable[[Batches], Batches]:
     """The function that Spark runs over one partition of a source; a source itself need not travel."""
+    alone = scan.source.partitions == ("",)
     scan = replace(scan, source=_Called(scan.source.name))  # type: ignore[arg-type]
 
     def run(batches: Batches) -> Batches:
         tables = [batch for batch in batches if batch.num_rows]
         if tables:
             frame = pl.DataFrame(pa.Table.from_batches(tables))
-            yield from carried(prepare_scan(frame, scan, steps, decoder, told(), task_number()))
+            yield from carried(prepare_scan(frame, scan, steps, decoder, told(), task_number(), alone=alone))
 
     return run
 
@@ -80,11 +81,22 @@ def tick(frame: pl.DataFrame, steps: tuple[KeyedStep, ...], batch: Batch, task: 
 
 
 def prepare_scan(
-    frame: pl.DataFrame, scan: Scan, steps: Steps, decoder: Decoder | None, batch: Batch, task: int
+    frame: pl.DataFrame,
+    scan: Scan,
+    steps: Steps,
+    decoder: Decoder | None,
+    batch: Batch,
+    task: int,
+    *,
+    alone: bool = False,
 ) -> Blocks:
-    """The blocks of one task: for every key group of every step that its rows may go to, and for delivery."""
+    """The blocks of one task: for every key group of every step that its rows may go to, and for delivery.
+
+    A source that is `alone` has one partition, whatever places its records name.
+    """
     clock = _clock(frame, batch)
     arrived = _arrived(frame.drop(CLOCK, strict=False), decoder, clock, task)
+    arrived = as_one(arrived) if alone else arrived
     leaving = _Leaving([letters_of(arrived.dead, step="decode")])
     blocks: Blocks = []
     # Records that are none are offered to nobody; they are counted where the first rows go.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -16,7 +17,7 @@ from strandline.spark.deliver import Deliverer
 from strandline.spark.heartbeat import heartbeat
 from strandline.spark.job import Job, Listener
 from strandline.spark.letters import LettersApart
-from strandline.spark.ports import Followed, LetterBox, OpenSink, SparkSink
+from strandline.spark.ports import Followed, LetterBox, Listed, OpenSink, SparkSink
 from strandline.spark.session import require_classes, require_rocksdb, start_session
 from strandline.spark.translate import translate
 
@@ -67,7 +68,19 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     writer = translate(stages, session, ticks).writeStream.foreachBatch(_kept(deliverer, job))
     writer = writer.option("checkpointLocation", str(home.spark))
     writer = writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime=every)
-    return job.attach(writer.start(), opened)
+    return job.attach(writer.start(), opened, lambda: _backlog(session, stages, home))
+
+
+def _backlog(spark: SparkSession, stages: Stages, home: Checkpoint) -> dict[str, Any]:
+    """What waits in the sources that are lists of files."""
+    newest = home.newest()
+    found = {}
+    for place, scan in enumerate(stages.scans):
+        if isinstance(scan.source, Listed):
+            lists = {} if newest is None else home.listed(newest, place)
+            known = frozenset(file.path for files in lists.values() for file in files)
+            found[scan.source.name] = scan.source.waiting(known, spark)
+    return found
 
 
 def _opened(stages: Stages, lineage: str) -> tuple[OpenSink, ...]:

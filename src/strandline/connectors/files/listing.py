@@ -1,0 +1,101 @@
+"""What Spark has listed against what is there: files that are gone, that have changed, that wait to be read."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+from strandline.errors import LostRecords
+from strandline.spark.ports import ListedFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOG: Final = logging.getLogger("strandline.files")
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Files that are there and have not been listed yet."""
+
+    files: int
+    bytes: int
+    oldest: int | None
+    """When the oldest of them was written, in milliseconds; None if there is none."""
+
+
+def refuse_gone(
+    source: str, listed: Mapping[int, tuple[ListedFile, ...]], spark: "SparkSession", *, goes_on: bool
+) -> None:
+    """Raises if a file of the newest list vanished or changed, or one of the lists before it changed.
+
+    An earlier file may be gone, as it was read. One that was written to once more will not be read again.
+    """
+    if not listed:
+        return
+    newest = max(listed)
+    problems: list[str] = []
+    for number, files in listed.items():
+        for file in files:
+            found = _modified(file.path, spark, quick=number != newest)
+            if found is None and number == newest:
+                problems.append(f"{file.path} vanished")
+            elif found not in (None, file.modified):
+                problems.append(f"{file.path} changed")
+    if not problems:
+        return
+    told = ", ".join(problems[:_SHOWN]) + (f" and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else "")
+    if goes_on:
+        _LOG.warning("%s goes on without all records: after they were listed, %s", source, told)
+        return
+    raise LostRecords(
+        f"{len(problems)} files of {source} are not what they were when they were listed",
+        detail=told,
+        hint="write a file elsewhere and move it in when it is whole; files(…, on_lost='continue') takes what is there",
+    )
+
+
+def _modified(uri: str, spark: "SparkSession", *, quick: bool) -> int | None:
+    """When a file was last written, in milliseconds; None if it is not there, or could only be found out slowly."""
+    parts = urlsplit(uri)
+    if parts.scheme in ("", "file"):
+        try:
+            return Path(unquote(parts.path)).stat().st_mtime_ns // 1_000_000
+        except OSError:
+            return None
+    if quick:
+        return None
+    path, system = _hadoop(uri, spark)
+    return int(system.getFileStatus(path).getModificationTime()) if system.exists(path) else None
+
+
+def waiting(folder: str, pattern: str | None, listed: frozenset[str], spark: "SparkSession") -> Waiting:
+    """The files of a folder that are not among those listed."""
+    known = {_place(uri) for uri in listed}
+    left = [(size, at) for uri, size, at in _there(folder, pattern, spark) if _place(uri) not in known]
+    return Waiting(len(left), sum(size for size, _ in left), min((at for _, at in left), default=None))
+
+
+def _place(uri: str) -> tuple[str, str, str]:
+    """Where a URI leads: `file:/in/a` and `file:///in/a` are one file."""
+    parts = urlsplit(uri)
+    return parts.scheme, parts.netloc, unquote(parts.path)
+
+
+def _there(folder: str, pattern: str | None, spark: "SparkSession") -> Iterator[tuple[str, int, int]]:
+    """Each file with its size and when it was written, as Spark would find them."""
+    path, system = _hadoop(folder.rstrip("/") + "/" + (pattern or "*"), spark)
+    for status in system.globStatus(path) or ():
+        name = str(status.getPath().getName())
+        if status.isFile() and not name.startswith(("_", ".")):
+            yield str(status.getPath().toUri().toString()), int(status.getLen()), int(status.getModificationTime())
+
+
+def _hadoop(uri: str, spark: "SparkSession") -> tuple[Any, Any]:
+    """A path, and the file system it is in, as the JVM knows them."""
+    context: Any = spark.sparkContext
+    path = context._jvm.org.apache.hadoop.fs.Path(uri)  # noqa: SLF001 - the only way to a file system of Hadoop's
+    return path, path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001

@@ -1,0 +1,177 @@
+"""A folder as a source. Spark lists it, keeps what it has listed beside its offsets, and reads each file once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline.connectors.files.lines import Header, Lines
+from strandline.connectors.files.listing import Waiting, refuse_gone, waiting
+from strandline.errors import InvalidStep, SetupError
+from strandline.formats.csv import Csv
+from strandline.formats.debezium import Debezium
+from strandline.formats.records import Json
+from strandline.formats.texts import Raw, Text
+from strandline.kernel.blocks import OFFSET, PARTITION
+from strandline.model.ddl import parse
+from strandline.spark.ports import RECORD, SPLIT, Decoder, ListedFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMATS: Final = ("parquet", "orc")
+"""Formats with types of their own: Spark's columns cross as they are, and nothing has to be decoded."""
+LINES: Final = (Json, Csv, Text, Raw, Debezium)
+"""Formats that have a record in a line."""
+FIELDS: Final = {"path": "string", "modified": "timestamp", "size": "long"}
+"""What can be read of the file that a record is in."""
+_IN_SPARK: Final = {
+    "path": "_metadata.file_path",
+    "modified": "_metadata.file_modification_time",
+    "size": "_metadata.file_size",
+}
+_ANY_AGE: Final = "100000d"
+"""Spark would pass over files a week older than the newest, and say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of a folder: how their records are read, which of them, how many at a time."""
+
+    path: str
+    columns: str | Decoder
+    format: str = "parquet"
+    files_per_batch: int | None = None
+    pattern: str | None = None
+    header: bool = False
+    metadata: tuple[tuple[str, str], ...] = ()
+    goes_on_after_loss: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.columns, str):
+            parse(self.columns)
+        elif not isinstance(self.columns, LINES) or getattr(self.columns, "registry", None) is not None:
+            raise InvalidStep(
+                f"{type(self.columns).__name__} records have no lines", hint="files are read as JSON, CSV, text or raw"
+            )
+        if self.format not in FORMATS:
+            raise InvalidStep(
+                f"files of format {self.format!r}",
+                hint=f'choose one of {", ".join(FORMATS)}, or give a format of lines: files("in/", json("…"))',
+            )
+        if self.header and not isinstance(self.columns, Csv):
+            raise InvalidStep("only files of CSV have a header", hint="leave it out")
+        own = parse(self.columns) if isinstance(self.columns, str) else self.columns.types
+        for name, field in self.metadata:
+            if field not in FIELDS:
+                raise InvalidStep(f"a file has no {field!r} for {name!r}", hint=f"it has {', '.join(FIELDS)}")
+            if name in own:
+                raise InvalidStep(
+                    f"the column {name!r} is in the records already", hint="give the metadata another name"
+                )
+        if self.files_per_batch is not None and self.files_per_batch < 1:
+            raise InvalidStep(
+                f"{self.files_per_batch} files a batch are none", hint="take one or more, or leave it out"
+            )
+
+    @property
+    def name(self) -> str:
+        return f"files({self.path!r})"
+
+    @property
+    def definition(self) -> Mapping[str, Any]:
+        """What makes it the same source to a checkpoint: not how much of it is read at a time."""
+        how = self.format if isinstance(self.columns, str) else ""
+        return {
+            "path": self.path,
+            "columns": self.columns,
+            "format": how,
+            "pattern": self.pattern,
+            "header": self.header,
+            "metadata": self.metadata,
+        }
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """One for the whole folder: a file is read in one go, so that its silence afterwards says nothing."""
+        return ("",)
+
+    @property
+    def types(self) -> dict[str, str]:
+        own = parse(self.columns) if isinstance(self.columns, str) else dict(self.columns.types)
+        return {**own, **{name: FIELDS[field] for name, field in self.metadata}}
+
+    @property
+    def decoder(self) -> Lines | None:
+        if isinstance(self.columns, str):
+            return None
+        header = None
+        if self.header and isinstance(self.columns, Csv):
+            header = Header(self.columns.columns, self.columns.delimiter)
+        return Lines(self.columns, header, blank=not isinstance(self.columns, Json | Csv))
+
+    def stream(self, spark: "SparkSession") -> "DataFrame":
+        from pyspark.errors import AnalysisException
+
+        reader = spark.readStream.option("maxFileAge", _ANY_AGE)
+        if self.files_per_batch is not None:
+            reader = reader.option("maxFilesPerTrigger", self.files_per_batch)
+        if self.pattern is not None:
+            reader = reader.option("pathGlobFilter", self.pattern)
+        try:
+            if isinstance(self.columns, str):
+                return self._typed(reader.format(self.format).schema(self.columns).load(self.path))
+            return self._lines(reader.format("text").load(self.path))
+        except AnalysisException as problem:
+            raise SetupError(
+                f"cannot read the folder {self.path}",
+                detail=str(problem).splitlines()[0],
+                hint="make it first; files may come later",
+            ) from None
+
+    def _lines(self, frame: "DataFrame") -> "DataFrame":
+        place = ["_metadata.file_path as partition", "_metadata.file_block_start as offset"]
+        record = ["cast(value as binary) as value", f"{RECORD} as mark"]
+        # The flag also says that an offset is a block's, and that its lines are to be counted from there.
+        split = f"_metadata.file_block_length < _metadata.file_size as `{SPLIT}`"
+        return frame.selectExpr(*place, *record, *self._extra(), split)
+
+    def _typed(self, frame: "DataFrame") -> "DataFrame":
+        place = [f"_metadata.file_path as `{PARTITION}`", f"_metadata.row_index as `{OFFSET}`"]
+        return frame.selectExpr("*", *self._extra(), *(place if self.format == "parquet" else []))
+
+    def _extra(self) -> list[str]:
+        return [f"{_IN_SPARK[field]} as `{name}`" for name, field in self.metadata]
+
+    def refuse_gone(self, files: Mapping[int, tuple[ListedFile, ...]], spark: "SparkSession") -> None:
+        """Before a batch counts: whether its files are still what was listed, and earlier ones got no more lines."""
+        refuse_gone(self.name, files, spark, goes_on=self.goes_on_after_loss)
+
+    def waiting(self, listed: frozenset[str], spark: "SparkSession") -> Waiting:
+        """The files that are there and not yet listed: the backlog."""
+        return waiting(self.path, self.pattern, listed, spark)
+
+
+def files(  # noqa: PLR0913 - one option each
+    path: str | Path,
+    columns: str | Decoder,
+    *,
+    format: str = "parquet",  # noqa: A002 - Spark's own word
+    files_per_batch: int | None = None,
+    pattern: str | None = None,
+    header: bool = False,
+    metadata: Mapping[str, str] | None = None,
+    on_lost: str = "stop",
+) -> Files:
+    """The files of a folder: `files("orders/", json("id long, at timestamp"))`, `files("plays/", "team string")`.
+
+    Lines are read by a format, `json`, `csv`, `text`, `raw` or `debezium`; with columns alone the files are Parquet, or
+    ORC by `format`. New files are read as they come, `files_per_batch` at a time, those whose name fits a `pattern`;
+    names that start with _ or . are passed over. `header` says that each CSV file begins with the names of its columns.
+    `metadata` makes columns of what is known of a file: `{"file": "path"}`. A file that vanishes or changes after it
+    was listed stops the job, unless `on_lost="continue"`.
+    """
+    if on_lost not in ("stop", "continue"):
+        raise InvalidStep(f"there is no on_lost {on_lost!r}", hint="choose stop or continue")
+    extra = tuple((metadata or {}).items())
+    return Files(str(path), columns, format, files_per_batch, pattern, header, extra, on_lost == "continue")

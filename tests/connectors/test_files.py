@@ -1,0 +1,177 @@
+"""Folders: lines are records in places of their own, headers are checked, and files that changed are noticed."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import strandline as sl
+from strandline.connectors.files import Files
+from strandline.connectors.files.listing import refuse_gone
+from strandline.errors import InvalidStep, LostRecords, RunError
+from strandline.kernel.blocks import OFFSET, PARTITION
+from strandline.plan.nodes import to_plain
+from strandline.spark.arrival import MARK, Arrived, as_one, decode_task, of_records
+from strandline.spark.ports import RAW, REASON, RECORD, SPLIT, ListedFile
+
+JSON = sl.json("n long")
+CSV = sl.csv("team string, n long")
+
+
+def lines(*told: tuple[str, int, bytes], split: bool = False) -> pl.DataFrame:
+    """Lines as Spark hands them over: the file, where its block starts, the bytes."""
+    files, blocks, values = ([each[place] for each in told] for place in range(3))
+    kinds = {"partition": pl.String, "offset": pl.Int64, "value": pl.Binary, "mark": pl.Int32, SPLIT: pl.Boolean}
+    columns = [files, blocks, values, [RECORD] * len(told), [split] * len(told)]
+    return pl.DataFrame(dict(zip(kinds, columns, strict=True)), schema=kinds)
+
+
+def arrived(source: Files, frame: pl.DataFrame) -> Arrived:
+    decoder = source.decoder
+    assert decoder is not None
+    return of_records(frame, decoder)
+
+
+def places(frame: pl.DataFrame) -> list[tuple[str, int]]:
+    return [*frame.select(PARTITION, OFFSET).iter_rows()]
+
+
+def test_lines_are_counted_from_where_their_block_starts_and_a_broken_one_costs_only_itself() -> None:
+    told = lines(
+        ("a", 0, b'{"n": 1}'), ("a", 0, b"no"), ("a", 0, b""), ("a", 0, b'{"n": 2}\r'),
+        ("a", 9_000, b'{"n": 3}'), ("a", 9_000, b'{"n": 4}'),
+        ("b", 0, b'\xef\xbb\xbf{"n": 5}'), ("b", 0, b'{"n": "x"}'),
+    )  # fmt: skip
+    found = arrived(sl.files("in", JSON), told)
+    assert found.rows["n"].to_list() == [1, 2, 3, 4, 5]
+    assert places(found.rows) == [("a", 0), ("a", 3), ("a", 9_000), ("a", 9_001), ("b", 0)]
+    assert places(found.dead) == [("a", 1), ("b", 1)]
+    assert found.dead[RAW].to_list() == [b"no", b'{"n": "x"}']
+    assert SPLIT not in found.rows.columns
+
+
+def test_an_empty_line_is_a_text_where_any_line_is() -> None:
+    told = lines(("a", 0, b"one"), ("a", 0, b""), ("a", 0, b"\xff"))
+    assert arrived(sl.files("in", sl.text("line")), told).rows["line"].to_list() == ["one", ""]
+    assert arrived(sl.files("in", sl.raw("line")), told).rows["line"].to_list() == [b"one", b"", b"\xff"]
+
+
+def test_a_folder_is_one_partition_to_the_watermark_though_its_records_name_their_files() -> None:
+    found = as_one(arrived(sl.files("in", JSON), lines(("a", 0, b'{"n": 1}'), ("b", 0, b"no"))))
+    assert found.marks.rows(named=True) == [{PARTITION: "", OFFSET: 0, MARK: RECORD, "rows": 2}]
+    assert sl.files("in", JSON).partitions == ("",)
+
+
+def test_lines_keep_their_number_where_they_are_decoded_in_a_crossing_of_their_own() -> None:
+    decoder = sl.files("in", CSV, header=True).decoder
+    assert decoder is not None
+    told = lines(*(("a", 0, line) for line in (b"team,n", b"red,1", b"blue,2", b"jade,x")))
+    batches = told.to_arrow().to_batches(max_chunksize=2)
+    found = pl.DataFrame(pa.Table.from_batches([*decode_task(decoder)(iter(batches))]))
+    assert sorted(found.select(OFFSET, "team").rows(), key=str) == [(1, "red"), (2, "blue"), (3, None)]
+
+
+@pytest.mark.parametrize("header", [b"team,n", b'"team", n\r', b"\xef\xbb\xbfteam,n"])
+def test_a_header_is_no_record(header: bytes) -> None:
+    found = arrived(sl.files("in", CSV, header=True), lines(("a", 0, header), ("a", 0, b"red,1"), ("a", 70, b"blue,2")))
+    assert found.rows["n"].to_list() == [1, 2]
+    assert found.dead.is_empty()
+
+
+@pytest.mark.parametrize("header", [b"n,team", b"red,1", b"", b"team", b"team,n,at"])
+def test_a_file_with_another_header_is_set_aside_whole_and_costs_no_other(header: bytes) -> None:
+    told = lines(("a", 0, header), ("a", 0, b"red,1"), ("b", 0, b"team,n"), ("b", 0, b"blue,2"))
+    found = arrived(sl.files("in", CSV, header=True), told)
+    assert found.rows["n"].to_list() == [2]
+    assert places(found.dead) == [("a", 0), ("a", 1)]
+    assert found.dead["@detail"].str.contains("the header of its file says").all()
+
+
+def test_a_wrong_header_of_a_file_in_blocks_stops_the_job_as_other_tasks_cannot_know_of_it() -> None:
+    with pytest.raises(RunError, match="the header of its file says 'n,team', not team, n: a"):
+        arrived(sl.files("in", CSV, header=True), lines(("a", 0, b"n,team"), ("a", 0, b"1,2"), split=True))
+
+
+def test_without_a_header_the_first_line_is_a_record() -> None:
+    assert arrived(sl.files("in", CSV), lines(("a", 0, b"red,1"))).rows["n"].to_list() == [1]
+
+
+@pytest.mark.parametrize(
+    ("ask", "problem"),
+    [
+        (lambda: sl.files("in", sl.avro("n long")), "Avro records have no lines"),
+        (lambda: sl.files("in", sl.json("n long", registry=sl.registry("http://localhost:1"))), "have no lines"),
+        (lambda: sl.files("in", "n long", format="xml"), "files of format 'xml'"),
+        (lambda: sl.files("in", JSON, header=True), "only files of CSV have a header"),
+        (lambda: sl.files("in", JSON, files_per_batch=0), "0 files a batch are none"),
+        (lambda: sl.files("in", JSON, on_lost="shrug"), "there is no on_lost 'shrug'"),
+        (lambda: sl.files("in", JSON, metadata={"f": "owner"}), "a file has no 'owner' for 'f'"),
+        (lambda: sl.files("in", JSON, metadata={"n": "path"}), "the column 'n' is in the records already"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(ask: Any, problem: str) -> None:
+    with pytest.raises(InvalidStep, match=problem):
+        ask()
+
+
+def test_how_fast_a_folder_is_read_does_not_make_it_another_to_a_checkpoint() -> None:
+    assert to_plain(sl.files("in", JSON)) == to_plain(sl.files("in", JSON, files_per_batch=3, on_lost="continue"))
+    assert to_plain(sl.files("in", JSON)) != to_plain(sl.files("in", JSON, pattern="*.json"))
+
+
+def test_what_is_known_of_a_file_is_a_column() -> None:
+    assert sl.files("in", JSON, metadata={"file": "path", "at": "modified"}).types == {
+        "n": "long", "file": "string", "at": "timestamp",
+    }  # fmt: skip
+
+
+def listed(path: Path) -> ListedFile:
+    return ListedFile(path.as_uri(), path.stat().st_mtime_ns // 1_000_000)
+
+
+def no_spark() -> Any:
+    """For files of this machine no Spark is asked."""
+    return None
+
+
+def test_files_that_vanished_or_changed_since_they_were_listed_are_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    old, gone, changed, fine = (tmp_path / f"{name} file" for name in ("old", "gone", "changed", "fine"))
+    for path in (old, gone, changed, fine):
+        path.write_text("x")
+    lists = {3: (listed(old),), 4: (listed(gone), listed(changed), listed(fine))}
+    refuse_gone("files('in')", lists, no_spark(), goes_on=False)
+    old.unlink()  # read long ago: nobody needs it
+    refuse_gone("files('in')", lists, no_spark(), goes_on=False)
+    gone.unlink()
+    os.utime(changed, ns=(1, 1))
+    with pytest.raises(LostRecords, match=r"2 files of files\('in'\) are not what they were") as refused:
+        refuse_gone("files('in')", lists, no_spark(), goes_on=False)
+    assert "gone%20file vanished" in refused.value.detail
+    assert "changed%20file changed" in refused.value.detail
+    refuse_gone("files('in')", lists, no_spark(), goes_on=True)
+    assert "goes on without all records" in caplog.text
+
+
+def test_a_file_that_got_more_lines_after_it_was_read_is_told_of(tmp_path: Path) -> None:
+    early, late = tmp_path / "early", tmp_path / "late"
+    for path in (early, late):
+        path.write_text("x")
+    lists = {3: (listed(early),), 4: (listed(late),)}
+    os.utime(early, ns=(1, 1))
+    with pytest.raises(LostRecords, match="are not what they were"):
+        refuse_gone("files('in')", lists, no_spark(), goes_on=False)
+
+
+def test_no_list_no_loss() -> None:
+    refuse_gone("files('in')", {}, no_spark(), goes_on=False)
+
+
+def test_dead_letters_of_lines_say_why() -> None:
+    found = arrived(sl.files("in", CSV), lines(("a", 0, b'red,"1'), ("a", 0, b"red,many")))
+    assert found.dead[REASON].to_list() == ["undecodable", "undecodable"]
+    assert found.dead["@detail"][1] == "n: 'many' is no long"

@@ -1,0 +1,94 @@
+"""Folders read by a real Spark: files in blocks, files that cannot be read, and files that are gone."""
+
+import gzip
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import strandline as sl
+from strandline.connectors.files import Files
+from strandline.errors import LostRecords, RunError, SetupError
+from strandline.spark.job import Job
+
+pytestmark = pytest.mark.spark
+COLUMNS = "n long, word string, at timestamp"
+TIME = "2024-05-01T12:00:00Z"
+
+
+def ask(database: Path, query: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(database)) as connection:
+        return connection.execute(query).fetchall()
+
+
+def read_all(source: Files, spark: SparkSession, home: Path, steps: Any = lambda read: read) -> Job:
+    """What is there now, into a table beside the job."""
+    rows = steps(sl.read(source)).write(sl.sqlite(home / "rows.db", table="rows"))
+    job: Job = rows.run(spark, checkpoint=home / "job", available_now=True)
+    assert job.await_end(120)
+    return job
+
+
+def test_a_file_in_blocks_is_read_whole_each_line_in_its_place_and_what_waits_is_told(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Late elements, windows and the watermark of the one partition that a folder is come with it."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    many = 250_000  # 12 MB, of which two cores take half each
+    lines = ["n,word,at", *(f"{n},word{n},{TIME}" for n in range(many))]
+    lines[many // 2] = "none,at,all"
+    (folder / "big one.csv").write_text("\n".join(lines))
+    (folder / "_draft.csv").write_text("not,yet,whole")
+    (folder / "notes.txt").write_text("for people")
+    source = sl.files(folder, sl.csv(COLUMNS), header=True, pattern="*.csv", files_per_batch=1)
+
+    def by_tens(read: Any) -> Any:
+        timed = read.event_time("at", sl.monotone()).with_columns(last="n % 10")
+        return timed.key_by("last").window(sl.tumbling(minutes=1)).trigger(sl.after_count(1)).aggregate(n=sl.count())
+
+    job = read_all(source, spark, tmp_path, by_tens)
+    assert job.counts.read == many
+    assert job.counts.dead == 1
+    assert ask(tmp_path / "rows.db", "SELECT sum(n), count(*) FROM rows_now") == [(many - 1, 10)]
+    ((file, line, raw),) = ask(tmp_path / "rows.db", "SELECT source_partition, source_offset, raw FROM rows_dead")
+    assert file.endswith("/in/big%20one.csv")
+    assert raw == b"none,at,all"
+    assert line >= many // 2 or line == many // 2  # its number, or where its block starts and its number in there
+    assert job.backlog()[source.name].files == 0
+    (folder / "more.csv").write_text("n,word,at")
+    waiting = job.backlog()[source.name]
+    assert (waiting.files, waiting.bytes) == (1, 9)
+    assert waiting.oldest == (folder / "more.csv").stat().st_mtime_ns // 1_000_000
+
+
+def test_a_file_that_cannot_be_read_or_is_gone_stops_the_job_and_going_on_is_a_choice(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    torn = folder / "torn.json.gz"
+    torn.write_bytes(gzip.compress(b'{"n": 1}\n' * 9)[:20])
+    source = sl.files(folder, sl.json("n long"))
+    with pytest.raises(RunError, match="/in/torn.json.gz cannot be read") as refused:
+        read_all(source, spark, tmp_path)
+    assert "Unexpected end" in refused.value.detail
+    torn.unlink()
+    with pytest.raises(LostRecords, match="1 files of files") as lost:
+        read_all(source, spark, tmp_path)
+    assert "torn.json.gz vanished" in lost.value.detail
+    (folder / "whole.json").write_text('{"n": 2}\n')
+    os.utime(folder / "whole.json", (1, 1))  # Spark would not look at so old a file
+    read_all(sl.files(folder, sl.json("n long"), on_lost="continue"), spark, tmp_path)
+    assert "torn.json.gz vanished" in caplog.text
+    assert ask(tmp_path / "rows.db", "SELECT n FROM rows") == [(2,)]
+
+
+def test_a_folder_that_is_not_there_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+    source = sl.files(tmp_path / "nowhere", sl.json("n long"))
+    with pytest.raises(SetupError, match="cannot read the folder"):
+        read_all(source, spark, tmp_path)

@@ -52,6 +52,13 @@ def test_every_public_name_is_on_the_page_of_names() -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_what_the_generators_page_says_was_measured_is_what_it_gives() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "generator.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_readme_counts_the_stories_right() -> None:
     stories = len([*(ROOT / "tests" / "transcripts").rglob("*.story.yaml")])
     assert f"[{stories} stories]" in (ROOT / "README.md").read_text()

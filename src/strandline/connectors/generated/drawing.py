@@ -29,11 +29,11 @@ Ints = npt.NDArray[np.int64]
 
 def moments(ask: Knobs, partition: int, numbers: Ints) -> Ints:
     """When these records of a partition are due, in milliseconds after the start."""
-    work = numbers * (1_000 * ask.width / ask.rate)
+    work = numbers.astype(np.float64) * (1_000 * ask.width / ask.rate)
     for number, first, last in ask.idle:
         if number == partition:
             before, after = (float(_work(ask, np.array([float(at)]))[0]) for at in (first, last))
-            work = np.where(work >= before, work + (after - before), work)
+            work[work >= before] += after - before
     return np.floor(_when(ask, work)).astype(np.int64)
 
 
@@ -60,7 +60,8 @@ def _work(ask: Knobs, times: Floats) -> Floats:
         return times
     every, length, factor = ask.bursts
     whole, rest = np.divmod(times, every)
-    return whole * (length * factor + every - length) + np.minimum(rest, length) * factor + np.maximum(rest - length, 0)
+    fast, slow = np.minimum(rest, length), np.maximum(rest - length, 0)
+    return np.asarray(whole * (length * factor + every - length) + fast * factor + slow)
 
 
 def _when(ask: Knobs, work: Floats) -> Floats:
@@ -69,7 +70,8 @@ def _when(ask: Knobs, work: Floats) -> Floats:
         return work
     every, length, factor = ask.bursts
     whole, rest = np.divmod(work, length * factor + every - length)
-    return whole * every + np.where(rest < length * factor, rest / factor, length + rest - length * factor)
+    burst = length * factor
+    return np.asarray(whole * every + np.where(rest < burst, rest / factor, length + rest - burst))
 
 
 def events(ask: Knobs, partition: int, start: int, end: int, origin: int) -> pl.DataFrame:
@@ -125,7 +127,7 @@ def _repeated(repeats: npt.NDArray[np.bool_], draw: Floats) -> Ints:
 def _keys(many: int, skew: float) -> Floats:
     """The share of the events that the first keys have together; Zipf's law, by the exponent."""
     weights = np.arange(1, many + 1, dtype=np.float64) ** -skew
-    return np.cumsum(weights) / weights.sum()
+    return np.asarray(np.cumsum(weights) / weights.sum())
 
 
 def records(ask: Knobs, partition: int, start: int, end: int, origin: int) -> list[bytes]:

@@ -10,7 +10,7 @@ from strandline.formats.csv import Csv
 from strandline.formats.records import Json
 
 COLUMNS: Final = "id string, key string, value double, at timestamp"
-FORMATS: Final = {"json": Json(COLUMNS), "csv": Csv(COLUMNS)}
+FORMATS: Final[dict[str, Json | Csv]] = {"json": Json(COLUMNS), "csv": Csv(COLUMNS)}
 POISONS: Final = ("cut", "type", "time", "utf8", "missing", "empty")
 """How a record can be broken: its end is missing; a word stands where the number should, or where the time should; its
 bytes are no text; it has no time; it has no bytes."""

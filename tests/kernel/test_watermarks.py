@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from strandline.kernel.watermarks import (
     advance,
     control_from_facts,
     control_to_facts,
+    counted_times,
     progress_from_facts,
     progress_to_facts,
 )
@@ -163,7 +165,7 @@ def test_a_heartbeat_without_rows_moves_the_clock_only() -> None:
 
 def lagging(*times: int, partition: str = "a", first: int = 0) -> Seen:
     """Rows with these times, in this order."""
-    return Seen(partition, len(times), max(times), times=times, first=first)
+    return Seen(partition, len(times), max(times), times=counted_times(pl.Series(times)), first=first)
 
 
 def test_a_percentile_waits_as_long_as_elements_have_come_behind() -> None:
@@ -178,6 +180,24 @@ def test_lags_are_rounded_up_to_five_binary_digits_and_counted() -> None:
     progress = play(ask, Control(5, (lagging(10_000, 10_000 - 33, 10_000),)))
     assert progress.partitions["a"].lags == ((5, ((0, 2), (34, 1))),)
     assert progress.watermark == 10_000 - 34 - 1
+
+
+@given(
+    before=st.integers(-60, 60), batch=st.lists(st.integers(-50, 50), min_size=1), ahead=st.none() | st.integers(0, 20)
+)
+def test_counted_times_tell_the_same_lags_as_every_time_in_its_order(
+    before: int, batch: list[int], ahead: int | None
+) -> None:
+    """Whatever had come before them, and wherever a bound for the future cuts them."""
+    ask = sl.percentile(1.0, first="0s", enough=1)
+    ask = ask if ahead is None else ask.future_bound(sl.Duration(ahead))
+    start = play(ask, Control(0, (lagging(before),)))
+    apart = tuple((at, 1) for at in batch)
+    told = [Seen("a", len(batch), max(batch), times=times) for times in (apart, counted_times(pl.Series(batch)))]
+    one, other = (advance(start, [Control(1, (seen,))], [], ask) for seen in told)
+    assert one == other
+    assert sum(many for _, many in told[1].times) == len(batch)
+    assert len(told[1].times) <= len(batch)
 
 
 def test_a_percentile_forgets_what_is_older_than_its_horizon() -> None:
@@ -257,7 +277,12 @@ def test_an_input_that_falls_idle_while_it_catches_up_moves_nothing() -> None:
 times = st.lists(st.integers(-50_000, 50_000), max_size=3).map(tuple)
 seen = st.builds(
     lambda partition, finished, watermark, times: Seen(
-        partition, len(times), max(times, default=None), finished, watermark, times=times
+        partition,
+        len(times),
+        max(times, default=None),
+        finished,
+        watermark,
+        times=counted_times(pl.Series(times, dtype=pl.Int64)),
     ),
     st.sampled_from("abc"),
     st.booleans() | st.just(value=False),

@@ -18,7 +18,7 @@ from strandline.kernel.blocks import AT, END, OFFSET, OWN, PARTITION, START, Blo
 from strandline.kernel.output import Counts, Output, gather, to_block
 from strandline.kernel.prepare import REASON, admit, prepare
 from strandline.kernel.step import PARTIAL, WATERMARK, Ask, step
-from strandline.kernel.watermarks import FOREVER, NEVER, Control, PartitionProgress, Rule, Seen
+from strandline.kernel.watermarks import FOREVER, NEVER, Control, PartitionProgress, Rule, Seen, counted_times
 from strandline.model.aggregates import columns_of
 from strandline.model.elements import EPOCH, Element, Timestamp
 from strandline.model.panes import DeadLetter, Emitted, Late, LateReason, Pane, Timing
@@ -243,5 +243,5 @@ def _seen(frame: pl.DataFrame) -> list[Seen]:
     for (name,), rows in frame.group_by(PARTITION, maintain_order=True):
         inside = rows.filter((pl.col(AT) != NEVER) & (pl.col(AT) != FOREVER))[AT]
         highest: Any = inside.max()
-        found.append(Seen(str(name), rows.height, highest, times=tuple(inside.to_list())))
+        found.append(Seen(str(name), rows.height, highest, times=counted_times(inside)))
     return found

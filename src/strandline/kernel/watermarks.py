@@ -10,11 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+import polars as pl
+
 from strandline.model.elements import BEGINNING, END
 from strandline.model.watermarks import Bounded, ByClock, FromSource, Inputs, OnReturn, Percentile, Watermark
 
 NEVER: Final = BEGINNING.ms
 FOREVER: Final = END.ms
+_TIME: Final = "time"
+_HIGHEST: Final = "highest"
 
 Rule = Watermark | Inputs
 
@@ -31,8 +35,8 @@ class Seen:
     """What the source itself says."""
     idle: bool | None = None
     """The source says that it has fallen idle (True), or returned (False)."""
-    times: tuple[int, ...] = ()
-    """The times of its elements in order, where a percentile must know how far behind each one came."""
+    times: tuple[tuple[int, int], ...] = ()
+    """Where a percentile must know how far behind each element came: their times, as `counted_times` tells them."""
     first: int = 0
     """The offset of the first row, by which several tasks of one partition are put in order."""
 
@@ -99,6 +103,17 @@ class Progress:
     def is_idle(self) -> bool:
         unfinished = [each for each in self.partitions.values() if not each.finished]
         return bool(unfinished) and all(each.idle for each in unfinished)
+
+
+def counted_times(times: pl.Series) -> tuple[tuple[int, int], ...]:
+    """The times of elements in their order, each with how many there are of it while the highest stays the same.
+
+    Until a new highest comes, elements are behind the same one, whatever came before the batch: they need not be told
+    one by one, and nothing is lost. There are no more of them than milliseconds of disorder for each of progress.
+    """
+    frame = times.alias(_TIME).to_frame().with_columns(pl.col(_TIME).cum_max().alias(_HIGHEST))
+    counted = frame.group_by(_HIGHEST, _TIME).len().sort(_HIGHEST, _TIME, descending=[False, True])
+    return tuple(counted.select(_TIME, "len").iter_rows())
 
 
 def advance(before: Progress, controls: Iterable[Control], expected: Iterable[str], rule: Rule) -> Progress:
@@ -207,7 +222,7 @@ def _observed(rule: Watermark, state: PartitionProgress, seen: Seen, clock: int)
             reached = _less(highest, delay.ms + 1)
             return replace(state, highest=highest, watermark=max(state.watermark, reached))
         case Percentile():
-            lags = _sampled(rule.generator, state, [min(at, limit) for at in seen.times], clock)
+            lags = _sampled(rule.generator, state, [(min(at, limit), many) for at, many in seen.times], clock)
             waits = _quantile(rule.generator, [lag for _, each in lags for lag in each])
             reached = _less(highest, waits + 1)
             return replace(state, highest=highest, watermark=max(state.watermark, reached), lags=lags)
@@ -220,16 +235,16 @@ def _less(at: int, ms: int) -> int:
 
 
 def _sampled(
-    ask: Percentile, state: PartitionProgress, times: Sequence[int], clock: int
+    ask: Percentile, state: PartitionProgress, times: Sequence[tuple[int, int]], clock: int
 ) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...]:
     """The lags that are recent enough, with those of this batch, rounded up to five binary digits and counted."""
     counts: dict[int, int] = {}
     highest = state.highest
-    for at in times:
+    for at, many in times:
         highest = max(highest, at)
         shift = max((highest - at).bit_length() - 5, 0)
         lag = -(-(highest - at) >> shift) << shift
-        counts[lag] = counts.get(lag, 0) + 1
+        counts[lag] = counts.get(lag, 0) + many
     recent = [(when, lags) for when, lags in state.lags if when + ask.horizon.ms >= clock]
     return (*recent, (clock, tuple(sorted(counts.items())))) if counts else tuple(recent)
 
@@ -276,7 +291,7 @@ def control_to_facts(control: Control) -> dict[str, Any]:
 
 
 def control_from_facts(facts: Mapping[str, Any]) -> Control:
-    seen = tuple(Seen(**{**told, "times": tuple(told["times"])}) for told in facts["seen"])
+    seen = tuple(Seen(**{**told, "times": tuple((at, many) for at, many in told["times"])}) for told in facts["seen"])
     return Control(facts["clock"], seen, facts["drain"], facts["of"])
 
 

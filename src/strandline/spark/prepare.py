@@ -13,7 +13,7 @@ from strandline.kernel.output import Counts, counts_to_facts
 from strandline.kernel.prepare import admit, prepare
 from strandline.kernel.probes import probe
 from strandline.kernel.rows import ORIGIN, STEP, Passed
-from strandline.kernel.watermarks import Control, Rule, Seen, control_to_facts
+from strandline.kernel.watermarks import Control, Rule, Seen, control_to_facts, counted_times
 from strandline.model.panes import DeadReason
 from strandline.model.watermarks import Percentile, Watermark
 from strandline.plan.stages import Flow, KeyedStep, Scan
@@ -267,8 +267,8 @@ def _goes_by_lag(watermark: Watermark | None) -> bool:
     return watermark is not None and isinstance(watermark.generator, Percentile)
 
 
-def _times(timed: pl.DataFrame, one: bool) -> dict[str, tuple[int, ...]]:
+def _times(timed: pl.DataFrame, one: bool) -> dict[str, tuple[tuple[int, int], ...]]:
     ordered = timed.sort(PARTITION, OFFSET)
     if one:
-        return {"": tuple(ordered[AT].to_list())}
-    return {name: tuple(each) for name, each in ordered.group_by(PARTITION, maintain_order=True).agg(AT).iter_rows()}
+        return {"": counted_times(ordered[AT])}
+    return {str(name): counted_times(each[AT]) for (name,), each in ordered.group_by(PARTITION, maintain_order=True)}

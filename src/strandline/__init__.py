@@ -66,7 +66,9 @@ if TYPE_CHECKING:
     from strandline.connectors.generator import scores
     from strandline.connectors.kafka import dead_topic, kafka, sasl, tls
     from strandline.connectors.letter_files import dead_files
-    from strandline.connectors.sqlite import sqlite
+    from strandline.connectors.sql.duckdb import duckdb
+    from strandline.connectors.sql.postgres import postgres
+    from strandline.connectors.sql.sqlite import sqlite
     from strandline.formats.avro import avro
     from strandline.formats.csv import csv
     from strandline.formats.debezium import debezium
@@ -89,6 +91,7 @@ _LATER = {
     "dead_topic": "strandline.connectors.kafka",
     "debezium": "strandline.formats.debezium",
     "discard": "strandline.connectors.discard",
+    "duckdb": "strandline.connectors.sql.duckdb",
     "failure_budget": "strandline.spark.budget",
     "files": "strandline.connectors.files",
     "frame": "strandline.connectors.frame",
@@ -98,12 +101,13 @@ _LATER = {
     "tls": "strandline.connectors.kafka",
     "infer_json": "strandline.formats.inference",
     "json": "strandline.formats.records",
+    "postgres": "strandline.connectors.sql.postgres",
     "protobuf": "strandline.formats.protobuf",
     "raw": "strandline.formats.texts",
     "registry": "strandline.formats.registry",
     "scores": "strandline.connectors.generator",
     "secret": "strandline.formats.secrets",
-    "sqlite": "strandline.connectors.sqlite",
+    "sqlite": "strandline.connectors.sql.sqlite",
     "text": "strandline.formats.texts",
 }
 
@@ -137,9 +141,9 @@ __all__ = [
     "after_processing_time", "after_watermark", "all_of", "all_true", "any_true", "approx_count_distinct", "argmax",
     "argmin", "avro", "bit_and", "bit_or", "bit_xor", "bounded", "by_clock", "collect", "count", "count_distinct",
     "count_window", "csv", "cumulating", "custom", "dead_files", "dead_table", "dead_topic", "debezium", "discard",
-    "discarding", "every", "everything", "failure_budget", "files", "first", "first_of", "frame", "from_source",
-    "generator", "in_sequence", "infer_json", "json", "kafka", "keep_delta", "keep_last", "keep_within", "last", "max",
-    "mean", "min", "monotone", "never", "or_finally", "percentile", "protobuf", "quantile", "raw", "read", "registry",
-    "repeatedly", "retracting", "sasl", "scores", "secret", "session", "sliding", "sqlite", "stddev", "string_agg",
-    "sum", "text", "tls", "together", "top_k", "tumbling", "union", "variance", "when",
+    "discarding", "duckdb", "every", "everything", "failure_budget", "files", "first", "first_of", "frame",
+    "from_source", "generator", "in_sequence", "infer_json", "json", "kafka", "keep_delta", "keep_last", "keep_within",
+    "last", "max", "mean", "min", "monotone", "never", "or_finally", "percentile", "postgres", "protobuf", "quantile",
+    "raw", "read", "registry", "repeatedly", "retracting", "sasl", "scores", "secret", "session", "sliding", "sqlite",
+    "stddev", "string_agg", "sum", "text", "tls", "together", "top_k", "tumbling", "union", "variance", "when",
 ]  # fmt: skip

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final
 
 import strandline as sl
-from strandline.connectors.sqlite import OpenSqlite, Sqlite
+from strandline.connectors.sql.sink import OpenSql, Table
+from strandline.connectors.sql.sqlite import Sqlite, SqliteFile
 from strandline.kernel.blocks import Block, pack
 from strandline.kernel.output import Output, counts_to_facts
 from strandline.kernel.watermarks import progress_to_facts
@@ -31,11 +32,11 @@ FIRST: Final = 3
 class Noting(Sqlite):
     """SQLite, and beside it a file of notes."""
 
-    def open(self, output: Deliver) -> OpenSqlite:
-        return OpenNoting(self, output.keys)
+    def open(self, output: Deliver) -> OpenSql:
+        return OpenNoting(SqliteFile(self.path), self.table, output, self.name)
 
 
-class OpenNoting(OpenSqlite):
+class OpenNoting(OpenSql):
     """A line for every batch that is handed over, whether or not it is committed in the end."""
 
     def commit(self, output: Output, entry: LedgerEntry) -> Written:
@@ -85,7 +86,7 @@ def pipeline() -> sl.Pipeline:
             best=sl.top_k("score", 3),
             all=sl.collect("score"),
         )
-        .write(Noting(str(FOLDER / "scores.db"), "totals"))
+        .write(Noting(str(FOLDER / "scores.db"), Table("totals")))
     )
 
 

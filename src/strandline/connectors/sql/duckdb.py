@@ -1,0 +1,224 @@
+"""DuckDB: the tables of one file, embedded; rows come in as Arrow. One process at a time has the file."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from strandline.connectors.sql.dialect import Refusal, Traits
+from strandline.connectors.sql.sink import OpenSql, Table, opened, table_of
+from strandline.connectors.sql.told import Column, Kind, Told
+from strandline.errors import SetupError, SinkError, SinkUnavailable
+from strandline.model.elements import BEGINNING, END
+from strandline.plan.endpoints import Delivery
+from strandline.plan.stages import Deliver
+
+Found = TypeVar("Found")
+
+_ROWS: Final = "strandline_rows"
+_TYPES: Final = {
+    Kind.INTEGER: "BIGINT", Kind.WIDE: "HUGEINT", Kind.REAL: "DOUBLE", Kind.BOOLEAN: "BOOLEAN", Kind.BINARY: "BLOB",
+    Kind.INSTANT: "TIMESTAMPTZ", Kind.MOMENT: "TIMESTAMPTZ", Kind.WALL: "TIMESTAMP", Kind.DATE: "DATE",
+    Kind.TIME: "TIME", Kind.JSON: "JSON",
+}  # fmt: skip
+_INTEGERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UINTEGER", "UBIGINT", "UHUGEINT")
+_REALS: Final = ("FLOAT", "DOUBLE", "DECIMAL")
+_TIMES: Final = ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
+_KNOWN: Final = (*_INTEGERS, *_REALS, *_TIMES, "BOOLEAN", "BLOB", "DATE", "TIME", "VARCHAR", "JSON")
+_FITTING: Final = {
+    Kind.INTEGER: (*_INTEGERS, *_REALS), Kind.WIDE: (*_INTEGERS, *_REALS), Kind.REAL: _REALS, Kind.DECIMAL: _REALS,
+    Kind.BOOLEAN: ("BOOLEAN",), Kind.TEXT: ("VARCHAR", "JSON"), Kind.BINARY: ("BLOB",), Kind.INSTANT: _TIMES,
+    Kind.MOMENT: _TIMES, Kind.WALL: _TIMES, Kind.DATE: ("DATE", *_TIMES), Kind.TIME: ("TIME",),
+    Kind.JSON: ("JSON", "VARCHAR"), Kind.UNKNOWN: _KNOWN,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class DuckDb:
+    """A file, and the table of panes in it."""
+
+    path: str
+    table: Table
+
+    @property
+    def name(self) -> str:
+        return f"duckdb({self.table.name!r})"
+
+    @property
+    def offers(self) -> frozenset[Delivery]:
+        return frozenset(Delivery)
+
+    @property
+    def takes_retractions(self) -> bool:
+        return True
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        return {"path": self.path, **self.table.definition}
+
+    def open(self, output: Deliver) -> OpenSql:
+        return opened(DuckDbFile(self.path), self.table, output, self.name)
+
+
+def duckdb(
+    path: str | Path,
+    *,
+    table: str = "panes",
+    mode: str | None = None,
+    key: Iterable[str] | None = None,
+    evolve: bool = False,
+) -> DuckDb:
+    """Panes into a DuckDB file: `duckdb("scores.duckdb", table="totals")`. While the job runs, nobody else reads it.
+
+    Every pane is added, and the view `totals_now` tells the latest answers; or with `mode="upsert"`, or a `key`, the
+    table itself holds the latest answers. `evolve` lets columns be added to a table that is there.
+    """
+    return DuckDb(str(path), table_of(table, mode, key, evolve))
+
+
+class DuckDbFile:
+    """The file at work. It has no savepoints: what was done before is done again."""
+
+    traits: Final = Traits(indexes=False)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._done: list[Callable[[], object]] = []
+        engine = _engine()
+        try:
+            Path(path).absolute().parent.mkdir(parents=True, exist_ok=True)
+            self._connection = engine.connect(path)
+            self._connection.execute("SET TimeZone = 'UTC'")
+        except (engine.Error, OSError) as problem:
+            told = str(problem).partition("\n")[0]
+            raise SinkError(
+                f"cannot open {path}", detail=told, hint="check the path, and that no other process has the file"
+            ) from None
+
+    def quoted(self, name: str) -> str:
+        return '"' + name.replace('"', '""') + '"'
+
+    def type_of(self, column: Column) -> str:
+        if column.kind is Kind.DECIMAL:
+            return f"DECIMAL({column.digits[0]}, {column.digits[1]})"
+        return _TYPES.get(column.kind, "VARCHAR")
+
+    def fits(self, kind: Kind, found: str) -> bool:
+        declared = found.partition("(")[0]
+        return declared not in _KNOWN or declared in _FITTING[kind]
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        engine = _engine()
+        self._done.clear()
+        try:
+            self._connection.begin()
+            yield
+            self._connection.commit()
+        except engine.TransactionException as problem:
+            self._rollback()
+            raise SinkUnavailable(f"{self._path} cannot be written now", detail=_said(problem)) from None
+        except (engine.Error, Refusal) as problem:
+            self._rollback()
+            raise SinkError(f"{self._path} refused a batch", detail=_said(problem)) from None
+        except BaseException:
+            self._rollback()
+            raise
+        finally:
+            self._done.clear()
+
+    def _rollback(self) -> None:
+        with suppress(_engine().Error):  # it may have been rolled back already
+            self._connection.rollback()
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        so_far = len(self._done)
+        try:
+            yield
+        except Refusal:
+            self._rollback()
+            self._connection.begin()
+            del self._done[so_far:]
+            for act in self._done:
+                act()
+            raise
+
+    def execute(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        return self._do(lambda: self._connection.execute(statement, list(values)).fetchall())
+
+    def _do(self, act: Callable[[], Found]) -> Found:
+        engine = _engine()
+        try:
+            found = act()
+        except (engine.DataError, engine.IntegrityError) as problem:
+            raise Refusal(_said(problem)) from None
+        self._done.append(act)
+        return found
+
+    def columns(self, table: str) -> dict[str, str]:
+        return dict(
+            self.execute(
+                "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? AND schema_name = "
+                "current_schema() AND database_name = current_database() ORDER BY column_index",
+                [table],
+            )
+        )
+
+    def load(self, table: str, told: Told) -> None:
+        names = ", ".join(map(self.quoted, told.names))
+        self._with_rows(told, f"INSERT INTO {self.quoted(table)} ({names}) SELECT {names} FROM {self._typed(told)}")
+
+    def stage(self, table: str, told: Told) -> str:
+        """A table of this connection alone, typed as its target."""
+        names = ", ".join(map(self.quoted, told.names))
+        place = "temp.strandline_staging"
+        self.execute(
+            f"CREATE OR REPLACE TEMP TABLE strandline_staging AS SELECT {names} FROM {self.quoted(table)} LIMIT 0"
+        )
+        self._with_rows(told, f"INSERT INTO {place} SELECT {names} FROM {self._typed(told)}")
+        return place
+
+    def _with_rows(self, told: Told, statement: str) -> None:
+        rows = told.rows.to_arrow()
+
+        def act() -> None:
+            self._connection.register(_ROWS, rows)
+            try:
+                self._connection.execute(statement)
+            finally:
+                with suppress(_engine().Error):  # a transaction that has failed lets go of it by itself
+                    self._connection.unregister(_ROWS)
+
+        self._do(act)
+
+    def _typed(self, told: Told) -> str:
+        shown = ", ".join(f"{self._value(column)} AS {self.quoted(column.name)}" for column in told.columns)
+        return f"(SELECT {shown} FROM {_ROWS})"
+
+    def _value(self, column: Column) -> str:
+        mine = self.quoted(column.name)
+        if column.kind is not Kind.INSTANT:
+            return mine
+        ends = f"WHEN {BEGINNING.ms} THEN TIMESTAMPTZ '-infinity' WHEN {END.ms} THEN TIMESTAMPTZ 'infinity'"
+        return f"CASE {mine} {ends} ELSE make_timestamptz({mine} * 1000) END"
+
+    def create_view(self, name: str, query: str) -> None:
+        self.execute(f"CREATE OR REPLACE VIEW {self.quoted(name)} AS {query}")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _said(problem: Exception) -> str:
+    """Without the statement, which may be long."""
+    return str(problem).partition("\n")[0]
+
+
+def _engine() -> Any:
+    try:
+        import duckdb as found
+    except ImportError:
+        raise SetupError("duckdb is not installed", hint='pip install "strandline[duckdb]"') from None
+    return found

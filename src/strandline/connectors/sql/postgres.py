@@ -1,0 +1,248 @@
+"""PostgreSQL: rows come in by COPY, into the table or into staging, and take effect in one short transaction."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+
+from strandline.connectors.sql.conninfo import Place, place_of
+from strandline.connectors.sql.dialect import Refusal, Traits
+from strandline.connectors.sql.sink import OpenSql, Table, opened, table_of
+from strandline.connectors.sql.told import Column, Kind, Told
+from strandline.errors import SinkError, SinkUnavailable
+from strandline.formats.secrets import Secret
+from strandline.model.elements import BEGINNING, END
+from strandline.plan.endpoints import Delivery
+from strandline.plan.stages import Deliver
+
+if TYPE_CHECKING:
+    import psycopg
+
+_STAGING: Final = "strandline_staging"
+_NULL: Final = "\\N"
+_WAITING_SECONDS: Final = 60
+_LOCKED_SECONDS: Final = 20
+_PERMANENT: Final = ("28", "3D", "3F", "42", "0A", "25006")
+"""Who we are, which database, which schema, what we ask, what it cannot do, and a server that takes no writes."""
+_TYPES: Final = {
+    Kind.INTEGER: "bigint", Kind.WIDE: "numeric(39, 0)", Kind.REAL: "double precision", Kind.BOOLEAN: "boolean",
+    Kind.BINARY: "bytea", Kind.INSTANT: "timestamptz", Kind.MOMENT: "timestamptz", Kind.WALL: "timestamp",
+    Kind.DATE: "date", Kind.TIME: "time", Kind.JSON: "jsonb",
+}  # fmt: skip
+_NUMBERS: Final = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
+_TIMES: Final = ("timestamp with time zone", "timestamp without time zone")
+_TEXTS: Final = ("text", "character varying", "character", '"char"', "json", "jsonb")
+_KNOWN: Final = (*_NUMBERS, *_TIMES, *_TEXTS, "boolean", "bytea", "date", "time without time zone")
+_FITTING: Final = {
+    Kind.INTEGER: _NUMBERS, Kind.WIDE: _NUMBERS, Kind.REAL: ("real", "double precision", "numeric"),
+    Kind.DECIMAL: ("numeric", "real", "double precision"), Kind.BOOLEAN: ("boolean",), Kind.TEXT: _TEXTS,
+    Kind.BINARY: ("bytea",), Kind.INSTANT: _TIMES, Kind.MOMENT: _TIMES, Kind.WALL: _TIMES,
+    Kind.DATE: ("date", *_TIMES), Kind.TIME: ("time without time zone",), Kind.JSON: ("json", "jsonb", *_TEXTS),
+    Kind.UNKNOWN: _KNOWN,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Postgres:
+    """A database, and the table of panes in it."""
+
+    place: Place
+    table: Table
+    schema: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"postgres({self.table.name!r})"
+
+    @property
+    def offers(self) -> frozenset[Delivery]:
+        return frozenset(Delivery)
+
+    @property
+    def takes_retractions(self) -> bool:
+        return True
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """The server may move; the ledger tells whether it is still the same database."""
+        return {"schema": self.schema, **self.table.definition}
+
+    def open(self, output: Deliver) -> OpenSql:
+        return opened(PostgresDatabase(self.place, self.schema), self.table, output, self.name)
+
+
+def postgres(
+    table: str,
+    *,
+    dsn: str | Secret,
+    password: str | Secret | None = None,
+    schema: str | None = None,
+    mode: str | None = None,
+    key: Iterable[str] | None = None,
+    evolve: bool = False,
+) -> Postgres:
+    """Panes into PostgreSQL: `postgres("totals", dsn="postgresql://me@localhost/scores")`.
+
+    Secrets are references: `password="env:PGPASSWORD"`, or the whole `dsn="env:DATABASE_URL"`. Every pane is added, and
+    the view `totals_now` tells the latest answers; or with `mode="upsert"`, or a `key`, the table itself holds them.
+    `evolve` lets columns be added to a table that is there.
+    """
+    return Postgres(place_of(dsn, password), table_of(table, mode, key, evolve), schema)
+
+
+class PostgresDatabase:
+    """A connection, made anew where it was lost."""
+
+    traits: Final = Traits(minds_case=True, longest_name=63)
+
+    def __init__(self, place: Place, schema: str | None) -> None:
+        self._place, self._schema = place, schema
+        self._connection: psycopg.Connection[Any] | None = None
+        self._staged: tuple[str, tuple[str, ...]] | None = None
+        self._open()
+
+    def _open(self) -> "psycopg.Connection[Any]":
+        if self._connection is not None and not self._connection.closed:
+            return self._connection
+        self._staged = None
+        connection = self._place.connect()
+        # A driver that hangs in the middle of a batch must not keep the next one out for ever.
+        connection.execute(f"SET idle_in_transaction_session_timeout = '{_WAITING_SECONDS}s'")
+        connection.execute(f"SET lock_timeout = '{_LOCKED_SECONDS}s'")
+        connection.execute("SET timezone = 'UTC'")
+        if self._schema is not None:
+            connection.execute(f"SET search_path = {self.quoted(self._schema, connection)}, pg_temp")
+        self._connection = connection
+        return connection
+
+    def quoted(self, name: str, connection: "psycopg.Connection[Any] | None" = None) -> str:
+        from psycopg.sql import Identifier
+
+        return Identifier(name).as_string(connection or self._connection)
+
+    def type_of(self, column: Column) -> str:
+        if column.kind is Kind.DECIMAL:
+            return f"numeric({column.digits[0]}, {column.digits[1]})"
+        return _TYPES.get(column.kind, "text")
+
+    def fits(self, kind: Kind, found: str) -> bool:
+        declared = re.sub(r"\(.*?\)", "", found)
+        return declared not in _KNOWN or declared in _FITTING[kind]
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        import psycopg
+
+        connection = self._open()
+        try:
+            with connection.transaction():
+                yield
+        except BaseException as problem:
+            self._staged = None
+            if isinstance(problem, Refusal | psycopg.Error):
+                raise self._explained(problem) from None
+            raise
+
+    def _explained(self, problem: "Refusal | psycopg.Error") -> SinkError:
+        """What passes is waited for: a server that restarts, a lock, a full disk; the rest is told at once."""
+        import psycopg
+
+        if isinstance(problem, Refusal):
+            return SinkError(f"{self._place} refused a batch", detail=str(problem))
+        told = said(problem)
+        passing = isinstance(problem, psycopg.OperationalError) and not (problem.sqlstate or "").startswith(_PERMANENT)
+        if passing:
+            if self._connection is not None and problem.sqlstate is None:
+                self._connection.close()
+            return SinkUnavailable(f"{self._place} cannot be written now", detail=told)
+        return SinkError(f"{self._place} refused a batch", detail=told)
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        try:
+            with self._open().transaction():
+                yield
+        except Refusal:
+            self._staged = None
+            raise
+
+    def execute(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        with _refusing():
+            # Only statements of our own have values, and no name in them has a sign that means something else.
+            asked = (statement.replace("?", "%s"), values) if values else (statement,)
+            cursor = self._open().execute(*asked)
+            return cursor.fetchall() if cursor.description else []
+
+    def columns(self, table: str) -> dict[str, str]:
+        found = self.execute(
+            "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = to_regclass(?) "
+            "AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            [self.quoted(table)],
+        )
+        return dict(found)
+
+    def load(self, table: str, told: Told) -> None:
+        self._copy(self.quoted(table), told)
+
+    def stage(self, table: str, told: Told) -> str:
+        """A table of this connection alone, as wide as what is written and with the types of its target."""
+        staging = self.quoted(_STAGING)
+        if self._staged != (table, told.names):
+            names = ", ".join(map(self.quoted, told.names))
+            self.execute(f"DROP TABLE IF EXISTS pg_temp.{staging}")
+            self.execute(f"CREATE TEMP TABLE {staging} AS SELECT {names} FROM {self.quoted(table)} WITH NO DATA")
+            self._staged = (table, told.names)
+        else:
+            self.execute(f"TRUNCATE pg_temp.{staging}")
+        self._copy(f"pg_temp.{staging}", told)
+        self.execute(f"ANALYZE pg_temp.{staging}")
+        return f"pg_temp.{staging}"
+
+    def _copy(self, place: str, told: Told) -> None:
+        names = ", ".join(map(self.quoted, told.names))
+        text = told.rows.select(_written(column) for column in told.columns)
+        command = f"COPY {place} ({names}) FROM STDIN (FORMAT csv, NULL '{_NULL}')"
+        with _refusing(), self._open().cursor() as cursor, cursor.copy(command) as copy:
+            for part in text.iter_slices(100_000):
+                copy.write(part.write_csv(include_header=False, null_value=_NULL, quote_style="non_numeric"))
+
+    def create_view(self, name: str, query: str) -> None:
+        self.execute(f"CREATE OR REPLACE VIEW {self.quoted(name)} AS {query}")
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    import psycopg
+
+    try:
+        yield
+    except (psycopg.DataError, psycopg.IntegrityError) as problem:
+        raise Refusal(said(problem)) from None
+
+
+def said(problem: "psycopg.Error") -> str:
+    """The server's own words, without the statement and the place in it."""
+    found = problem.diag
+    told = [each for each in (found.message_primary, found.message_detail) if each]
+    return ": ".join(told) or str(problem).strip().partition("\n")[0]
+
+
+def _written(column: Column) -> pl.Expr:
+    """As COPY reads it."""
+    mine = pl.col(column.name)
+    match column.kind:
+        case Kind.INSTANT:
+            text = pl.from_epoch(mine, time_unit="ms").dt.to_string("%Y-%m-%d %H:%M:%S%.3f+00")
+            ends = pl.when(mine == BEGINNING.ms).then(pl.lit("-infinity")).when(mine == END.ms).then(pl.lit("infinity"))
+            return ends.otherwise(text).alias(column.name)
+        case Kind.BINARY:
+            return (pl.lit("\\x") + mine.bin.encode("hex")).alias(column.name)
+        case _:
+            return mine

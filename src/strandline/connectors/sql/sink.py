@@ -1,0 +1,294 @@
+"""A SQL database at work as a sink: panes, late elements and dead letters in tables, with the ledger beside them.
+
+For a sink called `totals`: the table `totals` holds every pane as it was told, and the view `totals_now` the latest
+answer for each key and window; or, by key, `totals` holds the latest answers themselves. `totals_late` and
+`totals_dead` tell who was refused and why. A batch and its ledger entry are one transaction.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final
+
+import polars as pl
+
+from strandline.connectors.sql.dialect import Dialect
+from strandline.connectors.sql.sifting import Refused, sift
+from strandline.connectors.sql.standing import standing
+from strandline.connectors.sql.tables import create_now_view, fit, refuse_long_names
+from strandline.connectors.sql.told import Column, Kind, Told, names_beside, row_as_json, tell
+from strandline.connectors.sql.upserts import Upsert
+from strandline.errors import InvalidStep, SinkError
+from strandline.kernel.blocks import END, OFFSET, PARTITION, START
+from strandline.kernel.letters import ENVELOPE, SINK_REFUSED, addressed, letters_of, sealed
+from strandline.kernel.output import Output, counts_to_facts
+from strandline.plan.stages import Deliver
+from strandline.spark.crash import crash_point
+from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge
+from strandline.spark.ports import DETAIL, RAW, REASON
+
+KEPT: Final = 1_000
+"""Entries of a job that are kept, many more than Spark can go back."""
+_LONGEST: Final = 400
+
+_LEDGER: Final = "strandline_ledger"
+_DRIVERS: Final = "strandline_drivers"
+_TEXTS: Final = ("digest", "counts", "committed", "starts", "ends", "output")
+_ENTRY: Final = tuple(Column(name, Kind.TEXT if name in ("lineage", "sink", *_TEXTS) else Kind.INTEGER) for name in (
+    "lineage", "sink", "batch", "epoch", "digest", "watermark_ms", "clock_ms", "counts", "committed", "starts", "ends",
+    "output",
+))  # fmt: skip
+
+
+class Mode(StrEnum):
+    """What becomes of a pane that corrects another: it is added beside it, or it takes its place."""
+
+    APPEND = "append"
+    UPSERT = "upsert"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What is asked of a table."""
+
+    name: str
+    mode: Mode = Mode.APPEND
+    key: tuple[str, ...] = ()
+    """By its public names; if none is given, the keys of the panes, and their windows."""
+    evolve: bool = False
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """What makes it the same to a checkpoint."""
+        return {"table": self.name, "mode": self.mode, "key": self.key}
+
+
+def table_of(name: str, mode: str | None, key: Iterable[str] | None, evolve: bool) -> Table:
+    """A table as a user asks for it; with a key, rows are written by key unless it says otherwise."""
+    columns = () if key is None else (key,) if isinstance(key, str) else tuple(key)
+    try:
+        chosen = Mode(mode or (Mode.UPSERT if columns else Mode.APPEND))
+    except ValueError:
+        raise InvalidStep(f"there is no mode {mode!r}", hint=f"choose one of {', '.join(Mode)}") from None
+    if not name:
+        raise InvalidStep("a table without a name", hint="give it one")
+    if columns and chosen is Mode.APPEND:
+        raise InvalidStep("rows that are added have no key", hint='leave out key, or write mode="upsert"')
+    return Table(name, chosen, columns, evolve)
+
+
+def opened(database: Dialect, table: Table, output: Deliver, name: str) -> "OpenSql":
+    """A table at work; if it cannot be, the connection is closed."""
+    try:
+        return OpenSql(database, table, output, name)
+    except BaseException:
+        database.close()
+        raise
+
+
+class OpenSql:
+    """A table of a database at work, used from one thread at a time."""
+
+    def __init__(self, database: Dialect, table: Table, output: Deliver, name: str) -> None:
+        self._database, self._table, self._keys, self._name = database, table, output.keys, name
+        self._fitting: set[tuple[str, tuple[Column, ...]]] = set()
+        """What has been found or made to fit, as of the last transaction that came to its end."""
+        self._found: set[tuple[str, tuple[Column, ...]]] = set()
+        if table.mode is Mode.UPSERT and not table.key and output.keys is None:
+            raise InvalidStep(
+                f"{name} writes elements by key, and is not told by which", hint='name the columns: key=["id"]'
+            )
+        refuse_long_names(database, [table.name + suffix for suffix in ("_late", "_dead", "_now", "_key")])
+        with database.transaction():
+            self._create_ledger()
+
+    def claim(self, lineage: str) -> int:
+        with self._database.transaction():
+            ((epoch,),) = self._database.execute(
+                f"INSERT INTO {_DRIVERS} (lineage, sink, epoch, since) VALUES (?, ?, 1, ?) ON CONFLICT (lineage, sink) "
+                f"DO UPDATE SET epoch = {_DRIVERS}.epoch + 1, since = excluded.since RETURNING epoch",
+                [lineage, self._table.name, _utc_now()],
+            )
+        return int(epoch)
+
+    def latest(self, lineage: str) -> Recorded | None:
+        with self._database.transaction():
+            return self._latest(lineage)
+
+    def commit(self, output: Output, entry: LedgerEntry) -> Written:
+        with self._batch():
+            known = self._judge(entry)
+            done = known or self._write(output, entry)
+            if known is None:
+                crash_point("C9")
+                self._record(output, entry)
+        crash_point("C10")
+        return done
+
+    def mark(self, output: Output, entry: LedgerEntry) -> Written:
+        with self._batch():
+            known = self._judge(entry)
+            if known is None:
+                self._record(output, entry)
+        return known or Written()
+
+    def write(self, output: Output, entry: LedgerEntry) -> Written:
+        with self._batch():
+            judge(replace(entry, starts=None), self._epoch(entry), None, None, sink=self._name)
+            done = self._write(output, entry)
+            crash_point("C9")
+        crash_point("C10")
+        return done
+
+    @contextmanager
+    def _batch(self) -> Iterator[None]:
+        """One transaction; tables that were made in it are known only once it has come to its end."""
+        self._found = set()
+        with self._database.transaction():
+            yield
+        self._fitting |= self._found
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _write(self, output: Output, entry: LedgerEntry) -> Written:
+        """Panes, late elements, and dead letters with those whom the tables of the others would not take."""
+        refused: list[Refused] = []
+        if output.panes is not None:
+            refused += self._write_panes(output.panes, entry.batch)
+        if output.late is not None:
+            refused += self._add(self._table.name + "_late", output.late, entry.batch, widen=True)[1]
+        mine = [self._letters(refused, output, entry)] if refused else []
+        found = [frame for frame in (output.dead, *mine) if frame is not None]
+        if found:
+            dead = _without_zeros(pl.concat(found, how="diagonal_relaxed"))
+            lost = self._add(self._table.name + "_dead", dead, entry.batch, widen=True)[1]
+            if lost:
+                raise SinkError(f"{self._name} refused a dead letter", detail=lost[0].said)
+        return Written(refused=len(refused))
+
+    def _letters(self, refused: list[Refused], output: Output, entry: LedgerEntry) -> pl.DataFrame:
+        """Refused rows as dead letters: as much as can be read, with what the database said."""
+        told = [
+            {
+                PARTITION: each.row.get("source_partition"),
+                OFFSET: each.row.get("source_offset"),
+                REASON: SINK_REFUSED,
+                DETAIL: each.said[:_LONGEST],
+                RAW: row_as_json(each.row),
+            }
+            for each in refused
+        ]
+        kinds = {name: ENVELOPE[name][1] for name in (PARTITION, OFFSET, REASON, DETAIL, RAW)}
+        letters = addressed(letters_of(pl.DataFrame(told, schema=kinds), step=self._name), None)
+        return sealed(letters, entry.lineage, output.progress.clock)
+
+    def _write_panes(self, panes: pl.DataFrame, batch: int) -> list[Refused]:
+        names = names_beside(panes.columns)
+        if self._table.mode is Mode.UPSERT:
+            return self._merge(panes, names, batch)
+        first, refused = self._add(self._table.name, panes, batch, widen=self._table.evolve)
+        if first and self._keys is not None and START in panes.columns:
+            create_now_view(self._database, self._table.name, names, self._keys)
+        return refused
+
+    def _merge(self, panes: pl.DataFrame, names: Mapping[str, str], batch: int) -> list[Refused]:
+        window = (names[START], names[END]) if START in panes.columns else None
+        key = self._table.key or (*(self._keys or ()), *(window or ()))
+        told = tell(panes, batch)
+        _refuse_unknown(key, told, self._name)
+        self._fit(self._table.name, told.columns, widen=self._table.evolve, unique=key)
+        own = {public: name for name, public in names.items() if name in panes.columns}
+        stands = standing(panes, [own.get(name, name) for name in key])
+        upsert = Upsert(self._table.name, key, window)
+        gone, rows = tell(stands.gone, batch), tell(stands.rows, batch)
+        upsert.remove(self._database, gone)
+        return sift(rows.rows, lambda some: upsert.put(self._database, rows.only(some)), self._database.savepoint)
+
+    def _add(self, table: str, frame: pl.DataFrame, batch: int, *, widen: bool) -> tuple[bool, list[Refused]]:
+        """Whether such rows come for the first time, and those that the table would not take."""
+        told = tell(frame, batch)
+        first = self._fit(table, told.columns, widen=widen)
+        put = self._database.load
+        return first, sift(told.rows, lambda rows: put(table, told.only(rows)), self._database.savepoint)
+
+    def _fit(self, table: str, columns: tuple[Column, ...], *, widen: bool, unique: tuple[str, ...] = ()) -> bool:
+        """Makes the table fit; True if these columns are seen for the first time."""
+        if (table, columns) in self._fitting:
+            return False
+        fit(self._database, table, columns, widen=widen, unique=unique)
+        self._found.add((table, columns))
+        return True
+
+    def _judge(self, entry: LedgerEntry) -> Written | None:
+        epoch = self._epoch(entry)
+        known = self._find("AND batch = ?", entry.lineage, entry.batch)
+        return judge(entry, epoch, known, self._latest(entry.lineage), sink=self._name)
+
+    def _epoch(self, entry: LedgerEntry) -> int | None:
+        """The newest epoch that was claimed; until the end of the transaction nobody can claim another."""
+        mine = [entry.lineage, self._table.name]
+        self._database.execute(f"UPDATE {_DRIVERS} SET epoch = epoch WHERE lineage = ? AND sink = ?", mine)
+        found = self._database.execute(f"SELECT epoch FROM {_DRIVERS} WHERE lineage = ? AND sink = ?", mine)
+        return int(found[0][0]) if found else None
+
+    def _latest(self, lineage: str) -> Recorded | None:
+        return self._find("ORDER BY batch DESC LIMIT 1", lineage)
+
+    def _find(self, which: str, lineage: str, *values: object) -> Recorded | None:
+        ask = f"SELECT batch, digest, watermark_ms, ends, output FROM {_LEDGER} WHERE lineage = ? AND sink = ? {which}"
+        found = self._database.execute(ask, [lineage, self._table.name, *values])
+        return Recorded(*found[0]) if found else None
+
+    def _record(self, output: Output, entry: LedgerEntry) -> None:
+        mark, clock = output.progress.watermark, output.progress.clock
+        counts = json.dumps(dict(counts_to_facts(output.counts)))
+        told = [
+            entry.lineage,
+            self._table.name,
+            entry.batch,
+            entry.epoch,
+            entry.digest,
+            mark,
+            clock,
+            counts,
+            _utc_now(),
+        ]
+        told += [entry.starts, entry.ends, entry.output]
+        names = ", ".join(column.name for column in _ENTRY)
+        self._database.execute(f"INSERT INTO {_LEDGER} ({names}) VALUES ({', '.join('?' * len(told))})", told)
+        if entry.batch % 100 == 0:
+            old = [entry.lineage, self._table.name, entry.batch - KEPT]
+            self._database.execute(f"DELETE FROM {_LEDGER} WHERE lineage = ? AND sink = ? AND batch <= ?", old)
+
+    def _create_ledger(self) -> None:
+        text, number = (self._database.type_of(Column("", kind)) for kind in (Kind.TEXT, Kind.INTEGER))
+        self._database.execute(
+            f"CREATE TABLE IF NOT EXISTS {_DRIVERS} (lineage {text}, sink {text}, epoch {number}, since {text}, "
+            "PRIMARY KEY (lineage, sink))"
+        )
+        columns = ", ".join(f"{column.name} {self._database.type_of(column)}" for column in _ENTRY)
+        self._database.execute(f"CREATE TABLE IF NOT EXISTS {_LEDGER} ({columns}, PRIMARY KEY (lineage, sink, batch))")
+        fit(self._database, _LEDGER, _ENTRY, widen=True)
+
+
+def _without_zeros(frame: pl.DataFrame) -> pl.DataFrame:
+    """A dead letter must be taken; some databases take no text with a zero in it, whose bytes are kept anyway."""
+    return frame.with_columns(pl.col(pl.String).str.replace_all("\x00", "␀", literal=True))
+
+
+def _refuse_unknown(key: tuple[str, ...], told: Told, sink: str) -> None:
+    unknown = [name for name in key if name not in told.names]
+    if unknown:
+        raise SinkError(
+            f"{sink} is to tell rows apart by {', '.join(unknown)}, which they do not have",
+            detail=f"they have {', '.join(told.names)}",
+            hint="name other columns",
+        )
+
+
+def _utc_now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,74 @@
+"""Tables that fit what is to be written: made if they are missing, checked if they are there, widened if allowed."""
+
+from collections.abc import Mapping, Sequence
+
+from strandline.connectors.sql.dialect import Dialect
+from strandline.connectors.sql.told import BATCH, NEWEST, Column
+from strandline.errors import SinkError
+from strandline.kernel.blocks import END, START
+from strandline.kernel.panes import INDEX, RETRACTION
+
+
+def fit(database: Dialect, table: str, columns: Sequence[Column], *, widen: bool, unique: Sequence[str] = ()) -> None:
+    """Makes a table fit these columns, or says how it differs."""
+    refuse_long_names(database, [table, *(column.name for column in columns)])
+    found = {_folded(database, name): kind for name, kind in database.columns(table).items()}
+    if not found:
+        _create(database, table, columns, unique)
+        return
+    missing = [column for column in columns if _folded(database, column.name) not in found]
+    there = [(column, found[_folded(database, column.name)]) for column in columns if column not in missing]
+    wrong = [
+        f"{column.name} is {kind.lower()}, and {column.kind} is to be written"
+        for column, kind in there
+        if not database.fits(column.kind, kind)
+    ]
+    absent = [] if widen else [f"{column.name} is missing, and {column.kind} is to be written" for column in missing]
+    if wrong or absent:
+        raise SinkError(
+            f"the table {table!r} does not fit what is to be written",
+            detail="; ".join([*wrong, *absent]),
+            hint="change the table, or write to another" + ("" if wrong else "; or let columns be added: evolve=True"),
+        )
+    for column in missing:
+        added = f"{database.quoted(column.name)} {database.type_of(column)}"
+        database.execute(f"ALTER TABLE {database.quoted(table)} ADD COLUMN {added}")
+
+
+def create_now_view(database: Dialect, table: str, names: Mapping[str, str], keys: Sequence[str]) -> None:
+    """`<table>_now`: of each key and window the newest pane, unless it was taken back.
+
+    Newest is the later batch, then the later pane; a pane and its retraction have one index, and the latter wins.
+    """
+    quoted = database.quoted
+    identity = ", ".join(quoted(name) for name in (*keys, names[START], names[END]))
+    order = ", ".join(f"{quoted(names[name])} DESC" for name in (BATCH, INDEX, RETRACTION))
+    newest = quoted(names[NEWEST])
+    shown = ", ".join(quoted(name) for name in database.columns(table))
+    rank = f"row_number() OVER (PARTITION BY {identity} ORDER BY {order}) AS {newest}"
+    ranked = f"SELECT *, {rank} FROM {quoted(table)}"
+    stands = f"{newest} = 1 AND NOT {quoted(names[RETRACTION])}"
+    database.create_view(table + "_now", f"SELECT {shown} FROM ({ranked}) AS ranked WHERE {stands}")
+
+
+def refuse_long_names(database: Dialect, names: Sequence[str]) -> None:
+    """A name that is cut off in silence may be another's."""
+    limit = database.traits.longest_name
+    for name in names:
+        if limit is not None and len(name.encode()) > limit:
+            raise SinkError(
+                f"the name {name!r} is too long", detail=f"at most {limit} bytes", hint="choose a shorter one"
+            )
+
+
+def _create(database: Dialect, table: str, columns: Sequence[Column], unique: Sequence[str]) -> None:
+    quoted = database.quoted
+    told = ", ".join(f"{quoted(column.name)} {database.type_of(column)}" for column in columns)
+    database.execute(f"CREATE TABLE {quoted(table)} ({told})")
+    if unique and database.traits.indexes:
+        names = ", ".join(map(quoted, unique))
+        database.execute(f"CREATE UNIQUE INDEX {quoted(table + '_key')} ON {quoted(table)} ({names})")
+
+
+def _folded(database: Dialect, name: str) -> str:
+    return name if database.traits.minds_case else name.lower()

@@ -1,0 +1,139 @@
+"""PostgreSQL as a sink, where it differs from the others: a server that goes away, secrets, names that would be cut."""
+
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+import strandline as sl
+from strandline.errors import InvalidSecret, InvalidStep, RunError, SinkError, SinkUnavailable, StrandlineError
+from strandline.plan.endpoints import Delivery
+from strandline.plan.stages import Deliver
+from strandline.services.service import Service
+from strandline.spark.deliver import Patience, deliver
+from strandline.spark.ledger import LedgerEntry, Written
+from strandline.spark.ports import OpenSink
+from tests.contracts.stores import PostgresStore
+from tests.contracts.test_sinks import pane, panes
+
+pytest_plugins = ["strandline.testing.services"]
+
+SECRET = "hunter2-the-canary"
+
+
+@pytest.fixture
+def store(postgres: Service) -> Iterator[PostgresStore]:
+    mine = PostgresStore(postgres.address)
+    yield mine
+    mine.close()
+
+
+@pytest.fixture
+def sink(store: PostgresStore) -> Iterator[OpenSink]:
+    mine = store.sink()
+    found = mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+    yield found
+    found.close()
+
+
+def entry(sink: OpenSink, batch: int) -> LedgerEntry:
+    return LedgerEntry("mine", sink.claim("mine"), batch, "range")
+
+
+@pytest.mark.services
+def test_a_server_that_was_killed_is_waited_for_and_nothing_is_lost(postgres: Service, sink: OpenSink) -> None:
+    first, second = entry(sink, 0), LedgerEntry("mine", 1, 1, "next range")
+    assert sink.commit(panes(pane("red", 5)), first).fresh
+    postgres.kill()
+    heard: list[RunError | None] = []
+    back = threading.Event()
+
+    def hears(problem: RunError | None) -> None:
+        heard.append(problem)
+        if len(heard) == 2 and not back.is_set():
+            back.set()
+            postgres.start()
+
+    written = deliver(
+        sink, Delivery.EXACTLY_ONCE, panes(pane("red", 6, 1)), second, Patience(heard=hears, shortest=0.05)
+    )
+    assert written == Written()
+    assert all(isinstance(each, SinkUnavailable) for each in heard[:2])
+    assert heard[-1] is None
+    assert "PostgreSQL at 127.0.0.1" in str(heard[0])
+    found = sink.latest("mine")
+    assert found is not None
+    assert found.batch == 1
+
+
+@pytest.mark.services
+def test_a_connection_that_is_cut_is_made_anew(store: PostgresStore, sink: OpenSink) -> None:
+    once = entry(sink, 0)
+    with psycopg.connect(store.dsn, autocommit=True) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name = 'strandline' AND pid <> pg_backend_pid()"
+        )
+    with pytest.raises(SinkUnavailable, match="cannot be written now"):
+        sink.commit(panes(pane("red", 5)), once)
+    assert sink.commit(panes(pane("red", 5)), once).fresh
+    assert [row["total"] for row in store.read()] == [5]
+
+
+@pytest.mark.services
+def test_who_is_not_let_in_is_told_so_without_the_secret(postgres: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CANARY", SECRET)
+    host = postgres.address.replace("strandline@", "stranger@")
+    monkeypatch.setenv("WHOLE", host.replace("stranger@", f"stranger:{SECRET}@"))
+    for mine in (sl.postgres("totals", dsn=host, password="env:CANARY"), sl.postgres("totals", dsn="env:WHOLE")):
+        with pytest.raises(SinkError, match="lets nobody in") as refused:
+            mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
+        assert not isinstance(refused.value, SinkUnavailable)
+        assert SECRET not in str(refused.value)
+        assert SECRET not in repr(mine) + str(mine.definition) + mine.name
+
+
+def test_a_server_that_is_not_there_is_told_with_its_place() -> None:
+    mine = sl.postgres("totals", dsn="postgresql://me@127.0.0.1:1/scores")
+    with pytest.raises(SinkUnavailable, match="PostgreSQL at 127.0.0.1:1/scores is out of reach"):
+        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
+
+
+@pytest.mark.parametrize(
+    ("dsn", "error"),
+    [
+        (f"postgresql://me:{SECRET}@host/db", InvalidSecret),
+        (f"host=db password={SECRET}", InvalidSecret),
+        (f"host=db passfile={SECRET}", InvalidSecret),
+        (SECRET, InvalidStep),
+        ("host=db options='-c role=boss'", InvalidStep),
+        ("host=db service=other", InvalidStep),
+    ],
+)
+def test_a_connection_that_tells_secrets_or_hides_orders_is_refused(dsn: str, error: type[StrandlineError]) -> None:
+    with pytest.raises(error) as refused:
+        sl.postgres("totals", dsn=dsn)
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.services
+def test_a_name_that_would_be_cut_off_is_refused(store: PostgresStore, sink: OpenSink) -> None:
+    long = "ü" * 32
+    with pytest.raises(SinkError, match="is too long"):
+        sink.commit(panes(pane("red", 5) | {long: 1}), entry(sink, 0))
+    mine = store.sink("x" * 60)
+    with pytest.raises(SinkError, match="is too long"):
+        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+
+
+@pytest.mark.services
+def test_a_locked_table_is_waited_for(store: PostgresStore, sink: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = entry(sink, 0)
+    sink.commit(panes(pane("red", 5)), first)
+    sink._database.execute("SET lock_timeout = '50ms'")  # type: ignore[attr-defined]
+    with psycopg.connect(store.dsn) as other:
+        other.execute(f'LOCK TABLE "{store.schema}".totals')
+        with pytest.raises(SinkUnavailable, match="cannot be written now"):
+            sink.commit(panes(pane("red", 6, 1)), LedgerEntry("mine", first.epoch, 1, "next"))
+    assert sink.commit(panes(pane("red", 6, 1)), LedgerEntry("mine", first.epoch, 1, "next")).fresh

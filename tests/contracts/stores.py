@@ -1,0 +1,165 @@
+"""Sinks in places of their own, and what a reader finds there. To put a sink under contract is to write one of these.
+
+Rows are told as dictionaries under the sink's public names; instants as texts, "1970-01-01 00:00:00.000", "infinity".
+"""
+
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+import duckdb
+import psycopg
+
+import strandline as sl
+from strandline.plan.endpoints import Delivery
+from strandline.spark.ports import SparkSink
+
+Rows = list[dict[str, Any]]
+
+
+class Store(Protocol):
+    """A sink, empty at first, and its reader. What it cannot do is left out of `can`, and not asked of it."""
+
+    @property
+    def can(self) -> frozenset[str]:
+        """Of: append, upsert, views, evolve (and use tables that were there), refuse; and the deliveries by name."""
+        ...
+
+    def sink(self, table: str = "totals", **asked: Any) -> SparkSink: ...
+
+    def read(self, table: str = "totals") -> Rows:
+        """The rows of a table or a view in the order they were written; none if it is not there.
+
+        Late elements are in `<table>_late`, dead letters in `<table>_dead`, the latest answers in `<table>_now`.
+        """
+        ...
+
+    def count(self, table: str = "totals") -> int: ...
+
+    def make(self, table: str, columns: str) -> None:
+        """A table that was there before: `make("totals", "team text primary key, total bigint")`."""
+        ...
+
+
+SQL = frozenset({"append", "upsert", "views", "evolve", "refuse", *Delivery})
+
+
+@dataclass(frozen=True)
+class SqliteStore:
+    path: Path
+    can: frozenset[str] = SQL
+
+    def sink(self, table: str = "totals", **asked: Any) -> SparkSink:
+        return sl.sqlite(self.path, table=table, **asked)
+
+    def read(self, table: str = "totals") -> Rows:
+        with closing(sqlite3.connect(self.path)) as connection:
+            connection.row_factory = sqlite3.Row
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", [table]).fetchone():
+                return []
+            return [dict(row) for row in connection.execute(f"SELECT * FROM {quoted(table)}")]
+
+    def count(self, table: str = "totals") -> int:
+        with closing(sqlite3.connect(self.path)) as connection:
+            return int(connection.execute(f"SELECT count(*) FROM {quoted(table)}").fetchone()[0])
+
+    def make(self, table: str, columns: str) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(self.path)) as connection:
+            connection.execute(f"CREATE TABLE {quoted(table)} ({columns})")
+
+
+@dataclass(frozen=True)
+class DuckDbStore:
+    path: Path
+    can: frozenset[str] = SQL
+
+    def sink(self, table: str = "totals", **asked: Any) -> SparkSink:
+        return sl.duckdb(self.path, table=table, **asked)
+
+    def read(self, table: str = "totals") -> Rows:
+        with duckdb.connect(str(self.path)) as connection:
+            ask = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index"
+            columns = connection.execute(ask, [table]).fetchall()
+            if not columns:
+                return []
+            shown = ", ".join(
+                f"{quoted(name)}::VARCHAR" if kind.startswith("TIMESTAMP") else quoted(name) for name, kind in columns
+            )
+            found = connection.execute(f"SELECT {shown} FROM {quoted(table)}").fetchall()
+        return [told((name, kind, cell) for (name, kind), cell in zip(columns, row, strict=True)) for row in found]
+
+    def count(self, table: str = "totals") -> int:
+        with duckdb.connect(str(self.path)) as connection:
+            (found,) = connection.execute(f"SELECT count(*) FROM {quoted(table)}").fetchall()
+        return int(found[0])
+
+    def make(self, table: str, columns: str) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with duckdb.connect(str(self.path)) as connection:
+            connection.execute(f"CREATE TABLE {quoted(table)} ({columns})")
+
+
+_numbers = count(1)
+
+
+class PostgresStore:
+    """A schema of its own in a real server."""
+
+    can = SQL
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn, self.schema = dsn, f"store {next(_numbers)}"
+        self._reader = psycopg.connect(dsn, autocommit=True)
+        self._reader.execute(f"CREATE SCHEMA {quoted(self.schema)}")
+        self._reader.execute(f"SET search_path = {quoted(self.schema)}")
+        self._reader.execute("SET timezone = 'UTC'")
+
+    def sink(self, table: str = "totals", **asked: Any) -> SparkSink:
+        return sl.postgres(table, dsn=self.dsn, schema=self.schema, **asked)
+
+    def read(self, table: str = "totals") -> Rows:
+        ask = (
+            "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
+            "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
+        )
+        columns = self._reader.execute(ask, [quoted(table)]).fetchall()
+        if not columns:
+            return []
+        shown = ", ".join(
+            f"{quoted(name)}::text" if kind.startswith("timestamp") else quoted(name) for name, kind in columns
+        )
+        found = self._reader.execute(f"SELECT {shown} FROM {quoted(table)}").fetchall()
+        return [told((name, kind, cell) for (name, kind), cell in zip(columns, row, strict=True)) for row in found]
+
+    def count(self, table: str = "totals") -> int:
+        (found,) = self._reader.execute(f"SELECT count(*) FROM {quoted(table)}").fetchall()
+        return int(found[0])
+
+    def make(self, table: str, columns: str) -> None:
+        self._reader.execute(f"CREATE TABLE {quoted(table)} ({columns})")
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def told(cells: Iterable[tuple[str, str, Any]]) -> dict[str, Any]:
+    """A row as SQLite would tell it."""
+    return {name: instant(cell) if kind.upper().startswith("TIMESTAMP") else cell for name, kind, cell in cells}
+
+
+def instant(text: str | None) -> str | None:
+    if text is None or text.endswith("infinity"):
+        return text
+    at = datetime.fromisoformat(text)
+    at = at.astimezone(UTC) if at.tzinfo else at
+    return at.strftime("%Y-%m-%d %H:%M:%S.") + f"{at.microsecond // 1000:03}"
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,7 +1,11 @@
 """`strandline dlq`: what there is, one letter whole, how many, the way back, and the way out."""
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +128,26 @@ def test_redrive_puts_a_file_into_the_folder_once_and_says_what_stayed(
     assert told(capsys, "redrive", job, "--reason", "undecodable")["sent"] == []
     assert told(capsys, "count", job, "--by", "state")["counts"] == {"redriven": 2, "new": 1}
     assert len([*(tmp_path / "in").iterdir()]) == 1
+
+
+@pytest.mark.parametrize("moment", ["R1", "R3"])
+def test_a_redrive_that_is_killed_leaves_one_file_once_it_is_done_again(
+    job: str, tmp_path: Path, moment: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = [sys.executable, "-c", "from strandline.cli.main import main; main()", "dlq", "redrive", job]
+    killed = subprocess.run(
+        [*program, "--reason", "undecodable"],
+        env={**os.environ, "STRANDLINE_CRASH": moment},
+        start_new_session=True,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert told(capsys, "count", job, "--by", "state")["counts"] == {"new": 3}
+    report = told(capsys, "redrive", job, "--reason", "undecodable")
+    assert (report["completed"], report["sent"]) == ([letter(0xB2)["id"]], [])
+    (file,) = (tmp_path / "in").iterdir()
+    assert pl.read_parquet(file).height == 1
+    assert told(capsys, "count", job, "--by", "state")["counts"] == {"new": 2, "redriven": 1}
 
 
 def test_drop_deletes_what_was_named_if_it_is_meant(

@@ -1,6 +1,11 @@
 """Dead letters back to a real topic: once, under their old keys, whenever the one who sends them is killed."""
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -97,42 +102,34 @@ def test_records_and_marks_are_one_transaction_where_the_letters_are_in_a_topic_
     assert dead.letters().begun() is None
 
 
-@pytest.mark.parametrize("moment", ["before it sends", "inside of its transaction", "before it marks"])
+JOB = """
+import strandline as sl
+
+rows = sl.read(sl.kafka({topic!r}, servers={servers!r}, value=sl.json("team string")))
+pipeline = rows.write(sl.sqlite({database!r}, table="panes"))
+"""
+
+
+@pytest.mark.parametrize("moment", ["R1", "R2", "R3"])
 def test_one_that_was_killed_is_done_by_the_next_and_nothing_arrives_twice(
-    source: Kafka, tmp_path: Any, moment: str, monkeypatch: pytest.MonkeyPatch
+    source: Kafka, tmp_path: Path, moment: str
 ) -> None:
-    """The letters are in a table, which shares no transaction with the topic."""
+    """A process killed before it sends, inside of its transaction, or before it marks.
+
+    The letters are in a table, which shares no transaction with the topic.
+    """
     store = table(source, tmp_path)
-    holding = None
-
-    def killed(*given: Any, **_: Any) -> None:
-        nonlocal holding
-        if moment == "inside of its transaction":
-            holding = left_open(source, given[0])
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        if moment == "before it marks":
-            patched.setattr(TableLetters, "finish", killed)
-        else:
-            patched.setattr("strandline.connectors.kafka.redrive.Writer.write", killed)
-        with pytest.raises(KeyboardInterrupt):
-            redrive(store, {source.name: source}, ids(0, 2))
+    job = tmp_path / "job.py"
+    job.write_text(JOB.format(topic=source.topics[0], servers=source.servers, database=store.path))
+    program = [sys.executable, "-c", "from strandline.cli.main import main; main()", "dlq", "redrive", str(job)]
+    environment = {**os.environ, "STRANDLINE_CRASH": moment}
+    dead = subprocess.run([*program, *ids(0, 2)], env=environment, start_new_session=True, check=False)
+    assert dead.returncode == -signal.SIGKILL
     assert store.begun() is not None
     report = redrive(store, {source.name: source}, [])
     assert list(report.completed) == ids(0, 2)
     assert [each.value() for each in records(source.servers, source.topics[0], len(BAD))] == [BAD[0], BAD[2]]
     assert store.read()["state"].to_list() == ["redriven", "new", "redriven", "new"]
-    del holding
-
-
-def left_open(source: Kafka, writer: Writer) -> Producer:
-    """What a process leaves that is killed after its records were sent, and before it says that all are."""
-    producer = writer._producer
-    producer.begin_transaction()
-    producer.produce(source.topics[0], b"never committed", partition=0)
-    producer.flush(30)
-    return producer
 
 
 def table(source: Kafka, folder: Any, **known: Any) -> TableLetters:

@@ -14,6 +14,7 @@ import polars as pl
 
 from strandline.errors import SetupError
 from strandline.letters.store import NEW, REDRIVEN, STATE, LetterStore, Redrive, TakesBack
+from strandline.spark.crash import crash_point
 
 AT_ONCE: Final = 1_000
 """The most letters of one redrive; more are sent in several."""
@@ -36,7 +37,7 @@ def redrive(store: LetterStore, sources: Mapping[str, Any], wanted: Iterable[str
     """Sends the records of these letters back to their sources, by name, and marks the letters."""
     completed = _complete(store, sources)
     letters = store.read()
-    chosen, left = _chosen(letters, sources, frozenset(wanted))
+    chosen, left = _chosen(letters, sources, frozenset(wanted) - frozenset(completed))
     sent: list[str] = []
     for start in range(0, chosen.height, AT_ONCE):
         part = chosen[start : start + AT_ONCE]
@@ -44,6 +45,7 @@ def redrive(store: LetterStore, sources: Mapping[str, Any], wanted: Iterable[str
         before = {name: sources[name].standing(each) for name, each in _by_source(part)}
         one = Redrive(hashlib.sha256(",".join(ids).encode()).hexdigest()[:16], ids, before)
         store.begin(one)
+        crash_point("R1")
         sent += _send(store, sources, one, part, again=False)
     return Report(tuple(sent), left, completed)
 
@@ -70,6 +72,7 @@ def _send(
     for name, mine in _by_source(letters):
         source: TakesBack = sources[name]
         sent += source.take_back(mine, one, store.marks(one, mine["id"].to_list()), again=again)
+    crash_point("R3")
     store.finish(one, sent)
     return sent
 

@@ -1,7 +1,7 @@
 """Clients of a broker that write all or nothing, and read what was written so, up to the end."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -37,7 +37,7 @@ class Writer:
         except KafkaException as problem:
             raise self._failed(problem) from None
 
-    def write(self, records: Iterable[Mapping[str, Any]]) -> None:
+    def write(self, records: Iterable[Mapping[str, Any]], before_commit: Callable[[], None] | None = None) -> None:
         """All of these records, or none; each as the producer takes it: topic, value, key, headers, partition."""
         from confluent_kafka import KafkaException
 
@@ -58,6 +58,8 @@ class Writer:
                         self._producer.poll(1)
                 self._producer.poll(0)
             self._producer.flush(ANSWER_WITHIN_SECONDS)
+            if before_commit is not None:
+                before_commit()
             self._commit()
         except KafkaException as problem:
             self._abort()

@@ -8,6 +8,7 @@ import polars as pl
 from strandline.connectors.kafka.clients import Writer, ends, reader, records_from
 from strandline.connectors.kafka.security import Security
 from strandline.letters.store import Marks, Redrive
+from strandline.spark.crash import crash_point
 
 REDRIVEN: Final = "strandline-redriven"
 """The header that names the redrive of a record."""
@@ -55,7 +56,7 @@ def take_back(
         if marks is not None and marks.servers == servers:
             mine = {id_.encode() for id_ in fine}
             kept = [{"topic": marks.topic, "key": key, "value": told} for key, told in marks.records if key in mine]
-        writer.write([*sent.values(), *kept])
+        writer.write([*sent.values(), *kept], lambda: crash_point("R2"))
         return tuple(fine)
     finally:
         writer.close()

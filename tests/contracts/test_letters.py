@@ -20,7 +20,7 @@ from strandline.letters.written import from_json, to_json
 from strandline.plan.compile import to_stages
 from strandline.services.service import Service
 from strandline.spark.letters import LettersApart
-from strandline.spark.ports import LedgerEntry, OpenSink
+from strandline.spark.ports import LedgerEntry, LetterBox, OpenSink
 from tests.plan.endpoints import PaperSource, scores
 
 pytest_plugins = ["strandline.testing.services"]
@@ -61,7 +61,9 @@ class Place:
         (output,) = to_stages(self.write).outputs
         sink: Any = output.sink
         opened: OpenSink = sink.open(output)
-        return opened if output.dead is None else LettersApart(opened, self.write.dead.open_letters(lineage))
+        if not isinstance(output.dead, LetterBox):
+            return opened
+        return LettersApart(opened, output.dead.open_letters(lineage))
 
     def put(self, *letters: dict[str, Any], batch: int = 0, job: OpenSink | None = None) -> None:
         """A batch of a job, from its start to its end."""
@@ -217,6 +219,18 @@ def test_what_is_dropped_is_gone_and_stays_so(place: Place) -> None:
     assert place.told() == [(2, "new")]
     place.put(letter(1), letter(2))
     assert place.told() == [(2, "new")]
+
+
+def test_a_row_that_a_sink_refuses_is_masked_like_any_letter(tmp_path: Path) -> None:
+    place = Place(pipeline(tmp_path, sl.dead_table(mask=["team"])))
+    sink = place.job()
+    too_large = pl.DataFrame({"team": ["secret"], "n": [2**64 - 1]}, schema_overrides={"n": pl.UInt64})
+    entry = replace(ENTRY, epoch=sink.claim("mine"))
+    assert sink.commit(Output(late=too_large, progress=Progress(5_000, CLOCK)), entry).refused == 1
+    sink.close()
+    (kept,) = place.write.sink.letters().read().to_dicts()
+    assert (kept["reason"], kept["masked"], kept["source"]) == ("sink_refused", "fields", None)
+    assert "secret" not in str(kept)
 
 
 def test_letters_of_one_record_go_back_together_and_only_once() -> None:

@@ -23,11 +23,12 @@ from strandline.connectors.sql.told import Column, Kind, Told, names_beside, row
 from strandline.connectors.sql.upserts import Upsert
 from strandline.errors import InvalidStep, SinkError
 from strandline.kernel.blocks import END, OFFSET, PARTITION, START
-from strandline.kernel.letters import ENVELOPE, SINK_REFUSED, addressed, letters_of, sealed
+from strandline.kernel.letters import ENVELOPE, SINK_REFUSED, letters_of, sealed
 from strandline.kernel.output import Output, counts_to_facts
 from strandline.plan.stages import Deliver
 from strandline.spark.crash import crash_point
 from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge
+from strandline.spark.letters import outgoing
 from strandline.spark.ports import DETAIL, RAW, REASON
 
 KEPT: Final = 1_000
@@ -94,6 +95,7 @@ class OpenSql:
 
     def __init__(self, database: Dialect, table: Table, output: Deliver, name: str) -> None:
         self._database, self._table, self._keys, self._name = database, table, output.keys, name
+        self._mask = () if output.dead is None else output.dead.mask
         self._fitting: set[tuple[str, tuple[Column, ...]]] = set()
         """What has been found or made to fit, as of the last transaction that came to its end."""
         self._found: set[tuple[str, tuple[Column, ...]]] = set()
@@ -183,7 +185,7 @@ class OpenSql:
             for each in refused
         ]
         kinds = {name: ENVELOPE[name][1] for name in (PARTITION, OFFSET, REASON, DETAIL, RAW)}
-        letters = addressed(letters_of(pl.DataFrame(told, schema=kinds), step=self._name), None)
+        letters = outgoing(letters_of(pl.DataFrame(told, schema=kinds), step=self._name), None, None, self._mask)
         return sealed(letters, entry.lineage, output.progress.clock)
 
     def _write_panes(self, panes: pl.DataFrame, batch: int) -> list[Refused]:

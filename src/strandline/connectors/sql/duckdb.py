@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 
 from strandline.connectors.sql.dialect import Refusal, Traits
 from strandline.connectors.sql.sink import OpenSql, Table, opened, table_of
-from strandline.connectors.sql.told import Column, Kind, Told
 from strandline.errors import SetupError, SinkError, SinkUnavailable
+from strandline.formats.told import Column, Kind, Told
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver

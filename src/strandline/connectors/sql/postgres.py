@@ -11,9 +11,9 @@ import polars as pl
 from strandline.connectors.sql.conninfo import Place, place_of
 from strandline.connectors.sql.dialect import Refusal, Traits
 from strandline.connectors.sql.sink import OpenSql, Table, opened, table_of
-from strandline.connectors.sql.told import Column, Kind, Told
 from strandline.errors import SinkError, SinkUnavailable
 from strandline.formats.secrets import Secret
+from strandline.formats.told import Column, Kind, Told
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver

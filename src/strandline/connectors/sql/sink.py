@@ -19,9 +19,9 @@ from strandline.connectors.sql.dialect import Dialect
 from strandline.connectors.sql.sifting import Refused, sift
 from strandline.connectors.sql.standing import standing
 from strandline.connectors.sql.tables import create_now_view, fit, refuse_long_names
-from strandline.connectors.sql.told import Column, Kind, Told, names_beside, row_as_json, tell
 from strandline.connectors.sql.upserts import Upsert
 from strandline.errors import InvalidStep, SinkError
+from strandline.formats.told import Column, Kind, Told, names_beside, row_as_json, tell
 from strandline.kernel.blocks import END, OFFSET, PARTITION, START
 from strandline.kernel.letters import ENVELOPE, SINK_REFUSED, letters_of, sealed
 from strandline.kernel.output import Output, counts_to_facts

@@ -11,8 +11,8 @@ import polars as pl
 
 from strandline.connectors.sql.dialect import Refusal, Traits
 from strandline.connectors.sql.sink import OpenSql, Table, opened, table_of
-from strandline.connectors.sql.told import Column, Kind, Told
 from strandline.errors import SinkError, SinkUnavailable
+from strandline.formats.told import Column, Kind, Told
 from strandline.letters.table import TableLetters
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Delivery

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from strandline.connectors.sql.dialect import Dialect
-from strandline.connectors.sql.told import BATCH, NEWEST, Column
 from strandline.errors import SinkError
+from strandline.formats.told import BATCH, NEWEST, Column
 from strandline.kernel.blocks import END, START
 from strandline.kernel.panes import INDEX, RETRACTION
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from strandline.connectors.sql.dialect import Dialect
-from strandline.connectors.sql.told import Told
+from strandline.formats.told import Told
 
 
 @dataclass(frozen=True, slots=True)

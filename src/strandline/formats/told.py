@@ -1,4 +1,4 @@
-"""Rows as a table tells them: our columns under public names, and for each column the kind of value it holds."""
+"""Rows as a sink tells them: our columns under public names, and for each column the kind of value it holds."""
 
 import json
 from collections.abc import Iterable, Mapping

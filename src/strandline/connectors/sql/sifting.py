@@ -1,25 +1,17 @@
 """The rows of a batch that a database will not take, found among the many that it does."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
 from strandline.connectors.sql.dialect import Refusal
 from strandline.errors import SinkError
+from strandline.formats.refused import Refused
 
 ENOUGH: Final = 100
 """Where so many rows are refused before one is taken, it is the table that does not fit, not a row."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """One row, and what the database said of it."""
-
-    row: Mapping[str, Any]
-    said: str
 
 
 def sift(

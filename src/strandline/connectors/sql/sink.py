@@ -16,24 +16,21 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.connectors.sql.dialect import Dialect
-from strandline.connectors.sql.sifting import Refused, sift
-from strandline.connectors.sql.standing import standing
+from strandline.connectors.sql.sifting import sift
 from strandline.connectors.sql.tables import create_now_view, fit, refuse_long_names
 from strandline.connectors.sql.upserts import Upsert
 from strandline.errors import InvalidStep, SinkError
-from strandline.formats.told import Column, Kind, Told, names_beside, row_as_json, tell
-from strandline.kernel.blocks import END, OFFSET, PARTITION, START
-from strandline.kernel.letters import ENVELOPE, SINK_REFUSED, letters_of, sealed
+from strandline.formats.refused import Refused, refused_letters
+from strandline.formats.told import Column, Kind, Told, names_beside, tell
+from strandline.kernel.blocks import END, START
 from strandline.kernel.output import Output, counts_to_facts
+from strandline.kernel.standing import standing
 from strandline.plan.stages import Deliver
 from strandline.spark.crash import crash_point
 from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge
-from strandline.spark.letters import outgoing
-from strandline.spark.ports import DETAIL, RAW, REASON
 
 KEPT: Final = 1_000
 """Entries of a job that are kept, many more than Spark can go back."""
-_LONGEST: Final = 400
 
 _LEDGER: Final = "strandline_ledger"
 _DRIVERS: Final = "strandline_drivers"
@@ -163,7 +160,13 @@ class OpenSql:
             refused += self._write_panes(output.panes, entry.batch)
         if output.late is not None:
             refused += self._add(self._table.name + "_late", output.late, entry.batch, widen=True)[1]
-        mine = [self._letters(refused, output, entry)] if refused else []
+        about: dict[str, Any] = {
+            "sink": self._name,
+            "lineage": entry.lineage,
+            "clock": output.progress.clock,
+            "mask": self._mask,
+        }
+        mine = [refused_letters(refused, **about)] if refused else []
         found = [frame for frame in (output.dead, *mine) if frame is not None]
         if found:
             dead = _without_zeros(pl.concat(found, how="diagonal_relaxed"))
@@ -171,22 +174,6 @@ class OpenSql:
             if lost:
                 raise SinkError(f"{self._name} refused a dead letter", detail=lost[0].said)
         return Written(refused=len(refused))
-
-    def _letters(self, refused: list[Refused], output: Output, entry: LedgerEntry) -> pl.DataFrame:
-        """Refused rows as dead letters: as much as can be read, with what the database said."""
-        told = [
-            {
-                PARTITION: each.row.get("source_partition"),
-                OFFSET: each.row.get("source_offset"),
-                REASON: SINK_REFUSED,
-                DETAIL: each.said[:_LONGEST],
-                RAW: row_as_json(each.row),
-            }
-            for each in refused
-        ]
-        kinds = {name: ENVELOPE[name][1] for name in (PARTITION, OFFSET, REASON, DETAIL, RAW)}
-        letters = outgoing(letters_of(pl.DataFrame(told, schema=kinds), step=self._name), None, None, self._mask)
-        return sealed(letters, entry.lineage, output.progress.clock)
 
     def _write_panes(self, panes: pl.DataFrame, batch: int) -> list[Refused]:
         names = names_beside(panes.columns)

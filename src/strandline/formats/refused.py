@@ -1,0 +1,40 @@
+"""Rows that a sink will not take, as dead letters: as much as can be read of each, with what the sink said."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
+
+from strandline.formats.told import row_as_json
+from strandline.kernel.blocks import OFFSET, PARTITION
+from strandline.kernel.letters import DETAIL, ENVELOPE, RAW, REASON, SINK_REFUSED, letters_of, sealed
+from strandline.spark.letters import outgoing
+
+_LONGEST: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """One row, and what was said of it."""
+
+    row: Mapping[str, Any]
+    said: str
+
+
+def refused_letters(
+    refused: Iterable[Refused], *, sink: str, lineage: str, clock: int, mask: Iterable[str]
+) -> pl.DataFrame:
+    """Whole envelopes, with nothing in them that is to be hidden."""
+    told = [
+        {
+            PARTITION: each.row.get("source_partition"),
+            OFFSET: each.row.get("source_offset"),
+            REASON: SINK_REFUSED,
+            DETAIL: each.said[:_LONGEST],
+            RAW: row_as_json(each.row),
+        }
+        for each in refused
+    ]
+    kinds = {name: ENVELOPE[name][1] for name in (PARTITION, OFFSET, REASON, DETAIL, RAW)}
+    return sealed(outgoing(letters_of(pl.DataFrame(told, schema=kinds), step=sink), None, None, mask), lineage, clock)

@@ -5,7 +5,7 @@ import pytest
 
 import strandline as sl
 from strandline.errors import InvalidStep
-from strandline.plan.compile import GROUPS, to_stages
+from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.nodes import fingerprint
 from strandline.plan.operations import Polars, Select, Sql, Where
 from strandline.plan.pipeline import Elements, Panes
@@ -25,20 +25,21 @@ def by_team(elements: Elements) -> Panes:
 
 def test_a_pipeline_becomes_a_scan_a_keyed_step_and_a_delivery() -> None:
     root = totals().root
-    stages = to_stages(root)
+    stages = to_stages(root, groups=6)
     (step,) = stages.steps
     watermark = sl.bounded(seconds=10).idle_after(minutes=1)
     flow = Flow("flow 0", (), "at", watermark, (Route((), step=0),))
     assert stages.scans == (Scan(0, PaperSource(), (), (flow,), dead_to=0),)
     inputs = (Input("flow 0", watermark, ("0", "1")),)
     routes = (Route((), output=0),)
-    assert step == KeyedStep(0, 1, ("team",), step.step, inputs, routes, late_to=0, dead_to=0, groups=GROUPS)
+    assert step == KeyedStep(0, 1, ("team",), step.step, inputs, routes, late_to=0, dead_to=0, groups=6)
     assert stages.outputs == (Deliver(0, PaperSink(), sl.Delivery.EXACTLY_ONCE, ("team",)),)
     assert stages.fingerprint == fingerprint(root)
 
 
-def test_the_number_of_key_groups_is_kept_with_the_state_and_stays() -> None:
-    assert GROUPS == 16
+@pytest.mark.parametrize(("cores", "groups"), [(1, 4), (2, 4), (16, 32), (1_000, 256)])
+def test_each_core_has_two_key_groups_within_bounds(cores: int, groups: int) -> None:
+    assert groups_for(cores) == groups
 
 
 def test_sql_before_the_event_time_runs_in_spark_and_polars_in_python() -> None:

@@ -10,7 +10,7 @@ def test_the_whole_pipeline_in_seven_lines() -> None:
     assert explain(totals().root).splitlines() == [
         "scan      scores, event time from 'at'",
         "prepare   in Python, per partition: decode, tumbling(2m), combine by team",
-        "          one block for each of 16 key groups crosses the shuffle",
+        "          one block for each key group crosses the shuffle",
         f"keyed     in Python, per key group: {trigger}, retracting",
         "          watermark bounded(10s), partitions idle after 1m",
         "          keeps total per key and window until 5m after the window's end",

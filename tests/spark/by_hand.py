@@ -12,8 +12,8 @@ from pyspark.sql import Row
 
 from strandline.kernel.blocks import Block, pack, unpack
 from strandline.kernel.output import Output
-from strandline.plan.compile import GROUPS
 from strandline.plan.stages import Stages
+from strandline.spark.addresses import place
 from strandline.spark.batch import Batch
 from strandline.spark.gathering import StepOutput, gather
 from strandline.spark.keyed_step import KeyGroupProcessor, play_group, play_level
@@ -35,9 +35,6 @@ class MapState:
 
     def updateValue(self, key: tuple[str], value: tuple[bytes]) -> None:  # noqa: N802 - Spark's name
         self.held[key[0]] = value[0]
-
-    def containsKey(self, key: tuple[str]) -> bool:  # noqa: N802 - Spark's name
-        return key[0] in self.held
 
     def removeKey(self, key: tuple[str]) -> None:  # noqa: N802 - Spark's name
         del self.held[key[0]]
@@ -126,15 +123,19 @@ class Carrier:
         shuffled: dict[int, list[bytes]] = {}
         for to, data in sent:
             shuffled.setdefault(to, []).append(data)
-        return [row for to, blocks in sorted(shuffled.items()) for row in self.step(to, blocks, level, batch)]
+        return [
+            row
+            for to, blocks in sorted(shuffled.items(), key=lambda each: place(each[0]))
+            for row in self.step(to, blocks, level, batch)
+        ]
 
     def step(self, to: int, blocks: Iterable[bytes], level: int, batch: Batch) -> list[tuple[int, bytes]]:
         """One key group's turn: what it sends, as bytes."""
         _, mine = play_level(self.stages.by_number, level)
 
         def play(to: int, held: Mapping[str, bytes], found: Sequence[Block]) -> Any:
-            step = self.stages.by_number[to // GROUPS]
-            return play_group(step, to % GROUPS, held, found, self.stages.by_number, batch)
+            number, group = place(to)
+            return play_group(self.stages.by_number[number], group, held, found, self.stages.by_number, batch)
 
         processor = KeyGroupProcessor(play, mine)
         handle: Any = Handle(self.groups.setdefault(to, MapState()) if mine(to) else MapState())

@@ -14,8 +14,9 @@ from strandline.connectors.generator import Scores, ScoresReader
 from strandline.kernel.output import Counts
 from strandline.kernel.state import read_index
 from strandline.kernel.watermarks import FOREVER
-from strandline.plan.compile import GROUPS, to_stages
+from strandline.plan.compile import to_stages
 from strandline.plan.stages import Stages
+from strandline.spark.addresses import address
 from strandline.spark.batch import Batch
 from strandline.spark.keyed_step import Held
 from strandline.spark.ports import RAW, LedgerEntry, OpenSink, SparkSink
@@ -101,14 +102,15 @@ def test_a_batch_played_again_from_the_same_state_says_and_writes_the_same_bytes
     for tasks, clock in batches(source, monkeypatch, 1_000):
         frames = [frame_of(raw) for raw in tasks]
         sent = [block for number, frame in enumerate(frames) for block in packed(stages, 0, frame, clock, {}, number)]
-        for group in range(GROUPS):
-            blocks = [data for number, data in sent if number == group]
-            state = carrier.groups.setdefault(group, MapState())
+        for group in range(stages.groups):
+            to = address(stages.steps[0], group)
+            blocks = [data for number, data in sent if number == to]
+            state = carrier.groups.setdefault(to, MapState())
             before = dict(state.held)
             batch = Batch(clock)
-            said, wrote = carrier.step(group, blocks, 1, batch), dict(state.held)
+            said, wrote = carrier.step(to, blocks, 1, batch), dict(state.held)
             state.held = dict(before)
-            assert carrier.step(group, reversed(blocks), 1, batch) == said
+            assert carrier.step(to, reversed(blocks), 1, batch) == said
             assert state.held == wrote
 
 
@@ -119,7 +121,7 @@ def test_every_key_group_comes_to_the_same_watermark(monkeypatch: pytest.MonkeyP
     for tasks, clock in batches(source, monkeypatch, 1_000):
         carrier.carry(tasks, clock)
         first, *others = [read_index(state.held).progress for state in carrier.groups.values()]
-        assert len(others) == GROUPS - 1
+        assert len(others) == stages.groups - 1
         assert all(progress == first for progress in others)
 
 

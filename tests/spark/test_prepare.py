@@ -7,8 +7,9 @@ import strandline as sl
 from strandline.kernel.blocks import AT, Block, unpack
 from strandline.kernel.output import Counts
 from strandline.kernel.watermarks import Control, Seen, control_from_facts
-from strandline.plan.compile import GROUPS, to_stages
+from strandline.plan.compile import to_stages
 from strandline.plan.stages import Stages
+from strandline.spark.addresses import place, to_deliver
 from strandline.spark.batch import Batch, told
 from strandline.spark.ports import ANNOUNCED, DETAIL, ENDED, RAW, REASON
 from tests.plan.endpoints import PaperSink
@@ -45,7 +46,7 @@ def groups_of(stages: Stages, raw: list[Raw]) -> list[Block]:
 
 def test_every_key_group_gets_one_block_whether_it_has_elements_or_not(stages: Stages) -> None:
     carried = task(stages, rows(RED), HOUR)
-    assert [group for group, _ in carried] == list(range(GROUPS))
+    assert [place(to) for to, _ in carried] == [(0, group) for group in range(stages.groups)]
 
 
 def test_every_key_group_hears_the_same_of_the_sources(stages: Stages) -> None:
@@ -65,18 +66,18 @@ def test_everyone_is_counted_once_and_dead_letters_go_past_the_key_groups(stages
     counts = [Counts(**block.facts["counts"]) for block in groups_of(stages, raw)]
     assert counts[0] == Counts(read=5, dead=3)
     assert set(counts[1:]) == {Counts()}
-    assert [to for to, block in blocks_of(stages, raw).items() if "dead:0" in block.frames] == [-1]
+    assert [to for to, block in blocks_of(stages, raw).items() if "dead:0" in block.frames] == [to_deliver(0)]
 
 
 def test_a_dead_letter_says_where_it_stood_what_it_was_and_why(stages: Stages) -> None:
-    dead = blocks_of(stages, rows(RED, BROKEN, TIMELESS, first=7))[-1].frames["dead:0"]
+    dead = blocks_of(stages, rows(RED, BROKEN, TIMELESS, first=7))[to_deliver(0)].frames["dead:0"]
     assert dead.select("@offset", RAW, REASON).rows() == [(8, BROKEN, "undecodable"), (9, TIMELESS, "no_event_time")]
     assert dead[DETAIL].to_list()[1] == "at is missing or unreadable"
 
 
 def test_a_mark_is_not_a_record(stages: Stages) -> None:
     blocks = blocks_of(stages, [("0", 0, None, ANNOUNCED), ("1", 0, None, ENDED)])
-    assert Counts(**blocks[0].facts["counts"]) == Counts()
+    assert {Counts(**block.facts["counts"]) for block in blocks.values()} == {Counts()}
     assert all(not block.frames for block in blocks.values())
 
 

@@ -220,10 +220,11 @@ def read_slices(held: Mapping[str, bytes], numbers: Iterable[int]) -> Kept:
 
 
 def write_slices(
-    kept: Kept, opened: Iterable[int], keys: Sequence[str], ask: WindowedStep, deadlines: tuple[pl.Expr, pl.Expr]
+    kept: Kept, held: Iterable[int], keys: Sequence[str], ask: WindowedStep, deadlines: tuple[pl.Expr, pl.Expr]
 ) -> tuple[dict[str, bytes | None], dict[int, Slice]]:
-    """The bytes of every opened slice, None where nothing is left, and the index entries of those that remain."""
-    writes: dict[str, bytes | None] = {_place(number): None for number in opened}
+    """The bytes of every opened slice, None where nothing is left of one that was held, and the index entries of those
+    that remain."""
+    writes: dict[str, bytes | None] = {_place(number): None for number in held}
     entries: dict[int, Slice] = {}
     if kept.windows is None or kept.windows.is_empty():
         return writes, entries

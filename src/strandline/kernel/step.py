@@ -26,7 +26,7 @@ from strandline.kernel.slices import slices_of
 from strandline.kernel.state import CLOSED, Kept
 from strandline.kernel.strips import next_over, shares
 from strandline.kernel.watermarks import FOREVER, NEVER, Control, Input, Progress, Rule, advance, advance_inputs
-from strandline.kernel.windows import assign, expires, max_timestamp, span_of
+from strandline.kernel.windows import assign, expires, has_one, max_timestamp, span_of
 from strandline.model.panes import LateReason, LateRows, PaneTimestamp
 from strandline.model.steps import WindowedStep
 from strandline.model.triggers import may_finish
@@ -99,7 +99,8 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
     joined = waiting.add(strips, came.strips, ask.keys, ask.step)
     ripe = waiting.ripen(joined, ask.keys, ask.step, now)
     opened = _touched(came, ripe.windows, ask) | state.due(index.slices, progress)
-    kept = waiting.recall(state.read_slices(held, opened), strips, came.placed, ask.keys, ask.step, now)
+    there = opened & index.slices.keys()
+    kept = waiting.recall(state.read_slices(held, there), strips, came.placed, ask.keys, ask.step, now)
     panes: pl.DataFrame | None = None
     if isinstance(ask.step.window, Count):
         judged = Judged(contributed=0 if came.placed is None else came.placed.height)
@@ -113,7 +114,7 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
             panes, kept = fire(kept.windows, kept, ask.keys, ask.step, now)
         panes = _told(ripe.panes, panes, ask)
         dues = deadlines(ask.step, now)
-    writes, slices = state.write_slices(kept, opened, ask.keys, ask.step, dues)
+    writes, slices = state.write_slices(kept, there, ask.keys, ask.step, dues)
     shared, waits = waiting.write(joined, index, ask.keys, ask.step, now)
     left = {n: entry for n, entry in index.slices.items() if n not in opened}
     after = state.Index(progress, index.turn + 1, left | slices, waits)
@@ -165,8 +166,11 @@ def _placed(blocks: Sequence[Block], ask: Ask, now: Instant) -> pl.DataFrame | N
         placed = assign(block.frames[ROWS].with_columns(pl.lit(now.turn).alias(TURN)), ask.step.window)
         horizon = block.facts.get("horizon")
         sure = pl.lit(False) if horizon is None else surely_taken(ask.step, horizon)
-        also = sure.any().over(PARTITION, OFFSET)
-        found.append(placed.with_columns(also.alias(SURE)).filter(~sure))
+        if has_one(ask.step.window):
+            found.append(placed.filter(~sure).with_columns(pl.lit(False).alias(SURE)))
+        else:
+            also = sure.any().over(PARTITION, OFFSET)
+            found.append(placed.with_columns(also.alias(SURE)).filter(~sure))
     return pl.concat(found, how="diagonal_relaxed") if found else None
 
 
@@ -223,6 +227,10 @@ def _judge_sessions(
 def _told_apart(judged: pl.DataFrame, ask: Ask, now: Instant) -> Judged:
     """An element is late only if all its windows refuse it; the one that lives longest is then named."""
     taken = pl.col(REASON).is_null()
+    if has_one(ask.step.window):
+        accepted, refused = judged.filter(taken), judged.filter(~taken)
+        late = _as_late(refused.with_columns(pl.lit(False).alias(PARTIAL)), now)
+        return Judged(accepted.drop(REASON, SURE), late, accepted.height, refused.height)
     element = [PARTITION, OFFSET]
     known = judged.with_columns((taken.any().over(element) | pl.col(SURE)).alias(PARTIAL))
     refused = known.filter(pl.col(REASON).is_not_null())
@@ -233,10 +241,15 @@ def _told_apart(judged: pl.DataFrame, ask: Ask, now: Instant) -> Judged:
     )
     late = elements if ask.step.lateness.rows is LateRows.PER_ELEMENT else refused
     contributed = known.filter(taken & ~pl.col(SURE)).select(pl.struct(element).n_unique()).item()
-    told = late.with_columns(pl.lit(now.before, pl.Int64).alias(WATERMARK)).drop(SURE, TURN).sort(*element, START)
-    return Judged(
-        known.filter(taken).drop(REASON, PARTIAL, SURE), told if told.height else None, contributed, elements.height
-    )
+    return Judged(known.filter(taken).drop(REASON, PARTIAL, SURE), _as_late(late, now), contributed, elements.height)
+
+
+def _as_late(refused: pl.DataFrame, now: Instant) -> pl.DataFrame | None:
+    """Refused elements as the late output tells of them."""
+    if not refused.height:
+        return None
+    told = refused.with_columns(pl.lit(now.before, pl.Int64).alias(WATERMARK)).drop(SURE, TURN)
+    return told.sort(PARTITION, OFFSET, START)
 
 
 def _counted(taken: pl.DataFrame | None, kept: Kept, ask: Ask, now: Instant) -> pl.DataFrame | None:

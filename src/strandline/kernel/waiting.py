@@ -192,7 +192,7 @@ def write(
     for number, strips in waiting.slices.items():
         due, hold, gone = _deadlines(strips.rows, ask, now)
         if gone <= now.after:
-            writes[_place(number)] = None
+            writes |= {_place(number): None} if number in index.strips else {}
             continue
         if number in waiting.changed:
             data = pack(Block(_frames(strips, keys)))

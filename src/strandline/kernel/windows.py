@@ -84,6 +84,11 @@ def expires(ask: WindowedStep, end: pl.Expr | None = None) -> pl.Expr:
     return pl.lit(FOREVER) if allowed is None else later(max_timestamp(end), allowed.ms)
 
 
+def has_one(kind: WindowKind) -> bool:
+    """Whether an element has one window, and no more."""
+    return isinstance(kind, Tumbling | Session | Global | Custom)
+
+
 def span_of(kind: WindowKind) -> int | None:
     """How much event time a slice of state covers; None where windows are kept by key instead."""
     match kind:

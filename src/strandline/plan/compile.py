@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 from strandline.errors import InvalidStep
 from strandline.model.panes import Accumulation
@@ -15,17 +14,23 @@ from strandline.plan.rules import RULES
 from strandline.plan.stages import Deliver, Flow, Input, KeyedStep, Route, Scan, Stages, step_name
 from strandline.plan.strands import Strand, strands_to
 
-GROUPS: Final = 16
-"""Key groups of a step. It bounds how far a job can be spread, and it is kept with the state."""
+FEWEST, MOST = 4, 256
+
+
+def groups_for(cores: int) -> int:
+    """Key groups of a step: two for each core. They bound how far a job can be spread, and are kept with the state;
+    each is a block, a step and a few calls in every batch, so more than that only costs."""
+    return min(max(FEWEST, 2 * cores), MOST)
+
 
 Consumer = Aggregated | Write
 
 
-def to_stages(root: Root) -> Stages:
+def to_stages(root: Root, groups: int = FEWEST) -> Stages:
     """The stages of a pipeline, or the reason why it cannot run."""
     for rule in RULES:
         root = rule(root)
-    return _Plan(root).stages()
+    return _Plan(root, groups).stages()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,7 @@ class _Plan:
     """A pipeline with everything in it numbered."""
 
     root: Root
+    groups: int
 
     @property
     def writes(self) -> tuple[Write, ...]:
@@ -57,7 +63,7 @@ class _Plan:
         scans = tuple(self._scan(source, strands) for source in self.sources)
         flows = {_flow_key(strand): name for strand, name in self._flows(strands)}
         steps = tuple(self._step(step, strands, flows) for step in self.steps)
-        return Stages(scans, steps, self._outputs(), fingerprint(self.root))
+        return Stages(scans, steps, self._outputs(), fingerprint(self.root), self.groups)
 
     def _flows(self, strands: Mapping[Consumer, tuple[Strand, ...]]) -> Iterable[tuple[Strand, str]]:
         """Every notion of time, with a name that does not depend on who asks for it."""
@@ -109,7 +115,16 @@ class _Plan:
         signed = any(_takes_back(strand) for strand in strands[node])
         step = replace(node.step, signed=signed)
         return KeyedStep(
-            number, self._level(node), node.keys, step, inputs, routes, late_to, dead_to, GROUPS, self._mask(dead_to)
+            number,
+            self._level(node),
+            node.keys,
+            step,
+            inputs,
+            routes,
+            late_to,
+            dead_to,
+            self.groups,
+            self._mask(dead_to),
         )
 
     def _mask(self, output: int) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ def _prepared(scan: Scan, flow: Flow, route: Route, stages: Stages) -> Iterator[
         "prepare",
         f"in Python, per partition: {', '.join([*done, describe_window(step.step.window), combined])}",
     )
-    yield "", f"one block for each of {step.groups} key groups crosses the shuffle"
+    yield "", "one block for each key group crosses the shuffle"
 
 
 def _step(step: KeyedStep, stages: Stages) -> Iterator[tuple[str, str]]:

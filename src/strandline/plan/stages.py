@@ -118,6 +118,8 @@ class Stages:
     steps: tuple[KeyedStep, ...]
     outputs: tuple[Deliver, ...]
     fingerprint: str
+    groups: int
+    """Key groups of every step."""
 
     @property
     def levels(self) -> tuple[tuple[KeyedStep, ...], ...]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from strandline.errors import CheckpointMismatch, SetupError
 from strandline.kernel.watermarks import FOREVER
 from strandline.plan.compare import changes
+from strandline.plan.compile import FEWEST
 from strandline.plan.explain import explain_stages
 from strandline.plan.nodes import Root, to_plain
 from strandline.plan.stages import Stages
@@ -32,6 +33,8 @@ class Identity:
     lineage: str
     stages: str
     definition: Any = None
+    key_groups: int = FEWEST
+    """Whose key group a key is in depends on how many there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +63,16 @@ class Checkpoint:
                 f"the folder {self.folder} is not empty and holds no Strandline checkpoint",
                 hint="choose an empty folder",
             )
-        identity = Identity(stages.fingerprint, uuid.uuid4().hex, explain_stages(stages), to_plain(root))
+        lineage, groups = uuid.uuid4().hex, stages.groups
+        identity = Identity(stages.fingerprint, lineage, explain_stages(stages), to_plain(root), groups)
         _write_durably(about, json.dumps(asdict(identity), indent=2) + "\n")
         return identity
+
+    @property
+    def key_groups(self) -> int | None:
+        """How many the state kept here is divided into; None if nothing is."""
+        about = self.folder / _ABOUT
+        return _read(about).key_groups if about.exists() else None
 
     def _make(self) -> None:
         try:
@@ -73,12 +83,7 @@ class Checkpoint:
             ) from None
 
     def _known(self, about: Path, root: Root, stages: Stages) -> Identity:
-        try:
-            identity = Identity(**json.loads(about.read_text()))
-        except (ValueError, TypeError) as problem:
-            raise CheckpointMismatch(
-                f"cannot read {about}", detail=str(problem), hint="restore the folder from a copy, or choose another"
-            ) from None
+        identity = _read(about)
         if identity.fingerprint != stages.fingerprint:
             found = changes(identity.definition, to_plain(root))
             raise CheckpointMismatch(
@@ -213,6 +218,15 @@ class Checkpoint:
 
     def _entry(self, batch: int) -> Path:
         return self.folder / "spark" / "offsets" / str(batch)
+
+
+def _read(about: Path) -> Identity:
+    try:
+        return Identity(**json.loads(about.read_text()))
+    except (ValueError, TypeError) as problem:
+        raise CheckpointMismatch(
+            f"cannot read {about}", detail=str(problem), hint="restore the folder from a copy, or choose another"
+        ) from None
 
 
 def _write_durably(path: Path, text: str) -> None:

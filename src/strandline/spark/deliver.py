@@ -28,6 +28,7 @@ from strandline.kernel.output import Counts, Output
 from strandline.kernel.watermarks import FOREVER, NEVER, Progress
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Scan, Stages
+from strandline.spark.addresses import place
 from strandline.spark.batch import Batch, tell
 from strandline.spark.checkpoint import Checkpoint
 from strandline.spark.crash import crash_point
@@ -204,17 +205,17 @@ class Deliverer:
     def _positions(self, batch: int) -> list[tuple[Scan, Followed, Any]]:
         """Where the sources that can be followed stand at the end of this batch."""
         found: list[tuple[Scan, Followed, Any]] = []
-        for place, scan in enumerate(self._stages.scans):
-            at = self._checkpoint.offsets(batch, place)
+        for number, scan in enumerate(self._stages.scans):
+            at = self._checkpoint.offsets(batch, number)
             if isinstance(scan.source, Followed) and at is not None:
                 found.append((scan, scan.source, at))
         return found
 
     def _refuse_gone(self, batch: int) -> None:
         """Spark passes over files that have vanished since it listed them, and says nothing."""
-        for place, scan in enumerate(self._stages.scans):
+        for number, scan in enumerate(self._stages.scans):
             if isinstance(scan.source, Listed):
-                scan.source.refuse_gone(self._checkpoint.listed(batch, place, LISTS), self._spark)
+                scan.source.refuse_gone(self._checkpoint.listed(batch, number, LISTS), self._spark)
 
     def _horizons(self, batch: int) -> dict[int, int]:
         """The watermark of each step before this batch, where it is known: after a start, only what was noted."""
@@ -243,10 +244,10 @@ class Deliverer:
 def _gather(frame: DataFrame) -> Gathered:
     """One action over the whole frame: a second would play the batch again."""
     try:
-        carried = pl.DataFrame(frame.toArrow()).sort("kg")
+        carried = pl.DataFrame(frame.toArrow()).select("kg", "block").rows()
     except (PySparkException, Py4JJavaError) as problem:
         raise raised_by_a_task(problem) from None
-    return gather(unpack(data, f"address {to}, output") for to, data in carried.select("kg", "block").iter_rows())
+    return gather(unpack(data, f"address {to}, output") for to, data in sorted(carried, key=lambda row: place(row[0])))
 
 
 def raised_by_a_task(problem: Exception) -> Exception:

@@ -26,7 +26,7 @@ from strandline.kernel.watermarks import (
 from strandline.model.watermarks import Inputs
 from strandline.plan.columns import PANE
 from strandline.plan.stages import KeyedStep, Route
-from strandline.spark.addresses import address, to_deliver
+from strandline.spark.addresses import address, to_deliver_from
 from strandline.spark.batch import Batch, told
 from strandline.spark.letters import failures, outgoing
 from strandline.spark.operations import run_operations
@@ -78,7 +78,7 @@ class KeyGroupProcessor(StatefulProcessor):
         for place, data in writes.items():
             if data is not None:
                 self._state.updateValue((place,), (data,))
-            elif self._state.containsKey((place,)):
+            else:
                 self._state.removeKey((place,))
         yield from (Row(kg=where, block=pack(block)) for where, block in sent)
 
@@ -140,7 +140,7 @@ def play_group(
         "output_watermark": stepped.output_watermark,
         "rows": stepped.rows,
     }
-    return stepped.writes, [*sent, (to_deliver(address(keyed, group)), Block(frames, facts))]
+    return stepped.writes, [*sent, (to_deliver_from(keyed, group), Block(frames, facts))]
 
 
 def _without_problems(stepped: Stepped, keyed: KeyedStep, group: int, dead: list[pl.DataFrame]) -> Stepped:

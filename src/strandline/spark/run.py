@@ -1,13 +1,14 @@
 """How a pipeline travels: compile, translate to Spark, start, return a job. The path on one page."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from strandline.errors import SetupError, StrandlineError
-from strandline.plan.compile import to_stages
+from strandline.errors import CheckpointMismatch, SetupError, StrandlineError
+from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.nodes import Root
 from strandline.plan.stages import Stages
 from strandline.spark.budget import FailureBudget
@@ -32,6 +33,7 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     available_now: bool = False,
     heartbeat_seconds: float = 2,
     failure_budget: FailureBudget | None = None,
+    key_groups: int | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Job:
     """Starts a pipeline. `checkpoint` is the job's folder: a run that finds one there goes on where it ended.
@@ -39,18 +41,19 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     A batch starts as soon as the one before it has ended, or `every` so often; with `available_now` the job reads what
     is there and ends, its windows still open for the next run. When no data comes, a heartbeat still moves the clock:
     for idle partitions, for triggers that go by processing time, for time to live. A `failure_budget` says how much of
-    the input may be dead letters before the job stops. `settings` go before Strandline's own where it starts Spark;
-    a session that is given is left as it is.
+    the input may be dead letters before the job stops. `key_groups` bound how far a job can be spread, for as long as
+    it lives: two for each core, unless said. `settings` go before Strandline's own where it starts Spark; a session
+    that is given is left as it is.
     """
     if spark is not None and settings:
         raise SetupError("a session that runs already takes no settings", hint="set them where the session is made")
-    stages = to_stages(root)
     folder = Path(checkpoint).absolute()
+    home = Checkpoint(folder)
+    stages = to_stages(root, _groups(home, spark, key_groups))
     if spark is None:
         require_machine(folder)
     else:
         require_rocksdb(spark)
-    home = Checkpoint(folder)
     identity = home.claim(root, stages)
     for place, scan in enumerate(stages.scans):
         if isinstance(scan.source, Followed):
@@ -81,6 +84,20 @@ def _backlog(spark: SparkSession, stages: Stages, home: Checkpoint) -> dict[str,
             known = frozenset(file.path for files in lists.values() for file in files)
             found[scan.source.name] = scan.source.waiting(known, spark)
     return found
+
+
+def _groups(home: Checkpoint, spark: SparkSession | None, asked: int | None) -> int:
+    """Those of the state that is there; else those that were asked for, or as many as the machine is good for."""
+    kept = home.key_groups
+    if asked is not None and asked < 1:
+        raise SetupError(f"key_groups is {asked}, and there must be one at least")
+    if kept is not None and asked not in (None, kept):
+        raise CheckpointMismatch(
+            f"the state in {home.folder} is divided into {kept} key groups, so it cannot go on with {asked}",
+            hint=f"leave key_groups out, or say {kept}",
+        )
+    cores = (os.cpu_count() or 2) if spark is None else spark.sparkContext.defaultParallelism
+    return kept or asked or groups_for(cores)
 
 
 def _opened(stages: Stages, lineage: str) -> tuple[OpenSink, ...]:

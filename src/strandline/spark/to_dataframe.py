@@ -18,7 +18,7 @@ from strandline.kernel.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTI
 from strandline.kernel.types import to_polars
 from strandline.model.ddl import parse
 from strandline.plan.columns import PANE, columns_after
-from strandline.plan.compile import to_stages
+from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.nodes import Root, outputs_of
 from strandline.spark.heartbeat import heartbeat
 from strandline.spark.keyed_step import instant
@@ -44,7 +44,7 @@ def to_dataframe(root: Root, spark: SparkSession, *, heartbeat_seconds: float = 
     if len(outputs_of(root)) > 1:
         raise InvalidStep("a DataFrame holds one output", hint="make one of each pipeline")
     require_rocksdb(spark)
-    stages = to_stages(root)
+    stages = to_stages(root, groups_for(spark.sparkContext.defaultParallelism))
     known = columns_after(outputs_of(root)[0].of)
     columns = {name: kind for name, kind in known.items() if name not in PANE}
     unknown = [name for name, kind in columns.items() if kind is None]

@@ -1,6 +1,7 @@
 """What every sink must do: a batch and its ledger entry take effect together, once, and for the newest driver only."""
 
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from strandline.kernel.watermarks import FOREVER, NEVER, Progress
 from strandline.plan.compile import to_stages
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver, Stages
+from strandline.spark.deliver import Patience, deliver
 from strandline.spark.ports import DETAIL, RAW, REASON, LedgerEntry, OpenSink, Recorded, SparkSink, Written
 from tests.contracts.stores import DuckDbStore, PostgresStore, SqliteStore, Store
 from tests.plan.endpoints import PaperSource, scores
@@ -420,6 +422,46 @@ def test_a_batch_that_does_not_join_the_last_one_is_refused(store: Store, sink: 
         with pytest.raises(StateError):
             sink.commit(panes(pane("red", 7, 2)), apart)
     assert [row["total"] for row in store.read()] == [5, 6]
+
+
+def test_an_entry_that_is_no_longer_kept_is_refused_not_written_again(store: Store, sink: OpenSink) -> None:
+    epoch = sink.claim("mine")
+    for batch in range(0, 2_001, 200):
+        sink.mark(Output(), entry(sink, batch, epoch=epoch))
+    assert not sink.mark(Output(), entry(sink, 1_800, epoch=epoch)).fresh
+    with pytest.raises(StateError, match="batch 0 is new to .*, which is at batch 2000"):
+        sink.commit(panes(pane("red", 5)), entry(sink, 0, epoch=epoch))
+    assert store.read() == []
+
+
+def test_two_drivers_that_keep_taking_over_from_each_other_write_each_batch_once(store: Store) -> None:
+    batches, problems = 15, list[BaseException]()
+    patience = Patience(shortest=0.001)
+
+    def drive(sink: OpenSink) -> None:
+        epoch, batch = 0, 0
+        try:
+            while batch < batches:
+                told = panes(pane(f"team {batch}", batch))
+                try:
+                    due = entry(sink, batch, digest=f"range {batch}", epoch=epoch)
+                    deliver(sink, Delivery.EXACTLY_ONCE, told, due, patience)
+                    batch += 1
+                except Fenced:
+                    epoch = patience.until_done(lambda: sink.claim("mine"))
+        except BaseException as problem:  # noqa: BLE001 - told by the thread that waits
+            problems.append(problem)
+
+    sinks = [opened(store), opened(store)]
+    drivers = [threading.Thread(target=drive, args=[sink]) for sink in sinks]
+    for driver in drivers:
+        driver.start()
+    for driver in drivers:
+        driver.join()
+    for sink in sinks:
+        sink.close()
+    assert problems == []
+    assert [row["total"] for row in store.read()] == list(range(batches))
 
 
 # By key: the table holds the latest answers themselves.

@@ -22,7 +22,7 @@ from strandline.spark.progress import State
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 pytest_plugins = ["strandline.testing.services"]
 
-SOURCE = Scores(9, 1_500, 250)
+SOURCE = Scores(9, 400, 250)
 PATIENCE = 200
 """Seconds a job may take on a machine that is busy with something else."""
 

@@ -130,9 +130,12 @@ class Deliverer:
         self._spark, self._stages, self._sinks = spark, stages, sinks
         self._checkpoint, self._lineage, self._listener = checkpoint, lineage, listener
         self._patience = patience or Patience()
-        self._epochs = tuple(sink.claim(lineage) for sink in sinks)
+        self._epochs = tuple(self._claimed(sink) for sink in sinks)
         self._steps: dict[int, StepOutput] = {}
         self._ended: dict[int, frozenset[str]] = {}
+
+    def _claimed(self, sink: OpenSink) -> int:
+        return self._patience.until_done(lambda: sink.claim(self._lineage))
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         crash_point("C6")

@@ -24,6 +24,8 @@ class Traits:
     """Whether `Total` and `total` are two columns."""
     longest_name: int | None = None
     """The bytes a name may have, where a longer one would be cut off."""
+    alone: str = ""
+    """What to say before a table is made that others may be making too."""
 
 
 class Dialect(Protocol):

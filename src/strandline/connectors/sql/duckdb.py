@@ -1,5 +1,7 @@
 """DuckDB: the tables of one file, embedded; rows come in as Arrow. One process at a time has the file."""
 
+import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -32,6 +34,10 @@ _FITTING: Final = {
     Kind.MOMENT: _TIMES, Kind.WALL: _TIMES, Kind.DATE: ("DATE", *_TIMES), Kind.TIME: ("TIME",),
     Kind.JSON: ("JSON", "VARCHAR"), Kind.UNKNOWN: _KNOWN,
 }  # fmt: skip
+
+
+_turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+"""Transactions that meet make each other fail; a file belongs to this process, so here they take turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +116,10 @@ class DuckDbFile:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
+        with _turns[str(Path(self._path).resolve())]:
+            yield from self._transaction()
+
+    def _transaction(self) -> Iterator[None]:
         engine = _engine()
         self._done.clear()
         try:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _STAGING: Final = "strandline_staging"
 _NULL: Final = "\\N"
+_MAKING: Final = 0x5374726E64  # a number that nobody else is likely to lock
 _WAITING_SECONDS: Final = 60
 _LOCKED_SECONDS: Final = 20
 _PERMANENT: Final = ("28", "3D", "3F", "42", "0A", "25006")
@@ -96,7 +97,7 @@ def postgres(
 class PostgresDatabase:
     """A connection, made anew where it was lost."""
 
-    traits: Final = Traits(minds_case=True, longest_name=63)
+    traits: Final = Traits(minds_case=True, longest_name=63, alone=f"SELECT pg_advisory_xact_lock({_MAKING})")
 
     def __init__(self, place: Place, schema: str | None) -> None:
         self._place, self._schema = place, schema
@@ -113,6 +114,10 @@ class PostgresDatabase:
         connection.execute(f"SET idle_in_transaction_session_timeout = '{_WAITING_SECONDS}s'")
         connection.execute(f"SET lock_timeout = '{_LOCKED_SECONDS}s'")
         connection.execute("SET timezone = 'UTC'")
+        # What is committed must be there after a power cut, whatever the server's own habit is.
+        connection.execute(
+            "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+        )
         if self._schema is not None:
             connection.execute(f"SET search_path = {self.quoted(self._schema, connection)}, pg_temp")
         self._connection = connection

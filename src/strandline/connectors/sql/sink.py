@@ -254,6 +254,8 @@ class OpenSql:
             self._database.execute(f"DELETE FROM {_LEDGER} WHERE lineage = ? AND sink = ? AND batch <= ?", old)
 
     def _create_ledger(self) -> None:
+        if self._database.traits.alone:
+            self._database.execute(self._database.traits.alone)
         text, number = (self._database.type_of(Column("", kind)) for kind in (Kind.TEXT, Kind.INTEGER))
         self._database.execute(
             f"CREATE TABLE IF NOT EXISTS {_DRIVERS} (lineage {text}, sink {text}, epoch {number}, since {text}, "

@@ -1,0 +1,57 @@
+"""A batch killed at each point of its delivery and delivered again: what each delivery loses, repeats, or does not."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+DELIVERING = """
+import sys
+import polars as pl
+import strandline as sl
+from strandline.kernel.output import Output
+from strandline.plan.endpoints import Delivery
+from strandline.plan.stages import Deliver
+from strandline.spark.deliver import Patience, deliver
+from strandline.spark.ledger import LedgerEntry
+
+mine, delivery = sl.sqlite(sys.argv[1], table="totals"), Delivery(sys.argv[2])
+sink = mine.open(Deliver(0, mine, delivery, None))
+entry = LedgerEntry("mine", sink.claim("mine"), 0, "range", None, "at 1")
+deliver(sink, delivery, Output(pl.DataFrame({"id": [1, 2, 3]})), entry, Patience())
+"""
+
+
+def deliver_once(database: Path, delivery: str, crash: str | None) -> int:
+    environment = {**os.environ, **({"STRANDLINE_CRASH": crash} if crash else {})}
+    command = [sys.executable, "-c", DELIVERING, str(database), delivery]
+    return subprocess.run(command, env=environment, start_new_session=True, check=False).returncode
+
+
+@pytest.mark.parametrize(
+    ("delivery", "point", "times"),
+    [
+        ("exactly_once", "C9", 1),
+        ("exactly_once", "C10", 1),
+        ("at_least_once", "C9", 1),
+        ("at_least_once", "C10", 2),
+        ("at_most_once", "marked", 0),
+        ("at_most_once", "C9", 0),
+        ("at_most_once", "C10", 1),
+    ],
+)
+def test_a_batch_that_is_killed_and_delivered_again_is_there_so_many_times(
+    tmp_path: Path, delivery: str, point: str, times: int
+) -> None:
+    database = tmp_path / "scores.db"
+    assert deliver_once(database, delivery, f"{point}:1") == -signal.SIGKILL
+    assert deliver_once(database, delivery, None) == 0
+    with closing(sqlite3.connect(database)) as connection:
+        there = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'totals'").fetchone()[0]
+        found = connection.execute("SELECT id FROM totals ORDER BY id").fetchall() if there else []
+    assert found == sorted([(1,), (2,), (3,)] * times)

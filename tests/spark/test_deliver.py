@@ -151,7 +151,7 @@ for turn in range(1, 4):
 """
 
 
-@pytest.mark.parametrize(("asked", "last", "code"), [("C9:2", "2 C9", -signal.SIGKILL), (None, "3 C12", 0)])
+@pytest.mark.parametrize(("asked", "last", "code"), [("C9:2", "2 C9", -signal.SIGKILL), (None, f"3 {POINTS[-1]}", 0)])
 def test_a_job_dies_at_the_point_it_was_asked_to_and_at_no_other(asked: str | None, last: str, code: int) -> None:
     environment = {**os.environ, **({"STRANDLINE_CRASH": asked} if asked else {})}
     command = [sys.executable, "-c", PASSING]

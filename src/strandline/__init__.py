@@ -60,7 +60,7 @@ from strandline.plan.pipeline import read as _read
 
 if TYPE_CHECKING:
     from strandline.connectors.discard import discard
-    from strandline.connectors.files import files
+    from strandline.connectors.files import compact, files, folder, manifested_files, read_manifested
     from strandline.connectors.frame import frame
     from strandline.connectors.generated import generator
     from strandline.connectors.generator import scores
@@ -86,6 +86,7 @@ retracting = Accumulation.RETRACTING
 
 _LATER = {
     "avro": "strandline.formats.avro",
+    "compact": "strandline.connectors.files",
     "csv": "strandline.formats.csv",
     "dead_files": "strandline.connectors.letter_files",
     "dead_topic": "strandline.connectors.kafka",
@@ -94,6 +95,7 @@ _LATER = {
     "duckdb": "strandline.connectors.sql.duckdb",
     "failure_budget": "strandline.spark.budget",
     "files": "strandline.connectors.files",
+    "folder": "strandline.connectors.files",
     "frame": "strandline.connectors.frame",
     "generator": "strandline.connectors.generated",
     "kafka": "strandline.connectors.kafka",
@@ -101,9 +103,11 @@ _LATER = {
     "tls": "strandline.connectors.kafka",
     "infer_json": "strandline.formats.inference",
     "json": "strandline.formats.records",
+    "manifested_files": "strandline.connectors.files",
     "postgres": "strandline.connectors.sql.postgres",
     "protobuf": "strandline.formats.protobuf",
     "raw": "strandline.formats.texts",
+    "read_manifested": "strandline.connectors.files",
     "registry": "strandline.formats.registry",
     "scores": "strandline.connectors.generator",
     "secret": "strandline.formats.secrets",
@@ -139,11 +143,12 @@ __all__ = [
     "Accumulation", "Delivery", "Duration", "Elements", "Panes", "Pipeline", "PlanError", "RunError", "StateError",
     "StrandlineError", "Timestamp", "Timing", "UserAggregate", "accumulating", "after_count", "after_event_time",
     "after_processing_time", "after_watermark", "all_of", "all_true", "any_true", "approx_count_distinct", "argmax",
-    "argmin", "avro", "bit_and", "bit_or", "bit_xor", "bounded", "by_clock", "collect", "count", "count_distinct",
-    "count_window", "csv", "cumulating", "custom", "dead_files", "dead_table", "dead_topic", "debezium", "discard",
-    "discarding", "duckdb", "every", "everything", "failure_budget", "files", "first", "first_of", "frame",
-    "from_source", "generator", "in_sequence", "infer_json", "json", "kafka", "keep_delta", "keep_last", "keep_within",
-    "last", "max", "mean", "min", "monotone", "never", "or_finally", "percentile", "postgres", "protobuf", "quantile",
-    "raw", "read", "registry", "repeatedly", "retracting", "sasl", "scores", "secret", "session", "sliding", "sqlite",
-    "stddev", "string_agg", "sum", "text", "tls", "together", "top_k", "tumbling", "union", "variance", "when",
+    "argmin", "avro", "bit_and", "bit_or", "bit_xor", "bounded", "by_clock", "collect", "compact", "count",
+    "count_distinct", "count_window", "csv", "cumulating", "custom", "dead_files", "dead_table", "dead_topic",
+    "debezium", "discard", "discarding", "duckdb", "every", "everything", "failure_budget", "files", "first",
+    "first_of", "folder", "frame", "from_source", "generator", "in_sequence", "infer_json", "json", "kafka",
+    "keep_delta", "keep_last", "keep_within", "last", "manifested_files", "max", "mean", "min", "monotone", "never",
+    "or_finally", "percentile", "postgres", "protobuf", "quantile", "raw", "read", "read_manifested", "registry",
+    "repeatedly", "retracting", "sasl", "scores", "secret", "session", "sliding", "sqlite", "stddev", "string_agg",
+    "sum", "text", "tls", "together", "top_k", "tumbling", "union", "variance", "when",
 ]  # fmt: skip

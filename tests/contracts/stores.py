@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
@@ -103,6 +104,43 @@ class DuckDbStore:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with duckdb.connect(str(self.path)) as connection:
             connection.execute(f"CREATE TABLE {quoted(table)} ({columns})")
+
+
+@dataclass(frozen=True)
+class FolderStore:
+    """Folders side by side, one for each table; what a reader finds who follows their logs."""
+
+    path: Path
+    format: str
+    can: frozenset[str] = frozenset({"append", "views", *Delivery})
+
+    def sink(self, table: str = "totals", **asked: Any) -> SparkSink:
+        return sl.folder(self._folder(table), format=self.format, **asked)
+
+    def read(self, table: str = "totals") -> Rows:
+        name, _, ending = table.rpartition("_")
+        if ending not in ("late", "dead", "now"):
+            name, ending = table, "panes"
+        now = ending == "now"
+        rows = sl.read_manifested(self._folder(name), "panes" if now else ending, now=now)
+        return [{column: folder_cell(cell) for column, cell in row.items()} for row in rows.to_dicts()]
+
+    def count(self, table: str = "totals") -> int:
+        return sl.read_manifested(self._folder(table)).height
+
+    def make(self, table: str, columns: str) -> None:
+        raise NotImplementedError
+
+    def _folder(self, table: str) -> Path:
+        return self.path / sha256(table.encode()).hexdigest()[:8]
+
+
+def folder_cell(cell: Any) -> Any:
+    """As SQLite would tell it. The ends of time stand at the ends of the calendar."""
+    if isinstance(cell, datetime):
+        ends = {1: "-infinity", 9999: "infinity"}
+        return ends.get(cell.year) or instant(cell.isoformat())
+    return int(cell) if isinstance(cell, bool) else cell
 
 
 _numbers = count(1)

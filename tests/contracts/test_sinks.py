@@ -22,13 +22,15 @@ from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver, Stages
 from strandline.spark.deliver import Patience, deliver
 from strandline.spark.ports import DETAIL, RAW, REASON, LedgerEntry, OpenSink, Recorded, SparkSink, Written
-from tests.contracts.stores import DuckDbStore, PostgresStore, SqliteStore, Store
+from tests.contracts.stores import DuckDbStore, FolderStore, PostgresStore, SqliteStore, Store
 from tests.plan.endpoints import PaperSource, scores
 
 pytest_plugins = ["strandline.testing.services"]
 
 
-@pytest.fixture(params=["sqlite", "duckdb", pytest.param("postgres", marks=pytest.mark.services)])
+@pytest.fixture(
+    params=["sqlite", "duckdb", "parquet", "jsonl", "csv", pytest.param("postgres", marks=pytest.mark.services)]
+)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """Each sink, empty."""
     match request.param:
@@ -36,6 +38,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
             yield SqliteStore(tmp_path / "some folder" / "scores.db")
         case "duckdb":
             yield DuckDbStore(tmp_path / "some folder" / "scores.duckdb")
+        case "parquet" | "jsonl" | "csv":
+            yield FolderStore(tmp_path / "some folder", request.param)
         case "postgres":
             mine = PostgresStore(request.getfixturevalue("postgres").address)
             yield mine

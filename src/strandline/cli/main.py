@@ -110,6 +110,19 @@ def explain(
 
 
 @app.command()
+def compact(
+    folder: Annotated[Path, typer.Argument(help="A folder that sl.folder(…) writes to.")],
+    target_mb: Annotated[int, typer.Option(min=1, help="How large a file may become, in MiB.")] = 128,
+    keep_seconds: Annotated[int, typer.Option(min=0, help="How long replaced files are kept for readers.")] = 3_600,
+) -> None:
+    """Make few files of many, while jobs write and others read."""
+    from strandline.connectors.files import compact
+
+    done = compact(folder, target_bytes=target_mb * 2**20, keep_seconds=keep_seconds)
+    typer.echo(f"{done.before} files became {done.after}; {done.deleted} old ones were deleted")
+
+
+@app.command()
 def play(
     files: Annotated[list[Path], typer.Argument(help="Stories, or folders in which *.story.yaml are looked for.")],
     on: Annotated[str, typer.Option(help="The player: reference, kernel or spark.")] = "kernel",

@@ -80,12 +80,16 @@ class Told:
 
 def tell(frame: pl.DataFrame, batch: int) -> Told:
     """A frame under its public names, with its batch; lists and structures as JSON."""
+    told = named(frame, batch)
+    return Told(pl.DataFrame([plain(told.rows[each.name], each.kind) for each in told.columns]), told.columns)
+
+
+def named(frame: pl.DataFrame, batch: int) -> Told:
+    """A frame under its public names, with its batch; values as they are."""
     public = names_beside(frame.columns)
     shown = frame.with_columns(pl.lit(batch, pl.Int64).alias(BATCH)).rename(public, strict=False)
     instants = {public[name] for name in _INSTANTS if name in frame.columns}
-    columns = tuple(_column(name, kind, name in instants) for name, kind in shown.schema.items())
-    plain = [_plain(shown[column.name], column.kind) for column in columns]
-    return Told(pl.DataFrame(plain), columns)
+    return Told(shown, tuple(_column(name, kind, name in instants) for name, kind in shown.schema.items()))
 
 
 def names_beside(columns: Iterable[str]) -> dict[str, str]:
@@ -127,7 +131,8 @@ def _column(name: str, kind: Any, instant: bool) -> Column:
     return Column(name, Kind.REAL if kind.is_float() else Kind.JSON if kind.is_nested() else Kind.TEXT)
 
 
-def _plain(values: pl.Series, kind: Kind) -> pl.Series:
+def plain(values: pl.Series, kind: Kind) -> pl.Series:
+    """Values that every database has: what is nested as JSON, texts as texts."""
     if kind is Kind.JSON:
         texts = [None if each is None else json.dumps(each, default=_readable) for each in values.to_list()]
         return pl.Series(values.name, texts, pl.String)

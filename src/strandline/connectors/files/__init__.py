@@ -1,5 +1,8 @@
-"""Folders of files: lines through our formats, columns as Spark reads them; new files are read as they arrive."""
+"""Folders of files: lines and columns read as they arrive; batches written so that each is there as a whole or not."""
 
+from strandline.connectors.files.compacting import Compacted, compact
+from strandline.connectors.files.reading import manifested_files, read_manifested
+from strandline.connectors.files.sink import Folder, folder
 from strandline.connectors.files.source import Files, files
 
-__all__ = ["Files", "files"]
+__all__ = ["Compacted", "Files", "Folder", "compact", "files", "folder", "manifested_files", "read_manifested"]

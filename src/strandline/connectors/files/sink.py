@@ -1,0 +1,243 @@
+"""A folder as a sink: the files of a batch count from one moment on, that of its record in the log."""
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from strandline.connectors.files.log import BATCH, CLAIM, MARK, ROWS, File, Held, Log, write_new
+from strandline.connectors.files.rows import FORMATS, VOID, encoded, laid_out, types_of
+from strandline.errors import InvalidStep, SinkError, SinkUnavailable
+from strandline.formats.told import BATCH as BATCH_COLUMN
+from strandline.formats.told import names_beside
+from strandline.kernel.blocks import END, START
+from strandline.kernel.output import Output
+from strandline.kernel.panes import INDEX, RETRACTION
+from strandline.letters.durable import sync_folder
+from strandline.plan.endpoints import Delivery
+from strandline.plan.stages import Deliver
+from strandline.spark.crash import crash_point
+from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge
+
+PARTS: Final = ("panes", "late", "dead")
+_ATTEMPTS: Final = 100
+_PRIVATE: Final = 0o600
+"""Dead letters may hold anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder, and how rows are written in it."""
+
+    path: str
+    format: str = "parquet"
+    evolve: bool = False
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise InvalidStep(f"files of format {self.format!r}", hint=f"choose one of {', '.join(FORMATS)}")
+
+    @property
+    def name(self) -> str:
+        return f"folder({self.path!r})"
+
+    @property
+    def offers(self) -> frozenset[Delivery]:
+        return frozenset(Delivery)
+
+    @property
+    def takes_retractions(self) -> bool:
+        return True
+
+    @property
+    def definition(self) -> Mapping[str, Any]:
+        """What makes it the same to a checkpoint: files of several formats may stand side by side."""
+        return {"path": self.path}
+
+    def open(self, output: Deliver) -> "OpenFolder":
+        return OpenFolder(self, output.keys)
+
+
+def folder(path: str | Path, *, format: str = "parquet", evolve: bool = False) -> Folder:  # noqa: A002 - Spark's own word
+    """Files in a folder, whole batches only: `write(folder("totals/", format="parquet"))`, or "jsonl", or "csv".
+
+    The log in it says which files count: `read_manifested` reads them, `manifested_files` names them, and `compact`
+    makes few of many. `evolve` lets columns be added to what is there.
+    """
+    return Folder(str(path), format, evolve)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Files of a batch that are durable and do not count yet."""
+
+    files: tuple[File, ...] = ()
+    columns: Mapping[str, Mapping[str, str]] | None = None
+    now: Mapping[str, Any] | None = None
+
+
+class OpenFolder:
+    """A folder at work."""
+
+    def __init__(self, ask: Folder, keys: tuple[str, ...] | None) -> None:
+        self._ask, self._keys = ask, keys
+        self._root = Path(ask.path)
+        self._log = Log(self._root)
+        with self._log.explained():
+            for each in (*PARTS, "_log"):
+                (self._root / each).mkdir(parents=True, exist_ok=True)
+            # What a driver saw before a kill of the machine may not have been durable.
+            for place in (self._log.folder, self._root, self._root.absolute().parent):
+                sync_folder(place)
+        self._held = self._log.held()
+
+    def claim(self, lineage: str) -> int:
+        for _ in range(_ATTEMPTS):
+            held = self._refreshed()
+            epoch = held.epochs.get(lineage, 0) + 1
+            if self._log.publish(held.number + 1, {"kind": CLAIM, "lineage": lineage, "epoch": epoch}):
+                return epoch
+        raise self._crowded()
+
+    def latest(self, lineage: str) -> Recorded | None:
+        return self._refreshed().latest(lineage)
+
+    def commit(self, output: Output, entry: LedgerEntry) -> Written:
+        known = self._judge(entry)
+        if known is not None:
+            # It may have been linked by an attempt that could not make it durable.
+            with self._log.explained():
+                sync_folder(self._log.folder)
+            return known
+        done = self._send(BATCH, output, entry, self._judge)
+        crash_point("C10")
+        return done
+
+    def mark(self, output: Output, entry: LedgerEntry) -> Written:
+        return self._publish(MARK, output, entry, Staged(), self._judge)
+
+    def write(self, output: Output, entry: LedgerEntry) -> Written:
+        self._fence(entry)
+        done = self._send(ROWS, output, entry, self._fence)
+        crash_point("C10")
+        return done
+
+    def close(self) -> None:
+        pass
+
+    def _refreshed(self) -> Held:
+        self._held = self._log.refreshed(self._held)
+        return self._held
+
+    def _judge(self, entry: LedgerEntry) -> Written | None:
+        held = self._refreshed()
+        known = held.ledger.get(entry.lineage, {}).get(entry.batch)
+        return judge(entry, held.epochs.get(entry.lineage), known, held.latest(entry.lineage), sink=self._ask.name)
+
+    def _fence(self, entry: LedgerEntry) -> None:
+        epoch = self._refreshed().epochs.get(entry.lineage)
+        judge(replace(entry, starts=None), epoch, None, None, sink=self._ask.name)
+
+    def _send(
+        self, kind: str, output: Output, entry: LedgerEntry, decide: Callable[[LedgerEntry], Written | None]
+    ) -> Written:
+        staged = self._stage(output, entry)
+        crash_point("C9")
+        return self._publish(kind, output, entry, staged, decide)
+
+    def _publish(
+        self,
+        kind: str,
+        output: Output,
+        entry: LedgerEntry,
+        staged: Staged,
+        decide: Callable[[LedgerEntry], Written | None],
+    ) -> Written:
+        """The record under the next number, decided on all before it; files that do not come to count are removed."""
+        mark = output.progress.watermark
+        record = {
+            "kind": kind, "lineage": entry.lineage, "epoch": entry.epoch,
+            "entry": [entry.batch, entry.digest, mark, entry.ends, entry.output], "starts": entry.starts,
+            "files": [asdict(file) for file in staged.files], "columns": staged.columns or {}, "now": staged.now,
+        }  # fmt: skip
+        try:
+            for _ in range(_ATTEMPTS):
+                known = decide(entry)
+                if known is not None:
+                    return known
+                self._refuse_other(staged)
+                if self._log.publish(self._held.number + 1, record):
+                    return Written()
+            raise self._crowded()
+        finally:
+            self._remove_unless_held(staged)
+
+    def _stage(self, output: Output, entry: LedgerEntry) -> Staged:
+        """Writes what a batch says into files under names that nobody has had."""
+        files, columns = [], {}
+        label = f"{entry.batch:012}-{job_label(entry.lineage)}-{entry.epoch}"
+        frames = {"panes": output.panes, "late": output.late, "dead": output.dead}
+        full = {part: frame for part, frame in frames.items() if frame is not None and frame.height}
+        with self._log.explained():
+            for part, frame in full.items():
+                rows = laid_out(frame, entry.batch)
+                columns[part] = types_of(rows)
+                files.append(add_file(self._root, part, label, rows, self._ask.format))
+        now = _now(full["panes"], self._keys) if "panes" in full and self._keys is not None else None
+        return Staged(tuple(files), columns, now)
+
+    def _refuse_other(self, staged: Staged) -> None:
+        """Columns keep their types; new ones are added where that is allowed, or nobody chose them."""
+        for part, columns in (staged.columns or {}).items():
+            known = self._held.columns.get(part)
+            if known is None:
+                continue
+            wrong = [
+                f"{name} is {known[name]}, and {kind} is to be written"
+                for name, kind in columns.items()
+                if VOID != known.get(name, VOID) != kind != VOID
+            ]
+            absent = [f"{name} is missing, and {kind} is to be written" for name, kind in columns.items()
+                      if name not in known and part == "panes" and not self._ask.evolve]  # fmt: skip
+            if wrong or absent:
+                raise SinkError(
+                    f"the {part} in {self._root} do not fit what is to be written",
+                    detail="; ".join([*wrong, *absent]),
+                    hint="write to another folder" + ("" if wrong else "; or let columns be added: evolve=True"),
+                )
+
+    def _remove_unless_held(self, staged: Staged) -> None:
+        if not staged.files or staged.files[0].path in self._refreshed().files:
+            return
+        for file in staged.files:
+            (self._root / file.path).unlink(missing_ok=True)
+
+    def _crowded(self) -> SinkUnavailable:
+        return SinkUnavailable(f"{self._root} is written to by others all the time", detail=f"{_ATTEMPTS} attempts")
+
+
+def add_file(root: Path, part: str, label: str, rows: pl.DataFrame, form: str) -> File:
+    """A durable file with these rows, which no record names yet."""
+    data = encoded(rows, form)
+    path = f"{part}/{label}-{uuid.uuid4().hex[:16]}.{form}"
+    write_new(root / path, data, _PRIVATE if part == "dead" else 0o666)
+    sync_folder((root / path).parent)
+    return File(path, part, rows.height, len(data))
+
+
+def job_label(lineage: str) -> str:
+    """A lineage in the name of a file."""
+    return sha256(lineage.encode()).hexdigest()[:8]
+
+
+def _now(panes: pl.DataFrame, keys: tuple[str, ...]) -> dict[str, Any] | None:
+    """Public names of what tells panes apart, and of what tells which is the newest."""
+    if START not in panes.columns:
+        return None
+    names = names_beside(panes.columns)
+    order = [names[each] for each in (BATCH_COLUMN, INDEX, RETRACTION)]
+    return {"of": [*keys, names[START], names[END]], "order": order, "retraction": names[RETRACTION]}

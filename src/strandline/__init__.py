@@ -59,6 +59,8 @@ from strandline.plan.pipeline import Elements, Panes, Pipeline, together, union
 from strandline.plan.pipeline import read as _read
 
 if TYPE_CHECKING:
+    from strandline.connectors.call import call
+    from strandline.connectors.console import console
     from strandline.connectors.discard import discard
     from strandline.connectors.files import compact, files, folder, manifested_files, read_manifested
     from strandline.connectors.frame import frame
@@ -86,7 +88,9 @@ retracting = Accumulation.RETRACTING
 
 _LATER = {
     "avro": "strandline.formats.avro",
+    "call": "strandline.connectors.call",
     "compact": "strandline.connectors.files",
+    "console": "strandline.connectors.console",
     "csv": "strandline.formats.csv",
     "dead_files": "strandline.connectors.letter_files",
     "dead_topic": "strandline.connectors.kafka",
@@ -98,21 +102,21 @@ _LATER = {
     "folder": "strandline.connectors.files",
     "frame": "strandline.connectors.frame",
     "generator": "strandline.connectors.generated",
-    "kafka": "strandline.connectors.kafka",
-    "sasl": "strandline.connectors.kafka",
-    "tls": "strandline.connectors.kafka",
     "infer_json": "strandline.formats.inference",
     "json": "strandline.formats.records",
+    "kafka": "strandline.connectors.kafka",
     "manifested_files": "strandline.connectors.files",
     "postgres": "strandline.connectors.sql.postgres",
     "protobuf": "strandline.formats.protobuf",
     "raw": "strandline.formats.texts",
     "read_manifested": "strandline.connectors.files",
     "registry": "strandline.formats.registry",
+    "sasl": "strandline.connectors.kafka",
     "scores": "strandline.connectors.generator",
     "secret": "strandline.formats.secrets",
     "sqlite": "strandline.connectors.sql.sqlite",
     "text": "strandline.formats.texts",
+    "tls": "strandline.connectors.kafka",
 }
 
 
@@ -143,8 +147,8 @@ __all__ = [
     "Accumulation", "Delivery", "Duration", "Elements", "Panes", "Pipeline", "PlanError", "RunError", "StateError",
     "StrandlineError", "Timestamp", "Timing", "UserAggregate", "accumulating", "after_count", "after_event_time",
     "after_processing_time", "after_watermark", "all_of", "all_true", "any_true", "approx_count_distinct", "argmax",
-    "argmin", "avro", "bit_and", "bit_or", "bit_xor", "bounded", "by_clock", "collect", "compact", "count",
-    "count_distinct", "count_window", "csv", "cumulating", "custom", "dead_files", "dead_table", "dead_topic",
+    "argmin", "avro", "bit_and", "bit_or", "bit_xor", "bounded", "by_clock", "call", "collect", "compact", "console",
+    "count", "count_distinct", "count_window", "csv", "cumulating", "custom", "dead_files", "dead_table", "dead_topic",
     "debezium", "discard", "discarding", "duckdb", "every", "everything", "failure_budget", "files", "first",
     "first_of", "folder", "frame", "from_source", "generator", "in_sequence", "infer_json", "json", "kafka",
     "keep_delta", "keep_last", "keep_within", "last", "manifested_files", "max", "mean", "min", "monotone", "never",

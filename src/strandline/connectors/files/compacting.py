@@ -11,9 +11,9 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.connectors.files.log import STATE, File, Held, Log
-from strandline.connectors.files.rows import decoded
 from strandline.connectors.files.sink import PARTS, add_file, job_label
 from strandline.errors import InvalidStep, SetupError, SinkUnavailable
+from strandline.formats.laid_out import decoded
 
 TARGET: Final = 128 * 2**20
 KEEP: Final = 3_600

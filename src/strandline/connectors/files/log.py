@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from strandline.connectors.files.rows import joined
 from strandline.errors import SinkError, SinkUnavailable, StateError
+from strandline.formats.laid_out import joined
 from strandline.letters.durable import sync_folder
 from strandline.spark.ledger import Recorded
 

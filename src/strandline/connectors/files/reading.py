@@ -6,9 +6,9 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.connectors.files.log import Held, Log
-from strandline.connectors.files.rows import decoded, kinds_of
 from strandline.connectors.files.sink import PARTS
 from strandline.errors import InvalidStep, SetupError
+from strandline.formats.laid_out import decoded, kinds_of
 
 _LOOKS: Final = 5
 

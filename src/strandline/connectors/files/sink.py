@@ -10,8 +10,8 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.connectors.files.log import BATCH, CLAIM, MARK, ROWS, File, Held, Log, write_new
-from strandline.connectors.files.rows import FORMATS, VOID, encoded, laid_out, types_of
 from strandline.errors import InvalidStep, SinkError, SinkUnavailable
+from strandline.formats.laid_out import FORMATS, VOID, encoded, laid_out, types_of
 from strandline.formats.told import BATCH as BATCH_COLUMN
 from strandline.formats.told import names_beside
 from strandline.kernel.blocks import END, START

@@ -1,4 +1,4 @@
-"""Rows in files: types that every reader has, and a frame as Parquet, lines of JSON or CSV, and back."""
+"""Rows in types that every reader has; and as Parquet, lines of JSON or CSV, and back."""
 
 import csv
 import io
@@ -74,8 +74,12 @@ def encoded(rows: pl.DataFrame, form: str) -> bytes:
         file = io.BytesIO()
         rows.write_parquet(file)
         return file.getvalue()
-    texts = rows.with_columns(_as_text(name, kind, form) for name, kind in rows.schema.items())
-    return texts.write_csv().encode() if form == "csv" else _lines(texts)
+    return as_texts(rows, form).write_csv().encode() if form == "csv" else _lines(as_texts(rows, form))
+
+
+def as_texts(rows: pl.DataFrame, form: str = "csv") -> pl.DataFrame:
+    """Rows whose times, bytes and decimals are texts; in CSV also what is nested."""
+    return rows.with_columns(_as_text(name, kind, form) for name, kind in rows.schema.items())
 
 
 def decoded(path: Path, types: Mapping[str, str]) -> pl.DataFrame:

@@ -1,0 +1,111 @@
+"""The console as a sink: a table for each batch in a terminal, a line for each row where the output goes to a file."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import IO, Any, Final
+
+import polars as pl
+from rich.console import Console as Screen
+from rich.table import Table
+from rich.text import Text
+
+from strandline.errors import InvalidStep, SinkError
+from strandline.formats.laid_out import as_texts, encoded, laid_out
+from strandline.kernel.blocks import END, START
+from strandline.kernel.output import Output
+from strandline.kernel.panes import RETRACTION
+from strandline.plan.endpoints import Delivery
+from strandline.plan.stages import Deliver
+from strandline.spark.ledger import LedgerEntry, Written
+from strandline.spark.unledgered import Unledgered
+
+_STYLES: Final = {"panes": "", "late": "yellow", "dead": "red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """How many rows of a batch are shown."""
+
+    rows: int = 20
+
+    def __post_init__(self) -> None:
+        if self.rows < 1:
+            raise InvalidStep(f"{self.rows} rows of a batch are none", hint="show one or more")
+
+    @property
+    def name(self) -> str:
+        return "console()"
+
+    @property
+    def offers(self) -> frozenset[Delivery]:
+        return frozenset({Delivery.AT_LEAST_ONCE})
+
+    @property
+    def takes_retractions(self) -> bool:
+        return True
+
+    @property
+    def definition(self) -> Mapping[str, Any]:
+        """What makes it the same to a checkpoint: not how much of it is seen."""
+        return {}
+
+    def open(self, output: Deliver) -> "OpenConsole":  # noqa: ARG002 - all are alike to it
+        return OpenConsole(self.rows, sys.stdout)
+
+
+def console(*, rows: int = 20) -> Console:
+    """What comes out, to be looked at: `write(console(), delivery="at_least_once")`.
+
+    A table a batch in a terminal, with the first `rows` of each; elsewhere every row, as a line of JSON behind the word
+    for what it is: panes, late, dead.
+    """
+    return Console(rows)
+
+
+class OpenConsole(Unledgered):
+    """A console at work."""
+
+    name = "console()"
+
+    def __init__(self, rows: int, out: IO[str]) -> None:
+        self._rows, self._out = rows, out
+
+    def write(self, output: Output, entry: LedgerEntry) -> Written:
+        frames = {"panes": output.panes, "late": output.late, "dead": output.dead}
+        try:
+            for part, frame in frames.items():
+                if frame is not None and frame.height:
+                    self._show(part, frame, entry.batch)
+            self._out.flush()
+        except OSError as problem:
+            raise SinkError("nobody reads what the console shows", detail=str(problem)) from None
+        return Written()
+
+    def _show(self, part: str, frame: pl.DataFrame, batch: int) -> None:
+        if not self._out.isatty():
+            for line in encoded(laid_out(frame, batch), "jsonl").decode().splitlines():
+                self._out.write(f"{part} {line}\n")
+            return
+        order = [name for name in (START, END) if name in frame.columns]
+        head = frame.sort(order, maintain_order=True).head(self._rows) if order else frame.head(self._rows)
+        shown = laid_out(head, batch)
+        table = Table(title=_title(part, frame, batch, shown.height), title_justify="left", header_style="dim")
+        for name, kind in shown.schema.items():
+            table.add_column(Text(_plain(name)), justify="right" if kind.is_numeric() else "left")
+        taken = head[RETRACTION] if RETRACTION in head.columns else [False] * head.height
+        for row, taken_back in zip(as_texts(shown).iter_rows(), taken, strict=True):
+            # Texts, not markup: what an event says may look like it.
+            cells = [Text("" if cell is None else _plain(str(cell))) for cell in row]
+            table.add_row(*cells, style="dim strike" if taken_back else _STYLES[part])
+        Screen(file=self._out).print(table)
+
+
+def _title(part: str, frame: pl.DataFrame, batch: int, shown: int) -> str:
+    more = f", the first {shown}" if shown < frame.height else ""
+    return f"batch {batch}: {frame.height} {part}{more}"
+
+
+def _plain(text: str) -> str:
+    """One line, without signs that would steer a terminal."""
+    return "".join(sign if sign.isprintable() else "·" for sign in text)

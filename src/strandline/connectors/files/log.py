@@ -29,7 +29,7 @@ from strandline.spark.ledger import Recorded
 VERSION: Final = 1
 CLAIM, BATCH, MARK, ROWS, STATE = "claim", "batch", "mark", "rows", "state"
 KEPT: Final = 1_000
-"""Entries of a job that are kept, many more than Spark can go back."""
+"""So far back are the entries of a job kept, much further than Spark can go."""
 
 _RECORD: Final = re.compile(r"(\d{20})\.json")
 _PATH: Final = re.compile(r"(panes|late|dead)/[\w-]+\.(parquet|jsonl|csv)")
@@ -94,8 +94,8 @@ class Held:
         if record["kind"] in (BATCH, MARK):
             known = self.ledger.setdefault(record["lineage"], {})
             known[record["entry"][0]] = Recorded(*record["entry"])
-            if len(known) > KEPT:
-                del known[min(known)]
+            while (oldest := next(iter(known))) <= record["entry"][0] - KEPT:
+                del known[oldest]
 
 
 class Log:

@@ -12,7 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import ours, peers, sessions
+from benchmarks import feeds, ours, peers, sessions
+from benchmarks.feeds import Feed
 from benchmarks.workloads import Contestant, Workload, from_json
 
 if TYPE_CHECKING:
@@ -27,21 +28,27 @@ class Order:
 
     contestant: Contestant
     workload: Workload
-    folder: str
-    check: str | None
+    feed: Feed
+    check: Feed | None
     home: Path
+    warm_up: float = 0
+    """Seconds of the same work, before any that counts."""
 
 
 def read_order(path: Path) -> Order:
     """An order as the harness wrote it."""
     told = json.loads(path.read_text())
     workload = from_json(told["workload"])
-    return Order(Contestant(told["contestant"]), workload, told["folder"], told["check"], path.parent)
+    check = None if told["check"] is None else feeds.from_json(told["check"])
+    return Order(
+        Contestant(told["contestant"]), workload, feeds.from_json(told["feed"]), check, path.parent, told["warm_up"]
+    )
 
 
 def main(arguments: list[str]) -> None:
     order = read_order(Path(arguments[0]))
-    spark = sessions.start(order.contestant, order.home / "spark.log")
+    spark = sessions.start(order.contestant, order.home / "spark.log", order.feed)
+    warm(spark, order)
     told: dict[str, Any] = {"timed": timed(spark, order), "ended": time.time()}
     if order.check is not None:
         told["checked"] = checked(spark, order, order.check)
@@ -49,23 +56,31 @@ def main(arguments: list[str]) -> None:
     spark.stop()
 
 
-def timed(spark: "SparkSession", order: Order) -> dict[str, Any]:
+def warm(spark: "SparkSession", order: Order) -> None:
+    """The same run, over and over, until the JVM has compiled what it is going to."""
+    until, times = time.monotonic() + order.warm_up, 0
+    while time.monotonic() < until:
+        timed(spark, order, f"warm-{times}")
+        times += 1
+
+
+def timed(spark: "SparkSession", order: Order, name: str = "timed") -> dict[str, Any]:
     """A run whose output nobody keeps, and what Spark tells of each of its batches."""
     if order.contestant is Contestant.OURS:
-        return _ours(spark, order, order.folder, "timed", None)
-    frame = peers.peer(spark, order.folder, order.workload, order.contestant)
-    return _played(frame.writeStream.format("noop"), order.home / "timed")
+        return _ours(spark, order, order.feed, name, None)
+    frame = peers.peer(spark, order.feed, order.workload, order.contestant)
+    return _played(frame.writeStream.format("noop"), order.home / name)
 
 
-def checked(spark: "SparkSession", order: Order, folder: str) -> dict[str, Any]:
+def checked(spark: "SparkSession", order: Order, feed: Feed) -> dict[str, Any]:
     """A run that is not timed and keeps every pane, for the judge."""
     for name, value in sessions.while_checking().items():
         spark.conf.set(name, value)
     kept = order.home / "panes"
     kept.mkdir()
     if order.contestant is Contestant.OURS:
-        return _ours(spark, order, folder, "checked", kept)
-    frame = peers.peer(spark, folder, order.workload, order.contestant)
+        return _ours(spark, order, feed, "checked", kept)
+    frame = peers.peer(spark, feed, order.workload, order.contestant)
 
     def keep(panes: "DataFrame", batch: int) -> None:
         peers.as_cells(panes).write.parquet(f"{kept}/{batch}")
@@ -80,10 +95,10 @@ def _played(writer: Any, checkpoint: Path) -> dict[str, Any]:
     return {"started": started, "ended": time.time(), "batches": batches_of(query.recentProgress)}
 
 
-def _ours(spark: "SparkSession", order: Order, folder: str, name: str, kept: Path | None) -> dict[str, Any]:
+def _ours(spark: "SparkSession", order: Order, feed: Feed, name: str, kept: Path | None) -> dict[str, Any]:
     said = {"panes": 0, "retractions": 0}
     started = time.time()
-    job = ours.start(spark, folder, order.workload, order.home / name, _listener(said, kept))
+    job = ours.start(spark, feed, order.workload, order.home / name, _listener(said, kept))
     query = spark.streams.active[0]
     job.await_end()
     batches = batches_of(query.recentProgress)

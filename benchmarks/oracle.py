@@ -62,13 +62,18 @@ class Expected:
         return Verdict(self.cells, len(wrong), example)
 
 
-def expect(folder: Path, workload: Workload, contestant: Contestant, batches: int | None = None) -> Expected:
-    """What a contestant must say of a corpus, or of its first batches and the flush."""
+def expect(
+    folder: Path, workload: Workload, contestant: Contestant, batches: int | None = None, *, apart: bool = False
+) -> Expected:
+    """What a contestant must say of a corpus, or of its first batches and the flush.
+
+    `apart`: the files of a batch are partitions, and we keep a watermark for each, of which the least counts.
+    """
     connection = duckdb.connect()
     # The judge works beside no one, but on the same small machine.
     connection.execute("SET threads = 2; SET memory_limit = '6GB'; SET TimeZone = 'UTC'")
     _read(connection, folder, batches)
-    _watermarks(connection)
+    _watermarks(connection, apart=apart and contestant is Contestant.OURS)
     match workload.window:
         case Session(gap):
             _sessions(connection, gap)
@@ -85,17 +90,20 @@ def _read(connection: duckdb.DuckDBPyConnection, folder: Path, batches: int | No
     limit = "TRUE" if batches is None else f"batch < {batches} OR key = {FLUSH_KEY}"
     connection.execute(
         f"""CREATE TEMP TABLE events AS SELECT * FROM (
-            SELECT key, value, epoch_ms("at") AS ms, regexp_extract(filename, '(\\d+)-\\d\\.parquet$', 1)::INT AS batch
+            SELECT key, value, epoch_ms("at") AS ms, regexp_extract(filename, '(\\d+)-\\d\\.parquet$', 1)::INT AS batch,
+                   regexp_extract(filename, '(\\d)\\.parquet$', 1)::INT AS part
             FROM read_parquet('{folder}/*.parquet', filename = true)) WHERE {limit}"""  # noqa: S608
     )
 
 
-def _watermarks(connection: duckdb.DuckDBPyConnection) -> None:
+def _watermarks(connection: duckdb.DuckDBPyConnection, *, apart: bool) -> None:
     """For every batch the watermark that the one before it left, and the one before that."""
     connection.execute(
         f"""CREATE TEMP TABLE marks AS
-        WITH highest AS (SELECT batch, max(ms) AS ms FROM events GROUP BY batch),
-             after AS (SELECT batch, max(ms) OVER (ORDER BY batch) - {DELAY * 1000} AS mark FROM highest)
+        WITH highest AS (SELECT {"part" if apart else 0} AS part, batch, max(ms) AS ms FROM events GROUP BY ALL),
+             marked AS (SELECT batch, max(ms) OVER (PARTITION BY part ORDER BY batch) - {DELAY * 1000} AS mark
+                        FROM highest),
+             after AS (SELECT batch, min(mark) AS mark FROM marked GROUP BY batch)
         SELECT batch, coalesce(lag(mark) OVER (ORDER BY batch), 0) AS before,
                coalesce(lag(mark, 2) OVER (ORDER BY batch), 0) AS earlier FROM after"""  # noqa: S608
     )

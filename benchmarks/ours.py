@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import strandline as sl
 from benchmarks.corpus import FILES
-from benchmarks.peers import EVENTS
+from benchmarks.feeds import AVRO, EVENTS, Feed, Folder, Form, Topic
 from benchmarks.workloads import DELAY, Panes, Session, Sliding, Tumbling, Window, Workload
 
 if TYPE_CHECKING:
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from strandline.model.windows import WindowKind
+    from strandline.plan.endpoints import Source
     from strandline.spark.deliver import Delivered
     from strandline.spark.job import Job
 
 
-def pipeline(folder: str, workload: Workload) -> sl.Pipeline:
+def pipeline(feed: Feed, workload: Workload) -> sl.Pipeline:
     """The workload in our words."""
     keyed = (
-        sl.read(sl.files(folder, EVENTS, format="parquet", files_per_batch=FILES))
+        sl.read(source_of(feed))
         .event_time("at", sl.bounded(seconds=DELAY))
         .key_by("key")
         .window(kind_of(workload.window))
@@ -31,6 +32,17 @@ def pipeline(folder: str, workload: Workload) -> sl.Pipeline:
         spoken = sl.after_watermark(early=sl.repeatedly(sl.after_count(1)), late=sl.repeatedly(sl.after_count(1)))
         keyed = keyed.trigger(spoken).accumulate(sl.retracting)
     return keyed.aggregate(total=sl.sum("value"), plays=sl.count()).write(sl.discard())
+
+
+def source_of(feed: Feed) -> "Source":
+    """A feed in our words."""
+    match feed:
+        case Folder(path):
+            return sl.files(path, EVENTS, format="parquet", files_per_batch=FILES)
+        case Topic(name, servers, form, per_batch, url):
+            value = sl.json(EVENTS) if form is Form.JSON else sl.avro(AVRO, registry=sl.registry(url))
+            return sl.kafka(name, servers=servers, value=value, records_per_batch=per_batch)
+    assert_never(feed)
 
 
 def kind_of(window: Window) -> "WindowKind":
@@ -47,13 +59,13 @@ def kind_of(window: Window) -> "WindowKind":
 
 def start(
     spark: "SparkSession",
-    folder: str,
+    feed: Feed,
     workload: Workload,
     checkpoint: Path,
     listener: "Callable[[Delivered], None] | None" = None,
 ) -> "Job":
     """A job that reads what is there and ends."""
-    job: Job = pipeline(folder, workload).run(spark, checkpoint=checkpoint, available_now=True, listener=listener)
+    job: Job = pipeline(feed, workload).run(spark, checkpoint=checkpoint, available_now=True, listener=listener)
     return job
 
 

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from benchmarks.corpus import FILES
+from benchmarks.feeds import AVRO, EVENTS, Feed, Folder, Form, Topic
 from benchmarks.workloads import DELAY, Contestant, Session, Sliding, Tumbling, Window, Workload
 
 if TYPE_CHECKING:
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-EVENTS: Final = "key long, value long, at timestamp"
 SAID: Final = "key long, start_ms long, end_ms long, total long, plays long"
 
 
@@ -23,9 +24,36 @@ def stream(spark: "SparkSession", folder: str, *, files: int = FILES, columns: s
     return spark.readStream.schema(columns).option("maxFilesPerTrigger", files).parquet(folder)
 
 
-def peer(spark: "SparkSession", folder: str, workload: Workload, contestant: Contestant) -> "DataFrame":
+def records(spark: "SparkSession", topic: Topic) -> "DataFrame":
+    """A topic's records, as they are."""
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", topic.servers)
+        .option("subscribe", topic.name)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", topic.per_batch)
+        .load()
+    )
+
+
+def read(spark: "SparkSession", feed: Feed) -> "DataFrame":
+    """A feed's events, by Spark's own functions."""
+    match feed:
+        case Folder(path):
+            return stream(spark, path)
+        case Topic(form=Form.JSON):
+            event = F.from_json(F.col("value").cast("string"), EVENTS)
+        case Topic(form=Form.AVRO):
+            # It knows nothing of registries: the id in front is cut off, and one schema is taken for all.
+            event = from_avro(F.expr("substring(value, 6)"), AVRO)
+        case _:
+            raise ValueError(f"nobody reads {feed}")
+    return records(spark, feed).select(event.alias("event")).select("event.*")
+
+
+def peer(spark: "SparkSession", feed: Feed, workload: Workload, contestant: Contestant) -> "DataFrame":
     """What a peer computes."""
-    events = stream(spark, folder)
+    events = read(spark, feed)
     match contestant:
         case Contestant.NATIVE_ROCKSDB | Contestant.NATIVE_MEMORY:
             return native(events, workload.window)

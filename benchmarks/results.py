@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Any
 
 from benchmarks import machine
 from benchmarks.medians import Spread, ratios, spread
 from benchmarks.runs import Run
-from benchmarks.suite import LATENCY_FLOOR, LATENCY_GOAL, REPORTED, ROWS, Row
+from benchmarks.suite import LATENCY_FLOOR, LATENCY_GOAL, Row, Suite
 from benchmarks.workloads import Contestant
 
 
@@ -16,7 +17,7 @@ class Measured:
     """Everything that was run: by cell and round, and the open-loop runs."""
 
     runs: Sequence[Run]
-    waits: Sequence[dict[str, Any]]
+    waits: Sequence[dict[str, Any]] = ()
 
     def rates(self, cell: str) -> dict[int, float]:
         """Events per CPU second, by round; none at all if one of the runs failed."""
@@ -27,14 +28,15 @@ class Measured:
         return "; ".join(f"{run.cell}: {run.failure}" for run in self.runs if run.cell in cells and run.failure)
 
 
-def to_results(measured: Measured, command: str, corpora: dict[str, str]) -> dict[str, Any]:
+def to_results(measured: Measured, suite: Suite, command: str, corpora: dict[str, str]) -> dict[str, Any]:
     """What is kept: rows, what else was measured, and what it was measured on."""
+    last = [] if suite.latency is None else [_latency(measured.waits)]
     return {
         "commit": machine.commit(),
         "command": command,
         "machine": machine.facts(),
-        "rows": [*(_row(row, measured) for row in ROWS), _latency(measured.waits)],
-        "reported": [_row(row, measured) for row in REPORTED],
+        "rows": [*(_row(row, measured) for row in suite.rows), *last],
+        "reported": [_row(row, measured) for row in suite.reported],
         "cells": _cells(measured.runs),
         "latency": list(measured.waits),
         "corpora": corpora,
@@ -109,6 +111,8 @@ def _cells(runs: Sequence[Run]) -> list[dict[str, Any]]:
                 "load_before": [round(run.load, 2) for run in good],
                 "batch_cpu": [[round(cpu, 3) for cpu in run.batch_cpu] for run in good],
             }
+        if any(run.broker_seconds for run in good):
+            told["broker_cpu_seconds"] = round(median(run.broker_seconds for run in good), 2)
         found.append(told | ({"checked": checked} if checked else {}))
     return found
 

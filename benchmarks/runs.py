@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import corpus as corpora
-from benchmarks import oracle
+from benchmarks import feeds, oracle
+from benchmarks.broker import Broker
+from benchmarks.feeds import Feed, Folder
 from benchmarks.meter import Meter, Sample, cpu_at, members, peak_bytes
 from benchmarks.suite import CHECKED, Cell
 from benchmarks.workloads import Contestant, Panes, to_json
@@ -22,6 +24,8 @@ from benchmarks.workloads import Contestant, Panes, to_json
 ROOT: Final = Path(__file__).resolve().parent.parent
 PATIENCE: Final = 900
 """Seconds after which a run is given up."""
+FEW: Final = 5
+"""Batches with no more rows are no part of a corpus: its flush, and heartbeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,8 @@ class Run:
     batch_cpu: list[float] = field(default_factory=list)
     counted: int = 0
     """Batches, the last of all, that count."""
+    broker_seconds: float = 0
+    """What the broker used meanwhile; in no other number."""
     load: float = 0
     failure: str = ""
     checked: dict[str, Any] = field(default_factory=dict)
@@ -56,30 +62,41 @@ def read_run(path: Path) -> Run:
     return Run(**json.loads(path.read_text()))
 
 
-def measure(cell: Cell, round_: int, work: Path, *, check: bool) -> Run:
+def measure(cell: Cell, round_: int, work: Path, *, check: bool, broker: Broker | None = None) -> Run:
     """Runs a cell once; a run that fails or disagrees with the judge is told as failed, never as fast."""
-    folder, _ = corpora.written(cell.corpus, work / "corpora")
+    feed = _feed(cell, cell.corpus, work, broker)
     beginning = replace(cell.corpus, batches=min(CHECKED, cell.corpus.batches))
-    checked = str(corpora.written(beginning, work / "corpora")[0]) if check and _has_cells(cell) else None
+    checked = _feed(cell, beginning, work, broker) if check and _has_cells(cell) else None
     home = scratch(work)
     order = {
         "contestant": cell.contestant.value,
         "workload": to_json(cell.workload),
-        "folder": str(folder),
-        "check": checked,
+        "feed": feeds.to_json(feed),
+        "check": None if checked is None else feeds.to_json(checked),
+        "warm_up": cell.warm_seconds,
     }
     (home / "order.json").write_text(json.dumps(order))
     load = os.getloadavg()[0]
-    samples, code = started("benchmarks.contestant", home)
+    with contextlib.nullcontext() if broker is None else Meter(broker.session) as beside:
+        samples, code = started("benchmarks.contestant", home)
     if code != 0:
         return Run(cell.name, round_, load=load, failure=_last_words(home, code))
     told = json.loads((home / "run.json").read_text())
-    run = replace(weighed(cell, round_, told["timed"]["batches"], samples), load=load)
+    run = replace(weighed(cell, round_, told["timed"]["batches"], samples, beside.samples if beside else ()), load=load)
     run = replace(run, failure=_miscounted(cell, told["timed"]))
     if checked is not None and not run.failure:
-        run = _judged(cell, run, Path(checked), told["checked"], home)
+        folder, _ = corpora.written(beginning, work / "corpora")
+        run = _judged(cell, run, folder, told["checked"], home)
     shutil.rmtree(home, ignore_errors=True)
     return run
+
+
+def _feed(cell: Cell, corpus: corpora.Corpus, work: Path, broker: Broker | None) -> Feed:
+    if cell.form is None:
+        return Folder(str(corpora.written(corpus, work / "corpora")[0]))
+    if broker is None:
+        raise ValueError(f"{cell.name} is read from a broker, and there is none")
+    return broker.topic(corpus, cell.form)
 
 
 def scratch(work: Path) -> Path:
@@ -123,9 +140,15 @@ def _last_words(home: Path, code: int) -> str:
     return f"ended with code {code}: {lines[-1][:300] if lines else 'without a word'}"
 
 
-def weighed(cell: Cell, round_: int, batches: Sequence[dict[str, Any]], samples: Sequence[Sample]) -> Run:
+def weighed(
+    cell: Cell,
+    round_: int,
+    batches: Sequence[dict[str, Any]],
+    samples: Sequence[Sample],
+    beside: Sequence[Sample] = (),
+) -> Run:
     """What was used between the end of the warm-up and the end of the last batch with data."""
-    full = [batch for batch in batches if batch["rows"] > 1]
+    full = [batch for batch in batches if batch["rows"] > FEW]
     first = min(cell.warm_up, len(full) - 1)
     counted, since, until = full[first:], full[first]["started"], full[-1]["ended"]
     return Run(
@@ -136,6 +159,7 @@ def weighed(cell: Cell, round_: int, batches: Sequence[dict[str, Any]], samples:
         wall_seconds=until - since,
         counted=len(counted),
         peak_bytes=peak_bytes(samples, until),
+        broker_seconds=cpu_at(beside, until) - cpu_at(beside, since) if beside else 0,
         batch_seconds=[batch["ended"] - batch["started"] for batch in full],
         batch_cpu=[cpu_at(samples, batch["ended"]) - cpu_at(samples, batch["started"]) for batch in full],
     )
@@ -152,11 +176,11 @@ def _miscounted(cell: Cell, timed: dict[str, Any]) -> str:
 
 def _judged(cell: Cell, run: Run, folder: Path, checked: dict[str, Any], home: Path) -> Run:
     """Whether the panes of the check are those of the judge, and how large the state behind them was."""
-    expected = oracle.expect(folder, cell.workload, cell.contestant)
+    expected = oracle.expect(folder, cell.workload, cell.contestant, apart=cell.form is not None)
     verdict = expected.judge(f"{home}/panes/**/*.parquet")
     facts: dict[str, Any] = asdict(verdict)
     facts["live"] = expected.live
-    full = [batch for batch in checked["batches"] if batch["rows"] > 1]
+    full = [batch for batch in checked["batches"] if batch["rows"] > FEW]
     facts["state_bytes"] = sum(state["bytes"] or 0 for state in full[-1]["state"])
     failure = "" if verdict.agrees else f"{verdict.wrong} of {verdict.cells} windows are wrong, as in {verdict.example}"
     counts = checked.get("counts")

@@ -3,13 +3,17 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from benchmarks.feeds import Feed, Topic
 from benchmarks.workloads import Contestant
+from strandline.spark.jars import jars_folder, paths, pinned
 from strandline.spark.session import ROCKSDB, settings, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CORES: Final = 2
+JARS: Final = Path(__file__).with_name("jars.toml")
+"""What only a peer needs."""
 MEMORY: Final = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 STATE: Final = "spark.sql.streaming.stateStore"
 
@@ -41,6 +45,10 @@ def while_checking() -> dict[str, str]:
     }
 
 
-def start(contestant: Contestant, log: Path) -> "SparkSession":
-    """A fresh Spark for this process."""
-    return start_session("strandline-bench", log=log, overrides=settings_of(contestant))
+def start(contestant: Contestant, log: Path, feed: Feed | None = None) -> "SparkSession":
+    """A fresh Spark for this process, with what is needed to read from a broker if it is to."""
+    wanted = settings_of(contestant)
+    if isinstance(feed, Topic):
+        files = [*paths(), *(jars_folder() / jar.file for jar in pinned(JARS))]
+        wanted |= {"spark.jars": ",".join(map(str, files))}
+    return start_session("strandline-bench", log=log, overrides=wanted)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.corpus import Corpus
+from benchmarks.feeds import Form
 from benchmarks.workloads import Contestant, Panes, Session, Sliding, Tumbling, Workload
 
 WARM_UP: Final = 4
@@ -28,6 +29,10 @@ class Cell:
     warm_up: int = WARM_UP
     check: bool = True
     """Whether the judge looks at it; not where it has already seen the same on a shorter corpus."""
+    form: Form | None = None
+    """The format of the records, where they come from a broker."""
+    warm_seconds: float = 0
+    """So long the same is done before the run that counts begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +73,16 @@ class Suite:
     name: str
     groups: tuple[Group, ...]
     rounds: int
-    latency: Latency
+    rows: tuple[Row, ...]
+    """The lines with a floor and a goal."""
+    reported: tuple[Row, ...] = ()
+    """Lines without a floor: what else a reader wants to know."""
+    latency: Latency | None = None
 
 
 def full() -> Suite:
     """The run whose figures are kept."""
-    return Suite("full", _groups(_Sizes()), rounds=3, latency=Latency(seconds=60, warm_up=15))
+    return Suite("full", _groups(_Sizes()), 3, ROWS, REPORTED, Latency(seconds=60, warm_up=15))
 
 
 def quick() -> Suite:
@@ -81,7 +90,7 @@ def quick() -> Suite:
     small = _Sizes(
         per_batch=150_000, session=60_000, batches=5, thin_100k=150, thin_1m=300, growth=4, sliding=(1_000, 15_000)
     )
-    return Suite("quick", _groups(small), rounds=1, latency=Latency(seconds=15, warm_up=5))
+    return Suite("quick", _groups(small), 1, ROWS, REPORTED, Latency(seconds=15, warm_up=5))
 
 
 @dataclass(frozen=True, slots=True)

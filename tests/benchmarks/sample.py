@@ -42,4 +42,4 @@ def waits(ours: float = 320, native: float = 260) -> list[dict[str, Any]]:
 
 
 def results(**failures: str) -> dict[str, Any]:
-    return to_results(Measured(runs(**failures), waits()), "strandline bench windows", {"corpus": "abc"})
+    return to_results(Measured(runs(**failures), waits()), full(), "strandline bench windows", {"corpus": "abc"})

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.windows import Asked, main
+from benchmarks.turns import Asked
+from benchmarks.windows import main
 
 
 @pytest.mark.spark

@@ -55,7 +55,7 @@ def test_what_failed_has_no_number_and_says_why() -> None:
 
 
 def test_what_was_not_asked_for_is_not_measured() -> None:
-    told = to_results(Measured([], []), "strandline bench windows --only latency", {})
+    told = to_results(Measured([], []), full(), "strandline bench windows --only latency", {})
     assert {row["reached"] for row in told["rows"]} == {"not measured"}
 
 
@@ -92,7 +92,7 @@ def test_pictures_are_well_formed_and_the_same_every_time() -> None:
 
 def test_a_page_can_be_made_of_a_run_with_gaps() -> None:
     only_one = [run for run in runs() if run.cell == "ours"]
-    for text in render.pages(to_results(Measured(only_one, waits()[:1]), "…", {})).values():
+    for text in render.pages(to_results(Measured(only_one, waits()[:1]), full(), "…", {})).values():
         assert "None" not in text
 
 

@@ -14,7 +14,8 @@ from benchmarks import latency, runs, windows
 from benchmarks.meter import Sample
 from benchmarks.runs import Run, weighed
 from benchmarks.suite import Cell, full
-from benchmarks.windows import Asked, main, work_folder
+from benchmarks.turns import Asked, work_folder
+from benchmarks.windows import main
 from strandline.errors import PlanError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,7 +132,7 @@ def test_a_benchmark_that_is_told_to_end_takes_its_run_with_it(tmp_path: Path) -
     program = f"""
 import pathlib, signal, sys
 from benchmarks import runs
-from benchmarks.windows import end_with_the_run
+from benchmarks.turns import end_with_the_run
 runs.ROOT = pathlib.Path({str(tmp_path)!r})
 end_with_the_run()
 runs.started("sleeper", pathlib.Path({str(tmp_path)!r}))

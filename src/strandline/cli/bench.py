@@ -1,6 +1,7 @@
 """`strandline bench`: finds the benchmarks of the checkout it runs in; they are no part of the installed package."""
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from strandline.errors import SetupError
@@ -19,13 +20,15 @@ def find_checkout(here: Path) -> Path:
     )
 
 
-def run_windows(*, quick: bool, only: list[str], rounds: int | None, work: Path | None, again: bool) -> int:
-    """Measures windows against their peers; 0 if every number counts."""
+def run_bench(name: str, *, quick: bool, only: list[str], rounds: int | None, work: Path | None, again: bool) -> int:
+    """Measures something against its peers; 0 if every number counts."""
     sys.path.insert(0, str(find_checkout(Path.cwd())))
     try:
-        from benchmarks.windows import Asked, main
+        from benchmarks.turns import Asked
+
+        main = import_module(f"benchmarks.{name}").main
     except ModuleNotFoundError as missing:
         raise SetupError(
             f"the benchmarks need {missing.name}", hint="install the checkout with its extra: pip install -e '.[dev]'"
         ) from None
-    return main(Asked(quick, tuple(only), rounds, work, again))
+    return int(main(Asked(quick, tuple(only), rounds, work, again)))

@@ -145,20 +145,31 @@ def bench_options() -> None:
     """Measures, in a checkout: how fast, against what, and was the answer right."""
 
 
+Quick = Annotated[bool, typer.Option("--quick", help="A tenth of the size, once: to try it out.")]
+Only = Annotated[list[str] | None, typer.Option(help="A row, a group or a cell; may be given again.")]
+Rounds = Annotated[int | None, typer.Option(min=1, help="How often everything is repeated, in turns.")]
+Work = Annotated[Path | None, typer.Option(help="Where corpora and single runs are kept; a cache otherwise.")]
+Again = Annotated[bool, typer.Option("--again", help="Measure anew what an earlier run has measured.")]
+
+
 @bench.command()
 def windows(
-    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the size, once: to try it out.")] = False,
-    only: Annotated[list[str] | None, typer.Option(help="A row, a group or a cell; may be given again.")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="How often everything is repeated, in turns.")] = None,
-    work: Annotated[
-        Path | None, typer.Option(help="Where corpora and single runs are kept; a cache otherwise.")
-    ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Measure anew what an earlier run has measured.")] = False,
+    quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
     """Windows against Spark's own and hand-written ones, each checked by a judge; goes on where it was interrupted."""
-    from strandline.cli.bench import run_windows
+    from strandline.cli.bench import run_bench
 
-    raise typer.Exit(run_windows(quick=quick, only=only or [], rounds=rounds, work=work, again=again))
+    raise typer.Exit(run_bench("windows", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
+
+
+@bench.command()
+def sources(
+    quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
+) -> None:
+    """Windows over Kafka's records, in JSON and in Avro, against Spark's own, each checked by a judge."""
+    from strandline.cli.bench import run_bench
+
+    raise typer.Exit(run_bench("sources", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
 
 
 @app.command()

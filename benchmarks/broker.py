@@ -1,0 +1,128 @@
+"""A broker and a registry of the benchmark's own, and the corpora as topics in them, written once and kept.
+
+A corpus has two files a batch; a topic has two partitions, and each holds one file of every batch, in order. As both
+are of the same length, Spark takes as many records from one as from the other, and so the batches are the same.
+"""
+
+import json
+import secrets
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import polars as pl
+
+import strandline as sl
+from benchmarks.corpus import FILES, Batch, Corpus, batch_of, flush_of, table_of
+from benchmarks.feeds import AVRO, EVENTS, Form, Topic
+from strandline.formats.subjects import Kind, Schema
+from strandline.services import topics
+from strandline.services.catalogue import service
+from strandline.services.service import Service
+from strandline.spark.ports import Encoder
+
+_AT_ONCE: Final = 10_000
+_SUBJECT: Final = "event"
+_PATIENCE: Final = 120.0
+_PRODUCER: Final = {
+    # One request at a time keeps the order of a partition, and large ones make the log as a busy topic has it.
+    "linger.ms": 50,
+    "batch.size": 1_000_000,
+    "enable.idempotence": True,
+    "queue.buffering.max.messages": 1_000_000,
+}
+
+
+@dataclass(slots=True)
+class Broker:
+    """Both services, in a folder; open while somebody measures."""
+
+    home: Path
+
+    def __enter__(self) -> Self:
+        for each in (self._kafka, self._registry):
+            each.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for each in (self._registry, self._kafka):
+            each.stop()
+
+    @property
+    def _kafka(self) -> Service:
+        return service("kafka", self.home, leashed=True)
+
+    @property
+    def _registry(self) -> Service:
+        return service("registry", self.home, leashed=True)
+
+    @property
+    def session(self) -> int:
+        """By which the meter finds what the broker uses; it is told apart from what a contestant uses."""
+        return self._kafka.pid or 0
+
+    def topic(self, corpus: Corpus, form: Form) -> Topic:
+        """The topic that holds a corpus; filled if there is none that is whole."""
+        facts = self.home / "topics" / f"{corpus.name}-{form}.json"
+        servers, url = self._kafka.address, self._registry.address
+        number = sl.registry(url).client().register(_SUBJECT, Schema(Kind.AVRO, AVRO))
+        told: dict[str, Any] = json.loads(facts.read_text()) if facts.exists() else {}
+        if told.get("schema") != number or not _is_whole(servers, told["topic"], corpus):
+            # A name nobody has had: what an interrupted benchmark left in a topic stays out of sight.
+            told = {**asdict(corpus), "schema": number, "topic": f"{corpus.name}-{form}-{secrets.token_hex(4)}"}
+            _fill(servers, told["topic"], corpus, _encoder(form, url))
+            facts.parent.mkdir(parents=True, exist_ok=True)
+            facts.write_text(json.dumps(told, indent=1) + "\n")
+        return Topic(told["topic"], servers, form, corpus.per_batch, url)
+
+
+def _encoder(form: Form, url: str) -> Encoder:
+    if form is Form.JSON:
+        return sl.json(EVENTS)
+    return sl.avro(AVRO, registry=sl.registry(url), subject=_SUBJECT)
+
+
+def parts_of(corpus: Corpus) -> Iterator[tuple[int, Batch]]:
+    """What each partition is given, in order. The flush goes to all, since each has a watermark of its own."""
+    for number in range(corpus.batches):
+        whole = batch_of(corpus, number)
+        for part in range(FILES):
+            share = slice(part, None, FILES)
+            yield part, Batch(whole.key[share], whole.value[share], whole.at[share])
+    for part in range(FILES):
+        yield part, flush_of(corpus)
+
+
+def _fill(servers: str, name: str, corpus: Corpus, encoder: Encoder) -> None:
+    from confluent_kafka import Producer  # noqa: PLC0415 - an extra
+
+    if corpus.thin > 1:
+        raise ValueError("partitions of different lengths would be read in other batches")
+    topics.create_topics(servers, topics.Topic(name, FILES, {"retention.ms": "-1"}))
+    producer = Producer({"bootstrap.servers": servers, **_PRODUCER})
+    for part, batch in parts_of(corpus):
+        values = encoder.encode(pl.DataFrame(table_of(batch))).to_list()
+        for start in range(0, len(values), _AT_ONCE):
+            for value in values[start : start + _AT_ONCE]:
+                producer.produce(name, value, partition=part)
+            producer.poll(0)
+        # One batch after the other: nobody's queue overflows.
+        if producer.flush(_PATIENCE):
+            raise TimeoutError(f"the broker did not take {name} within {_PATIENCE:.0f} seconds")
+
+
+def _is_whole(servers: str, name: str, corpus: Corpus) -> bool:
+    from confluent_kafka import Consumer, KafkaException, TopicPartition  # noqa: PLC0415 - an extra
+
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "strandline-bench"})
+    try:
+        ends = [consumer.get_watermark_offsets(TopicPartition(name, part), timeout=10)[1] for part in range(FILES)]
+    except KafkaException:
+        return False
+    finally:
+        consumer.close()
+    return ends == [corpus.batches * corpus.per_batch // FILES + 1] * FILES

@@ -1,0 +1,128 @@
+"""Every cell in turns, each run kept as it ends: what all benchmarks with contestants have in common.
+
+A run that is already in the work folder is not repeated, so that an interrupted benchmark goes on where it was. The
+folder is named by the commit and what differs from it: a figure never outlives the code it was measured on.
+"""
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine
+from benchmarks.results import to_table
+from benchmarks.runs import Run, kept, read_run
+from benchmarks.suite import Cell, Suite
+from strandline.errors import PlanError
+
+Measure = Callable[[Cell, int, bool], Run]
+"""Runs a cell once, in this round, checked or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command was asked to do."""
+
+    quick: bool = False
+    only: tuple[str, ...] = ()
+    rounds: int | None = None
+    work: Path | None = None
+    again: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its figures are the ones to keep."""
+        return not self.quick and not self.only
+
+
+def work_folder(asked: Asked) -> Path:
+    """Where corpora and runs are kept: a cache of the user's, unless another folder is named."""
+    if asked.work is not None:
+        return asked.work.absolute()
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(cache) / "strandline" / "bench"
+
+
+def runs_folder(asked: Asked, suite: Suite) -> Path:
+    """Where the runs of this code are kept; emptied if they are to be made anew."""
+    home = work_folder(asked) / "runs" / f"{machine.commit()}-{suite.name}"
+    if asked.again:
+        shutil.rmtree(home, ignore_errors=True)
+    return home
+
+
+def end_with_the_run() -> None:
+    """A run leads a session of its own and would outlive a harness that is killed; one that is left, it does not."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
+
+def chosen_cells(suite: Suite, asked: Asked, others: Collection[str] = ()) -> set[str]:
+    """The cells to run: those named, those of a named group, both sides of a named row; else all, or in a quick run
+    those that a floor depends on. `others` may be named as well, and are no cells."""
+    everything = {cell.name for group in suite.groups for cell in group.cells}
+    if not asked.only:
+        return {name for row in suite.rows for name in (row.cell, row.peer)} if asked.quick else everything
+    found: set[str] = set()
+    rows = {row.name: {row.cell, row.peer} for row in (*suite.rows, *suite.reported)}
+    groups = {group.name: {cell.name for cell in group.cells} for group in suite.groups}
+    for name in asked.only:
+        places = [places for places in (rows.get(name), groups.get(name)) if places]
+        if name in everything:
+            found.add(name)
+        elif places:
+            found |= set.union(*places)
+        elif name not in others:
+            known = ", ".join(sorted({*everything, *rows, *groups, *others}))
+            raise PlanError(f"there is nothing called {name!r} to measure", hint=f"choose of: {known}")
+    return found
+
+
+def in_turns(suite: Suite, cells: set[str], rounds: int, home: Path, measure: Measure) -> Iterator[Run]:
+    """Each group in turns: every cell once, then all again, back and forth."""
+    for group in suite.groups:
+        asked = [cell for cell in group.cells if cell.name in cells]
+        for round_ in range(min(rounds, group.rounds)):
+            for cell in asked if round_ % 2 == 0 else asked[::-1]:
+                path = home / f"{cell.name}-{round_}.json"
+                check = cell.check and round_ == 0
+                run = read_run(path) if path.exists() else kept(measure(cell, round_, check), path)
+                print(_line(run), flush=True)
+                yield run
+
+
+def _line(run: Run) -> str:
+    if run.failure:
+        return f"  {run.cell:<16} round {run.round + 1}: FAILED, {run.failure}"
+    speed = f"{run.per_cpu_second / 1000:9,.1f} k events per CPU-second {run.per_second / 1000:9,.1f} k a second"
+    checked = f"  {run.checked['cells']} windows checked" if run.checked else ""
+    return f"  {run.cell:<16} round {run.round + 1}: {speed}  {run.peak_bytes / 2**30:.1f} GB{checked}"
+
+
+def command_of(name: str, asked: Asked) -> str:
+    """What was typed."""
+    words = [f"strandline bench {name}", "--quick" if asked.quick else "", *(f"--only {each}" for each in asked.only)]
+    if asked.rounds:
+        words.append(f"--rounds {asked.rounds}")
+    return " ".join(word for word in words if word)
+
+
+def digests(work: Path) -> dict[str, str]:
+    """The SHA-256 of every corpus that was used."""
+    found = {}
+    for path in sorted((work / "corpora").glob("*/_corpus.json")):
+        found[path.parent.name] = json.loads(path.read_text())["sha256"]
+    return found
+
+
+def publish(told: dict[str, Any], target: Path, *, whole: bool) -> None:
+    """Keeps the figures and shows them."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps(told, indent=1) + "\n")
+    print(f"\n{to_table(told)}\n\nkept in {target}")
+    if whole:
+        print("make the page anew with: python -m benchmarks.render")

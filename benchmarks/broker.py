@@ -4,6 +4,7 @@ A corpus has two files a batch; a topic has two partitions, and each holds one f
 are of the same length, Spark takes as many records from one as from the other, and so the batches are the same.
 """
 
+import hashlib
 import json
 import secrets
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ _PRODUCER: Final = {
     "batch.size": 1_000_000,
     "enable.idempotence": True,
     "queue.buffering.max.messages": 1_000_000,
+    "log_level": 3,
 }
 
 
@@ -65,6 +67,11 @@ class Broker:
         """By which the meter finds what the broker uses; it is told apart from what a contestant uses."""
         return self._kafka.pid or 0
 
+    def digests(self) -> dict[str, str]:
+        """The SHA-256 of every topic's records."""
+        facts = sorted((self.home / "topics").glob("*.json"))
+        return {path.stem: json.loads(path.read_text())["sha256"] for path in facts}
+
     def topic(self, corpus: Corpus, form: Form) -> Topic:
         """The topic that holds a corpus; filled if there is none that is whole."""
         facts = self.home / "topics" / f"{corpus.name}-{form}.json"
@@ -73,8 +80,9 @@ class Broker:
         told: dict[str, Any] = json.loads(facts.read_text()) if facts.exists() else {}
         if told.get("schema") != number or not _is_whole(servers, told["topic"], corpus):
             # A name nobody has had: what an interrupted benchmark left in a topic stays out of sight.
-            told = {**asdict(corpus), "schema": number, "topic": f"{corpus.name}-{form}-{secrets.token_hex(4)}"}
-            _fill(servers, told["topic"], corpus, _encoder(form, url))
+            name = f"{corpus.name}-{form}-{secrets.token_hex(4)}"
+            digest = _fill(servers, name, corpus, _encoder(form, url))
+            told = {**asdict(corpus), "schema": number, "topic": name, "sha256": digest}
             facts.parent.mkdir(parents=True, exist_ok=True)
             facts.write_text(json.dumps(told, indent=1) + "\n")
         return Topic(told["topic"], servers, form, corpus.per_batch, url)
@@ -97,22 +105,26 @@ def parts_of(corpus: Corpus) -> Iterator[tuple[int, Batch]]:
         yield part, flush_of(corpus)
 
 
-def _fill(servers: str, name: str, corpus: Corpus, encoder: Encoder) -> None:
+def _fill(servers: str, name: str, corpus: Corpus, encoder: Encoder) -> str:
+    """Writes every record, and returns the SHA-256 of their bytes."""
     from confluent_kafka import Producer  # noqa: PLC0415 - an extra
 
     if corpus.thin > 1:
         raise ValueError("partitions of different lengths would be read in other batches")
     topics.create_topics(servers, topics.Topic(name, FILES, {"retention.ms": "-1"}))
     producer = Producer({"bootstrap.servers": servers, **_PRODUCER})
+    digest = hashlib.sha256()
     for part, batch in parts_of(corpus):
         values = encoder.encode(pl.DataFrame(table_of(batch))).to_list()
         for start in range(0, len(values), _AT_ONCE):
             for value in values[start : start + _AT_ONCE]:
                 producer.produce(name, value, partition=part)
+                digest.update(value)
             producer.poll(0)
         # One batch after the other: nobody's queue overflows.
         if producer.flush(_PATIENCE):
             raise TimeoutError(f"the broker did not take {name} within {_PATIENCE:.0f} seconds")
+    return digest.hexdigest()
 
 
 def _is_whole(servers: str, name: str, corpus: Corpus) -> bool:

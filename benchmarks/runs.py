@@ -117,13 +117,12 @@ def started(module: str, home: Path) -> tuple[list[Sample], int]:
             [sys.executable, "-m", module, str(home / "order.json")],
             stdout=output, stderr=output, env=environment, cwd=home, start_new_session=True,
         )  # fmt: skip
-        with Meter(process.pid) as meter:
-            try:
+        meter = Meter(process.pid)
+        try:
+            with meter, contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(PATIENCE)
-            except subprocess.TimeoutExpired:
-                pass
-            finally:
-                _end(process)
+        finally:
+            _end(process)
     return meter.samples, process.returncode
 
 

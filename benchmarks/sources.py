@@ -58,6 +58,6 @@ def main(asked: Asked) -> int:
             return measure(cell, round_, work, check=check, broker=broker)
 
         runs = list(turns.in_turns(chosen, cells, asked.rounds or chosen.rounds, home, run))
-    told = to_results(Measured(runs), chosen, turns.command_of("sources", asked), turns.digests(work))
+    told = to_results(Measured(runs), chosen, turns.command_of("sources", asked), broker.digests())
     turns.publish(told, RESULTS if asked.is_whole else home / "sources.json", whole=asked.is_whole)
     return 1 if any(run.failure for run in runs) else 0

@@ -1,4 +1,4 @@
-"""The page of figures, docs/explanation/performance.md and its pictures, from the last full run.
+"""The page of figures, docs/explanation/performance.md and its pictures, from the last full runs.
 
 usage: .venv/bin/python -m benchmarks.render [--check]      with --check, only says whether the page is up to date
 """
@@ -9,22 +9,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.render_sources import sources
+from benchmarks.render_tables import short, source, table
 from benchmarks.results import shown
 from benchmarks.svg import FAIR, GOOD, POOR, Bar, Line, bars, lines
 from benchmarks.workloads import DELAY
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 RESULTS: Final = ROOT / "benchmarks" / "results" / "windows.json"
+SOURCES: Final = ROOT / "benchmarks" / "results" / "sources.json"
 PAGE: Final = Path("docs/explanation/performance.md")
 PICTURES: Final = Path("docs/pictures")
-
-_STANDING: Final = {
-    "goal": "goal reached",
-    "floor": "above the floor",
-    "below": "**below the floor**",
-    "reported": "",
-    "not measured": "not measured",
-}
 
 _READING: Final = """A ratio is our events per CPU-second over theirs, in the same run, on the same machine: above one,
 we are faster. A cost or a latency, where less is better, has its bounds marked with ≤.
@@ -63,7 +58,7 @@ _HOW: Final = f"""## How it is measured
 
 def main(arguments: Sequence[str]) -> int:
     told = json.loads(RESULTS.read_text())
-    made = pages(told)
+    made = pages(told, json.loads(SOURCES.read_text()) if SOURCES.exists() else None)
     if "--check" in arguments:
         old = [name for name, text in made.items() if not (ROOT / name).exists() or (ROOT / name).read_text() != text]
         print("\n".join(f"{name} is not what {RESULTS.name} says: run python -m benchmarks.render" for name in old))
@@ -75,27 +70,27 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def pages(told: dict[str, Any]) -> dict[Path, str]:
+def pages(told: dict[str, Any], of_sources: dict[str, Any] | None = None) -> dict[Path, str]:
     """Every file the figures make, by its path in the repository."""
     return {
-        PAGE: page(told),
+        PAGE: page(told, of_sources),
         PICTURES / "ratios.svg": _ratios(told["rows"]),
         PICTURES / "cost-by-keys.svg": _by_keys(told["cells"]),
         PICTURES / "cost-over-time.svg": _over_time(told["cells"]),
     }
 
 
-def page(told: dict[str, Any]) -> str:
-    """The page: the table, what it does not reach, how it was measured, every cell."""
+def page(told: dict[str, Any], of_sources: dict[str, Any] | None = None) -> str:
+    """The page: the table, what it does not reach, how it was measured, every cell; then the same of sources."""
     parts = [
         "# Performance\n",
-        _source(told),
+        source(told, "windows.json"),
         _READING,
-        _table(told["rows"]),
+        table(told["rows"]),
         "![Ratios against floor and goal](../pictures/ratios.svg)\n",
-        _short(told["rows"]),
+        short(told["rows"], "## Where the goal is not reached\n"),
         "## Also measured\n",
-        _table(told["reported"]),
+        table(told["reported"]),
         "![Cost per event by number of keys](../pictures/cost-by-keys.svg)\n",
         "![Cost per event as the stream goes on](../pictures/cost-over-time.svg)\n",
         "## Every cell\n",
@@ -103,49 +98,9 @@ def page(told: dict[str, Any]) -> str:
         _cells(told["cells"]),
         _waits(told["latency"]),
         _HOW,
+        "" if of_sources is None else sources(of_sources),
     ]
     return "\n".join(part for part in parts if part)
-
-
-def _source(told: dict[str, Any]) -> str:
-    """Where the figures come from."""
-    machine = told["machine"]
-    versions = ", ".join(f"{name} {number}" for name, number in machine["packages"].items())
-    return (
-        f"Made from [windows.json](../../benchmarks/results/windows.json): `{told['command']}` at {told['commit']},\n"
-        f"{machine['date']}. The machine: {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB,\n"
-        f"{machine['system']}, Python {machine['python']}, {machine['java']},\n{versions}.\n"
-    )
-
-
-def _table(rows: Iterable[dict[str, Any]]) -> str:
-    lines_ = ["| against | ratio | lowest to highest | floor | goal | |", "|---|---|---|---|---|---|"]
-    for row in rows:
-        unit = row["unit"]
-        bound = "≤ " if row["lower_is_better"] and row["floor"] is not None else ""
-        spread = row["spread"]
-        between = "–" if spread is None else f"{shown(spread['low'], unit)} to {shown(spread['high'], unit)}"
-        floor, goal = (bound + shown(row[name], unit) for name in ("floor", "goal"))
-        standing = "failed" if row["failure"] else _STANDING[row["reached"]]
-        lines_.append(f"| {row['against']} | {shown(row['ratio'], unit)} | {between} | {floor} | {goal} | {standing} |")
-    return "\n".join(lines_) + "\n"
-
-
-def _short(rows: Iterable[dict[str, Any]]) -> str:
-    """In plain words, what is not as it should be."""
-    said = []
-    for row in rows:
-        ratio, floor, goal = (shown(row[name], row["unit"]) for name in ("ratio", "floor", "goal"))
-        wanted = "at most " if row["lower_is_better"] else ""
-        if row["failure"]:
-            said.append(f"- {row['against']}: no number, because a run failed ({row['failure']}).")
-        elif row["reached"] == "below":
-            said.append(f"- {row['against']}: {ratio}, and the floor is {wanted}{floor}. This is not good enough.")
-        elif row["reached"] == "floor":
-            said.append(f"- {row['against']}: {ratio} holds the floor of {floor}; the goal is {wanted}{goal}.")
-        elif row["reached"] == "not measured":
-            said.append(f"- {row['against']}: not measured.")
-    return "\n".join(["## Where the goal is not reached\n", *(said or ["Nowhere."]), ""])
 
 
 def _cells(cells: Iterable[dict[str, Any]]) -> str:

@@ -4,11 +4,17 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import sources, windows
 from benchmarks.turns import Asked
-from benchmarks.windows import main
 
 
 @pytest.mark.spark
 @pytest.mark.campaign
 def test_every_contestant_gives_the_right_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(Asked(quick=True, work=tmp_path)) == 0, capsys.readouterr().out
+    assert windows.main(Asked(quick=True, work=tmp_path)) == 0, capsys.readouterr().out
+
+
+@pytest.mark.spark
+@pytest.mark.campaign
+def test_every_contestant_reads_a_brokers_records_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sources.main(Asked(quick=True, work=tmp_path)) == 0, capsys.readouterr().out

@@ -38,20 +38,24 @@ def test_without_a_checkout_it_says_what_to_do(tmp_path: Path, monkeypatch: pyte
 
 def test_options_reach_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     got: list[object] = []
-    module = ModuleType("benchmarks.windows")
-    module.Asked = lambda *words: SimpleNamespace(words=words)  # type: ignore[attr-defined]
+    turns, module = ModuleType("benchmarks.turns"), ModuleType("benchmarks.windows")
+    turns.Asked = lambda *words: SimpleNamespace(words=words)  # type: ignore[attr-defined]
 
     def measure(asked: SimpleNamespace) -> int:
         got.append(asked.words)
         return 0
 
     module.main = measure  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "benchmarks.turns", turns)
     monkeypatch.setitem(sys.modules, "benchmarks.windows", module)
+    monkeypatch.setitem(sys.modules, "benchmarks.sources", module)
     monkeypatch.setattr(sys, "path", list(sys.path))
     assert run("windows") == 0
     words = ("windows", "--quick", "--only", "sliding", "--only", "latency", "--rounds", "5", "--work", str(tmp_path))
     assert run(*words, "--again") == 0
-    assert got == [(False, (), None, None, False), (True, ("sliding", "latency"), 5, tmp_path, True)]
+    assert run("sources", "--rounds", "2") == 0
+    plain = (False, (), None, None, False)
+    assert got == [plain, (True, ("sliding", "latency"), 5, tmp_path, True), (False, (), 2, None, False)]
 
 
 def test_a_package_that_only_the_benchmarks_need_is_named(

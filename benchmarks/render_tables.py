@@ -1,0 +1,56 @@
+"""Rows as a reader wants them: where they come from, the table, and in plain words what is not as it should be."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from benchmarks.results import shown
+
+_STANDING: Final = {
+    "goal": "goal reached",
+    "floor": "above the floor",
+    "below": "**below the floor**",
+    "reported": "",
+    "not measured": "not measured",
+}
+
+
+def source(told: dict[str, Any], file: str) -> str:
+    """Where the figures come from."""
+    machine = told["machine"]
+    versions = ", ".join(f"{name} {number}" for name, number in machine["packages"].items())
+    return (
+        f"Made from [{file}](../../benchmarks/results/{file}): `{told['command']}` at {told['commit']},\n"
+        f"{machine['date']}. The machine: {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB,\n"
+        f"{machine['system']}, Python {machine['python']}, {machine['java']},\n{versions}.\n"
+    )
+
+
+def table(rows: Iterable[dict[str, Any]]) -> str:
+    """Rows as Markdown."""
+    lines_ = ["| against | ratio | lowest to highest | floor | goal | |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        unit = row["unit"]
+        bound = "≤ " if row["lower_is_better"] and row["floor"] is not None else ""
+        spread = row["spread"]
+        between = "–" if spread is None else f"{shown(spread['low'], unit)} to {shown(spread['high'], unit)}"
+        floor, goal = (bound + shown(row[name], unit) for name in ("floor", "goal"))
+        standing = "failed" if row["failure"] else _STANDING[row["reached"]]
+        lines_.append(f"| {row['against']} | {shown(row['ratio'], unit)} | {between} | {floor} | {goal} | {standing} |")
+    return "\n".join(lines_) + "\n"
+
+
+def short(rows: Iterable[dict[str, Any]], title: str) -> str:
+    """In plain words, what is not as it should be."""
+    said = []
+    for row in rows:
+        ratio, floor, goal = (shown(row[name], row["unit"]) for name in ("ratio", "floor", "goal"))
+        wanted = "at most " if row["lower_is_better"] else ""
+        if row["failure"]:
+            said.append(f"- {row['against']}: no number, because a run failed ({row['failure']}).")
+        elif row["reached"] == "below":
+            said.append(f"- {row['against']}: {ratio}, and the floor is {wanted}{floor}. This is not good enough.")
+        elif row["reached"] == "floor":
+            said.append(f"- {row['against']}: {ratio} holds the floor of {floor}; the goal is {wanted}{goal}.")
+        elif row["reached"] == "not measured":
+            said.append(f"- {row['against']}: not measured.")
+    return "\n".join([title, *(said or ["Nowhere."]), ""])

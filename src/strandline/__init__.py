@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from strandline.connectors.sql.duckdb import duckdb
     from strandline.connectors.sql.postgres import postgres
     from strandline.connectors.sql.sqlite import sqlite
+    from strandline.connectors.webhook import webhook
     from strandline.formats.avro import avro
     from strandline.formats.csv import csv
     from strandline.formats.debezium import debezium
@@ -117,6 +118,7 @@ _LATER = {
     "sqlite": "strandline.connectors.sql.sqlite",
     "text": "strandline.formats.texts",
     "tls": "strandline.connectors.kafka",
+    "webhook": "strandline.connectors.webhook",
 }
 
 
@@ -154,5 +156,5 @@ __all__ = [
     "keep_delta", "keep_last", "keep_within", "last", "manifested_files", "max", "mean", "min", "monotone", "never",
     "or_finally", "percentile", "postgres", "protobuf", "quantile", "raw", "read", "read_manifested", "registry",
     "repeatedly", "retracting", "sasl", "scores", "secret", "session", "sliding", "sqlite", "stddev", "string_agg",
-    "sum", "text", "tls", "together", "top_k", "tumbling", "union", "variance", "when",
+    "sum", "text", "tls", "together", "top_k", "tumbling", "union", "variance", "webhook", "when",
 ]  # fmt: skip

@@ -57,6 +57,8 @@ class Written:
     refused: int = 0
     differs: bool = False
     """It was there already, made from the same range, with other rows: something in the pipeline is not repeatable."""
+    letters: pl.DataFrame | None = None
+    """The rows that it would not take, as dead letters, of a sink that has no place for them itself."""
 
 
 def judge(

@@ -144,7 +144,11 @@ class LettersApart:
 
     def write(self, output: Output, entry: LedgerEntry) -> Written:
         self._put(output, entry)
-        return self.sink.write(replace(output, dead=None), entry)
+        done = self.sink.write(replace(output, dead=None), entry)
+        if done.letters is not None:
+            # Those of the pipeline are there already; these are a lot of their own.
+            self.letters.put(done.letters, replace(entry, digest=f"{entry.digest}, refused"))
+        return done
 
     def _put(self, output: Output, entry: LedgerEntry) -> None:
         if output.dead is not None and output.dead.height:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from benchmarks.feeds import Feed, Topic
 from benchmarks.workloads import Contestant
 from strandline.spark.jars import jars_folder, paths, pinned
-from strandline.spark.session import ROCKSDB, settings, start_session
+from strandline.spark.session import OF_RECORDS, ROCKSDB, settings, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,5 +50,5 @@ def start(contestant: Contestant, log: Path, feed: Feed | None = None) -> "Spark
     wanted = settings_of(contestant)
     if isinstance(feed, Topic):
         files = [*paths(), *(jars_folder() / jar.file for jar in pinned(JARS))]
-        wanted |= {"spark.jars": ",".join(map(str, files))}
+        wanted |= {"spark.jars": ",".join(map(str, files)), **OF_RECORDS}
     return start_session("strandline-bench", log=log, overrides=wanted)

@@ -1,6 +1,5 @@
 """Records in whole batches: JSON objects to columns, and those that are none to dead letters, one by one."""
 
-import io
 import json as stdlib_json
 import re
 from collections.abc import Mapping
@@ -148,8 +147,8 @@ def _timed(table: pa.Table, schema: pa.Schema) -> pl.DataFrame:
 
 def read_objects(values: pl.Series, schema: pa.Schema) -> tuple[Places, pa.Table, dict[int, str]]:
     """The places of the records that could be read, their columns, and a complaint for each of the others."""
-    lines = texts_of(values).str.strip_prefix(_BYTE_ORDER_MARK).str.strip_chars(_SPACE)
-    complaints = _complaints(lines)
+    lines, closed = _lines(texts_of(values))
+    complaints = _complaints(lines, closed)
     places = np.arange(len(lines))
     if complaints:
         places = np.delete(places, list(complaints))
@@ -161,10 +160,22 @@ def read_objects(values: pl.Series, schema: pa.Schema) -> tuple[Places, pa.Table
     return np.concatenate(good), table, complaints
 
 
-def _complaints(lines: pl.Series) -> dict[int, str]:
+def _lines(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Texts without what may stand around an object, and which of them open and close one: usually all, as they are."""
+    closed = _closed(texts)
+    if closed.all():
+        return texts, closed
+    lines = texts.str.strip_prefix(_BYTE_ORDER_MARK).str.strip_chars(_SPACE)
+    return lines, _closed(lines)
+
+
+def _closed(texts: pl.Series) -> pl.Series:
+    return texts.str.starts_with("{") & texts.str.ends_with("}")
+
+
+def _complaints(lines: pl.Series, closed: pl.Series) -> dict[int, str]:
     """What is wrong at first sight. A record that opens and closes an object cannot run into its neighbours."""
     found = dict.fromkeys(lines.is_null().arg_true(), NOT_UTF8)
-    closed = lines.str.starts_with("{") & lines.str.ends_with("}")
     for place in (~closed).fill_null(value=False).arg_true():
         found[place] = "not a JSON object" if lines[place] else "an empty record"
     # Arrow's parser crashes the process on a null that stands where an object should; in a text it is harmless.
@@ -205,9 +216,10 @@ def _parse(lines: pl.Series, schema: pa.Schema) -> pa.Table:
     parsing = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     # A block must hold the longest record, and one block keeps the parser from starting threads. It ends with a
     # newline, so that records written over several lines are not cut at their last one.
-    text = lines.str.join("\n")[0].encode() + b"\n"
+    joined = pl.concat([lines, pl.Series([""])]).str.join("\n")
+    text = joined.to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()[2]
     reading = arrow_json.ReadOptions(use_threads=False, block_size=max(len(text) + 1, 1024))
-    table = arrow_json.read_json(io.BytesIO(text), reading, parsing)
+    table = arrow_json.read_json(pa.BufferReader(text), reading, parsing)
     if table.num_rows != len(lines):
         raise ValueError("more than one JSON object in a record")
     return table

@@ -1,5 +1,6 @@
 """Times and dates as texts: the ways to write them that are understood, each text on its own."""
 
+from datetime import UTC, date, datetime
 from typing import Final
 
 import polars as pl
@@ -11,14 +12,16 @@ _TIMES: Final = ("%+", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d
 
 def instants(texts: pl.Series) -> pl.Series:
     """Each text by the first way of writing that fits it; to infer one way would make it depend on its neighbours."""
-    found = pl.Series(texts.name, [None] * len(texts), pl.Datetime("us", "UTC"))
-    for way in _TIMES:
-        missing = found.is_null() & texts.is_not_null()
-        if not missing.any():
+    found = _read(texts, _TIMES[0])
+    for way in _TIMES[1:]:
+        if found.null_count() == texts.null_count():
             break
-        read = texts.str.to_datetime(way, time_unit="us", time_zone="UTC", strict=False)
-        found = read.zip_with(missing, found)
+        found = found.zip_with(found.is_not_null(), _read(texts, way))
     return found
+
+
+def _read(texts: pl.Series, way: str) -> pl.Series:
+    return texts.str.to_datetime(way, time_unit="us", time_zone="UTC", strict=False)
 
 
 def days(texts: pl.Series) -> pl.Series:
@@ -31,8 +34,12 @@ def beyond(rows: pl.DataFrame, schema: pa.Schema) -> pl.Series:
     found = pl.repeat(value=False, n=rows.height, eager=True)
     for field in schema:
         column = rows[field.name]
-        if pa.types.is_temporal(field.type):
-            found |= ~column.dt.year().is_between(1, 9999).fill_null(value=True)
+        if pa.types.is_date(field.type):
+            found |= ~column.is_between(date.min, date.max).fill_null(value=True)
+        elif pa.types.is_timestamp(field.type):
+            zone = None if field.type.tz is None else UTC
+            first, last = datetime.min.replace(tzinfo=zone), datetime.max.replace(tzinfo=zone)
+            found |= ~column.is_between(first, last).fill_null(value=True)
         elif pa.types.is_float32(field.type):
             found |= column.is_infinite().fill_null(value=False)
     return found

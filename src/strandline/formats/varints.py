@@ -14,6 +14,20 @@ Bytes = npt.NDArray[np.uint8]
 PADDING: Final = 16
 """Zero bytes behind the last record, so that a number cut off there is read without looking where nothing is."""
 _LONGEST: Final = 10
+_ONE, _SEVEN, _TOP = np.uint64(1), np.uint64(7), np.uint64(56)
+_LENGTHS: Final = np.uint64(0x0102030405060708)
+"""Times the place of a number's last byte, its topmost byte is the number's length."""
+_STOPS: Final = np.uint64(0x8080808080808080)
+"""The bits that say in each byte of a word whether a number goes on."""
+_PAIRS: Final = tuple(
+    (np.uint64(here), np.uint64(next_), np.uint64(shift))
+    for here, next_, shift in (
+        (0x007F007F007F007F, 0x7F007F007F007F00, 1),
+        (0x00003FFF00003FFF, 0x3FFF00003FFF0000, 2),
+        (0x000000000FFFFFFF, 0x0FFFFFFF00000000, 4),
+    )
+)
+"""How the sevens of a word close up: by pairs, then pairs of pairs, then both halves."""
 
 TRUNCATED = "it ends in the middle of a value"
 TRAILING = "there are bytes left after the last value"
@@ -58,7 +72,25 @@ class Cursor:
         self.complain(everyone, self.at < self.end, TRAILING)
 
     def varint(self, rows: Ints) -> npt.NDArray[np.uint64]:
-        """Seven bits a byte, the least first."""
+        """Seven bits a byte, the least first. Up to eight bytes are read as one word; longer ones byte by byte."""
+        at = self.at[rows]
+        first = self.data[at]
+        if not (first & 0x80).any():
+            # Lengths of texts, places in unions and enums: one byte, nearly always.
+            self._advance(rows, at + 1)
+            return first.astype(np.uint64)
+        word = _words(self.data)[at]
+        stop = ~word & _STOPS
+        if not stop.all():
+            return self._long(rows)
+        stop &= -stop
+        self._advance(rows, at + (((stop >> _SEVEN) * _LENGTHS) >> _TOP).astype(np.int64))
+        word &= (stop - _ONE) & ~_STOPS
+        for here, next_, shift in _PAIRS:
+            word = (word & here) | ((word & next_) >> shift)
+        return word
+
+    def _long(self, rows: Ints) -> npt.NDArray[np.uint64]:
         at = self.at[rows]
         byte = self.data[at]
         value = (byte & 0x7F).astype(np.uint64)
@@ -129,6 +161,11 @@ class Cursor:
             bad = np.array([not is_text(each) for each in found.to_pylist()])
             self.complain(rows, bad, NOT_UTF8)
             return self.bytes(starts, np.where(bad, 0, lengths)).cast(pa.large_string())
+
+
+def _words(data: Bytes) -> npt.NDArray[np.uint64]:
+    """The eight bytes from each place on, the least first; the padding is long enough for the last."""
+    return np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
 
 
 def cursor_over(values: pa.Array, skip: int = 0) -> Cursor:

@@ -38,6 +38,7 @@ _DECODED: Final = {
     PARTITION: pl.String, OFFSET: pl.Int64, RAW: pl.Binary, REASON: pl.String, DETAIL: pl.String, MASKED: pl.String,
 }  # fmt: skip
 """What is known of a record that could not be decoded."""
+_MARKS: Final = {PARTITION: pl.String, MARK: pl.Int32, OFFSET: pl.Int64, "rows": pl.Int64}
 _CUT: Final = "a record of {} bytes, more than are read; its first {} are kept here, the whole where it came from"
 
 
@@ -160,6 +161,10 @@ def as_one(arrived: Arrived) -> Arrived:
 
 def _marks(known: pl.DataFrame) -> pl.DataFrame:
     """For each partition and mark the rows that bear it, and the first position."""
+    if known.height and (known[MARK] == RECORD).all() and (known[PARTITION] == known[PARTITION][0]).all():
+        # The records of one partition, as most tasks have them, need no grouping.
+        told_of = {PARTITION: [known[PARTITION][0]], MARK: [RECORD], OFFSET: [known[OFFSET].min()]}
+        return pl.DataFrame({**told_of, "rows": [known.height]}, schema=_MARKS)
     told = known.lazy().filter(pl.col(MARK) < TICKED)
     counted = told.group_by(PARTITION, MARK).agg(pl.col(OFFSET).min(), pl.len().cast(pl.Int64).alias("rows"))
     return counted.sort(PARTITION, MARK).collect()

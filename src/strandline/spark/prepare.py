@@ -244,10 +244,11 @@ def _leaving(rows: pl.DataFrame, flow: Flow) -> tuple[pl.DataFrame, pl.DataFrame
 
 def _control(arrived: Arrived, rows: pl.DataFrame, clock: int, flow: Flow, known: tuple[str, ...]) -> Control:
     """What this task saw of each partition, which others there are, and the batch's clock."""
-    one = arrived.marks[PARTITION].to_list() == [""]
+    names = arrived.marks[PARTITION].unique().to_list()
+    one = names == [""]
     timed = rows.filter(pl.col(AT).is_not_null())
-    if one:
-        highest: dict[str, Any] = {"": timed[AT].max()}
+    if len(names) == 1:
+        highest: dict[str, Any] = {names[0]: timed[AT].max()}
     else:
         highest = dict(timed.group_by(PARTITION).agg(pl.col(AT).max()).iter_rows())
     times = _times(timed, one) if _goes_by_lag(flow.watermark) else {}

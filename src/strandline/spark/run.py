@@ -19,7 +19,7 @@ from strandline.spark.heartbeat import heartbeat
 from strandline.spark.job import Job, Listener
 from strandline.spark.letters import LettersApart
 from strandline.spark.ports import Followed, LetterBox, Listed, OpenSink, SparkSink
-from strandline.spark.session import require_classes, require_rocksdb, start_session
+from strandline.spark.session import OF_RECORDS, require_classes, require_rocksdb, start_session
 from strandline.spark.translate import translate
 
 
@@ -64,7 +64,8 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     needed = sorted({name for scan in stages.scans if (name := getattr(scan.source, "needs", None))})
     if spark is not None:
         require_classes(spark, needed)
-    session = spark or start_session("strandline", log=folder / "spark.log", overrides=settings, jars=bool(needed))
+    wanted = session_settings(stages) | dict(settings or {})
+    session = spark or start_session("strandline", log=folder / "spark.log", overrides=wanted, jars=bool(needed))
     job = Job(home, listener, available_now=available_now, budget=failure_budget)
     deliverer = Deliverer(session, stages, opened, home, identity.lineage, job.delivered, job.patience)
     ticks = heartbeat(session, every=heartbeat_seconds, drain=home.drain)
@@ -72,6 +73,11 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     writer = writer.option("checkpointLocation", str(home.spark))
     writer = writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime=every)
     return job.attach(writer.start(), opened, lambda: _backlog(session, stages, home))
+
+
+def session_settings(stages: Stages) -> dict[str, str]:
+    """What this job wants of a session of ours, beside what every one has."""
+    return dict(OF_RECORDS) if any(getattr(scan.source, "decoder", None) for scan in stages.scans) else {}
 
 
 def _backlog(spark: SparkSession, stages: Stages, home: Checkpoint) -> dict[str, Any]:

@@ -17,6 +17,11 @@ FILES: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyste
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
+BYTES_PER_BATCH: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+OF_RECORDS: Final = {BYTES_PER_BATCH: str(64 * 2**20)}
+"""Where raw records cross to Python, which may be long: an Arrow batch of more than two gigabytes would end the job."""
+
+
 def settings(cores: int) -> dict[str, str]:
     """What a job of ours wants of Spark."""
     state = "spark.sql.streaming.stateStore"
@@ -33,8 +38,9 @@ def settings(cores: int) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(cores),
         # Rows cross to Python in large Arrow batches.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
-        # Below the largest number, Spark asks for the size of an Arrow batch with every row that it adds.
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+        # Below the largest number, Spark asks for the size of an Arrow batch with every row that it adds. Columns of
+        # numbers need no such care; records do (OF_RECORDS).
+        BYTES_PER_BATCH: str(2**31 - 1),
         # The usual manager starts a process for every log entry it writes to a local disk, to ask about links.
         "spark.sql.streaming.checkpointFileManagerClass": FILES,
         # Plans of several steps have more classes than the hundred that are kept, and would be compiled every batch.

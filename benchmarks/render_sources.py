@@ -15,7 +15,7 @@ spark-avro 4.1.1 (none was published for 4.2.0) with the five bytes cut off and 
 `withWatermark` and `groupBy(window)` on RocksDB. A record that cannot be read is a null to the peer; ours keeps it
 as a dead letter with its place, asks the registry for the writer's schema, keeps a watermark for each partition,
 and commits to a consumer group after every batch. Before the run that counts, the same is done for 30 seconds in
-the same JVM, and its first two batches do not count either. All else is as with windows, the judge too; what the
+the same JVM, and its first four batches do not count either. All else is as with windows, the judge too; what the
 broker used is in no ratio.
 """
 

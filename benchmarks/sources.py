@@ -28,7 +28,7 @@ REPORTED: Final = (
 
 def full() -> Suite:
     """The run whose figures are kept."""
-    return _suite("sources", Corpus(100_000, 10, 400_000), warm_up=2, warm_seconds=30, rounds=3)
+    return _suite("sources", Corpus(100_000, 10, 400_000), warm_up=4, warm_seconds=30, rounds=3)
 
 
 def quick() -> Suite:

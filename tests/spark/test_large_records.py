@@ -13,7 +13,7 @@ from strandline.plan.compile import to_stages
 from strandline.spark.run import session_settings
 from strandline.spark.session import BYTES_PER_BATCH, OF_RECORDS, settings
 
-MEGABYTES = 100
+MEGABYTES = 72
 BOUND = int(OF_RECORDS[BYTES_PER_BATCH])
 
 

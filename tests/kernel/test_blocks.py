@@ -73,8 +73,8 @@ def test_a_block_that_was_read_is_written_to_the_same_bytes() -> None:
 
 def test_a_block_opens_with_its_magic_and_version() -> None:
     """Kept for ever in checkpoints: a change of layout is a new version."""
-    assert pack(SMALL)[:4] == b"SLB\x01"
-    assert MAGIC + bytes([VERSION]) == b"SLB\x01"
+    assert pack(SMALL)[:4] == b"SLB\x02"
+    assert MAGIC + bytes([VERSION]) == b"SLB\x02"
 
 
 def test_a_block_written_by_version_1_can_still_be_read() -> None:
@@ -88,6 +88,42 @@ def test_a_block_written_by_version_1_can_still_be_read() -> None:
         "last": [datetime(2024, 5, 1, 12, tzinfo=UTC), None, None],
         "raw": [b"\x00", b"", None],
     }
+
+
+def wide(height: int) -> pl.DataFrame:
+    """Windows as they are kept: much of it the same in every row."""
+    return pl.DataFrame({"team": [f"team {number}" for number in range(height)]}).with_columns(
+        pl.lit(60_000).alias("@start"), pl.lit(None, pl.Int64).alias("@hold"), pl.lit(False).alias("@closed"),
+        pl.lit("on_time").alias("@timing"), pl.lit(0.5).alias("@mean"), pl.lit(1).alias("total"),
+        pl.when(pl.int_range(height) == 300).then(None).otherwise(7).alias("@gap"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("height", [0, 1, 255, 256, 400])
+def test_columns_that_say_the_same_throughout_come_back_whole_and_in_order(height: int) -> None:
+    frame = wide(height)
+    data = pack(Block({"windows": frame, "rest": TEAMS}))
+    block = unpack(data, "here")
+    assert_frame_equal(block.frames["windows"], frame)
+    assert_frame_equal(block.frames["rest"], TEAMS)
+    assert pack(block) == data
+
+
+def test_a_column_that_says_the_same_throughout_takes_no_room() -> None:
+    frame = wide(4_000)
+    alone = pack(Block({"windows": frame.select("team", "@mean", "total", "@gap")}))
+    assert len(pack(Block({"windows": frame}))) < len(alone) + 2_000
+
+
+def test_a_frame_of_nothing_else_keeps_its_height() -> None:
+    frame = wide(500).select("@start", "@closed")
+    assert_frame_equal(unpack(pack(Block({"windows": frame})), "here").frames["windows"], frame)
+
+
+def test_a_block_written_by_version_2_can_still_be_read() -> None:
+    kept = unpack((Path(__file__).parent / "kept" / "block-2.slb").read_bytes(), "kept")
+    assert kept.facts == {"clock": 7}
+    assert_frame_equal(kept.frames["windows"], wide(300))
 
 
 @pytest.mark.parametrize("data", [b"", b"SL", b"PAR1" + bytes(20), bytes(64)])

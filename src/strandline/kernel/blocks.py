@@ -3,14 +3,16 @@
     magic "SLB" | version, 1 byte | crc32 of the rest, 4 bytes | header length, 4 bytes | header, JSON | Arrow streams
 
 The header lists the frames in order with their lengths, and carries facts: small values that belong to the block. The
-kernel's columns start with "@", which no column of a user may.
+kernel's columns start with "@", which no column of a user may. Most of them say the same in every row of a large frame
+(a window's bounds, how often it has spoken): such a column is kept as one value, in a stream of its own behind the
+frame's. Version 1 had no such streams; it is still read.
 """
 
 import io
 import json
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,9 +21,12 @@ import polars as pl
 from strandline.errors import BrokenBlock
 
 MAGIC: Final = b"SLB"
-VERSION: Final = 1
+VERSION: Final = 2
+_READ: Final = (1, 2)
 _HEAD: Final = struct.Struct(">3sBI")
 _LENGTH: Final = struct.Struct(">I")
+_WORTH_IT: Final = 256
+_PLAIN: Final = (pl.Boolean, pl.String)
 
 OWN: Final = "@"
 
@@ -58,10 +63,16 @@ class Block:
 
 def pack(block: Block) -> bytes:
     """A block as bytes. Blocks made alike give equal bytes, so that a batch that is played again writes the same."""
-    streams = {name: _to_arrow(frame) for name, frame in block.frames.items()}
-    layout = {"frames": [[name, len(stream)] for name, stream in streams.items()], "facts": dict(block.facts)}
+    frames, streams = [], []
+    for name, frame in block.frames.items():
+        same = _same_throughout(frame)
+        parts = [_to_arrow(frame.drop(same)), *([_to_arrow(frame.select(same).head(1))] if same else [])]
+        order = [frame.height, *frame.columns] if same else []
+        frames.append([name, *(len(part) for part in parts), *order])
+        streams += parts
+    layout = {"frames": frames, "facts": dict(block.facts)}
     header = json.dumps(layout, separators=(",", ":"), sort_keys=True).encode()
-    rest = b"".join([_LENGTH.pack(len(header)), header, *streams.values()])
+    rest = b"".join([_LENGTH.pack(len(header)), header, *streams])
     return _HEAD.pack(MAGIC, VERSION, zlib.crc32(rest)) + rest
 
 
@@ -70,10 +81,10 @@ def unpack(data: bytes, place: str) -> Block:
     if len(data) < _HEAD.size or data[:3] != MAGIC:
         raise BrokenBlock(f"the bytes at {place} are not a block", detail=f"{len(data)} bytes, {data[:8]!r}…")
     _, version, checksum = _HEAD.unpack_from(data)
-    if version != VERSION:
+    if version not in _READ:
         raise BrokenBlock(
             f"the block at {place} has version {version}",
-            detail=f"this Strandline reads version {VERSION}",
+            detail=f"this Strandline reads versions {_READ[0]} to {_READ[-1]}",
             hint="it was written by another release: start with that one, or from a savepoint",
         )
     if zlib.crc32(memoryview(data)[_HEAD.size :]) != checksum:
@@ -90,10 +101,35 @@ def _read_body(data: bytes) -> Block:
     start = _HEAD.size + _LENGTH.size
     layout = json.loads(data[start : start + length])
     frames, at = {}, start + length
-    for name, size in layout["frames"]:
+    for name, size, *more in layout["frames"]:
         frames[name] = pl.read_ipc_stream(data[at : at + size])
         at += size
+        if more:
+            length, height, *order = more
+            frames[name] = _whole(frames[name], pl.read_ipc_stream(data[at : at + length]), height, order)
+            at += length
     return Block(frames, layout["facts"])
+
+
+def _same_throughout(frame: pl.DataFrame) -> list[str]:
+    """The kernel's own columns that hold one value, where leaving them out is worth the look."""
+    if frame.height < _WORTH_IT:
+        return []
+    return [column.name for column in frame if column.name.startswith(OWN) and _is_one(column)]
+
+
+def _is_one(column: pl.Series) -> bool:
+    if column.null_count():
+        return column.null_count() == column.len()
+    # Numbers with a point are left alone: one that is none equals nothing, and two zeros look alike.
+    plain = column.dtype.is_integer() or column.dtype in _PLAIN
+    return plain and bool(column[0] == column[-1]) and bool((column == column[0]).all())
+
+
+def _whole(frame: pl.DataFrame, same: pl.DataFrame, height: int, order: Sequence[str]) -> pl.DataFrame:
+    """A frame with the columns that it was written without."""
+    ones = [column.new_from_index(0, height) for column in same]
+    return (frame.with_columns(ones) if frame.width else pl.DataFrame(ones)).select(order)
 
 
 def _to_arrow(frame: pl.DataFrame) -> bytes:

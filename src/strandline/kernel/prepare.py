@@ -17,7 +17,7 @@ from strandline.kernel.sessions import COVER_END, COVER_START, cover
 from strandline.kernel.slices import key_groups
 from strandline.kernel.strips import first_over, shares, striped
 from strandline.kernel.watermarks import FOREVER, NEVER
-from strandline.kernel.windows import assign, expires, max_timestamp
+from strandline.kernel.windows import assign, expires, has_one, max_timestamp
 from strandline.model.elements import Duration, TimeDomain, instant
 from strandline.model.panes import DeadReason, PaneTimestamp
 from strandline.model.steps import WindowedStep, lifts
@@ -117,9 +117,11 @@ def prepare(
         frames = {ROWS: elements}
         return Prepared(_blocks(frames, keys, groups, None), filtered)
     sure, rows = placed, elements.clear()
-    if not placed.select(surely_taken(ask, horizon).all()).item():
-        sure, unsure = placed.filter(surely_taken(ask, horizon)), placed.filter(~surely_taken(ask, horizon))
-        rows = elements.join(unsure, on=[PARTITION, OFFSET], how="semi")
+    judged = placed.select(surely_taken(ask, horizon)).to_series()
+    if not judged.all():
+        sure, unsure = placed.filter(judged), placed.filter(~judged)
+        alone = has_one(ask.window)
+        rows = unsure.select(elements.columns) if alone else elements.join(unsure, on=[PARTITION, OFFSET], how="semi")
     combined = _combine(sure, keys, ask)
     return Prepared(_blocks(_frames(rows, combined), keys, groups, horizon), filtered)
 

@@ -61,6 +61,7 @@ from strandline.plan.pipeline import read as _read
 if TYPE_CHECKING:
     from strandline.connectors.call import call
     from strandline.connectors.console import console
+    from strandline.connectors.delta import delta
     from strandline.connectors.discard import discard
     from strandline.connectors.files import compact, files, folder, manifested_files, read_manifested
     from strandline.connectors.frame import frame
@@ -96,6 +97,7 @@ _LATER = {
     "dead_files": "strandline.connectors.letter_files",
     "dead_topic": "strandline.connectors.kafka",
     "debezium": "strandline.formats.debezium",
+    "delta": "strandline.connectors.delta",
     "discard": "strandline.connectors.discard",
     "duckdb": "strandline.connectors.sql.duckdb",
     "failure_budget": "strandline.spark.budget",
@@ -151,7 +153,7 @@ __all__ = [
     "after_processing_time", "after_watermark", "all_of", "all_true", "any_true", "approx_count_distinct", "argmax",
     "argmin", "avro", "bit_and", "bit_or", "bit_xor", "bounded", "by_clock", "call", "collect", "compact", "console",
     "count", "count_distinct", "count_window", "csv", "cumulating", "custom", "dead_files", "dead_table", "dead_topic",
-    "debezium", "discard", "discarding", "duckdb", "every", "everything", "failure_budget", "files", "first",
+    "debezium", "delta", "discard", "discarding", "duckdb", "every", "everything", "failure_budget", "files", "first",
     "first_of", "folder", "frame", "from_source", "generator", "in_sequence", "infer_json", "json", "kafka",
     "keep_delta", "keep_last", "keep_within", "last", "manifested_files", "max", "mean", "min", "monotone", "never",
     "or_finally", "percentile", "postgres", "protobuf", "quantile", "raw", "read", "read_manifested", "registry",

@@ -3,6 +3,7 @@
 Rows are told as dictionaries under the sink's public names; instants as texts, "1970-01-01 00:00:00.000", "infinity".
 """
 
+import json
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
@@ -12,8 +13,10 @@ from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 import duckdb
+import polars as pl
 import psycopg
 
 import strandline as sl
@@ -133,6 +136,43 @@ class FolderStore:
 
     def _folder(self, table: str) -> Path:
         return self.path / sha256(table.encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True)
+class DeltaStore:
+    """Tables side by side, and what their logs say."""
+
+    path: Path
+    can: frozenset[str] = frozenset({"append", "upsert", *Delivery})
+
+    def sink(self, table: str = "totals", **asked: Any) -> SparkSink:
+        return sl.delta(self._place(table) if table else "", **asked)
+
+    def read(self, table: str = "totals") -> Rows:
+        """By the protocol itself: the files that the log has added and not removed, in its order."""
+        place = Path(self._place(table))
+        files: dict[str, None] = {}
+        for record in sorted((place / "_delta_log").glob("*.json")):
+            for action in map(json.loads, record.read_text().splitlines()):
+                if "add" in action:
+                    files[unquote(action["add"]["path"])] = None
+                elif "remove" in action:
+                    del files[unquote(action["remove"]["path"])]
+        if not files:
+            return []
+        rows = pl.concat([pl.read_parquet(place / file) for file in files], how="diagonal")
+        return [{column: folder_cell(cell) for column, cell in row.items()} for row in rows.to_dicts()]
+
+    def count(self, table: str = "totals") -> int:
+        from deltalake import DeltaTable  # noqa: PLC0415 - an extra
+
+        return int(DeltaTable(self._place(table)).count())
+
+    def make(self, table: str, columns: str) -> None:
+        raise NotImplementedError
+
+    def _place(self, table: str) -> str:
+        return str(self.path / table)
 
 
 def folder_cell(cell: Any) -> Any:

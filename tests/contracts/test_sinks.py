@@ -22,15 +22,16 @@ from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver, Stages
 from strandline.spark.deliver import Patience, deliver
 from strandline.spark.ports import DETAIL, RAW, REASON, LedgerEntry, OpenSink, Recorded, SparkSink, Written
-from tests.contracts.stores import DuckDbStore, FolderStore, PostgresStore, SqliteStore, Store
+from tests.contracts.stores import DeltaStore, DuckDbStore, FolderStore, PostgresStore, SqliteStore, Store
 from tests.plan.endpoints import PaperSource, scores
 
 pytest_plugins = ["strandline.testing.services"]
 
 
-@pytest.fixture(
-    params=["sqlite", "duckdb", "parquet", "jsonl", "csv", pytest.param("postgres", marks=pytest.mark.services)]
-)
+EMBEDDED = ("sqlite", "duckdb", "parquet", "jsonl", "csv", "delta")
+
+
+@pytest.fixture(params=[*EMBEDDED, pytest.param("postgres", marks=pytest.mark.services)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """Each sink, empty."""
     match request.param:
@@ -40,6 +41,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
             yield DuckDbStore(tmp_path / "some folder" / "scores.duckdb")
         case "parquet" | "jsonl" | "csv":
             yield FolderStore(tmp_path / "some folder", request.param)
+        case "delta":
+            pytest.importorskip("deltalake", reason='it needs "strandline[delta]"')
+            yield DeltaStore(tmp_path / "some folder")
         case "postgres":
             mine = PostgresStore(request.getfixturevalue("postgres").address)
             yield mine

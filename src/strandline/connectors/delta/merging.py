@@ -1,0 +1,62 @@
+"""Rows by key in a table of Delta: what stands is written over what was there, and what is gone is taken away."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
+
+_GONE: Final = "@gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """The columns that rows are told apart by, and the start and end of the window where a row has one."""
+
+    key: tuple[str, ...]
+    window: tuple[str, str] | None = None
+
+    def of(self, rows: pl.DataFrame, gone: pl.DataFrame) -> Callable[[Any, Any], None]:
+        """One commit that does both."""
+        source = pl.concat(
+            [rows.with_columns(pl.lit(False).alias(_GONE)), gone.with_columns(pl.lit(True).alias(_GONE))],
+            how="diagonal_relaxed",
+        )
+        columns = [name for name in source.columns if name != _GONE]
+
+        def act(table: Any, properties: Any) -> None:
+            merge = table.merge(
+                source, _same(self.key), source_alias="s", target_alias="t", commit_properties=properties
+            )
+            gone, values = f"s.{_quoted(_GONE)}", {_quoted(name): f"s.{_quoted(name)}" for name in columns}
+            (
+                merge.when_matched_delete(f"{gone}{self._of_the_same_window()}")
+                .when_matched_update(values, f"NOT {gone}{self._unless_later()}")
+                .when_not_matched_insert(values, f"NOT {gone}")
+                .execute()
+            )
+
+        return act
+
+    @property
+    def _has_window_apart(self) -> bool:
+        return self.window is not None and not set(self.window) & set(self.key)
+
+    def _of_the_same_window(self) -> str:
+        return f" AND {_same(self.window)}" if self.window is not None and self._has_window_apart else ""
+
+    def _unless_later(self) -> str:
+        """Where the window is not part of the key, the row of a later one stays."""
+        if self.window is None or not self._has_window_apart:
+            return ""
+        end = _quoted(self.window[1])
+        return f" AND s.{end} >= t.{end}"
+
+
+def _same(names: Sequence[str]) -> str:
+    """For which null is null. In brackets: to the parser, what follows would belong to the right side."""
+    return " AND ".join(f"(t.{_quoted(name)} IS NOT DISTINCT FROM s.{_quoted(name)})" for name in names)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

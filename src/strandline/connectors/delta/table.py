@@ -1,0 +1,201 @@
+"""One table of Delta Lake: what its log says of a job, and commits that hold only if nobody came in between."""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+import pyarrow as pa
+
+from strandline.errors import SetupError, SinkError, SinkUnavailable
+from strandline.letters.durable import sync_folder
+from strandline.spark.ledger import LedgerEntry, Recorded
+
+KEPT: Final = 1_000
+"""So far back are the entries of a job looked for, much further than Spark can go."""
+BATCH: Final = "batch"
+"""The column that a table is made with; the others come with the first rows."""
+
+_FACTS: Final = "strandline"
+_WORDS: Final = ("batch", "digest", "watermark", "ends", "output")
+
+
+Act = Callable[[Any, Any], None]
+"""Something done to a table in one commit, which is given with its properties."""
+
+
+class Overtaken(Exception):
+    """Another commit came first, and ours may not follow it unseen."""
+
+
+class DeltaLog:
+    """A table, made if it is missing, as of the last look at it."""
+
+    def __init__(self, uri: str, options: Mapping[str, str]) -> None:
+        self.uri, self._options = uri, dict(options)
+        self._last: dict[str, Recorded] = {}
+        with self.explained():
+            self.table = self._opened()
+
+    def _opened(self) -> Any:
+        library = delta_library()
+        if not library.DeltaTable.is_deltatable(self.uri, self._options):
+            schema = pa.schema([(BATCH, pa.int64())])
+            library.DeltaTable.create(self.uri, schema, mode="ignore", storage_options=self._options)
+        return library.DeltaTable(self.uri, storage_options=self._options)
+
+    def refresh(self) -> None:
+        with self.explained():
+            self.table.update_incremental()
+
+    def columns(self) -> Mapping[str, Any]:
+        """Its columns, each with its type."""
+        return pl.DataFrame(pa.schema(self.table.schema().to_arrow()).empty_table()).schema
+
+    def widen(self, rows: pl.DataFrame) -> None:
+        """Adds the columns that rows have and the table lacks."""
+        library, known = delta_library(), self.columns()
+        new = [name for name in rows.columns if name not in known]
+        if new:
+            schema = library.Schema.from_arrow(rows.select(new).clear().to_arrow().schema)
+            with self.explained():
+                self.table.alter.add_columns(schema.fields)
+                self.table.update_incremental()
+
+    def epoch(self, lineage: str) -> int | None:
+        found: int | None = self.table.transaction_version(_driver(lineage))
+        return found
+
+    def latest(self, lineage: str) -> Recorded | None:
+        """The entry of the last batch."""
+        number = self.table.transaction_version(lineage)
+        if number is None:
+            return None
+        known = self._last.get(lineage)
+        if known is None or known.batch != number:
+            known = self.find(lineage, number)
+        if known is None:
+            raise SinkError(
+                f"the log of {self.uri} no longer tells of batch {number}",
+                hint="keep the log of the table longer than the job is away (delta.logRetentionDuration)",
+            )
+        self._last[lineage] = known
+        return known
+
+    def find(self, lineage: str, batch: int) -> Recorded | None:
+        """What the log says of a batch; None if it does not know it, or no longer."""
+        newest = self.table.transaction_version(lineage)
+        if newest is None or batch > newest or batch <= newest - KEPT:
+            return None
+        with self.explained():
+            for commit in self.table.history():
+                facts = json.loads(commit.get(_FACTS) or "{}")
+                if facts.get("lineage") == lineage and facts.get("batch") == batch:
+                    return Recorded(*(facts[word] for word in _WORDS))
+        return None
+
+    def commit(
+        self,
+        act: Act,
+        entry: LedgerEntry,
+        *,
+        watermark: int,
+        recorded: bool,
+        epoch: int | None = None,
+    ) -> None:
+        """Does something to the table in one commit, with the driver's epoch, and the entry if it is to be recorded.
+
+        Raises Overtaken if since the last look another driver has claimed the table, or has written this batch: both
+        name the same transaction ids, and of two such commits that do not know of each other one fails.
+        """
+        library = delta_library()
+        ids = [library.Transaction(_driver(entry.lineage), entry.epoch if epoch is None else epoch)]
+        facts: dict[str, Any] = {"lineage": entry.lineage, "epoch": ids[0].version}
+        if recorded:
+            ids.append(library.Transaction(entry.lineage, entry.batch))
+            values = (entry.batch, entry.digest, watermark, entry.ends, entry.output)
+            facts |= dict(zip(_WORDS, values, strict=True)) | {"starts": entry.starts}
+        properties = library.CommitProperties({_FACTS: json.dumps(facts)}, app_transactions=ids)
+        before = self.table.version()
+        with self.explained():
+            act(self.table, properties)
+            self.table.update_incremental()
+            self._make_durable(before)
+        if recorded:
+            self._last[entry.lineage] = Recorded(entry.batch, entry.digest, watermark, entry.ends, entry.output)
+
+    def _make_durable(self, before: int) -> None:
+        """On a local disk, files and names that were written since; a store of objects does so itself."""
+        root = Path(self.uri)
+        if "://" in self.uri or not root.is_dir():
+            return
+        folders = {root / "_delta_log", root}
+        for version in range(before + 1, self.table.version() + 1):
+            record = root / "_delta_log" / f"{version:020}.json"
+            lines = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
+            added = [root / line["add"]["path"] for line in lines if "add" in line]
+            for path in [*added, record]:
+                if path.exists():  # it may have been replaced by others meanwhile
+                    _sync_file(path)
+                    folders.add(path.parent)
+        for folder in folders:
+            sync_folder(folder)
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Faults of the library in our own words."""
+        errors = delta_library().exceptions
+        try:
+            yield
+        except errors.CommitFailedError as problem:
+            raise Overtaken(str(problem)) from None
+        except OSError as problem:
+            raise SinkUnavailable(f"{self.uri} cannot be reached now", detail=_said(problem)) from None
+        except errors.DeltaError as problem:
+            raise SinkError(f"{self.uri} refused a batch", detail=_said(problem)) from None
+
+
+def nothing(table: Any, properties: Any) -> None:
+    """A commit without rows."""
+    table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
+
+
+def appended(rows: pl.DataFrame, options: Mapping[str, str]) -> Act:
+    """A commit that adds rows, and columns where the table lacks some."""
+
+    def act(table: Any, properties: Any) -> None:
+        delta_library().write_deltalake(
+            table, rows, mode="append", schema_mode="merge", storage_options=dict(options) or None,
+            commit_properties=properties,
+        )  # fmt: skip
+
+    return act
+
+
+def delta_library() -> Any:
+    """The library, which is asked for only where it is needed."""
+    try:
+        import deltalake
+        import deltalake.exceptions
+    except ImportError:
+        raise SetupError("deltalake is not installed", hint='pip install "strandline[delta]"') from None
+    return deltalake
+
+
+def _driver(lineage: str) -> str:
+    return f"{lineage}/driver"
+
+
+def _sync_file(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _said(problem: Exception) -> str:
+    return str(problem).partition("\n")[0][:300]

@@ -8,7 +8,10 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import polars as pl
 import pytest
+
+import strandline as sl
 
 DELIVERING = """
 import sys
@@ -20,16 +23,17 @@ from strandline.plan.stages import Deliver
 from strandline.spark.deliver import Patience, deliver
 from strandline.spark.ledger import LedgerEntry
 
-mine, delivery = sl.sqlite(sys.argv[1], table="totals"), Delivery(sys.argv[2])
+makers = {"sqlite": lambda path: sl.sqlite(path, table="totals"), "folder": sl.folder, "delta": sl.delta}
+mine, delivery = makers[sys.argv[3]](sys.argv[1]), Delivery(sys.argv[2])
 sink = mine.open(Deliver(0, mine, delivery, None))
 entry = LedgerEntry("mine", sink.claim("mine"), 0, "range", None, "at 1")
 deliver(sink, delivery, Output(pl.DataFrame({"id": [1, 2, 3]})), entry, Patience())
 """
 
 
-def deliver_once(database: Path, delivery: str, crash: str | None) -> int:
+def deliver_once(place: Path, delivery: str, crash: str | None, sink: str = "sqlite") -> int:
     environment = {**os.environ, **({"STRANDLINE_CRASH": crash} if crash else {})}
-    command = [sys.executable, "-c", DELIVERING, str(database), delivery]
+    command = [sys.executable, "-c", DELIVERING, str(place), delivery, sink]
     return subprocess.run(command, env=environment, start_new_session=True, check=False).returncode
 
 
@@ -55,3 +59,30 @@ def test_a_batch_that_is_killed_and_delivered_again_is_there_so_many_times(
         there = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'totals'").fetchone()[0]
         found = connection.execute("SELECT id FROM totals ORDER BY id").fetchall() if there else []
     assert found == sorted([(1,), (2,), (3,)] * times)
+
+
+@pytest.mark.parametrize("sink", ["folder", "delta"])
+@pytest.mark.parametrize(
+    ("delivery", "point", "times"),
+    [("exactly_once", "C9", 1), ("exactly_once", "C10", 1), ("at_least_once", "C10", 2), ("at_most_once", "marked", 0)],
+)
+def test_so_it_is_in_folders_and_tables_of_delta(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delivery: str, point: str, times: int, sink: str
+) -> None:
+    if sink == "delta":
+        pytest.importorskip("deltalake", reason='it needs "strandline[delta]"')
+    place = tmp_path / "totals"
+    assert deliver_once(place, delivery, f"{point}:1", sink) == -signal.SIGKILL
+    monkeypatch.setattr(sys, "argv", ["", str(place), delivery, sink])
+    exec(DELIVERING, {})  # the second time without a process of its own, which takes the longest
+    assert ids(sink, place) == sorted([1, 2, 3] * times)
+
+
+def ids(sink: str, place: Path) -> list[int]:
+    if sink == "folder":
+        rows = sl.read_manifested(place)
+    else:
+        from deltalake import DeltaTable  # noqa: PLC0415 - an extra
+
+        rows = pl.DataFrame(DeltaTable(place).scan())
+    return sorted(rows["id"].to_list()) if "id" in rows else []

@@ -181,6 +181,16 @@ def test_of_two_who_compact_at_once_one_gives_way(tmp_path: Path, monkeypatch: p
     assert len(sl.manifested_files(tmp_path)) == 1
 
 
+def test_drafts_of_records_are_deleted_once_nobody_can_be_at_them(tmp_path: Path) -> None:
+    written(tmp_path, 1)
+    old, new = (tmp_path / "_log" / f".{name}.tmp" for name in ("old", "new"))
+    for draft in (old, new):
+        draft.touch()
+    os.utime(old, (0, 0))
+    sl.compact(tmp_path)
+    assert (old.exists(), new.exists()) == (False, True)
+
+
 def test_files_are_gathered_up_to_a_size(tmp_path: Path) -> None:
     written(tmp_path, 6)
     size = data_files(tmp_path)[0].stat().st_size
@@ -352,6 +362,8 @@ def test_dead_letters_are_for_their_owner_alone(tmp_path: Path) -> None:
 def test_what_a_folder_cannot_do_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidStep, match="files of format 'orc'"):
         sl.folder(tmp_path, format="orc")
+    with pytest.raises(InvalidStep, match="s3://lake/totals is no folder"):
+        sl.folder("s3://lake/totals")
     for ask in (sl.read_manifested, sl.manifested_files, sl.compact):
         with pytest.raises(SetupError, match="has no log"):
             ask(tmp_path / "nowhere")

@@ -118,14 +118,18 @@ def _delete(root: Path, log: Log, told: Retold, keep: int) -> int:
     named = {*held.files, *held.gone}
     found = [(part, each.name) for part in PARTS for each in os.scandir(root / part)]
     left = [root / part / name for part, name in found if f"{part}/{name}" not in named and _is_left(name, held)]
-    everything = {*records, *left, *(root / path for path in told.due)}
+    drafts = [path for path in log.folder.glob(".*.tmp") if _is_older(path, time.time() - KEEP)]
+    everything = {*records, *left, *drafts, *(root / path for path in told.due)}
     for path in everything:
         path.unlink(missing_ok=True)
     return len(everything)
 
 
 def _is_older(path: Path, until: float) -> bool:
-    return path.stat().st_mtime <= until
+    try:
+        return path.stat().st_mtime <= until
+    except FileNotFoundError:
+        return False  # whoever wrote it has just taken it away
 
 
 def _is_left(name: str, held: Held) -> bool:

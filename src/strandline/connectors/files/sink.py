@@ -40,6 +40,10 @@ class Folder:
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
             raise InvalidStep(f"files of format {self.format!r}", hint=f"choose one of {', '.join(FORMATS)}")
+        if "://" in self.path:
+            raise InvalidStep(
+                f"{self.path} is no folder of a file system", hint="a store of objects has no links: write to delta(…)"
+            )
 
     @property
     def name(self) -> str:

@@ -7,6 +7,8 @@ gold     the total of each team and five seconds, corrected as late scores come 
     python examples/medallion.py            # needs: pip install "strandline[delta]"
 """
 
+import polars as pl
+
 import strandline as sl
 
 TEAMS = ("amber", "blue", "coral", "jade")
@@ -15,7 +17,7 @@ scores = sl.read(sl.scores(seed=7, events=3_000, rate=1_500)).event_time("at", s
 
 bronze = scores.write(sl.delta("lake/bronze"))
 
-known = scores.where(f"team in {TEAMS}").with_columns(minute="date_trunc('minute', at)")
+known = scores.where(pl.col("team").is_in(TEAMS)).with_columns(minute=pl.col("at").dt.truncate("1m"))
 silver = known.write(sl.delta("lake/silver"))
 
 totals = (
@@ -29,7 +31,6 @@ totals = (
 gold = totals.write(sl.delta("lake/gold", mode="upsert"))
 
 if __name__ == "__main__":
-    import polars as pl
     from deltalake import DeltaTable
 
     sl.together(bronze, silver, gold).run(checkpoint="lake/job").await_end()

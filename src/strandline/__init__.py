@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from strandline.connectors.frame import frame
     from strandline.connectors.generated import generator
     from strandline.connectors.generator import scores
-    from strandline.connectors.kafka import dead_topic, kafka, sasl, tls
+    from strandline.connectors.kafka import dead_topic, kafka, kafka_topic, sasl, tls
     from strandline.connectors.letter_files import dead_files
     from strandline.connectors.sql.duckdb import duckdb
     from strandline.connectors.sql.postgres import postgres
@@ -108,6 +108,7 @@ _LATER = {
     "infer_json": "strandline.formats.inference",
     "json": "strandline.formats.records",
     "kafka": "strandline.connectors.kafka",
+    "kafka_topic": "strandline.connectors.kafka",
     "manifested_files": "strandline.connectors.files",
     "postgres": "strandline.connectors.sql.postgres",
     "protobuf": "strandline.formats.protobuf",
@@ -155,8 +156,9 @@ __all__ = [
     "count", "count_distinct", "count_window", "csv", "cumulating", "custom", "dead_files", "dead_table", "dead_topic",
     "debezium", "delta", "discard", "discarding", "duckdb", "every", "everything", "failure_budget", "files", "first",
     "first_of", "folder", "frame", "from_source", "generator", "in_sequence", "infer_json", "json", "kafka",
-    "keep_delta", "keep_last", "keep_within", "last", "manifested_files", "max", "mean", "min", "monotone", "never",
-    "or_finally", "percentile", "postgres", "protobuf", "quantile", "raw", "read", "read_manifested", "registry",
-    "repeatedly", "retracting", "sasl", "scores", "secret", "session", "sliding", "sqlite", "stddev", "string_agg",
-    "sum", "text", "tls", "together", "top_k", "tumbling", "union", "variance", "webhook", "when",
+    "kafka_topic", "keep_delta", "keep_last", "keep_within", "last", "manifested_files", "max", "mean", "min",
+    "monotone", "never", "or_finally", "percentile", "postgres", "protobuf", "quantile", "raw", "read",
+    "read_manifested", "registry", "repeatedly", "retracting", "sasl", "scores", "secret", "session", "sliding",
+    "sqlite", "stddev", "string_agg", "sum", "text", "tls", "together", "top_k", "tumbling", "union", "variance",
+    "webhook", "when",
 ]  # fmt: skip

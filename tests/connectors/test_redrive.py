@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 
 import strandline as sl
 from strandline.connectors.kafka import DeadTopic, Kafka, Security
-from strandline.connectors.kafka.clients import Writer, ends, reader, records_from
+from strandline.connectors.kafka.clients import Writer, admin_of, ends, reader, records_from
 from strandline.connectors.kafka.letters import TopicLetters
 from strandline.connectors.kafka.redrive import LETTER, REDRIVEN
 from strandline.errors import SetupError, SinkError
@@ -33,7 +33,7 @@ BAD = (b'{"team": ', b"\xff\xfe", b"", None)
 
 def records(servers: str, topic: str, start: int = 0) -> list[Any]:
     with reader(servers, Security()) as consumer:
-        return [*records_from(consumer, {topic: {"0": start}})]
+        return [*records_from(consumer, {topic: {"0": start}}, ends(admin_of(servers, Security()), [topic]))]
 
 
 @pytest.fixture
@@ -184,5 +184,4 @@ def test_a_topic_that_is_not_there_is_missed_before_anything_runs(kafka: Service
         nowhere.open_letters("mine")
     with pytest.raises(SetupError, match="there is no topic nowhere"):
         nowhere.letters().read()
-    with reader(kafka.address, Security()) as consumer:
-        assert ends(consumer, ["nowhere"]) == {"nowhere": {}}
+    assert ends(admin_of(kafka.address, Security()), ["nowhere"]) == {"nowhere": {}}

@@ -4,7 +4,9 @@ Rows are told as dictionaries under the sink's public names; instants as texts, 
 """
 
 import json
+import re
 import sqlite3
+from base64 import b64decode
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,7 +22,11 @@ import polars as pl
 import psycopg
 
 import strandline as sl
+from strandline.connectors.kafka.clients import admin_of, ends, reader, records_from
+from strandline.connectors.kafka.security import Security
+from strandline.letters.written import from_json
 from strandline.plan.endpoints import Delivery
+from strandline.services.topics import Topic, create_topics
 from strandline.spark.ports import SparkSink
 
 Rows = list[dict[str, Any]]
@@ -31,7 +37,8 @@ class Store(Protocol):
 
     @property
     def can(self) -> frozenset[str]:
-        """Of: append, upsert, views, evolve (and use tables that were there), refuse; and the deliveries by name."""
+        """Of: append, upsert, latest (by a key without a window, which of two windows is the later), views,
+        evolve (and use tables that were there), refuse; and the deliveries by name."""
         ...
 
     def sink(self, table: str = "totals", **asked: Any) -> SparkSink: ...
@@ -50,7 +57,7 @@ class Store(Protocol):
         ...
 
 
-SQL = frozenset({"append", "upsert", "views", "evolve", "refuse", *Delivery})
+SQL = frozenset({"append", "upsert", "latest", "views", "evolve", "refuse", *Delivery})
 
 
 @dataclass(frozen=True)
@@ -224,6 +231,76 @@ class PostgresStore:
 
     def close(self) -> None:
         self._reader.close()
+
+
+class KafkaStore:
+    """Topics of their own on a real broker."""
+
+    can = frozenset({"append", "upsert", *Delivery})
+
+    def __init__(self, servers: str) -> None:
+        self.servers, self._number, self._by_key = servers, next(_numbers), set[str]()
+        self._made: set[str] = set()
+
+    def topic(self, table: str) -> str:
+        name, _, suffix = table.partition("_")
+        return f"store-{self._number}-{name}" + (f".{suffix}" if suffix else "")
+
+    def sink(self, table: str = "totals", **asked: Any) -> SparkSink:
+        if table not in self._made:
+            create_topics(self.servers, Topic(self.topic(table), 1))
+            self._made.add(table)
+        mode = asked.pop("mode", "upsert" if "key" in asked else "append")
+        if mode == "upsert":
+            self._by_key.add(table)
+        return sl.kafka_topic(self.topic(table), servers=self.servers, mode=mode, **asked)
+
+    def records(self, table: str = "totals") -> list[Any]:
+        return records_of(self.servers, self.topic(table))
+
+    def read(self, table: str = "totals") -> Rows:
+        found = self.records(table)
+        if table in self._by_key:
+            latest = {record.key(): record for record in found}
+            found = [record for record in latest.values() if record.value() is not None]
+        return [self._told(record) for record in found]
+
+    def _told(self, record: Any) -> dict[str, Any]:
+        batch = int(dict(record.headers())["strandline-batch"].split(b"/")[1])
+        if record.topic().endswith(".dead"):
+            letter = from_json(record.value(), record.topic())
+            return {name: cell for name, cell in letter.items() if cell is not None} | {"batch": batch}
+        row = json.loads(record.value())
+        return {name: _read_as(name, cell) for name, cell in row.items()}
+
+    def count(self, table: str = "totals") -> int:
+        """Of a topic with one transaction, whose mark is the last that stands there: read from near the end."""
+        topic = self.topic(table)
+        until = ends(admin_of(self.servers, Security()), [topic])
+        last = until[topic]["0"] - 2
+        with reader(self.servers, Security()) as consumer:
+            found = [record.offset() for record in records_from(consumer, {topic: {"0": last - 2}}, until)]
+        assert found == [last - 2, last - 1, last]
+        return last + 1
+
+    def make(self, table: str, columns: str) -> None:
+        raise NotImplementedError
+
+
+def records_of(servers: str, topic: str) -> list[Any]:
+    """As a reader sees them who reads what was committed."""
+    until = ends(admin_of(servers, Security()), [topic])
+    with reader(servers, Security()) as consumer:
+        return [*records_from(consumer, {topic: dict.fromkeys(until[topic], 0)}, until)]
+
+
+def _read_as(name: str, cell: Any) -> Any:
+    """A cell as SQLite would tell it."""
+    if isinstance(cell, bool):
+        return int(cell)
+    if name == "bytes":
+        return b64decode(cell)
+    return instant(cell) if isinstance(cell, str) and re.fullmatch(r"\d{4}-.+T.+Z", cell) else cell
 
 
 def told(cells: Iterable[tuple[str, str, Any]]) -> dict[str, Any]:

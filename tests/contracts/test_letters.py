@@ -168,10 +168,14 @@ def test_a_batch_whose_letters_were_kept_but_not_its_panes_has_them_once(place: 
 
 
 def _records(ask: DeadTopic) -> list[Any]:
-    from strandline.connectors.kafka.clients import reader, records_from  # noqa: PLC0415
+    from strandline.connectors.kafka.clients import admin_of, ends, reader, records_from  # noqa: PLC0415
 
     with reader(ask.servers, ask.security) as consumer:
-        return [*records_from(consumer, {ask.topic: {"0": 0, "1": 0}})]
+        return [
+            *records_from(
+                consumer, {ask.topic: {"0": 0, "1": 0}}, ends(admin_of(ask.servers, ask.security), [ask.topic])
+            )
+        ]
 
 
 def test_a_redrive_sends_and_marks_what_was_asked_for_and_never_twice(place: Place) -> None:

@@ -22,16 +22,17 @@ from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver, Stages
 from strandline.spark.deliver import Patience, deliver
 from strandline.spark.ports import DETAIL, RAW, REASON, LedgerEntry, OpenSink, Recorded, SparkSink, Written
-from tests.contracts.stores import DeltaStore, DuckDbStore, FolderStore, PostgresStore, SqliteStore, Store
+from tests.contracts.stores import DeltaStore, DuckDbStore, FolderStore, KafkaStore, PostgresStore, SqliteStore, Store
 from tests.plan.endpoints import PaperSource, scores
 
 pytest_plugins = ["strandline.testing.services"]
 
 
 EMBEDDED = ("sqlite", "duckdb", "parquet", "jsonl", "csv", "delta")
+SERVED = ("postgres", "kafka")
 
 
-@pytest.fixture(params=[*EMBEDDED, pytest.param("postgres", marks=pytest.mark.services)])
+@pytest.fixture(params=[*EMBEDDED, *(pytest.param(each, marks=pytest.mark.services) for each in SERVED)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """Each sink, empty."""
     match request.param:
@@ -48,6 +49,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
             mine = PostgresStore(request.getfixturevalue("postgres").address)
             yield mine
             mine.close()
+        case "kafka":
+            yield KafkaStore(request.getfixturevalue("kafka").address)
 
 
 @pytest.fixture(autouse=True)
@@ -529,7 +532,7 @@ def test_by_key_a_batch_that_comes_again_changes_nothing(store: Store) -> None:
     sink.close()
 
 
-@pytest.mark.needs("upsert")
+@pytest.mark.needs("upsert", "latest")
 def test_by_a_key_without_a_window_the_latest_window_stays(store: Store) -> None:
     sink = opened(store, asked={"key": ["team"]})
     epoch = sink.claim("mine")
@@ -564,14 +567,14 @@ def test_elements_by_no_key_are_refused(store: Store) -> None:
 
 @pytest.mark.needs("upsert")
 def test_a_key_that_rows_do_not_have_is_told(store: Store) -> None:
-    sink = opened(store, asked={"key": ["club"]})
+    sink = opened(store, asked={"key": ["club", "window_start"]})
     with pytest.raises(SinkError, match="is to tell rows apart by club, which they do not have"):
         sink.commit(panes(pane("red", 5)), entry(sink, 0))
     sink.close()
 
 
 @pytest.mark.parametrize("asked", [{"mode": "replace"}, {"mode": "append", "key": ["team"]}, {"table": ""}])
-@pytest.mark.needs("upsert")
+@pytest.mark.needs("upsert", "views")
 def test_what_a_table_cannot_be_is_refused(store: Store, asked: dict[str, Any]) -> None:
     with pytest.raises(InvalidStep):
         store.sink(**asked)

@@ -1,8 +1,10 @@
 """Clients of a broker that write all or nothing, and read what was written so, up to the end."""
 
+import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import Any, Final
 
 from strandline.connectors.kafka import groups
@@ -10,8 +12,18 @@ from strandline.connectors.kafka.security import Security
 from strandline.errors import SetupError, SinkError, SinkUnavailable
 
 ANSWER_WITHIN_SECONDS: Final = 30.0
+FIRST_ANSWER_WITHIN_SECONDS: Final = 5.0
 _FENCED: Final = ("_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")
-_AWAY: Final = ("_TIMED_OUT", "_TIMED_OUT_QUEUE", "_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE")
+_AWAY: Final = (
+    "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_PURGE_QUEUE",
+    "_PURGE_INFLIGHT", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+)  # fmt: skip
+_RECORDS: Final = ("MSG_SIZE_TOO_LARGE", "INVALID_RECORD", "INVALID_TIMESTAMP")
+"""What a broker says of records that it will not take, today or tomorrow."""
+
+_silent: Final = logging.getLogger("strandline.kafka.client")
+"""What a client says of its own accord; all of it comes as an error too."""
+_silent.setLevel(logging.CRITICAL + 1)
 
 Ends = Mapping[str, Mapping[str, int]]
 """By topic and partition, an offset."""
@@ -22,48 +34,95 @@ def require_client() -> None:
         raise SetupError("confluent-kafka is not installed", hint='pip install "strandline[kafka]"')
 
 
+class TakenOver(SinkError):
+    """Another producer of the same name has begun: what this one had open is ended, one way or the other."""
+
+
+class RecordsRefused(SinkError):
+    """The broker will not take some records; the transaction was undone. Which ones, by their number, and why."""
+
+    def __init__(self, said: Mapping[int, str]) -> None:
+        super().__init__("the broker did not take a transaction", detail=next(iter(said.values())))
+        self.said = said
+
+
 class Writer:
     """A producer whose every batch is a transaction. Another of the same name ends what this one has open."""
 
-    def __init__(self, servers: str, security: Security, name: str) -> None:
+    def __init__(
+        self, servers: str, security: Security, name: str, options: Mapping[str, str | int] | None = None
+    ) -> None:
         require_client()
         from confluent_kafka import KafkaException, Producer
 
-        options = {"bootstrap.servers": servers, "transactional.id": name, "linger.ms": 5, "log_level": 0}
-        self._producer = Producer({**options, **security.to_librdkafka()})
+        mine: dict[str, str | int | bool] = {
+            "bootstrap.servers": servers, "transactional.id": name, "acks": "all", "linger.ms": 5,
+            "delivery.report.only.error": True, "log_level": 0,
+        }  # fmt: skip
+        self._producer = Producer({**mine, **(options or {}), **security.to_librdkafka()}, logger=_silent)
         self._name = name
         try:
+            # Asked for the coordinator before it is connected, the client waits half a second before it asks again.
+            self._producer.list_topics("__transaction_state", FIRST_ANSWER_WITHIN_SECONDS)
             self._producer.init_transactions(ANSWER_WITHIN_SECONDS)
         except KafkaException as problem:
             raise self._failed(problem) from None
 
-    def write(self, records: Iterable[Mapping[str, Any]], before_commit: Callable[[], None] | None = None) -> None:
+    def write(self, records: Sequence[Mapping[str, Any]], before_commit: Callable[[], None] | None = None) -> None:
         """All of these records, or none; each as the producer takes it: topic, value, key, headers, partition."""
         from confluent_kafka import KafkaException
 
-        refused: list[str] = []
-
-        def delivered(problem: Any, _: Any) -> None:
-            if problem is not None:
-                refused.append(str(problem))
-
+        refused: dict[int, Any] = {}
         try:
-            self._producer.begin_transaction()
-            for record in records:
-                while True:
-                    try:
-                        self._producer.produce(**record, on_delivery=delivered)
-                        break
-                    except BufferError:
-                        self._producer.poll(1)
-                self._producer.poll(0)
-            self._producer.flush(ANSWER_WITHIN_SECONDS)
+            self._begin(records, refused)
             if before_commit is not None:
                 before_commit()
             self._commit()
         except KafkaException as problem:
-            self._abort()
-            raise self._failed(problem, *refused[:1]) from None
+            said = _of_records(refused)
+            failed = RecordsRefused(said) if said else self._failed(problem, *map(str, list(refused.values())[:1]))
+            # One that is out of reach is not waited for again: the next producer of this name ends what is open.
+            if not isinstance(failed, SinkUnavailable | TakenOver):
+                self._abort()
+            raise failed from None
+
+    def trial(self, records: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+        """What the broker would say of these records, by their number; nothing of it stays."""
+        from confluent_kafka import KafkaException
+
+        refused: dict[int, Any] = {}
+        try:
+            self._begin(records, refused)
+            self._producer.abort_transaction(ANSWER_WITHIN_SECONDS)
+        except KafkaException as problem:
+            raise self._failed(problem) from None
+        return _of_records(refused)
+
+    def _begin(self, records: Sequence[Mapping[str, Any]], refused: dict[int, Any]) -> None:
+        """Sends records in a transaction; whom the broker refuses is told as it answers."""
+        faults: dict[tuple[Any, ...], Any] = {}
+
+        def delivered(problem: Any, record: Any) -> None:
+            if problem is not None:
+                faults[record.topic(), record.key(), record.value()] = problem
+
+        producer = self._producer
+        producer.begin_transaction()
+        try:
+            for number, record in enumerate(records):
+                while True:
+                    try:
+                        producer.produce(**record, on_delivery=delivered)
+                        break
+                    except BufferError:
+                        producer.poll(1)
+                if not number % 1_000:
+                    producer.poll(0)
+            producer.flush(ANSWER_WITHIN_SECONDS)
+        finally:
+            if faults:
+                told = ((each["topic"], each.get("key"), each.get("value")) for each in records)
+                refused |= {number: faults[what] for number, what in enumerate(told) if what in faults}
 
     def _commit(self) -> None:
         """Asked again while the broker cannot say; it knows then whether it has been done already."""
@@ -89,14 +148,26 @@ class Writer:
     def _failed(self, problem: Any, *more: str) -> SinkError:
         fault = problem.args[0]
         if fault.name() in _FENCED:
-            return SinkError("another process has taken this over", detail=self._name, hint="let only one run")
+            return TakenOver("another process has taken this over", detail=self._name, hint="let only one run")
         told = "; ".join([fault.str(), *more])
-        if fault.retriable() or fault.name() in _AWAY:
+        if is_away(fault):
             return SinkUnavailable("the broker does not answer", detail=told)
         return SinkError("the broker did not take a transaction", detail=told)
 
     def close(self) -> None:
-        self._producer.flush(ANSWER_WITHIN_SECONDS)
+        from confluent_kafka import KafkaException
+
+        with suppress(KafkaException):
+            self._producer.purge()
+
+
+def _of_records(refused: Mapping[int, Any]) -> dict[int, str]:
+    return {number: each.str() for number, each in sorted(refused.items()) if each.name() in _RECORDS}
+
+
+def is_away(fault: Any) -> bool:
+    """Whether what a client says will pass."""
+    return bool(fault.retriable()) or fault.name() in _AWAY
 
 
 @contextmanager
@@ -117,60 +188,82 @@ def reader(servers: str, security: Security) -> Iterator[Any]:
         consumer.close()
 
 
-def partitions(consumer: Any, topic: str) -> list[int]:
+def admin_api() -> Any:
+    """The client's module for looking after topics, whose types are not told."""
+    require_client()
+    return import_module("confluent_kafka.admin")
+
+
+def admin_of(servers: str, security: Security) -> Any:
+    """A client for looking after topics."""
+    options = {"bootstrap.servers": servers, "log_level": 0, **security.to_librdkafka()}
+    return admin_api().AdminClient(options, logger=_silent)
+
+
+def partitions(client: Any, topic: str) -> list[int]:
     """The partitions of a topic; none if there is no such topic."""
     from confluent_kafka import KafkaException
 
     try:
-        told = consumer.list_topics(topic, ANSWER_WITHIN_SECONDS).topics[topic]
+        told = client.list_topics(topic, ANSWER_WITHIN_SECONDS).topics[topic]
     except KafkaException as problem:
         raise SinkUnavailable("the broker does not answer", detail=problem.args[0].str()) from None
     return [] if told.error is not None else sorted(told.partitions)
 
 
-def ends(consumer: Any, topics: Iterable[str]) -> dict[str, dict[str, int]]:
-    """Where topics end."""
-    from confluent_kafka import TopicPartition
+def ends(admin: Any, topics: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Where topics end, with all that is in transactions still open: a reader of what was committed is not told."""
+    from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
-    return {
-        topic: {
-            str(number): consumer.get_watermark_offsets(TopicPartition(topic, number), ANSWER_WITHIN_SECONDS)[1]
-            for number in partitions(consumer, topic)
-        }
-        for topic in topics
-    }
+    names = list(topics)
+    places = [TopicPartition(topic, number) for topic in names for number in partitions(admin, topic)]
+    found: dict[str, dict[str, int]] = {topic: {} for topic in names}
+    if not places:
+        return found
+    asked = admin.list_offsets(
+        dict.fromkeys(places, admin_api().OffsetSpec.latest()),
+        isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ANSWER_WITHIN_SECONDS,
+    )  # fmt: skip
+    try:
+        for place, told in asked.items():
+            found[place.topic][str(place.partition)] = told.result(ANSWER_WITHIN_SECONDS).offset
+    except KafkaException as problem:
+        raise SinkUnavailable("the broker does not answer", detail=problem.args[0].str()) from None
+    return found
 
 
-def records_from(consumer: Any, starts: Ends) -> Iterator[Any]:
-    """Every committed record from these offsets to where the partitions end now.
+def records_from(consumer: Any, starts: Ends, until: Ends) -> Iterator[Any]:
+    """Every committed record from these offsets to those.
 
-    Transactions that others have open hide what is behind them; that is waited for, and refused if it takes too long.
+    Transactions that others have open hide what is behind them; that is waited for, and told if it takes too long.
     """
     from confluent_kafka import KafkaError, TopicPartition
 
-    until = {(topic, int(number)): at for topic, each in ends(consumer, starts).items() for number, at in each.items()}
+    last = {(topic, int(number)): at for topic, each in until.items() for number, at in each.items()}
     places = {(topic, int(number)): at for topic, each in starts.items() for number, at in each.items()}
-    open_ = {place for place, at in places.items() if until.get(place, 0) > at}
+    open_ = {place for place, at in places.items() if last.get(place, 0) > at}
     consumer.assign([TopicPartition(*place, places[place]) for place in sorted(open_)])
     patience = time.monotonic() + 2 * ANSWER_WITHIN_SECONDS
     while open_:
         record = consumer.poll(1)
         if record is None:
             if time.monotonic() > patience:
-                raise SinkError(
+                raise SinkUnavailable(
                     f"{', '.join(sorted({topic for topic, _ in open_}))} cannot be read to the end",
-                    hint="another producer has a transaction open; try again when it has ended",
+                    hint="the broker is away, or another producer has a transaction open; it is ended by its timeout",
                 )
             continue
         place = (record.topic(), record.partition())
-        if record.error() is None:
+        fault = record.error()
+        if fault is None:
             patience = time.monotonic() + 2 * ANSWER_WITHIN_SECONDS
-            yield record
-            if record.offset() + 1 >= until[place]:
+            if record.offset() < last[place]:
+                yield record
+            if record.offset() + 1 >= last[place]:
                 open_.discard(place)
-        elif record.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - it has no other name
-            if record.offset() >= until[place]:
+        elif fault.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - it has no other name
+            if record.offset() >= last[place]:
                 open_.discard(place)
-        else:
-            raise SinkError("the broker did not give a record", detail=record.error().str())
+        elif not is_away(fault):
+            raise SinkError("the broker did not give a record", detail=fault.str())
     consumer.unassign()

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from strandline.connectors.kafka.clients import Writer, partitions, reader, records_from
+from strandline.connectors.kafka.clients import Writer, admin_of, ends, partitions, reader, records_from
 from strandline.connectors.kafka.security import Security
 from strandline.errors import InvalidStep, SetupError, SinkError, SinkUnavailable
 from strandline.kernel.letters import NAMES
@@ -21,7 +21,8 @@ from strandline.spark.ports import LedgerEntry
 
 BEGUN: Final = b"strandline-redrive"
 """The key of the redrive that has begun."""
-_BATCH: Final = "strandline-batch"
+BATCH: Final = "strandline-batch"
+"""The header with the batch that brought a record."""
 _SLACK_MS: Final = 3_600_000
 """How far a broker's clock may be from the driver's."""
 
@@ -77,11 +78,11 @@ class OpenTopic:
             self._is_sure = True
             return
         try:
-            self._writer.write(
+            self._writer.write([
                 {"topic": self._ask.topic, "key": letter["id"].encode(), "value": to_json(letter),
-                 "headers": [(_BATCH, batch)]}
+                 "headers": [(BATCH, batch)]}
                 for letter in letters.rename(NAMES).iter_rows(named=True)
-            )  # fmt: skip
+            ])  # fmt: skip
         except SinkUnavailable:
             self._writer, self._is_sure = None, False
             raise
@@ -95,7 +96,8 @@ class OpenTopic:
             asked = [TopicPartition(topic, number, since) for number in partitions(consumer, topic)]
             told = consumer.offsets_for_times(asked, 30)
             starts = {topic: {str(each.partition): each.offset for each in told if each.offset >= 0}}
-            return any((_BATCH, batch) in (record.headers() or ()) for record in records_from(consumer, starts))
+            found = records_from(consumer, starts, ends(admin_of(self._ask.servers, self._ask.security), [topic]))
+            return any((BATCH, batch) in (record.headers() or ()) for record in found)
 
     def close(self) -> None:
         if self._writer is not None:
@@ -154,10 +156,10 @@ class TopicLetters:
 
     def finish(self, redrive: Redrive, sent: Sequence[str]) -> None:
         fold = self._fold()
-        ends: list[tuple[bytes, bytes | None]] = []
+        over: list[tuple[bytes, bytes | None]] = []
         if fold.begun is not None and fold.begun.id == redrive.id:
-            ends.append((BEGUN, None))
-        self._write([*self._marked(redrive, sent, fold), *ends])
+            over.append((BEGUN, None))
+        self._write([*self._marked(redrive, sent, fold), *over])
 
     def drop(self, ids: Sequence[str]) -> int:
         known = [each for each in ids if each in self._fold().letters]
@@ -177,7 +179,7 @@ class TopicLetters:
             return
         writer = Writer(self.ask.servers, self.ask.security, f"strandline-letters-{self.ask.topic}")
         try:
-            writer.write({"topic": self.ask.topic, "key": key, "value": value} for key, value in records)
+            writer.write([{"topic": self.ask.topic, "key": key, "value": value} for key, value in records])
         finally:
             writer.close()
 
@@ -187,7 +189,8 @@ class TopicLetters:
             found = partitions(consumer, topic)
             if not found:
                 raise SetupError(f"there is no topic {topic}", hint="check its name and the servers")
-            for record in records_from(consumer, {topic: dict.fromkeys(map(str, found), 0)}):
+            until = ends(admin_of(self.ask.servers, self.ask.security), [topic])
+            for record in records_from(consumer, {topic: dict.fromkeys(map(str, found), 0)}, until):
                 where = f"record {record.offset()} of {topic}-{record.partition()}"
                 fold.add(record.key(), record.value(), where)
         return fold

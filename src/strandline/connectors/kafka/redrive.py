@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from strandline.connectors.kafka.clients import Writer, ends, reader, records_from
+from strandline.connectors.kafka.clients import Writer, admin_of, ends, reader, records_from
 from strandline.connectors.kafka.security import Security
 from strandline.letters.store import Marks, Redrive
 from strandline.spark.crash import crash_point
@@ -29,8 +29,7 @@ def why_not(servers: str, security: Security, letters: pl.DataFrame) -> dict[str
 
 def standing(servers: str, security: Security, letters: pl.DataFrame) -> dict[str, dict[str, int]]:
     topics = {partition.rpartition("-")[0] for partition in letters["source_partition"]}
-    with reader(servers, security) as consumer:
-        return ends(consumer, sorted(topics))
+    return ends(admin_of(servers, security), sorted(topics))
 
 
 def take_back(
@@ -86,7 +85,7 @@ def _arrived(servers: str, security: Security, redrive: Redrive, before: Any) ->
     with reader(servers, security) as consumer:
         return frozenset(
             value.decode()
-            for record in records_from(consumer, before)
+            for record in records_from(consumer, before, ends(admin_of(servers, security), before))
             if mine in (record.headers() or ())
             for name, value in record.headers()
             if name == LETTER

@@ -1,0 +1,290 @@
+"""A topic of Kafka at work as a sink: panes, late elements, dead letters and the ledger, a transaction a batch.
+
+Every batch has a producer of its own. Made under the job's name, it ends what an earlier one has left open, whatever
+became of it; then the ledger is read, as readers of what was committed see it; then the batch is judged, and written.
+A request that was under way from an earlier batch can end no later one: it comes from a producer that is gone.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import polars as pl
+
+from strandline.connectors.kafka.clients import RecordsRefused, TakenOver, Writer
+from strandline.connectors.kafka.ledger import Ledger, Record
+from strandline.connectors.kafka.letters import BATCH
+from strandline.connectors.kafka.rows import Format, Headers, as_json, encoded, headers_of, in_format, refuse_unknown
+from strandline.connectors.kafka.security import Security
+from strandline.connectors.kafka.topics import Topics, made_ready
+from strandline.errors import Fenced, InvalidStep, SinkError, SinkUnavailable
+from strandline.formats.refused import Refused, refused_letters
+from strandline.formats.told import names_beside, tell
+from strandline.kernel.blocks import END, START
+from strandline.kernel.letters import CUT, NAMES
+from strandline.kernel.output import Output
+from strandline.kernel.standing import standing
+from strandline.letters.written import to_json
+from strandline.plan.stages import Deliver
+from strandline.spark.crash import crash_point
+from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge
+
+TAKEN: Final = 3
+"""So many times in a row a batch may find that another producer has its name, though no other driver has claimed it."""
+ENOUGH: Final = 100
+"""Where so many rows are refused and none is taken, it is the topic that does not fit, not a row."""
+TURNS: Final = 50
+"""So many times a batch is sent again without the records that the broker refuses."""
+_AROUND: Final = 120
+"""Bytes that the protocol adds to a record, at most, besides its headers' own."""
+_WINDOW: Final = ("window_start", "window_end")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which topics, how they are reached, and what is in a record."""
+
+    servers: str
+    topics: Topics
+    by_key: bool
+    key: tuple[str, ...] | Format | None
+    value: Format | None
+    security: Security
+    options: tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Records on their way, each with the row it tells of; and the rows that are not to be sent."""
+
+    records: list[Record] = field(default_factory=list)
+    rows: list[tuple[pl.DataFrame, int]] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+
+    def remove(self, said: Mapping[int, str], batch: int) -> None:
+        """Sets aside the records with these numbers, with what was said of them."""
+        for number in sorted(said):
+            frame, place = self.rows[number]
+            self.refused.append(Refused(tell(frame[place], batch).rows.to_dicts()[0], said[number]))
+        self.records = [each for number, each in enumerate(self.records) if number not in said]
+        self.rows = [each for number, each in enumerate(self.rows) if number not in said]
+
+
+class OpenKafka:
+    """A topic at work, used from one thread at a time."""
+
+    def __init__(self, place: Place, output: Deliver, name: str) -> None:
+        self._place, self._name, self._keys, self._number = place, name, output.keys, output.number
+        self._mask = () if output.dead is None else output.dead.mask
+        self._refuse_keyless(output)
+        found = made_ready(place.servers, place.security, place.topics)
+        self._largest = {topic: each.largest for topic, each in found.items()}
+        self._ledger = Ledger(place.servers, place.security, place.topics.ledger, output.number)
+        self._taken = 0
+
+    def _refuse_keyless(self, output: Deliver) -> None:
+        key = self._place.key.columns if isinstance(self._place.key, Format) else self._place.key
+        if not self._place.by_key:
+            return
+        if key is None and output.keys is None:
+            raise InvalidStep(
+                f"{self._name} writes elements by key, and is not told by which", hint='name the columns: key=["id"]'
+            )
+        if key is not None and output.keys is not None and not {name.rstrip("_") for name in key} & set(_WINDOW):
+            raise InvalidStep(
+                f"{self._name} is to hold one record for {', '.join(key)}, of whatever window comes last",
+                detail="a topic cannot tell that a late pane is of an earlier window than the one it holds",
+                hint="let the key have window_start in it, or write to a database",
+            )
+
+    def claim(self, lineage: str) -> int:
+        with self._producer(lineage) as writer:
+            epoch = (self._ledger.read(lineage).epoch or 0) + 1
+            writer.write([self._ledger.claim(lineage, epoch)])
+            return epoch
+
+    def latest(self, lineage: str) -> Recorded | None:
+        return self._ledger.read(lineage).last
+
+    def commit(self, output: Output, entry: LedgerEntry) -> Written:
+        with self._producer(entry.lineage) as writer:
+            known = self._judge(entry)
+            done = known or self._send(writer, output, entry, self._ledger.entry(output, entry))
+        crash_point("C10")
+        return done
+
+    def mark(self, output: Output, entry: LedgerEntry) -> Written:
+        with self._producer(entry.lineage) as writer:
+            known = self._judge(entry)
+            if known is None:
+                writer.write(self._ledger.entry(output, entry))
+        return known or Written()
+
+    def write(self, output: Output, entry: LedgerEntry) -> Written:
+        with self._producer(entry.lineage) as writer:
+            epoch = self._ledger.read(entry.lineage).epoch
+            judge(replace(entry, starts=None), epoch, None, None, sink=self._name)
+            done = self._send(writer, output, entry, [])
+        crash_point("C10")
+        return done
+
+    def close(self) -> None:
+        self._ledger.close()
+
+    def _judge(self, entry: LedgerEntry) -> Written | None:
+        told = self._ledger.read(entry.lineage)
+        return judge(entry, told.epoch, told.batches.get(entry.batch), told.last, sink=self._name)
+
+    @contextmanager
+    def _producer(self, lineage: str, **options: int) -> Iterator[Writer]:
+        """A fresh one. If it is pushed aside, a newer driver has come, which the ledger tells at the next attempt."""
+        place = self._place
+        name = f"strandline-{lineage}-{self._number}-{place.topics.rows}"
+        limits: dict[str, str | int] = {
+            "message.max.bytes": max(1_000, *self._largest.values()),
+            "batch.size": max(1, min(1_000_000, *self._largest.values())),
+            "partitioner": "murmur2_random",  # where Java's producers put the same key
+            "queue.buffering.max.messages": 1_000_000,
+        }
+        writer: Writer | None = None
+        try:
+            writer = Writer(place.servers, place.security, name, {**limits, **dict(place.options), **options})
+            yield writer
+            self._taken = 0
+        except TakenOver as problem:
+            self._taken += 1
+            if self._taken >= TAKEN:
+                raise Fenced("another process writes under this job's name", detail=name, hint="stop one") from None
+            raise SinkUnavailable(
+                f"{self._name} was taken over in the middle of a batch", detail=str(problem)
+            ) from None
+        finally:
+            if writer is not None:
+                writer.close()
+
+    def _send(self, writer: Writer, output: Output, entry: LedgerEntry, ledger: Sequence[Record]) -> Written:
+        """Rows, late elements, dead letters and the ledger's own, all or none; but those refused, as dead letters."""
+        batch = self._batch(output, entry)
+        for _ in range(TURNS):
+            if len(batch.refused) >= ENOUGH and not batch.records:
+                break
+            letters = self._letters(output, entry, batch.refused)
+            try:
+                writer.write([*batch.records, *letters, *ledger], lambda: crash_point("C9"))
+            except RecordsRefused as problem:
+                if max(problem.said) >= len(batch.records):
+                    raise
+                batch.remove(_sifted(writer, batch.records, sorted(problem.said)), entry.batch)
+            else:
+                return Written(refused=len(batch.refused))
+        raise SinkError(
+            f"{self._name} refuses too many rows of a batch: {len(batch.refused)}",
+            detail=batch.refused[-1].said,
+            hint="let the topic take what the pipeline writes; the next start tries the batch again",
+        )
+
+    def _batch(self, output: Output, entry: LedgerEntry) -> _Batch:
+        batch, about = _Batch(), [(BATCH, f"{entry.lineage}/{entry.batch}/{entry.digest}".encode())]
+        if output.panes is not None and output.panes.height:
+            self._add_panes(batch, output.panes, entry.batch, about)
+        if output.late is not None and output.late.height:
+            late = output.late
+            own = self._keys is not None and set(self._keys) <= set(late.columns)
+            keys = as_json(late, entry.batch, self._keys) if own else None
+            self._add(batch, self._place.topics.late, late, as_json(late, entry.batch), keys, about, entry.batch)
+        return batch
+
+    def _add_panes(self, batch: _Batch, panes: pl.DataFrame, number: int, about: Headers) -> None:
+        key, gone = self._key_of(panes), panes.clear()
+        if self._place.by_key:
+            names = names_beside(panes.columns)
+            own = {public: name for name, public in names.items() if name in panes.columns}
+            stands = standing(panes, [own.get(name, name) for name in key])
+            panes, gone = stands.rows, stands.gone
+        form, topic = self._place.value, self._place.topics.rows
+        panes, values, refused = encoded(
+            panes,
+            lambda rows: as_json(rows, number) if form is None else in_format(rows, number, form, self._name),
+            number,
+        )
+        batch.refused += refused
+        if panes.height:
+            self._add(batch, topic, panes, values, self._keys_for(panes, key, number), about, number)
+        if gone.height:
+            # What was taken back and has no successor: compaction then forgets the key.
+            none = pl.Series([None] * gone.height, dtype=pl.Binary)
+            self._add(batch, topic, gone, none, self._keys_for(gone, key, number), about, number)
+
+    def _key_of(self, panes: pl.DataFrame) -> tuple[str, ...]:
+        """The columns of the records' key, by their public names."""
+        asked = self._place.key
+        if asked is None:
+            names = names_beside(panes.columns)
+            window = tuple(names[each] for each in (START, END) if each in panes.columns)
+            return (*(self._keys or ()), *(window if self._place.by_key else ()))
+        key = asked.columns if isinstance(asked, Format) else asked
+        refuse_unknown(key, panes, "it is to tell rows apart by {}, which they do not have", self._name)
+        return key
+
+    def _keys_for(self, rows: pl.DataFrame, key: tuple[str, ...], number: int) -> pl.Series | None:
+        if isinstance(self._place.key, Format):
+            return in_format(rows, number, self._place.key, self._name)
+        return as_json(rows, number, key) if key else None
+
+    def _add(
+        self, batch: _Batch, topic: str, frame: pl.DataFrame, values: pl.Series, keys: pl.Series | None,
+        about: Headers, number: int,
+    ) -> None:  # fmt: skip
+        """Rows as records, but those that are longer than the topic takes."""
+        headers, most = headers_of(frame, about), self._largest[topic]
+        sizes = values.bin.size().fill_null(0) + (0 if keys is None else keys.bin.size().fill_null(0))
+        whole = sizes + max(map(_around, {id(each): each for each in headers}.values()))
+        for place in (whole > most).arg_true():
+            said = f"Message size too large: {whole[place]} bytes, and {topic} takes {most}"
+            batch.refused.append(Refused(tell(frame[place], number).rows.to_dicts()[0], said))
+        fits = (whole <= most).to_list()
+        parts = zip(values, [None] * frame.height if keys is None else keys, headers, fits, strict=True)
+        batch.records += [
+            {"topic": topic, "key": key, "value": value, "headers": told} for value, key, told, fit in parts if fit
+        ]
+        batch.rows += [(frame, place) for place, fit in enumerate(fits) if fit]
+
+    def _letters(self, output: Output, entry: LedgerEntry, refused: list[Refused]) -> list[Record]:
+        """Dead letters, with those whom the other topics would not take; of one too long for this, the beginning."""
+        about = [(BATCH, f"{entry.lineage}/{entry.batch}/{entry.digest}".encode())]
+        clock, topic = output.progress.clock, self._place.topics.dead
+        mine = refused_letters(refused, sink=self._name, lineage=entry.lineage, clock=clock, mask=self._mask)
+        records = []
+        for frame in (output.dead, mine):
+            for letter in [] if frame is None else frame.rename(NAMES, strict=False).iter_rows(named=True):
+                key = None if letter.get("id") is None else letter["id"].encode()
+                value = to_json(letter)
+                if _around(about) + len(key or b"") + len(value) > self._largest[topic]:
+                    value = to_json(_cut(letter, self._largest[topic]))
+                records.append({"topic": topic, "key": key, "value": value, "headers": about})
+        return records
+
+
+def _around(headers: Headers) -> int:
+    """The bytes of a record besides its key and its value."""
+    return _AROUND + sum(len(name) + len(said) + 10 for name, said in headers)
+
+
+def _cut(letter: Mapping[str, Any], largest: int) -> dict[str, Any]:
+    """As much of a record as surely fits, told as bytes or text; its length and hash are those of the whole."""
+    raw = letter["raw"]
+    others = len(to_json({**letter, "raw": None})) + _AROUND + 200
+    # A byte may take six signs as JSON.
+    return {**letter, "raw": None if raw is None else raw[: max(0, (largest - others) // 6)], "masked": CUT}
+
+
+def _sifted(writer: Writer, records: Sequence[Record], suspects: Sequence[int]) -> dict[int, str]:
+    """Of records that the broker refused together, those that it refuses, found by halves and by trial."""
+    said = writer.trial([records[number] for number in suspects])
+    if not said:
+        return {}
+    if len(suspects) == 1:
+        return {suspects[0]: said[0]}
+    half = len(suspects) // 2
+    return {**_sifted(writer, records, suspects[:half]), **_sifted(writer, records, suspects[half:])}

@@ -1,0 +1,256 @@
+"""Kafka as a sink, where it differs from the others: records, tombstones, producers gone astray, a broker's no."""
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+import strandline as sl
+from strandline.connectors.kafka import topics
+from strandline.connectors.kafka.clients import Writer
+from strandline.connectors.kafka.rows import as_json, encoded, in_format
+from strandline.connectors.kafka.security import Security
+from strandline.connectors.kafka.topics import Found
+from strandline.errors import Fenced, InvalidStep, RunError, SetupError, SinkError, SinkUnavailable
+from strandline.kernel.blocks import END, OFFSET, PARTITION
+from strandline.kernel.watermarks import FOREVER
+from strandline.plan.endpoints import Delivery
+from strandline.plan.stages import Deliver
+from strandline.services.service import Service
+from strandline.spark.deliver import Patience, deliver
+from strandline.spark.ledger import LedgerEntry, Written
+from strandline.spark.ports import RAW, OpenSink
+from tests.contracts.stores import KafkaStore, records_of
+from tests.contracts.test_sinks import pane, panes
+
+pytest_plugins = ["strandline.testing.services"]
+
+PROTO = 'syntax = "proto3"; message Total { string team = 1; int64 total = 2; int64 window_start = 3; }'
+
+
+@pytest.fixture
+def store(kafka: Service) -> KafkaStore:
+    return KafkaStore(kafka.address)
+
+
+def opened(store: KafkaStore, **asked: Any) -> OpenSink:
+    mine = store.sink(**asked)
+    return mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+
+
+def entry(sink: OpenSink, batch: int = 0) -> LedgerEntry:
+    return LedgerEntry("mine", sink.claim("mine"), batch, "range")
+
+
+def frame(*rows: Any) -> pl.DataFrame:
+    found = panes(*rows).panes
+    assert found is not None
+    return found
+
+
+@pytest.mark.services
+def test_a_record_says_which_pane_it_is_and_a_tombstone_what_is_gone(store: KafkaStore) -> None:
+    sink = opened(store, mode="upsert", value=sl.json("team string, total long, window_end timestamp"))
+    once = entry(sink)
+    sink.commit(panes(pane("red", 5), pane("blue", 1)), once)
+    sink.commit(panes(pane("red", 5, taken_back=True)), LedgerEntry("mine", once.epoch, 1, "next"))
+    sink.close()
+    red, blue, gone = store.records()
+    key = {"team": "red", "window_start": "1970-01-01T00:00:00.000Z", "window_end": "1970-01-01T00:00:10.000Z"}
+    assert json.loads(red.key()) == key
+    assert json.loads(red.value()) == {"team": "red", "total": 5, "window_end": "1970-01-01T00:00:10.000000Z"}
+    told = [("timing", b"early"), ("pane_index", b"0"), ("retraction", b"false"), ("strandline-batch", b"mine/0/range")]
+    assert red.headers() == blue.headers() == told
+    assert (gone.key(), gone.value(), dict(gone.headers())["retraction"]) == (red.key(), None, b"true")
+
+
+@pytest.mark.services
+def test_records_that_a_broker_refuses_are_dead_letters_and_the_others_are_written_once(
+    store: KafkaStore, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(partitions=1, cleanup_policy="compact", max_message_bytes="1500")
+    mine = sl.kafka_topic(topic, servers=store.servers, key=sl.text("team"))
+    sink = mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+    rows = [
+        pane("x" * 2_000 if number == 7 else None if number in (3, 4) else f"{number}", number) for number in range(9)
+    ]
+    once = entry(sink)
+    assert sink.commit(panes(*rows), once) == Written(refused=3)
+    assert not sink.commit(panes(*rows), once).fresh
+    sink.close()
+    letters = mine.letters().read()
+    assert sorted(json.loads(raw)["total"] for raw in letters["raw"]) == [3, 4, 7]
+    assert set(letters["reason"]) == {"sink_refused"}
+    said = dict(zip([json.loads(raw)["total"] for raw in letters["raw"]], letters["detail"], strict=True))
+    assert "failed to validate record" in said[3]
+    assert "Message size too large" in said[7]
+    written = [json.loads(record.value())["total"] for record in records_of(store.servers, topic)]
+    assert written == [0, 1, 2, 5, 6, 8]
+
+
+@pytest.mark.services
+def test_an_answer_that_was_lost_is_found_in_the_ledger(store: KafkaStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = opened(store)
+    once, commit = entry(sink), Writer._commit
+
+    def lost(writer: Writer) -> None:
+        commit(writer)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Writer, "_commit", lost)
+        with pytest.raises(SinkUnavailable, match="the broker does not answer"):
+            sink.commit(panes(pane("red", 5)), once)
+    assert not sink.commit(panes(pane("red", 5)), once).fresh
+    sink.close()
+    assert [row["total"] for row in store.read()] == [5]
+
+
+@pytest.mark.services
+def test_what_a_killed_driver_left_open_is_ended_by_the_next_and_never_seen(store: KafkaStore) -> None:
+    sink = opened(store)
+    once = entry(sink)
+    killed = Writer(store.servers, Security(), f"strandline-mine-0-{store.topic('totals')}")
+    killed._begin([{"topic": store.topic("totals"), "value": b"never committed"}], {})
+    assert sink.commit(panes(pane("red", 5)), once).fresh
+    with pytest.raises(SinkError, match="another process has taken this over"):
+        killed.write([{"topic": store.topic("totals"), "value": b"too late"}])
+    sink.close()
+    assert [row["total"] for row in store.read()] == [5]
+
+
+@pytest.mark.services
+def test_a_stranger_with_the_jobs_name_ends_it_after_three_attempts(
+    store: KafkaStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = opened(store)
+    once, begin, strangers = entry(sink), Writer._begin, list[Writer]()
+
+    def pushed(writer: Writer, *given: Any) -> None:
+        begin(writer, *given)
+        strangers.append(Writer(store.servers, Security(), writer._name))
+
+    monkeypatch.setattr(Writer, "_begin", pushed)
+    heard: list[RunError | None] = []
+    with pytest.raises(Fenced, match="another process writes under this job's name"):
+        deliver(sink, Delivery.EXACTLY_ONCE, panes(pane("red", 5)), once, Patience(heard=heard.append, shortest=0.01))
+    assert len(heard) == len(strangers) - 1 == 2
+    sink.close()
+    assert store.read() == []
+
+
+@pytest.mark.services
+def test_a_broker_that_was_killed_is_waited_for_and_nothing_is_lost_or_repeated(
+    kafka: Service, store: KafkaStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strandline.connectors.kafka.clients.FIRST_ANSWER_WITHIN_SECONDS", 0.5)
+    sink = opened(store)
+    first = entry(sink)
+    assert sink.commit(panes(pane("red", 5)), first).fresh
+    kafka.kill()
+    heard: list[RunError | None] = []
+    back = threading.Event()
+
+    def hears(problem: RunError | None) -> None:
+        heard.append(problem)
+        if not back.is_set():
+            back.set()
+            kafka.start()
+
+    second = LedgerEntry("mine", first.epoch, 1, "next")
+    assert deliver(sink, Delivery.EXACTLY_ONCE, panes(pane("red", 6, 1)), second, Patience(hears, shortest=0.1)).fresh  # type: ignore[union-attr]
+    assert isinstance(heard[0], SinkUnavailable)
+    assert heard[-1] is None
+    sink.close()
+    assert [row["total"] for row in store.read()] == [5, 6]
+
+
+@pytest.mark.services
+def test_topics_that_are_missing_or_forget_are_told_before_anything_runs(
+    kafka: Service, new_topic: Callable[..., str]
+) -> None:
+    nowhere = sl.kafka_topic("nowhere", servers=kafka.address)
+    with pytest.raises(SetupError, match="there is no topic nowhere"):
+        nowhere.open(Deliver(0, nowhere, Delivery.EXACTLY_ONCE, None))
+    forgets = sl.kafka_topic(new_topic(), servers=kafka.address, ledger=new_topic())
+    with pytest.raises(SetupError, match="forgets what is old"):
+        forgets.open(Deliver(0, forgets, Delivery.EXACTLY_ONCE, None))
+
+
+def test_a_broker_that_is_not_there_is_told_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "FIRST_ANSWER_WITHIN_SECONDS", 0.2)
+    mine = sl.kafka_topic("totals", servers="127.0.0.1:1")
+    with pytest.raises(SinkUnavailable, match="Kafka at 127.0.0.1:1 is out of reach"):
+        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"options": {"acks": "1"}}, "acks=1 would count"),
+        ({"options": {"sasl.jaas.config": "x"}}, "no option of this sink"),
+        ({"mode": "replace"}, "no mode"),
+        ({"key": []}, "a key of no columns"),
+        ({"late": "totals"}, "two of a sink's topics"),
+        ({"value": "json"}, "cannot be written as"),
+        ({"topic": ""}, "without a name"),
+    ],
+)
+def test_what_a_topic_cannot_be_is_refused(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidStep, match=said):
+        sl.kafka_topic(**{"topic": "totals", "servers": "127.0.0.1:1", **asked})
+
+
+def test_by_a_key_without_a_window_a_topic_cannot_hold_the_latest_answer() -> None:
+    mine = sl.kafka_topic("totals", servers="127.0.0.1:1", mode="upsert", key=["team"])
+    with pytest.raises(InvalidStep, match="of whatever window comes last"):
+        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+
+
+@pytest.mark.parametrize("form", [sl.avro("team string, total long, window_start timestamp"), sl.protobuf(PROTO)])
+def test_a_format_writes_the_columns_it_names_and_reads_them_back(form: Any) -> None:
+    written = in_format(frame(pane("red", 5), pane("blue", 6, start=10_000)), 0, form, "it")
+    raw = pl.DataFrame({PARTITION: ["0", "0"], OFFSET: [0, 1], RAW: written})
+    rows = form.decode(raw).rows
+    assert rows["team"].to_list() == ["red", "blue"]
+    assert rows["total"].to_list() == [5, 6]
+    assert rows["window_start"].to_list() in (
+        [0, 10_000],
+        [datetime(1970, 1, 1, 0, 0, at, tzinfo=UTC) for at in (0, 10)],
+    )
+
+
+def test_a_row_that_does_not_fit_its_format_is_set_aside_alone() -> None:
+    form = sl.avro('{"type": "record", "name": "T", "fields": [{"name": "team", "type": "string"}]}')
+    rows = frame(*(pane(None if number == 5 else f"{number}", number) for number in range(9)))
+    fine, values, refused = encoded(rows, lambda some: in_format(some, 0, form, "it"), 0)
+    assert fine["total"].to_list() == [0, 1, 2, 3, 4, 6, 7, 8]
+    assert len(values) == 8
+    assert [(each.row["total"], "does not fit its Avro schema" in each.said) for each in refused] == [(5, True)]
+    with pytest.raises(SinkError, match="asks for club, which its rows do not have"):
+        in_format(rows, 0, sl.json("club string"), "it")
+
+
+def test_what_json_has_no_word_for_is_told_all_the_same() -> None:
+    odd = frame(*({**pane("red", 0), "total": each, "each": [1, 2]} for each in (float("nan"), float("inf"), 1.5)))
+    told = [json.loads(each) for each in as_json(odd.with_columns(pl.lit(FOREVER).alias(END)), 0)]
+    assert [(each["total"], each["each"], each["window_end"]) for each in told] == [
+        ("NaN", [1, 2], "infinity"),
+        ("Infinity", [1, 2], "infinity"),
+        (1.5, [1, 2], "infinity"),
+    ]
+
+
+def test_topics_that_promise_little_are_warned_of_once_and_not_at_home(caplog: pytest.LogCaptureFixture) -> None:
+    weak, strong = Found(1, 1, 1, 1_000, "delete"), Found(1, 3, 2, 1_000, "delete")
+    with caplog.at_level(logging.WARNING, "strandline.kafka"):
+        topics._warn("127.0.0.1:9092,localhost:9093,[::1]:9094", {"weak": weak})
+        for _ in range(2):
+            topics._warn("broker.example:9092", {"weak": weak, "strong": strong})
+    assert [record.args[0] for record in caplog.records] == ["weak"]  # type: ignore[index]

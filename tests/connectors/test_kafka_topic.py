@@ -126,6 +126,20 @@ def test_what_a_killed_driver_left_open_is_ended_by_the_next_and_never_seen(stor
 
 
 @pytest.mark.services
+def test_a_batch_behind_another_jobs_open_transaction_is_waited_for_not_written_again(store: KafkaStore) -> None:
+    sink = opened(store)
+    once = entry(sink)
+    other = Writer(store.servers, Security(), "theirs")
+    other._begin([sink._ledger.claim("theirs", 1)], {})  # type: ignore[attr-defined]
+    ends_soon = threading.Timer(0.3, other._commit)
+    ends_soon.start()
+    assert [sink.commit(panes(pane("red", 5)), once).fresh for _ in range(2)] == [True, False]
+    assert ends_soon.finished.is_set()
+    sink.close()
+    assert [row["total"] for row in store.read()] == [5]
+
+
+@pytest.mark.services
 def test_a_stranger_with_the_jobs_name_ends_it_after_three_attempts(
     store: KafkaStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

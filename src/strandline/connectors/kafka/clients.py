@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, Final
@@ -18,9 +18,6 @@ _AWAY: Final = (
     "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_PURGE_QUEUE",
     "_PURGE_INFLIGHT", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
 )  # fmt: skip
-_RECORDS: Final = ("MSG_SIZE_TOO_LARGE", "INVALID_RECORD", "INVALID_TIMESTAMP")
-"""What a broker says of records that it will not take, today or tomorrow."""
-
 _silent: Final = logging.getLogger("strandline.kafka.client")
 """What a client says of its own accord; all of it comes as an error too."""
 _silent.setLevel(logging.CRITICAL + 1)
@@ -36,14 +33,6 @@ def require_client() -> None:
 
 class TakenOver(SinkError):
     """Another producer of the same name has begun: what this one had open is ended, one way or the other."""
-
-
-class RecordsRefused(SinkError):
-    """The broker will not take some records; the transaction was undone. Which ones, by their number, and why."""
-
-    def __init__(self, said: Mapping[int, str]) -> None:
-        super().__init__("the broker did not take a transaction", detail=next(iter(said.values())))
-        self.said = said
 
 
 class Writer:
@@ -68,61 +57,44 @@ class Writer:
         except KafkaException as problem:
             raise self._failed(problem) from None
 
-    def write(self, records: Sequence[Mapping[str, Any]], before_commit: Callable[[], None] | None = None) -> None:
+    def write(self, records: Iterable[Mapping[str, Any]], before_commit: Callable[[], None] | None = None) -> None:
         """All of these records, or none; each as the producer takes it: topic, value, key, headers, partition."""
         from confluent_kafka import KafkaException
 
-        refused: dict[int, Any] = {}
+        refused: list[str] = []
         try:
             self._begin(records, refused)
             if before_commit is not None:
                 before_commit()
             self._commit()
         except KafkaException as problem:
-            said = _of_records(refused)
-            failed = RecordsRefused(said) if said else self._failed(problem, *map(str, list(refused.values())[:1]))
+            failed = self._failed(problem, *refused[:1])
             # One that is out of reach is not waited for again: the next producer of this name ends what is open.
             if not isinstance(failed, SinkUnavailable | TakenOver):
                 self._abort()
             raise failed from None
 
-    def trial(self, records: Sequence[Mapping[str, Any]]) -> dict[int, str]:
-        """What the broker would say of these records, by their number; nothing of it stays."""
-        from confluent_kafka import KafkaException
+    def _begin(self, records: Iterable[Mapping[str, Any]], refused: list[str]) -> None:
+        """Sends records in a transaction, until all are there or one is refused, which is told."""
 
-        refused: dict[int, Any] = {}
-        try:
-            self._begin(records, refused)
-            self._producer.abort_transaction(ANSWER_WITHIN_SECONDS)
-        except KafkaException as problem:
-            raise self._failed(problem) from None
-        return _of_records(refused)
-
-    def _begin(self, records: Sequence[Mapping[str, Any]], refused: dict[int, Any]) -> None:
-        """Sends records in a transaction; whom the broker refuses is told as it answers."""
-        faults: dict[tuple[Any, ...], Any] = {}
-
-        def delivered(problem: Any, record: Any) -> None:
+        def delivered(problem: Any, _: Any) -> None:
             if problem is not None:
-                faults[record.topic(), record.key(), record.value()] = problem
+                refused.append(str(problem))
 
         producer = self._producer
         producer.begin_transaction()
-        try:
-            for number, record in enumerate(records):
-                while True:
-                    try:
-                        producer.produce(**record, on_delivery=delivered)
-                        break
-                    except BufferError:
-                        producer.poll(1)
-                if not number % 1_000:
-                    producer.poll(0)
-            producer.flush(ANSWER_WITHIN_SECONDS)
-        finally:
-            if faults:
-                told = ((each["topic"], each.get("key"), each.get("value")) for each in records)
-                refused |= {number: faults[what] for number, what in enumerate(told) if what in faults}
+        for number, record in enumerate(records):
+            while True:
+                try:
+                    producer.produce(**record, on_delivery=delivered)
+                    break
+                except BufferError:
+                    producer.poll(1)
+            if not number % 1_000:
+                producer.poll(0)
+        end = time.monotonic() + ANSWER_WITHIN_SECONDS
+        while len(producer) and not refused and time.monotonic() < end:
+            producer.poll(0.02)
 
     def _commit(self) -> None:
         """Asked again while the broker cannot say; it knows then whether it has been done already."""
@@ -161,10 +133,6 @@ class Writer:
             self._producer.purge()
 
 
-def _of_records(refused: Mapping[int, Any]) -> dict[int, str]:
-    return {number: each.str() for number, each in sorted(refused.items()) if each.name() in _RECORDS}
-
-
 def is_away(fault: Any) -> bool:
     """Whether what a client says will pass."""
     return bool(fault.retriable()) or fault.name() in _AWAY
@@ -180,7 +148,7 @@ def reader(servers: str, security: Security) -> Iterator[Any]:
         "bootstrap.servers": servers, "group.id": "strandline-reads", "enable.auto.commit": False,
         "isolation.level": "read_committed", "enable.partition.eof": True, "auto.offset.reset": "earliest",
         # The end is what is waited for here, and a broker tells of it only after this time.
-        "fetch.wait.max.ms": 20, "log_level": 0, **security.to_librdkafka(),
+        "fetch.wait.max.ms": 20, "reconnect.backoff.max.ms": 1_000, "log_level": 0, **security.to_librdkafka(),
     })  # fmt: skip
     try:
         yield consumer

@@ -38,18 +38,21 @@ class Ledger:
     """A ledger, read on from where it was read to; used from one thread at a time."""
 
     def __init__(self, servers: str, security: Security, topic: str, output: int) -> None:
-        self._topic, self._output = topic, output
-        self._admin = admin_of(servers, security)
+        self._servers, self._security, self._topic, self._output = servers, security, topic, output
         self._open = ExitStack()
-        self._consumer = self._open.enter_context(reader(servers, security))
+        self._clients: tuple[Any, Any] | None = None
         self._at: dict[str, int] = {}
         self._jobs: dict[str, Told] = {}
 
     def read(self, lineage: str) -> Told:
         """All that was committed until now, of this job."""
-        until = ends(self._admin, [self._topic])
+        if self._clients is None:
+            consumer = self._open.enter_context(reader(self._servers, self._security))
+            self._clients = admin_of(self._servers, self._security), consumer
+        admin, consumer = self._clients
+        until = ends(admin, [self._topic])
         starts = {self._topic: {number: self._at.get(number, 0) for number in until[self._topic]}}
-        found = [(each.key(), each.value(), each.offset()) for each in records_from(self._consumer, starts, until)]
+        found = [(each.key(), each.value(), each.offset()) for each in records_from(consumer, starts, until)]
         for key, value, offset in found:
             self._fold(key, value, f"record {offset} of {self._topic}")
         self._at = until[self._topic]
@@ -100,6 +103,8 @@ class Ledger:
         return {"topic": self._topic, "key": json.dumps(key, sort_keys=True).encode(), "value": value}
 
     def close(self) -> None:
+        """Its clients are gone; asked again, it makes new ones."""
+        self._clients = None
         self._open.close()
 
 

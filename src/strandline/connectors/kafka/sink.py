@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from strandline.connectors.kafka.clients import RecordsRefused, TakenOver, Writer
+from strandline.connectors.kafka.clients import TakenOver, Writer
 from strandline.connectors.kafka.ledger import Ledger, Record
 from strandline.connectors.kafka.letters import BATCH
 from strandline.connectors.kafka.rows import Format, Headers, as_json, encoded, headers_of, in_format, refuse_unknown
@@ -34,8 +34,6 @@ TAKEN: Final = 3
 """So many times in a row a batch may find that another producer has its name, though no other driver has claimed it."""
 ENOUGH: Final = 100
 """Where so many rows are refused and none is taken, it is the topic that does not fit, not a row."""
-TURNS: Final = 50
-"""So many times a batch is sent again without the records that the broker refuses."""
 _AROUND: Final = 120
 """Bytes that the protocol adds to a record, at most, besides its headers' own."""
 _WINDOW: Final = ("window_start", "window_end")
@@ -56,19 +54,10 @@ class Place:
 
 @dataclass(slots=True)
 class _Batch:
-    """Records on their way, each with the row it tells of; and the rows that are not to be sent."""
+    """Records on their way, and the rows that are not to be sent."""
 
     records: list[Record] = field(default_factory=list)
-    rows: list[tuple[pl.DataFrame, int]] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
-
-    def remove(self, said: Mapping[int, str], batch: int) -> None:
-        """Sets aside the records with these numbers, with what was said of them."""
-        for number in sorted(said):
-            frame, place = self.rows[number]
-            self.refused.append(Refused(tell(frame[place], batch).rows.to_dicts()[0], said[number]))
-        self.records = [each for number, each in enumerate(self.records) if number not in said]
-        self.rows = [each for number, each in enumerate(self.rows) if number not in said]
 
 
 class OpenKafka:
@@ -78,8 +67,7 @@ class OpenKafka:
         self._place, self._name, self._keys, self._number = place, name, output.keys, output.number
         self._mask = () if output.dead is None else output.dead.mask
         self._refuse_keyless(output)
-        found = made_ready(place.servers, place.security, place.topics)
-        self._largest = {topic: each.largest for topic, each in found.items()}
+        self._found = made_ready(place.servers, place.security, place.topics)
         self._ledger = Ledger(place.servers, place.security, place.topics.ledger, output.number)
         self._taken = 0
 
@@ -137,19 +125,20 @@ class OpenKafka:
         return judge(entry, told.epoch, told.batches.get(entry.batch), told.last, sink=self._name)
 
     @contextmanager
-    def _producer(self, lineage: str, **options: int) -> Iterator[Writer]:
+    def _producer(self, lineage: str) -> Iterator[Writer]:
         """A fresh one. If it is pushed aside, a newer driver has come, which the ledger tells at the next attempt."""
         place = self._place
         name = f"strandline-{lineage}-{self._number}-{place.topics.rows}"
+        largest = [each.largest for each in self._found.values()]
         limits: dict[str, str | int] = {
-            "message.max.bytes": max(1_000, *self._largest.values()),
-            "batch.size": max(1, min(1_000_000, *self._largest.values())),
+            "message.max.bytes": max(1_000, *largest),
+            "batch.size": max(1, min(1_000_000, *largest)),
             "partitioner": "murmur2_random",  # where Java's producers put the same key
             "queue.buffering.max.messages": 1_000_000,
         }
         writer: Writer | None = None
         try:
-            writer = Writer(place.servers, place.security, name, {**limits, **dict(place.options), **options})
+            writer = Writer(place.servers, place.security, name, {**limits, **dict(place.options)})
             yield writer
             self._taken = 0
         except TakenOver as problem:
@@ -166,23 +155,15 @@ class OpenKafka:
     def _send(self, writer: Writer, output: Output, entry: LedgerEntry, ledger: Sequence[Record]) -> Written:
         """Rows, late elements, dead letters and the ledger's own, all or none; but those refused, as dead letters."""
         batch = self._batch(output, entry)
-        for _ in range(TURNS):
-            if len(batch.refused) >= ENOUGH and not batch.records:
-                break
-            letters = self._letters(output, entry, batch.refused)
-            try:
-                writer.write([*batch.records, *letters, *ledger], lambda: crash_point("C9"))
-            except RecordsRefused as problem:
-                if max(problem.said) >= len(batch.records):
-                    raise
-                batch.remove(_sifted(writer, batch.records, sorted(problem.said)), entry.batch)
-            else:
-                return Written(refused=len(batch.refused))
-        raise SinkError(
-            f"{self._name} refuses too many rows of a batch: {len(batch.refused)}",
-            detail=batch.refused[-1].said,
-            hint="let the topic take what the pipeline writes; the next start tries the batch again",
-        )
+        if len(batch.refused) >= ENOUGH and not batch.records:
+            raise SinkError(
+                f"{self._name}: all {len(batch.refused)} rows of a batch were refused",
+                detail=batch.refused[-1].said,
+                hint="let the topic take what the pipeline writes; the next start tries the batch again",
+            )
+        letters = self._letters(output, entry, batch.refused)
+        writer.write([*batch.records, *letters, *ledger], lambda: crash_point("C9"))
+        return Written(refused=len(batch.refused))
 
     def _batch(self, output: Output, entry: LedgerEntry) -> _Batch:
         batch, about = _Batch(), [(BATCH, f"{entry.lineage}/{entry.batch}/{entry.digest}".encode())]
@@ -236,19 +217,21 @@ class OpenKafka:
         self, batch: _Batch, topic: str, frame: pl.DataFrame, values: pl.Series, keys: pl.Series | None,
         about: Headers, number: int,
     ) -> None:  # fmt: skip
-        """Rows as records, but those that are longer than the topic takes."""
-        headers, most = headers_of(frame, about), self._largest[topic]
+        """Rows as records, but those that the broker would refuse, and with them the whole transaction."""
+        headers, most = headers_of(frame, about), self._found[topic].largest
         sizes = values.bin.size().fill_null(0) + (0 if keys is None else keys.bin.size().fill_null(0))
         whole = sizes + max(map(_around, {id(each): each for each in headers}.values()))
-        for place in (whole > most).arg_true():
-            said = f"Message size too large: {whole[place]} bytes, and {topic} takes {most}"
+        long, bare = whole > most, pl.repeat(False, frame.height, eager=True)
+        if "compact" in self._found[topic].policy:
+            bare = pl.repeat(True, frame.height, eager=True) if keys is None else keys.is_null()
+        for place in (long | bare).arg_true():
+            said = f"message size too large: {whole[place]} bytes, and {topic} takes {most}"
+            said = said if long[place] else f"invalid record: {topic} is compacted, and takes none without a key"
             batch.refused.append(Refused(tell(frame[place], number).rows.to_dicts()[0], said))
-        fits = (whole <= most).to_list()
-        parts = zip(values, [None] * frame.height if keys is None else keys, headers, fits, strict=True)
+        parts = zip(values, [None] * frame.height if keys is None else keys, headers, long | bare, strict=True)
         batch.records += [
-            {"topic": topic, "key": key, "value": value, "headers": told} for value, key, told, fit in parts if fit
+            {"topic": topic, "key": key, "value": value, "headers": told} for value, key, told, no in parts if not no
         ]
-        batch.rows += [(frame, place) for place, fit in enumerate(fits) if fit]
 
     def _letters(self, output: Output, entry: LedgerEntry, refused: list[Refused]) -> list[Record]:
         """Dead letters, with those whom the other topics would not take; of one too long for this, the beginning."""
@@ -260,8 +243,8 @@ class OpenKafka:
             for letter in [] if frame is None else frame.rename(NAMES, strict=False).iter_rows(named=True):
                 key = None if letter.get("id") is None else letter["id"].encode()
                 value = to_json(letter)
-                if _around(about) + len(key or b"") + len(value) > self._largest[topic]:
-                    value = to_json(_cut(letter, self._largest[topic]))
+                if _around(about) + len(key or b"") + len(value) > self._found[topic].largest:
+                    value = to_json(_cut(letter, self._found[topic].largest))
                 records.append({"topic": topic, "key": key, "value": value, "headers": about})
         return records
 
@@ -277,14 +260,3 @@ def _cut(letter: Mapping[str, Any], largest: int) -> dict[str, Any]:
     others = len(to_json({**letter, "raw": None})) + _AROUND + 200
     # A byte may take six signs as JSON.
     return {**letter, "raw": None if raw is None else raw[: max(0, (largest - others) // 6)], "masked": CUT}
-
-
-def _sifted(writer: Writer, records: Sequence[Record], suspects: Sequence[int]) -> dict[int, str]:
-    """Of records that the broker refused together, those that it refuses, found by halves and by trial."""
-    said = writer.trial([records[number] for number in suspects])
-    if not said:
-        return {}
-    if len(suspects) == 1:
-        return {suspects[0]: said[0]}
-    half = len(suspects) // 2
-    return {**_sifted(writer, records, suspects[:half]), **_sifted(writer, records, suspects[half:])}

@@ -37,8 +37,8 @@ class Store(Protocol):
 
     @property
     def can(self) -> frozenset[str]:
-        """Of: append, upsert, latest (by a key without a window, which of two windows is the later), views,
-        evolve (and use tables that were there), refuse; and the deliveries by name."""
+        """Of: append, upsert, compare (what comes with what is there, and keep the later), views, evolve (and use
+        tables that were there), refuse; and the deliveries by name."""
         ...
 
     def sink(self, table: str = "totals", **asked: Any) -> SparkSink: ...
@@ -57,7 +57,7 @@ class Store(Protocol):
         ...
 
 
-SQL = frozenset({"append", "upsert", "latest", "views", "evolve", "refuse", *Delivery})
+SQL = frozenset({"append", "upsert", "compare", "views", "evolve", "refuse", *Delivery})
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class DeltaStore:
     """Tables side by side, and what their logs say."""
 
     path: Path
-    can: frozenset[str] = frozenset({"append", "upsert", *Delivery})
+    can: frozenset[str] = frozenset({"append", "upsert", "compare", *Delivery})
 
     def sink(self, table: str = "totals", **asked: Any) -> SparkSink:
         return sl.delta(self._place(table) if table else "", **asked)

@@ -532,7 +532,7 @@ def test_by_key_a_batch_that_comes_again_changes_nothing(store: Store) -> None:
     sink.close()
 
 
-@pytest.mark.needs("upsert", "latest")
+@pytest.mark.needs("upsert", "compare")
 def test_by_a_key_without_a_window_the_latest_window_stays(store: Store) -> None:
     sink = opened(store, asked={"key": ["team"]})
     epoch = sink.claim("mine")
@@ -574,7 +574,7 @@ def test_a_key_that_rows_do_not_have_is_told(store: Store) -> None:
 
 
 @pytest.mark.parametrize("asked", [{"mode": "replace"}, {"mode": "append", "key": ["team"]}, {"table": ""}])
-@pytest.mark.needs("upsert", "views")
+@pytest.mark.needs("upsert", "compare")
 def test_what_a_table_cannot_be_is_refused(store: Store, asked: dict[str, Any]) -> None:
     with pytest.raises(InvalidStep):
         store.sink(**asked)

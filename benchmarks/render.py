@@ -25,7 +25,7 @@ _READING: Final = """A ratio is our events per CPU-second over theirs, in the sa
 we are faster. A cost or a latency, where less is better, has its bounds marked with ≤.
 """
 
-_HOW: Final = f"""## How it is measured
+_HOW: Final = """## How it is measured
 
 - **One corpus.** A seeded generator writes Parquet; every contestant reads the same files, two a batch, one million
   events a batch (400,000 for sessions, 100,000 for sliding windows), 50,000 events to a second of event time. They are
@@ -33,7 +33,7 @@ _HOW: Final = f"""## How it is measured
   beyond any lateness (for sessions, none is late). Keys are drawn evenly, or by Zipf's law (1.1) where they are called
   hot.
 - **The same question.** A sum and a count by key; windows of 20 s, or 60 s every second, or sessions with a gap of 2 s;
-  a watermark {DELAY} s behind the highest time seen. Output goes to a sink that keeps nothing; ours still keeps its
+  a watermark {delay} s behind the highest time seen. Output goes to a sink that keeps nothing; ours still keeps its
   ledger and hands late elements out instead of dropping them.
 - **The same Spark.** Each run is a process and a JVM of its own: `local[2]`, two shuffle partitions, 4 GB, one set of
   settings for all, with RocksDB tuned as its expert would: changelog checkpoints, no row tracking, bounded memory.
@@ -44,7 +44,7 @@ _HOW: Final = f"""## How it is measured
   as failed and has no number.
 - **Events per CPU-second**: user and system time of the whole process tree (JVM, Python workers, those that have
   ended), read from `/proc` ten times a second and cut at the ends of batches as Spark reports them. The first four
-  batches do not count (two for the peer by key, whose batches are long).
+  batches do not count (two for the peer by key, whose batches are long).{warm}
 - **In turns.** All cells of a group run once, then again in the opposite order, and so on. A ratio is taken round by
   round; the table shows the median, and the lowest and highest round.
 - **By key** is transformWithStateInPandas as Spark's guide shows it: a map of open windows and a timer each, for every
@@ -97,10 +97,16 @@ def page(told: dict[str, Any], of_sources: dict[str, Any] | None = None) -> str:
         "State is what RocksDB holds after three batches, compacted (the in-memory store: what it says it holds).\n",
         _cells(told["cells"]),
         _waits(told["latency"]),
-        _HOW,
+        _how(told["cells"]),
         "" if of_sources is None else sources(of_sources),
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _how(cells: Iterable[dict[str, Any]]) -> str:
+    seconds = max(cell.get("warm_seconds", 0) for cell in cells)
+    warm = f" Before them, all but that peer do the same\n  for {seconds:.0f} s in the same JVM." if seconds else ""
+    return _HOW.format(delay=DELAY, warm=warm)
 
 
 def _cells(cells: Iterable[dict[str, Any]]) -> str:

@@ -105,6 +105,7 @@ def _cells(runs: Sequence[Run]) -> list[dict[str, Any]]:
             told |= {
                 "events": good[0].events,
                 "warm_up": len(good[0].batch_cpu) - good[0].counted,
+                "warm_seconds": good[0].warm_seconds,
                 "per_cpu_second": _rounded(spread([run.per_cpu_second for run in good])),
                 "per_second": _rounded(spread([run.per_second for run in good])),
                 "peak_bytes": max(run.peak_bytes for run in good),

@@ -42,6 +42,8 @@ class Run:
     batch_cpu: list[float] = field(default_factory=list)
     counted: int = 0
     """Batches, the last of all, that count."""
+    warm_seconds: float = 0
+    """So long the same was done before."""
     broker_seconds: float = 0
     """What the broker used meanwhile; in no other number."""
     load: float = 0
@@ -157,6 +159,7 @@ def weighed(
         cpu_seconds=cpu_at(samples, until) - cpu_at(samples, since),
         wall_seconds=until - since,
         counted=len(counted),
+        warm_seconds=cell.warm_seconds,
         peak_bytes=peak_bytes(samples, until),
         broker_seconds=cpu_at(beside, until) - cpu_at(beside, since) if beside else 0,
         batch_seconds=[batch["ended"] - batch["started"] for batch in full],

@@ -42,6 +42,8 @@ def record(team: str, score: int, ms: int) -> bytes:
 
 def send(servers: str, topic: str, values: Iterable[bytes | None], partitions: int) -> None:
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "queue.buffering.max.messages": 500_000})
+    # The broker tells of new partitions a moment after it has made them.
+    until(lambda: len(producer.list_topics(topic, 10).topics[topic].partitions) >= partitions)
     for number, value in enumerate(values):
         producer.produce(topic, value, partition=number % partitions)
         if number % 10_000 == 0:
@@ -132,10 +134,11 @@ def test_totals_and_dead_letters_are_exact_and_the_group_ends_without_lag(
         (f"{topic}-{number}", 0, Verdict.OK) for number in range(4)
     }
     send(kafka.address, topic, [record("red", 1, START)], partitions=1)
-    (first, *_) = lag(kafka.address, Security(), history, time.time_ns() // 1_000_000 + 60_000)
+    # An hour on: far longer than any batch of this job took, however slow the machine.
+    (first, *_) = lag(kafka.address, Security(), history, time.time_ns() // 1_000_000 + 3_600_000)
     assert (first.records, first.verdict) == (1, Verdict.STOPPED)
     assert first.seconds is not None
-    assert 60 <= first.seconds < 120
+    assert 3_600 <= first.seconds < 3_900
 
 
 def test_a_broker_that_dies_and_comes_back_costs_nothing_and_new_partitions_are_read(
@@ -146,16 +149,19 @@ def test_a_broker_that_dies_and_comes_back_costs_nothing_and_new_partitions_are_
     database = tmp_path / "totals.db"
     source = sl.kafka(topic, servers=kafka.address, value=VALUE)
     job: Job = totals(source, database).run(spark, checkpoint=tmp_path / "job")
-    until(lambda: job.counts.read == 2_000)
-    kafka.kill()
-    time.sleep(2)
-    kafka.start()
-    admin = AdminClient({"bootstrap.servers": kafka.address})
-    admin.create_partitions([NewPartitions(topic, 4)])[topic].result(30)
-    send(kafka.address, topic, [record("blue", 1, START + number) for number in range(2_000)], partitions=4)
-    until(lambda: job.counts.read == 4_000)
-    job.drain()
-    assert job.await_end(120)
+    try:
+        until(lambda: job.counts.read == 2_000)
+        kafka.kill()
+        time.sleep(2)
+        kafka.start()
+        admin = AdminClient({"bootstrap.servers": kafka.address})
+        admin.create_partitions([NewPartitions(topic, 4)])[topic].result(30)
+        send(kafka.address, topic, [record("blue", 1, START + number) for number in range(2_000)], partitions=4)
+        until(lambda: job.counts.read == 4_000)
+        job.drain()
+        assert job.await_end(120)
+    finally:
+        job.stop()
     assert now(database) == {"red": (2_000, 2_000), "blue": (2_000, 2_000)}
 
 

@@ -92,3 +92,17 @@ def fields_of(mask: Iterable[str]) -> tuple[str, ...]:
     if not all(isinstance(name, str) and name for name in found):
         raise InvalidStep("a mask names a field that has no name", hint='give the names of fields: mask=["card"]')
     return found
+
+
+class Ledgered:
+    """A sink that keeps a ledger beside its rows: it can promise every delivery, and takes panes back."""
+
+    __slots__ = ()
+
+    @property
+    def offers(self) -> frozenset[Delivery]:
+        return frozenset(Delivery)
+
+    @property
+    def takes_retractions(self) -> bool:
+        return True

@@ -22,7 +22,7 @@ from strandline.formats.told import names_beside
 from strandline.kernel.blocks import END, START
 from strandline.kernel.output import Output
 from strandline.kernel.standing import standing
-from strandline.plan.endpoints import Delivery
+from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
 from strandline.spark.crash import crash_point
 from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge
@@ -41,7 +41,7 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(Ledgered):
     """A table, what is asked of it, and how its store is reached. Secrets are references, looked up late."""
 
     path: str
@@ -58,14 +58,6 @@ class Delta:
     @property
     def name(self) -> str:
         return f"delta({self.path!r})"
-
-    @property
-    def offers(self) -> frozenset[Delivery]:
-        return frozenset(Delivery)
-
-    @property
-    def takes_retractions(self) -> bool:
-        return True
 
     @property
     def definition(self) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from strandline.kernel.blocks import END, START
 from strandline.kernel.output import Output
 from strandline.kernel.panes import INDEX, RETRACTION
 from strandline.letters.durable import sync_folder
-from strandline.plan.endpoints import Delivery
+from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
 from strandline.spark.crash import crash_point
 from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge
@@ -30,7 +30,7 @@ _PRIVATE: Final = 0o600
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class Folder(Ledgered):
     """A folder, and how rows are written in it."""
 
     path: str
@@ -48,14 +48,6 @@ class Folder:
     @property
     def name(self) -> str:
         return f"folder({self.path!r})"
-
-    @property
-    def offers(self) -> frozenset[Delivery]:
-        return frozenset(Delivery)
-
-    @property
-    def takes_retractions(self) -> bool:
-        return True
 
     @property
     def definition(self) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from strandline.connectors.kafka.security import Security
 from strandline.connectors.kafka.sink import OpenKafka, Place
 from strandline.connectors.kafka.topics import Topics
 from strandline.errors import InvalidStep
-from strandline.plan.endpoints import Delivery
+from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
 
 _MODES: Final = ("append", "upsert")
@@ -18,7 +18,7 @@ _OPTIONS: Final = ("acks", "batch.size", "client.id", "compression.type", "linge
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaTopic:
+class KafkaTopic(Ledgered):
     """A topic, and what is written to it."""
 
     place: Place
@@ -26,14 +26,6 @@ class KafkaTopic:
     @property
     def name(self) -> str:
         return f"kafka_topic({self.place.topics.rows!r})"
-
-    @property
-    def offers(self) -> frozenset[Delivery]:
-        return frozenset(Delivery)
-
-    @property
-    def takes_retractions(self) -> bool:
-        return True
 
     @property
     def definition(self) -> dict[str, Any]:

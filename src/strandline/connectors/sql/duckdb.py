@@ -13,7 +13,7 @@ from strandline.connectors.sql.sink import OpenSql, Table, opened, table_of
 from strandline.errors import SetupError, SinkError, SinkUnavailable
 from strandline.formats.told import Column, Kind, Told
 from strandline.model.elements import BEGINNING, END
-from strandline.plan.endpoints import Delivery
+from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
 
 Found = TypeVar("Found")
@@ -41,7 +41,7 @@ _turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 @dataclass(frozen=True, slots=True)
-class DuckDb:
+class DuckDb(Ledgered):
     """A file, and the table of panes in it."""
 
     path: str
@@ -50,14 +50,6 @@ class DuckDb:
     @property
     def name(self) -> str:
         return f"duckdb({self.table.name!r})"
-
-    @property
-    def offers(self) -> frozenset[Delivery]:
-        return frozenset(Delivery)
-
-    @property
-    def takes_retractions(self) -> bool:
-        return True
 
     @property
     def definition(self) -> dict[str, Any]:

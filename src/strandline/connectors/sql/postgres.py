@@ -15,7 +15,7 @@ from strandline.errors import SinkError, SinkUnavailable
 from strandline.formats.secrets import Secret
 from strandline.formats.told import Column, Kind, Told
 from strandline.model.elements import BEGINNING, END
-from strandline.plan.endpoints import Delivery
+from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _FITTING: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Postgres:
+class Postgres(Ledgered):
     """A database, and the table of panes in it."""
 
     place: Place
@@ -57,14 +57,6 @@ class Postgres:
     @property
     def name(self) -> str:
         return f"postgres({self.table.name!r})"
-
-    @property
-    def offers(self) -> frozenset[Delivery]:
-        return frozenset(Delivery)
-
-    @property
-    def takes_retractions(self) -> bool:
-        return True
 
     @property
     def definition(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from strandline.errors import SinkError, SinkUnavailable
 from strandline.formats.told import Column, Kind, Told
 from strandline.letters.table import TableLetters
 from strandline.model.elements import BEGINNING, END
-from strandline.plan.endpoints import Delivery
+from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
@@ -28,7 +28,7 @@ _TYPES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Sqlite:
+class Sqlite(Ledgered):
     """A file, and the table of panes in it."""
 
     path: str
@@ -37,14 +37,6 @@ class Sqlite:
     @property
     def name(self) -> str:
         return f"sqlite({self.table.name!r})"
-
-    @property
-    def offers(self) -> frozenset[Delivery]:
-        return frozenset(Delivery)
-
-    @property
-    def takes_retractions(self) -> bool:
-        return True
 
     @property
     def definition(self) -> dict[str, Any]:

@@ -31,6 +31,8 @@ MARKERS = {"all": "not campaign", "fast": "not spark and not services and not ca
 FAST_SECONDS = 60
 NO_TESTS = 5
 LEAST_COVERED = 5
+AGAIN = ("--reruns", "1")
+"""Services and machines have bad moments: what fails is tried once more, and named if it passes then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def check(title: str, command: Sequence[str]) -> Checked:
 
 def run_tests(tier: str, extra: Sequence[str]) -> tuple[Checked, str]:
     """Runs pytest, shows where it is, prints its report only if it fails; its last line is kept for the end."""
-    measured = ["--cov", "--cov-report="] if tier == "all" else []
+    measured = ["--cov", "--cov-report=", *AGAIN] if tier == "all" else []
     with Step("tests", sys.stdout) as step:
         ran = step.run(
             [str(PROGRAMS / "pytest"), "-v", "-m", MARKERS[tier], *measured, *extra],
@@ -93,8 +95,14 @@ def run_tests(tier: str, extra: Sequence[str]) -> tuple[Checked, str]:
     report, closing = split_report(ran)
     if step.failed:
         print(report)
-    note = "there are no campaigns yet" if nothing else ""
+    note = "there are no campaigns yet" if nothing else named(ran.output)
     return Checked("tests", not step.failed, step.seconds, note), closing
+
+
+def named(output: str) -> str:
+    """The tests that were tried again: a defect each, of the test or of the code, even if the run passes."""
+    again = re.findall(r"^(\S+::.+?) RERUN", output, re.MULTILINE)
+    return "\n".join(["tried again, mend it:", *(f"  {test}" for test in again)]) if again else ""
 
 
 def where(line: str) -> str:

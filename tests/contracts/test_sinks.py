@@ -450,16 +450,19 @@ def test_two_drivers_that_keep_taking_over_from_each_other_write_each_batch_once
     patience = Patience(shortest=0.001)
 
     def drive(sink: OpenSink) -> None:
-        epoch, batch = 0, 0
+        epoch: int | None = None
+        batch = 0
         try:
             while batch < batches:
                 told = panes(pane(f"team {batch}", batch))
                 try:
+                    # Fenced in the middle of a claim, too: then the other has just claimed.
+                    epoch = patience.until_done(lambda: sink.claim("mine")) if epoch is None else epoch
                     due = entry(sink, batch, digest=f"range {batch}", epoch=epoch)
                     deliver(sink, Delivery.EXACTLY_ONCE, told, due, patience)
                     batch += 1
                 except Fenced:
-                    epoch = patience.until_done(lambda: sink.claim("mine"))
+                    epoch = None
         except BaseException as problem:  # noqa: BLE001 - told by the thread that waits
             problems.append(problem)
 

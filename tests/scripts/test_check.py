@@ -51,7 +51,17 @@ def test_a_failing_test_is_reported_and_fails_the_run(project: Path, capsys: pyt
     assert "FAILURES" in told
     assert "assert 1 == 2" in told
     assert "test_good PASSED" not in told
-    assert "1 failed, 1 passed in" in told.splitlines()[-1]
+    assert "1 failed, 1 passed, 1 rerun in" in told.splitlines()[-1]
+
+
+def test_a_test_that_passes_only_when_tried_again_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    moody = "from pathlib import Path\ndef test_moody():\n    seen = Path('seen').exists()\n    Path('seen').touch()\n"
+    (project / "test_story.py").write_text(f"{GOOD}{moody}    assert seen\n")
+    assert check.main([]) == 0
+    told = capsys.readouterr().out
+    assert "tried again, mend it:" in told
+    assert "test_story.py::test_moody" in told
+    assert "2 passed, 1 rerun in" in told.splitlines()[-1]
 
 
 def test_a_failing_check_is_shown_and_the_tests_still_run(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:

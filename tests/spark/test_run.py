@@ -157,9 +157,12 @@ def test_a_job_that_was_stopped_goes_on_where_it_was(spark: SparkSession, tmp_pa
         assert not job.is_complete
     before = run.counted()
     assert 0 < before.read < EVENTS
-    with ending(run.start(spark)) as job:
+    again: list[Delivered] = []
+    with ending(run.start(spark, again.append)) as job:
         assert job.await_end(PATIENCE)
-        assert job.counts.read <= EVENTS - before.read
+    # The batch that was under way may have reached its sink just before the stop; it is then played again and skipped.
+    assert sum(each.repeated for each in again) <= 1
+    assert sum(each.output.counts.read for each in again if not each.repeated) == EVENTS - before.read
     is_right(run)
 
 

@@ -31,6 +31,8 @@ MARKERS = {"all": "not campaign", "fast": "not spark and not services and not ca
 FAST_SECONDS = 60
 NO_TESTS = 5
 LEAST_COVERED = 5
+TWO_AT_ONCE = ("--numprocesses", "2", "--dist", "loadfile")
+"""Much of a test with Spark or a service is waiting; a file's tests stay together, since they share what they start."""
 AGAIN = ("--reruns", "1")
 """Services and machines have bad moments: what fails is tried once more, and named if it passes then."""
 
@@ -83,10 +85,10 @@ def check(title: str, command: Sequence[str]) -> Checked:
 
 def run_tests(tier: str, extra: Sequence[str]) -> tuple[Checked, str]:
     """Runs pytest, shows where it is, prints its report only if it fails; its last line is kept for the end."""
-    measured = ["--cov", "--cov-report=", *AGAIN] if tier == "all" else []
+    how = {"all": ["--cov", "--cov-report=", *TWO_AT_ONCE, *AGAIN], "fast": [*TWO_AT_ONCE]}.get(tier, [])
     with Step("tests", sys.stdout) as step:
         ran = step.run(
-            [str(PROGRAMS / "pytest"), "-v", "-m", MARKERS[tier], *measured, *extra],
+            [str(PROGRAMS / "pytest"), "-v", "-m", MARKERS[tier], *how, *extra],
             cwd=ROOT,
             on_line=lambda line: step.doing(where(line)),
         )
@@ -101,14 +103,14 @@ def run_tests(tier: str, extra: Sequence[str]) -> tuple[Checked, str]:
 
 def named(output: str) -> str:
     """The tests that were tried again: a defect each, of the test or of the code, even if the run passes."""
-    again = re.findall(r"^(\S+::.+?) RERUN", output, re.MULTILINE)
+    again = re.findall(r"^\[gw\d+\] \[ *\d+%\] RERUN (\S+::.+?) *$", output, re.MULTILINE)
     return "\n".join(["tried again, mend it:", *(f"  {test}" for test in again)]) if again else ""
 
 
 def where(line: str) -> str:
     """The test that just ended and how far pytest is, from a line of its verbose output."""
-    told = re.match(r"(?:\S*/)?(\S+::.+?) (?:PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS).*\[ *(\d+%)\]", line)
-    return f"{told[2]} {told[1]}" if told else ""
+    told = re.match(r"\[gw\d+\] \[ *(\d+%)\] (?:PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS) (?:\S*/)?(\S+::.+)", line)
+    return f"{told[1]} {told[2].strip()}" if told else ""
 
 
 def split_report(ran: Ran) -> tuple[str, str]:

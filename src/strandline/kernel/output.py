@@ -8,27 +8,9 @@ import polars as pl
 from strandline.kernel.blocks import Block
 from strandline.kernel.step import Stepped
 from strandline.kernel.watermarks import NEVER, Progress, progress_from_facts, progress_to_facts
+from strandline.model.counts import COUNTED, Counts
 
-COUNTED = ("read", "contributed", "late", "dead", "filtered")
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Everyone who came in, and what became of them."""
-
-    read: int = 0
-    contributed: int = 0
-    late: int = 0
-    dead: int = 0
-    filtered: int = 0
-
-    @property
-    def missing(self) -> int:
-        """Zero, or something vanished."""
-        return self.read - self.contributed - self.late - self.dead - self.filtered
-
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(*(getattr(self, name) + getattr(other, name) for name in COUNTED))
+__all__ = ["COUNTED", "Counts", "Output", "counts_to_facts", "gather", "to_block"]
 
 
 @dataclass(frozen=True, slots=True)

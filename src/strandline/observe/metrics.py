@@ -1,0 +1,192 @@
+"""The numbers of a batch, as plain values: what went in and came out, how far time is, what took how long.
+
+`docs/explanation/golden-numbers.md` defines each. Times are milliseconds since the epoch, lengths of time seconds.
+Several batches fold into one of the same form, so that old ones take less room and read the same.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+from strandline.model.counts import Counts
+from strandline.observe.histograms import Histogram
+
+TIMINGS = ("early", "on_time", "late", "element")
+"""Panes by when they spoke; an element that passed no window is told as it came."""
+
+STAGES = ("source", "read", "prepare", "shuffle", "state", "step", "deliver", "commit")
+"""Where the time of a batch goes, in its order: see `Stage times` among the golden numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetrics:
+    """One partition of a source: how far its events are, whether it counts, and what is left in it."""
+
+    name: str
+    event_time: int | None = None
+    """The highest event time seen."""
+    watermark: int | None = None
+    heard: int | None = None
+    """When it last gave something, by the clock of batches."""
+    idle: bool = False
+    finished: bool = False
+    lag_records: int | None = None
+    lag_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepMetrics:
+    """A keyed step: how far time is before and after it, what it keeps, and who came to each key group."""
+
+    name: str
+    watermark: int | None = None
+    output_watermark: int | None = None
+    rows: int = 0
+    """Windows, or strips that they share."""
+    bytes: int | None = None
+    counts: Counts = Counts()
+    groups: tuple[int, ...] = ()
+    """Elements that each key group got."""
+
+
+@dataclass(frozen=True, slots=True)
+class HotKey:
+    """A key that gets more than others: about how many elements, of a step's."""
+
+    step: str
+    key: str
+    count: int
+    share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMetrics:
+    """A batch in its sinks; or several, folded into one, of which the last is named."""
+
+    batch: int
+    at: int
+    """When the sinks had it."""
+    clock: int
+    """The time of the batch, by which it was decided."""
+    batches: int = 1
+    seconds: float = 0.0
+    """Since the batch before it was in the sinks; rates are over this time."""
+    counts: Counts = Counts()
+    out: Mapping[str, int] = field(default_factory=dict)
+    """Rows by timing."""
+    retractions: int = 0
+    watermark: int | None = None
+    """None while there is none, and once the stream has ended."""
+    ended: bool = False
+    held_by: str | None = None
+    """The partition that holds the watermark back."""
+    partitions: tuple[PartitionMetrics, ...] = ()
+    """The first to look at, if there are very many."""
+    partition_count: int = 0
+    lag_records: int | None = None
+    lag_seconds: float | None = None
+    latency: Mapping[str, Histogram] = field(default_factory=dict)
+    """By timing: from event time to visible in the sink."""
+    stages: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by stage, of the time a batch took."""
+    busy: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of all tasks together, by what they did."""
+    steps: tuple[StepMetrics, ...] = ()
+    hot: tuple[HotKey, ...] = ()
+    lateness: Histogram = Histogram()
+    """How far elements were behind the front of their stream."""
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    """Dead letters by reason."""
+    refused: int = 0
+    retries: int = 0
+    """How often a batch had to wait for a sink or a registry."""
+    budget: float | None = None
+    """The share of the failure budget that is spent; None where there is none."""
+
+    @property
+    def emitted(self) -> int:
+        return sum(self.out.values())
+
+    @property
+    def took(self) -> float:
+        """Seconds from the batch's start to its end, on average if several are folded."""
+        return sum(self.stages.values()) / self.batches
+
+    @property
+    def read_per_second(self) -> float:
+        return self.counts.read / self.seconds if self.seconds else 0.0
+
+    @property
+    def emitted_per_second(self) -> float:
+        return self.emitted / self.seconds if self.seconds else 0.0
+
+    @property
+    def behind_seconds(self) -> float | None:
+        """How far the watermark is behind the clock."""
+        return None if self.watermark is None else (self.clock - self.watermark) / 1000
+
+    @property
+    def late_share(self) -> float:
+        return self.counts.late / self.counts.read if self.counts.read else 0.0
+
+    @property
+    def state_rows(self) -> int:
+        return sum(step.rows for step in self.steps)
+
+    @property
+    def state_bytes(self) -> int | None:
+        known = [step.bytes for step in self.steps if step.bytes is not None]
+        return sum(known) if known else None
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.partitions if each.idle and not each.finished)
+
+    def latency_seconds(self, share: float, timing: str | None = None) -> float | None:
+        """A percentile of the latency, of one timing or of all rows."""
+        chosen = self.latency.values() if timing is None else [self.latency.get(timing, Histogram())]
+        found = reduce(Histogram.__add__, chosen, Histogram()).percentile(share)
+        return None if found is None else found / 1000
+
+
+def fold(one: BatchMetrics, later: BatchMetrics) -> BatchMetrics:
+    """Two as one: what happened is added up, and how things stood is as the later one says."""
+    steps = {step.name: step for step in one.steps}
+    return replace(
+        later,
+        batches=one.batches + later.batches,
+        seconds=one.seconds + later.seconds,
+        counts=one.counts + later.counts,
+        out=_sum(one.out, later.out),
+        retractions=one.retractions + later.retractions,
+        latency=_together(one.latency, later.latency),
+        stages=_sum_seconds(one.stages, later.stages),
+        busy=_sum_seconds(one.busy, later.busy),
+        steps=tuple(_folded(steps.get(step.name), step) for step in later.steps),
+        lateness=one.lateness + later.lateness,
+        reasons=_sum(one.reasons, later.reasons),
+        refused=one.refused + later.refused,
+        retries=one.retries + later.retries,
+    )
+
+
+def _folded(one: StepMetrics | None, later: StepMetrics) -> StepMetrics:
+    if one is None:
+        return later
+    alike = len(one.groups) == len(later.groups)
+    groups = tuple(map(sum, zip(one.groups, later.groups, strict=True))) if alike else later.groups
+    return replace(later, counts=one.counts + later.counts, groups=groups)
+
+
+def _together(one: Mapping[str, Histogram], other: Mapping[str, Histogram]) -> dict[str, Histogram]:
+    names = {**one, **other}
+    return {name: one.get(name, Histogram()) + other.get(name, Histogram()) for name in names}
+
+
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return dict(Counter(one) + Counter(other))
+
+
+def _sum_seconds(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    return {name: one.get(name, 0.0) + other.get(name, 0.0) for name in {**one, **other}}

@@ -1,0 +1,142 @@
+"""The tables of a job's metrics, in one SQLite file beside its checkpoint: for one writer, and readers that never wait.
+
+    about    what the file is: version of these tables, the job's name and lineage
+    runs     one row a start: who runs it, when it last gave a sign of life, how it ended
+    points   the numbers of a batch, or of several folded into one; the golden ones as columns, all of them in `detail`
+    events   what happened: started, stopped, failed, waiting, alarms
+    panes    what was said lately, pane by pane, for the keys that are followed
+    alarms   how each alarm stands
+"""
+
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+FILE: Final = "metrics.db"
+VERSION: Final = 1
+BUSY_SECONDS: Final = 5.0
+
+SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS runs (
+    run INTEGER PRIMARY KEY, pid INTEGER NOT NULL, host TEXT NOT NULL, started INTEGER NOT NULL,
+    heartbeat INTEGER NOT NULL, state TEXT NOT NULL, problem TEXT NOT NULL DEFAULT '', ended INTEGER
+);
+CREATE TABLE IF NOT EXISTS points (
+    at INTEGER PRIMARY KEY, run INTEGER NOT NULL, batch INTEGER NOT NULL, batches INTEGER NOT NULL,
+    clock INTEGER NOT NULL, seconds REAL NOT NULL,
+    read INTEGER NOT NULL, contributed INTEGER NOT NULL, late INTEGER NOT NULL, dead INTEGER NOT NULL,
+    filtered INTEGER NOT NULL, emitted INTEGER NOT NULL, watermark INTEGER, lag_records INTEGER, lag_seconds REAL,
+    p50 REAL, p95 REAL, p99 REAL, took REAL NOT NULL, deliver REAL NOT NULL, commits REAL NOT NULL,
+    state_rows INTEGER NOT NULL, state_bytes INTEGER, detail BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS events (
+    id INTEGER PRIMARY KEY, at INTEGER NOT NULL, run INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS panes (
+    id INTEGER PRIMARY KEY, at INTEGER NOT NULL, batch INTEGER NOT NULL, output INTEGER NOT NULL, key TEXT NOT NULL,
+    start INTEGER, until INTEGER, timing TEXT NOT NULL, pane INTEGER NOT NULL, is_last INTEGER NOT NULL,
+    taken_back INTEGER NOT NULL, said TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS panes_by_key ON panes (key, start);
+CREATE TABLE IF NOT EXISTS alarms (
+    rule TEXT PRIMARY KEY, state TEXT NOT NULL, since INTEGER NOT NULL, text TEXT NOT NULL, hint TEXT NOT NULL,
+    count INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The golden numbers at a time, for a line in a chart; those of several batches where it is long ago."""
+
+    at: int
+    run: int
+    batch: int
+    batches: int
+    clock: int
+    seconds: float
+    read: int
+    contributed: int
+    late: int
+    dead: int
+    filtered: int
+    emitted: int
+    watermark: int | None
+    lag_records: int | None
+    lag_seconds: float | None
+    p50: float | None
+    p95: float | None
+    p99: float | None
+    """Seconds from event time to visible in the sink, over all timings."""
+    took: float
+    deliver: float
+    commits: float
+    state_rows: int
+    state_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a job."""
+
+    at: int
+    run: int
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PaneLine:
+    """A pane as it was told: `key` and `said` are JSON objects by column."""
+
+    id: int
+    at: int
+    batch: int
+    output: int
+    key: str
+    start: int | None
+    until: int | None
+    timing: str
+    pane: int
+    is_last: bool
+    taken_back: bool
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmLine:
+    """How an alarm stands: `ok`, `pending` or `firing`, since when, why, and what would help."""
+
+    rule: str
+    state: str
+    since: int
+    text: str
+    hint: str
+    count: int
+
+
+def open_to_write(folder: Path) -> sqlite3.Connection:
+    """The file, made if it is not there; where the folder allows it, readers see one state while we write the next."""
+    connection = sqlite3.connect(
+        folder / FILE, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA wal_autocheckpoint = 64")  # pages: what is not yet in the file itself stays small
+    connection.execute("PRAGMA journal_size_limit = 262144")
+    connection.executescript(SCHEMA)
+    return connection
+
+
+def open_to_read(folder: Path) -> sqlite3.Connection:
+    """The file as it is; it may lie in a folder where nothing can be written."""
+    place = (folder / FILE).absolute().as_uri()
+    try:
+        connection = sqlite3.connect(f"{place}?mode=ro", uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
+        connection.execute("SELECT 1 FROM about LIMIT 1")
+    except sqlite3.OperationalError:
+        connection = sqlite3.connect(f"{place}?mode=ro&immutable=1", uri=True, check_same_thread=False)
+    return connection

@@ -3,7 +3,7 @@
 from typing import Any
 
 from strandline.model.counts import Counts
-from strandline.observe.histograms import Histogram, of_times
+from strandline.model.histograms import Histogram, of_times
 from strandline.observe.metrics import BatchMetrics, HotKey, PartitionMetrics, StepMetrics
 
 START = 1_700_000_000_000

@@ -36,7 +36,6 @@ def test_numbers_are_the_same_after_they_were_written_down() -> None:
     assert from_bytes(to_bytes(told)) == told
 
 
-
 def test_a_later_release_may_say_more_than_is_known_here() -> None:
     told = batch(7)
     assert from_plain({**to_plain(told), "weather": "fair"}) == told
@@ -208,7 +207,7 @@ def test_restarts_and_what_happened_are_told(folder: Path) -> None:
         job = history.job()
         assert (job.run, job.restarts, job.state, job.problem) == (3, 2, JobState.FAILED, "the sink is gone")
         assert [event.kind for event in history.events()] == ["started", "failed"] * 3
-        assert history.starts(since=START) == 2
+        assert history.starts(since=START) == [START + MINUTE, START + 2 * MINUTE]
 
 
 def test_alarms_are_kept_those_that_ring_first(folder: Path) -> None:
@@ -217,7 +216,10 @@ def test_alarms_are_kept_those_that_ring_first(folder: Path) -> None:
     store.alarms([quiet, AlarmLine("lag", "firing", START, "lag grows", "add cores", 3)])
     store.alarms([replace(quiet, state="pending")])
     store.close()
-    assert [(each.rule, each.state) for each in History(folder).alarms()] == [("lag", "firing"), ("late rate", "pending")]
+    assert [(each.rule, each.state) for each in History(folder).alarms()] == [
+        ("lag", "firing"),
+        ("late rate", "pending"),
+    ]
 
 
 def test_a_broken_file_is_set_aside(folder: Path) -> None:
@@ -237,4 +239,3 @@ def test_jobs_are_found_in_the_folders_around_them(folder: Path, tmp_path: Path)
     (tmp_path / "other").mkdir()
     assert find_jobs([tmp_path, folder]) == [folder]
     assert find_jobs([tmp_path / "nowhere"]) == []
-

@@ -1,9 +1,9 @@
 """What is known of a job, read from its folder: by anyone, at any time, while it runs and after it died.
 
-    with History(checkpoint) as history:
-        history.job()                  who it is and how it is
-        history.latest()               the numbers of its last batch
-        history.points(since=…)        the golden numbers over time, for charts
+with History(checkpoint) as history:
+    history.job()                  who it is and how it is
+    history.latest()               the numbers of its last batch
+    history.points(since=…)        the golden numbers over time, for charts
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -85,17 +85,19 @@ class History:
         """Who it is, and how it is now."""
         identity = _identity(self.folder)
         about = dict(self._rows("SELECT name, value FROM about"))
-        named = {
+        named: dict[str, Any] = {
             "checkpoint": str(self.folder),
             "name": about.get("name") or self.folder.absolute().name,
             "lineage": str(identity.get("lineage", "")),
             "stages": str(identity.get("stages", "")),
         }
-        query = "SELECT run, pid, host, started, heartbeat, state, problem, ended FROM runs ORDER BY run DESC LIMIT 1"
-        for run, pid, host, started, heartbeat, state, problem, ended in self._rows(query):
+        columns = "run, pid, host, started, heartbeat, state, problem, ended, (SELECT max(run) FROM runs)"
+        # Of two drivers in one folder, the one that lives.
+        query = f"SELECT {columns} FROM runs ORDER BY heartbeat DESC, run DESC LIMIT 1"  # noqa: S608
+        for run, pid, host, started, heartbeat, state, problem, ended, runs in self._rows(query):
             told = _judged(JobState(state), pid, host, heartbeat, now or time.time_ns() // 1_000_000)
             return JobView(
-                **named, state=told, problem=problem, run=run, restarts=run - 1, pid=pid, host=host, started=started,
+                **named, state=told, problem=problem, run=run, restarts=runs - 1, pid=pid, host=host, started=started,
                 heartbeat=heartbeat, ended=ended,
             )  # fmt: skip
         return JobView(**named, state=JobState.UNKNOWN)
@@ -125,10 +127,9 @@ class History:
         query = "SELECT at, run, kind, text FROM events WHERE at > ? ORDER BY id DESC LIMIT ?"
         return [Event(*row) for row in reversed(self._rows(query, since, limit))]
 
-    def starts(self, since: int) -> int:
-        """How often it was started after a time."""
-        found = self._rows("SELECT count(*) FROM runs WHERE started > ?", since)
-        return int(found[0][0]) if found else 0
+    def starts(self, since: int = 0) -> list[int]:
+        """When it was started, after a time."""
+        return [int(at) for (at,) in self._rows("SELECT started FROM runs WHERE started > ? ORDER BY run", since)]
 
     def panes(
         self, key: str | None = None, start: int | None = None, *, after: int = 0, limit: int = 500
@@ -143,7 +144,7 @@ class History:
             values.append(start)
         chosen = f"FROM panes WHERE {' AND '.join(conditions)} ORDER BY id DESC LIMIT ?"
         found = self._rows(f"SELECT {_columns(PaneLine)} {chosen}", *values, limit)
-        return [PaneLine(*row[:9], bool(row[9]), bool(row[10]), row[11]) for row in reversed(found)]
+        return [_pane(*row) for row in reversed(found)]
 
     def alarms(self) -> list[AlarmLine]:
         """Every alarm that has ever been looked at, those that ring first."""
@@ -232,6 +233,11 @@ def _identity(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return told if isinstance(told, dict) else {}
+
+
+def _pane(*row: Any) -> PaneLine:
+    pane = PaneLine(*row)
+    return replace(pane, is_last=bool(pane.is_last), taken_back=bool(pane.taken_back))
 
 
 def _columns(kind: type) -> str:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from strandline.model.counts import Counts
-from strandline.observe.histograms import Histogram
+from strandline.model.histograms import Histogram
 
 TIMINGS = ("early", "on_time", "late", "element")
 """Panes by when they spoke; an element that passed no window is told as it came."""
 
-STAGES = ("source", "read", "prepare", "shuffle", "state", "step", "deliver", "commit")
+STAGES = ("source", "plan", "read", "prepare", "shuffle", "state", "step", "deliver", "commit")
 """Where the time of a batch goes, in its order: see `Stage times` among the golden numbers."""
 
 

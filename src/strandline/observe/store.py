@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, fields
 from functools import reduce
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from strandline.observe.history import JobState
 from strandline.observe.metrics import BatchMetrics, fold
@@ -35,7 +35,7 @@ class Keeping:
     coarse: int = MINUTE
     """What points become after that."""
     days: float = 1.0
-    panes: int = 2_000
+    panes: int = 4_000
     """So many panes of the keys that are followed; 0 keeps none."""
     events: int = 1_000
     runs: int = 200
@@ -106,9 +106,8 @@ class Store:
         with self._at_once():
             self._connection.execute("DELETE FROM points WHERE at < ?", (now - int(keep.days * DAY),))
             before = (now - keep.fine) // keep.coarse * keep.coarse
-            query = (
-                "SELECT run, at / ? AS minute FROM points WHERE at < ? GROUP BY run, minute HAVING count(*) > 1 LIMIT 120"
-            )
+            many = "SELECT run, at / ? AS minute FROM points WHERE at < ? GROUP BY run, minute"
+            query = f"{many} HAVING count(*) > 1 LIMIT 120"
             for run, minute in self._connection.execute(query, (keep.coarse, before)).fetchall():
                 self._fold(run, minute * keep.coarse, (minute + 1) * keep.coarse)
             self._ring("panes", keep.panes)
@@ -122,8 +121,8 @@ class Store:
 
     def _fold(self, run: int, start: int, end: int) -> None:
         chosen = "FROM points WHERE run = ? AND at >= ? AND at < ?"
-        found = self._connection.execute(f"SELECT at, detail {chosen} ORDER BY at", (run, start, end)).fetchall()  # noqa: S608
-        self._connection.execute(f"DELETE {chosen}", (run, start, end))  # noqa: S608
+        found = self._connection.execute(f"SELECT at, detail {chosen} ORDER BY at", (run, start, end)).fetchall()
+        self._connection.execute(f"DELETE {chosen}", (run, start, end))
         self._put(reduce(fold, [from_bytes(detail) for _, detail in found]), found[-1][0], run)
 
     def _put(self, metrics: BatchMetrics, at: int, run: int | None = None) -> None:
@@ -163,12 +162,12 @@ class Store:
 
 def point_of(metrics: BatchMetrics, at: int, run: int) -> Point:
     """The golden numbers of a batch, or of several."""
-    shares: list[Any] = [metrics.latency_seconds(share) for share in (0.5, 0.95, 0.99)]
+    p50, p95, p99 = (metrics.latency_seconds(share) for share in (0.5, 0.95, 0.99))
     counts, each = metrics.counts, max(metrics.batches, 1)
     return Point(
         at, run, metrics.batch, metrics.batches, metrics.clock, metrics.seconds,
         counts.read, counts.contributed, counts.late, counts.dead, counts.filtered, metrics.emitted,
-        metrics.watermark, metrics.lag_records, metrics.lag_seconds, *shares, metrics.took,
+        metrics.watermark, metrics.lag_records, metrics.lag_seconds, p50, p95, p99, metrics.took,
         metrics.stages.get("deliver", 0.0) / each, metrics.stages.get("commit", 0.0) / each,
         metrics.state_rows, metrics.state_bytes,
     )  # fmt: skip

@@ -1,11 +1,11 @@
 """The tables of a job's metrics, in one SQLite file beside its checkpoint: for one writer, and readers that never wait.
 
-    about    what the file is: version of these tables, the job's name and lineage
-    runs     one row a start: who runs it, when it last gave a sign of life, how it ended
-    points   the numbers of a batch, or of several folded into one; the golden ones as columns, all of them in `detail`
-    events   what happened: started, stopped, failed, waiting, alarms
-    panes    what was said lately, pane by pane, for the keys that are followed
-    alarms   how each alarm stands
+about    what the file is: version of these tables, the job's name and lineage
+runs     one row a start: who runs it, when it last gave a sign of life, how it ended
+points   the numbers of a batch, or of several folded into one; the golden ones as columns, all of them in `detail`
+events   what happened: started, stopped, failed, waiting, alarms
+panes    what was said lately, pane by pane, for the keys that are followed
+alarms   how each alarm stands
 """
 
 import sqlite3
@@ -119,9 +119,7 @@ class AlarmLine:
 
 def open_to_write(folder: Path) -> sqlite3.Connection:
     """The file, made if it is not there; where the folder allows it, readers see one state while we write the next."""
-    connection = sqlite3.connect(
-        folder / FILE, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-    )
+    connection = sqlite3.connect(folder / FILE, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")

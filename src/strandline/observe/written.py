@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from typing import Any, Final, TypeVar
 
 from strandline.model.counts import Counts
-from strandline.observe.histograms import Histogram
+from strandline.model.histograms import Histogram
 from strandline.observe.metrics import BatchMetrics, HotKey, PartitionMetrics, StepMetrics
 
 _LEVEL: Final = 6

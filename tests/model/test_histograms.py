@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.observe.histograms import Histogram, bucket_of, lower, of_times, upper
+from strandline.model.histograms import Histogram, bucket_of, lower, of_times, upper
 
 times = st.lists(st.floats(0, 1e9), min_size=1, max_size=50)
 

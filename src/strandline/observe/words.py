@@ -1,0 +1,23 @@
+"""Numbers as people say them."""
+
+
+def duration(seconds: float) -> str:
+    """A length of time as people say it."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if abs(seconds) >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s" if abs(seconds) >= 1 else f"{seconds * 1000:.0f} ms"
+
+
+def count(many: float) -> str:
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e4)):
+        if many >= size:
+            return f"{many / (1e3 if unit == 'k' else size):.1f} {unit}"
+    return f"{many:.0f}" if many >= 10 or many == int(many) else f"{many:.1f}"
+
+
+def bytes_of(size: int) -> str:
+    for unit, many in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= many:
+            return f"{size / many:.1f} {unit}"
+    return f"{size} B"

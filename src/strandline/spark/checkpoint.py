@@ -23,6 +23,8 @@ from strandline.spark.ports import ListedFile
 _ABOUT: Final = "strandline.json"
 _NOTES: Final = "notes.json"
 _COMPACT: Final = ".compact"
+NOWHERE: Final = "-"
+"""What stands in Spark's log for a source that has no position yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,12 @@ class Identity:
     definition: Any = None
     key_groups: int = FEWEST
     """Whose key group a key is in depends on how many there are."""
+    first: int = 0
+    """The number of the first batch in Spark's logs: a job that was restored counts on from its savepoint."""
+    moves: tuple[Mapping[str, Any], ...] = ()
+    """The savepoints that it was restored from, oldest first: which, at which batch and positions, by which version."""
+    starting: tuple[int, ...] = ()
+    """The outputs that hold nothing from before it was restored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,8 @@ class Noted:
 
     watermark: int
     steps: Mapping[int, int]
+    epochs: tuple[int, ...] = ()
+    """Of the driver, in each sink."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +75,7 @@ class Checkpoint:
             )
         lineage, groups = uuid.uuid4().hex, stages.groups
         identity = Identity(stages.fingerprint, lineage, explain_stages(stages), to_plain(root), groups)
-        _write_durably(about, json.dumps(asdict(identity), indent=2) + "\n")
+        self.adopt(identity)
         return identity
 
     @property
@@ -73,6 +83,18 @@ class Checkpoint:
         """How many the state kept here is divided into; None if nothing is."""
         about = self.folder / _ABOUT
         return _read(about).key_groups if about.exists() else None
+
+    @property
+    def identity(self) -> Identity:
+        """Whose checkpoint it is."""
+        about = self.folder / _ABOUT
+        if not about.exists():
+            raise CheckpointMismatch(f"{self.folder} holds no Strandline checkpoint", hint="name the folder of a job")
+        return _read(about)
+
+    def adopt(self, identity: Identity) -> None:
+        """Writes down whose checkpoint it is, for one that was made elsewhere than in a run."""
+        write_durably(self.folder / _ABOUT, json.dumps(asdict(identity), indent=2) + "\n")
 
     def _make(self) -> None:
         try:
@@ -98,8 +120,13 @@ class Checkpoint:
         entry = self._entry(batch)
         if not entry.exists():
             return None
-        found: Any = json.loads(entry.read_text().splitlines()[2 + source])
+        line = entry.read_text().splitlines()[2 + source]
+        found: Any = None if line == NOWHERE else json.loads(line)
         return found if isinstance(found, dict) else None
+
+    def positions(self, batch: int) -> tuple[str, ...]:
+        """Where all sources stood at the end of a batch, each as Spark writes it; the heartbeat is the last."""
+        return tuple(self._entry(batch).read_text().splitlines()[2:])
 
     def clock(self, batch: int) -> int:
         """A batch's own time in milliseconds, which Spark keeps, and gives again when the batch is played again."""
@@ -113,12 +140,35 @@ class Checkpoint:
 
     def newest(self) -> int | None:
         """The number of the newest batch that was planned."""
-        entries = (self.spark / "offsets").glob("[0-9]*")
-        return max((int(entry.name) for entry in entries), default=None)
+        return max(self._numbers("offsets"), default=None)
+
+    def committed(self) -> list[int]:
+        """The batches that were committed and are still kept, oldest first."""
+        planned = set(self._numbers("offsets"))
+        return [batch for batch in self._numbers("commits") if batch in planned]
+
+    def in_spark(self, batch: int) -> int:
+        """The number that Spark has for a batch of the job."""
+        return batch - self.first
+
+    def numbered(self, batch: int) -> int:
+        """The number that the job has for a batch of Spark's."""
+        return batch + self.first
+
+    @property
+    def first(self) -> int:
+        """The job's number of Spark's batch 0."""
+        about = self.folder / _ABOUT
+        return _read(about).first if about.exists() else 0
+
+    def _numbers(self, log: str) -> list[int]:
+        """The batches in one of Spark's logs, in order."""
+        found = (entry.name for entry in (self.spark / log).glob("[0-9]*"))
+        return sorted(self.numbered(int(name)) for name in found if name.isdigit())
 
     def history(self, source: int, batches: int) -> list[tuple[int, dict[str, Any]]]:
         """The clock, and where a source stood, at the end of each of the last batches."""
-        numbers = sorted(int(entry.name) for entry in (self.spark / "offsets").glob("[0-9]*"))[-batches:]
+        numbers = self._numbers("offsets")[-batches:]
         found = [(self.clock(number), self.offsets(number, source)) for number in numbers]
         return [(clock, offsets) for clock, offsets in found if offsets is not None]
 
@@ -136,14 +186,19 @@ class Checkpoint:
         for source, (start, end) in enumerate(zip_longest(earlier, positions)):
             for entry in self._source_log(source, _log_offset(start), _log_offset(end)):
                 digest.update(_synced(entry))
-        return Sealed(digest.hexdigest(), None if before is None else "\n".join(earlier), "\n".join(positions))
+        starts = None if before is None else self._moved_to(before) or "\n".join(earlier)
+        return Sealed(digest.hexdigest(), starts, "\n".join(positions))
+
+    def _moved_to(self, batch: int) -> str | None:
+        """Where a savepoint ended, in the words that sinks have written down, if this job begins right after it."""
+        moves = self.identity.moves if self.in_spark(batch) == 0 and (self.folder / _ABOUT).exists() else ()
+        return str(moves[-1]["ends"]) if moves else None
 
     def _before(self, batch: int) -> int | None:
         """The batch before: the newest below it that has an entry, since ids may have gaps."""
         if self._entry(batch - 1).exists():
             return batch - 1
-        numbers = (int(entry.name) for entry in (self.spark / "offsets").glob("[0-9]*") if entry.name.isdigit())
-        return max((number for number in numbers if number < batch), default=None)
+        return max((number for number in self._numbers("offsets") if number < batch), default=None)
 
     def _source_log(self, source: int, after: int, until: int) -> list[Path]:
         """What a source that keeps a log of its own wrote between two positions."""
@@ -151,11 +206,11 @@ class Checkpoint:
         places = [folder / f"{number}{kind}" for number in range(after + 1, until + 1) for kind in ("", ".compact")]
         return [place for place in places if place.exists()]
 
-    def note(self, batch: int, watermark: int, steps: Mapping[int, int]) -> None:
+    def note(self, batch: int, watermark: int, steps: Mapping[int, int], epochs: tuple[int, ...] = ()) -> None:
         """Remembers how far time had come after a batch. Only a help: a note that is lost is done without."""
         kept = {number: each for number, each in self._notes().items() if number == batch - 1}
-        kept[batch] = Noted(watermark, steps)
-        told = {number: {"watermark": each.watermark, "steps": dict(each.steps)} for number, each in kept.items()}
+        kept[batch] = Noted(watermark, steps, epochs)
+        told = {number: asdict(each) for number, each in kept.items()}
         staged = _draft(self.folder / _NOTES)
         staged.write_text(json.dumps(told) + "\n")
         staged.replace(self.folder / _NOTES)
@@ -175,7 +230,11 @@ class Checkpoint:
         try:
             told = json.loads((self.folder / _NOTES).read_text())
             return {
-                int(number): Noted(each["watermark"], {int(step): mark for step, mark in each["steps"].items()})
+                int(number): Noted(
+                    each["watermark"],
+                    {int(step): mark for step, mark in each["steps"].items()},
+                    tuple(each.get("epochs", ())),
+                )
                 for number, each in told.items()
             }
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -205,7 +264,7 @@ class Checkpoint:
         return next((path for path in names if path.exists()), None)
 
     def is_committed(self, batch: int) -> bool:
-        return (self.folder / "spark" / "commits" / str(batch)).exists()
+        return (self.spark / "commits" / str(self.in_spark(batch))).exists()
 
     @property
     def drain(self) -> Path:
@@ -217,19 +276,20 @@ class Checkpoint:
         return self.folder / "spark"
 
     def _entry(self, batch: int) -> Path:
-        return self.folder / "spark" / "offsets" / str(batch)
+        return self.spark / "offsets" / str(self.in_spark(batch))
 
 
 def _read(about: Path) -> Identity:
     try:
-        return Identity(**json.loads(about.read_text()))
-    except (ValueError, TypeError) as problem:
+        told = json.loads(about.read_text())
+        return Identity(**{**told, "moves": tuple(told.get("moves", ())), "starting": tuple(told.get("starting", ()))})
+    except (ValueError, TypeError, AttributeError) as problem:
         raise CheckpointMismatch(
             f"cannot read {about}", detail=str(problem), hint="restore the folder from a copy, or choose another"
         ) from None
 
 
-def _write_durably(path: Path, text: str) -> None:
+def write_durably(path: Path, text: str) -> None:
     staged = _draft(path)
     try:
         with staged.open("w") as file:
@@ -237,7 +297,7 @@ def _write_durably(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         staged.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as problem:
         staged.unlink(missing_ok=True)
         raise SetupError(f"cannot write {path}", detail=problem.strerror or "", hint="choose another folder") from None
@@ -248,7 +308,7 @@ def _synced(path: Path) -> bytes:
     with path.open("rb") as file:
         content = file.read()
         os.fsync(file.fileno())
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
     return content
 
 
@@ -265,7 +325,7 @@ def _draft(path: Path) -> Path:
     return path.with_suffix(".tmp")
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

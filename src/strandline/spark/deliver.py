@@ -30,10 +30,10 @@ from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Scan, Stages
 from strandline.spark.addresses import place
 from strandline.spark.batch import Batch, tell
-from strandline.spark.checkpoint import Checkpoint
+from strandline.spark.checkpoint import Checkpoint, Identity
 from strandline.spark.crash import crash_point
 from strandline.spark.gathering import Gathered, StepOutput, gather
-from strandline.spark.ledger import LedgerEntry, Sealed, Written, output_digest
+from strandline.spark.ledger import LedgerEntry, Recorded, Sealed, Written, output_digest
 from strandline.spark.ports import Followed, Listed, OpenSink
 
 SHORTEST_WAIT: Final = 0.2
@@ -123,22 +123,28 @@ class Deliverer:
         stages: Stages,
         sinks: tuple[OpenSink, ...],
         checkpoint: Checkpoint,
-        lineage: str,
+        identity: Identity,
         listener: Callable[[Delivered], None],
         patience: Patience | None = None,
     ) -> None:
         self._spark, self._stages, self._sinks = spark, stages, sinks
-        self._checkpoint, self._lineage, self._listener = checkpoint, lineage, listener
+        self._checkpoint, self._lineage, self._listener = checkpoint, identity.lineage, listener
         self._patience = patience or Patience()
         self._epochs = tuple(self._claimed(sink) for sink in sinks)
+        self._empty = {number for number in identity.starting if self._latest(sinks[number]) is None}
+        """Sinks that join a job which has a past, and hold nothing of it."""
         self._steps: dict[int, StepOutput] = {}
         self._ended: dict[int, frozenset[str]] = {}
 
     def _claimed(self, sink: OpenSink) -> int:
         return self._patience.until_done(lambda: sink.claim(self._lineage))
 
-    def __call__(self, frame: DataFrame, batch: int) -> None:
+    def _latest(self, sink: OpenSink) -> Recorded | None:
+        return self._patience.until_done(lambda: sink.latest(self._lineage))
+
+    def __call__(self, frame: DataFrame, in_spark: int) -> None:
         crash_point("C6")
+        batch = self._checkpoint.numbered(in_spark)
         # What a sink will hold may not outlive the range it came from.
         sealed = self._checkpoint.seal(batch)
         crash_point("C7")
@@ -160,7 +166,7 @@ class Deliverer:
         for _, source, at in positions:
             source.delivered(f"strandline-{self._lineage}", at)
         watermarks = {number: step.progress.watermark for number, step in self._steps.items()}
-        self._checkpoint.note(batch, progress.watermark, watermarks)
+        self._checkpoint.note(batch, progress.watermark, watermarks, self._epochs)
         self._listener(self._delivered(batch, outputs, gathered, written))
         crash_point("C12")
 
@@ -174,8 +180,10 @@ class Deliverer:
         asked = self._stages.outputs[number]
         said = output_digest(output) if asked.delivery is Delivery.EXACTLY_ONCE else ""
         epoch = self._epochs[number]
-        entry = LedgerEntry(self._lineage, epoch, batch, sealed.digest, sealed.starts, sealed.ends, said)
+        starts = None if number in self._empty else sealed.starts
+        entry = LedgerEntry(self._lineage, epoch, batch, sealed.digest, starts, sealed.ends, said)
         written = deliver(self._sinks[number], asked.delivery, output, entry, self._patience)
+        self._empty.discard(number)
         if written is None:
             _log.warning(
                 "batch %s was given up: %s does not answer, and was to have it at most once", batch, asked.sink.name

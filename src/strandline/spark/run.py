@@ -17,8 +17,8 @@ from strandline.spark.checks import require_machine
 from strandline.spark.deliver import Deliverer
 from strandline.spark.heartbeat import heartbeat
 from strandline.spark.job import Job, Listener
-from strandline.spark.letters import LettersApart
-from strandline.spark.ports import Followed, LetterBox, Listed, OpenSink, SparkSink
+from strandline.spark.opening import open_sinks
+from strandline.spark.ports import Followed, Listed
 from strandline.spark.session import OF_RECORDS, require_classes, require_rocksdb, start_session
 from strandline.spark.translate import translate
 
@@ -60,14 +60,14 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
             scan.source.refuse_lost(home.latest_offsets(place))
     if home.has_ended:
         return Job(home, listener, complete=True)
-    opened = _opened(stages, identity.lineage)
+    opened = open_sinks(stages, identity.lineage)
     needed = sorted({name for scan in stages.scans if (name := getattr(scan.source, "needs", None))})
     if spark is not None:
         require_classes(spark, needed)
     wanted = session_settings(stages) | dict(settings or {})
     session = spark or start_session("strandline", log=folder / "spark.log", overrides=wanted, jars=bool(needed))
     job = Job(home, listener, available_now=available_now, budget=failure_budget)
-    deliverer = Deliverer(session, stages, opened, home, identity.lineage, job.delivered, job.patience)
+    deliverer = Deliverer(session, stages, opened, home, identity, job.delivered, job.patience)
     ticks = heartbeat(session, every=heartbeat_seconds, drain=home.drain)
     writer = translate(stages, session, ticks).writeStream.foreachBatch(_kept(deliverer, job))
     writer = writer.option("checkpointLocation", str(home.spark))
@@ -104,22 +104,6 @@ def _groups(home: Checkpoint, spark: SparkSession | None, asked: int | None) -> 
         )
     cores = (os.cpu_count() or 2) if spark is None else spark.sparkContext.defaultParallelism
     return kept or asked or groups_for(cores)
-
-
-def _opened(stages: Stages, lineage: str) -> tuple[OpenSink, ...]:
-    """Every sink at work, or none: one that cannot be opened closes those before it."""
-    opened: list[OpenSink] = []
-    try:
-        for output in stages.outputs:
-            sink: SparkSink = output.sink  # type: ignore[assignment]
-            opened.append(sink.open(output))
-            if isinstance(output.dead, LetterBox):
-                opened[-1] = LettersApart(opened[-1], output.dead.open_letters(lineage))
-    except BaseException:
-        for each in opened:
-            each.close()
-        raise
-    return tuple(opened)
 
 
 def _kept(deliverer: Deliverer, job: Job) -> Callable[[DataFrame, int], None]:

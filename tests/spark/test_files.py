@@ -1,12 +1,16 @@
 """Folders read by a real Spark: files in blocks, files that cannot be read, and files that are gone."""
 
 import gzip
+import json
 import os
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
+import polars as pl
 import pytest
 from pyspark.sql import SparkSession
 
@@ -60,6 +64,25 @@ def test_a_file_in_blocks_is_read_whole_each_line_in_its_place_and_what_waits_is
     waiting = job.backlog()[source.name]
     assert (waiting.files, waiting.bytes) == (1, 9)
     assert waiting.oldest == (folder / "more.csv").stat().st_mtime_ns // 1_000_000
+
+
+def test_elements_of_parquet_say_which_file_they_came_from_whatever_its_name(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    names = ["plain", "two words", "größe", "100%", "%25", "a+b", "q?x=1", "h#1", "[1]{2}", "日本", "x" * 200]
+    for number, name in enumerate(names):
+        rows = {"n": [number, number], "at": [datetime(2024, 5, 1, 12, tzinfo=UTC), None]}
+        pl.DataFrame(rows, schema={"n": pl.Int64, "at": pl.Datetime("us", "UTC")}).write_parquet(
+            folder / f"{name}.parquet"
+        )
+    source = sl.files(folder, "n long, at timestamp", format="parquet")
+    read_all(source, spark, tmp_path, lambda read: read.event_time("at", sl.bounded(seconds=1)))
+    found = ask(tmp_path / "rows.db", "SELECT source_partition, source_offset, raw FROM rows_dead")
+    assert {offset for _, offset, _ in found} == {1}
+    said = {json.loads(raw)["n"]: Path(unquote(urlsplit(file).path)).stem for file, _, raw in found}
+    assert said == dict(enumerate(names))
 
 
 def test_a_file_that_cannot_be_read_or_is_gone_stops_the_job_and_going_on_is_a_choice(

@@ -16,6 +16,7 @@ from strandline.kernel.aggregates import MANY, InItems, InRow, Items, Part, colu
 from strandline.kernel.blocks import AT, COUNTED, EARLIEST, END, NEW, NEWEST, OFFSET, PARTITION, SIGN, START, TIME
 from strandline.kernel.limits import at_risk, total
 from strandline.kernel.rows import PROBLEM
+from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.kernel.windows import span_of
 from strandline.model.aggregates import columns_of as read_by
 from strandline.model.evictors import KeepDelta
@@ -23,6 +24,7 @@ from strandline.model.expressions import names_of
 from strandline.model.panes import PaneTimestamp
 from strandline.model.steps import WindowedStep
 from strandline.model.triggers import reads_event_time
+from strandline.model.windows import Tumbling
 
 ELEMENTS = "elements"
 """The items that are the elements themselves, kept where an evictor must look at each."""
@@ -85,8 +87,8 @@ def identity(keys: Sequence[str]) -> list[str]:
     return [*keys, START, END]
 
 
-def combine(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> Combined:
-    """Elements, each beside one of its windows, as one row for each window, and items."""
+def combine(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, only: pl.Series | None = None) -> Combined:
+    """Elements, each beside one of its windows, as one row for each window, and items; if told so, only some."""
     many = pl.len().cast(pl.Int64)
     counted = pl.col(NEWEST).sum().cast(pl.Int64) if NEWEST in placed.columns else many
     made = [many.alias(NEW), counted.alias(COUNTED)]
@@ -96,8 +98,17 @@ def combine(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> Com
     if ask.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
         made.append(_combined_time(placed, ask).alias(TIME))
     # In any order, which is faster: a window has one row here, and what is kept or told of it is sorted later.
-    rows = grouped(placed, keys, ask, made)
-    return Combined(rows, {name: _make(placed, keys, kind) for name, kind in items_of(ask).items()})
+    rows = grouped(_of(placed.select(_read(keys, made)), only), keys, ask, made)
+    return Combined(rows, {name: _make(_of(placed, only), keys, kind) for name, kind in items_of(ask).items()})
+
+
+def _of(frame: pl.DataFrame, only: pl.Series | None) -> pl.DataFrame:
+    return frame if only is None else frame.filter(only)
+
+
+def _read(keys: Sequence[str], made: Sequence[pl.Expr]) -> list[str]:
+    """The columns that are looked at: to copy the others costs as much."""
+    return list(dict.fromkeys([*identity(keys), *(name for each in made for name in each.meta.root_names())]))
 
 
 def _partial(part: Part, placed: pl.DataFrame, ask: WindowedStep) -> pl.Expr:
@@ -111,19 +122,29 @@ def grouped(frame: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, made: S
     """One row for each identity. Where there are few windows it is done window by window: keys alone group faster."""
     if frame.height < _WORTH_IT or span_of(ask.window) is None:
         return frame.lazy().group_by(identity(keys)).agg(*made).collect()
-    starts, ends = frame[START].n_unique(), frame[END].n_unique()
-    if max(starts, ends) > _FEW:
+    bound = _told_apart_by(frame, ask)
+    if bound is None:
         return frame.lazy().group_by(identity(keys)).agg(*made).collect()
-    # Windows that begin together end together, but for those that grow step by step, and at the ends of time.
-    bound = [START] if starts == ends else [START, END]
-    read = dict.fromkeys([*identity(keys), *(name for each in made for name in each.meta.root_names())])
-    pieces = frame.select(*read).partition_by(bound, include_key=True)
+    pieces = frame.select(_read(keys, made)).partition_by(bound, include_key=True)
     found = []
     for piece in pieces:
         span = [pl.lit(piece[name][0], pl.Int64).alias(name) for name in (START, END)]
         groups = piece.lazy().group_by(keys)
         found.append(groups.agg(*made).select(*keys, *span, pl.exclude(keys)))
     return pl.concat(pl.collect_all(found))
+
+
+def _told_apart_by(frame: pl.DataFrame, ask: WindowedStep) -> list[str] | None:
+    """The bounds by which windows are told apart; None if there are many."""
+    if isinstance(ask.window, Tumbling):
+        first, last = frame.select(pl.col(START).min(), pl.col(END).max()).row(0)
+        if first > NEVER and last < FOREVER and last - first <= _FEW * ask.window.size.ms:
+            return [START]
+    starts, ends = frame[START].n_unique(), frame[END].n_unique()
+    if max(starts, ends) > _FEW:
+        return None
+    # Windows that begin together end together, but for those that grow step by step, and at the ends of time.
+    return [START] if starts == ends else [START, END]
 
 
 def needs_earliest(ask: WindowedStep) -> bool:

@@ -57,6 +57,8 @@ def admit(
             elements = elements.with_columns(_bound(elements, start, START), _bound(elements, end, END))
             outside = [b.is_null() | (b == NEVER) | (b == FOREVER) for b in (pl.col(START), pl.col(END))]
             wrong[DeadReason.BAD_WINDOW] = outside[0] | outside[1] | (pl.col(END) <= pl.col(START))
+    if not elements.select(pl.any_horizontal(*wrong.values())).to_series().any():
+        return elements, elements.clear().with_columns(pl.lit(None, pl.String).alias(REASON))
     told = [pl.when(condition).then(pl.lit(reason.value)) for reason, condition in wrong.items()]
     reason = pl.coalesce(told)
     judged = elements.with_columns(reason.alias(REASON))
@@ -116,13 +118,15 @@ def prepare(
     if horizon is None or not lifts(ask):
         frames = {ROWS: elements}
         return Prepared(_blocks(frames, keys, groups, None), filtered)
-    sure, rows = placed, elements.clear()
-    judged = placed.select(surely_taken(ask, horizon)).to_series()
-    if not judged.all():
-        sure, unsure = placed.filter(judged), placed.filter(~judged)
-        alone = has_one(ask.window)
-        rows = unsure.select(elements.columns) if alone else elements.join(unsure, on=[PARTITION, OFFSET], how="semi")
-    combined = _combine(sure, keys, ask)
+    sure: pl.Series | None = placed.select(surely_taken(ask, horizon)).to_series()
+    rows = elements.clear()
+    if sure.all():
+        sure = None
+    elif has_one(ask.window):
+        rows = elements.filter(~sure)
+    else:
+        rows = elements.join(placed.filter(~sure), on=[PARTITION, OFFSET], how="semi")
+    combined = _combine(placed, keys, ask, sure)
     return Prepared(_blocks(_frames(rows, combined), keys, groups, horizon), filtered)
 
 
@@ -141,11 +145,11 @@ def _frames(rows: pl.DataFrame, combined: Combined) -> dict[str, pl.DataFrame]:
     return {ROWS: rows, PARTS: combined.rows, **{ITEMS + name: each for name, each in combined.items.items()}}
 
 
-def _combine(sure: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> Combined:
+def _combine(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, sure: pl.Series | None) -> Combined:
     """Sessions of one batch are put together as far as they meet; other windows are what they are."""
     if not isinstance(ask.window, Session):
-        return combine(sure, keys, ask)
-    covered = cover(sure, keys, ask.window.touching)
+        return combine(placed, keys, ask, sure)
+    covered = cover(placed if sure is None else placed.filter(sure), keys, ask.window.touching)
     return combine(covered.drop(START, END).rename({COVER_START: START, COVER_END: END}), keys, ask)
 
 

@@ -10,6 +10,8 @@ import pyarrow as pa
 from strandline.kernel.blocks import OFFSET, OWN, PARTITION
 from strandline.kernel.letters import CUT, MASKED, TOO_LARGE
 from strandline.kernel.rows import spread
+from strandline.spark.batch import told
+from strandline.spark.file_names import with_names
 from strandline.spark.ports import DETAIL, RAW, REASON, RECORD, SIZE, SPLIT, TICKED, Decoded, Decoder
 
 MARK: Final = "@mark"
@@ -101,12 +103,14 @@ def _with_others(rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def of_columns(frame: pl.DataFrame, clock: int, task: int) -> Arrived:
+def of_columns(frame: pl.DataFrame, clock: int, task: int, *, alone: bool = False) -> Arrived:
     """Spark's own columns. Where the source gives no position, it is the batch, the task and the row."""
-    if PARTITION not in frame.columns:
+    placed = PARTITION in frame.columns
+    if not placed:
         frame = frame.with_columns(
             pl.lit(f"{clock}.{task}").alias(PARTITION), pl.int_range(pl.len(), dtype=pl.Int64).alias(OFFSET)
         )
+    if alone or not placed:
         marks = pl.DataFrame({PARTITION: [""], OFFSET: [0], MARK: [RECORD], "rows": [frame.height]})
         return Arrived(frame, pl.DataFrame(schema=_DECODED), marks, frame.height)
     marks = _marks(frame.with_columns(pl.lit(RECORD).alias(MARK)))
@@ -126,7 +130,11 @@ def decode_task(decoder: Decoder) -> Callable[[Batches], Batches]:
 
     def run(batches: Batches) -> Batches:
         for frame in _frames(batches):
-            yield from decoded(frame, decoder).to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
+            yield from (
+                decoded(with_names(frame, told().files), decoder)
+                .to_arrow(compat_level=pl.CompatLevel.oldest())
+                .to_batches()
+            )
 
     return run
 

@@ -1,6 +1,8 @@
 """What the driver tells every task of a batch: its clock, and the watermark before it, as local properties."""
 
+import base64
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,6 +23,8 @@ class Batch:
     horizons: Mapping[int, int] = field(default_factory=dict)
     partitions: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """Of each scan, by number, the partitions it is known to have, heard or not."""
+    files: Mapping[int, str] = field(default_factory=dict)
+    """The files of the batch, by the numbers under which their names cross."""
 
 
 def tell(context: SparkContext, batch: Batch) -> None:
@@ -29,6 +33,7 @@ def tell(context: SparkContext, batch: Batch) -> None:
         "clock": batch.clock,
         "horizons": {str(number): at for number, at in batch.horizons.items()},
         "partitions": {str(number): names for number, names in batch.partitions.items()},
+        "files": _packed(batch.files),
     }
     context.setLocalProperty(_PROPERTY, json.dumps(said))
 
@@ -41,7 +46,21 @@ def told() -> Batch:
         return Batch()
     facts: dict[str, Any] = json.loads(said)
     partitions = {int(number): tuple(names) for number, names in facts["partitions"].items()}
-    return Batch(facts["clock"], {int(number): at for number, at in facts["horizons"].items()}, partitions)
+    horizons = {int(number): at for number, at in facts["horizons"].items()}
+    return Batch(facts["clock"], horizons, partitions, _unpacked(facts["files"]))
+
+
+def _packed(files: Mapping[int, str]) -> str:
+    """Properties travel with every task, and paths are much alike."""
+    said = json.dumps({str(number): name for number, name in files.items()})
+    return base64.b85encode(zlib.compress(said.encode(), 1)).decode() if files else ""
+
+
+def _unpacked(packed: str) -> dict[int, str]:
+    if not packed:
+        return {}
+    said: dict[str, str] = json.loads(zlib.decompress(base64.b85decode(packed)))
+    return {int(number): name for number, name in said.items()}
 
 
 def task_number() -> int:

@@ -258,6 +258,12 @@ class Checkpoint:
                 break  # it repeats all before it, and those are deleted some time later
         return {number: tuple(files) for number, files in found.items()}
 
+    def listed_in(self, batch: int, source: int) -> tuple[ListedFile, ...]:
+        """The files that a source gives to one batch."""
+        before, newest = ((self.offsets(each, source) or {}).get("logOffset", -1) for each in (batch - 1, batch))
+        lists = self.listed(batch, source, newest - before) if newest > before else {}
+        return tuple(file for number, files in lists.items() if number > before for file in files)
+
     def _list(self, source: int, number: int) -> Path | None:
         folder = self.spark / "sources" / str(source)
         names = (folder / str(number), folder / f"{number}{_COMPACT}")

@@ -32,6 +32,7 @@ from strandline.spark.addresses import place
 from strandline.spark.batch import Batch, tell
 from strandline.spark.checkpoint import Checkpoint, Identity
 from strandline.spark.crash import crash_point
+from strandline.spark.file_names import numbered
 from strandline.spark.gathering import Gathered, StepOutput, gather
 from strandline.spark.ledger import LedgerEntry, Recorded, Sealed, Written, output_digest
 from strandline.spark.ports import Followed, Listed, OpenSink
@@ -150,7 +151,8 @@ class Deliverer:
         crash_point("C7")
         positions = self._positions(batch)
         partitions = {scan.number: each.partitions_at(at) for scan, each, at in positions}
-        tell(self._spark.sparkContext, Batch(self._checkpoint.clock(batch), self._horizons(batch), partitions))
+        clock, horizons = self._checkpoint.clock(batch), self._horizons(batch)
+        tell(self._spark.sparkContext, Batch(clock, horizons, partitions, self._files(batch)))
         gathered = self._patience.until_done(lambda: _gather(frame))
         for name, counts in gathered.counts.items():
             if counts.missing:
@@ -227,6 +229,12 @@ class Deliverer:
         for number, scan in enumerate(self._stages.scans):
             if isinstance(scan.source, Listed):
                 scan.source.refuse_gone(self._checkpoint.listed(batch, number, LISTS), self._spark)
+
+    def _files(self, batch: int) -> dict[int, str]:
+        """The files of this batch, by the numbers under which their names cross."""
+        listed = [number for number, scan in enumerate(self._stages.scans) if isinstance(scan.source, Listed)]
+        lists = [self._checkpoint.listed_in(batch, number) for number in listed]
+        return numbered(file.path for files in lists for file in files)
 
     def _horizons(self, batch: int) -> dict[int, int]:
         """The watermark of each step before this batch, where it is known: after a start, only what was noted."""

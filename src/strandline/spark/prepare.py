@@ -20,6 +20,7 @@ from strandline.plan.stages import Flow, KeyedStep, Scan
 from strandline.spark.addresses import address, to_deliver
 from strandline.spark.arrival import CLOCK, MARK, Arrived, Batches, as_one, of_columns, of_decoded, of_records
 from strandline.spark.batch import Batch, task_number, told
+from strandline.spark.file_names import with_names
 from strandline.spark.letters import failures, outgoing, with_raw
 from strandline.spark.operations import run_operations
 from strandline.spark.ports import DRAINED, ENDED, RAW, REASON, RECORD, Decoder
@@ -53,8 +54,9 @@ def prepare_task(scan: Scan, steps: Steps, decoder: Decoder | None) -> Callable[
     def run(batches: Batches) -> Batches:
         tables = [batch for batch in batches if batch.num_rows]
         if tables:
-            frame = pl.DataFrame(pa.Table.from_batches(tables))
-            yield from carried(prepare_scan(frame, scan, steps, decoder, told(), task_number(), alone=alone))
+            batch = told()
+            frame = with_names(pl.DataFrame(pa.Table.from_batches(tables)), batch.files)
+            yield from carried(prepare_scan(frame, scan, steps, decoder, batch, task_number(), alone=alone))
 
     return run
 
@@ -95,8 +97,7 @@ def prepare_scan(
     A source that is `alone` has one partition, whatever places its records name.
     """
     clock = _clock(frame, batch)
-    arrived = _arrived(frame.drop(CLOCK, strict=False), decoder, clock, task)
-    arrived = as_one(arrived) if alone else arrived
+    arrived = _arrived(frame.drop(CLOCK, strict=False), decoder, clock, task, alone=alone)
     leaving = _Leaving([letters_of(arrived.dead, step="decode")])
     blocks: Blocks = []
     # Records that are none are offered to nobody; they are counted where the first rows go.
@@ -192,12 +193,11 @@ def carried(blocks: Blocks) -> Batches:
     yield pa.RecordBatch.from_arrays([addresses, packed], schema=_SCHEMA)
 
 
-def _arrived(frame: pl.DataFrame, decoder: Decoder | None, clock: int, task: int) -> Arrived:
-    if MARK in frame.columns:
-        return of_decoded(frame)
-    if decoder is not None:
-        return of_records(frame, decoder)
-    return of_columns(frame, clock, task)
+def _arrived(frame: pl.DataFrame, decoder: Decoder | None, clock: int, task: int, *, alone: bool) -> Arrived:
+    if decoder is None and MARK not in frame.columns:
+        return of_columns(frame, clock, task, alone=alone)
+    arrived = of_records(frame, decoder) if decoder is not None and MARK not in frame.columns else of_decoded(frame)
+    return as_one(arrived) if alone else arrived
 
 
 def _clock(frame: pl.DataFrame, batch: Batch) -> int:
@@ -246,7 +246,7 @@ def _control(arrived: Arrived, rows: pl.DataFrame, clock: int, flow: Flow, known
     """What this task saw of each partition, which others there are, and the batch's clock."""
     names = arrived.marks[PARTITION].unique().to_list()
     one = names == [""]
-    timed = rows.filter(pl.col(AT).is_not_null())
+    timed = rows.filter(pl.col(AT).is_not_null()) if rows[AT].null_count() else rows
     if len(names) == 1:
         highest: dict[str, Any] = {names[0]: timed[AT].max()}
     else:

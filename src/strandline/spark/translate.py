@@ -8,8 +8,9 @@ from strandline.plan.operations import FlatMap, Map, Operation, Select, Where
 from strandline.plan.stages import Flagged, Scan, Stages
 from strandline.spark.addresses import CARRIER
 from strandline.spark.arrival import CLOCK, DECODED, MARK, decode_task
+from strandline.spark.file_names import without_names
 from strandline.spark.keyed_step import KeyGroupProcessor, play_level
-from strandline.spark.ports import REASON, RECORD, SparkSource
+from strandline.spark.ports import REASON, RECORD, Listed, SparkSource
 from strandline.spark.prepare import prepare_task, tick_task
 
 
@@ -33,6 +34,8 @@ def translate(stages: Stages, spark: SparkSession, ticks: DataFrame, *, clock: b
 def _prepared(scan: Scan, stages: Stages, spark: SparkSession, *, clock: bool) -> DataFrame:
     source: SparkSource = scan.source  # type: ignore[assignment]
     frame = source.stream(spark)
+    if isinstance(source, Listed) and not clock:
+        frame = without_names(frame)
     decoder = source.decoder
     if decoder is not None and scan.native:
         columns = ", ".join(f"`{name}` {kind}" for name, kind in source.types.items())

@@ -118,15 +118,14 @@ def prepare(
     if horizon is None or not lifts(ask):
         frames = {ROWS: elements}
         return Prepared(_blocks(frames, keys, groups, None), filtered)
-    sure: pl.Series | None = placed.select(surely_taken(ask, horizon)).to_series()
-    rows = elements.clear()
+    sure = placed.select(surely_taken(ask, horizon)).to_series()
     if sure.all():
-        sure = None
+        rows = elements.clear()
     elif has_one(ask.window):
         rows = elements.filter(~sure)
     else:
         rows = elements.join(placed.filter(~sure), on=[PARTITION, OFFSET], how="semi")
-    combined = _combine(placed, keys, ask, sure)
+    combined = _combine(placed, keys, ask, None if sure.all() else sure)
     return Prepared(_blocks(_frames(rows, combined), keys, groups, horizon), filtered)
 
 

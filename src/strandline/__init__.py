@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from strandline.connectors.sql.duckdb import duckdb
     from strandline.connectors.sql.postgres import postgres
     from strandline.connectors.sql.sqlite import sqlite
+    from strandline.connectors.valkey import valkey
     from strandline.connectors.webhook import webhook
     from strandline.formats.avro import avro
     from strandline.formats.csv import csv
@@ -121,6 +122,7 @@ _LATER = {
     "sqlite": "strandline.connectors.sql.sqlite",
     "text": "strandline.formats.texts",
     "tls": "strandline.connectors.kafka",
+    "valkey": "strandline.connectors.valkey",
     "webhook": "strandline.connectors.webhook",
 }
 
@@ -159,6 +161,6 @@ __all__ = [
     "kafka_topic", "keep_delta", "keep_last", "keep_within", "last", "manifested_files", "max", "mean", "min",
     "monotone", "never", "or_finally", "percentile", "postgres", "protobuf", "quantile", "raw", "read",
     "read_manifested", "registry", "repeatedly", "retracting", "sasl", "scores", "secret", "session", "sliding",
-    "sqlite", "stddev", "string_agg", "sum", "text", "tls", "together", "top_k", "tumbling", "union", "variance",
-    "webhook", "when",
+    "sqlite", "stddev", "string_agg", "sum", "text", "tls", "together", "top_k", "tumbling", "union", "valkey",
+    "variance", "webhook", "when",
 ]  # fmt: skip

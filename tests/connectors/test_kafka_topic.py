@@ -14,10 +14,11 @@ from confluent_kafka import KafkaError, KafkaException
 import strandline as sl
 from strandline.connectors.kafka import topics
 from strandline.connectors.kafka.clients import Writer
-from strandline.connectors.kafka.rows import as_json, encoded, in_format
+from strandline.connectors.kafka.rows import encoded, in_format
 from strandline.connectors.kafka.security import Security
 from strandline.connectors.kafka.topics import Found
 from strandline.errors import Fenced, InvalidStep, RunError, SetupError, SinkError, SinkUnavailable
+from strandline.formats.json_rows import as_json
 from strandline.kernel.blocks import END, OFFSET, PARTITION
 from strandline.kernel.watermarks import FOREVER
 from strandline.plan.endpoints import Delivery

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import valkey as client
 
 import strandline as sl
+from strandline.services.service import Service
 
 DELIVERING = """
 import sys
@@ -23,7 +25,12 @@ from strandline.plan.stages import Deliver
 from strandline.spark.deliver import Patience, deliver
 from strandline.spark.ledger import LedgerEntry
 
-makers = {"sqlite": lambda path: sl.sqlite(path, table="totals"), "folder": sl.folder, "delta": sl.delta}
+makers = {
+    "sqlite": lambda path: sl.sqlite(path, table="totals"),
+    "folder": sl.folder,
+    "delta": sl.delta,
+    "valkey": lambda url: sl.valkey(url, prefix="killed", key=["id"]),
+}
 mine, delivery = makers[sys.argv[3]](sys.argv[1]), Delivery(sys.argv[2])
 sink = mine.open(Deliver(0, mine, delivery, None))
 entry = LedgerEntry("mine", sink.claim("mine"), 0, "range", None, "at 1")
@@ -31,7 +38,7 @@ deliver(sink, delivery, Output(pl.DataFrame({"id": [1, 2, 3]})), entry, Patience
 """
 
 
-def deliver_once(place: Path, delivery: str, crash: str | None, sink: str = "sqlite") -> int:
+def deliver_once(place: Path | str, delivery: str, crash: str | None, sink: str = "sqlite") -> int:
     environment = {**os.environ, **({"STRANDLINE_CRASH": crash} if crash else {})}
     command = [sys.executable, "-c", DELIVERING, str(place), delivery, sink]
     return subprocess.run(command, env=environment, start_new_session=True, check=False).returncode
@@ -76,6 +83,23 @@ def test_so_it_is_in_folders_and_tables_of_delta(
     monkeypatch.setattr(sys, "argv", ["", str(place), delivery, sink])
     exec(DELIVERING, {})  # the second time without a process of its own, which takes the longest
     assert ids(sink, place) == sorted([1, 2, 3] * times)
+
+
+@pytest.mark.services
+@pytest.mark.parametrize(
+    ("delivery", "point", "found"),
+    [("exactly_once", "C9", [1, 2, 3]), ("exactly_once", "C10", [1, 2, 3]), ("at_most_once", "marked", [])],
+)
+def test_so_it_is_under_keys_of_valkey(
+    valkey: Service, monkeypatch: pytest.MonkeyPatch, delivery: str, point: str, found: list[int]
+) -> None:
+    with client.Valkey.from_url(valkey.address) as reader:
+        reader.flushdb()
+        assert deliver_once(valkey.address, delivery, f"{point}:1", "valkey") == -signal.SIGKILL
+        assert bool(reader.keys("killed:*")) == (point == "C10")
+        monkeypatch.setattr(sys, "argv", ["", valkey.address, delivery, "valkey"])
+        exec(DELIVERING, {})
+        assert sorted(int(key.removeprefix(b"killed:")) for key in reader.keys("killed:*")) == found
 
 
 def ids(sink: str, place: Path) -> list[int]:

@@ -20,6 +20,7 @@ from urllib.parse import unquote
 import duckdb
 import polars as pl
 import psycopg
+import valkey
 
 import strandline as sl
 from strandline.connectors.kafka.clients import admin_of, ends, reader, records_from
@@ -289,6 +290,51 @@ class KafkaStore:
 
     def make(self, table: str, columns: str) -> None:
         raise _no_tables_by_hand(self)
+
+
+class ValkeyStore:
+    """A database of a real server, emptied; and in it a prefix of its own."""
+
+    can = frozenset({"upsert", "compare", *Delivery})
+
+    def __init__(self, url: str) -> None:
+        self.url, self._number = url, next(_numbers)
+        self.client: Any = valkey.Valkey.from_url(url)
+        self.client.flushdb()
+
+    def prefix(self, table: str = "totals") -> str:
+        return f"store {self._number} {table}"
+
+    def sink(self, table: str = "totals", **asked: Any) -> SparkSink:
+        return sl.valkey(self.url, prefix=self.prefix(table), **{k: v for k, v in asked.items() if k != "mode"})
+
+    def read(self, table: str = "totals") -> Rows:
+        name, _, ending = table.rpartition("_")
+        if ending in ("late", "dead"):
+            lines = [said for _, said in self.client.xrange(f"{self.prefix(name)}.{ending}")]
+            return [self._letter(each) if ending == "dead" else self._row(each[b"row"]) for each in lines]
+        keys = [*self.client.scan_iter(f"{self.prefix(table)}:*")]
+        rows = [self._row(value) for value in self.client.mget(keys)] if keys else []
+        return sorted(rows, key=lambda row: row["batch"])
+
+    def _row(self, line: bytes) -> dict[str, Any]:
+        row = json.loads(line)
+        row.pop("@version", None)
+        return {name: _read_as(name, cell) for name, cell in row.items()}
+
+    def _letter(self, said: dict[bytes, bytes]) -> dict[str, Any]:
+        letter = from_json(said[b"row"], "a stream")
+        return {name: cell for name, cell in letter.items() if cell is not None} | {"batch": int(said[b"batch"])}
+
+    def count(self, table: str = "totals") -> int:
+        """Of a database with nothing else in it."""
+        return int(self.client.dbsize()) - len(self.client.keys(f"{self.prefix(table)}.*"))
+
+    def make(self, table: str, columns: str) -> None:
+        raise _no_tables_by_hand(self)
+
+    def close(self) -> None:
+        self.client.close()
 
 
 def records_of(servers: str, topic: str) -> list[Any]:

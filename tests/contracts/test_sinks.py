@@ -22,14 +22,23 @@ from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver, Stages
 from strandline.spark.deliver import Patience, deliver
 from strandline.spark.ports import DETAIL, RAW, REASON, LedgerEntry, OpenSink, Recorded, SparkSink, Written
-from tests.contracts.stores import DeltaStore, DuckDbStore, FolderStore, KafkaStore, PostgresStore, SqliteStore, Store
+from tests.contracts.stores import (
+    DeltaStore,
+    DuckDbStore,
+    FolderStore,
+    KafkaStore,
+    PostgresStore,
+    SqliteStore,
+    Store,
+    ValkeyStore,
+)
 from tests.plan.endpoints import PaperSource, scores
 
 pytest_plugins = ["strandline.testing.services"]
 
 
 EMBEDDED = ("sqlite", "duckdb", "parquet", "jsonl", "csv", "delta")
-SERVED = ("postgres", "kafka")
+SERVED = ("postgres", "kafka", "valkey")
 
 
 @pytest.fixture(params=[*EMBEDDED, *(pytest.param(each, marks=pytest.mark.services) for each in SERVED)])
@@ -51,6 +60,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
             mine.close()
         case "kafka":
             yield KafkaStore(request.getfixturevalue("kafka").address)
+        case "valkey":
+            keys = ValkeyStore(request.getfixturevalue("valkey").address)
+            yield keys
+            keys.close()
 
 
 @pytest.fixture(autouse=True)
@@ -124,6 +137,7 @@ def entry(
     return LedgerEntry(lineage, sink.claim(lineage) if epoch is None else epoch, batch, digest)
 
 
+@pytest.mark.needs("append")
 def test_panes_are_added_batch_by_batch(store: Store, sink: OpenSink) -> None:
     epoch = sink.claim("mine")
     assert sink.commit(panes(pane("red", 5), pane("blue", 3)), entry(sink, 0, epoch=epoch)).fresh
@@ -243,6 +257,7 @@ def test_an_older_driver_is_fenced(store: Store) -> None:
     newer.close()
 
 
+@pytest.mark.needs("append")
 def test_jobs_of_other_lineages_do_not_fence_each_other(store: Store, sink: OpenSink) -> None:
     mine = sink.claim("mine")
     sink.claim("theirs")
@@ -364,7 +379,7 @@ def test_a_late_element_keeps_its_columns_whatever_the_sink_calls_its_own(
 def test_nulls_and_extremes_come_back_as_they_were(store: Store, sink: OpenSink) -> None:
     epoch = sink.claim("mine")
     for batch, total in enumerate((None, 2**63 - 1, -(2**63))):
-        told = panes(pane(None, total)).panes
+        told = panes(pane(None, total, start=10_000 * batch)).panes
         assert told is not None
         sink.commit(Output(told.cast({"total": pl.Int64, "team": pl.String})), entry(sink, batch, epoch=epoch))
     assert [row["total"] for row in store.read()] == [None, 2**63 - 1, -(2**63)]
@@ -425,7 +440,7 @@ def test_an_older_driver_can_do_nothing(store: Store, act: str) -> None:
 def test_a_batch_that_does_not_join_the_last_one_is_refused(store: Store, sink: OpenSink) -> None:
     epoch = sink.claim("mine")
     sink.commit(panes(pane("red", 5)), LedgerEntry("mine", epoch, 0, "one", None, "at 10"))
-    assert sink.commit(panes(pane("red", 6, 1)), LedgerEntry("mine", epoch, 7, "two", "at 10", "at 20")).fresh
+    assert sink.commit(panes(pane("blue", 6)), LedgerEntry("mine", epoch, 7, "two", "at 10", "at 20")).fresh
     for apart in (
         LedgerEntry("mine", epoch, 8, "x", "at 15", "at 30"),
         LedgerEntry("mine", epoch, 5, "x", "at 20", "z"),
@@ -577,7 +592,7 @@ def test_a_key_that_rows_do_not_have_is_told(store: Store) -> None:
 
 
 @pytest.mark.parametrize("asked", [{"mode": "replace"}, {"mode": "append", "key": ["team"]}, {"table": ""}])
-@pytest.mark.needs("upsert", "compare")
+@pytest.mark.needs("append", "upsert", "compare")
 def test_what_a_table_cannot_be_is_refused(store: Store, asked: dict[str, Any]) -> None:
     with pytest.raises(InvalidStep):
         store.sink(**asked)

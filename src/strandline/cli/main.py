@@ -174,7 +174,7 @@ def sources(
 
 @app.command()
 def up(
-    names: Annotated[list[str], typer.Argument(help="Which services: kafka, postgres, registry.")],
+    names: Annotated[list[str], typer.Argument(help="Which services: kafka, postgres, registry, valkey.")],
     home: Home = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="The port; if not given, a free one.")] = None,
     topic: Annotated[list[str] | None, typer.Option(help="A topic of Kafka to make: name or name:partitions.")] = None,

@@ -10,10 +10,13 @@ from strandline.services.kafka import Kafka
 from strandline.services.postgres import Postgres
 from strandline.services.registry import Registry
 from strandline.services.service import Program, Service
+from strandline.services.valkey import Valkey
 
 HOME_VARIABLE: Final = "STRANDLINE_SERVICES"
 
-PROGRAMS: Final[Mapping[str, Program]] = {program.name: program for program in (Kafka(), Postgres(), Registry())}
+PROGRAMS: Final[Mapping[str, Program]] = {
+    program.name: program for program in (Kafka(), Postgres(), Registry(), Valkey())
+}
 
 
 def services_home(chosen: Path | None = None) -> Path:

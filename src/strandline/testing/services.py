@@ -1,4 +1,4 @@
-"""Real services for tests: one Kafka, one PostgreSQL, one schema registry for a whole run, each on a free port.
+"""Real services for tests: a Kafka, a PostgreSQL, a schema registry, a Valkey for a whole run, each on a free port.
 
 A test module or a conftest asks for them with `pytest_plugins = ["strandline.testing.services"]`. They start when the
 first test asks, stop with the run even if it fails, and on Linux die with it even if it is killed. A test may `kill()`
@@ -38,6 +38,12 @@ def postgres(services_folder: Path) -> Iterator[Service]:
 def registry(services_folder: Path) -> Iterator[Service]:
     """A schema registry; `registry.address` is its URL."""
     yield from running("registry", services_folder)
+
+
+@pytest.fixture(scope="session")
+def valkey(services_folder: Path) -> Iterator[Service]:
+    """A Valkey server; `valkey.address` is its URL."""
+    yield from running("valkey", services_folder)
 
 
 @pytest.fixture(scope="session")

@@ -1,22 +1,19 @@
 """Rows as records: keys, values and headers, a column at a time where that is possible."""
 
-import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
 import polars as pl
 
 from strandline.errors import SinkError
+from strandline.formats.json_rows import YEAR_ONE, YEAR_TEN_THOUSAND
 from strandline.formats.refused import Refused
-from strandline.formats.told import Column, Kind, Told, names_beside, tell
+from strandline.formats.told import names_beside, tell
 from strandline.kernel.blocks import AT, END, START
 from strandline.kernel.panes import INDEX, RETRACTION, TIMESTAMP, TIMING
 from strandline.kernel.step import WATERMARK
-from strandline.model import elements
 from strandline.spark.ports import REASON
 
-_YEAR_ONE, _YEAR_TEN_THOUSAND = -62_135_596_800_000, 253_402_300_800_000
 _INSTANTS: Final = (START, END, TIMESTAMP, AT, WATERMARK)
 _TOLD_IN_HEADERS: Final = {TIMING: "timing", INDEX: "pane_index", RETRACTION: "retraction", REASON: "reason"}
 
@@ -36,56 +33,6 @@ class Format(Protocol):
     def encode(self, rows: pl.DataFrame) -> pl.Series: ...
 
 
-def as_json(frame: pl.DataFrame, batch: int, columns: Sequence[str] | None = None) -> pl.Series:
-    """Each row as a JSON object of its columns under their public names, all of them or these."""
-    told = tell(frame, batch)
-    chosen = told if columns is None else _ordered(told, columns)
-    texts = chosen.rows.select(_readable(column) for column in chosen.columns)
-    real = [column.name for column in chosen.columns if column.kind is Kind.REAL]
-    odd = any(not texts[name].is_finite().all() for name in real) or not texts.width
-    if odd or any(column.kind is Kind.JSON for column in chosen.columns):
-        nested = [column.name for column in chosen.columns if column.kind is Kind.JSON]
-        return pl.Series([_dumped(row, nested) for row in texts.iter_rows(named=True)], dtype=pl.Binary)
-    return pl.Series(texts.write_ndjson().encode().split(b"\n")[:-1], dtype=pl.Binary)
-
-
-def _ordered(told: Told, columns: Sequence[str]) -> Told:
-    by_name = {column.name: column for column in told.columns}
-    return Told(told.rows.select(columns), tuple(by_name[name] for name in columns))
-
-
-def _dumped(row: dict[str, Any], nested: Sequence[str]) -> bytes:
-    """A row with values that are lists or structures, or numbers for which JSON has no word."""
-    for name, value in row.items():
-        if name in nested and value is not None:
-            row[name] = json.loads(value)
-        elif isinstance(value, float) and not math.isfinite(value):
-            row[name] = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _readable(column: Column) -> pl.Expr:
-    """Times in ISO 8601, bytes in base64, decimals as texts; everything else as it is."""
-    mine = pl.col(column.name)
-    match column.kind:
-        case Kind.INSTANT:
-            inside = pl.when(mine.is_between(_YEAR_ONE, _YEAR_TEN_THOUSAND, closed="left")).then(mine)
-            text = pl.from_epoch(inside, time_unit="ms").dt.to_string("%Y-%m-%dT%H:%M:%S%.3fZ")
-            begins, over = mine == elements.BEGINNING.ms, mine == elements.END.ms
-            ends = pl.when(begins).then(pl.lit("-infinity")).when(over).then(pl.lit("infinity"))
-            return ends.otherwise(text.fill_null(mine.cast(pl.String))).alias(column.name)
-        case Kind.MOMENT:
-            return mine.dt.convert_time_zone("UTC").dt.to_string("%Y-%m-%dT%H:%M:%S%.6fZ")
-        case Kind.WALL:
-            return mine.dt.to_string("%Y-%m-%dT%H:%M:%S%.6f")
-        case Kind.BINARY:
-            return mine.bin.encode("base64")
-        case Kind.DATE | Kind.TIME | Kind.DECIMAL:
-            return mine.cast(pl.String)
-        case _:
-            return mine
-
-
 def in_format(frame: pl.DataFrame, batch: int, form: Format, sink: str) -> pl.Series:
     """Each row as its format writes it; columns are found by their public names, our instants as its types ask."""
     missing = refuse_unknown(form.columns, frame, "its format asks for {}, which its rows do not have", sink)
@@ -93,7 +40,7 @@ def in_format(frame: pl.DataFrame, batch: int, form: Format, sink: str) -> pl.Se
     shown = frame.with_columns(pl.lit(batch, pl.Int64).alias(missing["@batch"])).rename(missing, strict=False)
     as_times = [name for name in instants if form.types.get(name) == "timestamp"]
     # The ends of time are on no calendar; a format that asks for a time gets none.
-    inside = pl.col(as_times).is_between(_YEAR_ONE, _YEAR_TEN_THOUSAND, closed="left")
+    inside = pl.col(as_times).is_between(YEAR_ONE, YEAR_TEN_THOUSAND, closed="left")
     times = shown.with_columns(pl.when(inside).then(pl.col(as_times))) if as_times else shown
     clocks = [
         pl.from_epoch(name, time_unit="ms").dt.cast_time_unit("us").dt.replace_time_zone("UTC") for name in as_times

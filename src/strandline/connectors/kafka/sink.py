@@ -15,10 +15,11 @@ import polars as pl
 from strandline.connectors.kafka.clients import TakenOver, Writer
 from strandline.connectors.kafka.ledger import Ledger, Record
 from strandline.connectors.kafka.letters import BATCH
-from strandline.connectors.kafka.rows import Format, Headers, as_json, encoded, headers_of, in_format, refuse_unknown
+from strandline.connectors.kafka.rows import Format, Headers, encoded, headers_of, in_format, refuse_unknown
 from strandline.connectors.kafka.security import Security
 from strandline.connectors.kafka.topics import Topics, made_ready
 from strandline.errors import Fenced, InvalidStep, SinkError, SinkUnavailable
+from strandline.formats.json_rows import as_json
 from strandline.formats.refused import Refused, refused_letters
 from strandline.formats.told import names_beside, tell
 from strandline.kernel.blocks import END, START

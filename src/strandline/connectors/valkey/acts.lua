@@ -1,0 +1,166 @@
+-- One act of a sink, whole or not at all, for the driver with the newest epoch only.
+--
+-- KEYS  the job's ledger; the streams of late elements and of dead letters; the counter of jobs; a part of a batch
+-- ARGV  the act; the epoch; then what the act needs
+--
+-- The ledger is a hash: epoch, job (its number among all that wrote here), last (its newest batch), staged (how many
+-- parts of a batch have been put aside), applying (the next of them that is to take effect), batch:N (an entry each).
+--
+-- A part is five texts: its expiry in ms, or nothing; rows to be there, as lines of key and value in turn; rows to be
+-- gone, as lines of key and version in turn; late elements and dead letters, a line each.
+
+local MARK = '{"@version":"'
+local WIDTH, WINDOW = tonumber(ARGV[3]), 40
+local ledger, late, dead, jobs, part = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local call = redis.call
+local AT_ONCE = 1000 -- an even number: keys and values in turn
+
+local function field(name)
+  return call('HGET', ledger, name)
+end
+
+local function lines(text)
+  local at = 1
+  return function()
+    local stop = string.find(text, '\n', at, true)
+    if not stop then return nil end
+    local found = string.sub(text, at, stop - 1)
+    at = stop + 1
+    return found
+  end
+end
+
+-- The version that is held under a key; nothing where there is none, and nil where somebody else's value is.
+local function held(key)
+  local found = redis.pcall('GETRANGE', key, 0, #MARK + WIDTH - 1)
+  if type(found) == 'table' then return nil end
+  if found == '' then return '' end
+  if string.sub(found, 1, #MARK) ~= MARK then return nil end
+  return string.sub(found, #MARK + 1)
+end
+
+-- The versions that are held under the keys of rows, each of which is there once; and what to answer if some of the
+-- keys hold what is not ours: the numbers of their rows.
+local function versions(rows)
+  local found, refused, next_line = {}, { 'refused' }, lines(rows)
+  for key in next_line do
+    next_line()
+    local there = held(key)
+    if there == nil then refused[#refused + 1] = #found end
+    found[#found + 1] = there or ''
+  end
+  return found, #refused > 1 and refused
+end
+
+local function apply(batch, found, expiry, rows, gone, later, letters)
+  local number, newer, next_line = 0, {}, lines(rows)
+  for key in next_line do
+    local value = next_line()
+    number = number + 1
+    if found[number] <= string.sub(value, #MARK + 1, #MARK + WIDTH) then
+      if expiry ~= '' then
+        call('SET', key, value, 'PX', expiry)
+      else
+        newer[#newer + 1], newer[#newer + 2] = key, value
+      end
+    end
+  end
+  for at = 1, #newer, AT_ONCE do call('MSET', unpack(newer, at, math.min(at + AT_ONCE - 1, #newer))) end
+  next_line = lines(gone)
+  for key in next_line do
+    local version = next_line()
+    local there = held(key)
+    if there and string.sub(there, 1, WINDOW) == string.sub(version, 1, WINDOW) and there <= version then
+      call('DEL', key)
+    end
+  end
+  for row in lines(later) do call('XADD', late, '*', 'row', row, 'batch', batch) end
+  for row in lines(letters) do call('XADD', dead, '*', 'row', row, 'batch', batch) end
+end
+
+local acts = {}
+
+function acts.write(batch, ...)
+  local found, refused = versions((select(2, ...)))
+  if refused then return refused end
+  apply(batch, found, ...)
+  return { 'done' }
+end
+
+function acts.stage(number, ...)
+  local _, refused = versions((select(2, ...)))
+  if refused then return refused end
+  call('DEL', part)
+  call('RPUSH', part, ...)
+  call('HSET', ledger, 'staged', number + 1)
+  return { 'done' }
+end
+
+-- `expected` is the newest batch that the driver knew of, `parts` how many of this one have been staged.
+function acts.commit(batch, expected, entry, oldest, parts, ...)
+  if (field('last') or '') ~= expected or field('applying') then return { 'moved' } end
+  local found, refused = versions((select(2, ...)))
+  if refused then return refused end
+  apply(batch, found, ...)
+  call('HSET', ledger, 'last', batch, 'batch:' .. batch, entry)
+  if parts ~= '0' then call('HSET', ledger, 'applying', 0) end
+  if oldest ~= '' then
+    for _, name in ipairs(call('HKEYS', ledger)) do
+      local number = string.match(name, '^batch:(%d+)$')
+      if number and tonumber(number) <= tonumber(oldest) then call('HDEL', ledger, name) end
+    end
+  end
+  return { 'done' }
+end
+
+-- A part of a batch that is in the ledger takes effect. What others put under its keys in the meantime is written over.
+function acts.apply(number)
+  if field('applying') ~= number then return { 'moved' } end
+  local told = call('LRANGE', part, 0, -1)
+  apply(field('last'), versions(told[2]), unpack(told))
+  call('UNLINK', part)
+  if number + 1 < tonumber(field('staged')) then
+    call('HSET', ledger, 'applying', number + 1)
+  else
+    call('HDEL', ledger, 'applying', 'staged')
+  end
+  return { 'done' }
+end
+
+-- Parts of a batch that did not come to its entry.
+function acts.forget(number)
+  call('UNLINK', part)
+  if number == '0' then call('HDEL', ledger, 'staged') end
+  return { 'done' }
+end
+
+-- A write of this connection, by which it can be told when all before it is on disk.
+function acts.touch()
+  call('HSET', ledger, 'touched', ARGV[2])
+  return { 'done' }
+end
+
+if ARGV[1] == 'look' then
+  local last = field('last')
+  return {
+    field('epoch'), field('job'), field('applying'), field('staged'), last,
+    last and field('batch:' .. last), field('batch:' .. ARGV[2]),
+  }
+end
+-- A script that fails in its middle leaves what it has done. So all that may be forbidden is tried beforehand, on a
+-- key of its own, and what kinds of value the streams are is told.
+if ARGV[1] == 'try' then
+  for _, command in ipairs({ { 'SET', '' }, { 'MSET', '' }, { 'RPUSH', '' }, { 'XADD', '*', 'row', '' } }) do
+    call(command[1], part, unpack(command, 2))
+    call(command[1] == 'SET' and 'DEL' or 'UNLINK', part)
+  end
+  call('GETRANGE', part, 0, 0)
+  call('LRANGE', part, 0, 0)
+  return { call('TYPE', late)['ok'], call('TYPE', dead)['ok'] }
+end
+if ARGV[1] == 'claim' then
+  if not field('job') then call('HSET', ledger, 'job', call('INCR', jobs)) end
+  return call('HINCRBY', ledger, 'epoch', 1)
+end
+if field('epoch') ~= ARGV[2] then return { 'fenced' } end
+return acts[ARGV[1]](unpack(ARGV, 4))

@@ -1,0 +1,462 @@
+"""Valkey as a sink, where it differs: versions, keys, batches in parts, other people's values, secrets."""
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import strandline as sl
+from strandline.connectors.valkey import parts
+from strandline.connectors.valkey import sink as module
+from strandline.connectors.valkey.acts import Acts
+from strandline.connectors.valkey.parts import Part
+from strandline.connectors.valkey.rows import WIDTH, keys_for, versions_of
+from strandline.errors import (
+    Fenced,
+    InvalidSecret,
+    InvalidStep,
+    RunError,
+    SinkError,
+    SinkUnavailable,
+    StateError,
+    StrandlineError,
+)
+from strandline.kernel.output import Output
+from strandline.kernel.watermarks import FOREVER, NEVER
+from strandline.plan.endpoints import Delivery
+from strandline.plan.stages import Deliver
+from strandline.services.service import Place, Service
+from strandline.services.valkey import Valkey
+from strandline.spark.deliver import Patience, deliver
+from strandline.spark.ledger import LedgerEntry, Written
+from strandline.spark.ports import OpenSink
+from tests.contracts.stores import ValkeyStore
+from tests.contracts.test_sinks import late, pane, panes
+
+pytest_plugins = ["strandline.testing.services"]
+
+SECRET = "hunter2-the-canary"
+
+
+@pytest.fixture
+def store(valkey: Service) -> Iterator[ValkeyStore]:
+    mine = ValkeyStore(valkey.address)
+    yield mine
+    mine.close()
+
+
+@pytest.fixture
+def sink(store: ValkeyStore) -> Iterator[OpenSink]:
+    found = opened(store)
+    yield found
+    found.close()
+
+
+def opened(store: ValkeyStore, **asked: Any) -> OpenSink:
+    mine = store.sink(**asked)
+    return mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+
+
+def entry(sink: OpenSink, batch: int, lineage: str = "mine", epoch: int | None = None) -> LedgerEntry:
+    return LedgerEntry(lineage, sink.claim(lineage) if epoch is None else epoch, batch, f"range {batch}")
+
+
+def totals(store: ValkeyStore) -> dict[str, int]:
+    return {row["team"]: row["total"] for row in store.read()}
+
+
+# Versions: whatever comes when, the newest stays.
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("later", [pane("red", 1, 2), pane("red", 1, 2, taken_back=True), pane("red", 1, 3, start=-10)])
+def test_an_older_pane_changes_nothing(store: ValkeyStore, later: Any) -> None:
+    sink = opened(store, key=["team"])
+    epoch = sink.claim("mine")
+    sink.write(panes(pane("red", 9, 3)), entry(sink, 5, epoch=epoch))
+    sink.write(panes(later), entry(sink, 6, epoch=epoch))
+    assert totals(store) == {"red": 9}
+    sink.close()
+
+
+@pytest.mark.services
+def test_a_pane_of_a_later_batch_takes_the_place_of_the_same_pane(store: ValkeyStore, sink: OpenSink) -> None:
+    epoch = sink.claim("mine")
+    sink.write(panes(pane("red", 5)), entry(sink, 5, epoch=epoch))
+    sink.write(panes(pane("red", 6)), entry(sink, 6, epoch=epoch))
+    sink.write(panes(pane("red", 5)), entry(sink, 4, epoch=epoch))
+    assert totals(store) == {"red": 6}
+
+
+@pytest.mark.services
+def test_what_a_later_job_says_of_a_window_counts_though_its_panes_begin_anew(
+    store: ValkeyStore, sink: OpenSink
+) -> None:
+    sink.commit(panes(pane("red", 5, 7), pane("blue", 1, 7)), entry(sink, 90))
+    sink.commit(panes(pane("red", 6, 0), pane("blue", 1, 0, taken_back=True)), entry(sink, 0, "theirs"))
+    assert totals(store) == {"red": 6}
+    sink.commit(panes(pane("red", 7, 8)), entry(sink, 91))
+    assert totals(store) == {"red": 6}
+
+
+@pytest.mark.services
+def test_elements_of_a_later_batch_stay(store: ValkeyStore) -> None:
+    mine = store.sink(key=["id"])
+    sink = mine.open(Deliver(0, mine, Delivery.AT_LEAST_ONCE, None))
+    epoch = sink.claim("mine")
+    for batch in (10, 9):
+        sink.write(Output(pl.DataFrame({"id": [1], "said": [batch]})), entry(sink, batch, epoch=epoch))
+    assert [row["said"] for row in store.read()] == [10]
+    sink.close()
+
+
+instants = st.one_of(st.sampled_from([NEVER, FOREVER, -1, 0, 1]), st.integers(NEVER, FOREVER))
+versions = st.tuples(instants, instants, st.integers(0, 9_999), st.integers(0, 10**9), st.integers(0, 10**12))
+
+
+@given(versions, versions)
+def test_versions_sort_as_texts_as_they_do_as_numbers(one: Any, other: Any) -> None:
+    def text(version: Any) -> str:
+        end, start, job, index, batch = version
+        row = pl.DataFrame({"@end": [end], "@start": [start], "@index": [index]})
+        return str(versions_of(row, job, batch).item())
+
+    assert (text(one) < text(other)) == (one < other)
+    assert len(text(one)) == WIDTH
+
+
+# Keys.
+
+
+@given(st.lists(st.tuples(*[st.none() | st.text("a:%\n0A", max_size=3)] * 2), min_size=2, max_size=8, unique=True))
+def test_rows_with_other_values_have_other_keys(values: list[tuple[str | None, str | None]]) -> None:
+    frame = pl.DataFrame(values, schema={"a": pl.String, "b": pl.String}, orient="row")
+    keys = keys_for(frame, ["a", "b"], "t").to_list()
+    assert len(set(keys)) == len(values)
+    assert not any("\n" in key for key in keys)
+
+
+@pytest.mark.services
+def test_a_row_is_found_under_a_key_that_can_be_written_by_hand(store: ValkeyStore) -> None:
+    by_window, by_team = opened(store), opened(store, table="teams", key=["team"])
+    for sink in (by_window, by_team):
+        sink.commit(panes(pane("red", 5), pane(None, 6), pane("a:b", 7)), entry(sink, 0))
+        sink.close()
+    first = store.prefix()
+    window = "1970-01-01T00:00:00.000Z:1970-01-01T00:00:10.000Z"
+    found = store.client.get(f"{first}:red:{window}")
+    assert json.loads(found)["total"] == 5
+    teams = [key.decode().removeprefix(store.prefix("teams")) for key in store.client.keys("*teams:*")]
+    assert sorted(teams) == [":%00", ":a%3Ab", ":red"]
+
+
+@pytest.mark.services
+def test_rows_go_when_they_were_to(store: ValkeyStore) -> None:
+    sink = opened(store, expires="1h")
+    sink.commit(panes(pane("red", 5)), entry(sink, 0))
+    (key,) = store.client.keys(f"{store.prefix()}:*")
+    assert 0 < store.client.pttl(key) <= 3_600_000
+    assert store.client.pttl(f"{store.prefix()}.ledger:mine:0") == -1
+    sink.close()
+
+
+# Batches in parts.
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of three rows."""
+    monkeypatch.setattr(parts, "ROWS", 3)
+
+
+TEN = panes(*(pane(f"team {number}", number) for number in range(10)))
+WHOLE = {f"team {number}": number for number in range(10)}
+
+
+def stop_at(monkeypatch: pytest.MonkeyPatch, act: str, number: int) -> None:
+    """The server is lost when it is asked for the act with this number."""
+    asked = Acts.act
+
+    def lost(self: Acts, lineage: str, epoch: int, what: str, *told: object, part: int = 0) -> list[int]:
+        if (what, part) == (act, number):
+            raise SinkUnavailable("lost")
+        return asked(self, lineage, epoch, what, *told, part=part)
+
+    monkeypatch.setattr(Acts, "act", lost)
+
+
+def staged(store: ValkeyStore) -> int:
+    return len(store.client.keys("*.staged:*"))
+
+
+@pytest.mark.services
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(("act", "number"), [("stage", 2), ("commit", 0)])
+def test_nothing_of_a_large_batch_is_seen_before_its_entry(
+    store: ValkeyStore, sink: OpenSink, monkeypatch: pytest.MonkeyPatch, act: str, number: int
+) -> None:
+    once = entry(sink, 0)
+    with monkeypatch.context() as patched:
+        stop_at(patched, act, number)
+        with pytest.raises(SinkUnavailable):
+            sink.commit(TEN, once)
+    assert (store.read(), staged(store) > 0, sink.latest("mine")) == ([], True, None)
+    sink.claim("mine")
+    assert staged(store) == 0
+    with pytest.raises(Fenced):
+        sink.commit(TEN, once)
+    assert store.read() == []
+
+
+@pytest.mark.services
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("number", [0, 1, 3])
+@pytest.mark.parametrize("who", ["the same driver", "the next driver"])
+def test_a_large_batch_that_is_in_the_ledger_is_brought_to_its_end(
+    store: ValkeyStore, sink: OpenSink, monkeypatch: pytest.MonkeyPatch, number: int, who: str
+) -> None:
+    once = entry(sink, 0)
+    more = Output(TEN.panes, late("red", 1))
+    with monkeypatch.context() as patched:
+        stop_at(patched, "apply", number)
+        with pytest.raises(SinkUnavailable):
+            sink.commit(more, once)
+    assert len(store.read()) == 3 * number
+    if who == "the same driver":
+        assert not sink.commit(more, once).fresh
+    else:
+        sink.claim("mine")
+    assert totals(store) == WHOLE
+    assert [row["score"] for row in store.read("totals_late")] == [1]
+    assert staged(store) == 0
+    assert not sink.commit(more, entry(sink, 0)).fresh
+
+
+@pytest.mark.services
+@pytest.mark.usefixtures("small")
+def test_large_batches_are_written_and_taken_back_in_parts(store: ValkeyStore, sink: OpenSink) -> None:
+    epoch = sink.claim("mine")
+    sink.commit(TEN, entry(sink, 0, epoch=epoch))
+    assert totals(store) == WHOLE
+    back = panes(*(pane(f"team {number}", number, taken_back=True) for number in range(9)))
+    sink.commit(back, entry(sink, 1, epoch=epoch))
+    assert totals(store) == {"team 9": 9}
+    sink.write(TEN, entry(sink, 2, epoch=epoch))
+    assert totals(store) == WHOLE
+    assert staged(store) == 0
+
+
+def test_a_part_has_as_many_bytes_as_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "BYTES", 100)
+    rows = pl.DataFrame({"key": list("abcdef"), "value": ["x" * size for size in (60, 60, 500, 1, 1, 1)]})
+    whole = Part(rows=rows.with_columns(number=pl.int_range(6)), late=("y" * 60, "y" * 60, "z"))
+    cut = whole.cut()
+    assert pl.concat([each.rows for each in cut]).equals(whole.rows)
+    assert [len(each.rows) for each in cut if len(each.rows)] == [1, 1, 4]
+    assert [each.late for each in cut if each.late] == [("y" * 60,), ("y" * 60, "z")]
+
+
+# Rows that are not to be written.
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("how", ["whole", "in parts", "at least once"])
+def test_what_others_keep_under_a_key_is_left_alone_and_the_row_is_a_dead_letter(
+    store: ValkeyStore, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(parts, "ROWS", 3 if how == "in parts" else 100)
+    sink = opened(store, key=["team"])
+    store.client.set(f"{store.prefix()}:team 2", "mine")
+    store.client.rpush(f"{store.prefix()}:team 7", "mine", "too")
+    done = (sink.write if how == "at least once" else sink.commit)(TEN, entry(sink, 0))
+    assert done == Written(refused=2)
+    assert store.client.get(f"{store.prefix()}:team 2") == b"mine"
+    assert store.client.lrange(f"{store.prefix()}:team 7", 0, -1) == [b"mine", b"too"]
+    store.client.delete(f"{store.prefix()}:team 2", f"{store.prefix()}:team 7")
+    assert totals(store) == {name: total for name, total in WHOLE.items() if total not in (2, 7)}
+    letters = store.read("totals_dead")
+    assert sorted(json.loads(row["raw"])["team"] for row in letters) == ["team 2", "team 7"]
+    assert {(row["reason"], row["detail"]) for row in letters} == {
+        ("sink_refused", "the key holds a value that is not of this sink")
+    }
+    sink.close()
+
+
+@pytest.mark.services
+def test_a_prefix_that_is_somebody_elses_ends_the_job(store: ValkeyStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ENOUGH", 10)
+    sink = opened(store, key=["team"])
+    for name in WHOLE:
+        store.client.set(f"{store.prefix()}:{name}", "mine")
+    with pytest.raises(SinkError, match="all 10 rows of a batch were refused"):
+        sink.commit(TEN, entry(sink, 0))
+    assert sink.latest("mine") is None
+    sink.close()
+
+
+@pytest.mark.services
+def test_a_row_that_is_too_long_is_a_dead_letter_cut_short(
+    store: ValkeyStore, sink: OpenSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LARGEST", 2_000)
+    monkeypatch.setattr(module, "_KEPT", 100)
+    both = panes(pane("red", 5), pane("x" * 3_000, 6))
+    long = Output(both.panes, late("y" * 3_000, 1), progress=both.progress)
+    assert sink.commit(long, entry(sink, 0)).refused == 2
+    assert totals(store) == {"red": 5}
+    letters = store.read("totals_dead")
+    assert [(row["masked"], len(row["raw"])) for row in letters] == [("cut", 100)] * 2
+    assert all("longer than 2000 bytes" in row["detail"] for row in letters)
+    assert store.read("totals_late") == []
+
+
+# The server.
+
+
+@pytest.mark.services
+def test_a_server_that_was_killed_is_waited_for_and_nothing_is_lost(
+    valkey: Service, store: ValkeyStore, sink: OpenSink
+) -> None:
+    first = entry(sink, 0)
+    assert sink.commit(panes(pane("red", 5)), first).fresh
+    valkey.kill()
+    heard: list[RunError | None] = []
+
+    def hears(problem: RunError | None) -> None:
+        heard.append(problem)
+        if len(heard) == 2:
+            valkey.start()
+
+    next_one = LedgerEntry("mine", first.epoch, 1, "next range")
+    patience = Patience(heard=hears, shortest=0.05)
+    assert deliver(sink, Delivery.EXACTLY_ONCE, panes(pane("blue", 6)), next_one, patience) == Written()
+    assert all(isinstance(each, SinkUnavailable) for each in heard[:2])
+    assert heard[-1] is None
+    assert "Valkey at 127.0.0.1" in str(heard[0])
+    assert totals(store) == {"red": 5, "blue": 6}
+
+
+@pytest.mark.services
+def test_who_is_not_let_in_is_told_so_without_the_secret(
+    valkey: Service, store: ValkeyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.client.execute_command("ACL", "SETUSER", "stranger", "on", ">right", "~*", "+@all", "-xadd")
+    monkeypatch.setenv("CANARY", SECRET)
+    monkeypatch.setenv("RIGHT", "right")
+    host = valkey.address.replace("://", "://stranger@")
+    monkeypatch.setenv("WHOLE", host.replace("stranger@", f"stranger:{SECRET}@"))
+    for mine in (sl.valkey(host, prefix="t", password="env:CANARY"), sl.valkey("env:WHOLE", prefix="t")):
+        with pytest.raises(SinkError, match="lets nobody in") as refused:
+            mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+        assert not isinstance(refused.value, SinkUnavailable)
+        assert SECRET not in str(refused.value) + repr(mine) + str(mine.definition) + mine.name
+    allowed = sl.valkey(host, prefix="t", password="env:RIGHT")
+    sink = allowed.open(Deliver(0, allowed, Delivery.EXACTLY_ONCE, ("team",)))
+    with pytest.raises(SinkError, match="lets nobody in.*'xadd'"):
+        sink.claim("mine")
+    sink.close()
+
+
+@pytest.mark.services
+def test_a_server_that_is_full_is_waited_for(store: ValkeyStore, sink: OpenSink) -> None:
+    once = entry(sink, 0)
+    store.client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(SinkUnavailable, match="cannot be written now"):
+            sink.commit(panes(pane("red", 5)), once)
+        store.client.config_set("maxmemory", 10**12)
+        store.client.config_set("maxmemory-policy", "allkeys-lru")
+        with pytest.raises(SinkError, match="drops keys of any kind") as refused:
+            opened(store)
+        assert "allkeys-lru" in refused.value.detail
+    finally:
+        store.client.config_set("maxmemory-policy", "noeviction")
+        store.client.config_set("maxmemory", 0)
+    assert sink.commit(panes(pane("red", 5)), once).fresh
+
+
+@pytest.mark.services
+def test_a_stream_that_is_none_is_told_before_anything_is_written(store: ValkeyStore, sink: OpenSink) -> None:
+    store.client.set(f"{store.prefix()}.dead", "mine")
+    with pytest.raises(SinkError, match="totals.dead is no stream.*it is a string"):
+        sink.claim("mine")
+
+
+class Forgetful(Valkey):
+    """Without a file of its changes."""
+
+    def command(self, place: Place) -> list[str]:
+        return [*super().command(place), "--appendonly", "no"]
+
+
+@pytest.mark.services
+def test_a_server_that_forgets_is_warned_of_and_its_gap_is_seen(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Service(Forgetful(), tmp_path / "valkey", leashed=True)
+    server.start()
+    try:
+        store = ValkeyStore(server.address)
+        with caplog.at_level(logging.WARNING, "strandline"):
+            sink = opened(store)
+        assert "does not write each change to its disk" in caplog.text
+        first = LedgerEntry("mine", sink.claim("mine"), 0, "a", None, "at 10")
+        assert sink.commit(panes(pane("red", 5)), first).fresh
+        server.kill()
+        server.start()
+        with pytest.raises(StateError, match="there is a gap"):
+            sink.commit(panes(pane("red", 6)), LedgerEntry("mine", sink.claim("mine"), 1, "b", "at 10", "at 20"))
+        sink.close()
+        store.close()
+    finally:
+        server.stop()
+
+
+def test_a_server_that_is_not_there_is_told_with_its_place() -> None:
+    mine = sl.valkey("valkey://127.0.0.1:1", prefix="totals")
+    with pytest.raises(SinkUnavailable, match="Valkey at 127.0.0.1:1 is out of reach"):
+        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+
+
+@pytest.mark.parametrize(
+    ("url", "asked", "error"),
+    [
+        (f"valkey://me:{SECRET}@host", {}, InvalidSecret),
+        (f"valkey://:{SECRET}@host", {}, InvalidSecret),
+        (f"valkey://host?password={SECRET}", {}, InvalidStep),
+        (SECRET, {}, InvalidStep),
+        (f"http://{SECRET}", {}, InvalidStep),
+        (f"valkey://host/{SECRET}", {}, InvalidStep),
+        ("valkey://host:port", {}, InvalidStep),
+        ("valkey://host", {"password": SECRET}, InvalidSecret),
+        ("valkey://host", {"password": "env:CANARY"}, InvalidStep),
+        ("valkey://host", {"prefix": ""}, InvalidStep),
+        ("valkey://host", {"key": []}, InvalidStep),
+        ("valkey://host", {"expires": "0s"}, InvalidStep),
+    ],
+)
+def test_what_cannot_be_or_tells_secrets_is_refused(
+    url: str, asked: dict[str, Any], error: type[StrandlineError]
+) -> None:
+    with pytest.raises(error) as refused:
+        sl.valkey(url, **{"prefix": "totals", **asked})
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["valkeys://host", "rediss://host:1/2", "redis://localhost", "unix:///run/valkey.sock"])
+def test_a_password_goes_over_tls_or_stays_near(url: str) -> None:
+    assert sl.valkey(url, prefix="totals", password="env:CANARY").place.server.password is not None
+
+
+def test_a_password_goes_in_the_clear_only_if_one_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not sl.valkey("valkey://host", prefix="t", password="env:CANARY", over_tls=False).place.server.over_tls
+    monkeypatch.setenv("WHOLE", f"valkey://me:{SECRET}@host.invalid")
+    mine = sl.valkey("env:WHOLE", prefix="totals")
+    with pytest.raises(InvalidStep, match="in the clear"):
+        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))

@@ -77,6 +77,12 @@ def columns(trigger: Trigger, path: str = ROOT) -> Mapping[str, pl.Expr]:
     return mine
 
 
+def anew(trigger: Trigger, told: pl.Expr) -> Mapping[str, pl.Expr]:
+    """The same for windows that are there already: as if nothing had come, but the end is not told a second time."""
+    ended = {f"{ROOT}.{_DONE}": told} if isinstance(trigger, AfterWatermark) else {}
+    return {**columns(trigger), **ended}
+
+
 @cache
 def now(trigger: Trigger) -> Mapping[str, pl.Expr]:
     """The columns as they stand in the frame."""

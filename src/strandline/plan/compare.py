@@ -54,29 +54,29 @@ def _changes(was: Any, now: Any, what: str) -> Iterator[Change]:
     if not same_kind or (what in _EFFECTS and what not in ("source", "sink")):
         if isinstance(was, dict) and isinstance(now, dict) and what in ("of", "pipeline"):
             effect = "the steps are others, and the state belongs to the old ones"
-            yield Change("the pipeline", _words(was), _words(now), effect)
+            yield Change("the pipeline", words(was), words(now), effect)
             return
-        yield Change(what.replace("_", " "), _words(was), _words(now), _EFFECTS.get(what, "the state may not fit"))
+        yield Change(what.replace("_", " "), words(was), words(now), _EFFECTS.get(what, "the state may not fit"))
         return
     for name in was:
         if what in ("source", "sink"):
             if was[name] != now.get(name):
-                yield Change(f"{what} {name}", _words(was[name]), _words(now.get(name)), _EFFECTS[what])
+                yield Change(f"{what} {name}", words(was[name]), words(now.get(name)), _EFFECTS[what])
         else:
             yield from _changes(was[name], now.get(name), name)
 
 
-def _words(value: Any) -> str:
+def words(value: Any) -> str:
     """A value as it could be written."""
     match value:
         case {"is": "Duration" | "Timestamp", "ms": ms}:
             return f"{ms} ms"
         case {"is": kind, **held}:
             inside = ", ".join(
-                f"{name}={_words(each)}" for name, each in held.items() if name != "of" and each is not None
+                f"{name}={words(each)}" for name, each in held.items() if name != "of" and each is not None
             )
             return f"{kind}({inside})"
         case [*parts]:
-            return f"[{', '.join(map(_words, parts))}]"
+            return f"[{', '.join(map(words, parts))}]"
         case _:
             return repr(value)

@@ -1,5 +1,6 @@
-"""Makes this folder ready to run: virtual environment, packages, Java, JVM packages. A second start does nothing.
+"""Makes this folder ready to run: virtual environment, packages, Java, JVM packages, and for tests a browser.
 
+A second start does nothing.
 Standard library only, and Python 3.11 or newer; ./demo and ./test start it.
 """
 
@@ -31,7 +32,7 @@ from progress import Ran, Step
 from strandline.errors import SetupError
 from strandline.spark.jars import missing
 from strandline.spark.java import find_java
-from strandline.spark.package_manager import APT, PackageManager, find_manager, java_line
+from strandline.spark.package_manager import APT, PackageManager, find_chromium, find_manager, java_line
 
 LAST_LINES = 15
 
@@ -83,7 +84,7 @@ class Workshop:
         return asked.returncode == 0
 
 
-def prepare(workshop: Workshop, *, with_java: bool) -> None:
+def prepare(workshop: Workshop, *, with_java: bool, with_browser: bool = False) -> None:
     """Everything ./demo and ./test need, in order."""
     if not workshop.is_ready():
         with alone_in(workshop.root):
@@ -92,6 +93,8 @@ def prepare(workshop: Workshop, *, with_java: bool) -> None:
     if with_java:
         make_java_ready()
         make_jars_ready(workshop)
+    if with_browser:
+        make_browser_ready()
 
 
 @contextmanager
@@ -209,16 +212,32 @@ def make_java_ready() -> None:
 def install_java(manager: PackageManager, prefix: Sequence[str]) -> None:
     """Tries what the system may call Java, the best name first."""
     with Step("installing Java") as step:
-        ran = Ran(1, "")
-        if manager.refresh:
-            step.doing("refreshing the list of packages")
-            step.run([*prefix, manager.program, *manager.refresh], cwd=ROOT, environ=_unattended())
-        for package in manager.java:
-            step.doing(package)
-            ran = step.run([*prefix, *manager.command(package)], cwd=ROOT, environ=_unattended())
-            if ran.code == 0:
-                return
-        must(ran, "Java could not be installed", hint=java_line(manager))
+        must(install_first(step, manager, prefix, manager.java), "Java could not be installed", hint=java_line(manager))
+
+
+def install_first(step: Step, manager: PackageManager, prefix: Sequence[str], packages: Sequence[str]) -> Ran:
+    """Installs the first of these names that the system knows; the last answer if it knows none."""
+    ran = Ran(1, "")
+    if manager.refresh:
+        step.doing("refreshing the list of packages")
+        step.run([*prefix, manager.program, *manager.refresh], cwd=ROOT, environ=_unattended())
+    for package in packages:
+        step.doing(package)
+        ran = step.run([*prefix, *manager.command(package)], cwd=ROOT, environ=_unattended())
+        if ran.code == 0:
+            break
+    return ran
+
+
+def make_browser_ready() -> None:
+    """Has the package manager install Chromium; where it cannot, tests in a browser are skipped and say so."""
+    manager = find_manager()
+    if find_chromium() is not None or manager is None or not manager.chromium:
+        return
+    if (prefix := root_prefix(manager)) is None:
+        return
+    with Step("installing Chromium, for the tests of the dashboard") as step:
+        step.failed = install_first(step, manager, prefix, manager.chromium).code != 0
 
 
 def root_prefix(manager: PackageManager) -> list[str] | None:
@@ -262,9 +281,10 @@ def _unattended() -> dict[str, str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--without-java", action="store_true", help="prepare Python only")
+    parser.add_argument("--with-browser", action="store_true", help="prepare a browser too, for the tests")
     asked = parser.parse_args(arguments)
     try:
-        prepare(Workshop(ROOT), with_java=not asked.without_java)
+        prepare(Workshop(ROOT), with_java=not asked.without_java, with_browser=asked.with_browser)
     except SetupError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

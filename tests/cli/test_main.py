@@ -61,8 +61,8 @@ def test_the_demo_gets_its_options(demo: ModuleType, tmp_path: Path) -> None:
         run("demo", "--seed", "3", "--events", "9", "--rate", "1", "--folder", str(tmp_path), "--plain", "--kafka") == 0
     )
     assert got == [
-        {"seed": 7, "events": 15_000, "rate": 500, "folder": None, "plain": False, "kafka": False},
-        {"seed": 3, "events": 9, "rate": 1, "folder": tmp_path, "plain": True, "kafka": True},
+        {"seed": 7, "events": 15_000, "rate": 500, "folder": None, "plain": False, "kafka": False, "dashboard": True},
+        {"seed": 3, "events": 9, "rate": 1, "folder": tmp_path, "plain": True, "kafka": True, "dashboard": False},
     ]
 
 

@@ -45,7 +45,17 @@ def test_a_shim_that_fails_is_skipped(checkout: Path) -> None:
 
 def test_the_environments_own_python_comes_first(checkout: Path) -> None:
     make(checkout / ".venv" / "bin" / "python", '[ "$1" = -c ] || echo own "$@"')
-    assert start(checkout, "test").stdout.splitlines() == ["own scripts/prepare.py", "own scripts/check.py"]
+    assert start(checkout, "test", "tests").stdout.splitlines() == [
+        "own scripts/prepare.py",
+        "own scripts/check.py tests",
+    ]
+
+
+@pytest.mark.parametrize("tier", [[], ["all"], ["campaign"]])
+def test_the_whole_run_and_the_campaigns_ask_for_a_browser(checkout: Path, tier: list[str]) -> None:
+    make(checkout / ".venv" / "bin" / "python", '[ "$1" = -c ] || echo own "$@"')
+    prepared, _ = start(checkout, "test", *tier).stdout.splitlines()
+    assert prepared == "own scripts/prepare.py --with-browser"
 
 
 def test_the_fast_tier_asks_for_no_java(checkout: Path) -> None:

@@ -190,6 +190,29 @@ def test_a_java_that_cannot_be_installed_is_told_with_the_managers_last_lines(tm
     assert "no mirror answers" in refused.value.detail
 
 
+def test_a_missing_browser_is_installed_where_we_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "find_chromium", lambda: None)
+    monkeypatch.setattr(prepare, "find_manager", lambda: a_manager(tmp_path, "true"))
+    monkeypatch.setattr(prepare, "root_prefix", lambda manager: [])
+    prepare.make_browser_ready()
+    assert (tmp_path / "asked").read_text().splitlines() == ["update", "install chromium"]
+
+
+def test_a_browser_that_cannot_be_installed_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "find_chromium", lambda: None)
+    monkeypatch.setattr(prepare, "find_manager", lambda: a_manager(tmp_path, "exit 100"))
+    monkeypatch.setattr(prepare, "root_prefix", lambda manager: [])
+    prepare.make_browser_ready()
+    assert (tmp_path / "asked").read_text().splitlines() == ["update", "install chromium"]
+
+
+def test_a_browser_that_is_there_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "find_chromium", lambda: "/usr/bin/chromium")
+    monkeypatch.setattr(prepare, "find_manager", lambda: a_manager(tmp_path, "true"))
+    prepare.make_browser_ready()
+    assert not (tmp_path / "asked").exists()
+
+
 def test_homebrew_is_not_used_by_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert root_prefix(BREW) is None
@@ -250,7 +273,7 @@ def test_pips_talk_becomes_a_count_and_a_name() -> None:
 def test_the_program_refuses_in_one_line_with_exit_code_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse(workshop: Workshop, *, with_java: bool) -> None:
+    def refuse(workshop: Workshop, *, with_java: bool, with_browser: bool) -> None:
         raise SetupError("Java was not found", hint="type: something")
 
     monkeypatch.setattr(prepare, "prepare", refuse)

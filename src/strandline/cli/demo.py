@@ -2,6 +2,8 @@
 
 import json
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -16,6 +18,7 @@ from strandline.cli.live import LiveView, PlainView, View
 from strandline.cli.recount import Recount, recount_log
 from strandline.connectors.generator import TEAMS, Scores
 from strandline.connectors.kafka import Kafka
+from strandline.dashboard.known import remember
 from strandline.errors import StateError
 from strandline.spark.job import Job
 
@@ -55,7 +58,16 @@ def pipeline(source: Scores | Kafka, database: Path) -> sl.Pipeline:
     return totals.write(sl.sqlite(database, table="totals"))
 
 
-def run(*, seed: int, events: int, rate: int, folder: Path | None, plain: bool, kafka: bool = False) -> None:
+def run(
+    *,
+    seed: int,
+    events: int,
+    rate: int,
+    folder: Path | None,
+    plain: bool,
+    kafka: bool = False,
+    dashboard: bool = False,
+) -> None:
     """Runs the demo to its end, or until Ctrl-C; the next start goes on from there."""
     console = Console()
     asked = Asked(seed, events, rate, kafka)
@@ -64,8 +76,11 @@ def run(*, seed: int, events: int, rate: int, folder: Path | None, plain: bool, 
     view: View = (PlainView if plain or not console.is_terminal else LiveView)(console, "strandline demo")
     result: Recount | None = None
     try:
-        with Sent(source, home, view.say) if kafka else Generated(source, home) as log:
-            result = _played(log, asked, home, view)
+        with (
+            Sent(source, home, view.say) if kafka else Generated(source, home) as log,
+            _shown(home, log, view) if dashboard else nullcontext(view.say) as say,
+        ):
+            result = _played(log, asked, home, view, say)
     finally:
         view.close()
     if result is None:
@@ -74,13 +89,29 @@ def run(*, seed: int, events: int, rate: int, folder: Path | None, plain: bool, 
     _conclude(console, result, home, _KAFKA_ADVICE if kafka else "")
 
 
-def _played(log: Log, asked: Asked, home: Path, view: View) -> Recount | None:
+@contextmanager
+def _shown(home: Path, log: Log, view: View) -> Iterator[Callable[[str], None]]:
+    """The demo in the browser, while it runs: whatever is said, the link is told with it."""
+    from strandline.cli.dashboard import beside
+
+    told = [""]
+
+    def say(text: str) -> None:
+        told[0] = text
+        view.say(f"{text}\nDashboard: {shown.url}")
+
+    remember(home / "checkpoint")
+    with beside(home / "checkpoint", pipeline(log.source, _database(home)).root, lambda: say(told[0])) as shown:
+        yield say
+
+
+def _played(log: Log, asked: Asked, home: Path, view: View, say: Callable[[str], None]) -> Recount | None:
     """The job's answers and those of a batch job over the whole log; None if it was stopped before its end."""
-    view.say(f"Starting Spark; the run is kept in {home}")
+    say(f"Starting Spark; the run is kept in {home}")
     started = time.monotonic()
     job: Job = pipeline(log.source, _database(home)).run(checkpoint=home / "checkpoint", listener=view.delivered)
     _note(home, asked, complete=False)
-    view.say(f"Spark is up after {time.monotonic() - started:.0f} s; its workers warm up, then the stream starts")
+    say(f"Spark is up after {time.monotonic() - started:.0f} s; its workers warm up, then the stream starts")
     try:
         log.await_end(job)
     except KeyboardInterrupt:

@@ -56,7 +56,7 @@ class Which:
 
 def run_list(where: str, which: Which, *, limit: int, as_json: bool) -> int:
     """The letters, newest first."""
-    letters = _read(_stores(find(where).root), which).reverse()
+    letters = _read(stores_of(find(where).root), which).reverse()
     shown = letters.head(limit)
     if as_json:
         _print_json([_plain(each) for each in shown.drop("raw").iter_rows(named=True)])
@@ -73,7 +73,7 @@ def run_list(where: str, which: Which, *, limit: int, as_json: bool) -> int:
 
 def run_show(where: str, start: str, *, raw: bool, as_json: bool) -> int:
     """One letter, whole; or its bytes as they came."""
-    letters = _read(_stores(find(where).root), Which((start,)))
+    letters = _read(stores_of(find(where).root), Which((start,)))
     if letters.is_empty():
         raise SetupError(f"there is no letter {start}", hint="strandline dlq list shows those there are")
     letter = letters.row(0, named=True)
@@ -94,7 +94,7 @@ def run_count(where: str, which: Which, *, by: str, as_json: bool) -> int:
     """How many there are, by one of their fields."""
     if by not in BY:
         raise SetupError(f"letters are not counted by {by!r}", hint=f"choose one of {', '.join(BY)}")
-    letters = _read(_stores(find(where).root), which)
+    letters = _read(stores_of(find(where).root), which)
     counted = letters.group_by(by).agg(pl.len().alias("letters")).sort("letters", by, descending=[True, False])
     if as_json:
         _print_json({"letters": letters.height, "by": by, "counts": dict(counted.iter_rows())})
@@ -108,7 +108,7 @@ def run_redrive(where: str, which: Which, *, dry: bool, as_json: bool) -> int:
     """Records back to where they came from; the exit code is 1 if one that was asked for could not go."""
     _require(which, "send back")
     root = find(where).root
-    sources, stores = sources_of(root), _stores(root)
+    sources, stores = sources_of(root), stores_of(root)
     reports = []
     for store, chosen in zip(stores, _chosen(stores, which), strict=True):
         if dry:
@@ -133,7 +133,7 @@ def run_redrive(where: str, which: Which, *, dry: bool, as_json: bool) -> int:
 def run_drop(where: str, which: Which, *, yes: bool, as_json: bool) -> int:
     """Letters deleted for good, once it is sure that it is meant."""
     _require(which, "drop")
-    stores = _stores(find(where).root)
+    stores = stores_of(find(where).root)
     chosen = [each["id"].to_list() for each in _chosen(stores, which)]
     many = sum(map(len, chosen))
     if many and not yes:
@@ -169,7 +169,7 @@ def _way_back(source: Any) -> Any:
     return Folder(folder.name, folder.path, "txt", None, pattern, header)
 
 
-def _stores(root: Root) -> list[LetterStore]:
+def stores_of(root: Root) -> list[LetterStore]:
     """Where the letters of each output are, each place once."""
     found: dict[str, LetterStore] = {}
     for output in outputs_of(root):

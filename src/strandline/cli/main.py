@@ -66,11 +66,43 @@ def demo(
     ] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Plain lines instead of a live screen.")] = False,
     kafka: Annotated[bool, typer.Option("--kafka", help="Send the events to a topic of a real broker first.")] = False,
+    dashboard: Annotated[
+        bool | None, typer.Option(help="Show it in the browser too; if not said, unless --plain is.")
+    ] = None,
 ) -> None:
     """Play a live pipeline: late events, early panes, corrections, and nothing lost."""
     from strandline.cli.demo import run
 
-    run(seed=seed, events=events, rate=rate, folder=folder, plain=plain, kafka=kafka)
+    shown = not plain if dashboard is None else dashboard
+    run(seed=seed, events=events, rate=rate, folder=folder, plain=plain, kafka=kafka, dashboard=shown)
+
+
+@app.command()
+def dashboard(  # noqa: PLR0913, PLR0917 - one option each
+    places: Annotated[
+        list[Path] | None, typer.Argument(help="Folders of jobs, or folders that jobs lie in; else those started here.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes any that is free.")] = 4270,
+    pipeline: Annotated[
+        list[str] | None, typer.Option(help="A pipeline, file.py:name, whose dead letters may be sent back.")
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Nothing can be changed from it.")] = False,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    bind: Annotated[
+        str, typer.Option(help="The address to listen at; others than this machine's need TLS.")
+    ] = "127.0.0.1",
+    name: Annotated[
+        list[str] | None, typer.Option(help="Another name that it is called by; may be given again.")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(help="A certificate, for TLS.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The certificate's key.")] = None,
+) -> None:
+    """Show jobs in the browser: whether each is well, and if not, why."""
+    from strandline.cli.dashboard import run
+
+    names = tuple(name or ())
+    served = {"port": port, "bind": bind, "names": names, "certificate": certificate, "key": key}
+    run(places or [], pipelines=pipeline or [], open_browser=open_browser, read_only=read_only, **served)
 
 
 @app.command()

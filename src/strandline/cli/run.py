@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from strandline.cli.live import LiveView, PlainView, View
+from strandline.dashboard.known import remember
 from strandline.errors import SetupError
 from strandline.plan.pipeline import Pipeline
 from strandline.spark.job import Job
@@ -17,6 +18,7 @@ from strandline.spark.job import Job
 def run(where: str, *, checkpoint: Path, every: str, available_now: bool, plain: bool) -> int:
     """Runs to the end, or until Ctrl-C; the next start goes on from there."""
     pipeline = find(where)
+    remember(checkpoint, where)
     console = Console()
     view: View = (PlainView if plain or not console.is_terminal else LiveView)(console, where)
     view.say(f"Starting Spark; the job is kept in {checkpoint}")

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PackageManager:
-    """How one system installs: its program, its words, and what it calls Java (the best name first)."""
+    """How one system installs: its program, its words, and what it calls Java and Chromium (the best name first)."""
 
     program: str
     refresh: tuple[str, ...]
     install: tuple[str, ...]
     java: tuple[str, ...]
+    chromium: tuple[str, ...] = ("chromium",)
     needs_root: bool = True
 
     def command(self, package: str) -> list[str]:
@@ -49,6 +50,7 @@ BREW = PackageManager(
     refresh=(),
     install=("install",),
     java=("openjdk@21", "openjdk@17"),
+    chromium=(),
     needs_root=False,
 )
 
@@ -65,6 +67,11 @@ def java_line(manager: PackageManager | None) -> str:
     if manager is None:
         return "install Java 17 or newer from your system's packages, or set JAVA_HOME to where it is"
     return f"type: {manager.line(_java_package(manager))}"
+
+
+def find_chromium() -> str | None:
+    """The browser that draws the dashboard in tests, where this machine has it."""
+    return next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
 
 
 def _java_package(manager: PackageManager) -> str:

@@ -1,0 +1,173 @@
+"""The jobs that are shown, each under a short id; their folders are looked at again and again, and nothing else is."""
+
+import hashlib
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from strandline.dashboard.golden import golden_five, job_verdict, signs
+from strandline.dashboard.shapes import JobCard, Sign
+from strandline.errors import SetupError, StrandlineError
+from strandline.observe.history import History, JobView
+from strandline.observe.metrics import BatchMetrics
+from strandline.observe.tables import FILE
+
+FEW: Final = 48
+"""Batches of each job that small pictures and verdicts look back on."""
+RECENT: Final = 300
+OPEN: Final = 8
+"""Jobs whose batches are kept at length: those that somebody looks at."""
+FIND_EVERY: Final = 5.0
+SAME_FOR: Final = 3.0
+"""Seconds after which a job is looked at again though its file has not changed: it may have died."""
+
+
+class NoSuchJob(SetupError):
+    """An id that is not shown."""
+
+
+class Batches:
+    """The last batches of a job; only what is new is read again."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: list[tuple[int, BatchMetrics]] = []
+
+    def read(self, history: History) -> list[BatchMetrics]:
+        # The last point is read again: a later batch may have been folded into it.
+        since = self._known[-1][0] - 1 if self._known else 0
+        times = [point.at for point in history.points(since=since, limit=self._most)]
+        batches = history.batches(since=since, until=times[-1], limit=self._most) if times else []
+        fresh = [*zip(times, batches, strict=False)]
+        self._known = [*(each for each in self._known if each[0] <= since), *fresh][-self._most :]
+        return [batch for _, batch in self._known]
+
+
+class Watched:
+    """One job: its reader, what it said lately, and its card."""
+
+    def __init__(self, id_: str, folder: Path) -> None:
+        self.id, self.folder = id_, folder
+        self.history = History(folder)
+        self.lock = threading.Lock()
+        self.view: JobView | None = None
+        self.latest: BatchMetrics | None = None
+        self.card: JobCard | None = None
+        self.signs: tuple[Sign, ...] = ()
+        self._batches = Batches(FEW)
+        self._looked = 0.0
+        self._stamp: tuple[int, ...] = ()
+
+    def look(self, now: int) -> bool:
+        """Reads what is new; True if there is any."""
+        stamp = _stamp(self.folder)
+        if stamp == self._stamp and time.monotonic() - self._looked < SAME_FOR:
+            return False
+        with self.lock:
+            self._looked, self._stamp = time.monotonic(), stamp
+            view, recent, alarms = self.history.job(now), self._batches.read(self.history), self.history.alarms()
+        self.latest = recent[-1] if recent else None
+        self.signs = signs(recent, alive=view.state.is_alive)
+        verdict, sentence = job_verdict(view, self.signs, alarms)
+        seen = self.latest.at if self.latest is not None else view.heartbeat
+        batch = None if self.latest is None else self.latest.batch
+        five = golden_five(recent, self.signs)
+        card = JobCard(self.id, view.name, str(self.folder), view.state.value, verdict, sentence, seen, batch, five)
+        changed = card != self.card
+        self.view, self.card = view, card
+        return changed
+
+    def close(self) -> None:
+        with self.lock:
+            self.history.close()
+
+
+class Jobs:
+    """All jobs in some places. `look` is called by one thread; the rest may be asked by any."""
+
+    def __init__(self, places: Callable[[], Iterable[Path]]) -> None:
+        self._places = places
+        self._watched: dict[str, Watched] = {}
+        self._found_at = -FIND_EVERY
+        self._recent: OrderedDict[str, Batches] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def look(self) -> list[str]:
+        """Finds jobs and reads what is new of them; the ids of those that changed, came or went."""
+        now, changed = time.time_ns() // 1_000_000, []
+        if time.monotonic() - self._found_at >= FIND_EVERY:
+            changed += self._find()
+        for job in [*self._watched.values()]:
+            try:
+                changed += [job.id] if job.look(now) else []
+            except StrandlineError:
+                # Of another version, or just being deleted: what was known of it stays until the next look.
+                continue
+        return [*dict.fromkeys(changed)]
+
+    def _find(self) -> list[str]:
+        self._found_at = time.monotonic()
+        found = {id_of(folder): folder for folder in self._places()}
+        gone = [id_ for id_ in self._watched if id_ not in found]
+        for id_ in gone:
+            self._watched.pop(id_).close()
+        came = [id_ for id_ in found if id_ not in self._watched]
+        for id_ in came:
+            try:
+                self._watched = {**self._watched, id_: Watched(id_, found[id_])}
+            except SetupError:
+                continue
+        return gone + came
+
+    def cards(self) -> Sequence[JobCard]:
+        """Every job that was read, those that need somebody first."""
+        known = [job.card for job in [*self._watched.values()] if job.card is not None]
+        order = {"bad": 0, "warn": 1, "ok": 2, "off": 3}
+        return sorted(known, key=lambda card: (order[card.verdict], card.name.lower(), card.id))
+
+    def job(self, id_: str) -> Watched:
+        job = self._watched.get(id_)
+        if job is None or job.card is None or job.view is None:
+            raise NoSuchJob("there is no such job here", hint="it may have been deleted; see the page of all jobs")
+        return job
+
+    @contextmanager
+    def reading(self, id_: str) -> Iterator[History]:
+        """A job's reader, for one thread at a time."""
+        job = self.job(id_)
+        with job.lock:
+            yield job.history
+
+    def recent(self, id_: str) -> list[BatchMetrics]:
+        """The last batches with all their numbers; only what is new is read again."""
+        with self.reading(id_) as history, self._lock:
+            known = self._recent.pop(id_, None) or Batches(RECENT)
+            self._recent[id_] = known
+            while len(self._recent) > OPEN:
+                self._recent.popitem(last=False)
+            return known.read(history)
+
+    def close(self) -> None:
+        for job in self._watched.values():
+            job.close()
+
+
+def id_of(folder: Path) -> str:
+    """A short name that says nothing of where the folder is, and is the same tomorrow."""
+    return hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]
+
+
+def _stamp(folder: Path) -> tuple[int, ...]:
+    """What changes whenever a job writes its numbers."""
+    found: list[int] = []
+    for name in (FILE, f"{FILE}-wal"):
+        try:
+            facts = (folder / name).stat()
+            found += [facts.st_mtime_ns, facts.st_size]
+        except OSError:
+            found += [0, 0]
+    return tuple(found)

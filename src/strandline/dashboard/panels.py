@@ -1,0 +1,280 @@
+"""One function a panel: from what a job's folder says to the values that a page draws."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from itertools import pairwise
+from typing import Final
+
+from strandline.dashboard import shapes
+from strandline.dashboard.jobs import Watched
+from strandline.model.histograms import Histogram
+from strandline.observe.history import History
+from strandline.observe.metrics import STAGES, TIMINGS, BatchMetrics
+from strandline.observe.tables import PaneLine, Point
+
+GAP: Final = 4
+"""So many times the usual distance between two points is a gap, in which a line is broken."""
+MOST_HOT: Final = 20
+MOST_PANES: Final = 2_000
+MOST_KEYS: Final = 200
+
+
+def overview(job: Watched, history: History, recent: Sequence[BatchMetrics], now: int) -> shapes.Overview:
+    assert job.view is not None  # noqa: S101 - a job that is shown was read
+    assert job.card is not None  # noqa: S101
+    view, last = job.view, job.latest
+    return shapes.Overview(
+        now=now,
+        card=job.card,
+        run=view.run,
+        restarts=view.restarts,
+        started=view.started,
+        ended=view.ended,
+        host=view.host,
+        pid=view.pid,
+        problem=view.problem,
+        alarms=tuple(
+            shapes.Alarm(each.rule, each.state, each.since, each.text, each.hint)
+            for each in history.alarms()
+            if each.state != "ok"
+        ),
+        ledger=_ledger(recent),
+        signs=job.signs,
+        stages=stage_times(recent),
+        limited_by=limited_by(job.signs),
+        latency=_latencies(recent),
+        watermark=None if last is None else last.watermark,
+        behind=None if last is None else last.behind_seconds,
+        held_by=None if last is None else last.held_by,
+        idle=() if last is None else last.idle,
+        retries=sum(batch.retries for batch in recent),
+        budget=None if last is None else last.budget,
+    )
+
+
+def limited_by(signs: Sequence[shapes.Sign]) -> str:
+    """Which stage limits the job."""
+    return next((f"{sign.value}: {sign.why}" for sign in signs if sign.name == "backpressure"), "")
+
+
+def _ledger(recent: Iterable[BatchMetrics]) -> shapes.Ledger:
+    told = Counter[str]()
+    for batch in recent:
+        counts = batch.counts
+        told.update(
+            read=counts.read, contributed=counts.contributed, late=counts.late, dead=counts.dead,
+            filtered=counts.filtered, emitted=batch.emitted, retractions=batch.retractions,
+        )  # fmt: skip
+    names = ("read", "contributed", "late", "dead", "filtered", "emitted", "retractions")
+    return shapes.Ledger(**{name: told[name] for name in names})
+
+
+def stage_times(recent: Sequence[BatchMetrics]) -> tuple[shapes.StageTime, ...]:
+    """Where the time of the last batches went, in the order of a batch."""
+    spent: dict[str, float] = defaultdict(float)
+    for batch in recent:
+        for name, seconds in batch.stages.items():
+            spent[name] += seconds
+    total, batches = sum(spent.values()), sum(batch.batches for batch in recent)
+    order = [*STAGES, *(name for name in spent if name not in STAGES)]
+    return tuple(
+        shapes.StageTime(name, spent[name] / batches, spent[name] / total)
+        for name in order
+        if name in spent and total and batches
+    )
+
+
+def _latencies(recent: Sequence[BatchMetrics]) -> tuple[shapes.Latency, ...]:
+    told = []
+    for timing in TIMINGS:
+        found = reduce(Histogram.__add__, (batch.latency.get(timing, Histogram()) for batch in recent), Histogram())
+        if found.total:
+            shares = [(found.percentile(share) or 0.0) / 1000 for share in (0.5, 0.95, 0.99)]
+            told.append(shapes.Latency(timing, found.total, *shares))
+    return tuple(told)
+
+
+_LEVELS: Final[dict[str, Callable[[Point], float | None]]] = {
+    "lag_records": lambda point: point.lag_records,
+    "lag_seconds": lambda point: point.lag_seconds,
+    "behind": lambda point: None if point.watermark is None else (point.clock - point.watermark) / 1000,
+    "state_rows": lambda point: point.state_rows,
+    "state_bytes": lambda point: point.state_bytes,
+}
+_WORST: Final[dict[str, Callable[[Point], float | None]]] = {
+    "p50": lambda point: point.p50,
+    "p95": lambda point: point.p95,
+    "p99": lambda point: point.p99,
+    "took": lambda point: point.took,
+    "deliver": lambda point: point.deliver,
+    "commits": lambda point: point.commits,
+}
+_RATES: Final[dict[str, Callable[[Point], float]]] = {
+    "in": lambda point: point.read,
+    "out": lambda point: point.emitted,
+    "late": lambda point: point.late,
+    "dead": lambda point: point.dead,
+}
+
+
+def series(points: Sequence[Point], most: int) -> shapes.Series:
+    """The golden numbers over time: levels as they were last, rates on average, times at their worst."""
+    at: list[int] = []
+    values: dict[str, list[float | None]] = {name: [] for name in (*_LEVELS, *_WORST, *_RATES)}
+    for group in buckets(points, most):
+        if not group:
+            at.append(at[-1] + 1)
+            for told in values.values():
+                told.append(None)
+            continue
+        at.append(group[-1].at)
+        seconds = sum(point.seconds for point in group)
+        for name, level in _LEVELS.items():
+            values[name].append(_short(level(group[-1])))
+        for name, time in _WORST.items():
+            values[name].append(_short(max((found for p in group if (found := time(p)) is not None), default=None)))
+        for name, many in _RATES.items():
+            values[name].append(_short(sum(map(many, group)) / seconds) if seconds else None)
+    return shapes.Series(tuple(at), {name: tuple(told) for name, told in values.items()})
+
+
+def buckets(points: Sequence[Point], most: int) -> Iterable[Sequence[Point]]:
+    """Neighbouring points together, so that there are not too many; an empty one where there is a gap."""
+    if not points:
+        return
+    size = max(1, -(-len(points) // most))
+    groups = [points[start : start + size] for start in range(0, len(points), size)]
+    lengths = sorted(b[0].at - a[-1].at for a, b in pairwise(groups))
+    # Old points are a minute apart: what is usual there is no gap.
+    usual = max(lengths[len(lengths) // 2] * GAP, 150_000) if lengths else 0
+    for number, group in enumerate(groups):
+        if number and group[0].at - groups[number - 1][-1].at > usual:
+            yield ()
+        yield group
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else round(float(value), 4)
+
+
+def times(job: Watched, points: Sequence[Point], most: int, now: int) -> shapes.Times:
+    groups = [group[-1] for group in buckets(points, most) if group]
+    last = job.latest
+    return shapes.Times(
+        now=now,
+        clock=tuple(point.clock for point in groups),
+        watermark=tuple(point.watermark for point in groups),
+        held_by=None if last is None else last.held_by,
+        idle=() if last is None else last.idle,
+        ended=last is not None and last.ended,
+    )
+
+
+def lateness(recent: Sequence[BatchMetrics]) -> shapes.Lateness:
+    """How far behind the front of their stream elements came, and what share had come by then."""
+    found = reduce(Histogram.__add__, (batch.lateness for batch in recent), Histogram())
+    bars, passed = [], 0
+    for lower, upper, many in found.bars():
+        passed += many
+        bars.append(shapes.Bar(round(lower, 3), round(upper, 3), many, passed / found.total))
+    return shapes.Lateness(
+        measured=found.total,
+        late=sum(batch.counts.late for batch in recent),
+        read=sum(batch.counts.read for batch in recent),
+        since=recent[0].at if recent else None,
+        bars=tuple(bars),
+    )
+
+
+def partitions(last: BatchMetrics | None, now: int) -> shapes.Partitions:
+    if last is None:
+        return shapes.Partitions(now, 0, ())
+    told = [
+        shapes.Partition(
+            each.name, each.event_time, each.watermark, each.heard, each.idle, each.finished,
+            each.name == last.held_by, each.lag_records, each.lag_seconds,
+        )
+        for each in last.partitions
+    ]  # fmt: skip
+    order = sorted(told, key=lambda each: (not each.holds, each.finished, each.idle, each.name))
+    return shapes.Partitions(now, max(last.partition_count, len(told)), tuple(order))
+
+
+def keys(recent: Sequence[BatchMetrics]) -> shapes.Keys:
+    """The keys that get most, and how evenly key groups are filled, over the last batches."""
+    heavy, of_step = Counter[tuple[str, str]](), Counter[str]()
+    groups: dict[str, tuple[int, ...]] = {}
+    for batch in recent:
+        heavy.update({(hot.step, hot.key): hot.count for hot in batch.hot})
+        for step in batch.steps:
+            of_step[step.name] += step.counts.read
+            known = groups.get(step.name, ())
+            alike = len(known) == len(step.groups)
+            groups[step.name] = tuple(map(sum, zip(known, step.groups, strict=True))) if alike else step.groups
+    hot = [
+        shapes.Hot(step, key, many, min(many / of_step[step], 1.0) if of_step[step] else 0.0)
+        for (step, key), many in heavy.most_common(MOST_HOT)
+    ]
+    skew = [
+        shapes.Skew(name, told, max(told) * len(told) / sum(told) if sum(told) else 0.0)
+        for name, told in groups.items()
+        if told
+    ]
+    return shapes.Keys(tuple(hot), tuple(skew))
+
+
+def state(recent: Sequence[BatchMetrics]) -> shapes.State:
+    if not recent:
+        return shapes.State((), ())
+    some = recent[-120:]
+    told = []
+    for step in some[-1].steps:
+        history = [next((each.rows for each in batch.steps if each.name == step.name), 0) for batch in some]
+        read = sum(each.counts.read for batch in some for each in batch.steps if each.name == step.name)
+        late = sum(each.counts.late for batch in some for each in batch.steps if each.name == step.name)
+        told.append(
+            shapes.StepState(
+                step.name, step.rows, step.bytes, step.watermark, step.output_watermark, read, late, tuple(history)
+            )
+        )
+    return shapes.State(tuple(batch.at for batch in some), tuple(told))
+
+
+def panes(history: History, search: str, key: str, start: int | None) -> shapes.Panes:
+    """Keys that match, the windows of the chosen key, and of the chosen window, or of all, what was told, in order."""
+    found = history.panes(search or None, limit=MOST_PANES)
+    many = Counter(line.key for line in found)
+    by_window: dict[tuple[int | None, int | None], list[PaneLine]] = defaultdict(list)
+    mine = [line for line in history.panes(key, limit=MOST_PANES) if line.key == key] if key else []
+    for line in mine:
+        by_window[line.start, line.until].append(line)
+    windows = [
+        shapes.PaneWindow(
+            begin,
+            until,
+            len(lines),
+            sum(line.timing == "late" for line in lines),
+            sum(line.taken_back for line in lines),
+        )
+        for (begin, until), lines in by_window.items()
+    ]
+    windows.sort(key=lambda window: -(window.start or 0))
+    chosen = [line for line in mine if start is None or line.start == start]
+    return shapes.Panes(
+        tuple(shapes.PaneKey(name, count) for name, count in many.most_common(MOST_KEYS)),
+        tuple(windows),
+        tuple(_pane(line) for line in chosen),
+    )
+
+
+def _pane(line: PaneLine) -> shapes.Pane:
+    return shapes.Pane(
+        line.id, line.at, line.batch, line.key, line.start, line.until, line.timing, line.pane, line.is_last,
+        line.taken_back, line.said,
+    )  # fmt: skip
+
+
+def events(history: History, limit: int) -> shapes.Events:
+    found = history.events(limit=limit)
+    return shapes.Events(tuple(shapes.EventLine(each.at, each.run, each.kind, each.text) for each in reversed(found)))

@@ -1,0 +1,52 @@
+// How late elements come, and what a longer wait would buy.
+
+import { get } from "/static/api.js";
+import { fill, h, panel, svg } from "/static/dom.js";
+import { percent, seconds, whole } from "/static/words.js";
+
+export async function lateness({ path }) {
+  let told = null, wait = null;
+  const picture = h("div", { class: "graph" }), answer = h("p", { class: "answer", role: "status" }), about = h("p", { class: "hint" }), answers = h("div", {});
+  const slider = h("input", { type: "range", min: "0", max: "1000", value: "0", "aria-label": "How long to wait", input: () => { wait = toWait(Number(slider.value)); draw(); } });
+
+  // The slider goes by the logarithm: a second more matters at one second, not at an hour.
+  const most = () => Math.max(told.bars.at(-1)?.upper ?? 1000, 1000);
+  const toWait = (place) => (place === 0 ? 0 : 10 ** ((place / 1000) * Math.log10(most())));
+  const toPlace = (ms) => (ms <= 1 ? 0 : (Math.log10(ms) / Math.log10(most())) * 1000);
+  const complete = (ms) => told.bars.filter((bar) => bar.upper <= ms + 1e-6).at(-1)?.complete ?? 0;
+
+  const draw = () => {
+    if (!told.measured) {
+      fill(picture);
+      fill(answer, "Lateness is not measured yet.");
+      fill(about, "It is told once elements with an event time have come.");
+      return;
+    }
+    const bars = told.bars, tallest = Math.max(...bars.map((bar) => bar.count));
+    const width = 1000 / bars.length;
+    fill(picture, svg("svg", { viewBox: "0 0 1000 250", role: "img", "aria-label": "How far behind elements came" },
+      bars.map((bar, place) => {
+        const height = (bar.count / tallest) * 200;
+        return svg("rect", { class: `heat ${bar.upper <= wait + 1e-6 ? "" : "warn"}`, x: place * width + 1, y: 210 - height, width: Math.max(width - 2, 1), height: Math.max(height, 1.5) },
+          svg("title", {}, `${seconds(bar.lower / 1000)} to ${seconds(bar.upper / 1000)}: ${whole(bar.count)}`));
+      }),
+      bars.filter((_, place) => place % Math.ceil(bars.length / 8) === 0).map((bar) => svg("text", { class: "soft", x: bars.indexOf(bar) * width + 2, y: 232 }, seconds(bar.lower / 1000)))));
+    fill(answer, `If you waited ${seconds(wait / 1000)}, ${percent(complete(wait))} would be complete.`);
+    fill(about, `Of ${whole(told.measured)} elements of the last batches, by how far they were behind the front of their stream. ${whole(told.late)} of ${whole(told.read)} came too late for their windows (${percent(told.read ? told.late / told.read : 0)}).`);
+    fill(answers, h("div", { class: "tools" }, h("span", { class: "soft" }, "Complete:"), [0.95, 0.99, 0.999, 1].map((share) => {
+      const bar = bars.find((each) => each.complete >= share - 1e-9);
+      return bar ? h("button", { type: "button", click: () => { wait = bar.upper; slider.value = toPlace(wait); draw(); } }, `${percent(share)} after ${seconds(bar.upper / 1000)}`) : null;
+    })));
+  };
+
+  const update = async () => {
+    told = await get(`${path}/lateness`);
+    if (wait === null && told.measured) {
+      wait = (told.bars.find((bar) => bar.complete >= 0.99) ?? told.bars.at(-1)).upper;
+    }
+    if (told.measured) slider.value = toPlace(wait);
+    draw();
+  };
+  await update();
+  return { element: h("div", {}, panel("How late elements come", "Drag to ask: what would a watermark with this delay have waited for?", answer, slider, answers, picture, about)), update };
+}

@@ -1,0 +1,16 @@
+"""Jobs that tests start are not among those of whoever runs the tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from strandline.dashboard.known import VARIABLE
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _known_jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        place = tmp_path_factory.mktemp("known") / "jobs.json"
+        patch.setenv(VARIABLE, str(place))
+        yield place

@@ -1,0 +1,18 @@
+"""Every page, and its heading; and the pictures of the docs, taken of jobs that are made up."""
+
+from typing import Final
+
+PAGES: Final = {
+    "overview": "Events a second",
+    "time": "Event time and processing time",
+    "panes": "What was told of a key",
+    "lateness": "How late elements come",
+    "partitions": "Partitions",
+    "keys": "Hot keys",
+    "stages": "Plan",
+    "state": "State by step",
+    "letters": "Dead letters",
+    "savepoints": "Savepoints",
+    "lineage": "Lives",
+    "events": "Events",
+}

@@ -16,9 +16,12 @@ from rich.console import Console
 import strandline as sl
 from strandline.cli import dlq
 from strandline.cli.main import main
+from strandline.cli.run import find
 from strandline.letters.folder import Folder
 from strandline.letters.store import Redrive
 from tests.contracts.test_letters import CLOCK, Place, letter
+
+pytest_plugins = ["strandline.testing.services"]
 
 JOB = """
 import strandline as sl
@@ -173,6 +176,32 @@ def test_a_sink_that_keeps_no_letters_says_where_they_could_go(job: str, capsys:
     assert "discard() keeps no dead letters that can be asked for" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("kind", ["duckdb", "folder", pytest.param("postgres", marks=pytest.mark.services)])
+def test_every_word_does_the_same_wherever_a_sink_keeps_its_letters(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, place = tmp_path / "in", str(tmp_path / "totals")
+    source.mkdir()
+    if kind == "postgres":
+        place = f'"my totals", dsn={request.getfixturevalue("postgres").address!r}'
+    sink = f"sl.{kind}({place})" if kind == "postgres" else f"sl.{kind}({place!r})"
+    file = tmp_path / "job.py"
+    file.write_text(JOB.format(source=str(source), database="").replace("sl.sqlite('', table=\"panes\")", sink))
+    job = f"{file}:totals"
+    known = {"source": f"files({str(source)!r})", "raw": ROW, "source_partition": f"{CLOCK}.0"}
+    Place(find(job).root).put(letter(0xA1, **known), letter(0xB2, **known), letter(0xC3, **{**known, "source": None}))
+    assert told(capsys, "count", job)["counts"] == {"undecodable": 3}
+    assert [each["id"] for each in told(capsys, "list", job)] == [letter(each)["id"] for each in (0xC3, 0xB2, 0xA1)]
+    assert told(capsys, "show", job, letter(0xB2)["id"])["first_seen"] == "2023-11-14T22:13:20.178Z"
+    assert told(capsys, "redrive", job, "--all", "--dry-run")["sent"] != []
+    report = told(capsys, "redrive", job, letter(0xA1)["id"])
+    assert (report["sent"], len([*source.iterdir()])) == ([letter(0xA1)["id"]], 1)
+    assert told(capsys, "redrive", job, letter(0xA1)["id"], code=1)["sent"] == []
+    assert len([*source.iterdir()]) == 1
+    assert told(capsys, "drop", job, "--state", "redriven", "--yes") == {"dropped": 1}
+    assert told(capsys, "count", job, "--by", "state")["counts"] == {"new": 2}
+
+
 def folder_letters(**known: Any) -> pl.DataFrame:
     return pl.DataFrame([letter(1, **known)])
 
@@ -182,7 +211,7 @@ def test_a_row_goes_back_as_it_lies_in_its_file_also_where_the_letter_is_masked_
     rows.write_parquet(tmp_path / "first.parquet")
     folder = Folder("files", str(tmp_path), "parquet", {"team": "string", "score": "long"})
     masked = folder_letters(raw=None, masked="all", source_partition=f"file://{tmp_path}/first.parquet")
-    assert folder.take_back(masked, Redrive("one", ()), None, again=False) == (letter(1)["id"],)
+    assert folder.take_back(masked, Redrive("one", ()), None) == (letter(1)["id"],)
     back = pl.read_parquet(tmp_path / "redriven-one.parquet")
     assert back.rows() == [("red", 2, letter(1)["id"])]
     lost = masked.with_columns(pl.lit("gone").alias("source_partition"))
@@ -193,10 +222,10 @@ def test_a_row_goes_back_as_it_lies_in_its_file_also_where_the_letter_is_masked_
 
 def test_lines_go_back_as_lines_under_a_name_that_the_source_reads(tmp_path: Path) -> None:
     folder = Folder("files", str(tmp_path), "txt", None, "*.csv", "team,score")
-    folder.take_back(folder_letters(raw=b"red,\xff"), Redrive("one", ()), None, again=False)
+    folder.take_back(folder_letters(raw=b"red,\xff"), Redrive("one", ()), None)
     assert (tmp_path / "redriven-one.csv").read_bytes() == b"team,score\nred,\xff\n"
     (tmp_path / "redriven-one.csv").write_bytes(b"read already")
-    folder.take_back(folder_letters(raw=b"red,\xff"), Redrive("one", ()), None, again=True)
+    folder.take_back(folder_letters(raw=b"red,\xff"), Redrive("one", ()), None)
     assert (tmp_path / "redriven-one.csv").read_bytes() == b"read already"
     id_ = letter(1)["id"]
     assert Folder("f", str(tmp_path), "txt", None, "in-*").why_not(folder_letters()) == {
@@ -210,5 +239,5 @@ def test_orc_is_written_as_orc(tmp_path: Path) -> None:
     from pyarrow import orc  # noqa: PLC0415
 
     folder = Folder("files", str(tmp_path), "orc", {"team": "string"})
-    folder.take_back(folder_letters(raw=b'{"team": "red"}'), Redrive("one", ()), None, again=False)
+    folder.take_back(folder_letters(raw=b'{"team": "red"}'), Redrive("one", ()), None)
     assert orc.read_table(tmp_path / "redriven-one.orc")["team"].to_pylist() == ["red"]

@@ -5,6 +5,7 @@ import logging
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -26,6 +27,7 @@ from strandline.plan.stages import Deliver
 from strandline.services.service import Service
 from strandline.spark.deliver import Patience, deliver
 from strandline.spark.ledger import LedgerEntry, Written
+from strandline.spark.letters import with_letters
 from strandline.spark.ports import RAW, OpenSink
 from tests.contracts.stores import KafkaStore, records_of
 from tests.contracts.test_sinks import pane, panes
@@ -73,7 +75,7 @@ def test_a_record_says_which_pane_it_is_and_a_tombstone_what_is_gone(store: Kafk
 
 @pytest.mark.services
 def test_records_that_the_topic_does_not_take_are_dead_letters_and_the_others_are_written_once(
-    store: KafkaStore, new_topic: Callable[..., str]
+    store: KafkaStore, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = new_topic(partitions=1, cleanup_policy="compact", max_message_bytes="1500")
     mine = sl.kafka_topic(topic, servers=store.servers, key=sl.text("team"))
@@ -93,6 +95,13 @@ def test_records_that_the_topic_does_not_take_are_dead_letters_and_the_others_ar
     assert "message size too large" in said[7]
     written = [json.loads(record.value())["total"] for record in records_of(store.servers, topic)]
     assert written == [0, 1, 2, 5, 6, 8]
+    elsewhere = sl.dead_files(tmp_path)
+    output = Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",), elsewhere)
+    other = with_letters(mine.open(output), output, "mine")
+    assert other.commit(panes(pane(None, 10)), entry(other, 1)).refused == 1
+    other.close()
+    assert [json.loads(raw)["total"] for raw in elsewhere.letters().read()["raw"]] == [10]
+    assert mine.letters().read().height == 3
 
 
 @pytest.mark.services

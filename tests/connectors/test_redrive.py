@@ -19,8 +19,7 @@ from strandline.connectors.kafka.letters import TopicLetters
 from strandline.connectors.kafka.redrive import LETTER, REDRIVEN
 from strandline.errors import SetupError, SinkError
 from strandline.letters.redrive import redrive
-from strandline.letters.store import Redrive
-from strandline.letters.table import TableLetters
+from strandline.letters.store import LetterStore, Redrive
 from strandline.services.service import Service
 from strandline.spark.ports import LedgerEntry
 from tests.contracts.test_letters import frame, letter
@@ -120,7 +119,7 @@ def test_one_that_was_killed_is_done_by_the_next_and_nothing_arrives_twice(
     """
     store = table(source, tmp_path)
     job = tmp_path / "job.py"
-    job.write_text(JOB.format(topic=source.topics[0], servers=source.servers, database=store.path))
+    job.write_text(JOB.format(topic=source.topics[0], servers=source.servers, database=str(tmp_path / "some.db")))
     program = [sys.executable, "-c", "from strandline.cli.main import main; main()", "dlq", "redrive", str(job)]
     environment = {**os.environ, "STRANDLINE_CRASH": moment}
     dead = subprocess.run([*program, *ids(0, 2)], env=environment, start_new_session=True, check=False)
@@ -132,12 +131,12 @@ def test_one_that_was_killed_is_done_by_the_next_and_nothing_arrives_twice(
     assert store.read()["state"].to_list() == ["redriven", "new", "redriven", "new"]
 
 
-def table(source: Kafka, folder: Any, **known: Any) -> TableLetters:
+def table(source: Kafka, folder: Any, **known: Any) -> LetterStore:
     from tests.contracts.test_letters import Place, pipeline  # noqa: PLC0415
 
     place = Place(pipeline(folder, None))
     place.put(*letters(source, **known))
-    store: TableLetters = place.store
+    store: LetterStore = place.store
     return store
 
 
@@ -145,7 +144,7 @@ def test_a_second_redrive_at_the_same_time_takes_over_and_the_first_is_told(sour
     store = table(source, tmp_path)
     one = Redrive("one", (letter(0)["id"],), {source.name: source.standing(store.read())})
     first = Writer(source.servers, source.security, "strandline-redrive-one")
-    second = source.take_back(store.read()[:1], one, None, again=True)
+    second = source.take_back(store.read()[:1], one, None)
     assert list(second) == ids(0)
     with pytest.raises(SinkError, match="another process has taken this over"):
         first.write([{"topic": source.topics[0], "value": b"late"}])
@@ -164,7 +163,7 @@ def test_a_letter_whose_record_is_gone_goes_back_without_a_key(source: Kafka, tm
     store = table(source, tmp_path)
     gone = store.read()[:1].with_columns(pl.lit(10_000, pl.Int64).alias("source_offset"))
     one = Redrive("gone", tuple(gone["id"]), {source.name: source.standing(gone)})
-    assert source.take_back(gone, one, None, again=False) == one.letters
+    assert source.take_back(gone, one, None) == one.letters
     (found,) = records(source.servers, source.topics[0], len(BAD))
     assert (found.value(), found.key()) == (BAD[0], None)
 

@@ -35,6 +35,7 @@ from strandline.services.service import Place, Service
 from strandline.services.valkey import Valkey
 from strandline.spark.deliver import Patience, deliver
 from strandline.spark.ledger import LedgerEntry, Written
+from strandline.spark.letters import with_letters
 from strandline.spark.ports import OpenSink
 from tests.contracts.stores import ValkeyStore
 from tests.contracts.test_sinks import late, pane, panes
@@ -286,6 +287,23 @@ def test_what_others_keep_under_a_key_is_left_alone_and_the_row_is_a_dead_letter
         ("sink_refused", "the key holds a value that is not of this sink")
     }
     sink.close()
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("rows", [3, 100])
+def test_its_letter_is_elsewhere_if_that_was_asked_for(
+    store: ValkeyStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(parts, "ROWS", rows)
+    mine, elsewhere = store.sink(key=["team"]), sl.dead_files(tmp_path)
+    output = Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",), elsewhere)
+    sink = with_letters(mine.open(output), output, "mine")
+    for name in ("team 2", "team 7"):
+        store.client.set(f"{store.prefix()}:{name}", "mine")
+    assert sink.commit(TEN, entry(sink, 0)) == Written(refused=2)
+    sink.close()
+    assert sorted(json.loads(raw)["team"] for raw in elsewhere.letters().read()["raw"]) == ["team 2", "team 7"]
+    assert store.read("totals_dead") == []
 
 
 @pytest.mark.services

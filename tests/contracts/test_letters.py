@@ -1,7 +1,9 @@
 """What every place that keeps dead letters must do: tell each once, keep marks, let go only of what it is told to."""
 
+import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +21,20 @@ from strandline.letters.store import Marks, Redrive
 from strandline.letters.written import from_json, to_json
 from strandline.plan.compile import to_stages
 from strandline.services.service import Service
-from strandline.spark.letters import LettersApart
-from strandline.spark.ports import LedgerEntry, LetterBox, OpenSink
+from strandline.spark.letters import with_letters
+from strandline.spark.ports import LedgerEntry, OpenSink
+from tests.contracts.stores import PostgresStore
 from tests.plan.endpoints import PaperSource, scores
 
 pytest_plugins = ["strandline.testing.services"]
 
 CLOCK = 1_700_000_000_000
 ENTRY = LedgerEntry("mine", 1, 0, "digest")
-KINDS = ["sqlite", "parquet", "jsonl", pytest.param("topic", marks=[pytest.mark.services])]
+EMBEDDED = ("sqlite", "folder", "delta", "parquet", "jsonl")
+SERVED = ("postgres", "topic")
+KINDS = [*EMBEDDED, *(pytest.param(each, marks=[pytest.mark.services]) for each in SERVED)]
+ODD = 'odd "panes", 100%?'
+"""A name that only a driver can quote."""
 
 
 def letter(number: int, **known: Any) -> dict[str, Any]:
@@ -60,10 +67,7 @@ class Place:
         """A driver starts."""
         (output,) = to_stages(self.write).outputs
         sink: Any = output.sink
-        opened: OpenSink = sink.open(output)
-        if not isinstance(output.dead, LetterBox):
-            return opened
-        return LettersApart(opened, output.dead.open_letters(lineage))
+        return with_letters(sink.open(output), output, lineage)
 
     def put(self, *letters: dict[str, Any], batch: int = 0, job: OpenSink | None = None) -> None:
         """A batch of a job, from its start to its end."""
@@ -82,21 +86,32 @@ class Place:
         return [(int(id_, 16), state) for id_, state in self.store.read().select("id", "state").rows()]
 
 
-def pipeline(path: Path, dead: Any) -> Any:
+def pipeline(path: Path, dead: Any = None, sink: Any = None) -> Any:
     panes = scores(PaperSource()).event_time("at", sl.monotone()).key_by("team").window(sl.tumbling(seconds=10))
-    return panes.aggregate(n=sl.count()).write(sl.sqlite(path / "some.db", table="panes"), dead=dead).root
+    mine = sl.sqlite(path / "some.db", table="panes") if sink is None else sink
+    return panes.aggregate(n=sl.count()).write(mine, dead=dead).root
 
 
 @pytest.fixture(params=KINDS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    if request.param == "sqlite":
-        yield Place(pipeline(tmp_path, None))
-    elif request.param == "topic":
-        broker: Service = request.getfixturevalue("kafka")
-        make: Callable[..., str] = request.getfixturevalue("new_topic")
-        yield Place(pipeline(tmp_path, sl.dead_topic(make(), servers=broker.address)))
-    else:
-        yield Place(pipeline(tmp_path, sl.dead_files(tmp_path / "dead", format=request.param)))
+    match request.param:
+        case "sqlite":
+            yield Place(pipeline(tmp_path, sink=sl.sqlite(tmp_path / "some.db", table=ODD)))
+        case "folder":
+            yield Place(pipeline(tmp_path, sink=sl.folder(tmp_path / "panes")))
+        case "delta":
+            pytest.importorskip("deltalake", reason='it needs "strandline[delta]"')
+            yield Place(pipeline(tmp_path, sink=sl.delta(tmp_path / "panes")))
+        case "postgres":
+            store = PostgresStore(request.getfixturevalue("postgres").address)
+            yield Place(pipeline(tmp_path, sink=store.sink(ODD)))
+            store.close()
+        case "topic":
+            broker: Service = request.getfixturevalue("kafka")
+            make: Callable[..., str] = request.getfixturevalue("new_topic")
+            yield Place(pipeline(tmp_path, sl.dead_topic(make(), servers=broker.address)))
+        case _:
+            yield Place(pipeline(tmp_path, sl.dead_files(tmp_path / "dead", format=request.param)))
 
 
 @dataclass
@@ -107,24 +122,29 @@ class Taker:
     dies: str | None = None
     arrived: tuple[str, ...] = ()
     times: int = 0
+    known: set[str] = field(default_factory=set)
+    """The redrives whose records have arrived."""
+    meanwhile: dict[str, Callable[[], object]] = field(default_factory=dict)
+    """What somebody else does, once, just before this one is asked something."""
 
     def why_not(self, letters: pl.DataFrame) -> dict[str, str]:
         return {}
 
     def standing(self, letters: pl.DataFrame) -> Any:
+        self.meanwhile.pop("standing", lambda: None)()
         return {"arrived": len(self.arrived)}
 
-    def take_back(
-        self, letters: pl.DataFrame, redriven: Redrive, marks: Marks | None, *, again: bool
-    ) -> tuple[str, ...]:
-        if again and self.arrived:
-            return self.arrived
+    def take_back(self, letters: pl.DataFrame, redriven: Redrive, marks: Marks | None) -> tuple[str, ...]:
+        self.meanwhile.pop("take_back", lambda: None)()
+        if redriven.id in self.known:
+            return tuple(letters["id"])
         if self.dies == "before":
             raise KeyboardInterrupt
-        self.arrived, self.times = tuple(letters["id"]), self.times + 1
+        self.known.add(redriven.id)
+        self.arrived, self.times = (*self.arrived, *letters["id"]), self.times + 1
         if self.dies == "after":
             raise KeyboardInterrupt
-        return self.arrived
+        return tuple(letters["id"])
 
 
 def test_a_letter_comes_out_as_it_went_in(place: Place) -> None:
@@ -207,6 +227,88 @@ def test_a_redrive_that_was_killed_is_done_by_the_next_once(place: Place, dies: 
     assert place.store.begun() is None
 
 
+def test_two_redrives_at_once_send_no_letter_twice_whichever_sleeps(place: Place) -> None:
+    place.put(letter(1), letter(2), letter(3))
+    ids, taker = [letter(number)["id"] for number in (1, 2, 3)], Taker()
+    taker.meanwhile["standing"] = lambda: redrive(place.store, {"topic": taker}, ids[:1])
+    with pytest.raises(SinkError, match="another redrive of .* has just sent 1 of these letters"):
+        redrive(place.store, {"topic": taker}, ids)
+    assert place.told() == [(1, "redriven"), (2, "new"), (3, "new")]
+    others = []
+    taker.meanwhile["take_back"] = lambda: others.append(redrive(place.store, {"topic": taker}, ids[2:]))
+    assert redrive(place.store, {"topic": taker}, ids[1:2]).sent == (ids[1],)
+    assert [(each.completed, each.sent) for each in others] == [((ids[1],), (ids[2],))]
+    assert taker.arrived == tuple(ids)
+    assert [state for _, state in place.told()] == ["redriven"] * 3
+
+
+def test_one_that_wakes_after_all_is_done_does_not_end_the_next(place: Place) -> None:
+    if isinstance(place.box, DeadTopic):
+        return  # as in the one above
+    place.put(letter(1), letter(2))
+    first, second = Redrive("first", (letter(1)["id"],)), Redrive("second", (letter(2)["id"],))
+    place.store.begin(first)
+    place.store.finish(first, first.letters)
+    place.store.begin(second)
+    place.store.finish(first, first.letters)
+    assert place.store.begun() == second
+    with pytest.raises(SinkError, match="has begun"):
+        place.store.begin(second)
+
+
+def test_redrivers_that_run_at_the_same_time_send_every_letter_once(place: Place) -> None:
+    if isinstance(place.box, DeadTopic):
+        return  # each of its steps is a producer, and takes as long as all of these
+    letters = [letter(number) for number in range(12)]
+    place.put(*letters)
+    problems, sent, lock = list[BaseException](), list[str](), threading.Lock()
+
+    class Counting(Taker):
+        def take_back(self, letters: pl.DataFrame, redriven: Redrive, marks: Marks | None) -> tuple[str, ...]:
+            with lock:
+                if redriven.id not in taker.known:
+                    taker.known.add(redriven.id)
+                    sent.extend(letters["id"])
+            return tuple(letters["id"])
+
+    taker = Counting()
+
+    def drive(asked: list[str]) -> None:
+        try:
+            while "new" in [state for number, state in place.told() if f"{number:032x}" in asked]:
+                with suppress(SinkError):  # another was faster
+                    redrive(place.store, {"topic": taker}, asked)
+        except BaseException as problem:  # noqa: BLE001 - told by the thread that waits
+            problems.append(problem)
+
+    ids = [each["id"] for each in letters]
+    drivers = [threading.Thread(target=drive, args=[ids[start : start + 6]]) for start in (0, 3, 6)]
+    for driver in drivers:
+        driver.start()
+    for driver in drivers:
+        driver.join()
+    assert problems == []
+    assert sorted(sent) == ids
+    assert {state for _, state in place.told()} == {"redriven"}
+
+
+def test_a_letter_may_be_of_any_time_and_is_told_once_though_it_was_written_twice(place: Place) -> None:
+    """At least once, a batch that comes again is written again; and a record may say any year."""
+    times = [-62_200_000_000_000, -1, 253_402_300_799_999, 900_000_000_000_000]
+    letters = frame(*(letter(number, event_time=at) for number, at in enumerate(times)))
+    sink = place.job()
+    entry = replace(ENTRY, epoch=sink.claim("mine"))
+    for _ in range(2):
+        sink.write(Output(dead=letters, progress=Progress(5_000, CLOCK)), entry)
+    sink.close()
+    first, *inside, last = place.store.read()["event_time"].to_list()
+    assert inside == times[1:3]
+    assert first <= -62_135_596_800_000
+    assert last >= 253_402_300_799_999
+    assert place.store.drop([letter(1)["id"]]) == 1
+    assert [number for number, _ in place.told()] == [0, 2, 3]
+
+
 def test_finishing_twice_is_finishing_once_and_what_was_not_sent_is_new_again(place: Place) -> None:
     place.put(letter(1), letter(2))
     one = Redrive("one", (letter(1)["id"], letter(2)["id"]))
@@ -223,6 +325,30 @@ def test_what_is_dropped_is_gone_and_stays_so(place: Place) -> None:
     assert place.told() == [(2, "new")]
     place.put(letter(1), letter(2))
     assert place.told() == [(2, "new")]
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "csv"])
+def test_all_of_it_holds_where_only_the_way_to_write_is_another(kind: str, tmp_path: Path) -> None:
+    sink: Any = sl.duckdb(tmp_path / "some.duckdb", table=ODD)
+    place = Place(pipeline(tmp_path, sink=sl.folder(tmp_path / "panes", format="csv") if kind == "csv" else sink))
+    place.job().close()
+    assert place.told() == []
+    bare = letter(3, raw=None, event_time=None, source=None, schema_id=None, masked="all", detail="größe\n\x1b[31m")
+    letters = [letter(1), letter(2, event_time=900_000_000_000_000), bare]
+    place.put(*letters)
+    kept = place.store.read().to_dicts()
+    assert kept[0::2] == [{**each, "state": "new", "redrive": None} for each in letters[0::2]]
+    assert kept[1]["event_time"] >= 253_402_300_799_999
+    taker = Taker(dies="after")
+    with pytest.raises(KeyboardInterrupt):
+        redrive(place.store, {"topic": taker}, [letter(1)["id"]])
+    taker.dies = None
+    taker.meanwhile["standing"] = lambda: redrive(place.store, {"topic": taker}, [letter(2)["id"]])
+    with pytest.raises(SinkError, match="has just sent 1 of these letters"):
+        redrive(place.store, {"topic": taker}, [letter(2)["id"]])
+    assert taker.arrived == (letter(1)["id"], letter(2)["id"])
+    assert place.store.drop([letter(1)["id"], "unknown"]) == 1
+    assert place.told() == [(2, "redriven"), (3, "new")]
 
 
 def test_a_row_that_a_sink_refuses_is_masked_like_any_letter(tmp_path: Path) -> None:

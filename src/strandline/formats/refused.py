@@ -28,8 +28,7 @@ def refused_letters(
     """Whole envelopes, with nothing in them that is to be hidden."""
     told = [
         {
-            PARTITION: each.row.get("source_partition"),
-            OFFSET: each.row.get("source_offset"),
+            **_place(each.row),
             REASON: SINK_REFUSED,
             DETAIL: each.said[:_LONGEST],
             RAW: row_as_json(each.row),
@@ -38,3 +37,10 @@ def refused_letters(
     ]
     kinds = {name: ENVELOPE[name][1] for name in (PARTITION, OFFSET, REASON, DETAIL, RAW)}
     return sealed(outgoing(letters_of(pl.DataFrame(told, schema=kinds), step=sink), None, None, mask), lineage, clock)
+
+
+def _place(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A late element knows where it lay; a user's own columns may be called so too."""
+    partition, offset = row.get("source_partition"), row.get("source_offset")
+    known = isinstance(partition, str) and isinstance(offset, int)
+    return {PARTITION: partition, OFFSET: offset} if known else {PARTITION: None, OFFSET: None}

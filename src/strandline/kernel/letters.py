@@ -118,8 +118,8 @@ def sealed(letters: pl.DataFrame, pipeline: str, clock: int) -> pl.DataFrame:
     # The same row may fail twice in one step, on the way to two outputs.
     seen = dict[str, int]()
     ids = []
-    for place in ordered.select(SOURCE, PARTITION, _PLACE, STEP, REASON).iter_rows():
-        told = json.dumps([pipeline, *place])
+    for *place, raw in ordered.select(SOURCE, PARTITION, _PLACE, STEP, REASON, RAW).iter_rows():
+        told = json.dumps([pipeline, *place, *_said_itself(place[-1], raw, clock)])
         seen[told] = seen.get(told, 0) + 1
         ids.append(hashlib.sha256(f"{told} {seen[told]}".encode()).hexdigest()[:32])
     whole = ordered.with_columns(
@@ -128,6 +128,13 @@ def sealed(letters: pl.DataFrame, pipeline: str, clock: int) -> pl.DataFrame:
         pl.lit(clock, pl.Int64).alias(SEEN),
     )
     return whole.select(*ENVELOPE)
+
+
+def _said_itself(reason: str, raw: bytes | None, clock: int) -> list[Any]:
+    """A row on its way out has no place of its own: what it says, its batch too, tells it apart from others."""
+    if reason != SINK_REFUSED:
+        return []
+    return [clock if raw is None else hashlib.sha256(raw).hexdigest()]
 
 
 Reasons = Mapping[str, tuple[int, str]]

@@ -14,7 +14,7 @@ from pyarrow import orc
 
 from strandline.errors import SinkError
 from strandline.kernel.types import to_polars
-from strandline.letters.durable import write_whole
+from strandline.letters.durable import write_once
 from strandline.letters.store import Marks, Redrive
 
 LETTER: Final = "strandline_letter"
@@ -62,8 +62,6 @@ class Folder:
         letters: pl.DataFrame,
         redriven: Redrive,
         marks: Marks | None,  # noqa: ARG002 - a folder has no transactions
-        *,
-        again: bool,  # noqa: ARG002 - the same file is written over itself, and read once
     ) -> tuple[str, ...]:
         fine = letters.filter(~pl.col("id").is_in(self.why_not(letters).keys()))
         once = fine.unique(["source_partition", "source_offset"], keep="first", maintain_order=True)
@@ -71,8 +69,7 @@ class Folder:
         try:
             # A file that has been read is not written again, not even with the same bytes.
             if fine.height and not path.exists():
-                write_whole(path, self._lines(once) if self.types is None else self._table(once, self.types))
-                path.chmod(0o644)
+                write_once(path, self._lines(once) if self.types is None else self._table(once, self.types), 0o644)
         except OSError as problem:
             raise SinkError(f"{self.path} does not take records back", detail=str(problem)) from None
         return tuple(fine["id"])

@@ -1,8 +1,9 @@
 """Dead letters back to where they came from, each record once, also when this is killed and done again.
 
 A redrive is kept in the store before anything is sent. Then the sources take the records back, all of a source's or
-none. Then the letters are marked. One that was killed in between is found by the next, which asks the sources whether
-the records have arrived before it sends any.
+none. Then the letters are marked. One that was killed in between is found by the next, which does it again: a source
+looks whether the records of a redrive have arrived before it sends any. So it does not matter whether the first was
+killed or is only slow.
 """
 
 import hashlib
@@ -46,7 +47,7 @@ def redrive(store: LetterStore, sources: Mapping[str, Any], wanted: Iterable[str
         one = Redrive(hashlib.sha256(",".join(ids).encode()).hexdigest()[:16], ids, before)
         store.begin(one)
         crash_point("R1")
-        sent += _send(store, sources, one, part, again=False)
+        sent += _send(store, sources, one, part)
     return Report(tuple(sent), left, completed)
 
 
@@ -62,16 +63,14 @@ def _complete(store: LetterStore, sources: Mapping[str, Any]) -> tuple[str, ...]
             hint="run it once more with the pipeline it was begun with",
         )
     part = store.read().filter(pl.col("id").is_in(begun.letters))
-    return tuple(_send(store, sources, begun, part, again=True))
+    return tuple(_send(store, sources, begun, part))
 
 
-def _send(
-    store: LetterStore, sources: Mapping[str, Any], one: Redrive, letters: pl.DataFrame, *, again: bool
-) -> list[str]:
+def _send(store: LetterStore, sources: Mapping[str, Any], one: Redrive, letters: pl.DataFrame) -> list[str]:
     sent: list[str] = []
     for name, mine in _by_source(letters):
         source: TakesBack = sources[name]
-        sent += source.take_back(mine, one, store.marks(one, mine["id"].to_list()), again=again)
+        sent += source.take_back(mine, one, store.marks(one, mine["id"].to_list()))
     crash_point("R3")
     store.finish(one, sent)
     return sent

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from strandline.errors import StateError
 from strandline.kernel.letters import PUBLIC
+from strandline.letters.store import TIMES
 
 VERSION: Final = 1
-_TIMES: Final = ("event_time", "first_seen")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -24,9 +24,9 @@ def to_json(letter: Mapping[str, Any]) -> bytes:
         except UnicodeDecodeError:
             del told["raw"]
             told["raw_base64"] = b64encode(raw).decode()
-    for name in _TIMES:
+    for name in TIMES:
         if told.get(name) is not None:
-            told[name] = instant(told[name])
+            told[name] = _moment(told[name])
     return json.dumps(told, ensure_ascii=False).encode()
 
 
@@ -41,12 +41,19 @@ def from_json(value: bytes, where: str) -> dict[str, Any]:
         raise StateError(f"{where} is written by a newer Strandline", detail=f"envelope {version}", hint="upgrade")
     raw, coded = told.pop("raw", None), told.pop("raw_base64", None)
     told["raw"] = b64decode(coded) if coded is not None else None if raw is None else raw.encode()
-    for name in _TIMES:
-        if told.get(name) is not None:
+    for name in TIMES:
+        if isinstance(told.get(name), str):
             told[name] = (datetime.fromisoformat(told[name]) - _EPOCH) // timedelta(milliseconds=1)
     return {**dict.fromkeys(PUBLIC), **told}
 
 
 def instant(ms: int) -> str:
     """A time as ISO 8601; outside of the calendar's years, in milliseconds."""
-    return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return str(_moment(ms))
+
+
+def _moment(ms: int) -> str | int:
+    try:
+        return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return ms

@@ -3,15 +3,28 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any, Final
 
 import polars as pl
 
 from strandline.kernel.blocks import OFFSET, OWN, PARTITION
-from strandline.kernel.letters import DETAIL, FIELDS, MASKED, RAW, REASON, SHA256, WHOLE, addressed, letters_of
+from strandline.kernel.letters import DETAIL, FIELDS, ID, MASKED, RAW, REASON, SHA256, WHOLE, addressed, letters_of
 from strandline.kernel.output import Output
 from strandline.kernel.rows import EXCEPTION, FAILED
-from strandline.spark.ports import Decoder, LedgerEntry, Masked, Masking, OpenLetters, OpenSink, Recorded, Written
+from strandline.plan.stages import Deliver
+from strandline.spark.ports import (
+    Decoder,
+    LedgerEntry,
+    LetterBox,
+    Masked,
+    Masking,
+    OpenLetters,
+    OpenSink,
+    Recorded,
+    Refuses,
+    Written,
+)
 
 HIDDEN: Final = "***"
 WITHHELD: Final = "withheld"
@@ -119,12 +132,25 @@ def _covered(value: Any, hidden: list[str]) -> str | None:
     return HIDDEN
 
 
+def with_letters(sink: OpenSink, output: Deliver, lineage: str) -> OpenSink:
+    """A sink with a place for its dead letters: its own, or another that the output names."""
+    if not isinstance(output.dead, LetterBox):
+        return sink
+    # Several outputs of a job may have one place for their letters.
+    mine = f"{lineage}-{output.number}" if output.number else lineage
+    return LettersApart(sink, output.dead.open_letters(mine))
+
+
 @dataclass(frozen=True, slots=True)
 class LettersApart:
     """A sink whose dead letters go elsewhere: they are kept before the batch counts as written, or it does not."""
 
     sink: OpenSink
     letters: OpenLetters
+
+    def __post_init__(self) -> None:
+        if isinstance(self.sink, Refuses):
+            self.sink.refused_to(self._put_refused)
 
     def claim(self, lineage: str) -> int:
         return self.sink.claim(lineage)
@@ -146,13 +172,17 @@ class LettersApart:
         self._put(output, entry)
         done = self.sink.write(replace(output, dead=None), entry)
         if done.letters is not None:
-            # Those of the pipeline are there already; these are a lot of their own.
-            self.letters.put(done.letters, replace(entry, digest=f"{entry.digest}, refused"))
+            self._put_refused(done.letters, entry)
         return done
 
     def _put(self, output: Output, entry: LedgerEntry) -> None:
         if output.dead is not None and output.dead.height:
             self.letters.put(output.dead, entry)
+
+    def _put_refused(self, letters: pl.DataFrame, entry: LedgerEntry) -> None:
+        """Those of the pipeline are there already; these are a lot of their own, and there may be several."""
+        which = sha256(",".join(letters[ID]).encode()).hexdigest()[:16]
+        self.letters.put(letters, replace(entry, digest=f"{entry.digest}, refused {which}"))
 
     def close(self) -> None:
         self.letters.close()

@@ -1,8 +1,8 @@
 """The sinks of a job at work: all of them, or none."""
 
 from strandline.plan.stages import Stages
-from strandline.spark.letters import LettersApart
-from strandline.spark.ports import LetterBox, OpenSink, SparkSink
+from strandline.spark.letters import with_letters
+from strandline.spark.ports import OpenSink, SparkSink
 
 
 def open_sinks(stages: Stages, lineage: str) -> tuple[OpenSink, ...]:
@@ -12,8 +12,7 @@ def open_sinks(stages: Stages, lineage: str) -> tuple[OpenSink, ...]:
         for output in stages.outputs:
             sink: SparkSink = output.sink  # type: ignore[assignment]
             opened.append(sink.open(output))
-            if isinstance(output.dead, LetterBox):
-                opened[-1] = LettersApart(opened[-1], output.dead.open_letters(lineage))
+            opened[-1] = with_letters(opened[-1], output, lineage)
     except BaseException:
         for each in opened:
             each.close()

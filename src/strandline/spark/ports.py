@@ -1,6 +1,6 @@
 """What Spark asks of a connector: a source of raw records, a way to decode them, a sink with a ledger."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
@@ -16,7 +16,7 @@ from strandline.spark.ledger import LedgerEntry, Recorded, Written
 __all__ = [
     "ANNOUNCED", "DETAIL", "DRAINED", "ENDED", "RAW", "RAW_COLUMNS", "RAW_SCHEMA", "REASON", "RECORD", "SIZE", "TICKED",
     "Decoded", "Decoder", "Encoder", "Followed", "LedgerEntry", "LetterBox", "Masked", "Masking", "OpenLetters",
-    "OpenSink", "Recorded", "SparkSink", "SparkSource", "Written",
+    "OpenSink", "Recorded", "Refuses", "SparkSink", "SparkSource", "Written",
 ]  # fmt: skip
 
 if TYPE_CHECKING:  # a pipeline is written and checked without loading Spark
@@ -155,7 +155,18 @@ class OpenLetters(Protocol):
 class LetterBox(DeadLetters, Protocol):
     """Where dead letters go if not with the panes."""
 
-    def open_letters(self, lineage: str) -> OpenLetters: ...
+    def open_letters(self, lineage: str) -> OpenLetters:
+        """At work for one output of a job: what it puts is told apart from others' by this name."""
+        ...
+
+
+@runtime_checkable
+class Refuses(Protocol):
+    """A sink at work that finds out inside its own transaction which rows it does not take."""
+
+    def refused_to(self, keep: Callable[[pl.DataFrame, LedgerEntry], None]) -> None:
+        """From now on their letters go there, before the transaction ends, in place of where it keeps them itself."""
+        ...
 
 
 class OpenSink(Protocol):
@@ -166,10 +177,10 @@ class OpenSink(Protocol):
     at least once   write: rows, durable, whatever the ledger says; the same batch again is written again
 
     A sink needs only the methods of the deliveries it offers; those of the others may raise. Rows that it will not take
-    (a constraint, a type, a length) become dead letters with its message, in the same transaction, and are counted in
-    `Written.refused`. A fault that may pass is raised as `SinkUnavailable`, any other as a `SinkError`, no secret in
-    either. A sink that keeps a ledger asks `ledger.judge` inside its own transaction, and passes `crash_point("C9")`
-    with part of the batch sent, `crash_point("C10")` right after its commit.
+    (a constraint, a type, a length) become dead letters with its message, in the same transaction, or where it was told
+    to by `refused_to`, and are counted in `Written.refused`. A fault that may pass is raised as `SinkUnavailable`, any
+    other as a `SinkError`, no secret in either. A sink that keeps a ledger asks `ledger.judge` inside its own
+    transaction, and passes `crash_point("C9")` with part of the batch sent, `crash_point("C10")` right after it.
     """
 
     def claim(self, lineage: str) -> int:

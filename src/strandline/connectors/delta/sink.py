@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 import polars as pl
 
+from strandline.connectors.delta.letters import DeltaLetters
 from strandline.connectors.delta.merging import Merge
 from strandline.connectors.delta.table import BATCH, Act, DeltaLog, Overtaken, appended, nothing
 from strandline.errors import InvalidSecret, InvalidStep, SinkError, SinkUnavailable, StateError
@@ -71,6 +72,14 @@ class Delta(Ledgered):
             )
         return OpenDelta(self, output.keys)
 
+    def letters(self) -> DeltaLetters:
+        """The dead letters beside the table."""
+        return DeltaLetters(f"{self.path}_dead", self.revealed())
+
+    def revealed(self) -> dict[str, str]:
+        """How the store is reached, with its secrets."""
+        return {name: each if isinstance(each, str) else each.reveal() for name, each in self.options}
+
 
 def delta(
     path: str | Path,
@@ -102,7 +111,7 @@ class OpenDelta:
 
     def __init__(self, ask: Delta, keys: tuple[str, ...] | None) -> None:
         self._ask, self._keys = ask, keys
-        self._options = {name: each if isinstance(each, str) else each.reveal() for name, each in ask.options}
+        self._options = ask.revealed()
         self._panes = DeltaLog(ask.path, self._options)
         self._beside: dict[str, DeltaLog] = {}
 

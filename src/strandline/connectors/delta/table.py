@@ -127,6 +127,16 @@ class DeltaLog:
         if recorded:
             self._last[entry.lineage] = Recorded(entry.batch, entry.digest, watermark, entry.ends, entry.output)
 
+    def follow(self, name: str, number: int, act: Act) -> None:
+        """Does something in one commit that follows the one of this name and number; Overtaken if another did."""
+        library, before = delta_library(), self.table.version()
+        if (self.table.transaction_version(name) or 0) != number:
+            raise Overtaken(f"{name} is not at {number}")
+        with self.explained():
+            act(self.table, library.CommitProperties(app_transactions=[library.Transaction(name, number + 1)]))
+            self.table.update_incremental()
+            self._make_durable(before)
+
     def _make_durable(self, before: int) -> None:
         """On a local disk, files and names that were written since; a store of objects does so itself."""
         root = Path(self.uri)

@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +11,7 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.connectors.files.log import STATE, File, Held, Log
-from strandline.connectors.files.sink import PARTS, add_file, job_label
+from strandline.connectors.files.parts import PARTS, add_file, job_label
 from strandline.errors import InvalidStep, SetupError, SinkUnavailable
 from strandline.formats.laid_out import decoded
 
@@ -43,35 +43,50 @@ def compact(path: str | Path, *, target_bytes: int = TARGET, keep_seconds: int =
         raise SetupError(f"{path} has no log of files that count", hint="give a folder that sl.folder(…) writes to")
     with log.explained():
         begun = log.held()
-        replaced = _gathered(root, begun, target_bytes)
-        for _ in range(_ATTEMPTS):
-            held = log.held()
-            if held.told != begun.told:
-                break  # somebody else has compacted it, and may have deleted what was gathered here
-            told = _retold(held, replaced, int(time.time()) - keep_seconds)
-            if log.publish(held.number + 1, told.record):
-                return Compacted(len(held.files), len(told.record["files"]), _delete(root, log, told, keep_seconds))
-        for _, file in replaced:
-            (root / file.path).unlink(missing_ok=True)
-    raise SinkUnavailable(f"{path} was compacted or written to by others all the while", hint="try again")
+        told = tell_anew(log, begun, _gathered(root, begun, target_bytes), int(time.time()) - keep_seconds)
+        return Compacted(told.before, len(told.record["files"]), _delete(root, log, told, keep_seconds))
 
 
 @dataclass(frozen=True, slots=True)
 class Retold:
-    """The whole state anew, and the files that may be deleted once it is told."""
+    """The whole state anew, how many files there were before, and those that may be deleted once it is told."""
 
     record: dict[str, Any]
+    before: int
     due: frozenset[str]
 
 
-def _gathered(root: Path, held: Held, target: int) -> list[tuple[list[File], File]]:
+Replaced = Sequence[tuple[Sequence[File], File | None]]
+"""Files, each group with the one that is to take its place; None if nothing of it is left."""
+
+
+def tell_anew(log: Log, begun: Held, replaced: Replaced, until: int) -> Retold:
+    """Makes new files count in place of old ones, in a record of the whole state; of two at once only one does."""
+    for _ in range(_ATTEMPTS):
+        held = log.held()
+        if held.told != begun.told:
+            break  # somebody else has told it anew, and may have deleted what was gathered here
+        told = _retold(held, replaced, until)
+        if log.publish(held.number + 1, told.record):
+            return told
+    for _, file in replaced:
+        if file is not None:
+            (log.root / file.path).unlink(missing_ok=True)
+    raise SinkUnavailable(f"{log.root} was compacted or written to by others all the while", hint="try again")
+
+
+def label_of(file: File, held: Held) -> str:
+    """The beginning of the name of a file that is to take the place of this one, and others with it."""
+    return f"{file.path.partition('/')[2][:12]}-c{held.told}"
+
+
+def _gathered(root: Path, held: Held, target: int) -> Replaced:
     """Neighbours that are small, each group with the file that is to take its place."""
-    done = []
+    done: list[tuple[Sequence[File], File | None]] = []
     for part in PARTS:
         for files in _groups([file for file in held.files.values() if file.part == part], target):
             rows = pl.concat([decoded(root / file.path, held.columns[part]) for file in files])
-            label = f"{files[0].path.partition('/')[2][:12]}-c{held.told}"
-            done.append((files, add_file(root, part, label, rows, _suffix(files[0]))))
+            done.append((files, add_file(root, part, label_of(files[0], held), rows, _suffix(files[0]))))
     return done
 
 
@@ -92,11 +107,12 @@ def _suffix(file: File) -> str:
     return file.path.rpartition(".")[2]
 
 
-def _retold(held: Held, replaced: list[tuple[list[File], File]], until: int) -> Retold:
+def _retold(held: Held, replaced: Replaced, until: int) -> Retold:
     """All that the folder holds, with the new files in the places of the old."""
     instead = {files[0].path: new for files, new in replaced}
     old = {file.path for files, _ in replaced for file in files}
     files = [instead.get(path, file) for path, file in held.files.items() if path in instead or path not in old]
+    kept = [asdict(file) for file in files if file is not None]
     gone = held.gone | dict.fromkeys(sorted(old), int(time.time()))
     due = frozenset(path for path, at in gone.items() if at <= until)
     ledger = {
@@ -104,10 +120,10 @@ def _retold(held: Held, replaced: list[tuple[list[File], File]], until: int) -> 
         for lineage, entries in held.ledger.items()
     }
     record = {
-        "kind": STATE, "files": [asdict(file) for file in files], "columns": held.columns, "now": held.now,
+        "kind": STATE, "files": kept, "columns": held.columns, "now": held.now,
         "gone": {path: at for path, at in gone.items() if path not in due}, "epochs": held.epochs, "ledger": ledger,
     }  # fmt: skip
-    return Retold(record, due)
+    return Retold(record, len(held.files), due)
 
 
 def _delete(root: Path, log: Log, told: Retold, keep: int) -> int:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.connectors.files.log import Held, Log
-from strandline.connectors.files.sink import PARTS
+from strandline.connectors.files.parts import PARTS
 from strandline.errors import InvalidStep, SetupError
 from strandline.formats.laid_out import decoded, kinds_of
 

@@ -1,32 +1,30 @@
 """A folder as a sink: the files of a batch count from one moment on, that of its record in the log."""
 
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
-from strandline.connectors.files.log import BATCH, CLAIM, MARK, ROWS, File, Held, Log, write_new
+from strandline.connectors.files.letters import letters_in
+from strandline.connectors.files.log import BATCH, CLAIM, MARK, ROWS, File, Held, Log
+from strandline.connectors.files.parts import PARTS, add_file, job_label
 from strandline.errors import InvalidStep, SinkError, SinkUnavailable
-from strandline.formats.laid_out import FORMATS, VOID, encoded, laid_out, types_of
+from strandline.formats.laid_out import FORMATS, VOID, laid_out, types_of
 from strandline.formats.told import BATCH as BATCH_COLUMN
 from strandline.formats.told import names_beside
 from strandline.kernel.blocks import END, START
 from strandline.kernel.output import Output
 from strandline.kernel.panes import INDEX, RETRACTION
 from strandline.letters.durable import sync_folder
+from strandline.letters.noted import NotedLetters
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
 from strandline.spark.crash import crash_point
 from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge
 
-PARTS: Final = ("panes", "late", "dead")
 _ATTEMPTS: Final = 100
-_PRIVATE: Final = 0o600
-"""Dead letters may hold anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +54,10 @@ class Folder(Ledgered):
 
     def open(self, output: Deliver) -> "OpenFolder":
         return OpenFolder(self, output.keys)
+
+    def letters(self) -> NotedLetters:
+        """The dead letters among the folder's parts."""
+        return letters_in(Path(self.path))
 
 
 def folder(path: str | Path, *, format: str = "parquet", evolve: bool = False) -> Folder:  # noqa: A002 - Spark's own word
@@ -214,20 +216,6 @@ class OpenFolder:
 
     def _crowded(self) -> SinkUnavailable:
         return SinkUnavailable(f"{self._root} is written to by others all the time", detail=f"{_ATTEMPTS} attempts")
-
-
-def add_file(root: Path, part: str, label: str, rows: pl.DataFrame, form: str) -> File:
-    """A durable file with these rows, which no record names yet."""
-    data = encoded(rows, form)
-    path = f"{part}/{label}-{uuid.uuid4().hex[:16]}.{form}"
-    write_new(root / path, data, _PRIVATE if part == "dead" else 0o666)
-    sync_folder((root / path).parent)
-    return File(path, part, rows.height, len(data))
-
-
-def job_label(lineage: str) -> str:
-    """A lineage in the name of a file."""
-    return sha256(lineage.encode()).hexdigest()[:8]
 
 
 def _now(panes: pl.DataFrame, keys: tuple[str, ...]) -> dict[str, Any] | None:

@@ -4,7 +4,8 @@ So a topic may be compacted: a letter that was sent back stands there with its m
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,9 +13,9 @@ import polars as pl
 
 from strandline.connectors.kafka.clients import Writer, admin_of, ends, partitions, reader, records_from
 from strandline.connectors.kafka.security import Security
-from strandline.errors import InvalidStep, SetupError, SinkError, SinkUnavailable
+from strandline.errors import InvalidStep, SetupError, SinkUnavailable
 from strandline.kernel.letters import NAMES
-from strandline.letters.store import KEPT, NEW, REDRIVE, REDRIVEN, STATE, Marks, Redrive, in_order
+from strandline.letters.store import KEPT, NEW, REDRIVE, REDRIVEN, STATE, Marks, Redrive, in_order, refuse_overlap
 from strandline.letters.written import from_json, to_json
 from strandline.plan.endpoints import fields_of
 from strandline.spark.ports import LedgerEntry
@@ -59,23 +60,31 @@ def dead_topic(topic: str, *, servers: str, mask: Iterable[str] = (), security: 
 
 
 class OpenTopic:
-    """A topic that a job writes to, a transaction a batch. Whoever had this job before can no longer write."""
+    """A topic that an output of a job writes to, in transactions. Whoever had this job before can no longer write."""
 
     def __init__(self, ask: DeadTopic, lineage: str) -> None:
-        self._ask, self._name = ask, f"strandline-dead-{lineage}-{ask.topic}"
+        self._ask, self._lineage, self._name = ask, lineage, f"strandline-dead-{lineage}-{ask.topic}"
         self._writer: Writer | None = self._opened()
-        self._is_sure = False
+        self._batch: int | None = None
+        self._put: set[bytes] = set()
+        """What of this batch is there, as far as it is known."""
+        self._unsure: int | None = None
+        """The batch of which more may be there: the first after a start."""
 
     def _opened(self) -> Writer:
         return Writer(self._ask.servers, self._ask.security, self._name)
 
     def put(self, letters: pl.DataFrame, entry: LedgerEntry) -> None:
-        batch = f"{entry.lineage}/{entry.batch}/{entry.digest}".encode()
+        batch = f"{self._lineage}/{entry.batch}/{entry.digest}".encode()
+        if self._batch != entry.batch:
+            self._batch, self._put = entry.batch, set()
         if self._writer is None:
             self._writer = self._opened()
         # After a start, or a transaction whose end was not heard of, this batch may be there already.
-        if not self._is_sure and self._knows(batch, letters):
-            self._is_sure = True
+        if self._unsure is None:
+            self._unsure = entry.batch
+        if batch in self._put or (self._unsure == entry.batch and self._knows(batch, letters)):
+            self._put.add(batch)
             return
         try:
             self._writer.write([
@@ -84,9 +93,9 @@ class OpenTopic:
                 for letter in letters.rename(NAMES).iter_rows(named=True)
             ])  # fmt: skip
         except SinkUnavailable:
-            self._writer, self._is_sure = None, False
+            self._writer, self._unsure = None, None
             raise
-        self._is_sure = True
+        self._put.add(batch)
 
     def _knows(self, batch: bytes, letters: pl.DataFrame) -> bool:
         from confluent_kafka import TopicPartition
@@ -145,25 +154,29 @@ class TopicLetters:
         return self._fold().begun
 
     def begin(self, redrive: Redrive) -> None:
-        known = self.begun()
-        if known is not None and known.id != redrive.id:
-            raise SinkError(f"another redrive of {self.name} has begun", hint="let it end, then try again")
         facts = {"id": redrive.id, "letters": redrive.letters, "before": redrive.before}
-        self._write([(BEGUN, json.dumps(facts).encode())])
+        with self._writer() as writer:
+            fold = self._fold()
+            gone = {id_ for id_, each in fold.letters.items() if each[REDRIVE] is not None}
+            refuse_overlap(redrive, fold.begun, gone, self.name)
+            self._write(writer, [(BEGUN, json.dumps(facts).encode())])
 
     def marks(self, redrive: Redrive, sent: Sequence[str]) -> Marks | None:
         return Marks(self.ask.servers, self.ask.topic, tuple(self._marked(redrive, sent, self._fold())))
 
     def finish(self, redrive: Redrive, sent: Sequence[str]) -> None:
-        fold = self._fold()
-        over: list[tuple[bytes, bytes | None]] = []
-        if fold.begun is not None and fold.begun.id == redrive.id:
-            over.append((BEGUN, None))
-        self._write([*self._marked(redrive, sent, fold), *over])
+        with self._writer() as writer:
+            fold = self._fold()
+            over: list[tuple[bytes, bytes | None]] = []
+            if fold.begun is not None and fold.begun.id == redrive.id:
+                over.append((BEGUN, None))
+            self._write(writer, [*self._marked(redrive, sent, fold), *over])
 
     def drop(self, ids: Sequence[str]) -> int:
-        known = [each for each in ids if each in self._fold().letters]
-        self._write([(each.encode(), None) for each in known])
+        with self._writer() as writer:
+            letters = self._fold().letters
+            known = [each for each in ids if each in letters]
+            self._write(writer, [(each.encode(), None) for each in known])
         return len(known)
 
     def close(self) -> None:
@@ -174,14 +187,18 @@ class TopicLetters:
         mine = [fold.letters[each] for each in sent if each in fold.letters and fold.letters[each][REDRIVE] is None]
         return [(each["id"].encode(), to_json({**each, REDRIVE: redrive.id})) for each in mine]
 
-    def _write(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
-        if not records:
-            return
+    @contextmanager
+    def _writer(self) -> Iterator[Writer]:
+        """What is read while it is there holds until it writes, or it cannot: another of its name ends it."""
         writer = Writer(self.ask.servers, self.ask.security, f"strandline-letters-{self.ask.topic}")
         try:
-            writer.write([{"topic": self.ask.topic, "key": key, "value": value} for key, value in records])
+            yield writer
         finally:
             writer.close()
+
+    def _write(self, writer: Writer, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        if records:
+            writer.write([{"topic": self.ask.topic, "key": key, "value": value} for key, value in records])
 
     def _fold(self) -> _Fold:
         fold, topic = _Fold(), self.ask.topic

@@ -33,13 +33,16 @@ def standing(servers: str, security: Security, letters: pl.DataFrame) -> dict[st
 
 
 def take_back(
-    servers: str, security: Security, letters: pl.DataFrame, redrive: Redrive, before: Any, marks: Marks | None,
-    *, again: bool,
+    servers: str, security: Security, letters: pl.DataFrame, redrive: Redrive, before: Any, marks: Marks | None
 ) -> tuple[str, ...]:  # fmt: skip
-    """All records and the marks in one transaction. If a redrive was killed inside of its own, that is ended first."""
+    """All records and the marks in one transaction.
+
+    If one of this id is under way, or was killed inside of its own transaction, that is ended first; what it may have
+    committed before is found in the topic.
+    """
     writer = Writer(servers, security, f"strandline-redrive-{redrive.id}")
     try:
-        if again and (arrived := _arrived(servers, security, redrive, before)):
+        if arrived := _arrived(servers, security, redrive, before):
             return tuple(id_ for id_ in letters["id"] if id_ in arrived)
         found = originals(servers, security, letters)
         sent: dict[tuple[str, int, int], dict[str, Any]] = {}

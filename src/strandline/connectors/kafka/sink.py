@@ -5,7 +5,7 @@ became of it; then the ledger is read, as readers of what was committed see it; 
 A request that was under way from an earlier batch can end no later one: it comes from a producer that is gone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -71,6 +71,10 @@ class OpenKafka:
         self._found = made_ready(place.servers, place.security, place.topics)
         self._ledger = Ledger(place.servers, place.security, place.topics.ledger, output.number)
         self._taken = 0
+        self._elsewhere: Callable[[pl.DataFrame, LedgerEntry], None] | None = None
+
+    def refused_to(self, keep: Callable[[pl.DataFrame, LedgerEntry], None]) -> None:
+        self._elsewhere = keep
 
     def _refuse_keyless(self, output: Deliver) -> None:
         key = self._place.key.columns if isinstance(self._place.key, Format) else self._place.key
@@ -238,7 +242,12 @@ class OpenKafka:
         """Dead letters, with those whom the other topics would not take; of one too long for this, the beginning."""
         about = [(BATCH, f"{entry.lineage}/{entry.batch}/{entry.digest}".encode())]
         clock, topic = output.progress.clock, self._place.topics.dead
-        mine = refused_letters(refused, sink=self._name, lineage=entry.lineage, clock=clock, mask=self._mask)
+        mine = None
+        if refused:
+            mine = refused_letters(refused, sink=self._name, lineage=entry.lineage, clock=clock, mask=self._mask)
+            if self._elsewhere is not None:
+                self._elsewhere(mine, entry)
+                mine = None
         records = []
         for frame in (output.dead, mine):
             for letter in [] if frame is None else frame.rename(NAMES, strict=False).iter_rows(named=True):

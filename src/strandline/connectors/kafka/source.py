@@ -140,12 +140,10 @@ class Kafka:
         """Where the topics of these letters end."""
         return redrive.standing(self.servers, self.security, letters)
 
-    def take_back(
-        self, letters: "pl.DataFrame", redriven: Redrive, marks: Marks | None, *, again: bool
-    ) -> tuple[str, ...]:
+    def take_back(self, letters: "pl.DataFrame", redriven: Redrive, marks: Marks | None) -> tuple[str, ...]:
         """Sends the records of dead letters again, all or none."""
         before = redriven.before.get(self.name, {})
-        return redrive.take_back(self.servers, self.security, letters, redriven, before, marks, again=again)
+        return redrive.take_back(self.servers, self.security, letters, redriven, before, marks)
 
     def delivered(self, job: str, offsets: Offsets) -> None:
         """After a batch: the group by which Kafka's own tools see how far the job is. Recovery does not use it."""

@@ -40,6 +40,10 @@ class Dialect(Protocol):
         """The type of a new column."""
         ...
 
+    def milliseconds(self, name: str) -> str:
+        """What a statement says for an instant in this column, as it was before it was written."""
+        ...
+
     def fits(self, kind: Kind, found: str) -> bool:
         """Whether values of this kind go into a column that was declared so; true also where only a row can tell."""
         ...

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from strandline.connectors.sql.dialect import Refusal, Traits
+from strandline.connectors.sql.letters import TableLetters
 from strandline.connectors.sql.sink import OpenSql, Table, opened, table_of
 from strandline.errors import SetupError, SinkError, SinkUnavailable
 from strandline.formats.told import Column, Kind, Told
@@ -58,6 +59,15 @@ class DuckDb(Ledgered):
     def open(self, output: Deliver) -> OpenSql:
         return opened(DuckDbFile(self.path), self.table, output, self.name)
 
+    def letters(self) -> TableLetters:
+        """The dead letters beside the panes, while no job has the file."""
+        return TableLetters(self.path, f"{self.table.name}_dead", self._found)
+
+    def _found(self) -> "DuckDbFile":
+        if not Path(self.path).is_file():
+            raise SetupError(f"there is no file {self.path}", hint="run the pipeline first, from the same folder")
+        return DuckDbFile(self.path)
+
 
 def duckdb(
     path: str | Path,
@@ -101,6 +111,11 @@ class DuckDbFile:
         if column.kind is Kind.DECIMAL:
             return f"DECIMAL({column.digits[0]}, {column.digits[1]})"
         return _TYPES.get(column.kind, "VARCHAR")
+
+    def milliseconds(self, name: str) -> str:
+        mine = self.quoted(name)
+        ends = f"WHEN {mine} = '-infinity' THEN {BEGINNING.ms} WHEN {mine} = 'infinity' THEN {END.ms}"
+        return f"CASE {ends} ELSE epoch_ms({mine}) END"
 
     def fits(self, kind: Kind, found: str) -> bool:
         declared = found.partition("(")[0]

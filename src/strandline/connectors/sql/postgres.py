@@ -10,6 +10,7 @@ import polars as pl
 
 from strandline.connectors.sql.conninfo import Place, place_of
 from strandline.connectors.sql.dialect import Refusal, Traits
+from strandline.connectors.sql.letters import TableLetters
 from strandline.connectors.sql.sink import OpenSql, Table, opened, table_of
 from strandline.errors import SinkError, SinkUnavailable
 from strandline.formats.secrets import Secret
@@ -64,7 +65,15 @@ class Postgres(Ledgered):
         return {"schema": self.schema, **self.table.definition}
 
     def open(self, output: Deliver) -> OpenSql:
-        return opened(PostgresDatabase(self.place, self.schema), self.table, output, self.name)
+        return opened(self._database(), self.table, output, self.name)
+
+    def letters(self) -> TableLetters:
+        """The dead letters beside the panes."""
+        place = str(self.place) if self.schema is None else f"{self.place}, schema {self.schema}"
+        return TableLetters(place, f"{self.table.name}_dead", self._database)
+
+    def _database(self) -> "PostgresDatabase":
+        return PostgresDatabase(self.place, self.schema)
 
 
 def postgres(
@@ -125,6 +134,11 @@ class PostgresDatabase:
             return f"numeric({column.digits[0]}, {column.digits[1]})"
         return _TYPES.get(column.kind, "text")
 
+    def milliseconds(self, name: str) -> str:
+        mine = self.quoted(name)
+        ends = f"WHEN {mine} = '-infinity' THEN {BEGINNING.ms} WHEN {mine} = 'infinity' THEN {END.ms}"
+        return f"CASE {ends} ELSE floor(extract(epoch FROM {mine}) * 1000)::bigint END"
+
     def fits(self, kind: Kind, found: str) -> bool:
         declared = re.sub(r"\(.*?\)", "", found)
         return declared not in _KNOWN or declared in _FITTING[kind]
@@ -168,8 +182,7 @@ class PostgresDatabase:
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         with _refusing():
-            # Only statements of our own have values, and no name in them has a sign that means something else.
-            asked = (statement.replace("?", "%s"), values) if values else (statement,)
+            asked = (_as_the_driver_asks(statement), values) if values else (statement,)
             cursor = self._open().execute(*asked)
             return cursor.fetchall() if cursor.description else []
 
@@ -212,6 +225,12 @@ class PostgresDatabase:
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
+
+
+def _as_the_driver_asks(statement: str) -> str:
+    """With its own mark for each value; names in quotes may have any sign in them."""
+    parts = re.split(r'("(?:[^"]|"")*")', statement)
+    return "".join(part.replace("%", "%%") if part.startswith('"') else part.replace("?", "%s") for part in parts)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ answer for each key and window; or, by key, `totals` holds the latest answers th
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,11 +20,13 @@ from strandline.connectors.sql.sifting import sift
 from strandline.connectors.sql.tables import create_now_view, fit, refuse_long_names
 from strandline.connectors.sql.upserts import Upsert
 from strandline.errors import InvalidStep, SinkError
+from strandline.formats.laid_out import FIRST_MS, LAST_MS
 from strandline.formats.refused import Refused, refused_letters
 from strandline.formats.told import Column, Kind, Told, names_beside, tell
-from strandline.kernel.blocks import END, START
+from strandline.kernel.blocks import AT, END, START
 from strandline.kernel.output import Output, counts_to_facts
 from strandline.kernel.standing import standing
+from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.plan.stages import Deliver
 from strandline.spark.crash import crash_point
 from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge
@@ -96,6 +98,7 @@ class OpenSql:
         self._fitting: set[tuple[str, tuple[Column, ...]]] = set()
         """What has been found or made to fit, as of the last transaction that came to its end."""
         self._found: set[tuple[str, tuple[Column, ...]]] = set()
+        self._elsewhere: Callable[[pl.DataFrame, LedgerEntry], None] | None = None
         if table.mode is Mode.UPSERT and not table.key and output.keys is None:
             raise InvalidStep(
                 f"{name} writes elements by key, and is not told by which", hint='name the columns: key=["id"]'
@@ -103,6 +106,9 @@ class OpenSql:
         refuse_long_names(database, [table.name + suffix for suffix in ("_late", "_dead", "_now", "_key")])
         with database.transaction():
             self._create_ledger()
+
+    def refused_to(self, keep: Callable[[pl.DataFrame, LedgerEntry], None]) -> None:
+        self._elsewhere = keep
 
     def claim(self, lineage: str) -> int:
         with self._database.transaction():
@@ -160,20 +166,22 @@ class OpenSql:
             refused += self._write_panes(output.panes, entry.batch)
         if output.late is not None:
             refused += self._add(self._table.name + "_late", output.late, entry.batch, widen=True)[1]
-        about: dict[str, Any] = {
-            "sink": self._name,
-            "lineage": entry.lineage,
-            "clock": output.progress.clock,
-            "mask": self._mask,
-        }
-        mine = [refused_letters(refused, **about)] if refused else []
-        found = [frame for frame in (output.dead, *mine) if frame is not None]
-        if found:
-            dead = _without_zeros(pl.concat(found, how="diagonal_relaxed"))
+        letters = [] if output.dead is None else [output.dead]
+        if refused:
+            mine = self._refused_letters(refused, output.progress.clock, entry)
+            if self._elsewhere is None:
+                letters.append(mine)
+            else:
+                self._elsewhere(mine, entry)
+        if letters:
+            dead = _takeable(pl.concat(letters, how="diagonal_relaxed"))
             lost = self._add(self._table.name + "_dead", dead, entry.batch, widen=True)[1]
             if lost:
                 raise SinkError(f"{self._name} refused a dead letter", detail=lost[0].said)
         return Written(refused=len(refused))
+
+    def _refused_letters(self, refused: list[Refused], clock: int, entry: LedgerEntry) -> pl.DataFrame:
+        return refused_letters(refused, sink=self._name, lineage=entry.lineage, clock=clock, mask=self._mask)
 
     def _write_panes(self, panes: pl.DataFrame, batch: int) -> list[Refused]:
         names = names_beside(panes.columns)
@@ -266,9 +274,17 @@ class OpenSql:
         fit(self._database, _LEDGER, _ENTRY, widen=True)
 
 
-def _without_zeros(frame: pl.DataFrame) -> pl.DataFrame:
-    """A dead letter must be taken; some databases take no text with a zero in it, whose bytes are kept anyway."""
-    return frame.with_columns(pl.col(pl.String).str.replace_all("\x00", "␀", literal=True))
+def _takeable(letters: pl.DataFrame) -> pl.DataFrame:
+    """A dead letter must be taken, and its bytes are kept anyway.
+
+    Some databases take no text with a zero in it, and no time outside of the years that people count in.
+    """
+    told = letters.with_columns(pl.col(pl.String).str.replace_all("\x00", "␀", literal=True))
+    if AT not in told.columns:
+        return told
+    at = pl.col(AT)
+    ends = pl.when(at < FIRST_MS).then(pl.lit(NEVER)).when(at > LAST_MS).then(pl.lit(FOREVER))
+    return told.with_columns(ends.otherwise(at).alias(AT))
 
 
 def _refuse_unknown(key: tuple[str, ...], told: Told, sink: str) -> None:

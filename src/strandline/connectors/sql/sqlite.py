@@ -10,10 +10,10 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.connectors.sql.dialect import Refusal, Traits
+from strandline.connectors.sql.letters import TableLetters
 from strandline.connectors.sql.sink import OpenSql, Table, opened, table_of
-from strandline.errors import SinkError, SinkUnavailable
+from strandline.errors import SetupError, SinkError, SinkUnavailable
 from strandline.formats.told import Column, Kind, Told
-from strandline.letters.table import TableLetters
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
@@ -47,7 +47,12 @@ class Sqlite(Ledgered):
 
     def letters(self) -> TableLetters:
         """The dead letters beside the panes."""
-        return TableLetters(self.path, f"{self.table.name}_dead")
+        return TableLetters(self.path, f"{self.table.name}_dead", self._found)
+
+    def _found(self) -> "SqliteFile":
+        if not Path(self.path).is_file():
+            raise SetupError(f"there is no file {self.path}", hint="run the pipeline first, from the same folder")
+        return SqliteFile(self.path, patience=30)
 
 
 def sqlite(
@@ -71,12 +76,12 @@ class SqliteFile:
 
     traits: Final = Traits(same="IS")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, patience: float = 5) -> None:
         self._path = path
         self._staged: tuple[str, ...] = ()
         try:
             Path(path).absolute().parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=patience)
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")
         except (sqlite3.Error, OSError) as problem:
@@ -87,6 +92,11 @@ class SqliteFile:
 
     def type_of(self, column: Column) -> str:
         return _TYPES.get(column.kind, "TEXT")
+
+    def milliseconds(self, name: str) -> str:
+        mine = self.quoted(name)
+        inside = f"CAST(strftime('%s', {mine}) AS INTEGER) * 1000 + CAST(substr({mine}, -3) AS INTEGER)"
+        return f"CASE {mine} WHEN '-infinity' THEN {BEGINNING.ms} WHEN 'infinity' THEN {END.ms} ELSE {inside} END"
 
     def fits(self, kind: Kind, found: str) -> bool:
         """By the rules of SQLite, which takes any value in any column, but would change some on the way."""

@@ -4,6 +4,7 @@ A batch takes effect with its entry, in one script. One that is so large that ot
 aside first, in parts; the entry, once written, binds them to take effect one after the other, whoever comes next.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -71,6 +72,10 @@ class OpenValkey:
                 f"{name} writes elements by key, and is not told by which", hint='name the columns: key=["id"]'
             )
         self._acts = Acts(place.server, place.prefix, output.number, name)
+        self._elsewhere: Callable[[pl.DataFrame, LedgerEntry], None] | None = None
+
+    def refused_to(self, keep: Callable[[pl.DataFrame, LedgerEntry], None]) -> None:
+        self._elsewhere = keep
 
     def claim(self, lineage: str) -> int:
         return self._acts.claim(lineage)
@@ -190,7 +195,10 @@ class OpenValkey:
             return ()
         clock = output.progress.clock
         mine = refused_letters(refused, sink=self._name, lineage=entry.lineage, clock=clock, mask=self._mask)
-        return _to_lines(mine)
+        if self._elsewhere is None:
+            return _to_lines(mine)
+        self._elsewhere(mine, entry)
+        return ()
 
 
 def _too_long(rows: pl.DataFrame, batch: int) -> list[Refused]:

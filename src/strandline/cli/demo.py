@@ -19,7 +19,7 @@ from strandline.cli.recount import Recount, recount_log
 from strandline.connectors.generator import TEAMS, Scores
 from strandline.connectors.kafka import Kafka
 from strandline.dashboard.known import remember
-from strandline.errors import StateError
+from strandline.errors import SetupError, StateError
 from strandline.spark.job import Job
 
 WINDOW_SECONDS: Final = 5
@@ -92,8 +92,6 @@ def run(
 @contextmanager
 def _shown(home: Path, log: Log, view: View) -> Iterator[Callable[[str], None]]:
     """The demo in the browser, while it runs: whatever is said, the link is told with it."""
-    from strandline.cli.dashboard import beside
-
     told = [""]
 
     def say(text: str) -> None:
@@ -101,7 +99,16 @@ def _shown(home: Path, log: Log, view: View) -> Iterator[Callable[[str], None]]:
         view.say(f"{text}\nDashboard: {shown.url}")
 
     remember(home / "checkpoint")
-    with beside(home / "checkpoint", pipeline(log.source, _database(home)).root, lambda: say(told[0])) as shown:
+    try:
+        from strandline.cli.dashboard import beside
+
+        shown = beside(home / "checkpoint", pipeline(log.source, _database(home)).root, lambda: say(told[0]))
+    except SetupError as problem:
+        # The job is what counts.
+        why = f"No dashboard: {problem}"
+        yield lambda text: view.say(f"{text}\n{why}")
+        return
+    with shown:
         yield say
 
 

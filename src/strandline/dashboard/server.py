@@ -149,9 +149,10 @@ class Dashboard:
         used: Callable[[], None] = lambda: None,
     ) -> None:
         self.options = options or Options()
+        key = kept_key(self.options.home / "dashboard.key")
         self._socket = _listening(self.options)
         self.port = int(self._socket.getsockname()[1])
-        self._keys = Keys(kept_key(self.options.home / "dashboard.key"), self.port, used)
+        self._keys = Keys(key, self.port, used)
         jobs = Jobs(places)
         self._feed = Feed(jobs)
         desk = Desk(open_pipeline)
@@ -184,10 +185,6 @@ class Dashboard:
     def url(self) -> str:
         """The link that is good now, for one browser."""
         return f"{self.address}{ENTER}?token={self._keys.link}"
-
-    def serve(self) -> None:
-        """Runs until it is interrupted."""
-        self._server.run(sockets=[self._socket])
 
     def __enter__(self) -> Self:
         self._thread = threading.Thread(

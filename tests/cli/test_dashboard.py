@@ -1,0 +1,139 @@
+"""`strandline dashboard` as a person starts it, and the dashboard that a demo has beside it."""
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.request
+from http.cookiejar import CookieJar
+from pathlib import Path
+
+import pytest
+
+import strandline as sl
+from strandline.cli import demo
+from strandline.cli.dashboard import Ways, folders
+from strandline.cli.demo_log import Generated
+from strandline.cli.main import main
+from strandline.connectors.generator import Scores
+from strandline.dashboard.known import remember
+from strandline.plan.compile import to_stages
+from strandline.spark.deliver import Delivered
+from tests.dashboard.filled import JobToFill, fill
+from tests.dashboard.letters import letters_pipeline
+
+PIPELINE = """
+from pathlib import Path
+from tests.dashboard.letters import letters_pipeline
+pipeline = letters_pipeline(Path({folder!r}))
+"""
+
+
+def test_it_prints_a_link_that_opens_it_and_ends_with_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    fill(tmp_path / "jobs" / "one", JobToFill("one", batches=3))
+    program = "from strandline.cli.main import main; main(['dashboard', sys.argv[1], '--port', '0'])"
+    command = [sys.executable, "-u", "-c", f"import sys; {program}", str(tmp_path / "jobs")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            link = process.stdout.readline().split()[-1]
+            opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+            assert opener.open(link).status == 200
+            address = link.partition("/enter")[0]
+            told: list[str] = []
+            while not told:
+                told = [job["name"] for job in json.load(opener.open(f"{address}/api/jobs"))["jobs"]]
+            assert told == ["one"]
+            process.stdout.readline()
+            assert process.stdout.readline().startswith("For another browser: http://127.0.0.1:")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["dashboard", str(tmp_path / "nowhere"), "--port", "0"])
+    assert ended.value.code == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_without_folders_the_jobs_of_this_machine_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_JOBS", str(tmp_path / "jobs.json"))
+    assert folders([]) == []
+    remember(fill(tmp_path / "one", JobToFill(batches=1)))
+    assert folders([]) == [tmp_path / "one"]
+    fill(tmp_path / "more" / "two", JobToFill(batches=1))
+    assert folders([tmp_path / "more"]) == [tmp_path / "more" / "two"]
+
+
+def a_job_of(pipeline: sl.Pipeline, folder: Path) -> Path:
+    fill(folder, JobToFill(batches=1))
+    about = json.loads((folder / "strandline.json").read_text())
+    about["fingerprint"] = to_stages(pipeline.root).fingerprint
+    (folder / "strandline.json").write_text(json.dumps(about))
+    return folder
+
+
+def test_letters_go_back_by_the_pipeline_that_was_named(tmp_path: Path) -> None:
+    job = a_job_of(letters_pipeline(tmp_path), tmp_path / "job")
+    (tmp_path / "named_pipeline.py").write_text(PIPELINE.format(folder=str(tmp_path)))
+    opened = Ways([f"{tmp_path / 'named_pipeline.py'}:pipeline"]).back(job)
+    assert opened is not None
+    assert [*opened.sources]
+    assert Ways().back(job) is None
+
+
+def test_letters_go_back_by_the_pipeline_that_the_job_was_started_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_JOBS", str(tmp_path / "jobs.json"))
+    job = a_job_of(letters_pipeline(tmp_path), tmp_path / "job")
+    (tmp_path / "known_pipeline.py").write_text(PIPELINE.format(folder=str(tmp_path)))
+    remember(job, f"{tmp_path / 'known_pipeline.py'}:pipeline")
+    assert Ways().back(job) is not None
+    other = fill(tmp_path / "other", JobToFill(batches=1))
+    remember(other, f"{tmp_path / 'known_pipeline.py'}:pipeline")
+    assert Ways().back(other) is None
+    monkeypatch.chdir(tmp_path)
+    assert Ways().back(job) is None
+
+
+class Heard:
+    """A view that only listens."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def delivered(self, batch: Delivered) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_demo_tells_its_address_with_whatever_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    heard = Heard()
+    with demo._shown(tmp_path, Generated(Scores(7, 10, 10), tmp_path), heard) as say:
+        say("Starting Spark")
+        link = heard.said[-1].partition("\nDashboard: ")[2]
+        assert urllib.request.urlopen(link).status == 200
+    first, again = heard.said
+    assert first.startswith("Starting Spark\n")
+    assert again.startswith("Starting Spark\n")
+    assert link not in again
+
+
+def test_a_demo_goes_on_without_a_dashboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    heard = Heard()
+    with demo._shown(tmp_path, Generated(Scores(7, 10, 10), tmp_path), heard) as say:
+        say("Starting Spark")
+    assert heard.said[0].startswith("Starting Spark\nNo dashboard: cannot keep a key")

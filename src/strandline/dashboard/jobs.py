@@ -16,7 +16,7 @@ from strandline.observe.history import History, JobView
 from strandline.observe.metrics import BatchMetrics
 from strandline.observe.tables import FILE
 
-FEW: Final = 48
+FEW: Final = 40
 """Batches of each job that small pictures and verdicts look back on."""
 RECENT: Final = 300
 OPEN: Final = 8

@@ -242,7 +242,10 @@ def state(recent: Sequence[BatchMetrics]) -> shapes.State:
 
 
 def panes(history: History, search: str, key: str, start: int | None) -> shapes.Panes:
-    """Keys that match, the windows of the chosen key, and of the chosen window, or of all, what was told, in order."""
+    """Keys that match, the windows of the chosen key, and of the chosen window what was told, in order.
+
+    Without a start, that is the window that has none: the global one.
+    """
     found = history.panes(search or None, limit=MOST_PANES)
     many = Counter(line.key for line in found)
     by_window: dict[tuple[int | None, int | None], list[PaneLine]] = defaultdict(list)
@@ -260,7 +263,7 @@ def panes(history: History, search: str, key: str, start: int | None) -> shapes.
         for (begin, until), lines in by_window.items()
     ]
     windows.sort(key=lambda window: -(window.start or 0))
-    chosen = [line for line in mine if start is None or line.start == start]
+    chosen = [line for line in mine if line.start == start]
     return shapes.Panes(
         tuple(shapes.PaneKey(name, count) for name, count in many.most_common(MOST_KEYS)),
         tuple(windows),

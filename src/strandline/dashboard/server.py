@@ -223,7 +223,8 @@ class _Server(uvicorn.Server):
 
 def _listening(options: Options) -> socket.socket:
     family = socket.AF_INET6 if ":" in options.bind else socket.AF_INET
-    listener = socket.socket(family)
+    # The protocol is named, as asyncio sends small answers at once only where it knows that it is TCP.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((options.bind, options.port))

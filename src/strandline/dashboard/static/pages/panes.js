@@ -22,7 +22,7 @@ export async function panes({ path }) {
     fill(windows, mine.windows.map((each) => pick(each.start === windowStart,
       [h("span", {}, span(each)), h("span", { class: "soft" }, [whole(each.panes), each.late ? `${each.late} late` : "", each.retractions ? `${each.retractions} back` : ""].filter(Boolean).join(" · "))],
       () => { windowStart = each.start; update(); })));
-    tell(mine.panes.filter((pane) => pane.start === windowStart));
+    tell((await get(`${path}/panes`, { key, start: windowStart ?? undefined })).panes);
   };
 
   const tell = (told) => {

@@ -148,6 +148,24 @@ def test_lineage_and_events_tell_of_lives(served: Served) -> None:
     assert events[0]["text"] == "the file a.json cannot be read"
 
 
+def test_savepoints_of_its_lineage_are_found_beside_it(serve: Serve, tmp_path: Path) -> None:
+    fill(tmp_path / "job", JobToFill(batches=1))
+    for name, lineage, day in (("may", "3b1f" * 8, 1), ("june", "3b1f" * 8, 2), ("another's", "0" * 32, 3)):
+        told = {
+            "format": 1, "created": f"2026-05-0{day}T12:00:00+00:00", "version": "0.1.0", "batch": day,
+            "identity": {"lineage": lineage}, "steps": [{"rows": 1_200}, {"rows": 34}],
+        }  # fmt: skip
+        folder = tmp_path / "savepoints" / name
+        folder.mkdir(parents=True)
+        (folder / "manifest.json").write_text(json.dumps(told))
+    (tmp_path / "savepoints" / "broken").mkdir()
+    (tmp_path / "savepoints" / "broken" / "manifest.json").write_text("{")
+    served = serve(tmp_path)
+    found = served.get(f"/jobs/{served.id('job')}/savepoints")["savepoints"]
+    assert [each["name"] for each in found] == ["june", "may"]
+    assert found[0]["facts"] == {"batch": "2", "rows of state": "1,234", "written by": "0.1.0"}
+
+
 def test_a_job_without_numbers_is_told_as_such(serve: Serve, tmp_path: Path) -> None:
     folder = fill(tmp_path / "bare", JobToFill(batches=0))
     for file in folder.glob("metrics.db*"):

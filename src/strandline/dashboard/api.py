@@ -165,7 +165,8 @@ class Api:
         return self._desk.redrive(folder, about(folder), _ids(body))
 
     def savepoints(self, job: str) -> shapes.Savepoints:
-        return savepoints(self._jobs.job(job).folder)
+        folder = self._jobs.job(job).folder
+        return savepoints(folder, about(folder).lineage)
 
     def lineage(self, job: str) -> shapes.Lineage:
         folder = self._jobs.job(job).folder

@@ -4,7 +4,7 @@ import { get } from "/static/api.js";
 import { badge, fill, h, panel, table } from "/static/dom.js";
 import { moment } from "/static/words.js";
 
-const GRAVE = { failed: "bad", alarm: "warn", waiting: "warn", firing: "bad", dead: "bad", resolved: "ok", started: "ok", complete: "off", stopped: "off" };
+const GRAVE = { failed: "bad", alarm: "warn", waiting: "warn", firing: "bad", dead: "bad", "all clear": "ok", started: "ok", running: "ok", complete: "off", stopped: "off" };
 
 export async function events({ path }) {
   const body = h("div", {});

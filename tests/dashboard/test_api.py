@@ -1,6 +1,7 @@
 """What the API tells of jobs, and that it keeps to its own description whatever it is asked."""
 
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,20 @@ def test_a_job_without_numbers_is_told_as_such(serve: Serve, tmp_path: Path) -> 
         "/events",
     ):
         served.get(f"/jobs/{served.id('bare')}{path}")
+
+
+def test_a_job_whose_numbers_are_broken_says_so_and_the_others_are_shown(serve: Serve, tmp_path: Path) -> None:
+    fill(tmp_path / "well", JobToFill("well", batches=3))
+    fill(tmp_path / "broken", JobToFill("broken", batches=3))
+    with sqlite3.connect(tmp_path / "broken" / "metrics.db") as connection:
+        connection.execute("UPDATE points SET detail = x'00ff'")
+    connection.close()
+    served = serve(tmp_path)
+    assert cards(served)["well"]["verdict"] == "ok"
+    assert "cannot be read" in cards(served)["broken"]["sentence"]
+    answer = served.client.get(f"/api/jobs/{served.id('broken')}/keys")
+    assert answer.status_code == 409
+    assert "delete metrics.db" in answer.json()["hint"]
 
 
 def test_what_comes_later_is_read_and_a_folder_that_is_gone_is_forgotten(serve: Serve, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import threading
 import time
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,8 +12,8 @@ from typing import Final
 
 from strandline.dashboard.golden import golden_five, job_verdict, signs
 from strandline.dashboard.shapes import JobCard, Sign
-from strandline.errors import SetupError, StrandlineError
-from strandline.observe.history import History, JobView
+from strandline.errors import SetupError, StateError, StrandlineError
+from strandline.observe.history import History, JobState, JobView
 from strandline.observe.metrics import BatchMetrics
 from strandline.observe.tables import FILE
 
@@ -40,8 +41,15 @@ class Batches:
     def read(self, history: History) -> list[BatchMetrics]:
         # The last point is read again: a later batch may have been folded into it.
         since = self._known[-1][0] - 1 if self._known else 0
-        times = [point.at for point in history.points(since=since, limit=self._most)]
-        batches = history.batches(since=since, until=times[-1], limit=self._most) if times else []
+        try:
+            times = [point.at for point in history.points(since=since, limit=self._most)]
+            batches = history.batches(since=since, until=times[-1], limit=self._most) if times else []
+        except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as problem:
+            raise StateError(
+                f"the numbers in {history.folder} cannot be read",
+                detail=f"{type(problem).__name__}: {problem}",
+                hint="they are a help only: delete metrics.db, and the job starts new ones",
+            ) from None
         fresh = [*zip(times, batches, strict=False)]
         self._known = [*(each for each in self._known if each[0] <= since), *fresh][-self._most :]
         return [batch for _, batch in self._known]
@@ -81,6 +89,16 @@ class Watched:
         self.view, self.card = view, card
         return changed
 
+    def cannot_be_read(self, problem: StrandlineError) -> bool:
+        """It is shown with the reason: its numbers are broken, or of another version."""
+        view = JobView(str(self.folder), self.folder.name, JobState.UNKNOWN, problem.message)
+        card = JobCard(
+            self.id, view.name, str(self.folder), view.state.value, "bad", str(problem), None, None, golden_five([], ())
+        )
+        changed = card != self.card
+        self.view, self.card = view, card
+        return changed
+
     def close(self) -> None:
         with self.lock:
             self.history.close()
@@ -104,9 +122,8 @@ class Jobs:
         for job in [*self._watched.values()]:
             try:
                 changed += [job.id] if job.look(now) else []
-            except StrandlineError:
-                # Of another version, or just being deleted: what was known of it stays until the next look.
-                continue
+            except StrandlineError as problem:
+                changed += [job.id] if job.cannot_be_read(problem) else []
         return [*dict.fromkeys(changed)]
 
     def _find(self) -> list[str]:

@@ -131,7 +131,7 @@ class _OnSpark:
     """Carries pipelines by Spark, which is loaded when the first one runs."""
 
     def run(self, root: Root, spark: Any = None, **options: Any) -> Any:
-        return import_module("strandline.spark.run").run(root, spark, **options)
+        return import_module("strandline.observe.run").run(root, spark, **options)
 
     def to_dataframe(self, root: Root, spark: Any, **options: Any) -> Any:
         return import_module("strandline.spark.to_dataframe").to_dataframe(root, spark, **options)

@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from strandline.cli.dlq_words import dlq_app
+from strandline.cli.job_words import WORDS, alarms_app, config_app
 from strandline.cli.schema_words import schema_app
 from strandline.errors import StrandlineError
 
@@ -27,12 +28,15 @@ app = typer.Typer(
     name="strandline",
     help="The whole Dataflow model on Spark, from Python.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich" if sys.stdout.isatty() and sys.stderr.isatty() else None,
 )
 app.add_typer(schema_app)
 app.add_typer(dlq_app)
+app.add_typer(config_app)
+app.add_typer(alarms_app)
+for _word in WORDS:
+    app.command()(_word)
 
 
 @app.callback()
@@ -108,12 +112,17 @@ def dashboard(  # noqa: PLR0913, PLR0917 - one option each
 @app.command()
 def run(
     pipeline: Annotated[str, typer.Argument(help="Where it is: file.py:name or package.module:name.")],
-    checkpoint: Annotated[Path, typer.Option(help="The job's folder; a run that finds one there goes on.")],
-    every: Annotated[str, typer.Option(help="How often a batch starts; at once if not said.")] = "0 seconds",
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="The job's folder; a run that finds one there goes on. Else as configured.")
+    ] = None,
+    every: Annotated[str | None, typer.Option(help="How often a batch starts; at once if not said.")] = None,
     available_now: Annotated[bool, typer.Option("--available-now", help="Read what is there, then end.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Plain lines instead of a live screen.")] = False,
 ) -> None:
-    """Run a pipeline and watch it: Ctrl-C stops it, the same command goes on."""
+    """Run a pipeline and watch it: Ctrl-C stops it, the same command goes on.
+
+    Example: `strandline run job.py:totals --checkpoint /data/jobs/totals`
+    """
     from strandline.cli.run import run
 
     raise typer.Exit(run(pipeline, checkpoint=checkpoint, every=every, available_now=available_now, plain=plain))
@@ -231,10 +240,18 @@ def down(
 
 @app.command()
 def status(
+    checkpoint: Annotated[Path | None, typer.Argument(help="A job's folder; without one, services are told.")] = None,
     home: Home = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
-    """Tell which services run, and their addresses."""
+    """Tell how a job is, or which services run.
+
+    Example: `strandline status /data/jobs/scores`
+    """
+    if checkpoint is not None:
+        from strandline.cli.jobs import run_status
+
+        raise typer.Exit(run_status(checkpoint, as_json=as_json))
     from strandline.cli.services import status
 
     status(home=home, as_json=as_json)

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
+from strandline.cli.config import settings
 from strandline.cli.live import LiveView, PlainView, View
 from strandline.dashboard.known import remember
 from strandline.errors import SetupError
@@ -15,14 +16,19 @@ from strandline.plan.pipeline import Pipeline
 from strandline.spark.job import Job
 
 
-def run(where: str, *, checkpoint: Path, every: str, available_now: bool, plain: bool) -> int:
+def run(where: str, *, checkpoint: Path | None, every: str | None, available_now: bool, plain: bool) -> int:
     """Runs to the end, or until Ctrl-C; the next start goes on from there."""
+    configured = settings()
+    checkpoint = checkpoint or configured.value("run.checkpoint")
+    if checkpoint is None:
+        raise SetupError("the job has no folder", hint="give --checkpoint FOLDER, or run.checkpoint in strandline.toml")
+    options = {**configured.options(), **({} if every is None else {"every": every})}
     pipeline = find(where)
     remember(checkpoint, where)
     console = Console()
     view: View = (PlainView if plain or not console.is_terminal else LiveView)(console, where)
     view.say(f"Starting Spark; the job is kept in {checkpoint}")
-    job: Job = pipeline.run(checkpoint=checkpoint, every=every, available_now=available_now, listener=view.delivered)
+    job: Job = pipeline.run(checkpoint=checkpoint, available_now=available_now, listener=view.delivered, **options)
     try:
         ended = job.await_end()
     except KeyboardInterrupt:

@@ -94,6 +94,11 @@ class Index:
         return sum(entry.rows for entry in (*self.slices.values(), *self.strips.values()))
 
     @property
+    def size(self) -> int:
+        """Bytes of all slices."""
+        return sum(entry.size for entry in (*self.slices.values(), *self.strips.values()))
+
+    @property
     def output_watermark(self) -> int:
         """What the step forwards: its watermark, but below the hold of every open window."""
         holds = [entry.hold - 1 for entry in (*self.slices.values(), *self.strips.values()) if entry.hold is not None]

@@ -86,6 +86,8 @@ class Stepped:
     rows: int
     turn: int = 0
     """The number of this batch, as this key group counts."""
+    size: int = 0
+    """Bytes that are kept."""
 
 
 def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[Control], ask: Ask) -> Stepped:
@@ -121,8 +123,9 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
     writes |= {**shared, state.INDEX: state.write_index(after)}
     contributed = judged.contributed + came.surely
     return Stepped(
-        writes, panes, judged.late, progress, after.output_watermark, contributed, judged.refused, after.rows, now.turn
-    )
+        writes, panes, judged.late, progress, after.output_watermark, contributed, judged.refused, after.rows, now.turn,
+        after.size,
+    )  # fmt: skip
 
 
 def _advance(before: Progress, controls: Sequence[Control], ask: Ask) -> Progress:

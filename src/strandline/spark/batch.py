@@ -25,6 +25,10 @@ class Batch:
     """Of each scan, by number, the partitions it is known to have, heard or not."""
     files: Mapping[int, str] = field(default_factory=dict)
     """The files of the batch, by the numbers under which their names cross."""
+    measured: bool = False
+    """Whether tasks are to tell what they saw on the way."""
+    heads: Mapping[int, int] = field(default_factory=dict)
+    """For that: the highest event time that every partition of a step had reached before the batch, by its number."""
 
 
 def tell(context: SparkContext, batch: Batch) -> None:
@@ -34,6 +38,8 @@ def tell(context: SparkContext, batch: Batch) -> None:
         "horizons": {str(number): at for number, at in batch.horizons.items()},
         "partitions": {str(number): names for number, names in batch.partitions.items()},
         "files": _packed(batch.files),
+        "measured": batch.measured,
+        "heads": {str(number): at for number, at in batch.heads.items()},
     }
     context.setLocalProperty(_PROPERTY, json.dumps(said))
 
@@ -46,8 +52,8 @@ def told() -> Batch:
         return Batch()
     facts: dict[str, Any] = json.loads(said)
     partitions = {int(number): tuple(names) for number, names in facts["partitions"].items()}
-    horizons = {int(number): at for number, at in facts["horizons"].items()}
-    return Batch(facts["clock"], horizons, partitions, _unpacked(facts["files"]))
+    horizons, heads = ({int(number): at for number, at in facts[name].items()} for name in ("horizons", "heads"))
+    return Batch(facts["clock"], horizons, partitions, _unpacked(facts["files"]), facts["measured"], heads)
 
 
 def _packed(files: Mapping[int, str]) -> str:

@@ -48,6 +48,13 @@ class Spending:
                 hint="strandline dlq list shows them, all are kept; the next run goes on from here",
             )
 
+    @property
+    def spent(self) -> float:
+        """The share of the budget that is spent; one or more, and the job stops."""
+        known = sum((each for _, each, _ in self._recent), Counts())
+        allowed = self._budget.share * max(known.read, self._budget.at_least)
+        return known.dead / allowed if allowed else float(known.dead > 0)
+
     def _why(self) -> str:
         """The most frequent reasons, with an example of each."""
         many, said = Counter[str](), dict[str, str]()

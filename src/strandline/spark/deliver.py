@@ -11,6 +11,7 @@ A batch that comes again is skipped by the sinks that hold it and taken by the o
 import logging
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
@@ -35,6 +36,7 @@ from strandline.spark.crash import crash_point
 from strandline.spark.file_names import numbered
 from strandline.spark.gathering import Gathered, StepOutput, gather
 from strandline.spark.ledger import LedgerEntry, Recorded, Sealed, Written, output_digest
+from strandline.spark.measured import Measured
 from strandline.spark.ports import Followed, Listed, OpenSink
 
 SHORTEST_WAIT: Final = 0.2
@@ -68,6 +70,13 @@ class Delivered:
     """Rows that a sink would not take, now among its dead letters."""
     given_up: tuple[str, ...] = ()
     """Sinks that were asked for the batch at most once, and did not answer."""
+    at: int = 0
+    """When all sinks had it, by the clock on the wall, in milliseconds."""
+    outputs: tuple[Output, ...] = ()
+    """What each sink got."""
+    took: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that it was played, and that sinks took."""
+    measured: Measured = field(default_factory=Measured)
 
 
 @dataclass(slots=True)
@@ -118,7 +127,7 @@ def deliver(
 class Deliverer:
     """Carries batches from Spark to the sinks, one batch after the other, in each batch one sink after the other."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - whom it works with
         self,
         spark: SparkSession,
         stages: Stages,
@@ -127,7 +136,10 @@ class Deliverer:
         identity: Identity,
         listener: Callable[[Delivered], None],
         patience: Patience | None = None,
+        *,
+        measures: bool = False,
     ) -> None:
+        self._measures = measures
         self._spark, self._stages, self._sinks = spark, stages, sinks
         self._checkpoint, self._lineage, self._listener = checkpoint, identity.lineage, listener
         self._patience = patience or Patience()
@@ -152,8 +164,12 @@ class Deliverer:
         positions = self._positions(batch)
         partitions = {scan.number: each.partitions_at(at) for scan, each, at in positions}
         clock, horizons = self._checkpoint.clock(batch), self._horizons(batch)
-        tell(self._spark.sparkContext, Batch(clock, horizons, partitions, self._files(batch)))
+        heads = self._heads() if self._measures else {}
+        told = Batch(clock, horizons, partitions, self._files(batch), self._measures, heads)
+        tell(self._spark.sparkContext, told)
+        begun = time.perf_counter()
         gathered = self._patience.until_done(lambda: _gather(frame))
+        played = time.perf_counter()
         for name, counts in gathered.counts.items():
             if counts.missing:
                 raise StateError(
@@ -164,12 +180,13 @@ class Deliverer:
         progress, rows = self._progress(gathered), sum(step.rows for step in self._steps.values())
         outputs = [self._addressed(gathered.output(each, progress, rows), batch) for each in range(len(self._sinks))]
         written = [self._to_sink(number, output, batch, sealed) for number, output in enumerate(outputs)]
+        took = {"play": played - begun, "deliver": time.perf_counter() - played}
         crash_point("C11")
         for _, source, at in positions:
             source.delivered(f"strandline-{self._lineage}", at)
         watermarks = {number: step.progress.watermark for number, step in self._steps.items()}
         self._checkpoint.note(batch, progress.watermark, watermarks, self._epochs)
-        self._listener(self._delivered(batch, outputs, gathered, written))
+        self._listener(self._delivered(batch, outputs, gathered, written, took))
         crash_point("C12")
 
     def _addressed(self, output: Output, batch: int) -> Output:
@@ -200,7 +217,12 @@ class Deliverer:
         return written
 
     def _delivered(
-        self, batch: int, outputs: list[Output], gathered: Gathered, written: list[Written | None]
+        self,
+        batch: int,
+        outputs: list[Output],
+        gathered: Gathered,
+        written: list[Written | None],
+        took: Mapping[str, float],
     ) -> Delivered:
         named = zip(self._stages.outputs, written, strict=True)
         return Delivered(
@@ -213,6 +235,10 @@ class Deliverer:
             reasons=reasons_of(output.dead for output in outputs if output.dead is not None),
             refused=sum(each.refused for each in written if each is not None),
             given_up=tuple(asked.sink.name for asked, each in named if each is None),
+            at=time.time_ns() // 1_000_000,
+            outputs=tuple(outputs),
+            took=took,
+            measured=gathered.measured,
         )
 
     def _positions(self, batch: int) -> list[tuple[Scan, Followed, Any]]:
@@ -242,6 +268,17 @@ class Deliverer:
             return {number: step.progress.watermark for number, step in self._steps.items()}
         noted = self._checkpoint.noted(batch - 1)
         return {} if noted is None else dict(noted.steps)
+
+    def _heads(self) -> dict[int, int]:
+        """For each step the event time that the last of its partitions has come to."""
+        found = {}
+        for number, step in self._steps.items():
+            of = [step.progress, *step.progress.inputs.values()]
+            reached = [each.highest for one in of for each in one.partitions.values() if each.counts]
+            known = [at for at in reached if at != NEVER]
+            if known:
+                found[number] = min(known)
+        return found
 
     def _progress(self, gathered: Gathered) -> Progress:
         """How far the whole job is: as far as the last of its steps, and of its sources where nothing is kept."""

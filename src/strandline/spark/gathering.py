@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 
 from strandline.kernel.blocks import Block
 from strandline.kernel.output import Counts, Output
 from strandline.kernel.watermarks import NEVER, Progress, progress_from_facts
+from strandline.spark.measured import Measured, asked_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,10 @@ class StepOutput:
     progress: Progress = field(default_factory=Progress)
     output_watermark: int = NEVER
     rows: int = 0
+    size: int = 0
+    """Bytes that it keeps."""
+    groups: tuple[int, ...] = ()
+    """Elements that each key group took in this batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,7 @@ class Gathered:
     drained: bool
     ended: Mapping[int, frozenset[str]]
     """By scan, the partitions that have ended, where nothing is kept of it."""
+    measured: Measured = field(default_factory=Measured)
 
     @property
     def everyone(self) -> Counts:
@@ -49,6 +56,7 @@ def gather(blocks: Iterable[Block]) -> Gathered:
     counts: dict[str, Counts] = {}
     ended: dict[int, frozenset[str]] = {}
     clock, drained = NEVER, False
+    blocks = [*blocks]
     for block in blocks:
         facts = block.facts
         for name, frame in block.frames.items():
@@ -64,12 +72,19 @@ def gather(blocks: Iterable[Block]) -> Gathered:
         if "scan" in facts:
             ended[facts["scan"]] = ended.get(facts["scan"], frozenset()) | {*facts["ended"]}
     whole = {name: pl.concat(each, how="diagonal_relaxed") for name, each in frames.items()}
-    return Gathered(whole, steps, counts, clock, drained, ended)
+    return Gathered(whole, steps, counts, clock, drained, ended, asked_for(blocks) or Measured())
 
 
-def _joined(known: StepOutput | None, progress: Progress, facts: Mapping[str, int]) -> StepOutput:
+def _joined(known: StepOutput | None, progress: Progress, facts: Mapping[str, Any]) -> StepOutput:
     """Key groups of a step have the same progress, since all fold the same control rows."""
-    forwarded, rows = facts["output_watermark"], facts["rows"]
+    taken = sum(told["contributed"] for told in facts["counts"].values())
+    mine = StepOutput(progress, facts["output_watermark"], facts["rows"], facts["size"], (taken,))
     if known is None:
-        return StepOutput(progress, forwarded, rows)
-    return StepOutput(progress, min(known.output_watermark, forwarded), known.rows + rows)
+        return mine
+    return StepOutput(
+        progress,
+        min(known.output_watermark, mine.output_watermark),
+        known.rows + mine.rows,
+        known.size + mine.size,
+        known.groups + mine.groups,
+    )

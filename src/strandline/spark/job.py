@@ -1,5 +1,6 @@
 """A running job: what it has done so far, and how to stop it."""
 
+import contextlib
 import re
 import threading
 import time
@@ -17,10 +18,12 @@ from strandline.kernel.watermarks import FOREVER
 from strandline.spark.budget import FailureBudget, Spending
 from strandline.spark.checkpoint import Checkpoint
 from strandline.spark.deliver import AWAY, Delivered, Patience
+from strandline.spark.observer import Observer
 from strandline.spark.ports import OpenSink
 from strandline.spark.progress import JobProgress, State, Status, progress_of
 
 Listener = Callable[[Delivered], None]
+
 Backlog = Callable[[], Mapping[str, Any]]
 
 _LOOK_EVERY_SECONDS: Final = 0.1
@@ -38,8 +41,10 @@ class Job:
         complete: bool = False,
         available_now: bool = False,
         budget: FailureBudget | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._checkpoint = checkpoint
+        self._observer = observer
         self._complete = complete
         self._available_now = available_now
         self._listener = listener
@@ -64,6 +69,8 @@ class Job:
         self._query, self._sinks, self._backlog = query, sinks, backlog
         # A Ctrl-C in the middle of a call to the JVM would break the call, so the one who waits makes none.
         threading.Thread(target=self._watch, args=[query], daemon=True).start()
+        if self._observer is not None:
+            self._observer.started(query, lambda: self.status, self.stop)
         return self
 
     def delivered(self, batch: Delivered) -> None:
@@ -76,8 +83,12 @@ class Job:
             self._counts += batch.output.counts
         if self._listener is not None:
             self._listener(batch)
-        if self._spending is not None:
-            self._spending.spend(batch.output.progress.clock, batch.output.counts, batch.reasons)
+        try:
+            if self._spending is not None:
+                self._spending.spend(batch.output.progress.clock, batch.output.counts, batch.reasons)
+        finally:
+            if self._observer is not None:
+                self._observer.delivered(batch, None if self._spending is None else self._spending.spent)
 
     def failed(self, problem: StrandlineError) -> None:
         """Keeps an error as it was raised; Spark would hand back only its text."""
@@ -87,6 +98,8 @@ class Job:
     def _waits(self, problem: RunError | None) -> None:
         """A batch waits for a sink or a registry, or no longer does."""
         self._absent = problem
+        if self._observer is not None:
+            self._observer.waits(problem)
 
     @property
     def counts(self) -> Counts:
@@ -161,6 +174,7 @@ class Job:
             if self._terminated.wait(_LOOK_EVERY_SECONDS):
                 break
         if self._terminated.is_set():
+            self._tell_the_end()
             self._raise_what_ended(query)
             if self._ran_out:
                 self.stop()
@@ -176,6 +190,12 @@ class Job:
             self._lost = True
         finally:
             self._terminated.set()
+            self._tell_the_end()
+
+    def _tell_the_end(self) -> None:
+        with contextlib.suppress(Py4JError, OSError):  # Spark may be gone, and with it the reason
+            if self._observer is not None:
+                self._observer.ended(self.status)
 
     def _raise_what_ended(self, query: StreamingQuery) -> None:
         if self._lost:
@@ -193,6 +213,7 @@ class Job:
         self.patience.stopping.set()
         if self._query is not None:
             self._query.stop()
+            self._tell_the_end()
         for sink in self._sinks:
             sink.close()
 

@@ -1,5 +1,6 @@
 """transformWithState around the kernel's step: Spark keeps the bytes, the kernel knows what they mean."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -29,6 +30,7 @@ from strandline.plan.stages import KeyedStep, Route
 from strandline.spark.addresses import address, to_deliver_from
 from strandline.spark.batch import Batch, told
 from strandline.spark.letters import failures, outgoing
+from strandline.spark.measured import Measured, asked_for, telling
 from strandline.spark.operations import run_operations
 from strandline.spark.prepare import Blocks, Steps, aggregating, feed
 
@@ -44,9 +46,13 @@ class Held(Mapping[str, bytes]):
 
     def __init__(self, state: Any) -> None:
         self._state = state
+        self.seconds = 0.0
+        """What reading took."""
 
     def __getitem__(self, place: str) -> bytes:
+        asked = time.perf_counter()
         value = self._state.getValue((place,))
+        self.seconds += time.perf_counter() - asked
         if value is None:
             raise KeyError(place)
         return bytes(value[0])
@@ -74,12 +80,19 @@ class KeyGroupProcessor(StatefulProcessor):
             return
         # Spark promises no order inside a group, and a replayed batch must give the same bytes.
         blocks = sorted((unpack(bytes(row.block), f"key group {to}, input") for row in rows), key=_place)
-        writes, sent = self._play(to, Held(self._state), blocks)
+        begun, held, seen = time.perf_counter(), Held(self._state), asked_for(blocks)
+        writes, sent = self._play(to, held, blocks)
+        played = time.perf_counter()
         for place, data in writes.items():
             if data is not None:
                 self._state.updateValue((place,), (data,))
             else:
                 self._state.removeKey((place,))
+        if seen is not None:
+            state = held.seconds + time.perf_counter() - played
+            spent = Measured({"step": played - begun - held.seconds, "state": state})
+            (where, last), sent = sent[-1], sent[:-1]
+            sent.append((where, telling(last, seen + spent)))
         yield from (Row(kg=where, block=pack(block)) for where, block in sent)
 
     def close(self) -> None:
@@ -139,6 +152,7 @@ def play_group(
         "counts": {keyed.name: counts_to_facts(everyone)},
         "output_watermark": stepped.output_watermark,
         "rows": stepped.rows,
+        "size": stepped.size,
     }
     return stepped.writes, [*sent, (to_deliver_from(keyed, group), Block(frames, facts))]
 

@@ -1,5 +1,6 @@
 """mapInArrow: in every partition, rows become blocks, one for each key group, with what was seen of the source."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -22,6 +23,7 @@ from strandline.spark.arrival import CLOCK, MARK, Arrived, Batches, as_one, of_c
 from strandline.spark.batch import Batch, task_number, told
 from strandline.spark.file_names import with_names
 from strandline.spark.letters import failures, outgoing, with_raw
+from strandline.spark.measured import FACT, Measured, look, telling, to_facts
 from strandline.spark.operations import run_operations
 from strandline.spark.ports import DRAINED, ENDED, RAW, REASON, RECORD, Decoder
 
@@ -52,11 +54,16 @@ def prepare_task(scan: Scan, steps: Steps, decoder: Decoder | None) -> Callable[
     scan = replace(scan, source=_Called(scan.source.name))  # type: ignore[arg-type]
 
     def run(batches: Batches) -> Batches:
+        begun = time.perf_counter()
         tables = [batch for batch in batches if batch.num_rows]
         if tables:
-            batch = told()
+            came, batch = time.perf_counter(), told()
             frame = with_names(pl.DataFrame(pa.Table.from_batches(tables)), batch.files)
-            yield from carried(prepare_scan(frame, scan, steps, decoder, batch, task_number(), alone=alone))
+            blocks = prepare_scan(frame, scan, steps, decoder, batch, task_number(), alone=alone)
+            if batch.measured and blocks:
+                spent = Measured({"read": came - begun, "prepare": time.perf_counter() - came})
+                blocks[0] = blocks[0][0], telling(blocks[0][1], spent)
+            yield from carried(blocks)
 
     return run
 
@@ -178,10 +185,17 @@ def feed(  # noqa: PLR0913, PLR0917 - what a step is fed with
         taken.drop(RAW, ORIGIN, strict=False), step.keys, step.step, step.groups, batch.horizons.get(step.number)
     )
     counts = known + Counts(dead=dead.height, filtered=prepared.filtered)
+    seen = look(taken, prepared.blocks, step.name, step.keys, batch.heads.get(step.number)) if batch.measured else None
     blocks: Blocks = []
     for group in range(step.groups):
         found = prepared.blocks.get(group, Block())
-        mine = {"control": control, "from": sender, "counts": counts_to_facts(counts if group == 0 else Counts())}
+        mine: dict[str, Any] = {
+            "control": control,
+            "from": sender,
+            "counts": counts_to_facts(counts if group == 0 else Counts()),
+        }
+        if seen is not None:
+            mine[FACT] = to_facts(seen) if group == 0 else {}
         blocks.append((address(step, group), Block(found.frames, {**found.facts, **mine})))
     return blocks, dead
 

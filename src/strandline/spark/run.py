@@ -17,6 +17,7 @@ from strandline.spark.checks import require_machine
 from strandline.spark.deliver import Deliverer
 from strandline.spark.heartbeat import heartbeat
 from strandline.spark.job import Job, Listener
+from strandline.spark.observer import Observer
 from strandline.spark.opening import open_sinks
 from strandline.spark.ports import Followed, Listed
 from strandline.spark.session import OF_RECORDS, require_classes, require_rocksdb, start_session
@@ -35,6 +36,7 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     failure_budget: FailureBudget | None = None,
     key_groups: int | None = None,
     settings: Mapping[str, str] | None = None,
+    observer: Observer | None = None,
 ) -> Job:
     """Starts a pipeline. `checkpoint` is the job's folder: a run that finds one there goes on where it ended.
 
@@ -43,7 +45,7 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     for idle partitions, for triggers that go by processing time, for time to live. A `failure_budget` says how much of
     the input may be dead letters before the job stops. `key_groups` bound how far a job can be spread, for as long as
     it lives: two for each core, unless said. `settings` go before Strandline's own where it starts Spark; a session
-    that is given is left as it is.
+    that is given is left as it is. An `observer` hears of all that happens.
     """
     if spark is not None and settings:
         raise SetupError("a session that runs already takes no settings", hint="set them where the session is made")
@@ -66,8 +68,9 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
         require_classes(spark, needed)
     wanted = session_settings(stages) | dict(settings or {})
     session = spark or start_session("strandline", log=folder / "spark.log", overrides=wanted, jars=bool(needed))
-    job = Job(home, listener, available_now=available_now, budget=failure_budget)
-    deliverer = Deliverer(session, stages, opened, home, identity, job.delivered, job.patience)
+    job = Job(home, listener, available_now=available_now, budget=failure_budget, observer=observer)
+    measures = observer is not None
+    deliverer = Deliverer(session, stages, opened, home, identity, job.delivered, job.patience, measures=measures)
     ticks = heartbeat(session, every=heartbeat_seconds, drain=home.drain)
     writer = translate(stages, session, ticks).writeStream.foreachBatch(_kept(deliverer, job))
     writer = writer.option("checkpointLocation", str(home.spark))

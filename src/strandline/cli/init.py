@@ -1,0 +1,105 @@
+"""Makes a project folder: a pipeline that runs, a story that tests what it means, a config, and a few events."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from strandline.errors import SetupError
+
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+
+PIPELINE: Final = '''"""Scores per team and minute, from the files in events/ to a table of SQLite."""
+
+import strandline as sl
+
+pipeline = (
+    sl.read(sl.files("events", sl.json("team string, score long, at timestamp")))
+    .event_time("at", sl.bounded(seconds=10))
+    .key_by("team")
+    .window(sl.tumbling(minutes=1))
+    .trigger(sl.after_watermark(late=sl.after_count(1)))
+    .accumulate(sl.retracting)
+    .allow_lateness(minutes=5)
+    .aggregate(total=sl.sum("score"))
+    .write(sl.sqlite("totals.db", table="totals"))
+)
+'''
+
+STORY: Final = """story: a late score corrects the total of its minute
+pipeline:
+  window: {tumbling: 1m}
+  trigger: {after_watermark: {late: {after_count: 1}}}
+  accumulation: retracting
+  allowed_lateness: 5m
+  aggregate: {total: {sum: score}}
+steps:
+  - input: [{at: 5s, key: red, score: 3}, {at: 40s, key: red, score: 4}]
+  - watermark: 1m
+  - expect: [{key: red, window: [0s, 1m], total: 7, timing: on_time}]
+  - input: [{at: 50s, key: red, score: 1}]
+  - expect:
+      - {key: red, total: 7, retraction: true}
+      - {key: red, total: 8, timing: late}
+"""
+
+CONFIG: Final = """# `strandline config show` tells what is in effect, and who said so.
+[run]
+checkpoint = "checkpoint"
+name = "NAME"
+alarms = "alarms.toml"
+
+[jobs]
+folders = ["."]
+"""
+
+ALARMS: Final = """# Rules not named here have their usual limits. `strandline alarms test` tells everyone of a trial.
+[watermark_stuck]
+after = "2m"
+
+# [[tell]]
+# webhook = "https://example.org/hook"
+# headers = { Authorization = "env:ALARM_TOKEN" }
+"""
+
+EVENTS: Final = """{"team": "red", "score": 3, "at": "2026-01-01T12:00:05Z"}
+{"team": "blue", "score": 2, "at": "2026-01-01T12:00:20Z"}
+{"team": "red", "score": 4, "at": "2026-01-01T12:00:40Z"}
+{"team": "blue", "score": 5, "at": "2026-01-01T12:02:00Z"}
+"""
+
+README: Final = """# NAME
+
+    strandline play totals.story.yaml         # what the pipeline means, in milliseconds
+    strandline run pipeline.py                # reads events/, writes totals.db; Ctrl-C stops it
+    strandline status checkpoint              # how it is, from another terminal
+    strandline drain checkpoint               # closes every window, then it ends
+"""
+
+FILES: Final = {
+    "pipeline.py": PIPELINE,
+    "totals.story.yaml": STORY,
+    "strandline.toml": CONFIG,
+    "alarms.toml": ALARMS,
+    "events/first.json": EVENTS,
+    "README.md": README,
+    ".gitignore": "checkpoint/\n*.db\n",
+}
+
+
+def run_init(name: str) -> int:
+    """Writes the files; a folder with something in it is left alone."""
+    folder = Path(name)
+    if not _NAME.fullmatch(folder.name):
+        raise SetupError(f"{folder.name!r} is no name for a project", hint="letters, digits, - and _, a letter first")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise SetupError(f"{folder} is there already", hint="choose another name, or an empty folder")
+    for place, text in FILES.items():
+        path = folder / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.replace("NAME", folder.name), encoding="utf-8")
+    Console(highlight=False, soft_wrap=True).print(
+        f"{folder} is ready: cd {folder}, then strandline play totals.story.yaml, then strandline run pipeline.py"
+    )
+    return 0

@@ -1,0 +1,191 @@
+"""Who hears of an alarm: the log always; a webhook, a command, a topic of Kafka if they are named.
+
+Each is asked to take one message, in a thread that nobody waits for; one that cannot be told is told of in the log.
+"""
+
+import json
+import logging
+import os
+import queue
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from strandline.errors import InvalidStep, RunError
+from strandline.formats.secrets import Secret
+
+_SECONDS: Final = 10
+_QUEUED: Final = 100
+
+_log: Final = logging.getLogger("strandline.alarms")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is told of an alarm: it rings, or it has fallen silent."""
+
+    job: str
+    rule: str
+    state: str
+    text: str
+    hint: str
+    at: int
+    checkpoint: str = ""
+
+    def __str__(self) -> str:
+        what = (
+            f"{self.rule} of {self.job}: {self.text}"
+            if self.state == "firing"
+            else f"{self.rule} of {self.job} is well again"
+        )
+        return f"{what}. Hint: {self.hint}" if self.hint and self.state == "firing" else what
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """POSTs the message as JSON; headers may be secrets by reference."""
+
+    url: str
+    headers: tuple[tuple[str, str | Secret], ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"webhook {self.url}"
+
+    def tell(self, message: Message) -> None:
+        shown = {name: each.reveal() if isinstance(each, Secret) else each for name, each in self.headers}
+        request = urllib.request.Request(  # noqa: S310 - the scheme is checked where it is read
+            self.url,
+            json.dumps(asdict(message)).encode(),
+            {"Content-Type": "application/json", **shown},
+            method="POST",
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
+                answer.read()
+        except (urllib.error.URLError, OSError) as problem:
+            raise RunError(f"{self.name} did not take an alarm", detail=str(problem)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Runs a program, without a shell: the message as JSON on its input, its parts as STRANDLINE_ALARM_… variables."""
+
+    words: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"command {self.words[0]}"
+
+    def tell(self, message: Message) -> None:
+        told = asdict(message)
+        variables = {f"STRANDLINE_ALARM_{name.upper()}": str(each) for name, each in told.items()}
+        try:
+            ran = subprocess.run(  # noqa: S603 - named by the one who runs the job
+                self.words, input=json.dumps(told), text=True, capture_output=True, timeout=3 * _SECONDS, check=False,
+                env={**os.environ, **variables},
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as problem:
+            raise RunError(f"{self.name} could not be told of an alarm", detail=str(problem)) from None
+        if ran.returncode:
+            said = ran.stderr.strip().rpartition("\n")[2]
+            raise RunError(f"{self.name} ended with {ran.returncode}", detail=said)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """Sends the message to a topic of Kafka, the job as its key."""
+
+    servers: str
+    topic: str
+
+    @property
+    def name(self) -> str:
+        return f"topic {self.topic}"
+
+    def tell(self, message: Message) -> None:
+        from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - an extra
+
+        problems: list[str] = []
+        try:
+            producer = Producer({"bootstrap.servers": self.servers, "log_level": 0})
+            producer.produce(
+                self.topic, json.dumps(asdict(message)).encode(), message.job.encode(),
+                on_delivery=lambda problem, _: problems.append(str(problem)) if problem else None,
+            )  # fmt: skip
+            left = producer.flush(_SECONDS)
+        except KafkaException as problem:
+            raise RunError(f"{self.name} did not take an alarm", detail=str(problem)) from None
+        if left or problems:
+            raise RunError(f"{self.name} did not take an alarm", detail="; ".join(problems) or "no answer")
+
+
+Told = Webhook | Command | Topic
+
+
+def told_from(found: Any) -> Told:
+    """Someone to tell, from a table of TOML."""
+    match found:
+        case {"webhook": str(url), **rest} if url.startswith(("http://", "https://")) and rest.keys() <= {"headers"}:
+            headers: Any = rest.get("headers", {})
+            return Webhook(url, tuple((name, _header(each)) for name, each in headers.items()))
+        case {"command": [str(), *_] as words, **rest} if not rest:
+            return Command(tuple(str(word) for word in words))
+        case {"kafka": str(topic), "servers": str(servers), **rest} if not rest:
+            return Topic(servers, topic)
+    keys = ", ".join(found) if isinstance(found, Mapping) else str(found)
+    hint = 'give webhook = "https://…", command = ["program", …], or kafka = "topic" with servers = "host:port"'
+    raise InvalidStep(f"nobody can be told with {keys or 'nothing'}", hint=hint)
+
+
+def _header(value: Any) -> str | Secret:
+    text = str(value)
+    return Secret(text) if text.startswith(("env:", "file:")) else text
+
+
+class Dispatcher:
+    """Tells everyone, one message after the other, in a thread that ends when nothing is left to say."""
+
+    def __init__(self, told: Sequence[Told]) -> None:
+        self._told = tuple(told)
+        self._queue: queue.Queue[Message] = queue.Queue(_QUEUED)
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def tell(self, message: Message) -> None:
+        """Returns at once."""
+        (_log.warning if message.state == "firing" else _log.info)("%s", message)
+        if not self._told:
+            return
+        with self._lock:
+            try:
+                self._queue.put_nowait(message)
+            except queue.Full:
+                _log.warning("an alarm was not sent: a hundred wait already")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="strandline-alarms", daemon=True)
+                self._thread.start()
+
+    def close(self, seconds: float = _SECONDS) -> None:
+        """Waits for what is being told."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                try:
+                    message = self._queue.get_nowait()
+                except queue.Empty:
+                    self._thread = None
+                    return
+            for each in self._told:
+                try:
+                    each.tell(message)
+                except Exception as problem:  # noqa: BLE001 - an alarm that cannot be sent must not end anything
+                    _log.warning("%s", problem)

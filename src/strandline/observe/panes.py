@@ -1,0 +1,63 @@
+"""Which panes are written down for the pane explorer: all of them, or every one of the keys that are followed.
+
+A window's story is told only if none of its panes is missing. So where a batch says more than fits, keys are chosen by
+their hash, fewer and fewer until they fit, and the panes of a chosen key are all kept.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import polars as pl
+
+from strandline.kernel.blocks import END, OWN, START
+from strandline.kernel.panes import INDEX, LAST, RETRACTION, TIMING
+from strandline.observe.measure import known_time
+from strandline.observe.tables import PaneLine
+from strandline.spark.deliver import Delivered
+from strandline.spark.measured import named
+
+PER_BATCH: Final = 60
+_COLUMNS: Final = 8
+"""So many of a pane's values are told."""
+
+
+class Followed:
+    """The panes of a job that are written down."""
+
+    def __init__(self, keys: Mapping[int, Sequence[str]], per_batch: int = PER_BATCH) -> None:
+        self._keys, self._per_batch = keys, per_batch
+        self._one_in = 1
+
+    def lines(self, batch: Delivered) -> list[PaneLine]:
+        """What a batch said, window by window."""
+        found: list[PaneLine] = []
+        for number, output in enumerate(batch.outputs):
+            if output.panes is not None and TIMING in output.panes.columns:
+                keys = [key for key in self._keys.get(number, ()) if key in output.panes.columns]
+                found += self._of(output.panes, keys, batch, number)
+        return found
+
+    def _of(self, panes: pl.DataFrame, keys: Sequence[str], batch: Delivered, output: int) -> list[PaneLine]:
+        chosen = self._chosen(panes, keys)
+        while chosen.height > self._per_batch and keys:
+            self._one_in *= 2
+            fewer = self._chosen(panes, keys)
+            if fewer.is_empty():
+                break  # one key has more panes than fit: its last ones are told
+            chosen = fewer
+        said = [name for name in panes.columns if not name.startswith(OWN) and name not in keys][:_COLUMNS]
+        rows = chosen.tail(self._per_batch).sort(START, END, maintain_order=True).iter_rows(named=True)
+        return [_line(row, keys, said, batch, output) for row in rows]
+
+    def _chosen(self, panes: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+        if self._one_in == 1 or not keys:
+            return panes
+        return panes.filter(pl.struct(keys).hash(seed=1) % self._one_in == 0)
+
+
+def _line(row: Mapping[str, Any], keys: Sequence[str], said: Sequence[str], batch: Delivered, output: int) -> PaneLine:
+    told = named(said, [row[name] for name in said])
+    return PaneLine(
+        0, batch.at, batch.batch, output, named(keys, [row[key] for key in keys]), known_time(row[START]),
+        known_time(row[END]), row[TIMING], row[INDEX], bool(row[LAST]), bool(row[RETRACTION]), told,
+    )  # fmt: skip

@@ -1,0 +1,132 @@
+"""What tasks saw on their way, for whoever watches: where their time went, how late elements came, which keys are hot.
+
+It travels in the facts of blocks that are sent anyway, from prepare through the key groups to the driver, and only when
+the driver asks for it. Nothing is decided by it.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import polars as pl
+
+from strandline.kernel.blocks import AT, COUNTED, Block
+from strandline.kernel.prepare import PARTS, ROWS
+from strandline.model.histograms import PER_OCTAVE
+
+FACT: Final = "measured"
+
+_SAMPLED: Final = 20_000
+"""Of so many rows each is looked at, of more only some."""
+_HOTTEST: Final = 8
+_LONGEST: Final = 80
+"""Characters of one value that are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was seen of a batch."""
+
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Of all tasks together, by what they did."""
+    behind: Mapping[int, int] = field(default_factory=dict)
+    """How far elements were behind the front of their stream: how many, by the bucket of a histogram."""
+    hot: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By keyed step, the keys that got most, and how many elements."""
+
+    def __add__(self, other: "Measured") -> "Measured":
+        seconds = {
+            name: self.seconds.get(name, 0) + other.seconds.get(name, 0) for name in {**self.seconds, **other.seconds}
+        }
+        behind = dict(Counter(self.behind) + Counter(other.behind))
+        names = {**self.hot, **other.hot}
+        hot = {step: dict(Counter(self.hot.get(step)) + Counter(other.hot.get(step))) for step in names}
+        return Measured(seconds, behind, hot)
+
+
+def asked_for(blocks: Iterable[Block]) -> Measured | None:
+    """What all of these tell; None if nobody asks."""
+    told = [_from_facts(block.facts[FACT]) for block in blocks if FACT in block.facts]
+    return sum(told, Measured()) if told else None
+
+
+def telling(block: Block, measured: Measured) -> Block:
+    """The same block, telling of this too."""
+    known = _from_facts(block.facts.get(FACT, {}))
+    return replace(block, facts={**block.facts, FACT: to_facts(known + measured)})
+
+
+def to_facts(measured: Measured) -> dict[str, Any]:
+    """As plain values, for a block; what is empty is left out."""
+    told = {
+        "seconds": {name: round(each, 6) for name, each in measured.seconds.items()},
+        "behind": {str(bucket): many for bucket, many in measured.behind.items()},
+        "hot": measured.hot,
+    }
+    return {name: each for name, each in told.items() if each}
+
+
+def _from_facts(facts: Mapping[str, Any]) -> Measured:
+    behind = {int(bucket): many for bucket, many in facts.get("behind", {}).items()}
+    return Measured(facts.get("seconds", {}), behind, facts.get("hot", {}))
+
+
+def look(rows: pl.DataFrame, blocks: Mapping[int, Block], step: str, keys: Sequence[str], head: int | None) -> Measured:
+    """What a task sends to a keyed step, looked at as far as it costs next to nothing."""
+    behind = {} if head is None else _behind(rows[AT], head)
+    hot = Counter[str]()
+    for block in blocks.values():
+        hot.update(_hottest(block, keys))
+    return Measured(behind=behind, hot={step: dict(hot.most_common(_HOTTEST))} if hot else {})
+
+
+def _behind(times: pl.Series, head: int) -> dict[int, int]:
+    """How far elements are behind what the slowest partition had reached before the batch; a sample, scaled up."""
+    step = 1 + times.len() // _SAMPLED
+    sample = times if step == 1 else times.gather_every(step)
+    late = sample.filter(sample < head)
+    counted = {0: (sample.len() - late.len()) * step}
+    if late.len():
+        for bucket, many in buckets(head - late).value_counts().iter_rows():
+            counted[bucket] = many * step
+    return {bucket: many for bucket, many in counted.items() if many}
+
+
+def buckets(ms: pl.Series) -> pl.Series:
+    """The bucket of a histogram for each length of time, as `model/histograms.py` says it."""
+    whole = ms.cast(pl.Float64).clip(lower_bound=0.0)
+    frame = whole.alias("ms").to_frame()
+    bucket = 1 + (pl.col("ms").log(2) * PER_OCTAVE).floor()
+    return frame.select(pl.when(pl.col("ms") < 1).then(0.0).otherwise(bucket).cast(pl.Int32)).to_series()
+
+
+def _hottest(block: Block, keys: Sequence[str]) -> dict[str, int]:
+    """The keys of a block that most elements have. One that is hot is so in one window, too."""
+    found = Counter[str]()
+    parts, rows = block.frames.get(PARTS), block.frames.get(ROWS)
+    if parts is not None:
+        top = parts.select(*keys, COUNTED).top_k(_HOTTEST, by=COUNTED)
+        for *key, many in top.iter_rows():
+            found[named(keys, key)] += int(many or 0)
+    if rows is not None and rows.height:
+        step = 1 + rows.height // _SAMPLED
+        counted = rows.select(keys).gather_every(step).group_by(keys).len("@many").top_k(_HOTTEST, by="@many")
+        for *key, many in counted.iter_rows():
+            found[named(keys, key)] += int(many) * step
+    return dict(found.most_common(_HOTTEST))
+
+
+def named(columns: Sequence[str], values: Sequence[Any]) -> str:
+    """Values by column as a JSON object, those that are very long cut."""
+    told = {name: _short(value) for name, value in zip(columns, values, strict=True)}
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+
+
+def _short(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    text = str(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -1,0 +1,195 @@
+"""Jobs from the command line: seen, watched and asked through their folders, whoever runs them."""
+
+import io
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from strandline.cli.main import main
+from strandline.cli.watch import picture, sparks
+from strandline.observe.history import History, JobState
+from strandline.observe.requests import DRAIN, STOP, is_asked, take_back
+from strandline.observe.store import Store
+from strandline.observe.tables import AlarmLine
+from tests.observe.made import batch
+
+PATIENCE = 60
+
+
+def run(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    return int(ended.value.code or 0)
+
+
+def now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+def job(folder: Path, state: JobState = JobState.RUNNING, batches: int = 3, problem: str = "") -> Store:
+    """A job that this process runs, as far as anyone can see."""
+    folder.mkdir(parents=True)
+    (folder / "strandline.json").write_text(json.dumps({"lineage": "abc", "stages": "scan"}))
+    store = Store(folder, folder.name)
+    store.start(now())
+    for number in range(batches):
+        at = now() - 1_000 * (batches - number)
+        store.add(batch(number, at, clock=at))
+    store.alive(now(), state, problem)
+    return store
+
+
+def test_jobs_lists_every_job_below_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    running, failed = job(tmp_path / "one" / "scores"), job(tmp_path / "two", JobState.FAILED, problem="no disk")
+    assert run("jobs", str(tmp_path), "--json") == 1, "one of them failed"
+    found = {each["name"]: each for each in told(capsys)}
+    assert (found["scores"]["state"], found["scores"]["batch"], found["scores"]["lag_records"]) == ("running", 2, 120)
+    assert (found["two"]["state"], found["two"]["problem"]) == ("failed", "no disk")
+    assert run("jobs", str(tmp_path)) == 1
+    assert "scores" in capsys.readouterr().out
+    running.close()
+    failed.close()
+
+
+def test_jobs_looks_where_it_is_configured_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job(tmp_path / "jobs" / "scores").close()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "strandline.toml").write_text('[jobs]\nfolders = ["jobs"]\n')
+    assert run("jobs", "--json") == 0
+    assert [each["name"] for each in told(capsys)] == ["scores"]
+    assert run("jobs", str(tmp_path / "nowhere")) == 0
+    assert "There are no jobs" in capsys.readouterr().out
+
+
+def test_status_tells_numbers_verdicts_alarms_and_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = job(tmp_path / "scores")
+    store.alarms([AlarmLine("lag_growing", "firing", now(), "the lag has grown", "add cores", 1)])
+    assert run("status", str(tmp_path / "scores"), "--json") == 0
+    found = told(capsys)
+    assert found["job"]["state"] == "running"
+    assert {each["number"] for each in found["verdicts"]} >= {"lag", "watermark", "latency", "state", "backpressure"}
+    assert found["latest"]["counts"]["read"] == 1_000
+    assert found["alarms"][0]["rule"] == "lag_growing"
+    assert found["events"][0]["kind"] == "started"
+    assert run("status", str(tmp_path / "scores")) == 0
+    said = capsys.readouterr().out
+    assert "1000 in = 990 contributed + 5 late + 3 dead letters + 2 filtered" in said
+    assert "firing: lag_growing: the lag has grown" in said
+    store.close()
+
+
+def test_a_job_that_died_is_told_and_has_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job(tmp_path / "scores", JobState.FAILED, problem="the disk is full").close()
+    assert run("status", str(tmp_path / "scores")) == 1
+    assert "the disk is full" in capsys.readouterr().out
+
+
+def test_a_folder_without_a_job_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for word in ("status", "watch", "stop", "drain"):
+        assert run(word, str(tmp_path)) == 2
+        assert "there is no job in" in capsys.readouterr().err
+
+
+def test_watch_tells_each_batch_until_the_job_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job(tmp_path / "scores", JobState.STOPPED).close()
+    assert run("watch", str(tmp_path / "scores")) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "scores: stopped"
+    assert run("watch", str(tmp_path / "scores"), "--json") == 0
+    *batches, last = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert sum(each["batches"] for each in batches) == 3
+    assert last == {"job": "scores", "state": "stopped"}
+
+
+def test_the_picture_of_a_job_has_its_numbers_and_small_bars(tmp_path: Path) -> None:
+    store = job(tmp_path / "scores")
+    with History(tmp_path / "scores") as history:
+        console = Console(width=160, record=True, file=io.StringIO())
+        console.print(picture(history, history.job()))
+    shown = console.export_text()
+    assert "backpressure" in shown
+    assert "in a second" in shown
+    store.close()
+
+
+def test_bars_are_as_high_as_what_they_stand_for() -> None:
+    assert sparks([0, 1, 2, 4]) == "▁▃▅█"
+    assert sparks([]) == ""
+    assert sparks([0, 0]) == "▁▁"
+
+
+@pytest.mark.parametrize(("word", "file"), [("stop", STOP), ("drain", DRAIN)])
+def test_a_job_is_asked_through_its_folder_and_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], word: str, file: str
+) -> None:
+    folder = tmp_path / "scores"
+    store = job(folder)
+    ended = JobState.STOPPED if word == "stop" else JobState.COMPLETE
+
+    def obey() -> None:
+        until = time.monotonic() + PATIENCE
+        while not is_asked(folder, file) and time.monotonic() < until:
+            time.sleep(0.01)
+        take_back(folder, file)
+        store.alive(now(), ended)
+
+    worker = threading.Thread(target=obey)
+    worker.start()
+    assert run(word, str(folder), "--json", "--wait", str(PATIENCE)) == 0
+    worker.join()
+    assert told(capsys) == {"job": "scores", "asked": word, "state": ended.value}
+    store.close()
+
+
+def test_a_job_that_does_not_obey_has_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = job(tmp_path / "scores")
+    assert run("stop", str(tmp_path / "scores"), "--wait", "0.3") == 1
+    assert run("stop", str(tmp_path / "scores"), "--wait", "0") == 0
+    assert "is asked to stop" in capsys.readouterr().out
+    store.close()
+
+
+def test_a_job_that_keeps_no_numbers_cannot_be_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "strandline.json").write_text("{}")
+    assert run("stop", str(tmp_path)) == 2
+    assert "keeps no numbers" in capsys.readouterr().err
+
+
+def test_alarms_of_a_job_are_told_as_they_stand_or_by_other_rules(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "scores"
+    store = job(folder)
+    assert run("alarms", "show", str(folder)) == 0
+    assert "No alarm was looked at yet" in capsys.readouterr().out
+    store.alarms([AlarmLine("lag_growing", "firing", now(), "the lag has grown", "add cores", 1)])
+    assert run("alarms", "show", str(folder)) == 1
+    assert "firing  lag_growing: the lag has grown. Hint: add cores" in capsys.readouterr().out
+    rules = tmp_path / "alarms.toml"
+    rules.write_text('rules = "named"\n[late_rate]\nshare = 0.001\nat_least = 1\nwait = "0s"\n')
+    assert run("alarms", "show", str(folder), "--rules", str(rules), "--json") == 1
+    assert [(each["rule"], each["state"]) for each in told(capsys)] == [("late_rate", "firing")]
+    store.close()
+
+
+def test_a_trial_alarm_says_who_took_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = tmp_path / "alarms.toml"
+    rules.write_text('[[tell]]\ncommand = ["true"]\n[[tell]]\ncommand = ["/no/such/program"]\n')
+    assert run("alarms", "test", str(rules), "--json") == 1
+    assert [(each["told"], bool(each["problem"])) for each in told(capsys)] == [
+        ("command true", False),
+        ("command /no/such/program", True),
+    ]
+    rules.write_text("")
+    assert run("alarms", "test", str(rules)) == 0
+    assert "add [[tell]]" in capsys.readouterr().out

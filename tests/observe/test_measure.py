@@ -1,0 +1,215 @@
+"""The numbers of a batch, from what was delivered: who holds time back, how old rows are, hot keys, the lag."""
+
+import json
+from collections import Counter
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline.kernel.blocks import AT, COUNTED, END, START, Block
+from strandline.kernel.output import Output
+from strandline.kernel.panes import INDEX, LAST, RETRACTION, TIMING
+from strandline.kernel.prepare import PARTS, ROWS
+from strandline.kernel.watermarks import FOREVER, NEVER, PartitionProgress, Progress
+from strandline.model.counts import Counts
+from strandline.model.histograms import bucket_of
+from strandline.observe.heavy import HeavyHitters
+from strandline.observe.lag import Following, Position, positions_in
+from strandline.observe.measure import Meter, held_by, latencies, named_partitions, stages_of
+from strandline.observe.panes import Followed
+from strandline.spark.deliver import Delivered
+from strandline.spark.gathering import StepOutput
+from strandline.spark.measured import Measured, asked_for, buckets, look, telling
+
+NOW = 1_700_000_000_000
+
+
+def panes(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    usual = {"team": "red", "total": 1, START: NOW - 9_000, END: NOW - 4_000, INDEX: 0, LAST: False, RETRACTION: False}
+    return pl.DataFrame([{**usual, TIMING: "on_time", **row} for row in rows])
+
+
+def delivered(frame: pl.DataFrame | None = None, **told: Any) -> Delivered:
+    parts = {
+        "scores-0": PartitionProgress(NOW - 3_000, NOW, highest=NOW - 1_000),
+        "scores-1": PartitionProgress(NOW - 5_000, NOW, highest=NOW - 2_000),
+        "scores-2": PartitionProgress(NOW - 60_000, NOW - 50_000, idle=True, highest=NOW - 55_000),
+    }
+    output = Output(frame, progress=Progress(NOW - 5_000, NOW, parts), counts=Counts(10, 9, 1))
+    usual: dict[str, Any] = {
+        "outputs": (output,),
+        "at": NOW + 500,
+        "took": {"play": 1.0, "deliver": 0.2},
+        "steps": {1: StepOutput(output.progress, NOW - 5_000, 7, 700, (4, 5))},
+        "counts": {"step 1": Counts(10, 9, 1)},
+    }
+    return Delivered(3, output, {}, repeated=False, **{**usual, **told})
+
+
+def test_a_batch_is_told_in_full() -> None:
+    measured = Measured({"prepare": 0.6, "step": 0.4}, {0: 8, 12: 2}, {"step 1": {'{"team":"red"}': 6}})
+    spark = {
+        "durationMs": {"latestOffset": 5, "queryPlanning": 20, "walCommit": 10, "commitOffsets": 15},
+        "sources": [{"latestOffset": {"scores": {"0": 50, "1": 20}}, "endOffset": {"scores": {"0": 40, "1": 20}}}],
+    }
+    told = Meter(cores=2).measure(
+        delivered(panes([{}, {TIMING: "early"}]), measured=measured, reasons={"not_json": (2, "…")}), spark, retries=1
+    )
+    assert (told.batch, told.at, told.clock) == (3, NOW + 500, NOW)
+    assert told.counts == Counts(10, 9, 1)
+    assert told.out == {"on_time": 1, "early": 1}
+    assert (told.watermark, told.behind_seconds, told.held_by) == (NOW - 5_000, 5.0, "scores-1")
+    assert told.idle == ("scores-2",)
+    assert (told.lag_records, told.partitions[0].lag_records) == (10, 10)
+    assert told.steps[0].groups == (4, 5)
+    assert (told.state_rows, told.state_bytes) == (7, 700)
+    assert [(key.key, key.count, key.share) for key in told.hot] == [('{"team":"red"}', 6, 0.6)]
+    assert told.lateness.total == 10
+    assert told.reasons == {"not_json": 2}
+    assert told.retries == 1
+    assert told.stages["prepare"] == pytest.approx(0.3)
+    assert told.stages["shuffle"] == pytest.approx(0.5)
+    assert told.stages["commit"] == pytest.approx(0.025)
+
+
+def test_the_watermark_waits_for_the_last_partition_that_counts() -> None:
+    early, late = PartitionProgress(10), PartitionProgress(5)
+    assert held_by({"a": early, "b": late}) == "b"
+    assert held_by({"a": early, "b": PartitionProgress(5, idle=True), "c": PartitionProgress(1, finished=True)}) == "a"
+    assert held_by({"a": early, "new": PartitionProgress(NEVER)}) == "new"
+    assert held_by({}) is None
+
+
+def test_partitions_of_several_inputs_keep_their_names_apart() -> None:
+    one, other = (
+        Progress(partitions={"": PartitionProgress(), "a-0": PartitionProgress()}),
+        Progress(partitions={"a-0": PartitionProgress()}),
+    )
+    assert [*named_partitions(Progress(inputs={"left": one, "right": other}))] == ["left", "a-0", "right a-0"]
+    assert [*named_partitions(Progress(partitions={"": PartitionProgress()}))] == ["input"]
+
+
+def test_a_row_is_as_old_as_its_window_or_while_that_lies_ahead_as_the_newest_event() -> None:
+    frame = panes([{}, {TIMING: "early", END: NOW + 60_000}, {TIMING: "late", END: FOREVER}])
+    told = latencies([Output(frame)], at=NOW + 1_000, front=NOW)
+    ages = {timing: each.counts[0][0] for timing, each in told.items()}
+    assert ages == {"on_time": bucket_of(5_001), "early": bucket_of(1_000), "late": bucket_of(1_000)}
+
+
+def test_elements_are_as_old_as_their_own_time() -> None:
+    told = latencies([Output(pl.DataFrame({"team": ["red"], AT: [NOW - 250]}))], NOW, NOW)
+    assert told["element"].counts == ((bucket_of(250), 1),)
+    assert latencies([Output(pl.DataFrame({"team": ["red"]})), Output()], NOW, NOW) == {}
+
+
+def test_of_very_many_rows_some_are_looked_at_and_all_are_counted() -> None:
+    told = latencies([Output(panes([{}]).select(pl.all().repeat_by(120_000).explode()))], NOW, NOW)
+    assert abs(told["on_time"].total - 120_000) < 3
+
+
+@given(st.lists(st.integers(-1_000, 10**12), min_size=1, max_size=30))
+def test_frames_and_plain_numbers_fall_into_the_same_buckets(ms: list[int]) -> None:
+    found = buckets(pl.Series(ms, dtype=pl.Int64)).to_list()
+    assert all(abs(one - bucket_of(each)) <= (each > 1) for one, each in zip(found, ms, strict=True))
+
+
+def test_what_tasks_did_side_by_side_is_never_more_than_the_time_it_took() -> None:
+    told = stages_of({"play": 1.0, "deliver": 0.5}, {"prepare": 9.0, "step": 1.0}, {}, cores=2)
+    assert told == {"prepare": pytest.approx(0.9), "step": pytest.approx(0.1), "deliver": 0.5}
+
+
+def test_a_task_tells_how_late_elements_came_and_which_keys_are_hot() -> None:
+    rows = pl.DataFrame({"team": ["red"], AT: [1]}).select(pl.all().repeat_by(9).explode())
+    taken = pl.DataFrame({AT: [1_000, 900, 0]})
+    blocks = {
+        0: Block({PARTS: pl.DataFrame({"team": ["blue", "jade"], COUNTED: [50, 2]})}),
+        1: Block({ROWS: rows}),
+    }
+    told = look(taken, blocks, "step 1", ["team"], head=1_000)
+    assert told.behind == {0: 1, bucket_of(100): 1, bucket_of(1_000): 1}
+    assert told.hot["step 1"] == {'{"team":"blue"}': 50, '{"team":"red"}': 9, '{"team":"jade"}': 2}
+    assert look(taken, blocks, "step 1", ["team"], None).behind == {}
+
+
+def test_what_is_told_adds_up_on_its_way_through_blocks() -> None:
+    one, other = Measured({"step": 1.0}, {3: 1}, {"s": {"k": 1}}), Measured({"step": 0.5}, {3: 2}, {"s": {"k": 4}})
+    block = telling(telling(Block(), one), other)
+    found = asked_for([block, Block(), telling(Block(), one)])
+    assert found is not None
+    assert (found.seconds["step"], found.behind, found.hot) == (2.5, {3: 4}, {"s": {"k": 6}})
+    assert asked_for([Block()]) is None
+
+
+@given(st.lists(st.sampled_from("abcdefghijklmnopqrstuvwxyz"), max_size=300))
+def test_a_key_with_a_large_share_is_always_found(keys: list[str]) -> None:
+    sketch = HeavyHitters(room=8)
+    stream = keys + ["hot"] * (len(keys) // 6 + 1)
+    for key in stream:
+        sketch.add({key: 1}, 1)
+    told = {key: many for key, many, _ in sketch.top(8)}
+    assert told["hot"] >= stream.count("hot")
+    exact = Counter(stream)
+    assert all(many >= exact[key] for key, many in told.items()), "never less than it was"
+    assert all(share <= exact[key] / len(stream) + 1e-9 for key, _, share in sketch.top(8)), "a share is at least that"
+
+
+def test_what_was_hot_long_ago_is_forgotten() -> None:
+    sketch = HeavyHitters(room=4)
+    sketch.add({"old": 100}, 100)
+    for _ in range(4_000):
+        sketch.add({"new": 1}, 1)
+    assert sketch.top(1)[0][0] == "new"
+    assert "old" not in [key for key, _, _ in sketch.top(4)]
+
+
+def test_lag_in_seconds_is_how_long_ago_the_end_was_where_the_job_is() -> None:
+    following, told = Following(), {}
+    for second in range(10):
+        told = following.lags([Position("scores-0", 0, 100 * second)], NOW + second * 1_000)
+    assert told["scores-0"].records == 900
+    assert told["scores-0"].seconds == pytest.approx(9.0)
+    told = following.lags([Position("scores-0", 650, 1_000)], NOW + 10_000)
+    assert told["scores-0"].seconds == pytest.approx(3.5)
+    told = following.lags([Position("scores-0", 1_000, 1_000)], NOW + 11_000)
+    assert (told["scores-0"].records, told["scores-0"].seconds) == (0, 0.0)
+
+
+def test_lag_in_seconds_is_not_told_before_the_end_was_seen_to_move() -> None:
+    assert Following().lags([Position("scores-0", 5, 100)], NOW)["scores-0"].seconds is None
+
+
+def test_positions_are_found_where_spark_tells_topics() -> None:
+    kafka = {"latestOffset": {"scores": {"0": 7}}, "endOffset": {"scores": {"0": 5}}}
+    files = {"latestOffset": None, "endOffset": {"logOffset": 3}}
+    beat = {"latestOffset": {"tick": 5, "drain": 0}, "endOffset": {"tick": 5, "drain": 0}}
+    assert positions_in([kafka, files, beat, {}]) == [Position("scores-0", 5, 7)]
+
+
+def test_panes_are_written_down_with_their_keys_and_what_they_said() -> None:
+    lines = Followed({0: ("team",)}).lines(delivered(panes([{}, {RETRACTION: True, "total": 2}])))
+    assert [(line.key, line.said, line.taken_back) for line in lines] == [
+        ('{"team":"red"}', '{"total":1}', False),
+        ('{"team":"red"}', '{"total":2}', True),
+    ]
+
+
+def test_where_there_are_too_many_panes_some_keys_are_followed_and_all_their_panes_kept() -> None:
+    followed = Followed({0: ("team",)}, per_batch=40)
+    told: dict[str, list[int]] = {}
+    for number in range(6):
+        frame = panes([{"team": f"team {each}", INDEX: number} for each in range(500)])
+        batch = delivered(frame)
+        for line in followed.lines(batch):
+            told.setdefault(json.loads(line.key)["team"], []).append(line.pane)
+    last = [team for team, indexes in told.items() if indexes[-1] == 5]
+    assert 0 < len(last) <= 40
+    assert all(told[team] == [0, 1, 2, 3, 4, 5] for team in last)
+
+
+def test_a_value_that_is_very_long_is_cut_and_still_json() -> None:
+    (line,) = Followed({0: ("team",)}).lines(delivered(panes([{"team": "x" * 500, "total": float("nan")}])))
+    assert len(json.loads(line.key)["team"]) == 80
+    assert json.loads(line.said) == {"total": "nan"}

@@ -1,0 +1,162 @@
+"""Who else hears of the numbers: Prometheus, lines of JSON, and whoever is named in a file of alarms."""
+
+import json
+import logging
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from strandline.errors import RunError
+from strandline.formats.secrets import Secret
+from strandline.observe.alarm_file import Alarms
+from strandline.observe.alarms import RestartLoop
+from strandline.observe.history import History, JobState
+from strandline.observe.lines import Lines
+from strandline.observe.notify import Command, Dispatcher, Message, Webhook
+from strandline.observe.prometheus import Exporter
+from strandline.observe.store import Store
+from strandline.observe.watchman import EVERY, Watchman
+from tests.observe.made import START, batch
+
+RINGS = Message("scores", "lag_growing", "firing", "the lag has grown", "add cores", START)
+
+
+def told_by(exporter: Exporter) -> dict[str, float]:
+    """What Prometheus would read."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")}
+
+
+def test_prometheus_reads_what_was_counted_and_how_things_stand() -> None:
+    exporter = Exporter(0)
+    try:
+        assert told_by(exporter) == {}
+        exporter.tell("scores", batch(1), JobState.RUNNING)
+        exporter.tell("scores", batch(2, START + 1_000, lag_records=7), JobState.RUNNING)
+        found = told_by(exporter)
+        assert found['strandline_elements_total{job="scores",outcome="read"}'] == 2_000
+        assert found['strandline_rows_total{job="scores",timing="early"}'] == 40
+        assert found['strandline_lag_records{job="scores"}'] == 7
+        assert found['strandline_watermark_delay_seconds{job="scores"}'] == pytest.approx(4.6)
+        assert found['strandline_latency_seconds{job="scores",quantile="0.5",timing="on_time"}'] == pytest.approx(
+            5.6, 0.1
+        )
+        assert found['strandline_stage_seconds_total{job="scores",stage="prepare"}'] == pytest.approx(0.6)
+        assert found['strandline_up{job="scores"}'] == 1
+    finally:
+        exporter.close()
+
+
+def test_an_exporter_that_is_closed_leaves_its_port_and_no_thread() -> None:
+    exporter = Exporter(0)
+    exporter.close()
+    Exporter(exporter.port).close()
+
+
+def test_every_batch_is_a_line_of_json_and_a_large_file_is_set_aside(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.jsonl"
+    lines = Lines(path, largest=2_000)
+    for number in range(5):
+        lines.tell("scores", batch(number), JobState.RUNNING)
+    lines.close()
+    older = path.with_name("numbers.jsonl.1")
+    assert older.exists()
+    told = [json.loads(line) for line in [*older.read_text().splitlines(), *path.read_text().splitlines()]]
+    assert {each["job"] for each in told} == {"scores"}
+    assert told[-1]["counts"]["read"] == 1_000
+
+
+@contextmanager
+def server(status: int = 200) -> Iterator[tuple[str, list[tuple[dict[str, str], dict[str, Any]]]]]:
+    """Someone on this machine who takes alarms."""
+    got: list[tuple[dict[str, str], dict[str, Any]]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            got.append((dict(self.headers), json.loads(body)))
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard library's name
+            pass
+
+    http = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=http.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{http.server_port}/hook", got
+    finally:
+        http.shutdown()
+        http.server_close()
+        thread.join()
+
+
+def test_a_webhook_gets_the_alarm_and_a_secret_by_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALARM_TOKEN", "Bearer s3cret")
+    with server() as (url, got):
+        Webhook(url, (("Authorization", Secret("env:ALARM_TOKEN")),)).tell(RINGS)
+    ((headers, body),) = got
+    assert headers["Authorization"] == "Bearer s3cret"
+    assert (body["rule"], body["state"], body["job"]) == ("lag_growing", "firing", "scores")
+
+
+def test_a_webhook_that_refuses_is_told() -> None:
+    with server(500) as (url, _), pytest.raises(RunError, match="did not take an alarm"):
+        Webhook(url).tell(RINGS)
+
+
+def test_a_command_gets_the_alarm_on_its_input_and_in_variables(tmp_path: Path) -> None:
+    out = tmp_path / "told"
+    program = f"import os, sys; open({str(out)!r}, 'w').write(sys.stdin.read() + os.environ['STRANDLINE_ALARM_RULE'])"
+    Command((sys.executable, "-c", program)).tell(RINGS)
+    told, _, rule = out.read_text().rpartition("}")
+    assert json.loads(told + "}")["text"] == "the lag has grown"
+    assert rule == "lag_growing"
+
+
+@pytest.mark.parametrize("words", [(sys.executable, "-c", "raise SystemExit('no')"), ("/no/such/program",)])
+def test_a_command_that_fails_is_told(words: tuple[str, ...]) -> None:
+    with pytest.raises(RunError):
+        Command(words).tell(RINGS)
+
+
+def test_one_who_cannot_be_told_keeps_nobody_else_from_hearing(caplog: pytest.LogCaptureFixture) -> None:
+    with server() as (url, got):
+        dispatcher = Dispatcher([Command(("/no/such/program",)), Webhook(url)])
+        with caplog.at_level(logging.WARNING, "strandline.alarms"):
+            dispatcher.tell(RINGS)
+            dispatcher.close(60)
+    assert len(got) == 1
+    assert "lag_growing of scores: the lag has grown. Hint: add cores" in caplog.text
+    assert "/no/such/program" in caplog.text
+
+
+def test_an_alarm_is_told_once_kept_as_an_event_and_known_after_a_restart(tmp_path: Path) -> None:
+    (tmp_path / "strandline.json").write_text("{}")
+    with server() as (url, got):
+        alarms = Alarms((RestartLoop(starts=1),), (Webhook(url),))
+        for number in range(3):
+            store = Store(tmp_path)
+            now = START + number * EVERY
+            store.start(now)
+            watchman = Watchman(tmp_path, "scores", alarms)
+            watchman.look(store, now)
+            watchman.look(store, now + 1)  # too soon to look again
+            watchman.look(store, now + EVERY // 2)
+            watchman.close()
+            store.close()
+    assert [body["state"] for _, body in got] == ["firing"]
+    with History(tmp_path) as history:
+        assert [event.kind for event in history.events()].count("alarm") == 1
+        (line,) = history.alarms()
+        assert (line.rule, line.state, line.count) == ("restart_loop", "firing", 1)

@@ -5,13 +5,14 @@ import logging
 import sys
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from strandline.errors import RunError
 from strandline.formats.secrets import Secret
@@ -19,10 +20,11 @@ from strandline.observe.alarm_file import Alarms
 from strandline.observe.alarms import RestartLoop
 from strandline.observe.history import History, JobState
 from strandline.observe.lines import Lines
-from strandline.observe.notify import Command, Dispatcher, Message, Webhook
+from strandline.observe.notify import Command, Dispatcher, Message, Topic, Webhook
 from strandline.observe.prometheus import Exporter
 from strandline.observe.store import Store
 from strandline.observe.watchman import EVERY, Watchman
+from strandline.services.service import Service
 from tests.observe.made import START, batch
 
 RINGS = Message("scores", "lag_growing", "firing", "the lag has grown", "add cores", START)
@@ -160,3 +162,15 @@ def test_an_alarm_is_told_once_kept_as_an_event_and_known_after_a_restart(tmp_pa
         assert [event.kind for event in history.events()].count("alarm") == 1
         (line,) = history.alarms()
         assert (line.rule, line.state, line.count) == ("restart_loop", "firing", 1)
+
+
+@pytest.mark.services
+def test_a_topic_gets_the_alarm(kafka: Service, new_topic: Callable[..., str]) -> None:
+    topic = new_topic(partitions=1)
+    Topic(kafka.address, topic).tell(RINGS)
+    reader = Consumer({"bootstrap.servers": kafka.address, "group.id": "alarms", "enable.auto.commit": False})
+    reader.assign([TopicPartition(topic, 0, 0)])
+    record = reader.poll(60)
+    reader.close()
+    assert record is not None
+    assert (record.key(), json.loads(record.value() or b"")["rule"]) == (b"scores", "lag_growing")

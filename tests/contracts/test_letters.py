@@ -382,14 +382,16 @@ def test_letters_of_one_record_go_back_together_and_only_once() -> None:
     late = letter(3, source_offset=9, state="new")
     sister = letter(4, source_offset=9, state="redriven")
     pane, stranger = letter(5, source=None, state="new"), letter(6, source="elsewhere", state="new")
-    memory: Any = Memory(first, twin, late, sister, pane, stranger)
-    ids = [each["id"] for each in (first, late, pane, stranger)]
+    refused = letter(7, source=None, reason="sink_refused", state="new")
+    memory: Any = Memory(first, twin, late, sister, pane, stranger, refused)
+    ids = [each["id"] for each in (first, late, pane, stranger, refused)]
     report = redrive(memory, {"topic": Taker(), "elsewhere": object()}, ids)
     assert report.sent == (first["id"], twin["id"])
     assert report.left == {
         late["id"]: "its record was sent back with another letter",
         pane["id"]: "it is a pane, not a record of a source",
         stranger["id"]: "elsewhere takes no records back",
+        refused["id"]: "it is a row that a sink refused, not a record of a source",
     }
 
 

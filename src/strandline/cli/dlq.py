@@ -16,8 +16,8 @@ from strandline.connectors.files import Files
 from strandline.errors import SetupError
 from strandline.formats.csv import Csv
 from strandline.letters.folder import Folder
-from strandline.letters.redrive import Report, redrive
-from strandline.letters.store import NEW, REDRIVEN, KeepsLetters, LetterStore
+from strandline.letters.redrive import foresee, redrive
+from strandline.letters.store import REDRIVEN, KeepsLetters, LetterStore
 from strandline.letters.written import instant, to_json
 from strandline.plan.compile import to_stages
 from strandline.plan.nodes import Root, outputs_of
@@ -111,19 +111,17 @@ def run_redrive(where: str, which: Which, *, dry: bool, as_json: bool) -> int:
     sources, stores = sources_of(root), stores_of(root)
     reports = []
     for store, chosen in zip(stores, _chosen(stores, which), strict=True):
-        if dry:
-            reports.append(Report(tuple(chosen.filter(pl.col("state") == NEW)["id"])))
-        else:
-            reports.append(redrive(store, sources, chosen["id"]))
+        reports.append((foresee if dry else redrive)(store, sources, chosen["id"]))
     sent = [each for report in reports for each in report.sent]
     completed = [each for report in reports for each in report.completed]
     left = {id_: why for report in reports for id_, why in report.left.items()}
+    went = "would go" if dry else "went"
     if as_json:
         _print_json({"dry_run": dry, "sent": sent, "completed": completed, "left": left})
     else:
         if completed:
-            print(f"{_many(len(completed))} of a redrive that was cut off before went back now")
-        print(f"{_many(len(sent))} {'would go' if dry else 'went'} back to where they came from")
+            print(f"{_many(len(completed))} of a redrive that was cut off before {went} back now")
+        print(f"{_many(len(sent))} {went} back to where they came from")
         for why in sorted(set(left.values())):
             many = [each for each, told in left.items() if told == why]
             print(f"{len(many)} stayed: {why} ({', '.join(each[:_SHORT] for each in many[:3])})")

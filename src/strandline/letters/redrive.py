@@ -14,6 +14,7 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.errors import SetupError
+from strandline.kernel.letters import SINK_REFUSED
 from strandline.letters.store import NEW, REDRIVEN, STATE, LetterStore, Redrive, TakesBack
 from strandline.spark.crash import crash_point
 
@@ -49,6 +50,14 @@ def redrive(store: LetterStore, sources: Mapping[str, Any], wanted: Iterable[str
         crash_point("R1")
         sent += _send(store, sources, one, part)
     return Report(tuple(sent), left, completed)
+
+
+def foresee(store: LetterStore, sources: Mapping[str, Any], wanted: Iterable[str]) -> Report:
+    """What a redrive would send, as far as it can be told without one, and what would stay."""
+    begun = store.begun()
+    completed = () if begun is None else begun.letters
+    chosen, left = _chosen(store.read(), sources, frozenset(wanted) - frozenset(completed))
+    return Report(tuple(chosen["id"]), left, completed)
 
 
 def _complete(store: LetterStore, sources: Mapping[str, Any]) -> tuple[str, ...]:
@@ -103,8 +112,10 @@ def _chosen(
 def _why_not(name: str, letters: pl.DataFrame, sources: Mapping[str, Any]) -> dict[str, str]:
     source = sources.get(name)
     if letters["source"][0] is None:
-        why = "it is a pane, not a record of a source"
-    elif source is None:
+        words = {SINK_REFUSED: "a row that a sink refused"}
+        pairs = letters.select("id", "reason").iter_rows()
+        return {id_: f"it is {words.get(reason, 'a pane')}, not a record of a source" for id_, reason in pairs}
+    if source is None:
         why = f"the pipeline does not read {name}"
     elif not isinstance(source, TakesBack):
         why = f"{name} takes no records back"

@@ -74,6 +74,11 @@ def test_list_tells_letters_newest_first_in_lines_that_cannot_harm_a_terminal(
     assert "\x1b" not in "".join(lines)
     assert strandline("list", job, "--limit", "1", "--reason", "function_failed") == 0
     assert capsys.readouterr().out.splitlines()[-1] == "1 more; --limit shows them"
+    far = {"first_seen": 1, "source_partition": "x" * 90}
+    Place(find(job).root).put(*(letter(each, **far, source_offset=9 - each) for each in (3, 1, 2)), batch=1)
+    assert strandline("list", job, "--limit", "9") == 0
+    places = [line.split()[4] for line in capsys.readouterr().out.splitlines()[-3:]]
+    assert places == ["…" + ("x" * 90 + f":{number}")[-59:] for number in (8, 7, 6)]
     assert strandline("list", job, "--reason", "unheard_of") == 0
     assert capsys.readouterr().out == "no dead letters\n"
 

@@ -185,7 +185,8 @@ def stores_of(root: Root) -> list[LetterStore]:
 
 
 def _read(stores: Sequence[LetterStore], which: Which) -> pl.DataFrame:
-    return which.of(pl.concat([store.read() for store in stores]).sort("first_seen", "id"))
+    # Those of one batch stay in the order of their records.
+    return which.of(pl.concat([store.read() for store in stores]).sort("first_seen", maintain_order=True))
 
 
 def _chosen(stores: Sequence[LetterStore], which: Which) -> list[pl.DataFrame]:
@@ -217,7 +218,10 @@ def _line(letter: Mapping[str, Any]) -> list[str]:
     place = "" if letter["source_partition"] is None else f"{letter['source_partition']}:{letter['source_offset']}"
     names = ("first_seen", "reason", "step")
     told = ["" if letter[name] is None else _told(name, letter[name]) for name in names]
-    return [(letter["id"] or "")[:_SHORT], *told, _told("", place), letter["state"], _told("", letter["detail"] or "")]
+    # The end of a path tells more than its beginning, and where in the file it was stands behind it.
+    shown = _told("", place, None)
+    shown = shown if len(shown) <= _LONGEST else "…" + shown[1 - _LONGEST :]
+    return [(letter["id"] or "")[:_SHORT], *told, shown, letter["state"], _told("", letter["detail"] or "")]
 
 
 def _told(name: str, value: Any, longest: int | None = _LONGEST) -> str:

@@ -37,15 +37,16 @@ class DeltaLog:
     def __init__(self, uri: str, options: Mapping[str, str]) -> None:
         self.uri, self._options = uri, dict(options)
         self._last: dict[str, Recorded] = {}
-        with self.explained():
-            self.table = self._opened()
-
-    def _opened(self) -> Any:
         library = delta_library()
-        if not library.DeltaTable.is_deltatable(self.uri, self._options):
-            schema = pa.schema([(BATCH, pa.int64())])
-            library.DeltaTable.create(self.uri, schema, mode="ignore", storage_options=self._options)
-        return library.DeltaTable(self.uri, storage_options=self._options)
+        with self.explained():
+            there = library.DeltaTable.is_deltatable(self.uri, self._options)
+            if not there:
+                schema = pa.schema([(BATCH, pa.int64())])
+                library.DeltaTable.create(self.uri, schema, mode="ignore", storage_options=self._options)
+            self.table = library.DeltaTable(self.uri, storage_options=self._options)
+            if not there:
+                # Without its first record nobody could read the others.
+                self._make_durable(-1)
 
     def refresh(self) -> None:
         with self.explained():

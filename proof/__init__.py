@@ -1,0 +1,12 @@
+"""The proof of delivery: jobs are killed at every point of a batch, and what readers find is held against the log.
+
+It stands beside the package, since bugs made on purpose (`bugs.py`) have no place in what is installed.
+
+    events.py     the workload            stores.py     sinks in places of their own, and their readers
+    standin.py    Spark's part in a job, without Spark            power.py      what a power cut leaves of files
+    oracle.py     what each delivery allows a reader to see
+    states.py     every crash, one after the other, in one process, and then the restart
+    bugs.py       25 and more mistakes, each of which must be found, or the proof proves nothing
+    zygote.py     real kills of processes without Spark            jobs.py       real kills of real jobs
+    campaign.py   many of them, kept in benchmarks/results/delivery.json
+"""

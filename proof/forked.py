@@ -1,0 +1,112 @@
+"""What is done to forked processes: killed at every point, put to sleep while another takes over, or out of room."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from proof.oracle import Reader, Verdict, judged
+from proof.zygote import FENCED, Life, Zygote
+from strandline.plan.endpoints import Delivery
+
+SCHEDULE: Final = (
+    "C9:1", "C10:1", "marked:1", "C6:2", "C10:2", "C9:5", "C7:2", "C11:1", "C9:3", "C12:1", "C10:6", "marked:2",
+    "C11:2", "C9:6", "C10:3",
+)  # fmt: skip
+"""Three tables in one job, one for each delivery: so a point of a sink is passed three times a batch."""
+_GROWS: Final = 16
+"""So many events come in each life, in batches of seven, or of another size."""
+_SIZES: Final = (7, 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Survived:
+    """What became of a job that was killed so often."""
+
+    kills: int
+    verdicts: Mapping[Delivery, Verdict]
+    faults: tuple[str, ...]
+
+
+def killed(zygote: Zygote, store: Mapping[str, str], folder: Path, schedule: Sequence[str | float]) -> Survived:
+    """A job with a table for each delivery, killed at these points, or after so many seconds, then left alone."""
+    life = Life(str(folder / "job"), store, 0)
+    known: dict[int, list[int]] = {}
+    readers = [Reader(each, lambda: known) for each in life.job.outputs]
+    kills, events = 0, 0
+    faults: list[str] = []
+    for number, said in enumerate(schedule):
+        events += _GROWS
+        ends = {"crash": said} if isinstance(said, str) else {"after": said}
+        ended = zygote.live(_with(life, events=events, per_batch=_SIZES[number % 2], **ends))
+        kills += ended.killed
+        if not ended.killed and (isinstance(said, str) or ended.code):
+            faults.append(f"{said}: it ended with {ended.code}")
+        known |= _batches(life)
+        faults += [fault for reader in readers for fault in reader.look()]
+    ended = zygote.live(_with(life, events=events))
+    if ended.code:
+        faults.append(f"the last life ended with {ended.code}")
+    batches = _batches(life)
+    verdicts = {each.delivery: judged(each, range(events), batches) for each in life.job.outputs}
+    faults += [f"{delivery}: {fault}" for delivery, each in verdicts.items() for fault in each.faults]
+    return Survived(kills, verdicts, tuple(dict.fromkeys(faults)))
+
+
+def asleep(zygote: Zygote, store: Mapping[str, str], folder: Path, rounds: int) -> Survived:
+    """A driver falls asleep before its sink has the batch, another takes over and ends, and the first wakes up."""
+    life = Life(str(folder / "job"), store, 0, deliveries=(Delivery.EXACTLY_ONCE,))
+    faults: list[str] = []
+    events = 0
+    for number in range(rounds):
+        events += _GROWS
+        sleeper = zygote.live(_with(life, events=events, crash="C7:1", stops=True))
+        if not sleeper.asleep:
+            faults.append(f"round {number}: it ended with {sleeper.code} before it slept")
+            continue
+        other = zygote.live(_with(life, events=events, per_batch=_SIZES[1]))
+        woken = zygote.wake(sleeper)
+        if (other.code, woken.code) != (0, FENCED):
+            faults.append(f"round {number}: the new driver ended with {other.code}, the old one with {woken.code}")
+    verdicts = {each.delivery: judged(each, range(events), _batches(life)) for each in life.job.outputs}
+    faults += [fault for each in verdicts.values() for fault in each.faults]
+    return Survived(0, verdicts, tuple(faults))
+
+
+def out_of_room(zygote: Zygote, store: Mapping[str, str], folder: Path, limits: Sequence[int]) -> Survived:
+    """Files may not grow any more, once here, once there; then there is room again."""
+    life = Life(str(folder / "job"), store, 0, deliveries=(Delivery.EXACTLY_ONCE,))
+    faults: list[str] = []
+    events, refused = 0, 0
+    for limit in limits:
+        events += _GROWS
+        refused += zygote.live(_with(life, events=events, file_limit=limit)).code != 0
+        ended = zygote.live(_with(life, events=events))
+        if ended.code:
+            faults.append(f"with room again, after {limit} bytes, it ended with {ended.code}")
+    if not refused:
+        faults.append("there was always room")
+    verdicts = {each.delivery: judged(each, range(events), _batches(life)) for each in life.job.outputs}
+    faults += [fault for each in verdicts.values() for fault in each.faults]
+    return Survived(0, verdicts, tuple(faults))
+
+
+def at_random(seed: int, kills: int, longest: float = 0.4) -> list[float]:
+    """Moments after the start of a process."""
+    draw = Random(seed)
+    return [round(draw.uniform(0.02, longest), 3) for _ in range(kills)]
+
+
+def _batches(life: Life) -> dict[int, list[int]]:
+    job = life.job
+    return {batch: job.events_of(batch) for batch in job.planned()}
+
+
+def _with(life: Life, **changed: object) -> Life:
+    return replace(life, **changed)  # type: ignore[arg-type]
+
+
+def spec(kind: str, folder: Path) -> dict[str, str]:
+    """An embedded store in a folder."""
+    return {"kind": kind, "path": str(folder)}

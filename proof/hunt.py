@@ -1,0 +1,48 @@
+"""A bug, hunted through the enumerated crashes until one of them shows it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from proof.bugs import Bug
+from proof.states import State, crashes, encounters
+from proof.stores import Store
+from strandline.plan.endpoints import Delivery
+
+ORDER: Final = (Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE)
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """After how many crashes and other encounters a bug was found, and by what."""
+
+    after: int
+    state: str
+    fault: str
+
+
+def states(kind: str) -> list[State]:
+    """The order of the hunt: first what hurts most, around the commit and beside it, exactly once before the others."""
+    found = [*crashes((1,), cuts=[False]), *crashes((1,), cuts=[True]), *encounters(kind)]
+
+    def order(state: State) -> tuple[bool, int]:
+        calm = any(f" {point} batch" in state.name for point in ("C6", "C11", "C12")) or state.name.endswith(
+            "C7 batch 1"
+        )
+        return calm, ORDER.index(state.delivery)
+
+    return sorted(found, key=order)
+
+
+def hunt(bug: Bug, folder: Path, make: Callable[[Path], Store]) -> Caught | None:
+    """The first state in which it shows; None if there is none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, state in enumerate(states(bug.store), 1):
+        home = folder / str(number)
+        (home / "sink").mkdir(parents=True)
+        with bug.made():
+            outcome = state.play(home, make(home / "sink"))
+        if outcome.faults:
+            return Caught(number, outcome.name, outcome.faults[0])
+    return None

@@ -1,0 +1,56 @@
+"""What a power cut leaves of files: those whose bytes and whose names somebody had made durable, and no others.
+
+While it is watched, `os.fsync` only writes down who was to be made durable. Then `cut` takes away what nobody asked
+for: a name that its folder was not synced with is gone, and a file that was not synced is there and empty.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+Content = tuple[int, int]
+"""An inode, and when it was last written: numbers of inodes are used again."""
+
+
+class Power:
+    """The files below some folders, and which of them are durable."""
+
+    def __init__(self, roots: Iterable[Path]) -> None:
+        self._roots = [root.resolve() for root in roots]
+        self._contents: set[Content] = set()
+        self._names: dict[str, int] = {}
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        with patch("os.fsync", self._synced):
+            yield
+
+    def _synced(self, handle: int) -> None:
+        facts = os.fstat(handle)
+        if not stat.S_ISDIR(facts.st_mode):
+            self._contents.add((facts.st_ino, facts.st_mtime_ns))
+            return
+        folder = Path(f"/proc/self/fd/{handle}").readlink()
+        self._names |= {entry.path: entry.inode() for entry in os.scandir(folder)}
+
+    def flush(self) -> None:
+        """The system has had time to write everything by itself."""
+        for path in self._files():
+            facts = path.stat()
+            self._contents.add((facts.st_ino, facts.st_mtime_ns))
+            self._names[str(path)] = facts.st_ino
+
+    def cut(self) -> None:
+        for path in self._files():
+            facts = path.stat()
+            if self._names.get(str(path)) != facts.st_ino:
+                path.unlink()
+            elif (facts.st_ino, facts.st_mtime_ns) not in self._contents:
+                os.truncate(path, 0)
+        self.flush()
+
+    def _files(self) -> list[Path]:
+        return [path for root in self._roots for path in root.rglob("*") if path.is_file()]

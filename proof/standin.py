@@ -1,0 +1,178 @@
+"""Spark's part in a job, without Spark: the log of a source of files, offsets, commits, and batches that come again.
+
+Everything else is real: the checkpoint that seals a range, the one who delivers, the sinks and their ledgers. Like
+Spark it writes a file aside and renames it, and makes nothing durable; and it goes on from whatever it finds.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from proof.events import block_of
+from proof.stores import Asked
+from strandline.errors import StateError
+from strandline.kernel.blocks import pack
+from strandline.plan.stages import Scan, Stages
+from strandline.spark.addresses import to_deliver
+from strandline.spark.checkpoint import Checkpoint, Identity
+from strandline.spark.deliver import Delivered, Deliverer, Patience
+
+PER_BATCH: Final = 9
+_ATTEMPTS: Final = 40
+
+
+class _Bounded(threading.Event):
+    """Waits hardly at all, and not for ever."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left = _ATTEMPTS
+
+    def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002
+        self._left -= 1
+        time.sleep(0.005)
+        return self._left < 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What Spark hands over: its rows are gathered in one action."""
+
+    events: Sequence[int]
+    outputs: int
+    clock: int
+
+    def toArrow(self) -> Any:  # noqa: N802 - Spark's name
+        block = pack(block_of(self.events, self.outputs, self.clock))
+        return pa.table({"kg": pa.array([to_deliver(0)], pa.int64()), "block": pa.array([block], pa.binary())})
+
+
+@dataclass(frozen=True, slots=True)
+class _Events:
+    name: str = "events"
+    partitions: tuple[str, ...] = ("0",)
+    types: dict[str, str] = field(default_factory=dict)
+    decoder: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job's folder, its sinks, and the name its entries carry. It lives as often as it is started."""
+
+    home: Path
+    outputs: tuple[Asked, ...]
+    lineage: str = "job"
+    per_batch: int = PER_BATCH
+    first: int = 0
+    """The number of its first event."""
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return Checkpoint(self.home)
+
+    def run(
+        self, events: int, before: Callable[[int], None] = lambda _: None, between: Callable[[], None] = lambda: None
+    ) -> list[Delivered]:
+        """Lives until it has delivered so many events of the source.
+
+        `before` hears of each batch that was planned and now begins; `between` is called when no batch is under way.
+        """
+        self._make()
+        opened = [each.sink.open(each.deliver(number)) for number, each in enumerate(self.outputs)]
+        done: list[Delivered] = []
+        try:
+            stages = Stages(
+                (Scan(0, _Events(), (), (), 0),), (),
+                tuple(each.deliver(number) for number, each in enumerate(self.outputs)), "", 1,
+            )  # fmt: skip
+            session: Any = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
+            patience = Patience(stopping=_Bounded(), shortest=0)
+            deliverer = Deliverer(
+                session, stages, tuple(opened), self.checkpoint, Identity("", self.lineage, ""), done.append, patience
+            )
+            between()
+            for batch in self._batches(events):
+                before(batch)
+                frame: Any = _Frame(self.events_of(batch), len(self.outputs), self.checkpoint.clock(batch))
+                deliverer(frame, batch)
+                self._write(f"commits/{batch}", 'v1\n{"nextBatchWatermarkMs":0}')
+                between()
+        finally:
+            for each in opened:
+                each.close()
+        return done
+
+    def _batches(self, events: int) -> Iterable[int]:
+        newest = self.checkpoint.newest()
+        if newest is not None and not self.checkpoint.is_committed(newest):
+            yield newest
+        while (planned := self._plan(events)) is not None:
+            yield planned
+
+    def _plan(self, events: int) -> int | None:
+        """The next batch: what is new in the source is listed, and the list is what the batch reads."""
+        newest, known = self.checkpoint.newest(), self.listed()
+        seen = max((event for ids in known.values() for event in ids), default=self.first - 1) + 1
+        if seen < self.first + events:
+            number = max(known, default=-1) + 1
+            ids = range(seen, min(seen + self.per_batch, self.first + events))
+            lines = [json.dumps({"path": f"event-{each}", "timestamp": each, "batchId": number}) for each in ids]
+            self._write(f"sources/0/{number}", "\n".join(["v1", *lines]))
+        end = max(self.listed(), default=-1)
+        if end < 0 or (newest is not None and self._ends(newest) >= end):
+            return None
+        batch = 0 if newest is None else newest + 1
+        facts = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": time.time_ns() // 1_000_000})
+        self._write(f"offsets/{batch}", f'v1\n{facts}\n{{"logOffset":{end}}}')
+        return batch
+
+    def skip_id(self) -> None:
+        """An id without a batch of its own, as an offline change of the checkpoint leaves it."""
+        newest = self.checkpoint.newest()
+        assert newest is not None
+        spark = self.checkpoint.spark
+        for kind in ("offsets", "commits"):
+            self._write(f"{kind}/{newest + 1}", (spark / kind / str(newest)).read_text())
+
+    def listed(self) -> dict[int, list[int]]:
+        """By number, the events in each list of the source."""
+        folder = self.checkpoint.spark / "sources" / "0"
+        found = {}
+        for path in folder.glob("[0-9]*"):
+            lines = path.read_text().splitlines()[1:]
+            found[int(path.name)] = [json.loads(line)["timestamp"] for line in lines]
+        return found
+
+    def events_of(self, batch: int) -> list[int]:
+        """The events of a batch, as offsets and lists say; refused if one of them is not there."""
+        start = max((self._ends(each) for each in self.planned() if each < batch), default=-1)
+        lists = self.listed()
+        wanted = range(start + 1, self._ends(batch) + 1)
+        missing = [number for number in wanted if not lists.get(number)]
+        if missing:
+            raise StateError(f"the list {missing[0]} of the source is gone, and batch {batch} was to read it")
+        return [event for number in wanted for event in lists[number]]
+
+    def planned(self) -> list[int]:
+        """The batches that have an entry."""
+        return sorted(int(path.name) for path in (self.checkpoint.spark / "offsets").glob("[0-9]*"))
+
+    def _ends(self, batch: int) -> int:
+        return int((self.checkpoint.offsets(batch) or {"logOffset": -1})["logOffset"])
+
+    def _make(self) -> None:
+        for name in ("offsets", "commits", "sources/0"):
+            (self.checkpoint.spark / name).mkdir(parents=True, exist_ok=True)
+
+    def _write(self, name: str, text: str) -> None:
+        path = self.checkpoint.spark / name
+        draft = path.with_name(f".{path.name}.tmp")
+        draft.write_text(text)
+        draft.replace(path)

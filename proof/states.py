@@ -1,0 +1,337 @@
+"""Every crash of a delivery, one after the other, in one process: the state it leaves, the restart, and what is found.
+
+A crash is an exception that nobody catches, raised at one of the named points; or a power cut on top of it. Besides
+crashes there are the other ways in which a batch can meet a sink twice, or miss it: a second driver, an answer that is
+lost, a sink that is away, a checkpoint or a sink that is restored from a copy, ids with gaps, another job.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+from unittest.mock import patch
+
+from proof.oracle import Reader, Verdict, judged
+from proof.power import Power
+from proof.standin import PER_BATCH, Job
+from proof.stores import EMBEDDED, Asked, Store
+from strandline.errors import Fenced, SinkUnavailable, StateError, StrandlineError
+from strandline.plan.endpoints import Delivery
+from strandline.spark import crash
+
+POINTS: Final = {
+    Delivery.EXACTLY_ONCE: ("C6", "C7", "C9", "C10", "C11", "C12"),
+    Delivery.AT_LEAST_ONCE: ("C6", "C7", "C9", "C10", "C11", "C12"),
+    Delivery.AT_MOST_ONCE: ("C6", "C7", "marked", "C9", "C10", "C11", "C12"),
+}
+BATCHES: Final = 3
+EVENTS: Final = BATCHES * PER_BATCH
+GROWN: Final = EVENTS + 10
+"""The source has more by the time the job is started again, and the next batches are of another size."""
+_OTHER_SIZE: Final = 13
+
+
+class Died(BaseException):
+    """The process is no more; what would catch an error does not catch this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a state was recovered from."""
+
+    name: str
+    faults: tuple[str, ...]
+    lost: int = 0
+    repeated: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Something that happens to a job, in words, and how it is made to happen in a folder."""
+
+    delivery: Delivery
+    name: str
+    play: Callable[[Path, Store], Outcome]
+
+
+@contextmanager
+def at(point: str, act: Callable[[], object], turn: int = 1) -> Iterator[None]:
+    """Whoever comes to a crash point for the n-th time does this, in place of being killed."""
+    crash._passed.clear()
+    with patch.dict(os.environ, {crash.VARIABLE: f"{point}:{turn}"}), patch("os.killpg", lambda *_: act()):
+        yield
+
+
+class Bomb:
+    """What happens at a point of one batch, and of no other."""
+
+    def __init__(self, batch: int, point: str, act: Callable[[], object]) -> None:
+        self._batch, self._point, self._act = batch, point, act
+        self.fired = False
+
+    def before(self, batch: int) -> None:
+        crash._passed.clear()
+        os.environ[crash.VARIABLE] = f"{self._point}:1" if batch == self._batch and not self.fired else "none"
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        with at("none", self._fire):
+            yield
+
+    def _fire(self) -> None:
+        self.fired = True
+        self._act()
+
+
+class Stage:
+    """A job in a folder of its own, someone who reads its table, and the power it runs on."""
+
+    def __init__(self, folder: Path, *outputs: Asked) -> None:
+        self.folder = folder
+        self.job = Job(folder / "job", outputs)
+        self.readers = [Reader(each, self.batches) for each in outputs]
+        self.power = Power([self.job.home, *(root for each in outputs for root in each.store.roots)])
+        self.faults: list[str] = []
+
+    def batches(self) -> dict[int, list[int]]:
+        return {batch: self.job.events_of(batch) for batch in self.job.planned()}
+
+    def look(self) -> None:
+        for reader in self.readers:
+            self.faults += reader.look()
+
+    def live(self, events: int, bomb: Bomb | None = None, *, per_batch: int = PER_BATCH) -> None:
+        """One life: to the end, or to the crash. Between batches there is time enough for all to become durable."""
+        mine = bomb or Bomb(-1, "none", lambda: None)
+        job = replace(self.job, per_batch=per_batch)
+        with self.power.watched(), mine.planted(), suppress(Died):
+            job.run(events, mine.before, self.power.flush)
+        if bomb is not None and not bomb.fired:
+            self.faults.append("the job never came to the point at which it was to die")
+
+    @contextmanager
+    def going(self) -> Iterator[None]:
+        """Here nobody may refuse to go on."""
+        try:
+            yield
+        except StrandlineError as problem:
+            self.faults.append(f"refused to go on: {problem}")
+        except (OSError, ValueError) as problem:
+            self.faults.append(f"cannot be read: {type(problem).__name__}: {problem}")
+
+    def goes_on(self, events: int = GROWN) -> None:
+        """The next life, which must come to its end."""
+        with self.going():
+            self.look()
+            self.live(events, per_batch=_OTHER_SIZE)
+            self.look()
+
+    def verdicts(self, events: int = GROWN) -> list[Verdict]:
+        found: list[Verdict] = []
+        with self.going():
+            found += [judged(each, range(events), self.batches()) for each in self.job.outputs]
+        return found
+
+    def outcome(self, name: str, events: int = GROWN) -> Outcome:
+        found = self.verdicts(events)
+        faults = dict.fromkeys([*self.faults, *(fault for each in found for fault in each.faults)])
+        return Outcome(name, tuple(faults), sum(each.lost for each in found), sum(each.repeated for each in found))
+
+
+def _dies(stage: Stage) -> Callable[[], None]:
+    def act() -> None:
+        with stage.going():
+            stage.look()
+        raise Died
+
+    return act
+
+
+def crashed(delivery: Delivery, point: str, batch: int, *, cut: bool = False, times: int = 1) -> State:
+    """Killed at a point of a batch, once or several times in a row, with or without a power cut."""
+    name = f"{delivery} {point} batch {batch}{' power cut' if cut else ''}{f' {times} times' if times > 1 else ''}"
+
+    def play(folder: Path, store: Store) -> Outcome:
+        stage = Stage(folder, Asked(store, delivery))
+        for _ in range(times):
+            with stage.going():
+                stage.live(EVENTS, Bomb(batch, point, _dies(stage)))
+            if cut:
+                stage.power.cut()
+        stage.goes_on()
+        return stage.outcome(name)
+
+    return State(delivery, name, play)
+
+
+def two_drivers(delivery: Delivery, point: str) -> State:
+    """The driver sleeps in the middle of a batch, another takes over and finishes, then the first wakes up."""
+    name = f"{delivery} two drivers {point}"
+
+    def play(folder: Path, store: Store) -> Outcome:
+        stage = Stage(folder, Asked(store, delivery))
+        bomb = Bomb(1, point, lambda: stage.job.run(EVENTS))
+        try:
+            stage.live(EVENTS, bomb)
+            stage.faults.append("the old driver was not fenced")
+        except Fenced:
+            pass
+        except StrandlineError as problem:
+            stage.faults.append(f"the old driver was not fenced: {problem}")
+        stage.goes_on()
+        return stage.outcome(name)
+
+    return State(delivery, name, play)
+
+
+def answer_lost(delivery: Delivery, point: str) -> State:
+    """The sink does not answer, before its commit at C9 or after it at C10, and the batch is tried again."""
+    name = f"{delivery} no answer {point}"
+
+    def gone() -> None:
+        raise SinkUnavailable("the sink does not answer")
+
+    def play(folder: Path, store: Store) -> Outcome:
+        stage = Stage(folder, Asked(store, delivery))
+        with stage.going():
+            stage.live(EVENTS, Bomb(1, point, gone))
+        stage.goes_on()
+        return stage.outcome(name)
+
+    return State(delivery, name, play)
+
+
+def old_checkpoint(delivery: Delivery) -> State:
+    """A copy of the checkpoint is restored, older than the sink: refused, and never passed over in silence."""
+    name = f"{delivery} old checkpoint"
+
+    def play(folder: Path, store: Store) -> Outcome:
+        stage = Stage(folder, Asked(store, delivery))
+        stage.live(2 * PER_BATCH)
+        shutil.copytree(stage.job.home, folder / "copy")
+        stage.live(EVENTS)
+        known = stage.batches()
+        shutil.rmtree(stage.job.home)
+        (folder / "copy").rename(stage.job.home)
+        refused = _refused(stage)
+        verdict = judged(
+            stage.job.outputs[0], range(EVENTS if refused else GROWN), known if refused else stage.batches()
+        )
+        faults = verdict.faults
+        if delivery is Delivery.AT_LEAST_ONCE:  # it looks at no ledger: batches of both pasts stand side by side
+            faults = tuple(fault for fault in faults if fault.startswith("lost"))
+        return Outcome(name, faults, verdict.lost, verdict.repeated)
+
+    return State(delivery, name, play)
+
+
+def old_sink(delivery: Delivery) -> State:
+    """The sink is restored from a copy, older than the checkpoint: refused, since what lies between is missing."""
+    name = f"{delivery} old sink"
+
+    def play(folder: Path, store: Store) -> Outcome:
+        place: Path = store.path  # type: ignore[attr-defined]
+        stage = Stage(folder, Asked(store, delivery))
+        stage.live(2 * PER_BATCH)
+        shutil.copytree(place, folder / "copy")
+        stage.live(3 * PER_BATCH)
+        shutil.rmtree(place)
+        (folder / "copy").rename(place)
+        if not _refused(stage):
+            stage.faults.append("a gap between sink and checkpoint was passed over")
+        return stage.outcome(name, 2 * PER_BATCH)
+
+    return State(delivery, name, play)
+
+
+def _refused(stage: Stage) -> bool:
+    try:
+        stage.live(GROWN, per_batch=_OTHER_SIZE)
+    except StateError:
+        return True
+    return False
+
+
+def another_job(delivery: Delivery) -> State:
+    """Another job writes to the same table, with batches of the same numbers."""
+    name = f"{delivery} another job"
+
+    def play(folder: Path, store: Store) -> Outcome:
+        stage, other = Stage(folder, Asked(store, delivery)), Stage(folder / "other", Asked(store, delivery))
+        other.job = replace(other.job, lineage="another", first=EVENTS)
+        for each in (stage, other):
+            with stage.going():
+                each.live(EVENTS)
+        batches = {batch: [*ids, *other.batches().get(batch, [])] for batch, ids in stage.batches().items()}
+        verdict = judged(stage.job.outputs[0], range(2 * EVENTS), batches)
+        return Outcome(name, (*stage.faults, *verdict.faults), verdict.lost, verdict.repeated)
+
+    return State(delivery, name, play)
+
+
+def gap(delivery: Delivery) -> State:
+    """A batch id is missing between two batches, and no event is."""
+    name = f"{delivery} gap in ids"
+
+    def play(folder: Path, store: Store) -> Outcome:
+        stage = Stage(folder, Asked(store, delivery))
+        stage.live(2 * PER_BATCH)
+        stage.job.skip_id()
+        stage.goes_on()
+        return stage.outcome(name)
+
+    return State(delivery, name, play)
+
+
+def two_sinks(turn: int) -> State:
+    """Killed between two sinks of one job: the first has the batch, the second must get it."""
+    name = f"exactly_once two sinks C10:{turn}"
+
+    def play(folder: Path, store: Store) -> Outcome:
+        stage = Stage(folder, Asked(store), Asked(store, table="others"))
+        with at("C10", _dies(stage), 2 + turn), stage.power.watched(), suppress(Died):
+            stage.job.run(EVENTS)
+        stage.goes_on()
+        return stage.outcome(name)
+
+    return State(Delivery.EXACTLY_ONCE, name, play)
+
+
+def crashes(batches: Sequence[int], *, cuts: Sequence[bool] = (False, True)) -> list[State]:
+    """Every point of every delivery."""
+    return [
+        crashed(delivery, point, batch, cut=cut)
+        for cut in cuts
+        for batch in batches
+        for delivery, points in POINTS.items()
+        for point in points
+    ]
+
+
+def repeated_crashes() -> list[State]:
+    """Twice in a row at the same point of the same batch, where the second life comes there again."""
+    return [
+        crashed(delivery, point, 1, times=2)
+        for delivery, points in POINTS.items()
+        for point in points
+        if delivery is not Delivery.AT_MOST_ONCE or point not in ("marked", "C9", "C10")
+    ]
+
+
+def encounters(kind: str) -> list[State]:
+    """The other ways in which a batch and such a sink can miss each other."""
+    # Who is in the middle of a transaction of SQL keeps the next driver out until it ends.
+    asleep = ("C7",) if kind in ("sqlite", "duckdb", "postgres") else ("C7", "C9")
+    copied = kind in EMBEDDED
+    return [
+        *(two_drivers(delivery, point) for delivery in Delivery for point in asleep),
+        *(answer_lost(delivery, point) for delivery in Delivery for point in ("C9", "C10")),
+        *(old_checkpoint(delivery) for delivery in Delivery),
+        *((old_sink(delivery) for delivery in (Delivery.EXACTLY_ONCE, Delivery.AT_MOST_ONCE)) if copied else ()),
+        *(another_job(delivery) for delivery in Delivery),
+        *(gap(delivery) for delivery in Delivery),
+        *(two_sinks(turn) for turn in (1, 2)),
+    ]

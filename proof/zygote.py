@@ -1,0 +1,198 @@
+"""Real processes, killed for real, a tenth of a second each: one process that has everything loaded is forked for each.
+
+It runs nothing itself: what it loads starts its threads when it is first used, and a fork would not have them.
+
+    python -m proof.zygote     reads a life as a line of JSON, lets it be lived, answers how it ended
+"""
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+from unittest.mock import patch
+
+from proof.bugs import BUGS
+from proof.standin import PER_BATCH, Job
+from proof.stores import Asked, store_of
+from strandline.errors import Fenced, SinkUnavailable, StateError, StrandlineError
+from strandline.plan.endpoints import Delivery
+from strandline.spark import crash
+
+FENCED, REFUSED, AWAY, FAILED, BROKEN = 3, 4, 5, 6, 7
+_ALONE: Final = {"POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+_PATH: Final = os.pathsep.join(sys.path)
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One life of a job's process: what it is to do, and how it is to end."""
+
+    home: str
+    store: Mapping[str, str]
+    events: int
+    deliveries: tuple[str, ...] = tuple(Delivery)
+    per_batch: int = PER_BATCH
+    crash: str | None = None
+    """A point, and the n-th time it comes there."""
+    stops: bool = False
+    """At the point it falls asleep, in place of dying."""
+    after: float | None = None
+    """It is killed after so many seconds, wherever it is."""
+    file_limit: int | None = None
+    """No file may grow beyond so many bytes: a disk that is full."""
+    bug: str | None = None
+
+    @property
+    def job(self) -> Job:
+        store = store_of(self.store)
+        return Job(Path(self.home), tuple(Asked(store, Delivery(each), each) for each in self.deliveries))
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a life ended: an exit code, or less a signal; or asleep."""
+
+    code: int
+    asleep: bool
+    pid: int
+    seconds: float
+
+    @property
+    def killed(self) -> bool:
+        return self.code == -signal.SIGKILL
+
+
+class Zygote:
+    """The process that is forked, as its owner sees it."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log.open("ab")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "proof.zygote"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self._log, text=True, bufsize=1, env={**os.environ, **_ALONE, "PYTHONPATH": _PATH},
+        )  # fmt: skip
+
+    def live(self, life: Life) -> Ended:
+        return self._ask(asdict(life))
+
+    def wake(self, ended: Ended) -> Ended:
+        """One who fell asleep goes on to its end."""
+        return self._ask({"wake": ended.pid})
+
+    def _ask(self, told: Mapping[str, Any]) -> Ended:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(told) + "\n")
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the zygote is gone: see {self._log.name}")
+        return Ended(**json.loads(answer))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait()
+        self._log.close()
+
+
+def _lived(told: Mapping[str, Any]) -> Ended:
+    """Forks, and waits for the end; the child has a group of its own, which is killed as a whole."""
+    life, start = Life(**told), time.monotonic()
+    child = os.fork()
+    if not child:
+        os.setsid()
+        try:
+            os._exit(_live(life))
+        except BaseException:  # noqa: BLE001 - nothing of the parent's may run in the child
+            traceback.print_exc()
+            os._exit(BROKEN)
+    if life.after is not None:
+        time.sleep(life.after)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+    return _waited(child, start)
+
+
+def _waited(child: int, start: float) -> Ended:
+    _, status = os.waitpid(child, os.WUNTRACED)
+    if os.WIFSTOPPED(status):
+        return Ended(0, True, child, time.monotonic() - start)
+    return Ended(os.waitstatus_to_exitcode(status), False, child, time.monotonic() - start)
+
+
+def _live(life: Life) -> int:
+    if life.crash is not None:
+        os.environ[crash.VARIABLE] = life.crash
+    if life.file_limit is not None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (life.file_limit, resource.RLIM_INFINITY))
+    with contextlib.ExitStack() as stack:
+        if life.stops:
+            stack.enter_context(patch("os.killpg", lambda *_: os.kill(os.getpid(), signal.SIGSTOP)))
+        if life.bug is not None:
+            stack.enter_context(BUGS[life.bug].made())
+        return _code_of(life)
+
+
+def _code_of(life: Life) -> int:
+    try:
+        Job(Path(life.home), life.job.outputs, per_batch=life.per_batch).run(life.events)
+    except Fenced:
+        return FENCED
+    except StateError as problem:
+        sys.stderr.write(f"{problem}\n")
+        return REFUSED
+    except SinkUnavailable:
+        return AWAY
+    except StrandlineError as problem:
+        sys.stderr.write(f"{problem}: {problem.detail}\n")
+        return FAILED
+    except OSError as problem:
+        sys.stderr.write(f"{problem}\n")
+        return FAILED
+    return 0
+
+
+def _load() -> None:
+    """What a life would load by itself, each time anew; services' clients are extras."""
+    for name in (
+        "pandas", "pyarrow.compute", "polars._utils.parquet", "deltalake", "duckdb", "psycopg", "confluent_kafka.admin",
+    ):  # fmt: skip
+        with contextlib.suppress(ImportError):
+            import_module(name)
+
+
+def main() -> None:
+    _load()
+    for line in sys.stdin:
+        told = json.loads(line)
+        if "wake" in told:
+            os.kill(told["wake"], signal.SIGCONT)
+            ended = _waited(told["wake"], time.monotonic())
+        else:
+            ended = _lived(told)
+        sys.stdout.write(json.dumps(asdict(ended)) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

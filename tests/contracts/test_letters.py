@@ -23,7 +23,7 @@ from strandline.plan.compile import to_stages
 from strandline.services.service import Service
 from strandline.spark.letters import with_letters
 from strandline.spark.ports import LedgerEntry, OpenSink
-from tests.contracts.stores import PostgresStore
+from tests.contracts.stores import PostgresStore, ValkeyStore
 from tests.plan.endpoints import PaperSource, scores
 
 pytest_plugins = ["strandline.testing.services"]
@@ -31,7 +31,7 @@ pytest_plugins = ["strandline.testing.services"]
 CLOCK = 1_700_000_000_000
 ENTRY = LedgerEntry("mine", 1, 0, "digest")
 EMBEDDED = ("sqlite", "folder", "delta", "parquet", "jsonl")
-SERVED = ("postgres", "topic")
+SERVED = ("postgres", "valkey", "topic")
 KINDS = [*EMBEDDED, *(pytest.param(each, marks=[pytest.mark.services]) for each in SERVED)]
 ODD = 'odd "panes", 100%?'
 """A name that only a driver can quote."""
@@ -106,6 +106,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
             store = PostgresStore(request.getfixturevalue("postgres").address)
             yield Place(pipeline(tmp_path, sink=store.sink(ODD)))
             store.close()
+        case "valkey":
+            server = ValkeyStore(request.getfixturevalue("valkey").address)
+            yield Place(pipeline(tmp_path, sink=server.sink()))
+            server.close()
         case "topic":
             broker: Service = request.getfixturevalue("kafka")
             make: Callable[..., str] = request.getfixturevalue("new_topic")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from strandline.connectors.valkey.parts import Part
 from strandline.connectors.valkey.rows import WIDTH
-from strandline.connectors.valkey.server import Server, library_of
+from strandline.connectors.valkey.server import Server
 from strandline.errors import Fenced, SinkError, SinkUnavailable, StateError
 from strandline.kernel.output import Output, counts_to_facts
 from strandline.spark.ledger import LedgerEntry, Recorded
@@ -17,7 +17,6 @@ from strandline.spark.ledger import LedgerEntry, Recorded
 FORMAT: Final = 1
 KEPT: Final = 1_000
 """Entries of a job that are kept, many more than Spark can go back."""
-_ON_DISK_WITHIN_MS: Final = 30_000
 
 _log: Final = logging.getLogger("strandline")
 
@@ -112,18 +111,8 @@ class Acts:
 
     def keep(self) -> None:
         """Waits until what this connection has written is on the server's disk, where it keeps anything there."""
-        if not self._keeps:
-            return
-        with self._server.reached():
-            try:
-                local, _ = self._client.execute_command("WAITAOF", 1, 0, _ON_DISK_WITHIN_MS)
-            except library_of().exceptions.ResponseError as problem:
-                if "WAITAOF" not in str(problem):
-                    raise
-                self._keeps = False
-                return
-        if not local:
-            raise SinkUnavailable(f"{self._server} does not get to write to its disk")
+        if self._keeps:
+            self._keeps = self._server.on_disk(self._client)
 
     def keep_known(self, entry: LedgerEntry) -> None:
         """As `keep`, for what an earlier connection may have written."""

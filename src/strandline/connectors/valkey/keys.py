@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from strandline.connectors.valkey.letters import StreamLetters
 from strandline.connectors.valkey.server import server_of
 from strandline.connectors.valkey.sink import OpenValkey, Place
 from strandline.errors import InvalidStep
@@ -30,6 +31,10 @@ class Valkey(Ledgered):
 
     def open(self, output: Deliver) -> OpenValkey:
         return OpenValkey(self.place, output, self.name)
+
+    def letters(self) -> StreamLetters:
+        """The dead letters beside the rows."""
+        return StreamLetters(self.place.server, f"{self.place.prefix}.dead")
 
 
 def valkey(

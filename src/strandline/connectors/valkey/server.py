@@ -18,6 +18,7 @@ _LATER: Final = ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOR
 _NEVER: Final = ("NOAUTH", "NOPERM", "WRONGPASS")
 """How one begins that speaks of who we are."""
 _IN_SCRIPT: Final = "ACL failure"
+_ON_DISK_WITHIN_MS: Final = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,19 @@ class Server:
             if word in _LATER or isinstance(problem, kinds):
                 raise SinkUnavailable(f"{self} cannot be written now", detail=self._said(problem)) from None
             raise SinkError(f"{self} refused a batch", detail=self._said(problem)) from None
+
+    def on_disk(self, client: Any) -> bool:
+        """Waits until what this client has written is on the server's disk; False if the server cannot tell."""
+        with self.reached():
+            try:
+                local, _ = client.execute_command("WAITAOF", 1, 0, _ON_DISK_WITHIN_MS)
+            except library_of().exceptions.ResponseError as problem:
+                if "WAITAOF" not in str(problem):
+                    raise
+                return False
+        if not local:
+            raise SinkUnavailable(f"{self} does not get to write to its disk")
+        return True
 
     def _lets_nobody_in(self, problem: Exception) -> SinkError:
         return SinkError(

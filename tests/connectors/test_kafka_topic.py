@@ -29,8 +29,8 @@ from strandline.spark.deliver import Patience, deliver
 from strandline.spark.ledger import LedgerEntry, Written
 from strandline.spark.letters import with_letters
 from strandline.spark.ports import RAW, OpenSink
+from tests.contracts.sinks import pane, panes
 from tests.contracts.stores import KafkaStore, records_of
-from tests.contracts.test_sinks import pane, panes
 
 pytest_plugins = ["strandline.testing.services"]
 

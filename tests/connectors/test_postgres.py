@@ -14,8 +14,8 @@ from strandline.services.service import Service
 from strandline.spark.deliver import Patience, deliver
 from strandline.spark.ledger import LedgerEntry, Written
 from strandline.spark.ports import OpenSink
+from tests.contracts.sinks import pane, panes
 from tests.contracts.stores import PostgresStore
-from tests.contracts.test_sinks import pane, panes
 
 pytest_plugins = ["strandline.testing.services"]
 

@@ -37,8 +37,8 @@ from strandline.spark.deliver import Patience, deliver
 from strandline.spark.ledger import LedgerEntry, Written
 from strandline.spark.letters import with_letters
 from strandline.spark.ports import OpenSink
+from tests.contracts.sinks import late, pane, panes
 from tests.contracts.stores import ValkeyStore
-from tests.contracts.test_sinks import late, pane, panes
 
 pytest_plugins = ["strandline.testing.services"]
 

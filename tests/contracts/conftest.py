@@ -1,5 +1,66 @@
-"""The session that all tests of Spark share."""
+"""The session that all tests of Spark share, and every sink under contract, empty."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from strandline.spark.ports import OpenSink
+from tests.contracts.sinks import opened
+from tests.contracts.stores import (
+    DeltaStore,
+    DuckDbStore,
+    FolderStore,
+    KafkaStore,
+    PostgresStore,
+    SqliteStore,
+    Store,
+    ValkeyStore,
+)
 from tests.spark.conftest import spark
 
 __all__ = ["spark"]
+
+EMBEDDED = ("sqlite", "duckdb", "parquet", "jsonl", "csv", "delta")
+SERVED = ("postgres", "kafka", "valkey")
+
+
+@pytest.fixture(params=[*EMBEDDED, *(pytest.param(each, marks=pytest.mark.services) for each in SERVED)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """Each sink, empty."""
+    match request.param:
+        case "sqlite":
+            yield SqliteStore(tmp_path / "some folder" / "scores.db")
+        case "duckdb":
+            yield DuckDbStore(tmp_path / "some folder" / "scores.duckdb")
+        case "parquet" | "jsonl" | "csv":
+            yield FolderStore(tmp_path / "some folder", request.param)
+        case "delta":
+            pytest.importorskip("deltalake", reason='it needs "strandline[delta]"')
+            yield DeltaStore(tmp_path / "some folder")
+        case "postgres":
+            mine = PostgresStore(request.getfixturevalue("postgres").address)
+            yield mine
+            mine.close()
+        case "kafka":
+            yield KafkaStore(request.getfixturevalue("kafka").address)
+        case "valkey":
+            keys = ValkeyStore(request.getfixturevalue("valkey").address)
+            yield keys
+            keys.close()
+
+
+@pytest.fixture(autouse=True)
+def _only_what_it_can(request: pytest.FixtureRequest) -> None:
+    """A test marked `needs(...)` is for the sinks that can do that."""
+    for mark in request.node.iter_markers("needs"):
+        missing = set(mark.args) - request.getfixturevalue("store").can
+        if missing:
+            pytest.skip(f"it does not {', '.join(missing)}")
+
+
+@pytest.fixture
+def sink(store: Store) -> Iterator[OpenSink]:
+    found = opened(store)
+    yield found
+    found.close()

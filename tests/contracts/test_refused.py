@@ -19,9 +19,9 @@ from strandline.plan.stages import Deliver
 from strandline.spark.deliver import Patience, deliver
 from strandline.spark.letters import with_letters
 from strandline.spark.ports import LedgerEntry, OpenSink, Written
+from tests.contracts.sinks import CREATED, pane, panes
 from tests.contracts.stores import DuckDbStore, PostgresStore, SqliteStore, Store, records_of
 from tests.contracts.test_letters import frame, letter
-from tests.contracts.test_sinks import CREATED, pane, panes
 from tests.plan.endpoints import PaperSource, scores
 
 pytest_plugins = ["strandline.testing.services"]

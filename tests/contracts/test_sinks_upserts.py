@@ -1,0 +1,115 @@
+"""What every sink must do by key: it holds the latest answers themselves."""
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from strandline.errors import InvalidStep, SinkError
+from strandline.kernel.output import Output
+from strandline.plan.endpoints import Delivery
+from strandline.plan.stages import Deliver
+from tests.contracts.sinks import entry, opened, pane, panes
+from tests.contracts.stores import Store
+
+
+def answers(store: Store) -> list[tuple[Any, ...]]:
+    return sorted(((row["team"], row["window_start"][11:19], row["total"]) for row in store.read()), key=str)
+
+
+@pytest.mark.needs("upsert")
+def test_by_key_a_newer_pane_takes_the_place_of_the_older(store: Store) -> None:
+    sink = opened(store, asked={"mode": "upsert"})
+    epoch = sink.claim("mine")
+    sink.commit(panes(pane("red", 5), pane("blue", 1), pane("red", 2, start=10_000)), entry(sink, 0, epoch=epoch))
+    # Rows have no order of their own: the later pane counts, and a retraction only if nothing follows it.
+    sink.commit(
+        panes(
+            pane("red", 9, 2), pane("red", 5, taken_back=True), pane("red", 8, 1), pane("red", 8, 1, taken_back=True)
+        ),
+        entry(sink, 1, epoch=epoch),
+    )
+    assert answers(store) == [("blue", "00:00:00", 1), ("red", "00:00:00", 9), ("red", "00:00:10", 2)]
+    sink.close()
+
+
+@pytest.mark.needs("upsert")
+def test_by_key_what_is_taken_back_without_a_successor_is_gone(store: Store) -> None:
+    sink = opened(store, asked={"mode": "upsert"})
+    epoch = sink.claim("mine")
+    sink.commit(panes(pane("red", 5), pane("red", 2, start=10_000), pane(None, 3)), entry(sink, 0, epoch=epoch))
+    taken = panes(pane("red", 5, taken_back=True), pane(None, 3, taken_back=True), pane("blue", 1, taken_back=True))
+    sink.commit(taken, entry(sink, 1, epoch=epoch))
+    assert answers(store) == [("red", "00:00:10", 2)]
+    sink.commit(panes(pane("red", 2, start=10_000, taken_back=True)), entry(sink, 2, epoch=epoch))
+    assert answers(store) == []
+    sink.close()
+
+
+@pytest.mark.needs("upsert")
+def test_by_key_a_null_is_a_key_like_any_other(store: Store) -> None:
+    sink = opened(store, asked={"mode": "upsert"})
+    epoch = sink.claim("mine")
+    for batch in range(3):
+        both = panes(pane(None, batch, batch), pane("red", batch * 10, batch))
+        sink.commit(both, entry(sink, batch, epoch=epoch))
+    assert answers(store) == [("red", "00:00:00", 20), (None, "00:00:00", 2)]
+    sink.close()
+
+
+@pytest.mark.needs("upsert", Delivery.AT_LEAST_ONCE)
+def test_by_key_a_batch_that_comes_again_changes_nothing(store: Store) -> None:
+    sink = opened(store, asked={"mode": "upsert"})
+    again = entry(sink, 0)
+    for _ in range(2):
+        sink.write(panes(pane("red", 5), pane("blue", 1)), again)
+    assert answers(store) == [("blue", "00:00:00", 1), ("red", "00:00:00", 5)]
+    sink.close()
+
+
+@pytest.mark.needs("upsert", "compare")
+def test_by_a_key_without_a_window_the_latest_window_stays(store: Store) -> None:
+    sink = opened(store, asked={"key": ["team"]})
+    epoch = sink.claim("mine")
+    sink.commit(panes(pane("red", 2, start=10_000), pane("red", 5)), entry(sink, 0, epoch=epoch))
+    assert answers(store) == [("red", "00:00:10", 2)]
+    sink.commit(panes(pane("red", 5, taken_back=True), pane("red", 6, 1)), entry(sink, 1, epoch=epoch))
+    assert answers(store) == [("red", "00:00:10", 2)]
+    sink.commit(panes(pane("red", 5, taken_back=True)), entry(sink, 2, epoch=epoch))
+    assert answers(store) == [("red", "00:00:10", 2)]
+    sink.commit(panes(pane("red", 7, start=20_000)), entry(sink, 3, epoch=epoch))
+    assert answers(store) == [("red", "00:00:20", 7)]
+    sink.close()
+
+
+@pytest.mark.needs("upsert")
+def test_elements_are_written_by_the_key_they_are_told(store: Store) -> None:
+    mine = store.sink(key=["id"])
+    sink = mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
+    epoch = sink.claim("mine")
+    sink.commit(Output(pl.DataFrame({"id": [1, 2, 1], "name": ["a", "b", "c"]})), entry(sink, 0, epoch=epoch))
+    sink.commit(Output(pl.DataFrame({"id": [2, 3], "name": ["d", None]})), entry(sink, 1, epoch=epoch))
+    assert sorted((row["id"], row["name"]) for row in store.read()) == [(1, "c"), (2, "d"), (3, None)]
+    sink.close()
+
+
+@pytest.mark.needs("upsert")
+def test_elements_by_no_key_are_refused(store: Store) -> None:
+    mine = store.sink(mode="upsert")
+    with pytest.raises(InvalidStep, match="writes elements by key, and is not told by which"):
+        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
+
+
+@pytest.mark.needs("upsert")
+def test_a_key_that_rows_do_not_have_is_told(store: Store) -> None:
+    sink = opened(store, asked={"key": ["club", "window_start"]})
+    with pytest.raises(SinkError, match="is to tell rows apart by club, which they do not have"):
+        sink.commit(panes(pane("red", 5)), entry(sink, 0))
+    sink.close()
+
+
+@pytest.mark.parametrize("asked", [{"mode": "replace"}, {"mode": "append", "key": ["team"]}, {"table": ""}])
+@pytest.mark.needs("append", "upsert", "compare")
+def test_what_a_table_cannot_be_is_refused(store: Store, asked: dict[str, Any]) -> None:
+    with pytest.raises(InvalidStep):
+        store.sink(**asked)

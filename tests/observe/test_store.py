@@ -5,16 +5,19 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from strandline.errors import SetupError
+from strandline.model.counts import Counts
+from strandline.model.histograms import of_times
 from strandline.observe.history import SILENT_AFTER_SECONDS, History, JobState, find_jobs
-from strandline.observe.metrics import fold
+from strandline.observe.metrics import STAGES, BatchMetrics, HotKey, StepMetrics, fold
 from strandline.observe.store import DAY, HOUR, MINUTE, SECOND, Keeping, Store
 from strandline.observe.tables import FILE, AlarmLine, PaneLine
 from strandline.observe.written import from_bytes, from_plain, to_bytes, to_plain
-from tests.observe.made import START, batch
+from tests.observe.made import START, batch, partition
 
 
 @pytest.fixture
@@ -71,30 +74,30 @@ def test_a_reader_sees_each_batch_while_the_writer_goes_on(folder: Path) -> None
     store.start(START)
     with History(folder) as history:
         for number in range(5):
-            store.add(batch(number, START + number * SECOND))
+            store.add(batch(number, START + 2 * number * SECOND))
             latest = history.latest()
             assert latest is not None
-            assert latest.batch == number
+            assert (latest.batch, latest.partitions) == (number, batch(number, latest.at).partitions)
         assert [point.batch for point in history.points()] == [0, 1, 2, 3, 4]
-        assert [point.batch for point in history.points(since=START + 2 * SECOND)] == [3, 4]
+        assert [point.batch for point in history.points(since=START + 4 * SECOND)] == [3, 4]
         assert [each.batch for each in history.batches(limit=2)] == [3, 4]
-        earlier = history.at(START + SECOND + 1)
+        earlier = history.at(START + 2 * SECOND + 1)
         assert earlier is not None
         assert earlier.batch == 1
         assert history.job(START).name == "scores per team"
     store.close()
 
 
-def test_batches_within_a_second_share_a_point(folder: Path) -> None:
+def test_batches_within_two_seconds_share_a_point(folder: Path) -> None:
     store = Store(folder)
     store.start(START)
-    for number in range(30):
+    for number in range(40):
         store.add(batch(number, START + number * 100))
     store.close()
     with History(folder) as history:
         points = history.points()
-        assert [point.batches for point in points] == [10, 10, 10]
-        assert sum(point.read for point in points) == 30_000
+        assert [point.batches for point in points] == [20, 20]
+        assert sum(point.read for point in points) == 40_000
 
 
 def test_what_is_older_than_an_hour_becomes_coarse_and_nobody_is_lost(folder: Path) -> None:
@@ -114,31 +117,79 @@ def test_what_is_older_than_an_hour_becomes_coarse_and_nobody_is_lost(folder: Pa
 
 
 def test_a_day_of_fifty_jobs_takes_less_than_200_megabytes(folder: Path) -> None:
-    """Two hours of a job that is as busy as it gets, as large as they are at most; then the rest of the day."""
+    """A job with a batch a second and no two alike; from what a point of it takes, that of a whole day."""
     keeping = Keeping()
     store = Store(folder, keeping=keeping)
     store.start(START)
     lines = [pane(each, json.dumps({"team": f"team {each}"})) for each in range(keeping.panes)]
-    many = 300
+    many, random = 300, Random(1)
     for number in range(many):
-        at = START + number * SECOND
-        store.add(batch(number, at, clock=at - number % 977), lines if number == 0 else ())
+        at = START + 2 * number * SECOND
+        store.add(busy(number, at, random), lines if number == 0 else ())
     store.close()
-    fixed = _size(folder) - many * _point_size(folder)
-    fine, coarse = keeping.fine // keeping.finest, (DAY - keeping.fine) // keeping.coarse
-    assert 50 * (fixed + (fine + coarse) * _point_size(folder)) < 200e6
-
-
-def _size(folder: Path) -> int:
-    return sum(each.stat().st_size for each in folder.glob(FILE + "*"))
-
-
-def _point_size(folder: Path) -> float:
-    """Bytes of the file for each point."""
     with closing(sqlite3.connect(folder / FILE)) as connection:
-        (points,) = connection.execute("SELECT count(*) FROM points").fetchone()
-        (size,) = connection.execute("SELECT sum(pgsize) FROM dbstat WHERE name = 'points'").fetchone()
-    return float(size / points)
+        sizes = dict(connection.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name"))
+        (wholes,) = connection.execute("SELECT count(*) FROM wholes").fetchone()
+    hour, minutes = keeping.fine, (DAY - keeping.fine) // keeping.coarse
+    points = (hour // keeping.finest + minutes) * sizes["points"] / many
+    others = (hour // keeping.whole + (DAY - hour) // keeping.coarse_whole) * sizes["wholes"] / wholes
+    rest = sum(each.stat().st_size for each in folder.glob(FILE + "*")) - sizes["points"] - sizes["wholes"]
+    assert 50 * (points + others + rest) < 200e6
+
+
+def busy(number: int, at: int, random: Random) -> BatchMetrics:
+    """A batch of a job with sixteen partitions, two steps and ten hot keys."""
+    parts = tuple(
+        partition(
+            f"scores-{each}", at, event_time=at - random.randrange(5_000), watermark=at - random.randrange(9_000),
+            lag_records=random.randrange(9_999), lag_seconds=random.random(),
+        )
+        for each in range(16)
+    )  # fmt: skip
+    times = {name: of_times([random.lognormvariate(8, 1) for _ in range(200)]) for name in ("early", "on_time", "late")}
+    step = StepMetrics(
+        "step 1", at - random.randrange(9_000), at - random.randrange(9_000), random.randrange(99_999),
+        random.randrange(9_999_999), Counts(random.randrange(9_999), random.randrange(9_999)),
+        tuple(random.randrange(9_999) for _ in range(8)),
+    )  # fmt: skip
+    hot = tuple(HotKey("step 1", f'{{"team":"team {each}"}}', random.randrange(9_999), 0.1) for each in range(10))
+    return batch(
+        number, at, clock=at - random.randrange(900), partitions=parts, partition_count=16, latency=times, hot=hot,
+        steps=(step, replace(step, name="step 2")), lateness=of_times(random.lognormvariate(6, 2) for _ in range(500)),
+        stages={stage: random.random() for stage in STAGES},
+        out={"early": random.randrange(999), "on_time": random.randrange(999)},
+        counts=Counts(random.randrange(99_999), random.randrange(99_999), random.randrange(999), random.randrange(99)),
+    )  # fmt: skip
+
+
+def test_partitions_and_hot_keys_are_kept_every_ten_seconds_and_for_the_newest_point(folder: Path) -> None:
+    store = Store(folder)
+    store.start(START)
+    for number in range(12):
+        store.add(batch(number, START + 2 * number * SECOND))
+    with History(folder) as history:
+        assert history.latest() == batch(11, START + 22 * SECOND)
+        assert [each.batch for each in history.batches() if each.partitions and each.hot] == [11]
+        then = history.at(START + 12 * SECOND)
+        assert then is not None
+        assert (then.batch, then.partitions) == (6, batch(9, START + 18 * SECOND).partitions)
+        store.tidy(START + 2 * HOUR)
+        last = history.latest()
+        assert last is not None
+        assert (last.batch, last.batches, len(last.partitions)) == (11, 12, 4)
+    store.close()
+
+
+def test_numbers_of_another_version_are_refused_by_name(folder: Path) -> None:
+    store = Store(folder)
+    store.close()
+    with closing(sqlite3.connect(folder / FILE)) as connection:
+        connection.execute("UPDATE about SET value = '1' WHERE name = 'version'")
+        connection.commit()
+    with pytest.raises(SetupError, match="written by another version"):
+        History(folder).latest()
+    Store(folder).close()
+    assert History(folder).latest() is None
 
 
 def test_panes_are_a_ring(folder: Path) -> None:

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from strandline.errors import SetupError
-from strandline.observe.metrics import BatchMetrics
+from strandline.observe.metrics import BatchMetrics, whole
 from strandline.observe.tables import FILE, VERSION, AlarmLine, Event, PaneLine, Point, open_to_read
 from strandline.observe.written import from_bytes
 
@@ -103,9 +103,8 @@ class History:
         return JobView(**named, state=JobState.UNKNOWN)
 
     def latest(self) -> BatchMetrics | None:
-        """The numbers of the last batch, or of the last ones if they came within a second."""
-        found = self._rows("SELECT detail FROM points ORDER BY at DESC LIMIT 1")
-        return from_bytes(found[0][0]) if found else None
+        """The numbers of the last batch, or of the last ones if they came within two seconds."""
+        return self.at(_FOREVER)
 
     def points(self, since: int = 0, until: int = _FOREVER, limit: int = 20_000) -> list[Point]:
         """The golden numbers after `since` and up to `until`, oldest first; the newest ones if there are too many."""
@@ -113,14 +112,23 @@ class History:
         return [Point(*row) for row in reversed(self._rows(query, since, until, limit))]
 
     def batches(self, since: int = 0, until: int = _FOREVER, limit: int = 600) -> list[BatchMetrics]:
-        """All the numbers after `since` and up to `until`, oldest first; the newest ones if there are too many."""
+        """All the numbers after `since` and up to `until`, oldest first; the newest ones if there are too many.
+
+        Partitions and hot keys only the last of them has; `at` tells those of any time.
+        """
         query = "SELECT detail FROM points WHERE at > ? AND at <= ? ORDER BY at DESC LIMIT ?"
-        return [from_bytes(detail) for (detail,) in reversed(self._rows(query, since, until, limit))]
+        found = [from_bytes(detail) for (detail,) in reversed(self._rows(query, since, until, limit))]
+        return [*found[:-1], self._whole(found[-1])] if found else []
 
     def at(self, when: int) -> BatchMetrics | None:
         """The numbers as they stood at a time."""
         found = self._rows("SELECT detail FROM points WHERE at <= ? ORDER BY at DESC LIMIT 1", when)
-        return from_bytes(found[0][0]) if found else None
+        return self._whole(from_bytes(found[0][0])) if found else None
+
+    def _whole(self, metrics: BatchMetrics) -> BatchMetrics:
+        """With its partitions and hot keys, as they were within ten seconds, or minutes if it is long ago."""
+        found = self._rows("SELECT detail FROM wholes WHERE at <= ? ORDER BY at DESC LIMIT 1", metrics.at)
+        return whole(metrics, from_bytes(found[0][0]) if found else None)
 
     def events(self, since: int = 0, limit: int = 500) -> list[Event]:
         """What happened after `since`, oldest first; the newest ones if there are too many."""
@@ -171,20 +179,20 @@ class History:
                 if not (self.folder / FILE).exists():
                     return []
                 self._connection = open_to_read(self.folder)
-                self._refuse_newer(self._connection)
+                self._refuse_other(self._connection)
             return self._connection.execute(query, values).fetchall()
         except sqlite3.Error:
             # Written anew, or broken: whoever asks again finds what is there then.
             self.close()
             return []
 
-    def _refuse_newer(self, connection: sqlite3.Connection) -> None:
+    def _refuse_other(self, connection: sqlite3.Connection) -> None:
         found = connection.execute("SELECT value FROM about WHERE name = 'version'").fetchone()
-        if found is not None and int(found[0]) > VERSION:
+        if found is not None and found[0] != str(VERSION):
             raise SetupError(
-                f"the metrics in {self.folder} were written by a newer version",
-                detail=f"theirs is {found[0]}, this one reads up to {VERSION}",
-                hint="use the same version to look at them",
+                f"the numbers in {self.folder} were written by another version",
+                detail=f"theirs is {found[0]}, this one reads {VERSION}",
+                hint="look at them with that version; the next run with this one begins anew",
             )
 
 

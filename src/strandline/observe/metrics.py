@@ -171,6 +171,16 @@ def fold(one: BatchMetrics, later: BatchMetrics) -> BatchMetrics:
     )
 
 
+def slim(metrics: BatchMetrics) -> BatchMetrics:
+    """Without what takes most room, and changes little from one second to the next."""
+    return replace(metrics, partitions=(), hot=())
+
+
+def whole(metrics: BatchMetrics, other: BatchMetrics | None) -> BatchMetrics:
+    """With it again, as it was about then."""
+    return metrics if other is None else replace(metrics, partitions=other.partitions, hot=other.hot)
+
+
 def _folded(one: StepMetrics | None, later: StepMetrics) -> StepMetrics:
     if one is None:
         return later

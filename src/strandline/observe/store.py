@@ -1,7 +1,7 @@
 """Keeps a job's numbers: one file beside its checkpoint, bounded whatever happens, written by one thread.
 
-Points of the last hour are kept as they came, one a second at most; older ones are folded minute by minute, and those
-of the day before yesterday go. Events, panes and runs are rings.
+Points of the last hour are kept as they came, one every two seconds at most, partitions and hot keys every ten; older
+ones are folded minute by minute, and those of the day before yesterday go. Events, panes and runs are rings.
 """
 
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from strandline.observe.history import JobState
-from strandline.observe.metrics import BatchMetrics, fold
+from strandline.observe.metrics import BatchMetrics, fold, slim
 from strandline.observe.tables import FILE, VERSION, AlarmLine, PaneLine, Point, open_to_write
 from strandline.observe.written import from_bytes, to_bytes
 
@@ -31,7 +31,10 @@ class Keeping:
 
     fine: int = HOUR
     """Milliseconds for which points are kept as they came."""
-    finest: int = SECOND
+    finest: int = 2 * SECOND
+    whole: int = 10 * SECOND
+    coarse_whole: int = 5 * MINUTE
+    """Partitions and hot keys are kept once in so long; and what is old, once in so long."""
     coarse: int = MINUTE
     """What points become after that."""
     days: float = 1.0
@@ -88,6 +91,7 @@ class Store:
                 self._put(fold(from_bytes(last[2]), metrics), last[0])
             else:
                 self._put(metrics, max(metrics.at, last[0] + 1 if last else 0))
+            self._keep_whole(metrics, metrics.at - metrics.at % self.keeping.whole)
             self._say(panes)
         if metrics.at - self._folded_until >= self.keeping.coarse:
             self.tidy(metrics.at)
@@ -110,6 +114,12 @@ class Store:
             query = f"{many} HAVING count(*) > 1 LIMIT 120"
             for run, minute in self._connection.execute(query, (keep.coarse, before)).fetchall():
                 self._fold(run, minute * keep.coarse, (minute + 1) * keep.coarse)
+            self._connection.execute("DELETE FROM wholes WHERE at < ?", (now - int(keep.days * DAY),))
+            kept = "SELECT max(at) FROM wholes WHERE at < ? GROUP BY at / ?"
+            self._connection.execute(
+                f"DELETE FROM wholes WHERE at < ? AND at NOT IN ({kept})",  # noqa: S608
+                (before, before, keep.coarse_whole),
+            )
             self._ring("panes", keep.panes)
             self._ring("events", keep.events)
         self._connection.execute("PRAGMA incremental_vacuum(256)")
@@ -130,8 +140,12 @@ class Store:
         marks = ", ".join("?" * (len(fields(Point)) + 1))
         self._connection.execute(
             f"INSERT OR REPLACE INTO points VALUES ({marks})",  # noqa: S608
-            (*astuple(point), to_bytes(metrics)),
+            (*astuple(point), to_bytes(slim(metrics))),
         )
+
+    def _keep_whole(self, metrics: BatchMetrics, at: int) -> None:
+        told = BatchMetrics(metrics.batch, metrics.at, metrics.clock, partitions=metrics.partitions, hot=metrics.hot)
+        self._connection.execute("INSERT OR REPLACE INTO wholes VALUES (?, ?)", (at, to_bytes(told)))
 
     def _say(self, panes: Sequence[PaneLine]) -> None:
         rows = [astuple(each)[1:] for each in panes[-self.keeping.panes :]] if self.keeping.panes else []

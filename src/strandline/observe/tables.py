@@ -3,6 +3,7 @@
 about    what the file is: version of these tables, the job's name and lineage
 runs     one row a start: who runs it, when it last gave a sign of life, how it ended
 points   the numbers of a batch, or of several folded into one; the golden ones as columns, all of them in `detail`
+wholes   partitions and hot keys, which take most room and change least: those of a stretch of time, by its start
 events   what happened: started, stopped, failed, waiting, alarms
 panes    what was said lately, pane by pane, for the keys that are followed
 alarms   how each alarm stands
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 FILE: Final = "metrics.db"
-VERSION: Final = 1
+VERSION: Final = 2
 BUSY_SECONDS: Final = 5.0
 
 SCHEMA: Final = """
@@ -31,6 +32,7 @@ CREATE TABLE IF NOT EXISTS points (
     p50 REAL, p95 REAL, p99 REAL, took REAL NOT NULL, deliver REAL NOT NULL, commits REAL NOT NULL,
     state_rows INTEGER NOT NULL, state_bytes INTEGER, detail BLOB NOT NULL
 );
+CREATE TABLE IF NOT EXISTS wholes (at INTEGER PRIMARY KEY, detail BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS events (
     id INTEGER PRIMARY KEY, at INTEGER NOT NULL, run INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL
 );
@@ -120,10 +122,11 @@ class AlarmLine:
 def open_to_write(folder: Path) -> sqlite3.Connection:
     """The file, made if it is not there; where the folder allows it, readers see one state while we write the next."""
     connection = sqlite3.connect(folder / FILE, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA page_size = 8192")
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute("PRAGMA wal_autocheckpoint = 64")  # pages: what is not yet in the file itself stays small
+    connection.execute("PRAGMA wal_autocheckpoint = 32")  # pages: what is not yet in the file itself stays small
     connection.execute("PRAGMA journal_size_limit = 262144")
     connection.executescript(SCHEMA)
     return connection

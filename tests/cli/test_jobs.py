@@ -182,6 +182,12 @@ def test_alarms_of_a_job_are_told_as_they_stand_or_by_other_rules(
     store.close()
 
 
+def test_a_job_that_is_gone_rings_for_whoever_looks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job(tmp_path / "scores", JobState.FAILED, problem="the disk is full").close()
+    assert run("alarms", "show", str(tmp_path / "scores"), "--json") == 1
+    assert [(each["rule"], each["text"]) for each in told(capsys)] == [("gone", "the disk is full")]
+
+
 def test_a_trial_alarm_says_who_took_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rules = tmp_path / "alarms.toml"
     rules.write_text('[[tell]]\ncommand = ["true"]\n[[tell]]\ncommand = ["/no/such/program"]\n')

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from rich.text import Text
 from strandline.cli.config import settings
 from strandline.errors import SetupError, StrandlineError
 from strandline.observe.alarm_file import read_alarms
-from strandline.observe.history import History
+from strandline.observe.history import History, JobState, JobView
 from strandline.observe.notify import Message
 from strandline.observe.tables import AlarmLine
 from strandline.observe.watchman import judge, line_of
@@ -44,13 +43,12 @@ def run_test(file: Path | None, *, as_json: bool) -> int:
 
 
 def run_show(checkpoint: Path, file: Path | None, *, as_json: bool) -> int:
-    """Prints how each stands; exit code 1 if one rings."""
-    if file is None:
-        with History(checkpoint) as history:
-            lines: Sequence[AlarmLine] = history.alarms()
-    else:
-        now = time.time_ns() // 1_000_000
-        lines = [line_of(each) for each in judge(checkpoint, read_alarms(file).rules, now)]
+    """Prints how each stands; exit code 1 if one rings. A job that is gone cannot ring itself, so that is seen too."""
+    now = time.time_ns() // 1_000_000
+    with History(checkpoint) as history:
+        lines = [*_gone(history.job(now), now), *(history.alarms() if file is None else ())]
+    if file is not None:
+        lines += [line_of(each) for each in judge(checkpoint, read_alarms(file).rules, now)]
     if as_json:
         print(json.dumps([asdict(each) for each in lines], indent=2))
     else:
@@ -62,3 +60,11 @@ def run_show(checkpoint: Path, file: Path | None, *, as_json: bool) -> int:
         if not lines:
             console.print("No alarm was looked at yet.")
     return int(any(each.state == "firing" for each in lines))
+
+
+def _gone(job: JobView, now: int) -> list[AlarmLine]:
+    """An alarm for a job that failed or died."""
+    if job.state not in (JobState.FAILED, JobState.DEAD):
+        return []
+    text = job.problem or f"it gives no sign of life since process {job.pid} on {job.host}"
+    return [AlarmLine("gone", "firing", job.heartbeat or now, text, "start it again: it goes on where it was", 1)]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.render_delivery import delivery
 from benchmarks.render_sources import sources
 from benchmarks.render_tables import short, source, table
 from benchmarks.results import shown
@@ -18,6 +19,7 @@ from benchmarks.workloads import DELAY
 ROOT: Final = Path(__file__).resolve().parent.parent
 RESULTS: Final = ROOT / "benchmarks" / "results" / "windows.json"
 SOURCES: Final = ROOT / "benchmarks" / "results" / "sources.json"
+DELIVERY: Final = ROOT / "benchmarks" / "results" / "throughput-of-delivery.json"
 PAGE: Final = Path("docs/explanation/performance.md")
 PICTURES: Final = Path("docs/pictures")
 
@@ -58,7 +60,7 @@ _HOW: Final = """## How it is measured
 
 def main(arguments: Sequence[str]) -> int:
     told = json.loads(RESULTS.read_text())
-    made = pages(told, json.loads(SOURCES.read_text()) if SOURCES.exists() else None)
+    made = pages(told, *(json.loads(file.read_text()) if file.exists() else None for file in (SOURCES, DELIVERY)))
     if "--check" in arguments:
         old = [name for name, text in made.items() if not (ROOT / name).exists() or (ROOT / name).read_text() != text]
         print("\n".join(f"{name} is not what {RESULTS.name} says: run python -m benchmarks.render" for name in old))
@@ -70,18 +72,22 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def pages(told: dict[str, Any], of_sources: dict[str, Any] | None = None) -> dict[Path, str]:
+def pages(
+    told: dict[str, Any], of_sources: dict[str, Any] | None = None, of_delivery: dict[str, Any] | None = None
+) -> dict[Path, str]:
     """Every file the figures make, by its path in the repository."""
     return {
-        PAGE: page(told, of_sources),
+        PAGE: page(told, of_sources, of_delivery),
         PICTURES / "ratios.svg": _ratios(told["rows"]),
         PICTURES / "cost-by-keys.svg": _by_keys(told["cells"]),
         PICTURES / "cost-over-time.svg": _over_time(told["cells"]),
     }
 
 
-def page(told: dict[str, Any], of_sources: dict[str, Any] | None = None) -> str:
-    """The page: the table, what it does not reach, how it was measured, every cell; then the same of sources."""
+def page(
+    told: dict[str, Any], of_sources: dict[str, Any] | None = None, of_delivery: dict[str, Any] | None = None
+) -> str:
+    """The page: the table, what it does not reach, how it was measured, every cell; then so of sources and delivery."""
     parts = [
         "# Performance\n",
         source(told, "windows.json"),
@@ -99,6 +105,7 @@ def page(told: dict[str, Any], of_sources: dict[str, Any] | None = None) -> str:
         _waits(told["latency"]),
         _how(told["cells"]),
         "" if of_sources is None else sources(of_sources),
+        "" if of_delivery is None else delivery(of_delivery),
     ]
     return "\n".join(part for part in parts if part)
 

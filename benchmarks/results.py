@@ -18,11 +18,15 @@ class Measured:
 
     runs: Sequence[Run]
     waits: Sequence[dict[str, Any]] = ()
+    by_wall: bool = False
+    """Compared by events a second, where a run waits for somebody whose CPU is not its own."""
 
     def rates(self, cell: str) -> dict[int, float]:
-        """Events per CPU second, by round; none at all if one of the runs failed."""
+        """Events per CPU second, or a second, by round; none at all if one of the runs failed."""
         mine = [run for run in self.runs if run.cell == cell]
-        return {} if any(run.failure for run in mine) else {run.round: run.per_cpu_second for run in mine}
+        if any(run.failure for run in mine):
+            return {}
+        return {run.round: run.per_second if self.by_wall else run.per_cpu_second for run in mine}
 
     def failures(self, *cells: str) -> str:
         return "; ".join(f"{run.cell}: {run.failure}" for run in self.runs if run.cell in cells and run.failure)

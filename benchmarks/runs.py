@@ -82,7 +82,7 @@ def measure(cell: Cell, round_: int, work: Path, *, check: bool, broker: Broker 
     with contextlib.nullcontext() if broker is None else Meter(broker.session) as beside:
         samples, code = started("benchmarks.contestant", home)
     if code != 0:
-        return Run(cell.name, round_, load=load, failure=_last_words(home, code))
+        return Run(cell.name, round_, load=load, failure=last_words(home, code))
     told = json.loads((home / "run.json").read_text())
     run = replace(weighed(cell, round_, told["timed"]["batches"], samples, beside.samples if beside else ()), load=load)
     run = replace(run, failure=_miscounted(cell, told["timed"]))
@@ -136,7 +136,8 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def _last_words(home: Path, code: int) -> str:
+def last_words(home: Path, code: int) -> str:
+    """Why a run ended."""
     lines = [line for line in (home / "output.txt").read_text(errors="replace").splitlines() if line.strip()]
     return f"ended with code {code}: {lines[-1][:300] if lines else 'without a word'}"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import sources, windows
+from benchmarks import delivery, sources, windows
 from benchmarks.turns import Asked
 
 
@@ -18,3 +18,10 @@ def test_every_contestant_gives_the_right_answer(tmp_path: Path, capsys: pytest.
 @pytest.mark.campaign
 def test_every_contestant_reads_a_brokers_records_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert sources.main(Asked(quick=True, work=tmp_path)) == 0, capsys.readouterr().out
+
+
+@pytest.mark.spark
+@pytest.mark.services
+@pytest.mark.campaign
+def test_every_row_is_delivered_and_every_window_upserted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert delivery.main(Asked(quick=True, work=tmp_path)) == 0, capsys.readouterr().out

@@ -213,6 +213,16 @@ def sources(
     raise typer.Exit(run_bench("sources", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
 
 
+@bench.command()
+def delivery(
+    quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
+) -> None:
+    """Exactly once against at least once on the same sink, and upserts against JDBC by hand, each table judged."""
+    from strandline.cli.bench import run_bench
+
+    raise typer.Exit(run_bench("delivery", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
+
+
 @app.command()
 def up(
     names: Annotated[list[str], typer.Argument(help="Which services: kafka, postgres, registry, valkey.")],

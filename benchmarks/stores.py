@@ -1,0 +1,177 @@
+"""Sinks that deliveries are measured on, each in a real store of the benchmark's own, and what a reader finds there."""
+
+import json
+import secrets
+import sqlite3
+import time
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol, Self
+
+import strandline as sl
+from strandline.connectors.kafka.clients import admin_of, ends, partitions, reader, records_from
+from strandline.connectors.kafka.security import Security
+from strandline.services.catalogue import service
+from strandline.services.service import Service
+from strandline.services.topics import Topic, create_topics
+from strandline.spark.ports import SparkSink
+
+NAMES: Final = ("sqlite", "postgres", "kafka", "valkey")
+_COUNT: Final = "SELECT count(*), count(DISTINCT id), coalesce(sum(value), 0)::bigint FROM {}"
+
+
+_KNOWN_WITHIN_SECONDS: Final = 30.0
+
+
+class Found(NamedTuple):
+    """Rows in a table, how many different ones, and what their values come to."""
+
+    rows: int
+    different: int
+    total: int
+
+
+class Store(Protocol):
+    """A store that runs."""
+
+    def new_table(self, name: str) -> str:
+        """A name for a table that nobody has had."""
+        ...
+
+    def sink(self, table: str) -> SparkSink: ...
+
+    def found(self, table: str) -> Found: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteFile:
+    """A file of its own."""
+
+    path: Path
+
+    def new_table(self, name: str) -> str:
+        return f"t_{name}_{secrets.token_hex(4)}"
+
+    def sink(self, table: str) -> SparkSink:
+        return sl.sqlite(self.path, table=table)
+
+    def found(self, table: str) -> Found:
+        with closing(sqlite3.connect(self.path)) as connection:
+            return Found(*connection.execute(_COUNT.format(table).replace("::bigint", "")).fetchone())
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresServer:
+    """A server of its own."""
+
+    dsn: str
+
+    def new_table(self, name: str) -> str:
+        return f"t_{name}_{secrets.token_hex(4)}"
+
+    def sink(self, table: str) -> SparkSink:
+        return sl.postgres(table, dsn=self.dsn)
+
+    def found(self, table: str) -> Found:
+        import psycopg  # noqa: PLC0415 - an extra
+
+        with psycopg.connect(self.dsn) as connection:
+            (row,) = connection.execute(_COUNT.format(table).encode()).fetchall()
+        return Found(*row)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaBroker:
+    """A broker of its own; a table is a topic with two partitions."""
+
+    servers: str
+
+    def new_table(self, name: str) -> str:
+        topic = f"t-{name}-{secrets.token_hex(4)}"
+        create_topics(self.servers, Topic(topic, 2))
+        give_up = time.monotonic() + _KNOWN_WITHIN_SECONDS
+        # A broker makes a topic a moment before it tells of it.
+        while len(partitions(admin_of(self.servers, Security()), topic)) < 2:
+            if time.monotonic() > give_up:
+                raise TimeoutError(f"the broker does not tell of {topic}")
+            time.sleep(0.05)
+        return topic
+
+    def sink(self, table: str) -> SparkSink:
+        return sl.kafka_topic(table, servers=self.servers)
+
+    def found(self, table: str) -> Found:
+        """As a reader finds it who reads what was committed."""
+        until = ends(admin_of(self.servers, Security()), [table])
+        with reader(self.servers, Security()) as consumer:
+            records = records_from(consumer, {table: dict.fromkeys(until[table], 0)}, until)
+            told = [(row["id"], row["value"]) for row in (json.loads(record.value()) for record in records)]
+        return Found(len(told), len({id_ for id_, _ in told}), sum(value for _, value in told))
+
+
+@dataclass(frozen=True, slots=True)
+class ValkeyServer:
+    """A server of its own; a table is a prefix, and each row a key."""
+
+    url: str
+
+    def new_table(self, name: str) -> str:
+        return f"t-{name}-{secrets.token_hex(4)}"
+
+    def sink(self, table: str) -> SparkSink:
+        return sl.valkey(self.url, prefix=table, key=["id"])
+
+    def found(self, table: str) -> Found:
+        import valkey  # noqa: PLC0415 - an extra
+
+        with valkey.Valkey.from_url(self.url) as client:
+            keys = [*client.scan_iter(f"{table}:*", count=10_000)]
+            parts = (keys[start : start + 10_000] for start in range(0, len(keys), 10_000))
+            rows: list[dict[str, Any]] = [json.loads(line) for part in parts for line in client.mget(part)]
+            for start in range(0, len(keys), 10_000):
+                client.unlink(*keys[start : start + 10_000])
+        return Found(len(rows), len({row["id"] for row in rows}), sum(row["value"] for row in rows))
+
+
+def _remove(database: Path) -> None:
+    for each in database.parent.glob(f"{database.name}*"):
+        each.unlink()
+
+
+class Stores:
+    """The stores that are asked for, each started when it is, and stopped in the end."""
+
+    def __init__(self, home: Path) -> None:
+        self._home, self._open = home, ExitStack()
+        self._running: dict[str, Service] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def address(self, name: str) -> str:
+        """Where a service is reached; it is started if it does not run."""
+        if name not in self._running:
+            mine = service(name, self._home, leashed=True)
+            mine.start()
+            self._open.callback(mine.stop)
+            self._running[name] = mine
+        return self._running[name].address
+
+    def store(self, name: str) -> Store:
+        match name:
+            case "sqlite":
+                self._home.mkdir(parents=True, exist_ok=True)
+                path = self._home / f"rows-{secrets.token_hex(4)}.db"
+                self._open.callback(_remove, path)
+                return SqliteFile(path)
+            case "postgres":
+                return PostgresServer(self.address("postgres"))
+            case "kafka":
+                return KafkaBroker(self.address("kafka"))
+            case "valkey":
+                return ValkeyServer(self.address("valkey"))
+        raise ValueError(f"there is no store {name!r}")

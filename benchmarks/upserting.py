@@ -1,0 +1,111 @@
+"""One run that keeps windows up to date in PostgreSQL, in a process and a JVM of its own: ours, or written by hand.
+
+usage: python -m benchmarks.upserting ORDER.json      what to run is in the file; how it went is written beside it
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+
+import strandline as sl
+from benchmarks import peers, sessions
+from benchmarks.contestant import batches_of
+from benchmarks.feeds import EVENTS, Folder
+from benchmarks.ours import kind_of, source_of
+from benchmarks.sessions import JARS
+from benchmarks.suite import TUMBLING
+from benchmarks.workloads import DELAY, Contestant
+from strandline.spark.jars import jars_folder, pinned
+from strandline.spark.session import start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KEY: Final = ("key", "window_start", "window_end")
+COLUMNS: Final = "key bigint, window_start timestamptz, window_end timestamptz, total bigint, plays bigint"
+
+
+def main(arguments: list[str]) -> None:
+    order = json.loads(Path(arguments[0]).read_text())
+    home = Path(arguments[0]).parent
+    spark = _session(home)
+    play = ours if order["contestant"] == "ours" else by_hand
+    for number in range(order["warm_up"]):
+        play(spark, order["folder"], order["dsn"], f"{order['table']}_warm_{number}", home / f"warm-{number}")
+    batches = play(spark, order["folder"], order["dsn"], order["table"], home / "timed")
+    (home / "run.json").write_text(json.dumps({"batches": batches}))
+    spark.stop()
+
+
+def _session(home: Path) -> "SparkSession":
+    jars = ",".join(str(jars_folder() / jar.file) for jar in pinned(JARS))
+    wanted = sessions.settings_of(Contestant.NATIVE_ROCKSDB) | {"spark.jars": jars}
+    return start_session("strandline-bench", log=home / "spark.log", overrides=wanted)
+
+
+def ours(spark: "SparkSession", folder: str, dsn: str, table: str, checkpoint: Path) -> list[dict[str, Any]]:
+    """An early pane for every change; the table holds the latest ones, each batch exactly once."""
+    panes = (
+        sl.read(source_of(Folder(folder)))
+        .event_time("at", sl.bounded(seconds=DELAY))
+        .key_by("key")
+        .window(kind_of(TUMBLING.window))
+        .trigger(sl.after_watermark(early=sl.repeatedly(sl.after_count(1))))
+        .accumulate(sl.accumulating)
+        .aggregate(total=sl.sum("value"), plays=sl.count())
+    )
+    job = panes.write(sl.postgres(table, dsn=dsn, mode="upsert")).run(spark, checkpoint=checkpoint, available_now=True)
+    query = spark.streams.active[0]
+    job.await_end()
+    return batches_of(query.recentProgress)
+
+
+def by_hand(spark: "SparkSession", folder: str, dsn: str, table: str, checkpoint: Path) -> list[dict[str, Any]]:
+    """Spark's own windows in update mode; each batch by JDBC into staging, and from there by ON CONFLICT."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE TABLE {table} ({COLUMNS}, PRIMARY KEY ({', '.join(KEY)}))".encode())
+        connection.execute(f"CREATE UNLOGGED TABLE {table}_staging ({COLUMNS})".encode())
+    windows = peers.native(peers.stream(spark, folder, columns=EVENTS), TUMBLING.window)
+    bounds = ("window.start AS window_start", "window.end AS window_end")
+    rows = windows.selectExpr("key", *bounds, "total", "plays")
+    query = (
+        rows.writeStream.outputMode("update")
+        .option("checkpointLocation", str(checkpoint))
+        .foreachBatch(_upsert(dsn, table))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return batches_of(query.recentProgress)
+
+
+def _upsert(dsn: str, table: str) -> "Callable[[DataFrame, int], None]":
+    server, _, database = dsn.partition("@")[2].partition("/")
+    options = {
+        # Many rows a statement, many statements a round trip: what the driver's own guide advises.
+        "url": f"jdbc:postgresql://{server}/{database}?reWriteBatchedInserts=true",
+        "user": dsn.partition("://")[2].partition("@")[0],
+        "driver": "org.postgresql.Driver",
+        "dbtable": f"{table}_staging",
+        "batchsize": "10000",
+        "truncate": "true",
+    }
+    merge = (
+        f"INSERT INTO {table} SELECT * FROM {table}_staging ON CONFLICT ({', '.join(KEY)}) "  # noqa: S608
+        "DO UPDATE SET total = excluded.total, plays = excluded.plays"
+    )
+
+    def upsert(rows: "DataFrame", batch: int) -> None:  # noqa: ARG001 - Spark's way to call it
+        rows.write.format("jdbc").options(**options).mode("overwrite").save()
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(merge.encode())
+
+    return upsert
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

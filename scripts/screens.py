@@ -18,11 +18,13 @@ from strandline.dashboard.letters import Opened
 from strandline.dashboard.server import Dashboard, Options
 from strandline.observe.history import JobState, find_jobs
 from strandline.observe.tables import AlarmLine
-from tests.dashboard.browser import NARROW, WIDE, Seen, chromium, window
+from tests.dashboard.browser import NARROW, Seen, chromium, window
 from tests.dashboard.filled import JobToFill, a_dead_process, fill
 from tests.dashboard.letters import letters_pipeline, put_letters
 from tests.dashboard.screens import PAGES
 
+WIDE: Final = (1280, 480)
+"""Pages are taken whole, and no longer than they are."""
 PICTURES: Final = (
     ("jobs", "light", WIDE), ("overview", "light", WIDE), ("time", "dark", WIDE), ("panes", "light", WIDE),
     ("lateness", "light", WIDE), ("letters", "light", WIDE), ("overview", "dark", NARROW),
@@ -39,7 +41,11 @@ def main(arguments: list[str]) -> int:
     wanted = [
         (page, theme, size) for page in ("jobs", *PAGES) for theme in ("light", "dark") for size in (WIDE, NARROW)
     ]
-    with tempfile.TemporaryDirectory() as folder, chromium() as browser, made_up(Path(folder)) as dashboard:
+    with (
+        tempfile.TemporaryDirectory(prefix="strandline-") as folder,
+        chromium() as browser,
+        made_up(Path(folder)) as dashboard,
+    ):
         for page, theme, size in wanted if every else PICTURES:
             with window(browser, size=size, theme=theme) as seen:
                 take(seen, dashboard, Path(folder), page)
@@ -56,12 +62,12 @@ def made_up(folder: Path) -> Dashboard:
     stuck = "the watermark has not moved for 8 batches; partition scores-0 holds it back"
     rings = AlarmLine("watermark stuck", "firing", 1_794_740_000_000, stuck, "idle_after(seconds=30) lets it go on", 2)
     fill(jobs / "scores", JobToFill("scores by team"))
-    fill(jobs / "clicks", JobToFill("clicks by page", stuck=True, lag=90_000, alarms=[rings]))
-    fill(jobs / "orders", JobToFill("orders to warehouse", pid=a_dead_process()))
-    fill(jobs / "backfill", JobToFill("backfill of May", state=JobState.COMPLETE))
+    fill(jobs / "clicks", JobToFill("clicks by page", rate=3.1, stuck=True, lag=90_000, alarms=[rings]))
+    fill(jobs / "orders", JobToFill("orders to warehouse", rate=0.2, pid=a_dead_process()))
+    fill(jobs / "backfill", JobToFill("backfill of May", rate=7.5, state=JobState.COMPLETE))
     away = "postgres('totals') is out of reach: connection refused"
-    fill(jobs / "payments", JobToFill("payments by card", state=JobState.WAITING, problem=away))
-    fill(jobs / "sessions", JobToFill("sessions"))
+    fill(jobs / "payments", JobToFill("payments by card", rate=0.6, state=JobState.WAITING, problem=away))
+    fill(jobs / "sessions", JobToFill("sessions", rate=1.7))
     put_letters(folder, *_BROKEN)
     root = letters_pipeline(folder).root
     ways = {jobs / "scores": Opened(stores_of(root), sources_of(root))}

@@ -47,6 +47,7 @@ class JobToFill:
     pid: int = field(default_factory=os.getpid)
     key: str = "red"
     lag: int = 40
+    rate: float = 1.0
     stuck: bool = False
     pipeline: Any = None
     alarms: Sequence[AlarmLine] = ()
@@ -65,7 +66,8 @@ def fill(folder: Path, job: JobToFill, now: int | None = None) -> Path:
     store.alive(now, job.state, job.problem)
     if not job.state.is_alive:
         store.event(now, job.state.value, job.problem or f"after batch {job.batches - 1}")
-    store._connection.execute("UPDATE runs SET pid = ?", (job.pid,))
+    # As if signs of life kept coming, however slow the machine is that looks at it.
+    store._connection.execute("UPDATE runs SET pid = ?, heartbeat = heartbeat + 3600000", (job.pid,))
     store.close()
     return folder
 
@@ -81,7 +83,7 @@ def identify(folder: Path, pipeline: Mapping[str, Any]) -> None:
 def batch(number: int, at: int, job: JobToFill) -> BatchMetrics:
     """The numbers of a batch, with a little life in them."""
     wave = (number * 7919) % 13
-    read = 900 + 40 * wave
+    read = int((900 + 40 * wave) * job.rate)
     late, dead = wave // 4, int(wave == 5)
     counts = Counts(read, read - late - dead, late, dead)
     mark = at - 4200 - 150 * wave if not job.stuck else at - number * job.every - 60_000
@@ -93,7 +95,7 @@ def batch(number: int, at: int, job: JobToFill) -> BatchMetrics:
         for each in range(4)
     )  # fmt: skip
     step = StepMetrics(
-        "step 1", mark, mark - 10_000, 240 + 3 * wave, 52_000 + 400 * wave, counts,
+        "step 1", mark, mark - 10_000, int((240 + 3 * wave) * job.rate), 52_000 + 400 * wave, counts,
         (read // 2, read // 4, read // 8, read - read // 2 - read // 4 - read // 8),
     )  # fmt: skip
     hot = ((job.key, 3), ("blue", 5), ("green", 9))
@@ -103,7 +105,7 @@ def batch(number: int, at: int, job: JobToFill) -> BatchMetrics:
         partitions=partitions, partition_count=4, lag_records=job.lag + 10 * wave, lag_seconds=0.8 + wave / 10,
         latency={"early": of_times([900 + 30 * wave] * 30), "on_time": of_times([5200 + 90 * wave] * 12)},
         stages={"source": 0.02, "read": 0.1, "prepare": 0.24, "shuffle": 0.1, "state": 0.2, "step": 0.3 + wave / 50,
-                "deliver": 0.12, "commit": 0.08},
+                "deliver": 0.12 * job.rate, "commit": 0.08},
         busy={"prepare": 0.5, "step": 0.7, "state": 0.3}, steps=(step,),
         hot=tuple(HotKey("step 1", json.dumps({"team": key}), read // n, 1 / n) for key, n in hot),
         lateness=lateness(read), reasons={"not JSON": dead} if dead else {},

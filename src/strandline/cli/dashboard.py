@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from strandline.cli.config import settings
 from strandline.cli.dlq import sources_of, stores_of
 from strandline.cli.run import find
 from strandline.dashboard.graph import about
@@ -52,9 +53,13 @@ def run(places: Sequence[Path], *, pipelines: Sequence[str], open_browser: bool,
 
 
 def folders(places: Iterable[Path]) -> list[Path]:
-    """The folders of jobs in these places; if there is none, those that were started on this machine."""
+    """The folders of jobs in these places; if none is named, of those started here, and in the folders configured."""
     chosen = [*places]
-    return find_jobs(chosen) if chosen else [Path(job.folder) for job in known_jobs()]
+    if chosen:
+        return find_jobs(chosen)
+    # The usual one, wherever one is, may hold anything: it is not searched again and again.
+    configured = [each for each in settings().value("jobs.folders") if str(each) != "."]
+    return [*dict.fromkeys([*(Path(job.folder) for job in known_jobs()), *find_jobs(configured)])]
 
 
 class Ways:

@@ -24,7 +24,7 @@ def run(where: str, *, checkpoint: Path | None, every: str | None, available_now
         raise SetupError("the job has no folder", hint="give --checkpoint FOLDER, or run.checkpoint in strandline.toml")
     options = {**configured.options(), **({} if every is None else {"every": every})}
     pipeline = find(where)
-    remember(checkpoint, where)
+    remember(Path(checkpoint), where)
     console = Console()
     view: View = (PlainView if plain or not console.is_terminal else LiveView)(console, where)
     view.say(f"Starting Spark; the job is kept in {checkpoint}")

@@ -178,7 +178,8 @@ class Dashboard:
     @property
     def address(self) -> str:
         scheme = "https" if self.options.encrypted else "http"
-        name = self.options.names[0] if self.options.names else "127.0.0.1"
+        own = "[::1]" if self.options.bind == "::1" else "127.0.0.1"
+        name = self.options.names[0] if self.options.names else own
         return f"{scheme}://{name}:{self.port}"
 
     @property

@@ -39,8 +39,13 @@ export function table(columns, rows, { empty = "Nothing yet.", label, onrow, key
     h("tr", { "data-key": key ? key(row) : undefined, tabindex: onrow ? "0" : undefined, class: onrow ? "opens" : undefined,
               click: onrow ? () => onrow(row) : undefined,
               keydown: onrow ? (event) => { if (event.key === "Enter" && event.target === event.currentTarget) onrow(row); } : undefined },
-      columns.map((column) => h("td", { class: kind(column), "data-title": column.title }, column.cell(row)))));
+      columns.map((column) => h("td", { class: kind(column), "data-title": column.title }, together(column.cell(row))))));
   return h("div", { class: "scrolls" }, h("table", { "aria-label": label, class: columns.length > 5 || columns.some((column) => column.wide) ? "cards" : undefined }, h("thead", {}, head), h("tbody", {}, lines)));
+}
+
+// What belongs together stays so where a row is a card.
+function together(told) {
+  return Array.isArray(told) ? h("span", {}, told) : told;
 }
 
 function kind(column) {

@@ -1,12 +1,12 @@
 // How late elements come, and what a longer wait would buy.
 
 import { get } from "/static/api.js";
-import { fill, h, panel, svg } from "/static/dom.js";
+import { fill, h, panel } from "/static/dom.js";
 import { percent, seconds, whole } from "/static/words.js";
 
 export async function lateness({ path }) {
   let told = null, wait = null;
-  const picture = h("div", { class: "graph" }), answer = h("p", { class: "answer", role: "status" }), about = h("p", { class: "hint" }), answers = h("div", {});
+  const picture = h("div", {}), answer = h("p", { class: "answer", role: "status" }), about = h("p", { class: "hint" }), answers = h("div", {});
   const slider = h("input", { type: "range", min: "0", max: "1000", value: "0", "aria-label": "How long to wait", input: () => { wait = toWait(Number(slider.value)); draw(); } });
 
   // The slider goes by the logarithm: a second more matters at one second, not at an hour.
@@ -23,14 +23,14 @@ export async function lateness({ path }) {
       return;
     }
     const bars = told.bars, tallest = Math.max(...bars.map((bar) => bar.count));
-    const width = 1000 / bars.length;
-    fill(picture, svg("svg", { viewBox: "0 0 1000 250", role: "img", "aria-label": "How far behind elements came" },
-      bars.map((bar, place) => {
-        const height = (bar.count / tallest) * 200;
-        return svg("rect", { class: `heat ${bar.upper <= wait + 1e-6 ? "" : "warn"}`, x: place * width + 1, y: 210 - height, width: Math.max(width - 2, 1), height: Math.max(height, 1.5) },
-          svg("title", {}, `${seconds(bar.lower / 1000)} to ${seconds(bar.upper / 1000)}: ${whole(bar.count)}`));
-      }),
-      bars.filter((_, place) => place % Math.ceil(bars.length / 8) === 0).map((bar) => svg("text", { class: "soft", x: bars.indexOf(bar) * width + 2, y: 232 }, seconds(bar.lower / 1000)))));
+    const columns = bars.map((bar) => {
+      const column = h("span", { class: bar.upper <= wait + 1e-6 ? "" : "waits", title: `${seconds(bar.lower / 1000)} to ${seconds(bar.upper / 1000)}: ${whole(bar.count)}` });
+      column.style.height = `${Math.max((bar.count / tallest) * 100, 0.8)}%`;
+      return column;
+    });
+    const marks = [0, 0.25, 0.5, 0.75, 1].map((share) => bars[Math.round(share * (bars.length - 1))]);
+    fill(picture, h("div", { class: "bars", role: "img", "aria-label": "How far behind elements came" }, columns),
+      h("div", { class: "marks" }, marks.map((bar) => h("span", {}, seconds(bar.lower / 1000)))));
     fill(answer, `If you waited ${seconds(wait / 1000)}, ${percent(complete(wait))} would be complete.`);
     fill(about, `Of ${whole(told.measured)} elements of the last batches, by how far they were behind the front of their stream. ${whole(told.late)} of ${whole(told.read)} came too late for their windows (${percent(told.read ? told.late / told.read : 0)}).`);
     fill(answers, h("div", { class: "tools" }, h("span", { class: "soft" }, "Complete:"), [0.95, 0.99, 0.999, 1].map((share) => {

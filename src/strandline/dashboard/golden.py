@@ -18,6 +18,8 @@ _LABELS: Final = {
     "commit": "Commit",
     "state": "State",
 }
+SPARK: Final = 24
+"""As many points as a small picture shows."""
 _NOT_MEASURED: Final = "–"
 _RATE_OVER: Final = 30
 _WORST: Final[tuple[Verdict, ...]] = ("bad", "warn", "ok", "off")
@@ -81,7 +83,7 @@ def _sentence(text: str) -> str:
 
 def _golden(name: str, sign: Sign, recent: Sequence[BatchMetrics]) -> Golden:
     unit, number = _NUMBERS[name]
-    series = tuple(None if (value := number(batch)) is None else round(value, 4) for batch in recent)
+    series = tuple(None if (value := number(batch)) is None else round(value, 3) for batch in recent[-SPARK:])
     value = series[-1] if series else None
     if name == "throughput" and recent:
         some = recent[-_RATE_OVER:]

@@ -7,12 +7,14 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from strandline.dashboard.golden import golden_five, job_verdict, signs
 from strandline.dashboard.shapes import JobCard, Sign
 from strandline.errors import SetupError, StateError, StrandlineError
+from strandline.model.histograms import Histogram
 from strandline.observe.history import History, JobState, JobView
 from strandline.observe.metrics import BatchMetrics
 from strandline.observe.tables import FILE
@@ -34,8 +36,8 @@ class NoSuchJob(SetupError):
 class Batches:
     """The last batches of a job; only what is new is read again."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, kept: Callable[[BatchMetrics], BatchMetrics] = lambda batch: batch) -> None:
+        self._most, self._kept = most, kept
         self._known: list[tuple[int, BatchMetrics]] = []
 
     def read(self, history: History) -> list[BatchMetrics]:
@@ -51,8 +53,17 @@ class Batches:
                 hint="they are a help only: delete metrics.db, and the job starts new ones",
             ) from None
         fresh = [*zip(times, batches, strict=False)]
-        self._known = [*(each for each in self._known if each[0] <= since), *fresh][-self._most :]
-        return [batch for _, batch in self._known]
+        told = [*(each for each in self._known if each[0] <= since), *fresh][-self._most :]
+        self._known = [(at, self._kept(batch)) for at, batch in told]
+        return [batch for _, batch in told]
+
+
+def slim(batch: BatchMetrics) -> BatchMetrics:
+    """What verdicts look back on, without what only the last batch is asked for: with 200 jobs it takes room."""
+    if not batch.partitions and not batch.lateness.counts:
+        return batch
+    steps = tuple(replace(step, groups=()) for step in batch.steps)
+    return replace(batch, partitions=(), hot=(), lateness=Histogram(), busy={}, steps=steps)
 
 
 class Watched:
@@ -66,7 +77,7 @@ class Watched:
         self.latest: BatchMetrics | None = None
         self.card: JobCard | None = None
         self.signs: tuple[Sign, ...] = ()
-        self._batches = Batches(FEW)
+        self._batches = Batches(FEW, slim)
         self._looked = 0.0
         self._stamp: tuple[int, ...] = ()
 

@@ -120,23 +120,26 @@ _RATES: Final[dict[str, Callable[[Point], float]]] = {
 
 def series(points: Sequence[Point], most: int) -> shapes.Series:
     """The golden numbers over time: levels as they were last, rates on average, times at their worst."""
+    groups = [*buckets(points, most)]
     at: list[int] = []
-    values: dict[str, list[float | None]] = {name: [] for name in (*_LEVELS, *_WORST, *_RATES)}
-    for group in buckets(points, most):
-        if not group:
-            at.append(at[-1] + 1)
-            for told in values.values():
-                told.append(None)
-            continue
-        at.append(group[-1].at)
-        seconds = sum(point.seconds for point in group)
-        for name, level in _LEVELS.items():
-            values[name].append(_short(level(group[-1])))
-        for name, time in _WORST.items():
-            values[name].append(_short(max((found for p in group if (found := time(p)) is not None), default=None)))
-        for name, many in _RATES.items():
-            values[name].append(_short(sum(map(many, group)) / seconds) if seconds else None)
-    return shapes.Series(tuple(at), {name: tuple(told) for name, told in values.items()})
+    for group in groups:
+        at.append(group[-1].at if group else at[-1] + 1)
+    values: dict[str, tuple[float | None, ...]] = {}
+    for name, level in _LEVELS.items():
+        values[name] = tuple(_short(level(group[-1])) if group else None for group in groups)
+    for name, time in _WORST.items():
+        values[name] = tuple(_short(_most(map(time, group))) for group in groups)
+    seconds = [sum(point.seconds for point in group) for group in groups]
+    for name, many in _RATES.items():
+        values[name] = tuple(
+            _short(sum(map(many, group)) / length) if length else None
+            for group, length in zip(groups, seconds, strict=True)
+        )
+    return shapes.Series(tuple(at), values)
+
+
+def _most(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
 
 
 def buckets(points: Sequence[Point], most: int) -> Iterable[Sequence[Point]]:
@@ -155,7 +158,7 @@ def buckets(points: Sequence[Point], most: int) -> Iterable[Sequence[Point]]:
 
 
 def _short(value: float | None) -> float | None:
-    return None if value is None else round(float(value), 4)
+    return None if value is None else round(value, 4)
 
 
 def times(job: Watched, points: Sequence[Point], most: int, now: int) -> shapes.Times:

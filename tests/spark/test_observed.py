@@ -22,7 +22,7 @@ PATIENCE = 240
 
 def test_a_job_keeps_the_numbers_of_every_batch(spark: SparkSession, tmp_path: Path) -> None:
     checkpoint, lines = tmp_path / "job", tmp_path / "lines.jsonl"
-    asked = pipeline(Scores(events=1_200, rate=600), tmp_path / "scores.db")
+    asked = pipeline(Scores(events=400, rate=400), tmp_path / "scores.db")
     job: Job = asked.run(spark, checkpoint=checkpoint, name="scores", metrics_log=lines)
     assert job.await_end(PATIENCE)
     with History(checkpoint) as history:

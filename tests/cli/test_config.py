@@ -121,6 +121,10 @@ def test_a_new_project_has_a_story_that_holds_a_config_and_a_pipeline(
     assert isinstance(find("pipeline.py"), Pipeline)
     assert run("explain", "pipeline.py:pipeline") == 0
     assert "sqlite('totals')" in capsys.readouterr().out
+    assert run("explain", "pipeline.py", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["sources"], told["steps"][0]["keys"]) == (["files('events')"], ["team"])
+    assert told["sinks"][0] == {"name": "sqlite('totals')", "delivery": "exactly_once", "keys": ["team"]}
     assert settings().options()["name"] == "scores"
     assert run("alarms", "test") == 0
 

@@ -143,11 +143,15 @@ def lag(
 @app.command()
 def explain(
     pipeline: Annotated[str, typer.Argument(help="Where it is: file.py:name or package.module:name.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
 ) -> None:
-    """Print the stages of a pipeline: what runs where, what crosses to Python, what is kept."""
+    """Print the stages of a pipeline: what runs where, what crosses to Python, what is kept.
+
+    Example: `strandline explain job.py:totals`
+    """
     from strandline.cli.run import explain
 
-    raise typer.Exit(explain(pipeline))
+    raise typer.Exit(explain(pipeline, as_json=as_json))
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from strandline.cli.config import settings
 from strandline.cli.live import LiveView, PlainView, View
 from strandline.dashboard.known import remember
 from strandline.errors import SetupError
+from strandline.plan.compile import to_stages
 from strandline.plan.pipeline import Pipeline
 from strandline.spark.job import Job
 
@@ -43,10 +45,29 @@ def run(where: str, *, checkpoint: Path | None, every: str | None, available_now
     return 0
 
 
-def explain(where: str) -> int:
+def explain(where: str, *, as_json: bool = False) -> int:
     """Prints the stages that would run."""
-    print(find(where).explain())
+    pipeline = find(where)
+    print(json.dumps(_told(pipeline), indent=2) if as_json else pipeline.explain())
     return 0
+
+
+def _told(pipeline: Pipeline) -> dict[str, Any]:
+    """The stages as plain values, and as they are printed."""
+    stages = to_stages(pipeline.root)
+    return {
+        "fingerprint": stages.fingerprint,
+        "sources": [scan.source.name for scan in stages.scans],
+        "steps": [
+            {"name": step.name, "level": step.level, "keys": list(step.keys), "window": str(step.step.window)}
+            for step in stages.steps
+        ],
+        "sinks": [
+            {"name": each.sink.name, "delivery": each.delivery.value, "keys": list(each.keys or ())}
+            for each in stages.outputs
+        ],
+        "stages": pipeline.explain().splitlines(),
+    }
 
 
 def find(where: str) -> Pipeline:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from strandline.dashboard import shapes
 
 SPENT_BY: Final = {
-    "source": ("source", "read", "prepare"),
+    "source": ("source", "plan", "read", "prepare"),
     "step": ("shuffle", "state", "step"),
     "sink": ("deliver", "commit"),
 }

@@ -46,7 +46,7 @@ def test_an_older_driver_can_do_nothing(store: Store, act: str) -> None:
 
 
 def test_two_drivers_that_keep_taking_over_from_each_other_write_each_batch_once(store: Store) -> None:
-    batches, problems = 15, list[BaseException]()
+    batches, problems = 10, list[BaseException]()
     patience = Patience(shortest=0.001)
 
     def drive(sink: OpenSink) -> None:

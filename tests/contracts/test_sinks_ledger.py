@@ -130,7 +130,7 @@ def test_a_batch_that_does_not_join_the_last_one_is_refused(store: Store, sink: 
 
 def test_an_entry_that_is_no_longer_kept_is_refused_not_written_again(store: Store, sink: OpenSink) -> None:
     epoch = sink.claim("mine")
-    for batch in range(0, 2_001, 200):
+    for batch in (0, 1_000, 1_800, 2_000):
         sink.mark(Output(), entry(sink, batch, epoch=epoch))
     assert not sink.mark(Output(), entry(sink, 1_800, epoch=epoch)).fresh
     with pytest.raises(StateError, match="batch 0 is new to .*, which is at batch 2000"):

@@ -20,6 +20,8 @@ class Traits:
     """The operator for which null is null."""
     indexes: bool = True
     """Whether rows are found by an index, or as fast without."""
+    merges: bool = False
+    """Whether rows are written and added in one statement, which finds each key once."""
     minds_case: bool = False
     """Whether `Total` and `total` are two columns."""
     longest_name: int | None = None

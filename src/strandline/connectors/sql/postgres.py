@@ -98,7 +98,9 @@ def postgres(
 class PostgresDatabase:
     """A connection, made anew where it was lost."""
 
-    traits: Final = Traits(minds_case=True, longest_name=63, alone=f"SELECT pg_advisory_xact_lock({_MAKING})")
+    traits: Final = Traits(
+        merges=True, minds_case=True, longest_name=63, alone=f"SELECT pg_advisory_xact_lock({_MAKING})"
+    )
 
     def __init__(self, place: Place, schema: str | None) -> None:
         self._place, self._schema = place, schema

@@ -31,13 +31,17 @@ class Upsert:
         quoted, target = database.quoted, database.quoted(self.table)
         for part, by_index in _by_nulls(told, self.key):
             staged = database.stage(self.table, part)
-            same = _matching(database, self.table, self.key, by_index)
+            same, unless = _matching(database, self.table, self.key, by_index), self._unless(database)
             values = ", ".join(f"{quoted(name)} = s.{quoted(name)}" for name in part.names if name not in self.key)
-            if values:
-                database.execute(
-                    f"UPDATE {target} SET {values} FROM {staged} AS s WHERE {same}{self._unless(database)}"
-                )
             names = ", ".join(map(quoted, part.names))
+            if database.traits.merges:
+                written = f"WHEN MATCHED{unless} THEN UPDATE SET {values} " if values else ""
+                added = f"INSERT ({names}) VALUES ({', '.join(f's.{quoted(name)}' for name in part.names)})"
+                merged = f"MERGE INTO {target} USING {staged} AS s ON {same} {written}WHEN NOT MATCHED THEN {added}"
+                database.execute(merged)
+                continue
+            if values:
+                database.execute(f"UPDATE {target} SET {values} FROM {staged} AS s WHERE {same}{unless}")
             known = f"EXISTS (SELECT 1 FROM {target} WHERE {same})"
             database.execute(f"INSERT INTO {target} ({names}) SELECT {names} FROM {staged} AS s WHERE NOT {known}")
 
@@ -56,7 +60,11 @@ def _matching(database: Dialect, table: str, names: Sequence[str], by_index: boo
 
 
 def _by_nulls(told: Told, key: Sequence[str]) -> list[tuple[Told, bool]]:
-    """Rows that `=` finds, by an index; and those with a null in their key, which only a slower way finds."""
-    null = told.rows.select(pl.any_horizontal(pl.col(name).is_null() for name in key)).to_series()
-    parts = [(told.only(told.rows.filter(~null)), True), (told.only(told.rows.filter(null)), False)]
+    """Rows that `=` finds, by an index; and those with a null in their key, which only a slower way finds.
+
+    In the order of their keys: neighbours in the index are found, and added, together.
+    """
+    rows = told.rows.sort(key, maintain_order=True)
+    null = rows.select(pl.any_horizontal(pl.col(name).is_null() for name in key)).to_series()
+    parts = [(told.only(rows.filter(~null)), True), (told.only(rows.filter(null)), False)]
     return [(part, by_index) for part, by_index in parts if part.rows.height]

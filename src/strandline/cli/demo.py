@@ -28,6 +28,7 @@ _ADVICE: Final = """Everything is in {database}: every pane in `totals`, the lat
 and who was refused, and why, in `totals_late` and `totals_dead`. Try next:
   sqlite3 {database} "SELECT * FROM totals WHERE team = 'red' ORDER BY window_start, pane_index"
   sqlite3 {database} "SELECT reason, count(*) FROM totals_dead GROUP BY 1"
+  strandline dashboard {home}   this run in the browser, also after it was killed
   ./demo --seed 8        another stream; kill it in the middle, start it again, and it goes on"""
 _KAFKA_ADVICE: Final = """
   strandline up kafka --home {home}   the broker again, with every record of the topic `scores`"""

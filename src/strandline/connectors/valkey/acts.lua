@@ -39,15 +39,31 @@ local function held(key)
   return string.sub(found, #MARK + 1)
 end
 
+-- The first of every two lines.
+local function keys_of(rows)
+  local keys, at = {}, 1
+  local stop = string.find(rows, '\n', at, true)
+  while stop do
+    keys[#keys + 1] = string.sub(rows, at, stop - 1)
+    at = string.find(rows, '\n', stop + 1, true) + 1
+    stop = string.find(rows, '\n', at, true)
+  end
+  return keys
+end
+
 -- The versions that are held under the keys of rows, each of which is there once; and what to answer if some of the
--- keys hold what is not ours: the numbers of their rows.
+-- keys hold what is not ours: the numbers of their rows. Most rows are new: that is asked of many at once.
 local function versions(rows)
-  local found, refused, next_line = {}, { 'refused' }, lines(rows)
-  for key in next_line do
-    next_line()
-    local there = held(key)
-    if there == nil then refused[#refused + 1] = #found end
-    found[#found + 1] = there or ''
+  local found, refused, keys = {}, { 'refused' }, keys_of(rows)
+  for first = 1, #keys, AT_ONCE do
+    local last = math.min(first + AT_ONCE - 1, #keys)
+    local some = call('EXISTS', unpack(keys, first, last)) > 0
+    for number = first, last do
+      local there = ''
+      if some then there = held(keys[number]) end
+      if there == nil then refused[#refused + 1] = number - 1 end
+      found[number] = there or ''
+    end
   end
   return found, #refused > 1 and refused
 end
@@ -154,6 +170,7 @@ if ARGV[1] == 'try' then
     call(command[1], part, unpack(command, 2))
     call(command[1] == 'SET' and 'DEL' or 'UNLINK', part)
   end
+  call('EXISTS', part)
   call('GETRANGE', part, 0, 0)
   call('LRANGE', part, 0, 0)
   return { call('TYPE', late)['ok'], call('TYPE', dead)['ok'] }

@@ -153,5 +153,7 @@ def test_batches_that_come_faster_than_they_are_read_are_still_counted(folder: P
 
 
 def test_no_thread_is_left(folder: Path) -> None:
-    end(recorder(folder))
-    assert not [each for each in threading.enumerate() if each.name == "strandline-numbers"]
+    one = recorder(folder)
+    end(one)
+    assert one._thread is not None
+    assert not one._thread.is_alive()

@@ -17,6 +17,7 @@ import strandline as sl
 from strandline.cli import dlq
 from strandline.cli.main import main
 from strandline.cli.run import find
+from strandline.letters.durable import write_once
 from strandline.letters.folder import Folder
 from strandline.letters.store import Redrive
 from tests.contracts.test_letters import CLOCK, Place, letter
@@ -238,6 +239,24 @@ def test_lines_go_back_as_lines_under_a_name_that_the_source_reads(tmp_path: Pat
     }
     assert "is not a folder of this machine" in Folder("f", "s3://b/in", "txt", None).why_not(folder_letters())[id_]
     assert "its bytes are not all here" in folder.why_not(folder_letters(masked="fields"))[id_]
+
+
+def test_a_file_that_another_redriver_has_just_written_is_not_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "redriven-one.txt"
+    write_once(path, b"theirs", 0o644)
+    before = path.stat()
+    write_once(path, b"mine", 0o644)
+
+    def no_links(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", no_links)
+    write_once(path, b"mine", 0o644)
+    assert (path.read_bytes(), path.stat()) == (b"theirs", before)
+    write_once(tmp_path / "other.txt", b"mine", 0o644)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["other.txt", "redriven-one.txt"]
 
 
 def test_orc_is_written_as_orc(tmp_path: Path) -> None:

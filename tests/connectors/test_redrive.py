@@ -168,6 +168,26 @@ def test_a_letter_whose_record_is_gone_goes_back_without_a_key(source: Kafka, tm
     assert (found.value(), found.key()) == (BAD[0], None)
 
 
+def test_a_letter_that_is_too_long_for_its_topic_is_kept_cut_and_goes_back_whole(
+    kafka: Service, new_topic: Callable[..., str], source: Kafka
+) -> None:
+    producer, whole = Producer({"bootstrap.servers": kafka.address}), b"\xff" * 5_000
+    producer.produce(source.topics[0], whole, key=b"long")
+    assert producer.flush(30) == 0
+    ask = sl.dead_topic(new_topic(partitions=1, max_message_bytes="3000"), servers=kafka.address)
+    place = {"source": source.name, "source_partition": f"{source.topics[0]}-0", "raw_length": len(whole)}
+    box = ask.open_letters("mine")
+    many = [letter(number, **place, raw=b"\xff" * 600) for number in range(3)]
+    box.put(frame(*many, letter(len(BAD), **place, raw=whole)), LedgerEntry("mine", 1, 0, "digest"))
+    box.close()
+    kept = ask.letters().read().to_dicts()[-1]
+    assert kept["masked"] == "cut"
+    assert kept["raw_length"] == len(whole) > len(kept["raw"]) > 100
+    assert list(redrive(ask.letters(), {source.name: source}, [kept["id"]]).sent) == [kept["id"]]
+    assert records(source.servers, source.topics[0], len(BAD) + 1)[0].value() == whole
+    assert ask.letters().read()["state"].to_list()[-1] == "redriven"
+
+
 def test_a_driver_that_was_replaced_can_no_longer_write_letters(dead: DeadTopic) -> None:
     entry = LedgerEntry("theirs", 1, 7, "digest")
     older, newer = dead.open_letters("theirs"), dead.open_letters("theirs")

@@ -13,6 +13,8 @@ from strandline.errors import SetupError, SinkError, SinkUnavailable
 
 ANSWER_WITHIN_SECONDS: Final = 30.0
 FIRST_ANSWER_WITHIN_SECONDS: Final = 5.0
+_LARGEST: Final = 100_000_000
+"""The bytes of a record that a client sends; how many a topic takes is the broker's to say."""
 _FENCED: Final = ("_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")
 _AWAY: Final = (
     "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_PURGE_QUEUE",
@@ -46,7 +48,7 @@ class Writer:
 
         mine: dict[str, str | int | bool] = {
             "bootstrap.servers": servers, "transactional.id": name, "acks": "all", "linger.ms": 5,
-            "delivery.report.only.error": True, "log_level": 0,
+            "delivery.report.only.error": True, "log_level": 0, "message.max.bytes": _LARGEST,
         }  # fmt: skip
         self._producer = Producer({**mine, **(options or {}), **security.to_librdkafka()}, logger=_silent)
         self._name = name

@@ -4,7 +4,7 @@ So a topic may be compacted: a letter that was sent back stands there with its m
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,9 +12,11 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.connectors.kafka.clients import Writer, admin_of, ends, partitions, reader, records_from
+from strandline.connectors.kafka.rows import Headers
 from strandline.connectors.kafka.security import Security
+from strandline.connectors.kafka.topics import described
 from strandline.errors import InvalidStep, SetupError, SinkUnavailable
-from strandline.kernel.letters import NAMES
+from strandline.kernel.letters import CUT, NAMES
 from strandline.letters.store import KEPT, NEW, REDRIVE, REDRIVEN, STATE, Marks, Redrive, in_order, refuse_overlap
 from strandline.letters.written import from_json, to_json
 from strandline.plan.endpoints import fields_of
@@ -24,6 +26,11 @@ BEGUN: Final = b"strandline-redrive"
 """The key of the redrive that has begun."""
 BATCH: Final = "strandline-batch"
 """The header with the batch that brought a record."""
+_AROUND: Final = 120
+"""Bytes that the protocol adds to a record, at most, besides its headers' own."""
+_ID, _MARK = 40, 200
+"""Those of a letter's key, and of the mark that it gets when it is sent back."""
+_USUALLY: Final = 1_000_000
 _SLACK_MS: Final = 3_600_000
 """How far a broker's clock may be from the driver's."""
 
@@ -64,6 +71,7 @@ class OpenTopic:
 
     def __init__(self, ask: DeadTopic, lineage: str) -> None:
         self._ask, self._lineage, self._name = ask, lineage, f"strandline-dead-{lineage}-{ask.topic}"
+        self._largest = _largest(ask)
         self._writer: Writer | None = self._opened()
         self._batch: int | None = None
         self._put: set[bytes] = set()
@@ -72,7 +80,9 @@ class OpenTopic:
         """The batch of which more may be there: the first after a start."""
 
     def _opened(self) -> Writer:
-        return Writer(self._ask.servers, self._ask.security, self._name)
+        # What a topic takes at once holds for several records together too.
+        together = {"batch.size": max(1, min(1_000_000, self._largest))}
+        return Writer(self._ask.servers, self._ask.security, self._name, together)
 
     def put(self, letters: pl.DataFrame, entry: LedgerEntry) -> None:
         batch = f"{self._lineage}/{entry.batch}/{entry.digest}".encode()
@@ -87,9 +97,10 @@ class OpenTopic:
             self._put.add(batch)
             return
         try:
+            about = [(BATCH, batch)]
             self._writer.write([
-                {"topic": self._ask.topic, "key": letter["id"].encode(), "value": to_json(letter),
-                 "headers": [(BATCH, batch)]}
+                {"topic": self._ask.topic, "key": letter["id"].encode(), "headers": about,
+                 "value": fitting(letter, about, self._largest)}
                 for letter in letters.rename(NAMES).iter_rows(named=True)
             ])  # fmt: skip
         except SinkUnavailable:
@@ -111,6 +122,33 @@ class OpenTopic:
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
+
+
+def _largest(ask: DeadTopic) -> int:
+    """The bytes that the topic takes in a record; the usual ones where we may not ask."""
+    try:
+        return described(admin_of(ask.servers, ask.security), (ask.topic,))[ask.topic].largest
+    except SinkUnavailable:
+        return _USUALLY
+
+
+def fitting(letter: Mapping[str, Any], about: Headers, largest: int) -> bytes:
+    """A letter as a topic takes it, with room for a mark: of one too long the beginning, told as bytes or text.
+
+    Its length and hash are those of the whole.
+    """
+    value = to_json(letter)
+    if around(about) + _MARK + _ID + len(value) <= largest:
+        return value
+    raw = letter["raw"]
+    others = len(to_json({**letter, "raw": None})) + around(about) + _MARK + _ID
+    # A byte may take six signs as JSON.
+    return to_json({**letter, "raw": None if raw is None else raw[: max(0, (largest - others) // 6)], "masked": CUT})
+
+
+def around(headers: Headers) -> int:
+    """The bytes of a record besides its key and its value."""
+    return _AROUND + sum(len(name) + len(said) + 10 for name, said in headers)
 
 
 @dataclass(slots=True)

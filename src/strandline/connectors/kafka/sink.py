@@ -5,16 +5,16 @@ became of it; then the ledger is read, as readers of what was committed see it; 
 A request that was under way from an earlier batch can end no later one: it comes from a producer that is gone.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
 from strandline.connectors.kafka.clients import TakenOver, Writer
 from strandline.connectors.kafka.ledger import Ledger, Record
-from strandline.connectors.kafka.letters import BATCH
+from strandline.connectors.kafka.letters import BATCH, around, fitting
 from strandline.connectors.kafka.rows import Format, Headers, encoded, headers_of, in_format, refuse_unknown
 from strandline.connectors.kafka.security import Security
 from strandline.connectors.kafka.topics import Topics, made_ready
@@ -23,10 +23,9 @@ from strandline.formats.json_rows import as_json
 from strandline.formats.refused import Refused, refused_letters
 from strandline.formats.told import names_beside, tell
 from strandline.kernel.blocks import END, START
-from strandline.kernel.letters import CUT, NAMES
+from strandline.kernel.letters import NAMES
 from strandline.kernel.output import Output
 from strandline.kernel.standing import standing
-from strandline.letters.written import to_json
 from strandline.plan.stages import Deliver
 from strandline.spark.crash import crash_point
 from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge
@@ -35,8 +34,6 @@ TAKEN: Final = 3
 """So many times in a row a batch may find that another producer has its name, though no other driver has claimed it."""
 ENOUGH: Final = 100
 """Where so many rows are refused and none is taken, it is the topic that does not fit, not a row."""
-_AROUND: Final = 120
-"""Bytes that the protocol adds to a record, at most, besides its headers' own."""
 _WINDOW: Final = ("window_start", "window_end")
 
 
@@ -225,7 +222,7 @@ class OpenKafka:
         """Rows as records, but those that the broker would refuse, and with them the whole transaction."""
         headers, most = headers_of(frame, about), self._found[topic].largest
         sizes = values.bin.size().fill_null(0) + (0 if keys is None else keys.bin.size().fill_null(0))
-        whole = sizes + max(map(_around, {id(each): each for each in headers}.values()))
+        whole = sizes + max(map(around, {id(each): each for each in headers}.values()))
         long, bare = whole > most, pl.repeat(False, frame.height, eager=True)
         if "compact" in self._found[topic].policy:
             bare = pl.repeat(True, frame.height, eager=True) if keys is None else keys.is_null()
@@ -252,21 +249,6 @@ class OpenKafka:
         for frame in (output.dead, mine):
             for letter in [] if frame is None else frame.rename(NAMES, strict=False).iter_rows(named=True):
                 key = None if letter.get("id") is None else letter["id"].encode()
-                value = to_json(letter)
-                if _around(about) + len(key or b"") + len(value) > self._found[topic].largest:
-                    value = to_json(_cut(letter, self._found[topic].largest))
+                value = fitting(letter, about, self._found[topic].largest)
                 records.append({"topic": topic, "key": key, "value": value, "headers": about})
         return records
-
-
-def _around(headers: Headers) -> int:
-    """The bytes of a record besides its key and its value."""
-    return _AROUND + sum(len(name) + len(said) + 10 for name, said in headers)
-
-
-def _cut(letter: Mapping[str, Any], largest: int) -> dict[str, Any]:
-    """As much of a record as surely fits, told as bytes or text; its length and hash are those of the whole."""
-    raw = letter["raw"]
-    others = len(to_json({**letter, "raw": None})) + _AROUND + 200
-    # A byte may take six signs as JSON.
-    return {**letter, "raw": None if raw is None else raw[: max(0, (largest - others) // 6)], "masked": CUT}

@@ -66,7 +66,7 @@ def made_ready(servers: str, security: Security, topics: Topics) -> Mapping[str,
     missing = [name for name in topics.beside if name not in known]
     if missing:
         _make(admin, missing, topics, len(known[topics.rows].partitions))
-    found = _described(admin, (topics.rows, *topics.beside))
+    found = described(admin, (topics.rows, *topics.beside))
     if "delete" in found[topics.ledger].policy:
         raise SetupError(
             f"the topic {topics.ledger} forgets what is old, and a ledger must not",
@@ -94,7 +94,8 @@ def _make(admin: Any, missing: list[str], topics: Topics, partitions: int) -> No
                 ) from None
 
 
-def _described(admin: Any, names: tuple[str, ...]) -> dict[str, Found]:
+def described(admin: Any, names: tuple[str, ...]) -> dict[str, Found]:
+    """Topics that are there, as they are."""
     from confluent_kafka import KafkaException
 
     api = admin_api()

@@ -18,6 +18,7 @@ StrandlineError
 │       └── SchemaRefused    it does not take this schema
 └── StateError      what was kept does not fit what is asked
     ├── CheckpointMismatch
+    ├── SavepointError   a savepoint that is damaged, or cannot be restored as it was asked
     ├── Fenced           a newer driver writes where this one did
     └── BrokenBlock
 """
@@ -135,6 +136,10 @@ class StateError(StrandlineError):
 
 class CheckpointMismatch(StateError):
     """A checkpoint made by another pipeline, or by another version of this one."""
+
+
+class SavepointError(StateError):
+    """A savepoint that is damaged or unknown, or that cannot be restored as it was asked."""
 
 
 class Fenced(StateError):

@@ -42,7 +42,9 @@ def scores(source: PaperSource | None = None) -> Elements:
     return read(source or PaperSource(), NoRunner())
 
 
-def totals(source: PaperSource | None = None, sink: PaperSink | None = None) -> sl.Pipeline:
+def totals(
+    source: PaperSource | None = None, sink: PaperSink | None = None, delivery: str = "exactly_once"
+) -> sl.Pipeline:
     """A pipeline on paper: totals by team."""
     panes = (
         scores(source)
@@ -54,4 +56,4 @@ def totals(source: PaperSource | None = None, sink: PaperSink | None = None) -> 
         .allow_lateness(minutes=5)
         .aggregate(total=sl.sum("score"))
     )
-    return panes.write(sink or PaperSink())
+    return panes.write(sink or PaperSink(), delivery=delivery)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -234,3 +235,30 @@ def test_the_files_of_the_last_lists_are_known_also_from_a_compact_one(home: Che
 def test_a_source_that_is_no_list_has_none(home: Checkpoint) -> None:
     log(home, 7, {"0": 4})
     assert home.listed(7, 0) == {}
+
+
+def test_a_restored_job_counts_on_and_its_first_range_begins_where_its_savepoint_ended(home: Checkpoint) -> None:
+    home.claim(ASKED, STAGES)
+    move = {"ends": "as the sinks have it"}
+    home.adopt(replace(home.identity, first=7, moves=(move,)))
+    log(home, 0, {"0": 3})
+    log(home, 1, {"0": 5})
+    (home.spark / "commits").mkdir()
+    for batch in ("0", "1", ".1.crc"):
+        (home.spark / "commits" / batch).touch()
+    assert (home.first, home.newest(), home.committed()) == (7, 8, [7, 8])
+    assert (home.in_spark(8), home.numbered(1)) == (1, 8)
+    assert home.offsets(8) == {"0": 5}
+    assert home.is_committed(8)
+    assert not home.is_committed(1)
+    assert home.seal(8).starts == "as the sinks have it"
+    log(home, 2, {"0": 6})
+    assert home.seal(9).starts == '{"0": 5}'
+
+
+def test_a_source_without_a_position_has_none(home: Checkpoint) -> None:
+    entry = home.spark / "offsets" / "0"
+    entry.parent.mkdir(parents=True)
+    entry.write_text('v1\n{"batchTimestampMs": 1}\n-\n{"tick": 4}')
+    assert home.offsets(0) is None
+    assert home.positions(0) == ("-", '{"tick": 4}')

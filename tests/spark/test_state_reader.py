@@ -1,82 +1,55 @@
-"""What a job keeps, read beside it while it runs."""
+"""What a job keeps, read beside it: what needs no Spark. The rest is on the journey of `test_savepoints`."""
 
+import os
 from pathlib import Path
 
-import polars as pl
 import pytest
-from pyspark.sql import SparkSession
 
-import strandline as sl
 from strandline.errors import StateError
-from strandline.kernel.blocks import END, START
 from strandline.spark.checkpoint import Checkpoint
-from strandline.spark.job import Job
-from strandline.spark.state_reader import JobState, read_state
-
-COLUMNS = "team string, score long, at timestamp"
-MINUTE = 60_000
+from strandline.spark.holding import held
+from strandline.spark.state_reader import committed_batch, read_state
 
 
-def lines(*rows: tuple[str, int, str]) -> str:
-    return "".join(f'{{"team": "{team}", "score": {score}, "at": "2024-05-01T{at}Z"}}\n' for team, score, at in rows)
+@pytest.fixture
+def home(tmp_path: Path) -> Checkpoint:
+    """A checkpoint with three batches, of which the last was not committed."""
+    for name in ("offsets/0", "offsets/1", "offsets/2", "commits/0", "commits/1", "state/0/0/1.changelog"):
+        file = tmp_path / "spark" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name)
+    return Checkpoint(tmp_path)
 
 
-def sums(state: JobState) -> dict[tuple[str, int], int]:
-    """What open windows hold, by team and minute, from all key groups."""
-    frames = [each.frames["windows"] for group in state.groups for each in group.slices() if each.kind == "slice"]
-    rows = pl.concat(frames).select("team", START, END, "@total").rows()
-    assert all(end - start == MINUTE for _, start, end, _ in rows)
-    return {(team, start // MINUTE % 60): total for team, start, _, total in rows}
+def test_what_is_held_stays_though_the_job_cleans_it_away_and_is_let_go_in_the_end(home: Checkpoint) -> None:
+    with held(home) as still:
+        (home.spark / "state/0/0/1.changelog").unlink()
+        (home.spark / "commits/2").touch()
+        assert (still.spark / "state/0/0/1.changelog").read_text() == "state/0/0/1.changelog"
+        assert still.committed() == [0, 1]
+    assert [each.name for each in home.folder.iterdir()] == ["spark"]
 
 
-@pytest.mark.spark
-def test_the_state_of_a_running_job_is_read_at_its_last_batch_and_at_an_earlier_one(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    folder = tmp_path / "in"
-    folder.mkdir()
-    (folder / "1.json").write_text(lines(("red", 1, "12:00:01"), ("blue", 2, "12:00:02"), ("red", 4, "12:00:30")))
-    totals = (
-        sl.read(sl.files(folder, sl.json(COLUMNS)))
-        .event_time("at", sl.bounded(seconds=10))
-        .key_by("team")
-        .window(sl.tumbling(minutes=1))
-        .aggregate(total=sl.sum("score"))
-        .write(sl.sqlite(tmp_path / "out.db", table="totals"))
-    )
-    home = Checkpoint(tmp_path / "job")
+def test_what_a_killed_process_held_is_let_go_by_the_next_and_what_a_living_one_holds_is_not(home: Checkpoint) -> None:
+    dead, mine = home.folder / ".held-999999999-a", home.folder / f".held-{os.getpid()}-b"
+    for left in (dead, mine):
+        left.mkdir()
+    with held(home):
+        assert not dead.exists()
+        assert mine.exists()
 
-    def play() -> Job:
-        job: Job = totals.run(spark, checkpoint=home.folder, available_now=True)
-        assert job.await_end(120)
-        return job
 
-    play()
-    first = read_state(spark, home)
-    assert first.steps == (0,)
-    assert [each.group for each in first.groups] == [*range(home.key_groups or 0)]
-    assert sums(first) == {("red", 0): 5, ("blue", 0): 2}
-
-    (folder / "2.json").write_text(lines(("red", 8, "12:00:40"), ("red", 16, "12:01:00")))
-    job = totals.run(spark, checkpoint=home.folder)
-    try:
-        while home.committed()[-1] == first.batch:
-            assert not job.await_end(0.1)
-        later = read_state(spark, home)
-        assert job.status.state in ("running", "starting")
-        assert later.batch > first.batch
-        assert sums(later) == {("red", 0): 13, ("blue", 0): 2, ("red", 1): 16}
-        assert all(each.entry is not None and each.entry.rows == each.rows and each.entry.size == each.size
-                   for group in later.groups for each in group.slices())  # fmt: skip
-        assert {group.index.progress.watermark // MINUTE % 60 for group in later.groups} == {0}
-    finally:
-        job.stop()
-    assert sums(read_state(spark, home, first.batch)) == sums(first)
-    with pytest.raises(StateError, match="batch 99 is not kept"):
-        read_state(spark, home, 99)
-    assert not [*home.folder.glob(".held-*")]
+def test_a_batch_is_meant_that_was_committed_and_is_kept(home: Checkpoint) -> None:
+    assert committed_batch(home) == 1
+    assert committed_batch(home, 0) == 0
+    with pytest.raises(StateError, match="batch 2 is not kept") as refused:
+        committed_batch(home, 2)
+    assert refused.value.detail == "batches 0 to 1 are"
 
 
 def test_a_folder_without_a_batch_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="there is no batch to read"):
         read_state(None, Checkpoint(tmp_path))  # type: ignore[arg-type]
+    (tmp_path / "spark" / "commits").mkdir(parents=True)
+    with pytest.raises(StateError, match="no batch was committed"):
+        committed_batch(Checkpoint(tmp_path))

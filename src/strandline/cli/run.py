@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,15 @@ def find(where: str) -> Pipeline:
             hint="give a pipeline a name at the top of the file, with its write(…), and name it behind a colon",
         )
     return found
+
+
+def function_at(where: str) -> Callable[..., Any]:
+    """The function at `file.py:name` or `package.module:name`."""
+    place, _, name = where.partition(":")
+    found = getattr(_module(place), name, None) if name else None
+    if not callable(found):
+        raise SetupError(f"{where} is no function", hint="name it behind a colon, as in job.py:migrate")
+    return found  # type: ignore[no-any-return]
 
 
 def _module(place: str) -> Any:

@@ -111,7 +111,8 @@ class Checkpoint:
             raise CheckpointMismatch(
                 f"the checkpoint in {self.folder} was made by another definition",
                 detail="; ".join(map(str, found)) or "a detail that cannot be shown",
-                hint="give this pipeline a folder of its own, or go back to the definition that made it",
+                hint="give this pipeline a folder of its own, go back to the definition that made it, or restore a "
+                "savepoint with this one: `strandline plan` says what that would do",
             )
         return identity
 

@@ -103,7 +103,7 @@ def _groups(home: Checkpoint, spark: SparkSession | None, asked: int | None) -> 
     if kept is not None and asked not in (None, kept):
         raise CheckpointMismatch(
             f"the state in {home.folder} is divided into {kept} key groups, so it cannot go on with {asked}",
-            hint=f"leave key_groups out, or say {kept}",
+            hint=f"leave key_groups out, or say {kept}; a savepoint can be restored with any number",
         )
     cores = (os.cpu_count() or 2) if spark is None else spark.sparkContext.defaultParallelism
     return kept or asked or groups_for(cores)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -100,6 +101,8 @@ def read_state(spark: SparkSession, home: Checkpoint, batch: int | None = None) 
 def read_still(spark: SparkSession, still: Checkpoint, batch: int | None = None) -> JobState:
     """The same, of a checkpoint that nobody changes: one that is held, or of a job that is stopped."""
     at = committed_batch(still, batch)
+    # Spark starts what coordinates its state stores only for those who ask for streams, and its reader forgets to.
+    _ = spark.streams.active
     groups = [group for operator in _operators(still) for group in _groups(spark, still, operator, at)]
     return JobState(at, tuple(sorted(groups, key=lambda each: (each.step, each.group))))
 
@@ -128,10 +131,10 @@ def _groups(spark: SparkSession, still: Checkpoint, operator: int, batch: int) -
         rows = reader.option("batchId", str(still.in_spark(batch))).load(str(still.spark))
         named = rows.select("key.*", "user_map_key.*", "user_map_value.*", "partition_id")
         found = pl.DataFrame(named.toDF("kg", "place", "block", "partition").toArrow())
-    except PySparkException as problem:
+    except (PySparkException, Py4JJavaError) as problem:
         raise StateError(
             f"Spark cannot read the state of batch {batch}",
-            detail=str(problem).partition("\n")[0][:300],
+            detail=_cause(problem),
             hint="name a later batch, or restore the checkpoint from a copy",
         ) from None
     groups = []
@@ -140,3 +143,9 @@ def _groups(spark: SparkSession, still: Checkpoint, operator: int, batch: int) -
         blocks = dict(mine.select("place", "block").iter_rows())
         groups.append(KeyGroup(step, group, int(str(partition)), blocks))
     return groups
+
+
+def _cause(problem: Exception) -> str:
+    """The innermost of what Spark says, in a line."""
+    said = [line.removeprefix("Caused by: ") for line in str(problem).splitlines() if line.startswith("Caused by: ")]
+    return (said or str(problem).splitlines() or [""])[-1][:300]

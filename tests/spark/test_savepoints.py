@@ -1,0 +1,231 @@
+"""A job on its journey: saved while it runs, upgraded, rescaled, rewound, forked; its tables right after every move."""
+
+import json
+import shutil
+import sqlite3
+from collections import defaultdict
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from pyspark.sql import SparkSession
+
+import strandline as sl
+from strandline.errors import SavepointError, StateError
+from strandline.kernel.blocks import START
+from strandline.plan.upgrade import Verdict
+from strandline.spark.checkpoint import Checkpoint
+from strandline.spark.job import Job
+from strandline.spark.restoring import Restored, restore
+from strandline.spark.savepoint_files import Savepoint, load, verify
+from strandline.spark.savepoints import create
+from strandline.spark.state_reader import JobState, read_state
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = "team string, user string, score long, at timestamp"
+Event = tuple[str, str, int, int]
+"""Team, user, score, second of the day."""
+
+FED: list[list[Event]] = [
+    [("red", "ann", 1, 1), ("blue", "bob", 2, 20), ("red", "cid", 4, 61)],
+    [("red", "ann", 8, 70), ("green", "dot", 16, 59), ("blue", "bob", 32, 119)],
+    [("red", "eve", 64, 110), ("blue", "fay", 128, 130), ("grey", "gus", 3, 30)],
+    [("green", "dot", 256, 62), ("red", "ann", 512, 181), ("pink", "hal", 5, 125)],
+    [("blue", "bob", 1024, 182), ("red", "ann", 2048, 115), ("teal", "ida", 7, 200)],
+]
+"""Out of order, but nobody too late."""
+
+
+class Journey:
+    """The job's input, its database, and what should be in it."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark, self.folder, self.database = spark, folder, folder / "out.db"
+        (folder / "in").mkdir()
+        self.fed = 0
+        self.upgraded_at: int | None = None
+
+    def pipeline(self, *, best: bool = False, totals: str = "totals", grand: str = "grand") -> sl.Pipeline:
+        """Totals by team and minute, and of all teams together; in the second version the best score too."""
+        more = {"best": sl.max("score")} if best else {}
+        source = sl.files(self.folder / "in", sl.json(COLUMNS), files_per_batch=1)
+        told = (
+            sl.read(source)
+            .event_time("at", sl.bounded(seconds=10))
+            .key_by("team")
+            .window(sl.tumbling(minutes=1))
+            .trigger(sl.after_watermark(early=sl.repeatedly(sl.after_count(1)), late=sl.after_count(1)))
+            .accumulate(sl.retracting)
+            .allow_lateness(minutes=10)
+            .aggregate(total=sl.sum("score"), users=sl.count_distinct("user"), **more)
+        )
+        all_of_them = told.with_columns(everyone=pl.lit("all")).key_by("everyone").window(sl.tumbling(minutes=1))
+        summed = all_of_them.allow_lateness(minutes=10).accumulate(sl.accumulating).aggregate(total=sl.sum("total"))
+        return sl.together(
+            told.write(sl.sqlite(self.database, table=totals, evolve=True)),
+            summed.write(sl.sqlite(self.database, table=grand, key=["everyone", "window_start"])),
+        )
+
+    def feed(self) -> None:
+        rows = [
+            json.dumps({"team": team, "user": user, "score": score, "at": f"2024-05-01T12:{at // 60:02}:{at % 60:02}Z"})
+            for team, user, score, at in FED[self.fed]
+        ]
+        (self.folder / "in" / f"{self.fed}.json").write_text("\n".join(rows) + "\n")
+        self.fed += 1
+
+    def start(self, pipeline: sl.Pipeline, home: Path, **options: Any) -> Job:
+        # No tick in years: the only batches are those that bring something.
+        job: Job = pipeline.run(self.spark, checkpoint=home, heartbeat_seconds=1e9, **options)
+        return job
+
+    def play(self, pipeline: sl.Pipeline, home: Path) -> None:
+        assert self.start(pipeline, home, available_now=True).await_end(120)
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.database)) as connection:
+            return connection.execute(query).fetchall()
+
+    def expected(self, since: int = 0) -> tuple[dict[tuple[str, int], tuple[Any, ...]], dict[int, int]]:
+        """From scratch, over all that was fed; only of what was touched `since` then."""
+        seen: dict[tuple[str, int], list[tuple[int, Event]]] = defaultdict(list)
+        for number, events in enumerate(FED[: self.fed]):
+            for event in events:
+                seen[event[0], event[3] // 60].append((number, event))
+        teams = {}
+        for place, found in seen.items():
+            total, users = sum(e[2] for _, e in found), len({e[1] for _, e in found})
+            late = [e[2] for n, e in found if self.upgraded_at is not None and n >= self.upgraded_at]
+            if max(n for n, _ in found) >= since:
+                teams[place] = (total, users, max(late, default=None))
+        minutes = {minute for _, minute in teams}
+        grand = {m: sum(e[2] for (_, at), es in seen.items() if at == m for _, e in es) for m in minutes}
+        return teams, grand
+
+    def require(self, totals: str = "totals", grand: str = "grand", since: int = 0) -> None:
+        """The tables agree with a recomputation, no pane is there twice, and nothing lacks that was touched `since`."""
+        columns = {row[1] for row in self.ask(f"PRAGMA table_info({totals})")}
+        best = "best" if "best" in columns else "NULL"
+        panes = self.ask(
+            f"SELECT team, window_start, pane_index, total, users, {best} FROM {totals} WHERE NOT retraction"
+        )
+        assert len({pane[:3] for pane in panes}) == len(panes)
+        latest = {(team, minute_of(at)): tuple(told) for team, at, _, *told in sorted(panes, key=lambda p: p[2])}
+        (teams, minutes), (touched, _) = self.expected(), self.expected(since)
+        found = dict(self.ask(f"SELECT window_start, total FROM {grand}"))
+        assert touched.keys() <= latest.keys()
+        assert latest == {place: teams[place] for place in latest}
+        assert {minute_of(start): total for start, total in found.items()} == {m: minutes[m] for _, m in latest}
+
+
+def minute_of(start: str) -> int:
+    return int(start[14:16])
+
+
+@pytest.fixture
+def journey(spark: SparkSession, tmp_path: Path) -> Journey:
+    return Journey(spark, tmp_path)
+
+
+def sums(state: JobState) -> dict[tuple[str, int], int]:
+    """What the open windows of the first step hold, by team and minute, from all slices of all key groups."""
+    slices = [each for group in state.of_step(0) for each in group.slices()]
+    assert all(
+        each.entry is not None and (each.entry.rows, each.entry.size) == (each.rows, each.size) for each in slices
+    )
+    rows = pl.concat([each.frames["windows"] for each in slices]).select("team", START, "@total").rows()
+    return {(team, start // 60_000 % 60): total for team, start, total in rows}
+
+
+def save_while_it_runs(journey: Journey, spark: SparkSession, job: Path) -> Savepoint:
+    home, expected = Checkpoint(job), []
+    running = journey.start(journey.pipeline(), job)
+    try:
+        for batch in range(2):
+            journey.feed()
+            expected.append({place: told[0] for place, told in journey.expected()[0].items()})
+            while batch not in home.committed():
+                assert not running.await_end(0.1)
+        state = read_state(spark, home)
+        saved = create(spark, job, journey.folder / "saved" / "one")
+        assert running.status.state == "running"
+    finally:
+        running.stop()
+    assert [state.batch, state.steps, {each.partition for each in state.groups}] == [1, (0, 1), {0, 1}]
+    assert [sums(read_state(spark, home, 0)), sums(state)] == expected
+    with pytest.raises(StateError, match="batch 99 is not kept"):
+        read_state(spark, home, 99)
+    assert not [*job.glob(".held-*")]
+    return saved
+
+
+def rewind(journey: Journey, spark: SparkSession, was: Path, job: Path) -> Savepoint:
+    """To the batch before the last, which the sink has already; it is taken back to a copy of that moment."""
+    better, copy = journey.pipeline(best=True), journey.folder / "copy.db"
+    shutil.copy(journey.database, copy)
+    kept = Checkpoint(was).committed()[-1]
+    journey.feed()
+    journey.play(better, was)
+    journey.require()
+    before = create(spark, was, journey.folder / "saved" / "three", batch=kept)
+    with pytest.raises(SavepointError, match="is not where the savepoint is") as refused:
+        restore(better.root, spark, before.folder, job)
+    assert f"the savepoint is at batch {kept}, the sink at batch {kept + 1}" in refused.value.detail
+    assert not job.exists()
+    shutil.copy(copy, journey.database)
+    restore(better.root, spark, before.folder, job)
+    journey.play(better, job)
+    journey.require()
+    return before
+
+
+def fork(journey: Journey, spark: SparkSession, savepoint: Savepoint, job: Path) -> Restored:
+    with pytest.raises(SavepointError, match="a fork cannot write to"):
+        restore(journey.pipeline(best=True).root, spark, savepoint.folder, job, fork=True)
+    apart = journey.pipeline(best=True, totals="others", grand="all_others")
+    forked = restore(apart.root, spark, savepoint.folder, job, fork=True, partitions=1, key_groups=3)
+    journey.play(apart, job)
+    journey.require("others", "all_others", since=journey.fed - 1)
+    journey.require()
+    return forked
+
+
+def test_a_job_is_saved_upgraded_rescaled_rewound_and_forked_and_its_tables_are_right_after_every_move(
+    journey: Journey, spark: SparkSession, tmp_path: Path
+) -> None:
+    first, second, third, fourth, fifth = (tmp_path / f"job-{n}" for n in range(5))
+    better = journey.pipeline(best=True)
+    saved = save_while_it_runs(journey, spark, first)
+    journey.require()
+    verify(saved)
+    assert (saved.manifest.batch, [step.rows for step in saved.manifest.steps]) == (1, [5, 2])
+
+    done = restore(better.root, spark, saved.folder, second)
+    assert done.upgrade.verdict is Verdict.COMPATIBLE
+    assert "best is new" in done.upgrade.steps[0].part.words[0]
+    journey.upgraded_at = journey.fed
+    journey.feed()
+    journey.play(better, second)
+    journey.require()
+    ledger = "SELECT DISTINCT lineage, max(epoch), max(batch) FROM strandline_ledger GROUP BY lineage, sink"
+    assert journey.ask(ledger) == [(done.lineage, 2, 2)]
+
+    grown = create(spark, second, tmp_path / "saved" / "two")
+    restore(better.root, spark, grown.folder, third, partitions=5, key_groups=10)
+    journey.feed()
+    journey.play(better, third)
+    journey.require()
+    state = read_state(spark, Checkpoint(third))
+    assert {group.partition for group in state.groups} == set(range(5))
+    assert [group.group for group in state.of_step(0)] == [*range(10)]
+
+    before = rewind(journey, spark, third, fourth)
+    assert fork(journey, spark, before, fifth).lineage != done.lineage
+    moves = Checkpoint(fifth).identity.moves
+    assert [(move["as"], move["name"], move["batch"]) for move in moves] == [
+        ("restore", "one", 1), ("restore", "two", 2), ("fork", "three", 3)
+    ]  # fmt: skip
+    assert load(before.folder).manifest.identity.moves == moves[:2]

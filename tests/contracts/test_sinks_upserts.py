@@ -6,7 +6,9 @@ import polars as pl
 import pytest
 
 from strandline.errors import InvalidStep, SinkError
+from strandline.kernel.blocks import END
 from strandline.kernel.output import Output
+from strandline.kernel.panes import RETRACTION
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
 from tests.contracts.sinks import entry, opened, pane, panes
@@ -79,6 +81,19 @@ def test_by_a_key_without_a_window_the_latest_window_stays(store: Store) -> None
     assert answers(store) == [("red", "00:00:10", 2)]
     sink.commit(panes(pane("red", 7, start=20_000)), entry(sink, 3, epoch=epoch))
     assert answers(store) == [("red", "00:00:20", 7)]
+    sink.close()
+
+
+@pytest.mark.needs("upsert", "compare")
+def test_by_a_key_without_a_window_sessions_that_met_are_followed_by_the_one_they_are_now(store: Store) -> None:
+    sink = opened(store, asked={"key": ["team"]})
+    epoch = sink.claim("mine")
+    apart = [pane("red", 2, 3) | {END: 4_000}, pane("red", 5, 1, start=6_000) | {END: 20_000}]
+    sink.commit(panes(*apart), entry(sink, 0, epoch=epoch))
+    assert answers(store) == [("red", "00:00:06", 5)]
+    met = pane("red", 8) | {END: 20_000}
+    sink.commit(panes(met, *(each | {RETRACTION: True} for each in apart)), entry(sink, 1, epoch=epoch))
+    assert answers(store) == [("red", "00:00:00", 8)]
     sink.close()
 
 

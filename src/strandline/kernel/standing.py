@@ -26,7 +26,13 @@ def standing(frame: pl.DataFrame, key: Sequence[str]) -> Standing:
     later still. Rows that are no panes are told apart by their order alone.
     """
     order = [name for name in (END, START, INDEX, RETRACTION) if name in frame.columns]
-    last = frame.with_row_index(_ROW).sort(*order, _ROW).unique(key, keep="last", maintain_order=True).drop(_ROW)
+    window = [name for name in (START, END) if name in frame.columns and RETRACTION in frame.columns]
+    said = frame.with_row_index(_ROW).sort(*order, _ROW)
+    last = said.unique(list(dict.fromkeys([*key, *window])), keep="last", maintain_order=True)
+    if not set(window) <= set(key):
+        # Sessions that met are taken back; the one they are now may have the same end, and stands.
+        last = last.sort(END, ~pl.col(RETRACTION), START).unique(key, keep="last", maintain_order=True)
+    last = last.drop(_ROW)
     if RETRACTION not in frame.columns:
         return Standing(last, last.clear())
     return Standing(last.filter(~pl.col(RETRACTION)), last.filter(RETRACTION))

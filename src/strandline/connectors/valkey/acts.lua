@@ -11,9 +11,22 @@
 
 local MARK = '{"@version":"'
 local WIDTH, WINDOW = tonumber(ARGV[3]), 40
+local BOUND, JOB, BATCH = 20, 8, 14 -- digits of a version: see rows.py
 local ledger, late, dead, jobs, part = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local call = redis.call
 local AT_ONCE = 1000 -- an even number: keys and values in turn
+
+-- Whether a version may take the place of another. Of two windows with one end, such as sessions that met, it is the
+-- later job and batch that knows; else they are compared as they are.
+local function may_follow(there, version)
+  if there == '' then return true end
+  local one, other = string.sub(there, 1, WINDOW), string.sub(version, 1, WINDOW)
+  if one == other or string.sub(one, 1, BOUND) ~= string.sub(other, 1, BOUND) then return there <= version end
+  local function told(text)
+    return string.sub(text, WINDOW + 1, WINDOW + JOB) .. string.sub(text, -BATCH)
+  end
+  return told(there) <= told(version)
+end
 
 local function field(name)
   return call('HGET', ledger, name)
@@ -73,7 +86,7 @@ local function apply(batch, found, expiry, rows, gone, later, letters)
   for key in next_line do
     local value = next_line()
     number = number + 1
-    if found[number] <= string.sub(value, #MARK + 1, #MARK + WIDTH) then
+    if may_follow(found[number], string.sub(value, #MARK + 1, #MARK + WIDTH)) then
       if expiry ~= '' then
         call('SET', key, value, 'PX', expiry)
       else

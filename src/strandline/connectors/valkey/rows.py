@@ -13,7 +13,8 @@ from strandline.kernel.panes import INDEX
 
 VERSION: Final = "@version"
 """A row's first field. Versions are compared as texts: the later window, then the later job, the later pane, the later
-batch is the newer one. Rows that are no panes have a batch alone."""
+batch is the newer one. Of two windows with one end the later job and batch decide (`acts.lua`). Rows that are no panes
+have a batch alone."""
 WIDTH: Final = 72
 """The length of a version: of the bounds 20 digits each, of the job 8, of the pane 10, of the batch 14."""
 NULL: Final = "%00"

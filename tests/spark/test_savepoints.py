@@ -74,7 +74,10 @@ class Journey:
             json.dumps({"team": team, "user": user, "score": score, "at": f"2024-05-01T12:{at // 60:02}:{at % 60:02}Z"})
             for team, user, score, at in FED[self.fed]
         ]
-        (self.folder / "in" / f"{self.fed}.json").write_text("\n".join(rows) + "\n")
+        # Spark must not find it half written.
+        draft = self.folder / "in" / f".{self.fed}.json"
+        draft.write_text("\n".join(rows) + "\n")
+        draft.rename(draft.with_name(f"{self.fed}.json"))
         self.fed += 1
 
     def start(self, pipeline: sl.Pipeline, home: Path, **options: Any) -> Job:

@@ -2,6 +2,8 @@
 
 import json
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -200,6 +202,22 @@ def test_a_job_whose_numbers_are_broken_says_so_and_the_others_are_shown(serve: 
     answer = served.client.get(f"/api/jobs/{served.id('broken')}/keys")
     assert answer.status_code == 409
     assert "delete metrics.db" in answer.json()["hint"]
+
+
+def test_a_job_that_dies_without_a_word_is_noticed(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strandline.dashboard.jobs.SAME_FOR", 0.0)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        fill(tmp_path / "one", JobToFill("one", batches=3, pid=process.pid))
+        served = serve(tmp_path)
+        assert cards(served)["one"]["state"] == "running"
+        assert served.jobs.look() == []
+        process.kill()
+        process.wait()
+        assert served.jobs.look() == [served.id("one")]
+        assert cards(served)["one"]["state"] == "dead"
+        assert served.jobs.look() == []
 
 
 def test_what_comes_later_is_read_and_a_folder_that_is_gone_is_forgotten(serve: Serve, tmp_path: Path) -> None:

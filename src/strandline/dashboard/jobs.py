@@ -84,7 +84,7 @@ class Watched:
     def look(self, now: int) -> bool:
         """Reads what is new; True if there is any."""
         stamp = _stamp(self.folder)
-        if stamp == self._stamp and time.monotonic() - self._looked < SAME_FOR:
+        if stamp == self._stamp and self.view is not None and self._is_still(self.view, now):
             return False
         with self.lock:
             self._looked, self._stamp = time.monotonic(), stamp
@@ -99,6 +99,14 @@ class Watched:
         changed = card != self.card
         self.view, self.card = view, card
         return changed
+
+    def _is_still(self, view: JobView, now: int) -> bool:
+        """Of a job whose file has not changed: whether it is as it was, or has died since."""
+        if not view.state.is_alive or time.monotonic() - self._looked < SAME_FOR:
+            return True
+        self._looked = time.monotonic()
+        with self.lock:
+            return self.history.job(now).state is view.state
 
     def cannot_be_read(self, problem: StrandlineError) -> bool:
         """It is shown with the reason: its numbers are broken, or of another version."""

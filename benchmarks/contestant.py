@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import feeds, ours, peers, sessions
 from benchmarks.feeds import Feed
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from strandline.spark.deliver import Delivered
+
+
+MINE: Final = (Contestant.OURS, Contestant.AT_ONCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +69,10 @@ def warm(spark: "SparkSession", order: Order) -> None:
 
 def timed(spark: "SparkSession", order: Order, name: str = "timed") -> dict[str, Any]:
     """A run whose output nobody keeps, and what Spark tells of each of its batches."""
-    if order.contestant is Contestant.OURS:
+    if order.contestant in MINE:
         return _ours(spark, order, order.feed, name, None)
+    if order.contestant is Contestant.PLAIN:
+        return _plain(spark, order, order.feed, None)
     frame = peers.peer(spark, order.feed, order.workload, order.contestant)
     return _played(frame.writeStream.format("noop"), order.home / name)
 
@@ -78,8 +83,10 @@ def checked(spark: "SparkSession", order: Order, feed: Feed) -> dict[str, Any]:
         spark.conf.set(name, value)
     kept = order.home / "panes"
     kept.mkdir()
-    if order.contestant is Contestant.OURS:
+    if order.contestant in MINE:
         return _ours(spark, order, feed, "checked", kept)
+    if order.contestant is Contestant.PLAIN:
+        return _plain(spark, order, feed, kept)
     frame = peers.peer(spark, feed, order.workload, order.contestant)
 
     def keep(panes: "DataFrame", batch: int) -> None:
@@ -98,12 +105,32 @@ def _played(writer: Any, checkpoint: Path) -> dict[str, Any]:
 def _ours(spark: "SparkSession", order: Order, feed: Feed, name: str, kept: Path | None) -> dict[str, Any]:
     said = {"panes": 0, "retractions": 0}
     started = time.time()
-    job = ours.start(spark, feed, order.workload, order.home / name, _listener(said, kept))
-    query = spark.streams.active[0]
+    at_once = order.contestant is Contestant.AT_ONCE
+    job = ours.start(spark, feed, order.workload, order.home / name, _listener(said, kept), at_once=at_once)
+    query = None if at_once else spark.streams.active[0]
     job.await_end()
-    batches = batches_of(query.recentProgress)
+    batches = [_only(started, job.counts.read)] if query is None else batches_of(query.recentProgress)
     counts = {each: getattr(job.counts, each) for each in ("read", "contributed", "late", "dead", "filtered")}
     return {"started": started, "ended": time.time(), "batches": batches, "said": said, "counts": counts}
+
+
+def _plain(spark: "SparkSession", order: Order, feed: Feed, kept: Path | None) -> dict[str, Any]:
+    if not isinstance(feed, feeds.Folder):
+        raise TypeError("a batch job reads a folder")
+    frame = peers.plain(spark, feed.path, order.workload.window)
+    started = time.time()
+    if kept is None:
+        frame.write.format("noop").mode("overwrite").save()
+    else:
+        peers.as_cells(frame).write.parquet(f"{kept}/0")
+    ended = time.time()
+    rows = spark.read.parquet(feed.path).count()
+    return {"started": started, "ended": ended, "batches": [_only(started, rows, ended)]}
+
+
+def _only(started: float, rows: int, ended: float | None = None) -> dict[str, Any]:
+    """A run that is one batch, as others tell of theirs."""
+    return {"batch": 0, "rows": rows, "started": started, "ended": ended or time.time(), "state": []}
 
 
 def _listener(said: dict[str, int], kept: Path | None) -> "Callable[[Delivered], None]":

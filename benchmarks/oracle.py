@@ -118,7 +118,7 @@ def _taken(contestant: Contestant, lateness: int) -> str:
             return "end_ms > earlier"
         case Contestant.BY_KEY:
             return "end_ms > before AND NOT too_old"
-        case Contestant.CEILING:
+        case Contestant.CEILING | Contestant.AT_ONCE | Contestant.PLAIN:
             return "TRUE"
     assert_never(contestant)
 

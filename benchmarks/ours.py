@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from strandline.spark.job import Job
 
 
-def pipeline(feed: Feed, workload: Workload) -> sl.Pipeline:
+def pipeline(feed: Feed, workload: Workload, *, ends: bool = False) -> sl.Pipeline:
     """The workload in our words."""
     keyed = (
-        sl.read(source_of(feed))
+        sl.read(source_of(feed, ends=ends))
         .event_time("at", sl.bounded(seconds=DELAY))
         .key_by("key")
         .window(kind_of(workload.window))
@@ -34,11 +34,11 @@ def pipeline(feed: Feed, workload: Workload) -> sl.Pipeline:
     return keyed.aggregate(total=sl.sum("value"), plays=sl.count()).write(sl.discard())
 
 
-def source_of(feed: Feed) -> "Source":
+def source_of(feed: Feed, *, ends: bool = False) -> "Source":
     """A feed in our words."""
     match feed:
         case Folder(path):
-            return sl.files(path, EVENTS, format="parquet", files_per_batch=FILES)
+            return sl.files(path, EVENTS, format="parquet", files_per_batch=FILES, ends=ends)
         case Topic(name, servers, form, per_batch, url):
             value = sl.json(EVENTS) if form is Form.JSON else sl.avro(AVRO, registry=sl.registry(url))
             return sl.kafka(name, servers=servers, value=value, records_per_batch=per_batch)
@@ -63,9 +63,12 @@ def start(
     workload: Workload,
     checkpoint: Path,
     listener: "Callable[[Delivered], None] | None" = None,
+    *,
+    at_once: bool = False,
 ) -> "Job":
-    """A job that reads what is there and ends."""
-    job: Job = pipeline(feed, workload).run(spark, checkpoint=checkpoint, available_now=True, listener=listener)
+    """A job that reads what is there and ends: as a stream, or at once."""
+    asked = pipeline(feed, workload, ends=at_once)
+    job: Job = asked.run(spark, checkpoint=checkpoint, available_now=not at_once, listener=listener)
     return job
 
 

@@ -61,8 +61,8 @@ def peer(spark: "SparkSession", feed: Feed, workload: Workload, contestant: Cont
             return by_key(events, workload.window)
         case Contestant.CEILING:
             return events.mapInArrow(_unchanged, EVENTS)
-        case Contestant.OURS:
-            raise ValueError("we are no peer of our own")
+        case Contestant.OURS | Contestant.AT_ONCE | Contestant.PLAIN:
+            raise ValueError(f"{contestant} is no stream of a peer's")
     assert_never(contestant)
 
 
@@ -77,6 +77,12 @@ def native(events: "DataFrame", window: Window) -> "DataFrame":
         .groupBy("key", _window(window).alias("window"))
         .agg(F.sum("value").alias("total"), F.count("*").alias("plays"))
     )
+
+
+def plain(spark: "SparkSession", folder: str, window: Window) -> "DataFrame":
+    """The same result as a batch job."""
+    grouped = spark.read.schema(EVENTS).parquet(folder).groupBy("key", _window(window).alias("window"))
+    return grouped.agg(F.sum("value").alias("total"), F.count("*").alias("plays"))
 
 
 def _window(window: Window) -> "Column":

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.render_bounded import bounded
 from benchmarks.render_delivery import delivery
 from benchmarks.render_sources import sources
 from benchmarks.render_tables import short, source, table
@@ -20,6 +21,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 RESULTS: Final = ROOT / "benchmarks" / "results" / "windows.json"
 SOURCES: Final = ROOT / "benchmarks" / "results" / "sources.json"
 DELIVERY: Final = ROOT / "benchmarks" / "results" / "throughput-of-delivery.json"
+BOUNDED: Final = ROOT / "benchmarks" / "results" / "bounded.json"
 PAGE: Final = Path("docs/explanation/performance.md")
 PICTURES: Final = Path("docs/pictures")
 
@@ -60,7 +62,8 @@ _HOW: Final = """## How it is measured
 
 def main(arguments: Sequence[str]) -> int:
     told = json.loads(RESULTS.read_text())
-    made = pages(told, *(json.loads(file.read_text()) if file.exists() else None for file in (SOURCES, DELIVERY)))
+    files = (SOURCES, DELIVERY, BOUNDED)
+    made = pages(told, *(json.loads(file.read_text()) if file.exists() else None for file in files))
     if "--check" in arguments:
         old = [name for name, text in made.items() if not (ROOT / name).exists() or (ROOT / name).read_text() != text]
         print("\n".join(f"{name} is not what {RESULTS.name} says: run python -m benchmarks.render" for name in old))
@@ -73,11 +76,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def pages(
-    told: dict[str, Any], of_sources: dict[str, Any] | None = None, of_delivery: dict[str, Any] | None = None
+    told: dict[str, Any],
+    of_sources: dict[str, Any] | None = None,
+    of_delivery: dict[str, Any] | None = None,
+    of_bounded: dict[str, Any] | None = None,
 ) -> dict[Path, str]:
     """Every file the figures make, by its path in the repository."""
     return {
-        PAGE: page(told, of_sources, of_delivery),
+        PAGE: page(told, of_sources, of_delivery, of_bounded),
         PICTURES / "ratios.svg": _ratios(told["rows"]),
         PICTURES / "cost-by-keys.svg": _by_keys(told["cells"]),
         PICTURES / "cost-over-time.svg": _over_time(told["cells"]),
@@ -85,9 +91,12 @@ def pages(
 
 
 def page(
-    told: dict[str, Any], of_sources: dict[str, Any] | None = None, of_delivery: dict[str, Any] | None = None
+    told: dict[str, Any],
+    of_sources: dict[str, Any] | None = None,
+    of_delivery: dict[str, Any] | None = None,
+    of_bounded: dict[str, Any] | None = None,
 ) -> str:
-    """The page: the table, what it does not reach, how it was measured, every cell; then so of sources and delivery."""
+    """The page: the table, what it does not reach, how it was measured, every cell; then the same of the others."""
     parts = [
         "# Performance\n",
         source(told, "windows.json"),
@@ -106,6 +115,7 @@ def page(
         _how(told["cells"]),
         "" if of_sources is None else sources(of_sources),
         "" if of_delivery is None else delivery(of_delivery),
+        "" if of_bounded is None else bounded(of_bounded),
     ]
     return "\n".join(part for part in parts if part)
 

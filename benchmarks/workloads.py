@@ -71,6 +71,10 @@ class Contestant(StrEnum):
     """Who runs it."""
 
     OURS = "ours"
+    AT_ONCE = "ours-at-once"
+    """Ours over a folder that ends: one batch."""
+    PLAIN = "plain-batch"
+    """spark.read and groupBy, as a batch job: no watermark, no state, nothing late."""
     NATIVE_ROCKSDB = "native-rocksdb"
     NATIVE_MEMORY = "native-memory"
     BY_KEY = "by-key"

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from strandline.connectors.call import call
     from strandline.connectors.console import console
     from strandline.connectors.delta import delta
+    from strandline.connectors.delta.source import delta_table
     from strandline.connectors.discard import discard
     from strandline.connectors.files import compact, files, folder, manifested_files, read_manifested
     from strandline.connectors.frame import frame
@@ -99,6 +100,7 @@ _LATER = {
     "dead_topic": "strandline.connectors.kafka",
     "debezium": "strandline.formats.debezium",
     "delta": "strandline.connectors.delta",
+    "delta_table": "strandline.connectors.delta.source",
     "discard": "strandline.connectors.discard",
     "duckdb": "strandline.connectors.sql.duckdb",
     "failure_budget": "strandline.spark.budget",
@@ -156,9 +158,9 @@ __all__ = [
     "after_processing_time", "after_watermark", "all_of", "all_true", "any_true", "approx_count_distinct", "argmax",
     "argmin", "avro", "bit_and", "bit_or", "bit_xor", "bounded", "by_clock", "call", "collect", "compact", "console",
     "count", "count_distinct", "count_window", "csv", "cumulating", "custom", "dead_files", "dead_table", "dead_topic",
-    "debezium", "delta", "discard", "discarding", "duckdb", "every", "everything", "failure_budget", "files", "first",
-    "first_of", "folder", "frame", "from_source", "generator", "in_sequence", "infer_json", "json", "kafka",
-    "kafka_topic", "keep_delta", "keep_last", "keep_within", "last", "manifested_files", "max", "mean", "min",
+    "debezium", "delta", "delta_table", "discard", "discarding", "duckdb", "every", "everything", "failure_budget",
+    "files", "first", "first_of", "folder", "frame", "from_source", "generator", "in_sequence", "infer_json", "json",
+    "kafka", "kafka_topic", "keep_delta", "keep_last", "keep_within", "last", "manifested_files", "max", "mean", "min",
     "monotone", "never", "or_finally", "percentile", "postgres", "protobuf", "quantile", "raw", "read",
     "read_manifested", "registry", "repeatedly", "retracting", "sasl", "scores", "secret", "session", "sliding",
     "sqlite", "stddev", "string_agg", "sum", "text", "tls", "together", "top_k", "tumbling", "union", "valkey",

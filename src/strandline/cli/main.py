@@ -14,6 +14,7 @@ import typer
 
 from strandline.cli.dlq_words import dlq_app
 from strandline.cli.job_words import WORDS, alarms_app, config_app
+from strandline.cli.replay_words import replay_app
 from strandline.cli.savepoint_words import lineage, plan, savepoint_app
 from strandline.cli.schema_words import schema_app
 from strandline.errors import StrandlineError
@@ -41,6 +42,7 @@ for _word in WORDS:
 app.add_typer(savepoint_app)
 app.command()(plan)
 app.command()(lineage)
+app.add_typer(replay_app)
 
 
 @app.callback()
@@ -121,6 +123,9 @@ def run(
     ] = None,
     every: Annotated[str | None, typer.Option(help="How often a batch starts; at once if not said.")] = None,
     available_now: Annotated[bool, typer.Option("--available-now", help="Read what is there, then end.")] = False,
+    by_arrival: Annotated[
+        bool, typer.Option("--by-arrival", help="Play input that ends in the order in which it came.")
+    ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Plain lines instead of a live screen.")] = False,
 ) -> None:
     """Run a pipeline and watch it: Ctrl-C stops it, the same command goes on.
@@ -129,7 +134,8 @@ def run(
     """
     from strandline.cli.run import run
 
-    raise typer.Exit(run(pipeline, checkpoint=checkpoint, every=every, available_now=available_now, plain=plain))
+    asked = {"available_now": available_now, "by_arrival": by_arrival}
+    raise typer.Exit(run(pipeline, checkpoint=checkpoint, plain=plain, every=every, **asked))
 
 
 @app.command()
@@ -229,6 +235,16 @@ def delivery(
     from strandline.cli.bench import run_bench
 
     raise typer.Exit(run_bench("delivery", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
+
+
+@bench.command()
+def bounded(
+    quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
+) -> None:
+    """A folder that ends, as one batch: against our own stream and a plain batch job, each checked by a judge."""
+    from strandline.cli.bench import run_bench
+
+    raise typer.Exit(run_bench("bounded", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
 
 
 @app.command()

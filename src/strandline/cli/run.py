@@ -19,19 +19,24 @@ from strandline.plan.pipeline import Pipeline
 from strandline.spark.job import Job
 
 
-def run(where: str, *, checkpoint: Path | None, every: str | None, available_now: bool, plain: bool) -> int:
+def run(where: str, *, checkpoint: Path | None, plain: bool, every: str | None = None, **asked: Any) -> int:
     """Runs to the end, or until Ctrl-C; the next start goes on from there."""
     configured = settings()
     checkpoint = checkpoint or configured.value("run.checkpoint")
     if checkpoint is None:
         raise SetupError("the job has no folder", hint="give --checkpoint FOLDER, or run.checkpoint in strandline.toml")
-    options = {**configured.options(), **({} if every is None else {"every": every})}
+    options = {**configured.options(), **({} if every is None else {"every": every}), **asked}
     pipeline = find(where)
     remember(Path(checkpoint), where)
+    return carry(pipeline, where, checkpoint=checkpoint, plain=plain, **options)
+
+
+def carry(pipeline: Pipeline, where: str, *, checkpoint: Path, plain: bool, **options: Any) -> int:
+    """The same of a pipeline that is there, with the options of its run."""
     console = Console()
     view: View = (PlainView if plain or not console.is_terminal else LiveView)(console, where)
     view.say(f"Starting Spark; the job is kept in {checkpoint}")
-    job: Job = pipeline.run(checkpoint=checkpoint, available_now=available_now, listener=view.delivered, **options)
+    job: Job = pipeline.run(checkpoint=checkpoint, listener=view.delivered, **options)
     try:
         ended = job.await_end()
     except KeyboardInterrupt:

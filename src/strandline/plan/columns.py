@@ -17,7 +17,7 @@ from strandline.model.aggregates import (
     UserAggregate,
     Variance,
 )
-from strandline.plan.nodes import Aggregated, EventTime, Node, Read, Stateless, Union, Write
+from strandline.plan.nodes import Aggregated, EventTime, Node, Read, Stateless, Union, Within, Write
 from strandline.plan.operations import types_after
 
 Columns = dict[str, str | None]
@@ -42,7 +42,7 @@ def columns_after(node: Node) -> Columns:
             return types_after(operation, columns_after(of), ddl.parse)
         case Union(streams):
             return columns_after(streams[0])
-        case EventTime(of) | Write(of):
+        case EventTime(of) | Within(of) | Write(of):
             return columns_after(of)
         case Aggregated(of, keys, step):
             known = columns_after(of)

@@ -88,7 +88,8 @@ class _Plan:
         for (consumer, strand), before, after in zip(mine, crossing.before, crossing.after, strict=True):
             name = names[_flow_key(strand)]
             column, rule = _time_of(strand)
-            known = flows.get(name) or Flow(name, before, column, rule, routes=())
+            start, end = _span_of(strand)
+            known = flows.get(name) or Flow(name, before, column, rule, routes=(), start=start, end=end)
             flows[name] = replace(known, routes=(*known.routes, self._route(consumer, after)))
         number = self.sources.index(source)
         dead_to = self._reached(source)
@@ -163,7 +164,11 @@ class _Plan:
 
 def _flow_key(strand: Strand) -> tuple[object, ...]:
     """What makes two strands one flow: the same rows with the same time."""
-    return (strand.origin, strand.before, *_time_of(strand))
+    return (strand.origin, strand.before, *_time_of(strand), *_span_of(strand))
+
+
+def _span_of(strand: Strand) -> tuple[int | None, int | None]:
+    return (None, None) if strand.within is None else (strand.within.start, strand.within.end)
 
 
 def _time_of(strand: Strand) -> tuple[str | None, Watermark | None]:

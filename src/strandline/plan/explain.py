@@ -1,11 +1,13 @@
 """The stages of a pipeline in words: what runs where, what crosses to Python, what is kept and for how long."""
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
 from strandline.model.steps import cautions, lifts
 from strandline.model.triggers import describe
 from strandline.model.watermarks import describe as describe_watermark
 from strandline.model.windows import describe as describe_window
+from strandline.plan.arrival import hangs_on_arrival
 from strandline.plan.compile import to_stages
 from strandline.plan.nodes import Root
 from strandline.plan.operations import Operation
@@ -30,6 +32,9 @@ def explain_stages(stages: Stages) -> str:
         if out.dead is not None:
             hidden = f", {', '.join(out.dead.mask)} masked" if out.dead.mask else ""
             lines.append(("", f"dead letters to {out.dead.name}{hidden}"))
+    if all(getattr(scan.source, "ends", False) for scan in stages.scans):
+        why = hangs_on_arrival(stages)
+        lines.append(("ends", "played as one batch" if why is None else f"played in the order of arrival: {why}"))
     for step in stages.steps:
         lines += [("caution", caution) for caution in cautions(step.step)]
     return "\n".join(f"{title:<9} {text}" for title, text in lines)
@@ -90,7 +95,14 @@ def _operations(operations: Sequence[Operation | Flagged]) -> str:
 
 
 def _time(flow: Flow) -> str:
-    return f"event time from {flow.event_time!r}" if flow.event_time else "the clock as its time"
+    if not flow.event_time:
+        return "the clock as its time"
+    spans = [
+        f" {word} {datetime.fromtimestamp(bound / 1000, UTC).isoformat()}"
+        for word, bound in (("from", flow.start), ("before", flow.end))
+        if bound is not None
+    ]
+    return f"event time from {flow.event_time!r}{'; only'.join(['', *spans])}"
 
 
 def _watermark(given: Input) -> str:

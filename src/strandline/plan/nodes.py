@@ -46,6 +46,15 @@ class EventTime:
     watermark: Watermark
 
 
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Elements whose time lies in a span, in milliseconds; those that have no time pass, to be told of."""
+
+    of: "Node"
+    start: int | None = None
+    end: int | None = None
+
+
 class Accepted(StrEnum):
     """What is refused unless its author says that it is meant."""
 
@@ -92,7 +101,7 @@ class Together:
     outputs: tuple[Write, ...]
 
 
-Node = Read | Stateless | Union | EventTime | Aggregated | Write
+Node = Read | Stateless | Union | EventTime | Within | Aggregated | Write
 Root = Write | Together
 
 

@@ -49,6 +49,9 @@ class Flow:
     event_time: str | None
     watermark: Watermark | None
     routes: tuple[Route, ...]
+    start: int | None = None
+    end: int | None = None
+    """The span of time that rows are taken from, in milliseconds; None: from the beginning, or to the end."""
 
 
 @dataclass(frozen=True, slots=True)

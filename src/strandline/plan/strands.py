@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from strandline.errors import InvalidStep
-from strandline.plan.nodes import Aggregated, EventTime, Node, Read, Stateless, Union, Write
+from strandline.plan.nodes import Aggregated, EventTime, Node, Read, Stateless, Union, Within, Write
 from strandline.plan.operations import Operation
 
 
@@ -16,6 +16,8 @@ class Strand:
     before: tuple[Operation, ...] = ()
     time: EventTime | None = None
     after: tuple[Operation, ...] = ()
+    within: Within | None = None
+    """The span that its elements are taken from; None: all time."""
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -36,6 +38,9 @@ def strands_to(node: Node) -> Iterator[Strand]:
         case EventTime(of):
             for strand in strands_to(of):
                 yield _timed(strand, node)
+        case Within(of):
+            for strand in strands_to(of):
+                yield replace(strand, within=node)
         case Write(of):
             yield from strands_to(of)
 

@@ -270,8 +270,16 @@ class Checkpoint:
         names = (folder / str(number), folder / f"{number}{_COMPACT}")
         return next((path for path in names if path.exists()), None)
 
+    def refuse_changed(self, spark: Any) -> None:
+        """Spark's own log is what it is; sources that are lists of files are asked for themselves."""
+
     def is_committed(self, batch: int) -> bool:
-        return (self.spark / "commits" / str(self.in_spark(batch))).exists()
+        return (self.spark / "commits" / str(self.in_spark(batch))).exists() or (batch == 0 and self.all_done.exists())
+
+    @property
+    def all_done(self) -> Path:
+        """There once bounded input was played as one batch, and every sink holds it."""
+        return self.folder / "extent.done"
 
     @property
     def drain(self) -> Path:
@@ -297,6 +305,7 @@ def _read(about: Path) -> Identity:
 
 
 def write_durably(path: Path, text: str) -> None:
+    """A whole file or none, also after a power cut."""
     staged = _draft(path)
     try:
         with staged.open("w") as file:

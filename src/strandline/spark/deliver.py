@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import polars as pl
 from py4j.protocol import Py4JJavaError
@@ -31,13 +31,13 @@ from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Scan, Stages
 from strandline.spark.addresses import place
 from strandline.spark.batch import Batch, tell
-from strandline.spark.checkpoint import Checkpoint, Identity
+from strandline.spark.checkpoint import Identity, Noted
 from strandline.spark.crash import crash_point
 from strandline.spark.file_names import numbered
 from strandline.spark.gathering import Gathered, StepOutput, gather
 from strandline.spark.ledger import LedgerEntry, Recorded, Sealed, Written, output_digest
 from strandline.spark.measured import Measured
-from strandline.spark.ports import Followed, Listed, OpenSink
+from strandline.spark.ports import Followed, Listed, ListedFile, OpenSink
 
 SHORTEST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 30.0
@@ -124,6 +124,30 @@ def deliver(
                 return None
 
 
+class Ranges(Protocol):
+    """What a delivery asks of the checkpoint: the range of a batch, made durable, and what is known of it."""
+
+    def numbered(self, batch: int) -> int: ...
+
+    def seal(self, batch: int) -> Sealed: ...
+
+    def clock(self, batch: int) -> int: ...
+
+    def offsets(self, batch: int, source: int = 0) -> dict[str, Any] | None: ...
+
+    def listed(self, batch: int, source: int, lists: int | None = None) -> dict[int, tuple[ListedFile, ...]]: ...
+
+    def listed_in(self, batch: int, source: int) -> tuple[ListedFile, ...]: ...
+
+    def noted(self, batch: int) -> Noted | None: ...
+
+    def note(self, batch: int, watermark: int, steps: Mapping[int, int], epochs: tuple[int, ...] = ()) -> None: ...
+
+    def refuse_changed(self, spark: SparkSession) -> None:
+        """Raises if what was read is not what the range says."""
+        ...
+
+
 class Deliverer:
     """Carries batches from Spark to the sinks, one batch after the other, in each batch one sink after the other."""
 
@@ -132,7 +156,7 @@ class Deliverer:
         spark: SparkSession,
         stages: Stages,
         sinks: tuple[OpenSink, ...],
-        checkpoint: Checkpoint,
+        checkpoint: Ranges,
         identity: Identity,
         listener: Callable[[Delivered], None],
         patience: Patience | None = None,
@@ -255,6 +279,7 @@ class Deliverer:
         for number, scan in enumerate(self._stages.scans):
             if isinstance(scan.source, Listed):
                 scan.source.refuse_gone(self._checkpoint.listed(batch, number, LISTS), self._spark)
+        self._checkpoint.refuse_changed(self._spark)
 
     def _files(self, batch: int) -> dict[int, str]:
         """The files of this batch, by the numbers under which their names cross."""

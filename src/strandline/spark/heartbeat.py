@@ -1,7 +1,8 @@
 """The heartbeat: a second input that ticks when no data comes, so that clocks, idleness and time to live still count.
 
-Its position is a number of ticks, and whether the job is to drain. Both stand in Spark's offset log, so that a batch
-that is played again ticks and drains the same. A file beside the checkpoint asks for the drain.
+Its position is a number of ticks, whether the job is to drain, and whether history is behind it. All stand in Spark's
+offset log, so that a batch that is played again ticks and drains the same. A file beside the checkpoint asks for the
+drain.
 """
 
 import time
@@ -14,16 +15,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from strandline.spark.ports import DRAINED, RAW_COLUMNS, RAW_SCHEMA, TICKED
+from strandline.spark.ports import DRAINED, RAW_COLUMNS, RAW_SCHEMA, SEAM, TICKED
 from strandline.spark.registered import registered
 
 _FORMAT: Final = "strandline_heartbeat"
 
 
-def heartbeat(spark: SparkSession, *, every: float, drain: Path) -> DataFrame:
-    """A row each so many seconds, or sooner when the file that asks for a drain appears."""
+def heartbeat(spark: SparkSession, *, every: float, drain: Path, live: bool = False) -> DataFrame:
+    """A row each so many seconds, or sooner when the file that asks for a drain appears.
+
+    After a backfill the job is `live`: the first row then says that history has ended.
+    """
     reader = spark.readStream.format(registered(spark, HeartbeatSource))
-    return reader.option("every", str(every)).option("drain", str(drain)).load()
+    return reader.option("every", str(every)).option("drain", str(drain)).option("live", str(int(live))).load()
 
 
 class HeartbeatSource(DataSource):
@@ -37,14 +41,15 @@ class HeartbeatSource(DataSource):
         return RAW_COLUMNS
 
     def streamReader(self, schema: Any) -> "HeartbeatReader":  # noqa: ARG002, N802 - Spark's name
-        return HeartbeatReader(float(self.options["every"]), Path(self.options["drain"]))
+        live = int(self.options.get("live", "0"))
+        return HeartbeatReader(float(self.options["every"]), Path(self.options["drain"]), live)
 
 
 class HeartbeatReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Ticks since the epoch, and whether to drain."""
 
-    def __init__(self, every: float, drain: Path) -> None:
-        self._every, self._drain = every, drain
+    def __init__(self, every: float, drain: Path, live: int = 0) -> None:
+        self._every, self._drain, self._live = every, drain, live
         self._until: int | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -56,15 +61,16 @@ class HeartbeatReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: ARG002, N802 - Spark's name
         drained = max(start["drain"], int(self._drain.exists()))
-        return {"tick": max(self._tick(), start["tick"]), "drain": drained}
+        live = {"live": 1} if self._live else {}
+        return {"tick": max(self._tick(), start["tick"]), "drain": drained, **live}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        return [InputPartition(DRAINED if end["drain"] else TICKED)] if start != end else []
+        seam = (SEAM,) if end.get("live", 0) > start.get("live", 0) else ()
+        return [InputPartition((DRAINED if end["drain"] else TICKED, *seam))] if start != end else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_pylist(
-            [{"partition": None, "offset": 0, "value": None, "mark": partition.value}], schema=RAW_SCHEMA
-        )
+        rows = [{"partition": None, "offset": 0, "value": None, "mark": mark} for mark in partition.value]
+        yield pa.RecordBatch.from_pylist(rows, schema=RAW_SCHEMA)
 
     def _tick(self) -> int:
         now = int(time.time() // self._every)

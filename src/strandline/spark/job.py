@@ -6,11 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql.streaming.query import StreamingQuery
 
 from strandline.errors import RunError, StrandlineError
 from strandline.kernel.output import Counts
@@ -25,6 +24,35 @@ from strandline.spark.progress import JobProgress, State, Status, progress_of
 Listener = Callable[[Delivered], None]
 
 Backlog = Callable[[], Mapping[str, Any]]
+
+
+class Query(Protocol):
+    """What carries a job: a streaming query of Spark's, or a batch that can be asked the same."""
+
+    def awaitTermination(self) -> Any: ...  # noqa: N802 - Spark's name
+
+    def exception(self) -> Exception | None: ...
+
+    def stop(self) -> None: ...
+
+
+Next = Callable[[], Query]
+
+
+class _Latest:
+    """What Spark tells of the query that carries a job now; nothing of a batch."""
+
+    def __init__(self, job: "Job") -> None:
+        self._job = job
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802 - Spark's name
+        return getattr(self._job._query, "lastProgress", None)  # noqa: SLF001 - its own
+
+    @property
+    def recentProgress(self) -> Any:  # noqa: N802 - Spark's name
+        return getattr(self._job._query, "recentProgress", [])  # noqa: SLF001 - its own
+
 
 _LOOK_EVERY_SECONDS: Final = 0.1
 _UNREADABLE: Final = re.compile(r"\[FAILED_READ_FILE\S*\] Encountered error while reading file (\S+?)\.?\s")
@@ -56,21 +84,24 @@ class Job:
         self._counts = Counts()
         self._problem: StrandlineError | None = None
         self._lock = threading.Lock()
+        self._turning = threading.Lock()
         self._terminated = threading.Event()
         self._lost = False
-        self._query: StreamingQuery | None = None
+        self._query: Query | None = None
         self._backlog: Backlog = dict
         self._sinks: tuple[OpenSink, ...] = ()
         self._absent: RunError | None = None
         self.patience = Patience(self._waits)
 
-    def attach(self, query: StreamingQuery, sinks: tuple[OpenSink, ...], backlog: Backlog = dict) -> Self:
-        """The query that carries this job, once it runs."""
+    def attach(
+        self, query: Query, sinks: tuple[OpenSink, ...], backlog: Backlog = dict, then: Next | None = None
+    ) -> Self:
+        """The query that carries this job, once it runs, and the one after it, once it has ended by itself."""
         self._query, self._sinks, self._backlog = query, sinks, backlog
         # A Ctrl-C in the middle of a call to the JVM would break the call, so the one who waits makes none.
-        threading.Thread(target=self._watch, args=[query], daemon=True).start()
+        threading.Thread(target=self._watch, args=[query, then], daemon=True).start()
         if self._observer is not None:
-            self._observer.started(query, lambda: self.status, self.stop)
+            self._observer.started(_Latest(self), lambda: self.status, self.stop)
         return self
 
     def delivered(self, batch: Delivered) -> None:
@@ -165,7 +196,7 @@ class Job:
         """Waits until the sources end, or what is available now has been read; True if so, False if the time was up."""
         if self._complete:
             return True
-        query = self._running()
+        self._running()
         until = None if timeout is None else time.monotonic() + timeout
         while until is None or time.monotonic() < until:
             if self.is_complete:
@@ -175,15 +206,17 @@ class Job:
                 break
         if self._terminated.is_set():
             self._tell_the_end()
-            self._raise_what_ended(query)
+            self._raise_what_ended(self._running())
             if self._ran_out:
                 self.stop()
                 return True
         return self.is_complete
 
-    def _watch(self, query: StreamingQuery) -> None:
+    def _watch(self, query: Query, then: Next | None) -> None:
         try:
             query.awaitTermination()
+            if then is not None and query.exception() is None:
+                self._go_on(then)
         except PySparkException:
             pass  # the query keeps it, and whoever waits asks for it
         except (Py4JError, OSError):
@@ -197,11 +230,28 @@ class Job:
             if self._observer is not None:
                 self._observer.ended(self.status)
 
-    def _raise_what_ended(self, query: StreamingQuery) -> None:
+    def _go_on(self, then: Next) -> None:
+        """Unless the job was stopped: whoever stops it finds either the query that ended or the one after it."""
+        with self._turning:
+            if self._stopped:
+                return
+            try:
+                self._query = then()
+            except StrandlineError as problem:
+                self._problem = problem
+                return
+            except PySparkException as problem:
+                self._problem = RunError("Spark could not go on", detail=_reason(str(problem)), hint="see spark.log")
+                return
+        self._query.awaitTermination()
+
+    def _raise_what_ended(self, query: Query) -> None:
         if self._lost:
             raise RunError("Spark is gone", detail="its process has died", hint="see spark.log, then start again")
         if query.exception() is not None:
             raise self._explained(query.exception())
+        if self._problem is not None:
+            raise self._problem
 
     def drain(self) -> None:
         """Ends the input: every window closes and speaks, then the job ends by itself; `await_end` waits for it."""
@@ -211,20 +261,24 @@ class Job:
         """Ends the job at once; a batch that was under way is done again by the next run."""
         self._stopped = self._stopped or not self._terminated.is_set()
         self.patience.stopping.set()
-        if self._query is not None:
-            self._query.stop()
+        with self._turning:
+            query = self._query
+        if query is not None:
+            query.stop()
             self._tell_the_end()
         for sink in self._sinks:
             sink.close()
 
-    def _running(self) -> StreamingQuery:
+    def _running(self) -> Query:
         if self._query is None:
             raise RunError("the job has not started")
         return self._query
 
-    def _explained(self, problem: PySparkException | None) -> StrandlineError:
+    def _explained(self, problem: Exception | None) -> StrandlineError:
         if self._problem is not None:
             return self._problem
+        if isinstance(problem, StrandlineError):
+            return problem
         file = _UNREADABLE.search(str(problem))
         if file is not None:
             hint = "put a whole file of that name in its place, and run once with files(…, on_lost='continue')"

@@ -79,7 +79,7 @@ class KeyGroupProcessor(StatefulProcessor):
             yield from (Row(kg=to, block=bytes(row.block)) for row in rows)
             return
         # Spark promises no order inside a group, and a replayed batch must give the same bytes.
-        blocks = sorted((unpack(bytes(row.block), f"key group {to}, input") for row in rows), key=_place)
+        blocks = sorted((unpack(bytes(row.block), f"key group {to}, input") for row in rows), key=place_of)
         begun, held, seen = time.perf_counter(), Held(self._state), asked_for(blocks)
         writes, sent = self._play(to, held, blocks)
         played = time.perf_counter()
@@ -232,6 +232,6 @@ def _fed(
     return blocks
 
 
-def _place(block: Block) -> str:
+def place_of(block: Block) -> str:
     """Which task or key group sent it: no two are the same."""
     return f"{block.facts['from']} {block.facts['control']['of']}"

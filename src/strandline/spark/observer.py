@@ -1,9 +1,7 @@
 """Who watches a job and keeps its numbers: what a job tells such a one."""
 
 from collections.abc import Callable
-from typing import Protocol
-
-from pyspark.sql.streaming.query import StreamingQuery
+from typing import Any, Protocol
 
 from strandline.errors import RunError
 from strandline.spark.deliver import Delivered
@@ -13,8 +11,8 @@ from strandline.spark.progress import Status
 class Observer(Protocol):
     """Hears of all that happens to a job. None of these may raise, or take long."""
 
-    def started(self, query: StreamingQuery, status: Callable[[], Status], stop: Callable[[], None]) -> None:
-        """It runs: how to ask how it is, and how to stop it."""
+    def started(self, query: Any, status: Callable[[], Status], stop: Callable[[], None]) -> None:
+        """It runs: what Spark tells of it (lastProgress, recentProgress), how to ask how it is, and how to stop it."""
         ...
 
     def delivered(self, batch: Delivered, spent: float | None) -> None:

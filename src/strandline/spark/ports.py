@@ -14,9 +14,10 @@ from strandline.plan.stages import Deliver
 from strandline.spark.ledger import LedgerEntry, Recorded, Written
 
 __all__ = [
-    "ANNOUNCED", "DETAIL", "DRAINED", "ENDED", "RAW", "RAW_COLUMNS", "RAW_SCHEMA", "REASON", "RECORD", "SIZE", "TICKED",
-    "Decoded", "Decoder", "Encoder", "Followed", "LedgerEntry", "LetterBox", "Masked", "Masking", "OpenLetters",
-    "OpenSink", "Recorded", "Refuses", "SparkSink", "SparkSource", "Written",
+    "ANNOUNCED", "DETAIL", "DRAINED", "ENDED", "RAW", "RAW_COLUMNS", "RAW_SCHEMA", "REASON", "RECORD", "SEAM", "SIZE",
+    "TICKED", "Continuing", "Decoded", "Decoder", "Encoder", "Ending", "Followed", "InPieces", "LedgerEntry",
+    "LetterBox", "Masked", "Masking", "OpenLetters", "OpenSink", "Recorded", "Refuses", "SparkSink",
+    "SparkSource", "Written",
 ]  # fmt: skip
 
 if TYPE_CHECKING:  # a pipeline is written and checked without loading Spark
@@ -37,9 +38,9 @@ SIZE: Final = "@size"
 SPLIT: Final = "@split"
 """A column of sources whose records are lines: whether a file is read in several blocks. The partition is then the
 file, the offset the byte its block starts at, and the lines of a block come in their order."""
-RECORD, ANNOUNCED, ENDED, TICKED, DRAINED = range(5)
+RECORD, ANNOUNCED, ENDED, TICKED, DRAINED, SEAM = range(6)
 """A record; a partition that is there though it may have no record yet; one that will have no more; and of the whole
-input: time goes on, or there will be no more of it."""
+input: time goes on, there will be no more of it, or history has ended and what is live begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,54 @@ class Followed(Protocol):
 
     def delivered(self, job: str, offsets: Any) -> None:
         """After a batch that ended at these positions."""
+        ...
+
+
+@runtime_checkable
+class Ending(Protocol):
+    """A source that can be read to an end. What is in it is looked up once, and written down before it is read."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether it was asked to: what is there when a job starts is then all there is."""
+        ...
+
+    def extent(self, spark: "SparkSession") -> Any:
+        """What is there now, as plain values: the same extent gives the same records, always."""
+        ...
+
+    def within(self, extent: Any) -> "SparkSource":
+        """The same source, which has this extent and nothing beyond it."""
+        ...
+
+    def table(self, extent: Any, spark: "SparkSession") -> "DataFrame | None":
+        """The records of an extent all at once, under the columns of `stream`; None if there are none."""
+        ...
+
+    def refuse_changed(self, extent: Any, spark: "SparkSession") -> None:
+        """Before what was read counts: raises if it was not what the extent says."""
+        ...
+
+
+@runtime_checkable
+class InPieces(Protocol):
+    """A source that ends, and that Python can read by itself: its rows need not pass through Spark first."""
+
+    def pieces(self, extent: Any) -> "list[Any] | None":
+        """What each task is to read, as plain values; None if it is better read by Spark."""
+        ...
+
+    def reader(self, extent: Any) -> "Callable[[Any], pl.DataFrame]":
+        """From a piece to rows, as the columns of `stream`; it travels to the tasks."""
+        ...
+
+
+@runtime_checkable
+class Continuing(Protocol):
+    """A source that can go on where history ends."""
+
+    def beginning(self, at: Any = None) -> Any:
+        """The positions it begins at, as Spark writes them: those given, or as it was asked to start."""
         ...
 
 

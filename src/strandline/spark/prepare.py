@@ -1,7 +1,7 @@
 """mapInArrow: in every partition, rows become blocks, one for each key group, with what was seen of the source."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -25,9 +25,9 @@ from strandline.spark.file_names import with_names
 from strandline.spark.letters import failures, outgoing, with_raw
 from strandline.spark.measured import FACT, Measured, look, telling, to_facts
 from strandline.spark.operations import run_operations
-from strandline.spark.ports import DRAINED, ENDED, RAW, REASON, RECORD, Decoder
+from strandline.spark.ports import DRAINED, ENDED, RAW, REASON, RECORD, SEAM, Decoder
 
-_SCHEMA: Final = pa.schema([("kg", pa.int64()), ("block", pa.binary())])
+CARRIED: Final = pa.schema([("kg", pa.int64()), ("block", pa.binary())])
 
 _DETAILS: Final = {
     DeadReason.FUTURE.value: "its time is further ahead of the clock than allowed",
@@ -36,6 +36,15 @@ _DETAILS: Final = {
 }
 
 _WINDOWING: Final = dict.fromkeys([DeadReason.BAD_GAP.value, DeadReason.BAD_WINDOW.value], "window")
+
+
+@dataclass(frozen=True, slots=True)
+class Seam:
+    """Where history ends and a topic goes on: by the names of their flows, what is told of their partitions."""
+
+    over: Mapping[str, tuple[Seen, ...]]
+    live: Mapping[str, tuple[Seen, ...]]
+
 
 Steps = Mapping[int, KeyedStep]
 Blocks = list[tuple[int, Block]]
@@ -60,33 +69,72 @@ def prepare_task(scan: Scan, steps: Steps, decoder: Decoder | None) -> Callable[
             came, batch = time.perf_counter(), told()
             frame = with_names(pl.DataFrame(pa.Table.from_batches(tables)), batch.files)
             blocks = prepare_scan(frame, scan, steps, decoder, batch, task_number(), alone=alone)
-            if batch.measured and blocks:
-                spent = Measured({"read": came - begun, "prepare": time.perf_counter() - came})
-                blocks[0] = blocks[0][0], telling(blocks[0][1], spent)
-            yield from carried(blocks)
+            yield from carried(_timed(blocks, batch, begun, came))
 
     return run
 
 
-def tick_task(steps: tuple[KeyedStep, ...]) -> Callable[[Batches], Batches]:
-    """The function that Spark runs over the heartbeat: every key group hears of the clock, and of the end."""
+def pieces_task(
+    scan: Scan, steps: Steps, pieces: Sequence[Any], reader: Callable[[Any], pl.DataFrame]
+) -> Callable[[Batches], Batches]:
+    """The function that Spark runs over the numbers of pieces, one to a task, which the task itself reads."""
+    alone = scan.source.partitions == ("",)
+    scan = replace(scan, source=_Called(scan.source.name))  # type: ignore[arg-type]
+
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            for number in batch["id"].to_pylist():
+                begun, mine = time.perf_counter(), told()
+                frame, came = reader(pieces[number]), time.perf_counter()
+                blocks = prepare_scan(frame, scan, steps, None, mine, task_number(), alone=alone)
+                yield from carried(_timed(blocks, mine, begun, came))
+
+    return run
+
+
+def _timed(blocks: Blocks, batch: Batch, begun: float, came: float) -> Blocks:
+    """The blocks of a task, the first of which tells where its time went if that is asked for."""
+    if not batch.measured or not blocks:
+        return blocks
+    spent = Measured({"read": came - begun, "prepare": time.perf_counter() - came})
+    return [(blocks[0][0], telling(blocks[0][1], spent)), *blocks[1:]]
+
+
+def tick_task(steps: tuple[KeyedStep, ...], seam: Seam | None = None) -> Callable[[Batches], Batches]:
+    """The function that Spark runs over the heartbeat: every key group hears of the clock, of the end, of a seam."""
 
     def run(batches: Batches) -> Batches:
         tables = [batch for batch in batches if batch.num_rows]
         if tables:
-            yield from carried(tick(pl.DataFrame(pa.Table.from_batches(tables)), steps, told(), task_number()))
+            yield from carried(tick(pl.DataFrame(pa.Table.from_batches(tables)), steps, told(), task_number(), seam))
 
     return run
 
 
-def tick(frame: pl.DataFrame, steps: tuple[KeyedStep, ...], batch: Batch, task: int) -> Blocks:
+def tick(
+    frame: pl.DataFrame, steps: tuple[KeyedStep, ...], batch: Batch, task: int, seam: Seam | None = None
+) -> Blocks:
     """Controls without rows."""
     clock = _clock(frame, batch)
     drain = bool((frame["mark"] == DRAINED).any())
     control = control_to_facts(Control(clock, drain=drain))
     facts = {"control": control, "from": "tick", "counts": counts_to_facts(Counts())}
     blocks = [(address(step, group), Block(facts=facts)) for step in steps for group in range(step.groups)]
+    if seam is not None and bool((frame["mark"] == SEAM).any()):
+        blocks += _at_the_seam(steps, seam, facts, clock)
     return [*blocks, (to_deliver(task), Block(facts={"clock": clock, "drain": drain}))]
+
+
+def _at_the_seam(steps: tuple[KeyedStep, ...], seam: Seam, facts: Mapping[str, Any], clock: int) -> Blocks:
+    """Said once: history has ended, and what comes after it has come as far as the cut."""
+    blocks: Blocks = []
+    for step in steps:
+        for each in step.inputs:
+            if each.name in seam.over or each.name in seam.live:
+                seen = seam.over.get(each.name) or seam.live[each.name]
+                told_of = {**facts, "control": control_to_facts(Control(clock, seen, of=each.name))}
+                blocks += [(address(step, group), Block(facts=told_of)) for group in range(step.groups)]
+    return blocks
 
 
 def prepare_scan(
@@ -204,7 +252,7 @@ def carried(blocks: Blocks) -> Batches:
     """Blocks as Spark carries them."""
     addresses = pa.array([to for to, _ in blocks], pa.int64())
     packed = pa.array([pack(block) for _, block in blocks], pa.binary())
-    yield pa.RecordBatch.from_arrays([addresses, packed], schema=_SCHEMA)
+    yield pa.RecordBatch.from_arrays([addresses, packed], schema=CARRIED)
 
 
 def _arrived(frame: pl.DataFrame, decoder: Decoder | None, clock: int, task: int, *, alone: bool) -> Arrived:
@@ -225,7 +273,17 @@ def _with_time(passed: Passed, flow: Flow) -> Passed:
     """Rows with their event time in milliseconds."""
     name = flow.event_time
     at = pl.lit(None, pl.Int64) if name is None else _milliseconds(name)
-    return passed.then(lambda rows: Passed(rows.with_columns(at.alias(AT))))
+    return passed.then(lambda rows: Passed(rows.with_columns(at.alias(AT)))).then(lambda rows: _within(rows, flow))
+
+
+def _within(rows: pl.DataFrame, flow: Flow) -> Passed:
+    """Those inside the flow's span. Whoever has no time is not asked; what comes next tells of them."""
+    if flow.start is None and flow.end is None:
+        return Passed(rows)
+    after = pl.lit(True) if flow.start is None else pl.col(AT) >= flow.start
+    before = pl.lit(True) if flow.end is None else pl.col(AT) < flow.end
+    kept = rows.filter(pl.col(AT).is_null() | (after & before))
+    return Passed(kept, filtered=rows.height - kept.height)
 
 
 def _milliseconds(name: str) -> pl.Expr:

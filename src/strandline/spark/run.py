@@ -2,24 +2,32 @@
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from strandline.errors import CheckpointMismatch, SetupError, StrandlineError
+from strandline.plan.arrival import hangs_on_arrival
 from strandline.plan.compile import groups_for, to_stages
+from strandline.plan.endpoints import Source
 from strandline.plan.nodes import Root
 from strandline.plan.stages import Stages
+from strandline.spark.at_once import Query, all_at_once
+from strandline.spark.backfill import Backfill, Cut, Phase, asked_for, at_the_seam, begun, in_phase, seam_of
 from strandline.spark.budget import FailureBudget
-from strandline.spark.checkpoint import Checkpoint
+from strandline.spark.checkpoint import Checkpoint, Identity
 from strandline.spark.checks import require_machine
-from strandline.spark.deliver import Deliverer
+from strandline.spark.deliver import Deliverer, Ranges
+from strandline.spark.extent import AllOfIt, Extent, Way, bounded_by, is_bounded, pinned
 from strandline.spark.heartbeat import heartbeat
 from strandline.spark.job import Job, Listener
 from strandline.spark.observer import Observer
 from strandline.spark.opening import open_sinks
-from strandline.spark.ports import Followed, Listed
+from strandline.spark.ports import Followed, Listed, OpenSink
+from strandline.spark.prepare import Seam
 from strandline.spark.session import OF_RECORDS, require_classes, require_rocksdb, start_session
 from strandline.spark.translate import translate
 
@@ -35,6 +43,10 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     heartbeat_seconds: float = 2,
     failure_budget: FailureBudget | None = None,
     key_groups: int | None = None,
+    by_arrival: bool = False,
+    backfill: Source | None = None,
+    then: Source | None = None,
+    at: Cut | None = None,
     settings: Mapping[str, str] | None = None,
     observer: Observer | None = None,
 ) -> Job:
@@ -46,9 +58,16 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     the input may be dead letters before the job stops. `key_groups` bound how far a job can be spread, for as long as
     it lives: two for each core, unless said. `settings` go before Strandline's own where it starts Spark; a session
     that is given is left as it is. An `observer` hears of all that happens.
+
+    Sources that all end make a bounded run: it ends by itself with every window closed, as one batch where nothing
+    hangs on the order of arrival, so that nothing is late; `by_arrival` plays that order all the same. With `backfill`,
+    history is read before the topic that the pipeline reads (`then`, if it has several sources): records before the cut
+    `at` come from history, those at or after it from the topic. The cut is a time of events, or offsets by partition.
     """
     if spark is not None and settings:
         raise SetupError("a session that runs already takes no settings", hint="set them where the session is made")
+    filling = asked_for(root, backfill, then, at)
+    root = root if filling is None else filling.over(root)
     folder = Path(checkpoint).absolute()
     home = Checkpoint(folder)
     stages = to_stages(root, _groups(home, spark, key_groups))
@@ -56,6 +75,9 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
         require_machine(folder)
     else:
         require_rocksdb(spark)
+    bounded = filling is None and is_bounded(stages)
+    if by_arrival and not bounded:
+        raise SetupError("by_arrival is for input that ends", hint="leave it out: a stream is played as it arrives")
     identity = home.claim(root, stages)
     for place, scan in enumerate(stages.scans):
         if isinstance(scan.source, Followed):
@@ -69,13 +91,89 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     wanted = session_settings(stages) | dict(settings or {})
     session = spark or start_session("strandline", log=folder / "spark.log", overrides=wanted, jars=bool(needed))
     job = Job(home, listener, available_now=available_now, budget=failure_budget, observer=observer)
-    measures = observer is not None
-    deliverer = Deliverer(session, stages, opened, home, identity, job.delivered, job.patience, measures=measures)
-    ticks = heartbeat(session, every=heartbeat_seconds, drain=home.drain)
-    writer = translate(stages, session, ticks).writeStream.foreachBatch(_kept(deliverer, job))
-    writer = writer.option("checkpointLocation", str(home.spark))
-    writer = writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime=every)
-    return job.attach(writer.start(), opened, lambda: _backlog(session, stages, home))
+    run_of = _Run(session, stages, home, identity, opened, job, heartbeat_seconds, every, measures=observer is not None)
+    try:
+        if filling is not None:
+            return run_of.fill(filling, available_now=available_now)
+        if bounded:
+            return run_of.to_the_end(by_arrival=by_arrival)
+        return job.attach(run_of.stream(available_now=available_now), opened, run_of.backlog)
+    except BaseException:
+        for sink in opened:
+            sink.close()
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What carries a job: a stream, a stream up to the end of its sources, or a batch."""
+
+    session: SparkSession
+    stages: Stages
+    home: Checkpoint
+    identity: Identity
+    opened: tuple[OpenSink, ...]
+    job: Job
+    heartbeat_seconds: float
+    every: str
+    measures: bool = False
+
+    def stream(self, *, available_now: bool, seam: Seam | None = None) -> StreamingQuery:
+        drain = self.home.drain
+        ticks = heartbeat(self.session, every=self.heartbeat_seconds, drain=drain, live=seam is not None)
+        writer = translate(self.stages, self.session, ticks, seam=seam).writeStream.foreachBatch(
+            self._deliver(self.home)
+        )
+        writer = writer.option("checkpointLocation", str(self.home.spark))
+        writer = writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime=self.every)
+        return writer.start()
+
+    def to_the_end(self, *, by_arrival: bool) -> Job:
+        """All that is there: as one batch, or batch after batch as it came, and then a drain."""
+        # What was restored from a savepoint is in Spark's state, which only a stream goes on with.
+        streamed = by_arrival or bool(self.identity.moves) or hangs_on_arrival(self.stages) is not None
+        way = Way.BY_ARRIVAL if streamed else Way.AT_ONCE
+        extent = pinned(self.home, self.stages, way, self.session, meant=by_arrival)
+        if extent.way is Way.AT_ONCE:
+            return self.job.attach(self.at_once(extent), self.opened)
+        mine = replace(self, stages=bounded_by(self.stages, extent))
+
+        def drained() -> StreamingQuery:
+            self.home.drain.touch()
+            return mine.stream(available_now=True)
+
+        if self.home.drain.exists():
+            return self.job.attach(drained(), self.opened, mine.backlog)
+        return self.job.attach(mine.stream(available_now=True), self.opened, mine.backlog, then=drained)
+
+    def fill(self, asked: Backfill, *, available_now: bool) -> Job:
+        """Reads history to its end, and goes on with the topic."""
+        plan = begun(self.home, asked, self.session)
+
+        def live() -> StreamingQuery:
+            there = at_the_seam(self.home, plan)
+            mine = replace(self, stages=in_phase(self.stages, asked, there))
+            return mine.stream(available_now=available_now, seam=seam_of(self.stages, asked, there))
+
+        if plan.phase is Phase.LIVE:
+            return self.job.attach(live(), self.opened)
+        history = replace(self, stages=in_phase(self.stages, asked, plan))
+        return self.job.attach(history.stream(available_now=True), self.opened, history.backlog, then=live)
+
+    def at_once(self, extent: Extent) -> Query:
+        deliver = self._deliver(AllOfIt(self.home, extent, self.stages))
+        frame = all_at_once(self.stages, extent, self.session)
+        return Query(self.session, lambda: deliver(frame, 0), self.identity.lineage).start()
+
+    def backlog(self) -> dict[str, Any]:
+        return _backlog(self.session, self.stages, self.home)
+
+    def _deliver(self, ranges: Ranges) -> Callable[[DataFrame, int], None]:
+        deliverer = Deliverer(
+            self.session, self.stages, self.opened, ranges, self.identity, self.job.delivered, self.job.patience,
+            measures=self.measures,
+        )  # fmt: skip
+        return _kept(deliverer, self.job)
 
 
 def session_settings(stages: Stages) -> dict[str, str]:

@@ -11,18 +11,21 @@ from strandline.spark.arrival import CLOCK, DECODED, MARK, decode_task
 from strandline.spark.file_names import without_names
 from strandline.spark.keyed_step import KeyGroupProcessor, play_level
 from strandline.spark.ports import REASON, RECORD, Listed, SparkSource
-from strandline.spark.prepare import prepare_task, tick_task
+from strandline.spark.prepare import Seam, prepare_task, tick_task
+from strandline.spark.silence import Silent
 
 
-def translate(stages: Stages, spark: SparkSession, ticks: DataFrame, *, clock: bool = False) -> DataFrame:
+def translate(
+    stages: Stages, spark: SparkSession, ticks: DataFrame, *, clock: bool = False, seam: Seam | None = None
+) -> DataFrame:
     """Addressed blocks, of which those that are left at the end are to be delivered.
 
     `clock` puts the batch's time beside every row, for where nobody tells it to the tasks.
     """
-    frames = [_prepared(scan, stages, spark, clock=clock) for scan in stages.scans]
+    frames = [_read(scan, stages, spark, clock=clock) for scan in stages.scans]
     beats = ticks.withColumn(CLOCK, F.current_timestamp()) if clock else ticks
     # Sources come first, as their positions do in Spark's offset log.
-    carried, *others = [*frames, beats.mapInArrow(tick_task(stages.timed), CARRIER)]
+    carried, *others = [*frames, beats.mapInArrow(tick_task(stages.timed, seam), CARRIER)]
     for frame in others:
         carried = carried.unionByName(frame)
     for level, _ in enumerate(stages.levels, 1):
@@ -31,11 +34,21 @@ def translate(stages: Stages, spark: SparkSession, ticks: DataFrame, *, clock: b
     return carried
 
 
-def _prepared(scan: Scan, stages: Stages, spark: SparkSession, *, clock: bool) -> DataFrame:
-    source: SparkSource = scan.source  # type: ignore[assignment]
-    frame = source.stream(spark)
-    if isinstance(source, Listed) and not clock:
-        frame = without_names(frame)
+def _read(scan: Scan, stages: Stages, spark: SparkSession, *, clock: bool) -> DataFrame:
+    if isinstance(scan.source, Silent):
+        return scan.source.carried(spark)
+    frame = _source(scan).stream(spark)
+    named = frame if clock or not isinstance(scan.source, Listed) else without_names(frame)
+    return prepared(scan, stages, named, clock=clock)
+
+
+def _source(scan: Scan) -> SparkSource:
+    return scan.source  # type: ignore[return-value]
+
+
+def prepared(scan: Scan, stages: Stages, frame: DataFrame, *, clock: bool = False) -> DataFrame:
+    """What a source has read, on its way to the key groups."""
+    source = _source(scan)
     decoder = source.decoder
     if decoder is not None and scan.native:
         columns = ", ".join(f"`{name}` {kind}" for name, kind in source.types.items())

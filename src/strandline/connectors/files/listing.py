@@ -40,7 +40,7 @@ def refuse_gone(
     problems: list[str] = []
     for number, files in listed.items():
         for file in files:
-            found = _modified(file.path, spark, quick=number != newest)
+            found = modified(file.path, spark, quick=number != newest)
             if found is None and number == newest:
                 problems.append(f"{file.path} vanished")
             elif found not in (None, file.modified):
@@ -58,7 +58,7 @@ def refuse_gone(
     )
 
 
-def _modified(uri: str, spark: "SparkSession", *, quick: bool) -> int | None:
+def modified(uri: str, spark: "SparkSession", *, quick: bool = False) -> int | None:
     """When a file was last written, in milliseconds; None if it is not there, or could only be found out slowly."""
     parts = urlsplit(uri)
     if parts.scheme in ("", "file"):

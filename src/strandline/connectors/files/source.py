@@ -1,12 +1,15 @@
 """A folder as a source. Spark lists it, keeps what it has listed beside its offsets, and reads each file once."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from strandline.connectors.files.lines import Header, Lines
-from strandline.connectors.files.listing import Waiting, refuse_gone, waiting
+from strandline.connectors.files.listing import Waiting, modified, refuse_gone, waiting
+from strandline.connectors.files.pieces import Piece, pieces_of, read_pieces
 from strandline.errors import InvalidStep, SetupError
 from strandline.formats.csv import Csv
 from strandline.formats.debezium import Debezium
@@ -17,6 +20,7 @@ from strandline.model.ddl import parse
 from strandline.spark.ports import RECORD, SPLIT, Decoder, ListedFile
 
 if TYPE_CHECKING:
+    import polars as pl
     from pyspark.sql import DataFrame, SparkSession
 
 FORMATS: Final = ("parquet", "orc")
@@ -46,6 +50,8 @@ class Files:
     header: bool = False
     metadata: tuple[tuple[str, str], ...] = ()
     goes_on_after_loss: bool = False
+    ends: bool = False
+    """Whether the files that are there when a job starts are all."""
 
     def __post_init__(self) -> None:
         if isinstance(self.columns, str):
@@ -89,6 +95,7 @@ class Files:
             "pattern": self.pattern,
             "header": self.header,
             "metadata": self.metadata,
+            **({"ends": True} if self.ends else {}),
         }
 
     @property
@@ -110,18 +117,55 @@ class Files:
             header = Header(self.columns.columns, self.columns.delimiter)
         return Lines(self.columns, header, blank=not isinstance(self.columns, Json | Csv))
 
-    def stream(self, spark: "SparkSession") -> "DataFrame":
-        from pyspark.errors import AnalysisException
+    def extent(self, spark: "SparkSession") -> list[list[Any]]:
+        """The files that are there, each with when it was written."""
+        found = [(uri, modified(uri, spark)) for uri in sorted(self._loaded(spark.read, [self.path]).inputFiles())]
+        return [[uri, at] for uri, at in found if at is not None]
 
+    def within(self, extent: Any) -> "Files":  # noqa: ARG002 - a stream lists its folder itself
+        return self
+
+    def table(self, extent: list[list[Any]], spark: "SparkSession") -> "DataFrame | None":
+        """The records of these files."""
+        if not extent:
+            return None
+        # Names are taken as they are, whatever signs are in them.
+        reader = spark.read.option("__globPaths__", "false")
+        if not any(sign in self.path for sign in "*?[{"):
+            # Columns that are told by folders are found below here.
+            reader = reader.option("basePath", self.path)
+        frame = self._loaded(reader, [unquote(uri) for uri, _ in extent])
+        return self._typed(frame) if isinstance(self.columns, str) else self._lines(frame)
+
+    def pieces(self, extent: list[list[Any]]) -> list[list[Piece]] | None:
+        """Plain Parquet files on this machine, some in each task."""
+        if not isinstance(self.columns, str) or self.format != "parquet" or self.metadata:
+            return None
+        return pieces_of(self.path, self.columns, [uri for uri, _ in extent])
+
+    def reader(self, extent: Any) -> Callable[[list[Piece]], "pl.DataFrame"]:  # noqa: ARG002 - pieces say it all
+        return partial(read_pieces, columns=str(self.columns))
+
+    def refuse_changed(self, extent: list[list[Any]], spark: "SparkSession") -> None:
+        """Whether the files are still what was listed."""
+        self.refuse_gone({0: tuple(ListedFile(uri, at) for uri, at in extent)}, spark)
+
+    def stream(self, spark: "SparkSession") -> "DataFrame":
         reader = spark.readStream.option("maxFileAge", _ANY_AGE)
         if self.files_per_batch is not None:
             reader = reader.option("maxFilesPerTrigger", self.files_per_batch)
+        frame = self._loaded(reader, self.path)
+        return self._typed(frame) if isinstance(self.columns, str) else self._lines(frame)
+
+    def _loaded(self, reader: Any, where: str | list[str]) -> "DataFrame":
+        from pyspark.errors import AnalysisException
+
         if self.pattern is not None:
             reader = reader.option("pathGlobFilter", self.pattern)
         try:
             if isinstance(self.columns, str):
-                return self._typed(reader.format(self.format).schema(self.columns).load(self.path))
-            return self._lines(reader.format("text").load(self.path))
+                return reader.format(self.format).schema(self.columns).load(where)  # type: ignore[no-any-return]
+            return reader.format("text").load(where)  # type: ignore[no-any-return]
         except AnalysisException as problem:
             raise SetupError(
                 f"cannot read the folder {self.path}",
@@ -162,6 +206,7 @@ def files(  # noqa: PLR0913 - one option each
     header: bool = False,
     metadata: Mapping[str, str] | None = None,
     on_lost: str = "stop",
+    ends: bool = False,
 ) -> Files:
     """The files of a folder: `files("orders/", json("id long, at timestamp"))`, `files("plays/", "team string")`.
 
@@ -169,9 +214,10 @@ def files(  # noqa: PLR0913 - one option each
     ORC by `format`. New files are read as they come, `files_per_batch` at a time, those whose name fits a `pattern`;
     names that start with _ or . are passed over. `header` says that each CSV file begins with the names of its columns.
     `metadata` makes columns of what is known of a file: `{"file": "path"}`. A file that vanishes or changes after it
-    was listed stops the job, unless `on_lost="continue"`.
+    was listed stops the job, unless `on_lost="continue"`. With `ends` the files that are there when a job starts are
+    all there is: it ends by itself, with every window closed.
     """
     if on_lost not in ("stop", "continue"):
         raise InvalidStep(f"there is no on_lost {on_lost!r}", hint="choose stop or continue")
     extra = tuple((metadata or {}).items())
-    return Files(str(path), columns, format, files_per_batch, pattern, header, extra, on_lost == "continue")
+    return Files(str(path), columns, format, files_per_batch, pattern, header, extra, on_lost == "continue", ends)

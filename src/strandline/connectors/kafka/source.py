@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.connectors.kafka import groups, redrive
+from strandline.connectors.kafka.extents import Slice, slice_of
 from strandline.connectors.kafka.security import Security
 from strandline.errors import InvalidStep, LostRecords
 from strandline.letters.store import Marks, Redrive
@@ -34,6 +35,9 @@ FIELDS: Final = {
 RECORDS_PER_BATCH: Final = 1_000_000
 """A batch is in memory as a whole, so one that has years to read takes them in parts."""
 
+RECORDS_PER_TASK: Final = 500_000
+"""Of a slice that is read all at once: a task has its records in memory as a whole."""
+
 KEPT_OF_TOO_LARGE: Final = 65_536
 """So many bytes of a record that is too long to be read; a few of twenty megabytes in a batch would fill the memory."""
 
@@ -55,6 +59,8 @@ class Kafka:
     group: str | None = None
     goes_on_after_loss: bool = False
     security: Security = Security()
+    until: str | None = None
+    """Where a slice ends: as `starting`; None if the source goes on for ever."""
 
     @property
     def name(self) -> str:
@@ -63,7 +69,10 @@ class Kafka:
     @property
     def definition(self) -> Mapping[str, Any]:
         """What makes it the same source to a checkpoint: not by which door it is reached, nor how fast it is read."""
-        return {"topics": self.topics, "pattern": self.is_pattern, "value": self.value, "metadata": self.metadata}
+        bounds = {} if self.until is None else {"starting": self.starting, "until": self.until}
+        return {
+            "topics": self.topics, "pattern": self.is_pattern, "value": self.value, "metadata": self.metadata, **bounds,
+        }  # fmt: skip
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -82,13 +91,80 @@ class Kafka:
         """The class that Spark must have, to read it."""
         return CONNECTOR
 
+    @property
+    def ends(self) -> bool:
+        return self.until is not None
+
+    def extent(self, spark: "SparkSession") -> Slice:  # noqa: ARG002 - the broker is asked, not Spark
+        """The offsets between where the slice begins and where it ends."""
+        return slice_of(
+            self.servers, self.security, self.topics, self.starting, self.until or "latest",
+            pattern=self.is_pattern, lossy=self.goes_on_after_loss,
+        )  # fmt: skip
+
+    def beginning(self, at: Offsets | None = None) -> dict[str, dict[str, int]]:
+        """The offsets it begins at: those given, or those that `starting` means now."""
+        asked = self if at is None else replace(self, starting=_start(at))
+        found = slice_of(
+            self.servers, self.security, self.topics, asked.starting, "latest",
+            pattern=self.is_pattern, lossy=self.goes_on_after_loss,
+        )  # fmt: skip
+        return {topic: {number: first for number, (first, _) in each.items()} for topic, each in found.items()}
+
+    def since(self, at: int | None) -> "Kafka":
+        """The same topics read again: from records of a time on, in milliseconds, or from the earliest there are."""
+        return replace(self, starting="earliest" if at is None else str(at))
+
+    def within(self, extent: Slice) -> "Kafka":
+        """The slice, its ends told as offsets."""
+        starts, ends = (
+            json.dumps({topic: {number: pair[end] for number, pair in each.items()} for topic, each in extent.items()})
+            for end in (0, 1)
+        )
+        return replace(self, starting=starts, until=ends)
+
+    def refuse_changed(self, extent: Slice, spark: "SparkSession") -> None:
+        """A log is only added to; what is deleted from it while it is read, Spark itself tells of."""
+
+    def table(self, extent: Slice, spark: "SparkSession") -> "DataFrame | None":
+        """The records of a slice; Spark divides long partitions among tasks."""
+        if not any(end > begin for each in extent.values() for begin, end in each.values()):
+            return None
+        mine = self.within(extent)
+        reader = spark.read.format("kafka")
+        kept = ("startingOffsets", "maxOffsetsPerTrigger", "subscribe", "subscribePattern")
+        options = {name: value for name, value in mine._options().items() if name not in kept}  # noqa: SLF001 - its own
+        options |= {
+            "assign": json.dumps({topic: [int(number) for number in each] for topic, each in extent.items()}),
+            "startingOffsets": mine.starting,
+            "endingOffsets": mine.until or "latest",
+            "maxRecordsPerPartition": str(RECORDS_PER_TASK),
+        }
+        for name, value in options.items():
+            reader = reader.option(name, value)
+        return self._shaped(reader.load())
+
     def stream(self, spark: "SparkSession") -> "DataFrame":
         reader = spark.readStream.format("kafka")
         for name, value in self._options().items():
             reader = reader.option(name, value)
+        frame = self._shaped(reader.load())
+        return frame if self.until is None or not self.until.startswith("{") else frame.where(self._before(self.until))
+
+    @staticmethod
+    def _before(until: str) -> str:
+        """Which records are in a slice; partitions that were added since are not."""
+        told = [
+            f"when '{topic}-{number}' then offset < {at}"
+            for topic, each in json.loads(until).items()
+            for number, at in each.items()
+        ]
+        return f"case partition {' '.join(told)} else false end"
+
+    def _shaped(self, frame: "DataFrame") -> "DataFrame":
         extra = [f"{'timestampType' if each == 'timestamp_type' else each} as `{name}`" for name, each in self.metadata]
         place = ["concat(topic, '-', partition) as partition", "offset", f"{RECORD} as mark"]
-        return reader.load().selectExpr(*place, *self._value(), *extra)
+        return frame.selectExpr(*place, *self._value(), *extra)
 
     def _value(self) -> list[str]:
         """Records as they are; of those that are longer than the format reads, the beginning and the size."""
@@ -156,6 +232,7 @@ def kafka(  # noqa: PLR0913 - one option of Kafka each
     servers: str,
     value: Decoder,
     starting: str | datetime | Offsets = "earliest",
+    until: str | datetime | Offsets | None = None,
     pattern: bool = False,
     metadata: Mapping[str, str] | None = None,
     records_per_batch: int | None = RECORDS_PER_BATCH,
@@ -166,8 +243,9 @@ def kafka(  # noqa: PLR0913 - one option of Kafka each
     """Records of topics: `kafka("scores", servers="localhost:9092", value=json("team string, at timestamp"))`.
 
     It starts with the earliest records, the latest, those from a time on, or from offsets, as in
-    `{"scores": {"0": 17}}`; a job that has run before goes on where it was. `metadata` makes columns of what Kafka
-    knows of a record: `{"sent": "timestamp"}`. A batch takes at most `records_per_batch`; all there are if None.
+    `{"scores": {"0": 17}}`; a job that has run before goes on where it was. With `until` it is a slice that ends: with
+    the latest as of now, before a time, or before offsets. `metadata` makes columns of what Kafka knows of a record:
+    `{"sent": "timestamp"}`. A batch takes at most `records_per_batch`; all there are if None.
     After each batch the offsets are committed to a consumer `group`, for other tools to see. Records that are deleted
     before they are read stop the job, unless `on_lost="continue"`.
     """
@@ -184,7 +262,7 @@ def kafka(  # noqa: PLR0913 - one option of Kafka each
         raise InvalidStep(f"{records_per_batch} records a batch are none", hint="take one or more, or leave it out")
     return Kafka(
         topics, servers, value, _start(starting), pattern, tuple((metadata or {}).items()), records_per_batch, group,
-        on_lost == "continue", security or Security(),
+        on_lost == "continue", security or Security(), None if until is None else _start(until),
     )  # fmt: skip
 
 

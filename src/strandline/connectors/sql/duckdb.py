@@ -57,7 +57,11 @@ class DuckDb(Ledgered):
         return {"path": self.path, **self.table.definition}
 
     def open(self, output: Deliver) -> OpenSql:
-        return opened(DuckDbFile(self.path), self.table, output, self.name)
+        return opened(self.database(), self.table, output, self.name)
+
+    def database(self) -> "DuckDbFile":
+        """A connection of its own."""
+        return DuckDbFile(self.path)
 
     def letters(self) -> TableLetters:
         """The dead letters beside the panes, while no job has the file."""

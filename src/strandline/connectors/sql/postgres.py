@@ -65,14 +65,15 @@ class Postgres(Ledgered):
         return {"schema": self.schema, **self.table.definition}
 
     def open(self, output: Deliver) -> OpenSql:
-        return opened(self._database(), self.table, output, self.name)
+        return opened(self.database(), self.table, output, self.name)
 
     def letters(self) -> TableLetters:
         """The dead letters beside the panes."""
         place = str(self.place) if self.schema is None else f"{self.place}, schema {self.schema}"
-        return TableLetters(place, f"{self.table.name}_dead", self._database)
+        return TableLetters(place, f"{self.table.name}_dead", self.database)
 
-    def _database(self) -> "PostgresDatabase":
+    def database(self) -> "PostgresDatabase":
+        """A connection of its own."""
         return PostgresDatabase(self.place, self.schema)
 
 

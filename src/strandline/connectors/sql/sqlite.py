@@ -43,7 +43,11 @@ class Sqlite(Ledgered):
         return {"path": self.path, **self.table.definition}
 
     def open(self, output: Deliver) -> OpenSql:
-        return opened(SqliteFile(self.path), self.table, output, self.name)
+        return opened(self.database(), self.table, output, self.name)
+
+    def database(self) -> "SqliteFile":
+        """A connection of its own."""
+        return SqliteFile(self.path)
 
     def letters(self) -> TableLetters:
         """The dead letters beside the panes."""

@@ -1,0 +1,43 @@
+"""What the page of figures says of bounded input: the table, every cell, and how it was measured."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from benchmarks.render_tables import short, source, table
+
+_HOW: Final = """\
+**How it is measured.** Ten million events of the same seeded corpus, none of them late, so that all three have the
+same result: summed and counted by 100,000 keys in windows of 20 s. At once: a folder that ends, as one batch. The
+stream: the same pipeline over the same files, two a batch. The batch job: `spark.read`, `groupBy` and `agg`. Output
+goes to a sink that keeps nothing; ours brings it to the driver first. All of a run counts, from its start to its end,
+after the same was done for 30 seconds in the same JVM. All else is as with windows, the judge too.
+"""
+
+
+def bounded(told: dict[str, Any]) -> str:
+    """The part of the page that tells of bounded input."""
+    parts = [
+        "## Bounded input: history as one batch\n",
+        source(told, "bounded.json"),
+        table(told["rows"]),
+        short(told["rows"], "### Where the goal of bounded input is not reached\n"),
+        _cells(told["cells"]),
+        _HOW,
+    ]
+    return "\n".join(parts)
+
+
+def _cells(cells: Iterable[dict[str, Any]]) -> str:
+    lines = [
+        "| cell | events per CPU-second | events a second | peak memory | windows checked |",
+        "|---|---|---|---|---|",
+    ]
+    for cell in cells:
+        if "per_cpu_second" not in cell:
+            lines.append(f"| {cell['name']} | failed | | | |")
+            continue
+        lines.append(
+            f"| {cell['name']} | {cell['per_cpu_second']['median']:,.0f} | {cell['per_second']['median']:,.0f} | "
+            f"{cell['peak_bytes'] / 2**30:.1f} GB | {cell.get('checked', {}).get('cells', '')} |"
+        )
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,101 @@
+"""Which offsets a slice of topics has: where it begins and where it ends, by offset or by time, looked up at once."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from strandline.connectors.kafka.clients import ANSWER_WITHIN_SECONDS, admin_api, admin_of
+from strandline.connectors.kafka.security import Security
+from strandline.errors import InvalidStep, LostRecords, SetupError
+
+Slice = Mapping[str, Mapping[str, tuple[int, int]]]
+"""By topic and partition, the first offset and the one after the last."""
+
+_WORDS: Final = {"earliest": -2, "latest": -1}
+
+
+def slice_of(
+    servers: str, security: Security, topics: tuple[str, ...], starts: str, until: str, *, pattern: bool, lossy: bool
+) -> dict[str, dict[str, tuple[int, int]]]:
+    """The offsets between two places: words, a time in milliseconds, or JSON with offsets by topic and partition."""
+    admin = admin_of(servers, security)
+    places = _partitions(admin, topics, pattern=pattern)
+    first, last = _listed(admin, places, _WORDS["earliest"]), _listed(admin, places, _WORDS["latest"])
+    begins, ends = _placed(admin, places, starts, first, last), _placed(admin, places, until, first, last)
+    found: dict[str, dict[str, tuple[int, int]]] = {}
+    for place in places:
+        topic, number = place
+        begin, end = begins[place], ends[place]
+        if begin < first[place] and not lossy:
+            raise LostRecords(
+                f"{first[place] - begin} records at the beginning of the slice are gone",
+                detail=f"{topic}-{number} begins with {first[place]}, and {begin} is asked for",
+                hint="kafka(…, on_lost='continue') goes on without them; else begin later",
+            )
+        if max(begin, end) > last[place]:
+            raise InvalidStep(
+                f"offset {max(begin, end)} of {topic}-{number} is not there yet",
+                detail=f"it ends at {last[place]} now",
+                hint="wait until it is, or name an earlier one",
+            )
+        begin = max(begin, first[place])
+        found.setdefault(topic, {})[str(number)] = (begin, max(begin, end))
+    return found
+
+
+def _partitions(admin: Any, topics: tuple[str, ...], *, pattern: bool) -> list[tuple[str, int]]:
+    from confluent_kafka import KafkaException
+
+    try:
+        known = admin.list_topics(timeout=ANSWER_WITHIN_SECONDS).topics
+    except KafkaException as problem:
+        raise SetupError("the broker does not answer", detail=problem.args[0].str(), hint="check its address") from None
+    names = sorted(name for name in known if re.fullmatch(topics[0], name)) if pattern else [*topics]
+    missing = [name for name in names if name not in known or known[name].error is not None]
+    if missing:
+        raise SetupError(f"there is no topic {missing[0]}", hint="check its name, or make it first")
+    return [(name, number) for name in names for number in sorted(known[name].partitions)]
+
+
+def _placed(
+    admin: Any,
+    places: list[tuple[str, int]],
+    asked: str,
+    first: Mapping[tuple[str, int], int],
+    last: Mapping[tuple[str, int], int],
+) -> dict[tuple[str, int], int]:
+    """An offset for each partition. A time after the last record is the end."""
+    if asked in _WORDS:
+        return dict(first if asked == "earliest" else last)
+    if asked.isdigit():
+        by_time = _listed(admin, places, int(asked))
+        return {place: last[place] if at < 0 else at for place, at in by_time.items()}
+    told = json.loads(asked)
+    found = {}
+    for topic, number in places:
+        at = told.get(topic, {}).get(str(number))
+        if at is None:
+            raise InvalidStep(f"the offsets say nothing of {topic}-{number}", hint="name every partition")
+        ends = {_WORDS["earliest"]: first, _WORDS["latest"]: last}.get(at)
+        found[topic, number] = int(at) if ends is None else ends[topic, number]
+    return found
+
+
+def _listed(admin: Any, places: list[tuple[str, int]], what: int) -> dict[tuple[str, int], int]:
+    """Offsets as the broker knows them: the first, the end of what is committed, or the first from a time on."""
+    from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+
+    specs = admin_api().OffsetSpec
+    spec = {-2: specs.earliest, -1: specs.latest}.get(what, lambda: specs.for_timestamp(what))()
+    asked = admin.list_offsets(
+        {TopicPartition(*place): spec for place in places},
+        isolation_level=IsolationLevel.READ_COMMITTED,
+        request_timeout=ANSWER_WITHIN_SECONDS,
+    )
+    try:
+        return {
+            (place.topic, place.partition): told.result(ANSWER_WITHIN_SECONDS).offset for place, told in asked.items()
+        }
+    except KafkaException as problem:
+        raise SetupError("the broker does not answer", detail=problem.args[0].str(), hint="check its address") from None

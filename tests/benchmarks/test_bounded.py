@@ -1,0 +1,43 @@
+"""The benchmark of bounded input, without its runs: who is compared, and by which rule each is judged."""
+
+from pathlib import Path
+
+from benchmarks import bounded, oracle, render
+from benchmarks.corpus import Corpus, written
+from benchmarks.results import Measured, to_results
+from benchmarks.runs import Run
+from benchmarks.suite import TUMBLING
+from benchmarks.workloads import Contestant
+from tests.benchmarks.sample import results
+
+
+def test_every_row_compares_cells_that_are_measured_over_the_same_events() -> None:
+    for suite in (bounded.full(), bounded.quick()):
+        (group,) = suite.groups
+        assert {name for row in suite.rows for name in (row.cell, row.peer)} == {cell.name for cell in group.cells}
+        assert len({cell.corpus for cell in group.cells}) == 1
+        assert not group.cells[0].corpus.late
+    assert bounded.full().groups[0].cells[0].corpus.batches * 1_000_000 == 10_000_000
+
+
+def test_without_late_events_all_are_held_to_the_same_answer(tmp_path: Path) -> None:
+    folder, _ = written(Corpus(keys=5, batches=3, per_batch=2_000, late=False), tmp_path)
+    who = (Contestant.OURS, Contestant.AT_ONCE, Contestant.PLAIN)
+    found = [oracle.expect(folder, TUMBLING, contestant) for contestant in who]
+    rows = [each.connection.execute("SELECT * FROM expected ORDER BY ALL").fetchall() for each in found]
+    assert rows[0] == rows[1] == rows[2] != []
+    assert {each.late for each in found} == {0}
+
+
+def test_the_page_tells_of_bounded_input() -> None:
+    cells = bounded.full().groups[0].cells
+    mine = [Run(cell.name, 0, 10_000_000, cpu_seconds=number, wall_seconds=1) for number, cell in enumerate(cells, 1)]
+    told = to_results(Measured(mine), bounded.full(), "strandline bench bounded", {})
+    assert [(row["name"], row["ratio"], row["reached"]) for row in told["rows"]] == [
+        ("stream", 2.0, "goal"),
+        ("plain", 3.0, "goal"),
+    ]
+    page = render.page(results(), of_bounded=told)
+    assert "| at-once | 10,000,000 | 10,000,000 | 0.0 GB |  |" in page
+    failed = to_results(Measured([Run("plain", 0, failure="wrong")]), bounded.full(), "strandline bench bounded", {})
+    assert "| plain | failed |" in render.page(results(), of_bounded=failed)

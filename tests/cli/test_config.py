@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from strandline.cli import run as running
 from strandline.cli.config import SETTINGS, Setting, settings
 from strandline.cli.main import main
 from strandline.cli.run import find
@@ -127,6 +128,30 @@ def test_a_new_project_has_a_story_that_holds_a_config_and_a_pipeline(
     assert told["sinks"][0] == {"name": "sqlite('totals')", "delivery": "exactly_once", "keys": ["team"]}
     assert settings().options()["name"] == "scores"
     assert run("alarms", "test") == 0
+
+
+def test_a_new_project_runs_as_it_is_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STRANDLINE_RUN_PANE_LOG", "7")
+    assert run("init", "scores") == 0
+    monkeypatch.chdir(tmp_path / "scores")
+    started: list[dict[str, Any]] = []
+
+    def carry(*_: Any, **options: Any) -> int:
+        started.append(options)
+        return 0
+
+    monkeypatch.setattr(running, "remember", lambda *_: None)
+    monkeypatch.setattr(running, "carry", carry)
+    assert run("run", "pipeline.py", "--plain", "--every", "5 seconds") == 0
+    (options,) = started
+    assert {name: options[name] for name in ("checkpoint", "name", "alarms", "every", "pane_log")} == {
+        "checkpoint": Path("checkpoint"),
+        "name": "scores",
+        "alarms": "alarms.toml",
+        "every": "5 seconds",
+        "pane_log": 7,
+    }
 
 
 @pytest.mark.parametrize("name", ["scores", "9lives", "a b"])

@@ -22,13 +22,13 @@ from strandline.spark.job import Job
 def run(where: str, *, checkpoint: Path | None, plain: bool, every: str | None = None, **asked: Any) -> int:
     """Runs to the end, or until Ctrl-C; the next start goes on from there."""
     configured = settings()
-    checkpoint = checkpoint or configured.value("run.checkpoint")
-    if checkpoint is None:
+    folder = checkpoint or configured.value("run.checkpoint")
+    if folder is None:
         raise SetupError("the job has no folder", hint="give --checkpoint FOLDER, or run.checkpoint in strandline.toml")
     options = {**configured.options(), **({} if every is None else {"every": every}), **asked}
     pipeline = find(where)
-    remember(Path(checkpoint), where)
-    return carry(pipeline, where, checkpoint=checkpoint, plain=plain, **options)
+    remember(Path(folder), where)
+    return carry(pipeline, where, checkpoint=Path(folder), plain=plain, **options)
 
 
 def carry(pipeline: Pipeline, where: str, *, checkpoint: Path, plain: bool, **options: Any) -> int:

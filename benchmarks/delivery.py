@@ -1,6 +1,6 @@
 """`strandline bench delivery`: exactly once against at least once on one sink, and upserts against JDBC by hand."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -71,7 +71,7 @@ def main(asked: Asked) -> int:
     """Measures what is asked; 0 if every number counts, 1 if a run failed."""
     turns.end_with_the_run()
     plan = quick() if asked.quick else full()
-    chosen = chosen_of(plan, asked.only)
+    chosen = chosen_of(plan, asked)
     work, home = turns.work_folder(asked), turns.runs_folder(asked, plan.suite)
     if UPSERT in chosen:
         fetch_jars(print, jars=pinned(JARS))
@@ -82,13 +82,14 @@ def main(asked: Asked) -> int:
     return 1 if any(run.failure for run in runs) else 0
 
 
-def chosen_of(plan: Plan, only: Iterable[str]) -> set[str]:
-    """The pairs to measure, and whether upserts are: those named, those of a sink that is; else all."""
+def chosen_of(plan: Plan, asked: Asked) -> set[str]:
+    """The pairs to measure, and whether upserts are: those named, those of a sink that is; else all, or in a quick run
+    those with a floor."""
     everything = {*(pair.name for pair in plan.pairs), UPSERT}
-    if not only:
-        return everything
+    if not asked.only:
+        return {row.name for row in plan.suite.rows} if asked.quick else everything
     found: set[str] = set()
-    for name in only:
+    for name in asked.only:
         mine = {pair.name for pair in plan.pairs if name in (pair.sink, pair.name)} | ({UPSERT} & {name})
         if not mine:
             known = ", ".join(sorted({*everything, *NAMES}))

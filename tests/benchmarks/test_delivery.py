@@ -13,6 +13,7 @@ from benchmarks.results import Measured, to_results
 from benchmarks.runs import Run
 from benchmarks.stores import Found, SqliteFile, Stores
 from benchmarks.suite import TUMBLING
+from benchmarks.turns import Asked
 from benchmarks.workloads import Contestant
 from strandline.errors import PlanError
 from tests.benchmarks.sample import results
@@ -30,11 +31,13 @@ def test_every_row_compares_cells_that_are_measured() -> None:
 
 def test_what_is_to_be_measured_is_named_by_sink_or_by_row() -> None:
     plan = delivery.quick()
-    assert delivery.chosen_of(plan, ["kafka"]) == {"kafka-10000", "kafka-1000"}
-    assert delivery.chosen_of(plan, ["upsert", "sqlite-1000"]) == {"upsert", "sqlite-1000"}
-    assert len(delivery.chosen_of(plan, [])) == len(plan.pairs) + 1
+    assert delivery.chosen_of(plan, Asked(only=("kafka",))) == {"kafka-10000", "kafka-1000"}
+    assert delivery.chosen_of(plan, Asked(only=("upsert", "sqlite-1000"))) == {"upsert", "sqlite-1000"}
+    assert len(delivery.chosen_of(plan, Asked())) == len(plan.pairs) + 1
+    floors = {"sqlite-10000", "postgres-10000", "kafka-10000", "upsert"}
+    assert delivery.chosen_of(plan, Asked(quick=True)) == floors
     with pytest.raises(PlanError, match="nothing called 'oracle'.*sqlite"):
-        delivery.chosen_of(plan, ["oracle"])
+        delivery.chosen_of(plan, Asked(only=("oracle",)))
 
 
 def test_both_sides_get_every_row_and_are_timed(tmp_path: Path) -> None:

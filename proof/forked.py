@@ -27,6 +27,7 @@ class Survived:
     kills: int
     verdicts: Mapping[Delivery, Verdict]
     faults: tuple[str, ...]
+    looks: int = 0
 
 
 def killed(zygote: Zygote, store: Mapping[str, str], folder: Path, schedule: Sequence[str | float]) -> Survived:
@@ -41,7 +42,7 @@ def killed(zygote: Zygote, store: Mapping[str, str], folder: Path, schedule: Seq
         ends = {"crash": said} if isinstance(said, str) else {"after": said}
         ended = zygote.live(_with(life, events=events, per_batch=_SIZES[number % 2], **ends))
         kills += ended.killed
-        if not ended.killed and (isinstance(said, str) or ended.code):
+        if not ended.killed and ended.code:
             faults.append(f"{said}: it ended with {ended.code}")
         known |= _batches(life)
         faults += [fault for reader in readers for fault in reader.look()]
@@ -51,7 +52,7 @@ def killed(zygote: Zygote, store: Mapping[str, str], folder: Path, schedule: Seq
     batches = _batches(life)
     verdicts = {each.delivery: judged(each, range(events), batches) for each in life.job.outputs}
     faults += [f"{delivery}: {fault}" for delivery, each in verdicts.items() for fault in each.faults]
-    return Survived(kills, verdicts, tuple(dict.fromkeys(faults)))
+    return Survived(kills, verdicts, tuple(dict.fromkeys(faults)), sum(reader.looks for reader in readers))
 
 
 def asleep(zygote: Zygote, store: Mapping[str, str], folder: Path, rounds: int) -> Survived:
@@ -90,6 +91,14 @@ def out_of_room(zygote: Zygote, store: Mapping[str, str], folder: Path, limits: 
     verdicts = {each.delivery: judged(each, range(events), _batches(life)) for each in life.job.outputs}
     faults += [fault for each in verdicts.values() for fault in each.faults]
     return Survived(0, verdicts, tuple(faults))
+
+
+def drawn(seed: int, kills: int) -> list[str]:
+    """Points of a batch, each in one of its two first turns for each table, by a seed."""
+    draw = Random(seed)
+    often = {"marked": 2, "C9": 2 * len(Delivery), "C10": 2 * len(Delivery)}
+    points = [*("C6", "C7", "C11", "C12"), *(point for point in often for _ in range(3))]
+    return [f"{point}:{draw.randint(1, often.get(point, 2))}" for point in draw.choices(points, k=kills)]
 
 
 def at_random(seed: int, kills: int, longest: float = 0.4) -> list[float]:

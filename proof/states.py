@@ -150,17 +150,16 @@ def _dies(stage: Stage) -> Callable[[], None]:
     return act
 
 
-def crashed(delivery: Delivery, point: str, batch: int, *, cut: bool = False, times: int = 1) -> State:
-    """Killed at a point of a batch, once or several times in a row, with or without a power cut."""
-    name = f"{delivery} {point} batch {batch}{' power cut' if cut else ''}{f' {times} times' if times > 1 else ''}"
+def crashed(delivery: Delivery, point: str, batch: int, *, cut: bool = False) -> State:
+    """Killed at a point of a batch, with or without a power cut."""
+    name = f"{delivery} {point} batch {batch}{' power cut' if cut else ''}"
 
     def play(folder: Path, store: Store) -> Outcome:
         stage = Stage(folder, Asked(store, delivery))
-        for _ in range(times):
-            with stage.going():
-                stage.live(EVENTS, Bomb(batch, point, _dies(stage)))
-            if cut:
-                stage.power.cut()
+        with stage.going():
+            stage.live(EVENTS, Bomb(batch, point, _dies(stage)))
+        if cut:
+            stage.power.cut()
         stage.goes_on()
         return stage.outcome(name)
 
@@ -308,16 +307,6 @@ def crashes(batches: Sequence[int], *, cuts: Sequence[bool] = (False, True)) -> 
         for batch in batches
         for delivery, points in POINTS.items()
         for point in points
-    ]
-
-
-def repeated_crashes() -> list[State]:
-    """Twice in a row at the same point of the same batch, where the second life comes there again."""
-    return [
-        crashed(delivery, point, 1, times=2)
-        for delivery, points in POINTS.items()
-        for point in points
-        if delivery is not Delivery.AT_MOST_ONCE or point not in ("marked", "C9", "C10")
     ]
 
 

@@ -57,7 +57,8 @@ class Life:
     @property
     def job(self) -> Job:
         store = store_of(self.store)
-        return Job(Path(self.home), tuple(Asked(store, Delivery(each), each) for each in self.deliveries))
+        deliveries = [Delivery(each) for each in self.deliveries]
+        return Job(Path(self.home), tuple(Asked(store, each, each.value) for each in deliveries))
 
 
 @dataclass(frozen=True, slots=True)

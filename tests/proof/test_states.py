@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proof.forked import spec
-from proof.states import POINTS, State, crashed, crashes, encounters, repeated_crashes
+from proof.states import POINTS, State, crashed, crashes, encounters
 from proof.stores import EMBEDDED, KafkaStore, PostgresStore, Store, store_of
 from strandline.plan.endpoints import Delivery
 from strandline.services.service import Service
@@ -26,9 +26,7 @@ def states_of(kind: str) -> list[State]:
     """All of them in SQLite and in folders; elsewhere, where each takes longer, those that differ there."""
     once = Delivery.EXACTLY_ONCE
     match kind:
-        case "sqlite":
-            return [*crashes((0, 1), cuts=[False]), *crashes((1,), cuts=[True]), *repeated_crashes(), *encounters(kind)]
-        case "folder":
+        case "sqlite" | "folder":
             return [*crashes((1,)), *encounters(kind)]
         case "delta":
             more = [*crashes((1,), cuts=[True]), *encounters(kind)]

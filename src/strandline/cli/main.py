@@ -14,6 +14,7 @@ import typer
 
 from strandline.cli.dlq_words import dlq_app
 from strandline.cli.job_words import WORDS, alarms_app, config_app
+from strandline.cli.prove_words import prove_app
 from strandline.cli.replay_words import replay_app
 from strandline.cli.savepoint_words import lineage, plan, savepoint_app
 from strandline.cli.schema_words import schema_app
@@ -37,6 +38,7 @@ app.add_typer(schema_app)
 app.add_typer(dlq_app)
 app.add_typer(config_app)
 app.add_typer(alarms_app)
+app.add_typer(prove_app)
 for _word in WORDS:
     app.command()(_word)
 app.add_typer(savepoint_app)

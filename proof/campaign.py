@@ -1,0 +1,244 @@
+"""The campaign: rounds of kills until there are enough, each kept as it ends: it goes on where it was interrupted.
+
+A round is one job with a table for every sink and every delivery, so that all meet the same kills. Its seed is its
+number. The folder of the rounds is named by the commit: a figure never outlives the code it was measured on.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks import machine
+from benchmarks.medians import percentile
+from proof.bugs import BUGS
+from proof.forked import asleep, drawn, killed
+from proof.hunt import hunt
+from proof.jobs import Real
+from proof.killing import Line, Round, play
+from proof.places import SERVED, SINKS, place
+from proof.schedule import schedule
+from proof.stores import store_of
+from proof.zygote import Zygote
+from strandline.plan.endpoints import Delivery
+from strandline.services.service import Service
+
+KILLS: Final = 1_000
+A_ROUND: Final = 10
+JOBS, PROCESSES = "job on Spark", "process without Spark"
+DRIVERS: Final = 25
+"""Rounds of two drivers, for each of four sinks."""
+RESULTS: Final = Path(__file__).resolve().parent.parent / "benchmarks" / "results" / "delivery.json"
+
+Say = Callable[[str], None]
+
+
+def work_folder(asked: Path | None) -> Path:
+    """Where rounds are kept: a cache of the user's, unless another folder is named."""
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    home = Path(cache) / "strandline" / "proof" if asked is None else asked.absolute()
+    return home / machine.commit()
+
+
+def one_round(
+    seed: int, kills: int, sinks: Sequence[str], semantics: Sequence[str], services: Mapping[str, Service], say: Say,
+    bug: str | None = None,
+) -> Round:  # fmt: skip
+    """A job of its own, killed so often; its folder is kept if something was wrong."""
+    folder = Path(tempfile.mkdtemp(prefix="proof-"))
+    stores = tuple(place(each, f"round-{folder.name}", folder, services) for each in sinks)
+    told = play(
+        Real(str(folder), stores, tuple(semantics), bug=bug),
+        seed,
+        schedule(seed, kills, semantics, sinks),
+        services,
+        say,
+    )
+    if not told.faults and not any(line.faults for line in told.lines):
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        say(f"something was wrong; what the job left is in {folder}")
+    return told
+
+
+def rounds(kills: int, services: Mapping[str, Service], home: Path, say: Say) -> list[dict[str, Any]]:
+    """Round after round; those that are kept already are not played again."""
+    found: list[dict[str, Any]] = []
+    home.mkdir(parents=True, exist_ok=True)
+    while (done := sum(each["kills"] for each in found)) < kills:
+        seed = len(found) + 1
+        kept = home / f"round-{seed}.json"
+        if not kept.exists():
+            say(f"round {seed}: {done} of {kills} kills so far")
+            told = one_round(seed, min(A_ROUND, kills - done), SINKS, [*Delivery], services, say)
+            _keep(kept, told.plain())
+        found.append(json.loads(kept.read_text()))
+    return found
+
+
+def process_round(
+    zygote: Zygote, seed: int, kills: int, sink: str, services: Mapping[str, Service], semantics: Sequence[str] = ()
+) -> dict[str, Any]:  # fmt: skip
+    """A process with a stand-in for Spark, killed so often; a table for each delivery."""
+    start = time.monotonic()
+    points = drawn(seed, kills)
+    with tempfile.TemporaryDirectory(prefix="proof-") as folder:
+        mine = Path(folder)
+        told = killed(zygote, place(sink, f"process-{mine.name}", mine, services), mine, points)
+    lines = [
+        asdict(Line(delivery.value, sink, each.events, each.lost, each.repeated, each.faults))
+        for delivery, each in told.verdicts.items()
+        if not semantics or delivery in semantics
+    ]
+    return {
+        "by": PROCESSES, "seed": seed, "kills": told.kills, "recoveries": [], "lines": lines, "looks": told.looks,
+        "points": dict(Counter(point.partition(":")[0] for point in points)), "faults": list(told.faults), "panes": 0,
+        "seconds": round(time.monotonic() - start, 1),
+    }  # fmt: skip
+
+
+def process_rounds(
+    kills: int, sinks: Sequence[str], services: Mapping[str, Service], home: Path, say: Say
+) -> list[dict[str, Any]]:
+    """The kills are shared out among the sinks; rounds that are kept already are not played again."""
+    found: list[dict[str, Any]] = []
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="proof-") as folder, Zygote(Path(folder) / "log") as zygote:
+        for number in range(-(-kills // A_ROUND)):
+            sink = sinks[number % len(sinks)]
+            kept = home / f"process-{sink}-{number + 1}.json"
+            if not kept.exists():
+                _keep(kept, process_round(zygote, number + 1, A_ROUND, sink, services))
+                say(f"processes: {(number + 1) * A_ROUND} of {kills} kills, {sink}")
+            found.append(json.loads(kept.read_text()))
+    return found
+
+
+def bugs(services: Mapping[str, Service], home: Path, say: Say) -> list[dict[str, Any]]:
+    """Every bug, hunted through the enumerated crashes."""
+    found = []
+    for bug in BUGS.values():
+        if bug.store in SERVED and bug.store not in services:
+            continue
+        kept = home / f"bug-{bug.name}.json"
+        if not kept.exists():
+            _keep(kept, hunted(bug.name, services))
+            say(f"bug {bug.name}: {json.loads(kept.read_text())['caught_after']}")
+        found.append(json.loads(kept.read_text()))
+    return found
+
+
+def hunted(name: str, services: Mapping[str, Service]) -> dict[str, Any]:
+    """After how many crashes a bug is caught, and by which; None if it is not."""
+    bug = BUGS[name]
+    with tempfile.TemporaryDirectory(prefix="proof-") as folder:
+        numbers = iter(range(10_000))
+        caught = hunt(
+            bug, Path(folder),
+            lambda each: store_of(place(bug.store, f"bug-{Path(folder).name}-{next(numbers)}", each, services)),
+        )  # fmt: skip
+    told = {"name": name, "says": bug.says, "sink": bug.store}
+    if caught is None:
+        return {**told, "caught_after": None, "by": "", "fault": ""}
+    return {**told, "caught_after": caught.after, "by": caught.state, "fault": caught.fault}
+
+
+def drivers(sinks: Sequence[str], services: Mapping[str, Service], home: Path, say: Say) -> dict[str, Any]:
+    """Two drivers at once, as processes: one sleeps in the middle of a batch while the other takes over."""
+    kept = home / "drivers.json"
+    if not kept.exists():
+        faults: list[str] = []
+        with tempfile.TemporaryDirectory(prefix="proof-") as folder, Zygote(Path(folder) / "log") as zygote:
+            for sink in sinks:
+                mine = Path(folder) / sink
+                store = place(sink, f"drivers-{Path(folder).name}", mine, services)
+                faults += [f"{sink}: {each}" for each in asleep(zygote, store, mine, DRIVERS).faults]
+                say(f"{DRIVERS} rounds of two drivers, {sink}: {len(faults)} faults so far")
+        _keep(kept, {"rounds": DRIVERS * len(sinks), "faults": faults})
+    found: dict[str, Any] = json.loads(kept.read_text())
+    return found
+
+
+def _keep(path: Path, told: Mapping[str, Any]) -> None:
+    draft = path.with_suffix(".tmp")
+    draft.write_text(json.dumps(told, indent=1) + "\n")
+    draft.replace(path)
+
+
+def rows(played: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The table: each delivery to each sink over all rounds, jobs and processes apart."""
+    return [row for by in (JOBS, PROCESSES) for row in _rows(by, [each for each in played if each["by"] == by])]
+
+
+def _rows(by: str, played: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    recoveries = sorted(each for round_ in played for each in round_["recoveries"])
+    for round_ in played:
+        for line in round_["lines"]:
+            row = found.setdefault(
+                (line["semantics"], line["sink"]),
+                {"by": by, "semantics": line["semantics"], "sink": line["sink"], "kills": 0, "events": 0, "lost": 0,
+                 "repeated": 0, "faults": []},
+            )  # fmt: skip
+            row["kills"] += round_["kills"]
+            for name in ("events", "lost", "repeated"):
+                row[name] += line[name]
+            row["faults"] += line["faults"]
+    times = {f"recovery_p{share}": percentile(recoveries, share / 100) if recoveries else None for share in (50, 95)}
+    order = [*Delivery]
+    return sorted(
+        ({**row, **times} for row in found.values()), key=lambda row: (order.index(row["semantics"]), row["sink"])
+    )
+
+
+def results(
+    played: Sequence[Mapping[str, Any]], caught: Sequence[Mapping[str, Any]], two: Mapping[str, Any], command: str
+) -> dict[str, Any]:
+    """What is kept."""
+    points: Counter[str] = Counter()
+    for each in played:
+        points.update(each["points"])
+    return {
+        "commit": machine.commit(),
+        "command": command,
+        "machine": machine.facts(),
+        "rows": rows(played),
+        "bugs": list(caught),
+        "drivers": dict(two),
+        "points": dict(sorted(points.items())),
+        "rounds": [
+            {name: each[name] for name in ("by", "seed", "kills", "seconds", "looks", "panes", "faults")}
+            for each in played
+        ],
+    }
+
+
+def main(
+    kills: int, work: Path | None, sinks: Sequence[str], services: Mapping[str, Service], say: Say, *, spark: bool
+) -> dict[str, Any]:  # fmt: skip
+    """Everything, or what is missing of it; what is known is written down after each part."""
+    home = work_folder(work)
+    words = [f"--kills {kills}" if kills != KILLS else "", "" if spark else "--without-spark"]
+    words += [] if tuple(sinks) == SINKS else [f"--sink {each}" for each in sinks]
+    command = " ".join(["strandline prove delivery --campaign", *(word for word in words if word)])
+    told: dict[str, Any] = {}
+
+    def write(caught: Sequence[Mapping[str, Any]] = (), two: Mapping[str, Any] | None = None) -> None:
+        told.update(results(played, caught, two or {"rounds": 0, "faults": []}, command))
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(told, indent=1) + "\n")
+
+    played = rounds(kills, services, home, say) if spark else []
+    write()
+    played += process_rounds(kills, sinks, services, home, say)
+    write()
+    caught = bugs(services, home, say)
+    write(caught)
+    write(caught, drivers(sinks, services, home, say))
+    return told

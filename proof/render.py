@@ -1,0 +1,79 @@
+"""The table of the last campaign, written into docs/explanation/delivery.md from what was measured.
+
+usage: .venv/bin/python -m proof.render [--check]      with --check, only says whether the page is up to date
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from proof.campaign import RESULTS
+from proof.zygote import ROOT
+
+PAGE: Final = ROOT / "docs" / "explanation" / "delivery.md"
+BEGIN: Final = "<!-- proved: written by python -m proof.render -->"
+END: Final = "<!-- end -->"
+
+
+def main(arguments: Sequence[str]) -> int:
+    page = PAGE.read_text()
+    made = written(page, json.loads(RESULTS.read_text()) if RESULTS.exists() else None)
+    if "--check" in arguments:
+        if made != page:
+            print(f"{PAGE.name} is not what {RESULTS.name} says: run python -m proof.render")
+        return int(made != page)
+    PAGE.write_text(made)
+    return 0
+
+
+def written(page: str, told: Mapping[str, Any] | None) -> str:
+    """The page with what was measured between its two marks; nothing is there if nothing was."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{'' if told is None else section(told)}{END}{after}"
+
+
+def section(told: Mapping[str, Any]) -> str:
+    """The table, what it was measured on, and what else was done."""
+    lines = [
+        "| killed | delivery | sink | kills | events | lost | repeated | recovery p50 / p95 |",
+        "|---|---|---|---:|---:|---:|---:|---:|",
+        *(_row(row) for row in told["rows"]),
+    ]
+    return "\n".join([_source(told), *lines, "", *_rest(told), ""])
+
+
+def _row(row: Mapping[str, Any]) -> str:
+    times = [row["recovery_p50"], row["recovery_p95"]]
+    shown = "–" if None in times else f"{times[0]:.1f} s / {times[1]:.1f} s"
+    counts = " | ".join(f"{row[name]:,}" for name in ("kills", "events", "lost", "repeated"))
+    return f"| {row['by']} | `{row['semantics']}` | {row['sink']} | {counts} | {shown} |"
+
+
+def _source(told: Mapping[str, Any]) -> str:
+    machine = told["machine"]
+    return (
+        f"Measured on {machine['date']} with `{told['command']}`, commit {told['commit']}, {machine['cores']} cores,\n"
+        f"{machine['memory_gb']} GB, {machine['system']}. All rows of a round are tables of one job, so they met the "
+        "same kills.\n"
+    )
+
+
+def _rest(told: Mapping[str, Any]) -> list[str]:
+    caught = [bug for bug in told["bugs"] if bug["caught_after"] is not None]
+    latest = max((bug["caught_after"] for bug in caught), default=0)
+    points = ", ".join(f"{name} {times}" for name, times in told["points"].items())
+    looks, panes = (sum(each[name] for each in told["rounds"]) for name in ("looks", "panes"))
+    wrong = [fault for each in told["rounds"] for fault in each["faults"]]
+    return [
+        f"- Killed at: {points}.",
+        f"- {panes:,} panes were played again by the reference, one element at a time, and {looks:,} looks were taken",
+        f"  at tables while they were written: {len(wrong)} differences.",
+        f"- {told['drivers']['rounds']} rounds of two drivers: {len(told['drivers']['faults'])} faults.",
+        f"- {len(caught)} of {len(told['bugs'])} mistakes made on purpose were found, the last after {latest} crashes.",
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -40,6 +40,8 @@ class Asked:
 
 
 USUAL_KILLS = 10
+WIDTH = 120
+"""A table that is cut off tells nothing."""
 
 
 def main(asked: Asked) -> int:
@@ -60,8 +62,9 @@ def main(asked: Asked) -> int:
     if asked.as_json:
         print(json.dumps(told, indent=1))
     else:
-        console.print(table(told["rows"], asked))
-        for line in _below(told):
+        console.width = max(console.width, WIDTH)
+        console.print(table(told["rows"]))
+        for line in [*_below(told), "each line again:", *(f"  {again(row, asked)}" for row in told["rows"])]:
             console.print(line)
     return 1 if wrong(told) else 0
 
@@ -148,13 +151,12 @@ def again(row: Mapping[str, Any], asked: Asked) -> str:
     )
 
 
-def table(rows: Sequence[Mapping[str, Any]], asked: Asked) -> Table:
+def table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """What each delivery to each sink lost and repeated."""
     shown = Table(box=None, pad_edge=False)
     for name, where in (
         ("killed", "left"), ("delivery", "left"), ("sink", "left"), ("kills", "right"), ("events", "right"),
         ("lost", "right"), ("repeated", "right"), ("recovery p50 / p95", "right"), ("verdict", "left"),
-        ("again", "left"),
     ):  # fmt: skip
         shown.add_column(name, justify=where, no_wrap=True)  # type: ignore[arg-type]
     for row in rows:
@@ -164,7 +166,7 @@ def table(rows: Sequence[Mapping[str, Any]], asked: Asked) -> Table:
             *(row[name] for name in ("by", "semantics", "sink")),
             *(f"{row[name]:,}" for name in ("kills", "events", "lost", "repeated")),
             "–" if None in times else f"{times[0]:.1f} s / {times[1]:.1f} s",
-            Text(verdict(row), "green" if good else "bold red"), Text(again(row, asked), "dim"),
+            Text(verdict(row), "green" if good else "bold red"),
         )  # fmt: skip
     return shown
 

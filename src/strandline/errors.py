@@ -19,6 +19,7 @@ StrandlineError
 └── StateError      what was kept does not fit what is asked
     ├── CheckpointMismatch
     ├── SavepointError   a savepoint that is damaged, or cannot be restored as it was asked
+    ├── CheckpointDamaged  a file of it is torn, empty or missing
     ├── Fenced           a newer driver writes where this one did
     └── BrokenBlock
 """
@@ -140,6 +141,10 @@ class CheckpointMismatch(StateError):
 
 class SavepointError(StateError):
     """A savepoint that is damaged or unknown, or that cannot be restored as it was asked."""
+
+
+class CheckpointDamaged(StateError):
+    """A file of a checkpoint is torn, empty or missing: the message names it."""
 
 
 class Fenced(StateError):

@@ -31,6 +31,7 @@ from strandline.plan.endpoints import Delivery, Source
 from strandline.plan.stages import Deliver
 from strandline.services.service import Service
 from strandline.spark.checkpoint import Checkpoint
+from strandline.spark.copies import COPIES
 from strandline.spark.job import Job
 from strandline.spark.ledger import LedgerEntry, Recorded, Written
 from strandline.spark.ports import DETAIL, REASON, Followed, SparkSource
@@ -272,6 +273,7 @@ class Acts:
 
     def _forget_from(self, batch: int) -> None:
         """As if it had crashed in this batch: Spark has planned it, and does not know that it was delivered."""
+        (self.home.folder / COPIES).unlink()
         for folder, kept in (("offsets", batch), ("commits", batch - 1)):
             for entry in (self.home.spark / folder).glob("[0-9]*"):
                 if int(entry.name) > kept:

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from strandline.spark.java import find_java
 from strandline.spark.session import start_session
+from tests.spark.damaged import Made, make
 
 
 @pytest.fixture(scope="session")
@@ -18,3 +19,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session = start_session("strandline tests", log=log, jars=True)
         yield session
         session.stop()
+
+
+@pytest.fixture(scope="session")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A small job's folder after a few batches, to be damaged and looked at, and put back."""
+    return make(spark, tmp_path_factory.mktemp("made"))

@@ -12,12 +12,14 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from strandline.cli.checkpoint_words import checkpoint_app
 from strandline.cli.dlq_words import dlq_app
 from strandline.cli.job_words import WORDS, alarms_app, config_app
 from strandline.cli.prove_words import prove_app
 from strandline.cli.replay_words import replay_app
 from strandline.cli.savepoint_words import lineage, plan, savepoint_app
 from strandline.cli.schema_words import schema_app
+from strandline.cli.state_words import state_app
 from strandline.errors import StrandlineError
 
 REFUSED, UNEXPECTED, INTERRUPTED = 2, 1, 130
@@ -45,6 +47,8 @@ app.add_typer(savepoint_app)
 app.command()(plan)
 app.command()(lineage)
 app.add_typer(replay_app)
+app.add_typer(checkpoint_app)
+app.add_typer(state_app)
 
 
 @app.callback()

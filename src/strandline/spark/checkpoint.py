@@ -22,6 +22,7 @@ from strandline.spark.ports import ListedFile
 
 _ABOUT: Final = "strandline.json"
 _NOTES: Final = "notes.json"
+_DIGEST: Final = "sha256"
 _COMPACT: Final = ".compact"
 NOWHERE: Final = "-"
 """What stands in Spark's log for a source that has no position yet."""
@@ -82,7 +83,7 @@ class Checkpoint:
     def key_groups(self) -> int | None:
         """How many the state kept here is divided into; None if nothing is."""
         about = self.folder / _ABOUT
-        return _read(about).key_groups if about.exists() else None
+        return read_identity(about).key_groups if about.exists() else None
 
     @property
     def identity(self) -> Identity:
@@ -90,11 +91,12 @@ class Checkpoint:
         about = self.folder / _ABOUT
         if not about.exists():
             raise CheckpointMismatch(f"{self.folder} holds no Strandline checkpoint", hint="name the folder of a job")
-        return _read(about)
+        return read_identity(about)
 
     def adopt(self, identity: Identity) -> None:
         """Writes down whose checkpoint it is, for one that was made elsewhere than in a run."""
-        write_durably(self.folder / _ABOUT, json.dumps(asdict(identity), indent=2) + "\n")
+        told = asdict(identity)
+        write_durably(self.folder / _ABOUT, json.dumps({**told, _DIGEST: _digest(told)}, indent=2) + "\n")
 
     def _make(self) -> None:
         try:
@@ -105,7 +107,7 @@ class Checkpoint:
             ) from None
 
     def _known(self, about: Path, root: Root, stages: Stages) -> Identity:
-        identity = _read(about)
+        identity = read_identity(about)
         if identity.fingerprint != stages.fingerprint:
             found = changes(identity.definition, to_plain(root))
             raise CheckpointMismatch(
@@ -160,7 +162,7 @@ class Checkpoint:
     def first(self) -> int:
         """The job's number of Spark's batch 0."""
         about = self.folder / _ABOUT
-        return _read(about).first if about.exists() else 0
+        return read_identity(about).first if about.exists() else 0
 
     def _numbers(self, log: str) -> list[int]:
         """The batches in one of Spark's logs, in order."""
@@ -184,9 +186,8 @@ class Checkpoint:
         earlier = [] if before is None else self._entry(before).read_text().splitlines()[2:]
         digest = hashlib.sha256(content)
         digest.update("\n".join(["", *earlier]).encode())
-        for source, (start, end) in enumerate(zip_longest(earlier, positions)):
-            for entry in self._source_log(source, _log_offset(start), _log_offset(end)):
-                digest.update(_synced(entry))
+        for entry in self._lists(batch):
+            digest.update(_synced(entry))
         starts = None if before is None else self._moved_to(before) or "\n".join(earlier)
         return Sealed(digest.hexdigest(), starts, "\n".join(positions))
 
@@ -194,6 +195,28 @@ class Checkpoint:
         """Where a savepoint ended, in the words that sinks have written down, if this job begins right after it."""
         moves = self.identity.moves if self.in_spark(batch) == 0 and (self.folder / _ABOUT).exists() else ()
         return str(moves[-1]["ends"]) if moves else None
+
+    def to_copy(self, batch: int | None) -> list[Path]:
+        """The small files without which a job cannot go on: whose it is, what its state looks like, a batch's range."""
+        if batch is None:
+            return [self.folder / _ABOUT]
+        lasting = ("metadata", "state/*/_metadata/v2/[0-9]*", "state/*/_stateSchema/*/[0-9]*", "sources/*/0")
+        found = [path for each in lasting for path in sorted(self.spark.glob(each))]
+        before = self._before(batch)
+        ranges = [self._entry(each) for each in (before, batch) if each is not None]
+        return [self.folder / _ABOUT, *found, *ranges, *self._lists(batch)]
+
+    def _lists(self, batch: int) -> list[Path]:
+        """What sources that keep logs of their own wrote for a batch."""
+        before = self._before(batch)
+        earlier = [] if before is None else self._entry(before).read_text().splitlines()[2:]
+        positions = self._entry(batch).read_text().splitlines()[2:]
+        ranges = enumerate(zip_longest(earlier, positions))
+        return [
+            entry
+            for source, (start, end) in ranges
+            for entry in self._source_log(source, _log_offset(start), _log_offset(end))
+        ]
 
     def _before(self, batch: int) -> int | None:
         """The batch before: the newest below it that has an entry, since ids may have gaps."""
@@ -294,14 +317,26 @@ class Checkpoint:
         return self.spark / "offsets" / str(self.in_spark(batch))
 
 
-def _read(about: Path) -> Identity:
+def read_identity(about: Path) -> Identity:
+    """Whose checkpoint it is, every byte of it."""
     try:
         told = json.loads(about.read_text())
-        return Identity(**{**told, "moves": tuple(told.get("moves", ())), "starting": tuple(told.get("starting", ()))})
+        said = told.pop(_DIGEST, None)
+        lists = {name: tuple(told.get(name, ())) for name in ("moves", "starting")}
+        identity = Identity(**{**told, **lists})
     except (ValueError, TypeError, AttributeError) as problem:
-        raise CheckpointMismatch(
-            f"cannot read {about}", detail=str(problem), hint="restore the folder from a copy, or choose another"
-        ) from None
+        raise _unreadable(about, str(problem)) from None
+    if said not in (None, _digest(told)):
+        raise _unreadable(about, "it is not what was written")
+    return identity
+
+
+def _digest(told: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def _unreadable(about: Path, why: str) -> CheckpointMismatch:
+    return CheckpointMismatch(f"cannot read {about}", detail=why, hint=f"strandline checkpoint check {about.parent}")
 
 
 def write_durably(path: Path, text: str) -> None:

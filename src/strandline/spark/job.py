@@ -1,6 +1,7 @@
 """A running job: what it has done so far, and how to stop it."""
 
 import contextlib
+import os
 import re
 import threading
 import time
@@ -11,12 +12,13 @@ from typing import Any, Final, Protocol, Self
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from strandline.errors import RunError, StrandlineError
+from strandline.errors import CheckpointDamaged, RunError, StrandlineError
 from strandline.kernel.output import Counts
 from strandline.kernel.watermarks import FOREVER
 from strandline.spark.budget import FailureBudget, Spending
 from strandline.spark.checkpoint import Checkpoint
 from strandline.spark.deliver import AWAY, Delivered, Patience
+from strandline.spark.hold import share
 from strandline.spark.observer import Observer
 from strandline.spark.ports import OpenSink
 from strandline.spark.progress import JobProgress, State, Status, progress_of
@@ -55,6 +57,7 @@ class _Latest:
 
 
 _LOOK_EVERY_SECONDS: Final = 0.1
+_DAMAGED: Final = re.compile(r"CANNOT_LOAD_STATE_STORE|ChecksumException|errors\.BrokenBlock|CANNOT_READ_\w*FILE")
 _UNREADABLE: Final = re.compile(r"\[FAILED_READ_FILE\S*\] Encountered error while reading file (\S+?)\.?\s")
 
 
@@ -91,7 +94,18 @@ class Job:
         self._backlog: Backlog = dict
         self._sinks: tuple[OpenSink, ...] = ()
         self._absent: RunError | None = None
+        self._hold: int | None = None
         self.patience = Patience(self._waits)
+
+    def hold(self) -> None:
+        """Nobody repairs the folder from here on, until the job has ended."""
+        self._hold = share(self._checkpoint.folder)
+
+    def release(self) -> None:
+        with self._lock:
+            hold, self._hold = self._hold, None
+        if hold is not None:
+            os.close(hold)
 
     def attach(
         self, query: Query, sinks: tuple[OpenSink, ...], backlog: Backlog = dict, then: Next | None = None
@@ -223,6 +237,7 @@ class Job:
             self._lost = True
         finally:
             self._terminated.set()
+            self.release()
             self._tell_the_end()
 
     def _tell_the_end(self) -> None:
@@ -268,6 +283,7 @@ class Job:
             self._tell_the_end()
         for sink in self._sinks:
             sink.close()
+        self.release()
 
     def _running(self) -> Query:
         if self._query is None:
@@ -283,6 +299,9 @@ class Job:
         if file is not None:
             hint = "put a whole file of that name in its place, and run once with files(…, on_lost='continue')"
             return RunError(f"the file {file[1]} cannot be read", detail=_reason(str(problem)), hint=hint)
+        if _DAMAGED.search(str(problem)):
+            hint = f"strandline checkpoint check {self._checkpoint.folder}"
+            return CheckpointDamaged("what the job has kept cannot be read", detail=_reason(str(problem)), hint=hint)
         return RunError("Spark stopped the job", detail=_reason(str(problem)), hint="see spark.log")
 
     def __enter__(self) -> Self:

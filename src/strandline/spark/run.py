@@ -20,7 +20,9 @@ from strandline.spark.backfill import Backfill, Cut, Phase, asked_for, at_the_se
 from strandline.spark.budget import FailureBudget
 from strandline.spark.checkpoint import Checkpoint, Identity
 from strandline.spark.checks import require_machine
+from strandline.spark.copies import copied
 from strandline.spark.deliver import Deliverer, Ranges
+from strandline.spark.examine import require_sound
 from strandline.spark.extent import AllOfIt, Extent, Way, bounded_by, is_bounded, pinned
 from strandline.spark.heartbeat import heartbeat
 from strandline.spark.job import Job, Listener
@@ -70,6 +72,7 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     root = root if filling is None else filling.over(root)
     folder = Path(checkpoint).absolute()
     home = Checkpoint(folder)
+    require_sound(folder)
     stages = to_stages(root, _groups(home, spark, key_groups))
     if spark is None:
         require_machine(folder)
@@ -92,6 +95,7 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     session = spark or start_session("strandline", log=folder / "spark.log", overrides=wanted, jars=bool(needed))
     job = Job(home, listener, available_now=available_now, budget=failure_budget, observer=observer)
     run_of = _Run(session, stages, home, identity, opened, job, heartbeat_seconds, every, measures=observer is not None)
+    job.hold()
     try:
         if filling is not None:
             return run_of.fill(filling, available_now=available_now)
@@ -99,6 +103,7 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
             return run_of.to_the_end(by_arrival=by_arrival)
         return job.attach(run_of.stream(available_now=available_now), opened, run_of.backlog)
     except BaseException:
+        job.release()
         for sink in opened:
             sink.close()
         raise
@@ -122,7 +127,7 @@ class _Run:
         drain = self.home.drain
         ticks = heartbeat(self.session, every=self.heartbeat_seconds, drain=drain, live=seam is not None)
         writer = translate(self.stages, self.session, ticks, seam=seam).writeStream.foreachBatch(
-            self._deliver(self.home)
+            self._deliver(copied(self.home, self.identity.lineage))
         )
         writer = writer.option("checkpointLocation", str(self.home.spark))
         writer = writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime=self.every)

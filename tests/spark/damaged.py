@@ -86,10 +86,6 @@ class Made:
             rows = connection.execute("SELECT team, window_start, total FROM totals_now").fetchall()
         return {(team, int(start[14:16])): total for team, start, total in rows}
 
-    def panes(self) -> int:
-        with closing(sqlite3.connect(self.table)) as connection:
-            return int(connection.execute("SELECT count(*) FROM totals").fetchone()[0])
-
     def put_table_back(self, batch: int) -> None:
         """The table as it was after a batch."""
         for old in self.root.glob(f"{self.table.name}*"):

@@ -133,7 +133,7 @@ def test_a_start_is_refused_before_anything_changes(made: Made, spark: SparkSess
 
 
 def go_on(made: Made, spark: SparkSession, table: int) -> None:
-    """Mended, the job takes one more file, and has lost and repeated nothing."""
+    """Mended, the job takes one more file, and its totals are right."""
     made.put_table_back(table)
     made.feed(FILES)
     try:

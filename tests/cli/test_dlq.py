@@ -17,9 +17,9 @@ import strandline as sl
 from strandline.cli import dlq
 from strandline.cli.main import main
 from strandline.cli.run import find
-from strandline.letters.durable import write_once
 from strandline.letters.folder import Folder
 from strandline.letters.store import Redrive
+from strandline.spark.durable import write_once
 from tests.contracts.test_letters import CLOCK, Place, letter
 
 pytest_plugins = ["strandline.testing.services"]

@@ -5,8 +5,8 @@ from pathlib import Path
 import strandline as sl
 from strandline.cli.dlq import sources_of
 from strandline.kernel.letters import PUBLIC
-from strandline.letters.durable import write_whole
 from strandline.letters.written import to_json
+from strandline.spark.durable import write_whole
 
 
 def letters_pipeline(folder: Path) -> sl.Pipeline:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from proof.killing import members
 from strandline.cli.demo import WINDOW_SECONDS
 from strandline.cli.recount import recount
 from strandline.connectors.generator import Scores
@@ -96,20 +97,6 @@ def playing(folder: Path, seed: int) -> Iterator[Demo]:
         yield demo
     finally:
         demo.close()
-
-
-def members(group: int) -> list[int]:
-    """The living processes of a process group."""
-    found = []
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            try:
-                state, _, member_of, *_ = (process / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(member_of) == group and state not in "ZX":
-                found.append(int(process.name))
-    return found
 
 
 def in_the_middle(demo: Demo) -> bool:

@@ -19,11 +19,11 @@ import polars as pl
 
 from strandline.errors import InvalidStep, SetupError, SinkError, StateError
 from strandline.kernel.letters import NAMES, PUBLIC
-from strandline.letters.durable import remove, write_whole
 from strandline.letters.noted import NotedLetters
 from strandline.letters.store import TIMES, envelopes
 from strandline.letters.written import from_json, to_json
 from strandline.plan.endpoints import fields_of
+from strandline.spark.durable import remove, write_whole
 from strandline.spark.ports import LedgerEntry
 
 FORMATS: Final = ("parquet", "jsonl")

@@ -14,8 +14,8 @@ from pyarrow import orc
 
 from strandline.errors import SinkError
 from strandline.kernel.types import to_polars
-from strandline.letters.durable import write_once
 from strandline.letters.store import Marks, Redrive
+from strandline.spark.durable import write_once
 
 LETTER: Final = "strandline_letter"
 """The column that says which letter a row comes from, in files that have columns."""

@@ -19,8 +19,8 @@ from typing import Any
 import polars as pl
 
 from strandline.errors import SinkError, StateError
-from strandline.letters.durable import alone, remove, write_whole
 from strandline.letters.store import Marks, Redrive, marked, refuse_overlap
+from strandline.spark.durable import alone, remove, write_whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from strandline.plan.compile import FEWEST
 from strandline.plan.explain import explain_stages
 from strandline.plan.nodes import Root, to_plain
 from strandline.plan.stages import Stages
+from strandline.spark.durable import sync_folder
 from strandline.spark.ledger import Sealed
 from strandline.spark.ports import ListedFile
 
@@ -374,11 +375,3 @@ def _log_offset(position: str | None) -> int:
 
 def _draft(path: Path) -> Path:
     return path.with_suffix(".tmp")
-
-
-def sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from strandline.spark.checkpoint import Checkpoint, sync_folder
-from strandline.spark.durable import write_whole
+from strandline.spark.checkpoint import Checkpoint
+from strandline.spark.durable import sync_folder, write_whole
 from strandline.spark.ledger import Sealed
 
 COPIES: Final = "copies.jsonl"

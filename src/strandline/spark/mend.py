@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from strandline.spark.checkpoint import sync_folder
 from strandline.spark.checksums import beside, checksums, is_checksum
-from strandline.spark.durable import write_whole
+from strandline.spark.durable import sync_folder, write_whole
 from strandline.spark.examine import examine
 from strandline.spark.findings import Act, Health, Move, Restore
 from strandline.spark.hold import alone

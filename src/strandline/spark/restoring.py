@@ -30,7 +30,8 @@ from strandline.plan.nodes import Aggregated, Root, to_plain, walk
 from strandline.plan.stages import KeyedStep, Stages, step_name
 from strandline.plan.upgrade import StepUpgrade, Upgrade, Verdict, compare
 from strandline.spark.addresses import address
-from strandline.spark.checkpoint import NOWHERE, Checkpoint, Identity, sync_folder
+from strandline.spark.checkpoint import NOWHERE, Checkpoint, Identity
+from strandline.spark.durable import sync_folder
 from strandline.spark.ports import Followed
 from strandline.spark.positions import require_positions
 from strandline.spark.savepoint_files import Savepoint, load, verify

@@ -24,7 +24,8 @@ import polars as pl
 from strandline.errors import SavepointError
 from strandline.kernel.moving import Moved
 from strandline.kernel.watermarks import progress_from_facts, progress_to_facts
-from strandline.spark.checkpoint import Identity, sync_folder
+from strandline.spark.checkpoint import Identity
+from strandline.spark.durable import sync_folder
 
 FORMAT: Final = 1
 """The version of the layout that is written; every one from 1 on is read."""

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from strandline.errors import SetupError, SinkError, SinkUnavailable
-from strandline.letters.durable import sync_folder
+from strandline.spark.durable import sync_folder
 from strandline.spark.ledger import LedgerEntry, Recorded
 
 KEPT: Final = 1_000

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from strandline.errors import SinkError, SinkUnavailable, StateError
 from strandline.formats.laid_out import joined
-from strandline.letters.durable import sync_folder
+from strandline.spark.durable import sync_folder
 from strandline.spark.ledger import Recorded
 
 VERSION: Final = 1

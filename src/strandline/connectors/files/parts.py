@@ -9,7 +9,7 @@ import polars as pl
 
 from strandline.connectors.files.log import File, write_new
 from strandline.formats.laid_out import encoded
-from strandline.letters.durable import sync_folder
+from strandline.spark.durable import sync_folder
 
 PANES, LATE, DEAD = "panes", "late", "dead"
 PARTS: Final = (PANES, LATE, DEAD)

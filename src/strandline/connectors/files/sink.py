@@ -17,11 +17,11 @@ from strandline.formats.told import names_beside
 from strandline.kernel.blocks import END, START
 from strandline.kernel.output import Output
 from strandline.kernel.panes import INDEX, RETRACTION
-from strandline.letters.durable import sync_folder
 from strandline.letters.noted import NotedLetters
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
 from strandline.spark.crash import crash_point
+from strandline.spark.durable import sync_folder
 from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge
 
 _ATTEMPTS: Final = 100

@@ -30,6 +30,8 @@ MARKERS = {"all": "not campaign", "fast": "not spark and not services and not ca
 
 FAST_SECONDS = 60
 NO_TESTS = 5
+SILENCE_SECONDS = {"all": 600, "fast": 120, "campaign": None}
+"""A test that hangs is ended by its own timeout long before; this is for what hangs between tests, or in an ending."""
 LEAST_COVERED = 5
 TWO_AT_ONCE = ("--numprocesses", "2", "--dist", "loadfile")
 """Much of a test with Spark or a service is waiting; a file's tests stay together, since they share what they start."""
@@ -69,7 +71,7 @@ def run_tier(tier: str, extra: Sequence[str]) -> int:
     if tier == "all":
         checked.append(coverage())
     summarize(checked, time.monotonic() - started, tier)
-    print(closing)
+    print(closing or "pytest did not come to its end")
     return 0 if all(step.passed for step in checked) else 1
 
 
@@ -90,14 +92,20 @@ def run_tests(tier: str, extra: Sequence[str]) -> tuple[Checked, str]:
         ran = step.run(
             [str(PROGRAMS / "pytest"), "-v", "-m", MARKERS[tier], *how, *extra],
             cwd=ROOT,
-            on_line=lambda line: step.doing(where(line)),
+            on_line=lambda line: step.doing(where(line) or step.at),
+            silence=SILENCE_SECONDS[tier],
         )
+        report, closing = split_report(ran)
         nothing = tier == "campaign" and ran.code == NO_TESTS
-        step.failed = ran.code != 0 and not nothing
-    report, closing = split_report(ran)
+        hung = ran.fell_silent and bool(closing) and not re.search(r"\d (?:failed|error)", closing)
+        step.failed = ran.code != 0 and not nothing and not hung
     if step.failed:
         print(report)
-    note = "there are no campaigns yet" if nothing else named(ran.output)
+    elif hung:
+        print(ran.output.rpartition(closing)[2])
+    notes = ["there are no campaigns yet" if nothing else "", named(ran.output), outlived(ran)]
+    notes.append("pytest told its result and did not end, mend it" if hung else "")
+    note = "\n".join(filter(None, notes))
     return Checked("tests", not step.failed, step.seconds, note), closing
 
 
@@ -105,6 +113,11 @@ def named(output: str) -> str:
     """The tests that were tried again: a defect each, of the test or of the code, even if the run passes."""
     again = re.findall(r"^\[gw\d+\] \[ *\d+%\] RERUN (\S+::.+?) *$", output, re.MULTILINE)
     return "\n".join(["tried again, mend it:", *(f"  {test}" for test in again)]) if again else ""
+
+
+def outlived(ran: Ran) -> str:
+    """What tests started and did not stop: a defect each, too."""
+    return "\n".join(["left behind and killed, mend it:", *(f"  {each}" for each in ran.left)]) if ran.left else ""
 
 
 def where(line: str) -> str:
@@ -115,7 +128,9 @@ def where(line: str) -> str:
 
 def split_report(ran: Ran) -> tuple[str, str]:
     """What pytest says about failures, and its closing line; the lines of tests that passed are left out."""
-    report, _, closing = ran.output.rstrip().rpartition("\n")
+    closings = list(re.finditer(r"^=+ .* in [\d.]+s.* =+$", ran.output, re.MULTILINE))
+    closing = closings[-1][0] if closings else ""
+    report = (ran.output.replace(closing, "") if closing else ran.output).rstrip() + "\n"
     interesting = re.search(r"^=+ (?:ERRORS|FAILURES) =+$", report, re.MULTILINE)
     return (report[interesting.start() :] if interesting else report), closing
 

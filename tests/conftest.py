@@ -3,7 +3,9 @@
 In the fast tier they are fewer still; STRANDLINE_EXAMPLES=5000 ./test tests/kernel looks harder.
 """
 
+import faulthandler
 import os
+import signal
 import sys
 
 import pytest
@@ -22,6 +24,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # No deadline: the machine may be busy, and a slow example is not a wrong one.
     settings.register_profile("strandline", max_examples=examples, deadline=None, print_blob=True)
     settings.load_profile("strandline")
+    # Whoever runs the tests asks with it where they hang. What tests say is captured; this is not.
+    faulthandler.register(signal.SIGUSR1, file=os.dup(2), all_threads=True)
     if fast:
         # The kernel plays them all in the whole run; the oracle takes a second.
         config.option.stories_on = "reference"

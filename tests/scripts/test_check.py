@@ -111,3 +111,33 @@ def test_a_report_without_failures_is_shown_whole() -> None:
 
 def test_the_programs_are_those_of_this_environment() -> None:
     assert Path(sys.executable).parent == check.PROGRAMS
+
+
+def test_what_the_tests_leave_behind_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "test_story.py").write_text(
+        "import os\ndef test_careless():\n    if os.fork() == 0:\n        os.execlp('sleep', 'sleep', '600')\n"
+    )
+    assert check.main(["fast"]) == 0
+    told = capsys.readouterr().out
+    assert "left behind and killed, mend it:" in told
+    assert "  sleep 600" in told
+
+
+@pytest.mark.parametrize(("good", "code"), [(GOOD, 0), (GOOD + BAD, 1)], ids=["passed", "failed"])
+def test_tests_that_passed_and_do_not_end_have_passed_and_their_stacks_are_told(
+    good: str, code: int, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "test_story.py").write_text(good)
+    (project / "conftest.py").write_text(
+        "import atexit, faulthandler, signal, time\n"
+        "def pytest_configure(config):\n"
+        "    if not hasattr(config, 'workerinput'):\n"
+        "        faulthandler.register(signal.SIGUSR1)\n"
+        "        atexit.register(time.sleep, 600)\n"
+    )
+    monkeypatch.setitem(check.SILENCE_SECONDS, "fast", 5)
+    assert check.main(["fast"]) == code
+    told = capsys.readouterr().out
+    assert "most recent call first" in told
+    assert ("pytest told its result and did not end" in told) is (code == 0)
+    assert "1 passed" in told.splitlines()[-1]

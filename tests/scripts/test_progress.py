@@ -63,3 +63,33 @@ def test_an_interrupted_step_takes_its_command_with_it(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), Step("program", io.StringIO()) as step:
         step.run([sys.executable, "-c", program], cwd=tmp_path, on_line=interrupt)
     assert step.seconds < 30
+
+
+LONG = "import time; time.sleep(600)"
+
+
+def test_who_a_command_leaves_behind_is_named_and_killed_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+    program = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {LONG!r}], start_new_session=True)"
+    with Step("program", io.StringIO()) as step:
+        ran = step.run([sys.executable, "-c", program], cwd=tmp_path)
+    assert ran.code == 0
+    assert [LONG in each for each in ran.left] == [True]
+
+
+def test_a_command_that_falls_silent_tells_where_it_hangs_and_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_LAST_WORDS_SECONDS", 0.5)
+    program = f"import faulthandler, signal; faulthandler.register(signal.SIGUSR1); print('one', flush=True); {LONG}"
+    with Step("program", io.StringIO()) as step:
+        ran = step.run([sys.executable, "-c", program], cwd=tmp_path, silence=2)
+    assert ran.code != 0
+    assert "Nothing was heard for 2 s" in ran.output
+    assert 'File "<string>", line 1 in <module>' in ran.output
+
+
+def test_a_command_that_talks_may_take_its_time(tmp_path: Path) -> None:
+    program = "import time\nfor _ in range(8): time.sleep(0.3); print('so', flush=True)"
+    with Step("program", io.StringIO()) as step:
+        ran = step.run([sys.executable, "-c", program], cwd=tmp_path, silence=2)
+    assert (ran.code, ran.output, ran.left) == (0, "so\n" * 8, ())

@@ -47,7 +47,7 @@ class Demo:
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         self.lines: list[str] = []
-        self._reader = threading.Thread(target=self._read)
+        self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
@@ -86,7 +86,7 @@ class Demo:
         if members(self.process.pid):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        self._reader.join()
+        self._reader.join(PATIENCE)
         self._errors.close()
 
 

@@ -1,0 +1,50 @@
+"""All processes that a command started, however far they moved away from it: found by a mark in their environment.
+
+A process keeps the environment it was started with, also in a session of its own and after its parent has died.
+Where there is no /proc, none are found. Standard library only.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+MARK = "STRANDLINE_STARTED_BY"
+_PROCESSES = Path("/proc")
+_WORDS, _LETTERS = 6, 160
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A living process: its number, its parent's and its command line."""
+
+    number: int
+    parent: int
+    command: str
+
+    def signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.number, number)
+
+
+def offspring(mark: str) -> list[Process]:
+    """Those who live and were started with the mark; never whoever asks."""
+    wanted = f"{MARK}={mark}".encode()
+    return [each for each, environment in _living() if wanted in environment and each.number != os.getpid()]
+
+
+def _living() -> Iterator[tuple[Process, list[bytes]]]:
+    if not _PROCESSES.is_dir():
+        return
+    for folder in _PROCESSES.iterdir():
+        if folder.name.isdigit():
+            # It may end, or be another user's, while we look.
+            with suppress(OSError):
+                state, parent, *_ = (folder / "stat").read_text().rpartition(")")[2].split()
+                if state not in "ZX":
+                    words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                    command = " ".join(words[:_WORDS]).strip()[:_LETTERS]
+                    environment = (folder / "environ").read_bytes().split(b"\0")
+                    yield Process(int(folder.name), int(parent), command), environment

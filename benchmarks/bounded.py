@@ -19,17 +19,17 @@ ROWS: Final = (
 )
 
 
-def full() -> Suite:
+def full() -> Suite[Cell]:
     """The run whose figures are kept: ten million events."""
     return _suite("bounded", Corpus(100_000, 10, 1_000_000, late=False), warm_seconds=30, rounds=3)
 
 
-def quick() -> Suite:
+def quick() -> Suite[Cell]:
     """The same, small and once: to try it out. Its figures say little."""
     return _suite("bounded-quick", Corpus(10_000, 4, 50_000, late=False), warm_seconds=0, rounds=1)
 
 
-def _suite(name: str, corpus: Corpus, *, warm_seconds: float, rounds: int) -> Suite:
+def _suite(name: str, corpus: Corpus, *, warm_seconds: float, rounds: int) -> Suite[Cell]:
     """No event is late, so that all three have the same result; and all of a run counts, since it ends."""
     who = (("at-once", Contestant.AT_ONCE), ("stream", Contestant.OURS), ("plain", Contestant.PLAIN))
     cells = tuple(

@@ -12,8 +12,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks import feeds, ours, peers, sessions
+from benchmarks import feeds, ours, sessions
 from benchmarks.feeds import Feed
+from benchmarks.peers import spark as peers
 from benchmarks.workloads import Contestant, Workload, from_json
 
 if TYPE_CHECKING:

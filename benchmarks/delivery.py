@@ -12,7 +12,7 @@ from benchmarks.results import Measured, to_results
 from benchmarks.runs import Run, kept, read_run
 from benchmarks.sessions import JARS
 from benchmarks.stores import NAMES, Stores
-from benchmarks.suite import Row, Suite
+from benchmarks.suite import Cell, Row, Suite
 from benchmarks.turns import Asked
 from benchmarks.upserts import Upserts
 from strandline.errors import PlanError
@@ -42,7 +42,7 @@ class Plan:
         return tuple(Pair(sink, *kind) for kind in kinds for sink in NAMES)
 
     @property
-    def suite(self) -> Suite:
+    def suite(self) -> Suite[Cell]:
         """The lines of the table; those of small batches, and of Valkey, have no floor."""
         lines = [_row(pair, bound=pair.rows == self.large and pair.sink != "valkey") for pair in self.pairs]
         mine, theirs = upserts.CELLS

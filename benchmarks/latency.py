@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 import strandline as sl
 from benchmarks import sessions
-from benchmarks.peers import stream
+from benchmarks.peers.spark import stream
 from benchmarks.workloads import DELAY, Contestant
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ class Measured:
         return "; ".join(f"{run.cell}: {run.failure}" for run in self.runs if run.cell in cells and run.failure)
 
 
-def to_results(measured: Measured, suite: Suite, command: str, corpora: dict[str, str]) -> dict[str, Any]:
+def to_results(measured: Measured, suite: Suite[Any], command: str, corpora: dict[str, str]) -> dict[str, Any]:
     """What is kept: rows, what else was measured, and what it was measured on."""
     last = [] if suite.latency is None else [_latency(measured.waits)]
     return {

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ from benchmarks import feeds, oracle
 from benchmarks.broker import Broker
 from benchmarks.feeds import Feed, Folder
 from benchmarks.meter import Meter, Sample, cpu_at, members, peak_bytes
-from benchmarks.suite import CHECKED, Cell
+from benchmarks.suite import CHECKED, Cell, Entry
 from benchmarks.workloads import Contestant, Panes, to_json
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -85,7 +85,7 @@ def measure(cell: Cell, round_: int, work: Path, *, check: bool, broker: Broker 
         return Run(cell.name, round_, load=load, failure=last_words(home, code))
     told = json.loads((home / "run.json").read_text())
     run = replace(weighed(cell, round_, told["timed"]["batches"], samples, beside.samples if beside else ()), load=load)
-    run = replace(run, failure=_miscounted(cell, told["timed"]))
+    run = replace(run, failure=miscounted(cell, told["timed"]))
     if checked is not None and not run.failure:
         folder, _ = corpora.written(beginning, work / "corpora")
         run = _judged(cell, run, folder, told["checked"], home)
@@ -112,13 +112,17 @@ def _has_cells(cell: Cell) -> bool:
 
 
 def started(module: str, home: Path) -> tuple[list[Sample], int]:
-    """A module as a process that leads its own session, under the meter until it ends."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    """A module as a process under the meter."""
+    environment = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    return watched([sys.executable, "-m", module, str(home / "order.json")], home, environment)
+
+
+def watched(command: Sequence[str], home: Path, environment: Mapping[str, str]) -> tuple[list[Sample], int]:
+    """A command as a process that leads its own session, under the meter until it ends."""
     with (home / "output.txt").open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", module, str(home / "order.json")],
-            stdout=output, stderr=output, env=environment, cwd=home, start_new_session=True,
-        )  # fmt: skip
+            command, stdout=output, stderr=output, env=os.environ | environment, cwd=home, start_new_session=True
+        )
         meter = Meter(process.pid)
         try:
             with meter, contextlib.suppress(subprocess.TimeoutExpired):
@@ -143,7 +147,7 @@ def last_words(home: Path, code: int) -> str:
 
 
 def weighed(
-    cell: Cell,
+    cell: Entry,
     round_: int,
     batches: Sequence[dict[str, Any]],
     samples: Sequence[Sample],
@@ -168,7 +172,7 @@ def weighed(
     )
 
 
-def _miscounted(cell: Cell, timed: dict[str, Any]) -> str:
+def miscounted(cell: Entry, timed: dict[str, Any]) -> str:
     """A timed run keeps no output, but what it says of itself for free must fit."""
     counts = timed.get("counts")
     if counts is None:

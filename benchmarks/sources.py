@@ -26,17 +26,17 @@ REPORTED: Final = (
 )  # fmt: skip
 
 
-def full() -> Suite:
+def full() -> Suite[Cell]:
     """The run whose figures are kept."""
     return _suite("sources", Corpus(100_000, 10, 400_000), warm_up=4, warm_seconds=30, rounds=3)
 
 
-def quick() -> Suite:
+def quick() -> Suite[Cell]:
     """The same, small and once: to try it out. Its figures say little."""
     return _suite("sources-quick", Corpus(10_000, 4, 50_000), warm_up=1, warm_seconds=0, rounds=1)
 
 
-def _suite(name: str, corpus: Corpus, *, warm_up: int, warm_seconds: float, rounds: int) -> Suite:
+def _suite(name: str, corpus: Corpus, *, warm_up: int, warm_seconds: float, rounds: int) -> Suite[Cell]:
     cells = tuple(
         Cell(f"{who}-{form}", contestant, TUMBLING, corpus, warm_up, form=form, warm_seconds=warm_seconds)
         for form in Form

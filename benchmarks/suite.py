@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 from benchmarks.corpus import Corpus
 from benchmarks.feeds import Form
@@ -19,6 +19,25 @@ TUMBLING: Final = Workload(Tumbling())
 SLIDING: Final = Workload(Sliding())
 SESSION: Final = Workload(Session())
 ALL_PANES: Final = Workload(Tumbling(), Panes.ALL)
+
+
+class Entry(Protocol):
+    """What the harness must know of a cell, whatever is run in it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def warm_up(self) -> int: ...
+
+    @property
+    def warm_seconds(self) -> float: ...
+
+    @property
+    def check(self) -> bool: ...
+
+
+OneCell = TypeVar("OneCell", bound=Entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +71,11 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Group(Generic[OneCell]):
     """Cells that are compared with each other, and so run in turns."""
 
     name: str
-    cells: tuple[Cell, ...]
+    cells: tuple[OneCell, ...]
     rounds: int = 9
     """More than these are not worth their time, since no floor depends on them."""
 
@@ -70,11 +89,11 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True)
-class Suite:
+class Suite(Generic[OneCell]):
     """Everything that is measured."""
 
     name: str
-    groups: tuple[Group, ...]
+    groups: tuple[Group[OneCell], ...]
     rounds: int
     rows: tuple[Row, ...]
     """The lines with a floor and a goal."""
@@ -83,12 +102,12 @@ class Suite:
     latency: Latency | None = None
 
 
-def full() -> Suite:
+def full() -> Suite[Cell]:
     """The run whose figures are kept."""
     return Suite("full", _groups(_Sizes()), 3, ROWS, REPORTED, Latency(seconds=60, warm_up=15))
 
 
-def quick() -> Suite:
+def quick() -> Suite[Cell]:
     """The same at a tenth of the size and once: to try it out. Its figures say little."""
     small = _Sizes(
         per_batch=150_000,
@@ -116,7 +135,7 @@ class _Sizes:
     warm_seconds: float = WARM_SECONDS
 
 
-def _groups(sizes: _Sizes) -> tuple[Group, ...]:
+def _groups(sizes: _Sizes) -> tuple[Group[Cell], ...]:
     hundred_k = Corpus(100_000, sizes.batches, sizes.per_batch)
     thousand = Corpus(1_000, sizes.batches, sizes.per_batch)
     million = Corpus(1_000_000, sizes.batches, sizes.per_batch)

@@ -17,11 +17,8 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.results import to_table
 from benchmarks.runs import Run, kept, read_run
-from benchmarks.suite import Cell, Suite
+from benchmarks.suite import OneCell, Suite
 from strandline.errors import PlanError
-
-Measure = Callable[[Cell, int, bool], Run]
-"""Runs a cell once, in this round, checked or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,7 @@ def work_folder(asked: Asked) -> Path:
     return Path(cache) / "strandline" / "bench"
 
 
-def runs_folder(asked: Asked, suite: Suite) -> Path:
+def runs_folder(asked: Asked, suite: Suite[Any]) -> Path:
     """Where the runs of this code are kept; emptied if they are to be made anew."""
     home = work_folder(asked) / "runs" / f"{machine.commit()}-{suite.name}"
     if asked.again:
@@ -61,7 +58,7 @@ def end_with_the_run() -> None:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
-def chosen_cells(suite: Suite, asked: Asked, others: Collection[str] = ()) -> set[str]:
+def chosen_cells(suite: Suite[Any], asked: Asked, others: Collection[str] = ()) -> set[str]:
     """The cells to run: those named, those of a named group, both sides of a named row; else all, or in a quick run
     those that a floor depends on. `others` may be named as well, and are no cells."""
     everything = {cell.name for group in suite.groups for cell in group.cells}
@@ -82,8 +79,11 @@ def chosen_cells(suite: Suite, asked: Asked, others: Collection[str] = ()) -> se
     return found
 
 
-def in_turns(suite: Suite, cells: set[str], rounds: int, home: Path, measure: Measure) -> Iterator[Run]:
-    """Each group in turns: every cell once, then all again, back and forth."""
+def in_turns(
+    suite: Suite[OneCell], cells: set[str], rounds: int, home: Path, measure: Callable[[OneCell, int, bool], Run]
+) -> Iterator[Run]:
+    """Each group in turns: every cell once, then all again, back and forth. A cell is measured in its round, checked
+    or not."""
     for group in suite.groups:
         asked = [cell for cell in group.cells if cell.name in cells]
         for round_ in range(min(rounds, group.rounds)):

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 
 import strandline as sl
-from benchmarks import peers, sessions
+from benchmarks import sessions
 from benchmarks.contestant import batches_of
 from benchmarks.feeds import EVENTS, Folder
 from benchmarks.ours import kind_of, source_of
+from benchmarks.peers import spark as peers
 from benchmarks.sessions import JARS
 from benchmarks.suite import TUMBLING
 from benchmarks.workloads import DELAY, Contestant

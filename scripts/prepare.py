@@ -1,7 +1,7 @@
 """Makes this folder ready to run: virtual environment, packages, Java, JVM packages, and for tests a browser.
 
 A second start does nothing.
-Standard library only, and Python 3.11 or newer; ./demo and ./test start it.
+Standard library only, and Python 3.11 or newer; ./demo, ./bench and ./test start it.
 """
 
 import argparse
@@ -85,7 +85,7 @@ class Workshop:
 
 
 def prepare(workshop: Workshop, *, with_java: bool, with_browser: bool = False) -> None:
-    """Everything ./demo and ./test need, in order."""
+    """Everything ./demo, ./bench and ./test need, in order."""
     if not workshop.is_ready():
         with alone_in(workshop.root):
             if not workshop.is_ready():

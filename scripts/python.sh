@@ -1,4 +1,4 @@
-# Finds a Python 3.11 or newer that really starts; sourced by ./demo and ./test.
+# Finds a Python 3.11 or newer that really starts; sourced by ./demo, ./bench and ./test.
 
 find_python() {
   local name

@@ -1,4 +1,4 @@
-"""./demo and ./test: which Python they take, and what they start."""
+"""./demo, ./bench and ./test: which Python they take, and what they start."""
 
 import shutil
 import subprocess
@@ -16,7 +16,7 @@ def checkout(tmp_path: Path) -> Path:
     for tool in ("bash", "dirname", "env"):
         (tmp_path / "bin" / tool).symlink_to(shutil.which(tool) or tool)
     (tmp_path / "scripts").mkdir()
-    for file in ("demo", "test", "scripts/python.sh"):
+    for file in ("demo", "bench", "test", "scripts/python.sh"):
         shutil.copy(ROOT / file, tmp_path / file)
     for program in ("strandline", "python"):
         make(tmp_path / ".venv" / "bin" / program, f'[ "$1" != -c ] && echo {program} "$@"')
@@ -48,6 +48,14 @@ def test_the_environments_own_python_comes_first(checkout: Path) -> None:
     assert start(checkout, "test", "tests").stdout.splitlines() == [
         "own scripts/prepare.py",
         "own scripts/check.py tests",
+    ]
+
+
+def test_a_benchmark_is_prepared_for_and_then_run(checkout: Path) -> None:
+    make(checkout / ".venv" / "bin" / "python", '[ "$1" = -c ] || echo own "$@"')
+    assert start(checkout, "bench", "windows", "--quick").stdout.splitlines() == [
+        "own scripts/prepare.py",
+        "strandline bench windows --quick",
     ]
 
 

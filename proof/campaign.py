@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +22,7 @@ from proof.forked import asleep, drawn, killed
 from proof.hunt import hunt
 from proof.jobs import Real
 from proof.killing import Line, Round, play
+from proof.others import TORN, others
 from proof.places import SERVED, SINKS, place
 from proof.schedule import schedule
 from proof.stores import store_of
@@ -32,6 +33,8 @@ from strandline.services.service import Service
 KILLS: Final = 1_000
 A_ROUND: Final = 10
 JOBS, PROCESSES = "job on Spark", "process without Spark"
+BESIDE: Final = ("duckdb", "folder")
+"""Sinks that only processes are killed for, a tenth of the kills each."""
 DRIVERS: Final = 25
 """Rounds of two drivers, for each of four sinks."""
 RESULTS: Final = Path(__file__).resolve().parent.parent / "benchmarks" / "results" / "delivery.json"
@@ -67,19 +70,21 @@ def one_round(
     return told
 
 
-def rounds(kills: int, services: Mapping[str, Service], home: Path, say: Say) -> list[dict[str, Any]]:
-    """Round after round; those that are kept already are not played again."""
-    found: list[dict[str, Any]] = []
-    home.mkdir(parents=True, exist_ok=True)
-    while (done := sum(each["kills"] for each in found)) < kills:
-        seed = len(found) + 1
+def rounds(
+    kills: int, sinks: Sequence[str], services: Mapping[str, Service], home: Path, say: Say, found: list[dict[str, Any]]
+) -> Iterator[None]:
+    """Round after round is added to what was found; those that are kept already are not played again."""
+    seed, done = 0, 0
+    while done < kills:
+        seed += 1
         kept = home / f"round-{seed}.json"
         if not kept.exists():
             say(f"round {seed}: {done} of {kills} kills so far")
-            told = one_round(seed, min(A_ROUND, kills - done), SINKS, [*Delivery], services, say)
+            told = one_round(seed, min(A_ROUND, kills - done), sinks, [*Delivery], services, say)
             _keep(kept, told.plain())
         found.append(json.loads(kept.read_text()))
-    return found
+        done += found[-1]["kills"]
+        yield
 
 
 def process_round(
@@ -198,8 +203,9 @@ def _rows(by: str, played: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def results(
-    played: Sequence[Mapping[str, Any]], caught: Sequence[Mapping[str, Any]], two: Mapping[str, Any], command: str
-) -> dict[str, Any]:
+    played: Sequence[Mapping[str, Any]], caught: Sequence[Mapping[str, Any]], two: Mapping[str, Any], command: str,
+    more: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:  # fmt: skip
     """What is kept."""
     points: Counter[str] = Counter()
     for each in played:
@@ -211,12 +217,23 @@ def results(
         "rows": rows(played),
         "bugs": list(caught),
         "drivers": dict(two),
+        "others": [*_torn_jobs(played), *more],
         "points": dict(sorted(points.items())),
         "rounds": [
             {name: each[name] for name in ("by", "seed", "kills", "seconds", "looks", "panes", "faults")}
             for each in played
         ],
     }
+
+
+def _torn_jobs(played: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The jobs on Spark that found their checkpoints torn."""
+    fates: Counter[str] = Counter()
+    for each in played:
+        fates.update(each.get("torn", {}))
+    if not fates:
+        return []
+    return [{"fault": TORN, "sink": JOBS, "rounds": fates.total(), "faults": [], "fates": dict(fates)}]
 
 
 def main(
@@ -229,16 +246,22 @@ def main(
     command = " ".join(["strandline prove delivery --campaign", *(word for word in words if word)])
     told: dict[str, Any] = {}
 
-    def write(caught: Sequence[Mapping[str, Any]] = (), two: Mapping[str, Any] | None = None) -> None:
-        told.update(results(played, caught, two or {"rounds": 0, "faults": []}, command))
+    def write(
+        caught: Sequence[Mapping[str, Any]] = (), two: Mapping[str, Any] | None = None,
+        more: Sequence[Mapping[str, Any]] = (),
+    ) -> None:  # fmt: skip
+        told.update(results(played, caught, two or {"rounds": 0, "faults": []}, command, more), asked=kills)
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(told, indent=1) + "\n")
 
-    played = rounds(kills, services, home, say) if spark else []
+    played = process_rounds(kills, sinks, services, home, say)
+    played += process_rounds(len(BESIDE) * kills // 10, BESIDE, services, home, say)
     write()
-    played += process_rounds(kills, sinks, services, home, say)
-    write()
+    two = drivers(sinks, services, home, say)
+    more = others(services, home, say)
     caught = bugs(services, home, say)
-    write(caught)
-    write(caught, drivers(sinks, services, home, say))
+    write(caught, two, more)
+    if spark:
+        for _ in rounds(kills, sinks, services, home, say, played):
+            write(caught, two, more)
     return told

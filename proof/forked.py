@@ -1,5 +1,6 @@
-"""What is done to forked processes: killed at every point, put to sleep while another takes over, or out of room."""
+"""What is done to forked processes: killed at every point, asleep while another takes over, restored, out of room."""
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from random import Random
 from typing import Final
 
 from proof.oracle import Reader, Verdict, judged
-from proof.zygote import FENCED, Life, Zygote
+from proof.zygote import FENCED, REFUSED, Life, Zygote
 from strandline.plan.endpoints import Delivery
 
 SCHEDULE: Final = (
@@ -15,9 +16,9 @@ SCHEDULE: Final = (
     "C11:2", "C9:6", "C10:3",
 )  # fmt: skip
 """Three tables in one job, one for each delivery: so a point of a sink is passed three times a batch."""
-_GROWS: Final = 16
+GROWS: Final = 16
 """So many events come in each life, in batches of seven, or of another size."""
-_SIZES: Final = (7, 9)
+SIZES: Final = (7, 9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +39,18 @@ def killed(zygote: Zygote, store: Mapping[str, str], folder: Path, schedule: Seq
     kills, events = 0, 0
     faults: list[str] = []
     for number, said in enumerate(schedule):
-        events += _GROWS
+        events += GROWS
         ends = {"crash": said} if isinstance(said, str) else {"after": said}
-        ended = zygote.live(_with(life, events=events, per_batch=_SIZES[number % 2], **ends))
+        ended = zygote.live(_with(life, events=events, per_batch=SIZES[number % 2], **ends))
         kills += ended.killed
         if not ended.killed and ended.code:
             faults.append(f"{said}: it ended with {ended.code}")
-        known |= _batches(life)
+        known |= batches_of(life)
         faults += [fault for reader in readers for fault in reader.look()]
     ended = zygote.live(_with(life, events=events))
     if ended.code:
         faults.append(f"the last life ended with {ended.code}")
-    batches = _batches(life)
+    batches = batches_of(life)
     verdicts = {each.delivery: judged(each, range(events), batches) for each in life.job.outputs}
     faults += [f"{delivery}: {fault}" for delivery, each in verdicts.items() for fault in each.faults]
     return Survived(kills, verdicts, tuple(dict.fromkeys(faults)), sum(reader.looks for reader in readers))
@@ -61,18 +62,45 @@ def asleep(zygote: Zygote, store: Mapping[str, str], folder: Path, rounds: int) 
     faults: list[str] = []
     events = 0
     for number in range(rounds):
-        events += _GROWS
+        events += GROWS
         sleeper = zygote.live(_with(life, events=events, crash="C7:1", stops=True))
         if not sleeper.asleep:
             faults.append(f"round {number}: it ended with {sleeper.code} before it slept")
             continue
-        other = zygote.live(_with(life, events=events, per_batch=_SIZES[1]))
+        other = zygote.live(_with(life, events=events, per_batch=SIZES[1]))
         woken = zygote.wake(sleeper)
         if (other.code, woken.code) != (0, FENCED):
             faults.append(f"round {number}: the new driver ended with {other.code}, the old one with {woken.code}")
-    verdicts = {each.delivery: judged(each, range(events), _batches(life)) for each in life.job.outputs}
+    verdicts = {each.delivery: judged(each, range(events), batches_of(life)) for each in life.job.outputs}
     faults += [fault for each in verdicts.values() for fault in each.faults]
     return Survived(0, verdicts, tuple(faults))
+
+
+def restored(zygote: Zygote, store: Mapping[str, str], folder: Path, rounds: int) -> Survived:
+    """Killed, and started from a copy of its folder that is older than the sink: refused, nothing is passed over."""
+    life = Life(str(folder / "job"), store, 0, deliveries=(Delivery.EXACTLY_ONCE,))
+    home, old, new = Path(life.home), folder / "old", folder / "new"
+    faults: list[str] = []
+    events, kills = 0, 0
+    for number in range(rounds):
+        events += GROWS
+        zygote.live(_with(life, events=events))
+        shutil.copytree(home, old)
+        events += GROWS
+        kills += zygote.live(_with(life, events=events, crash=f"C10:{1 + number % 2}")).killed
+        home.rename(new)
+        old.rename(home)
+        code = zygote.live(_with(life, events=events, per_batch=SIZES[0])).code
+        if code != REFUSED:
+            faults.append(f"round {number}: from an old copy it ended with {code}")
+        shutil.rmtree(home)
+        new.rename(home)
+        code = zygote.live(_with(life, events=events)).code
+        if code:
+            faults.append(f"round {number}: from its own folder it ended with {code}")
+    verdicts = {each.delivery: judged(each, range(events), batches_of(life)) for each in life.job.outputs}
+    faults += [fault for each in verdicts.values() for fault in each.faults]
+    return Survived(kills, verdicts, tuple(faults))
 
 
 def out_of_room(zygote: Zygote, store: Mapping[str, str], folder: Path, limits: Sequence[int]) -> Survived:
@@ -81,14 +109,14 @@ def out_of_room(zygote: Zygote, store: Mapping[str, str], folder: Path, limits: 
     faults: list[str] = []
     events, refused = 0, 0
     for limit in limits:
-        events += _GROWS
+        events += GROWS
         refused += zygote.live(_with(life, events=events, file_limit=limit)).code != 0
         ended = zygote.live(_with(life, events=events))
         if ended.code:
             faults.append(f"with room again, after {limit} bytes, it ended with {ended.code}")
     if not refused:
         faults.append("there was always room")
-    verdicts = {each.delivery: judged(each, range(events), _batches(life)) for each in life.job.outputs}
+    verdicts = {each.delivery: judged(each, range(events), batches_of(life)) for each in life.job.outputs}
     faults += [fault for each in verdicts.values() for fault in each.faults]
     return Survived(0, verdicts, tuple(faults))
 
@@ -107,7 +135,7 @@ def at_random(seed: int, kills: int, longest: float = 0.4) -> list[float]:
     return [round(draw.uniform(0.02, longest), 3) for _ in range(kills)]
 
 
-def _batches(life: Life) -> dict[int, list[int]]:
+def batches_of(life: Life) -> dict[int, list[int]]:
     job = life.job
     return {batch: job.events_of(batch) for batch in job.planned()}
 

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 FENCED, REFUSED, FAILED = 3, 4, 6
 COLUMNS: Final = "event long, key string, score long, at timestamp"
+JAVA: Final = "spark.driver.extraJavaOptions"
 FAST: Final = {
     # A JVM that lives for seconds is not worth compiling for.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+    JAVA: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.driver.memory": "1g",
@@ -45,6 +46,8 @@ class Real:
     finish: bool = False
     """It reads what is there and ends."""
     bug: str | None = None
+    java: str = ""
+    """More options for the JVM."""
 
     @property
     def folder(self) -> Path:
@@ -101,7 +104,8 @@ def main(words: list[str]) -> int:
         with real.said.open("a") as said:
             said.write(line + "\n")
 
-    options = {"checkpoint": real.checkpoint, "listener": tell, "settings": FAST, "available_now": real.finish}
+    settings = {**FAST, JAVA: f"{FAST[JAVA]} {real.java}".rstrip()}
+    options = {"checkpoint": real.checkpoint, "listener": tell, "settings": settings, "available_now": real.finish}
     try:
         job = pipeline(real).run(**options, key_groups=2)
         job.await_end()

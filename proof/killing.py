@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,14 +21,17 @@ from proof.jobs import Real
 from proof.oracle import Verdict, judged
 from proof.schedule import Kill, Kind
 from proof.stores import Asked
+from proof.torn import Fate, repaired, tear
 from strandline.plan.endpoints import Delivery
 from strandline.services.service import Service
 from strandline.spark.crash import VARIABLE
 
 FILES: Final = 3
 """So many new files there are for each life."""
-PATIENCE: Final = 120
+PATIENCE: Final = 180
 """Seconds in which a job must come to where it is to die, or to its end."""
+GONE: Final = 60
+"""Seconds in which whoever was killed must be gone."""
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 
@@ -43,6 +47,10 @@ class Line:
     faults: tuple[str, ...]
 
 
+class Stuck(Exception):
+    """Somebody did not come in time to where it was to come: that is a fault, not a thing to wait for."""
+
+
 @dataclass(slots=True)
 class Round:
     """A job's many lives, told."""
@@ -56,9 +64,11 @@ class Round:
     looks: int = 0
     panes: int = 0
     seconds: float = 0
+    torn: Counter[str] = field(default_factory=Counter)
+    """What became of torn checkpoints."""
 
     def plain(self) -> dict[str, Any]:
-        return {"by": "job on Spark", **asdict(self), "points": dict(self.points)}
+        return {"by": "job on Spark", **asdict(self), "points": dict(self.points), "torn": dict(self.torn)}
 
 
 class Lives:
@@ -75,18 +85,19 @@ class Lives:
             self.files += 1
 
     def killed(self, kill: Kill) -> bool:
-        """One life; True if it was killed, and did not end by itself."""
+        """One life; True if it was killed, and did not end by itself. One that lives on too long is stuck."""
         self.feed()
         with self._started(self.real, kill.said) as process:
             match kill.kind:
                 case Kind.POINT:
                     pass
-                case Kind.RANDOM:
-                    time.sleep(4 + 2 * kill.seconds)
+                case Kind.RANDOM | Kind.TORN:
+                    self._wait_for_moment(process, kill.seconds)
                     _end(process)
                 case Kind.WORKER:
                     self._wait_for_batches(process, 1)
-                    _kill_worker(process.pid)
+                    if process.poll() is None and not kill_worker(process.pid):
+                        raise Stuck("the job has no Python worker that could be killed")
                     self._wait_for_batches(process, 1)
                     _end(process)
                 case Kind.SERVICE:
@@ -97,12 +108,20 @@ class Lives:
                     self._services[service].start()
                     self._wait_for_batches(process, 1)
                     _end(process)
-            return self._waited(process) == -signal.SIGKILL
+            return _ended(process, kill.said or kill.kind) == -signal.SIGKILL
+
+    def torn(self, seed: float) -> tuple[str, Fate]:
+        """A file of the checkpoint is damaged, and repaired: what it was, and what became of it."""
+        home, backup = self.real.checkpoint, self.real.folder / "backup"
+        shutil.rmtree(backup, ignore_errors=True)
+        shutil.copytree(home, backup)
+        what = tear(home, Random(seed))
+        return what, repaired(home, backup)
 
     def finish(self) -> int:
         """The last life: reads what is there, and ends."""
         with self._started(replace(self.real, finish=True), "") as process:
-            return self._waited(process)
+            return _ended(process, "its end")
 
     def delivered(self) -> list[dict[str, Any]]:
         if not self.real.said.exists():
@@ -125,52 +144,75 @@ class Lives:
             yield process
         finally:
             _end(process)
-            process.wait()
+            gone(process)
+
+    def _wait_for_moment(self, process: "subprocess.Popen[bytes]", seconds: float) -> None:
+        """A quarter of the moments are while it starts, the others after its first batch."""
+        if seconds < 1:
+            time.sleep(6 * seconds)
+        else:
+            self._wait_for_batches(process, 1)
+            time.sleep(seconds - 1)
 
     def _wait_for_batches(self, process: "subprocess.Popen[bytes]", more: int) -> None:
         wanted, until = len(self.delivered()) + more, time.monotonic() + PATIENCE
-        while len(self.delivered()) < wanted and process.poll() is None and time.monotonic() < until:
+        while len(self.delivered()) < wanted and process.poll() is None:
+            if time.monotonic() > until:
+                raise Stuck(f"the job delivered no batch in {PATIENCE} s")
             time.sleep(0.05)
 
-    def _waited(self, process: "subprocess.Popen[bytes]") -> int:
-        """How it ended, once everyone it started is gone; one that does not end in time is killed."""
-        try:
-            code = process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            _end(process)
-            code = process.wait()
-        _end(process)
-        while members(process.pid):
-            time.sleep(0.02)
-        return code
+
+def _ended(process: "subprocess.Popen[bytes]", where: str) -> int:
+    """How it ended, once everyone it started is gone."""
+    try:
+        code = process.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        raise Stuck(f"the job did not come to {where} in {PATIENCE} s") from None
+    _end(process)
+    gone(process)
+    return code
+
+
+def gone(process: "subprocess.Popen[bytes]", within: float = GONE) -> None:
+    """Waits until nobody of a group that was killed is left: two drivers at once are another proof."""
+    until = time.monotonic() + within
+    while process.poll() is None or members(process.pid):
+        if time.monotonic() > until:
+            raise Stuck(f"{members(process.pid)} of the group {process.pid} live on, {within} s after they were killed")
+        time.sleep(0.02)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
+    """The group, and whoever of its session has made a group of its own, as Spark's Python workers do."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+    for pid in members(process.pid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
-def members(group: int) -> list[int]:
-    """The living processes of a process group."""
+def members(leader: int) -> list[int]:
+    """The living processes of a process group, and those of the session that it leads."""
     found = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             try:
-                state, _, member_of, *_ = (process / "stat").read_text().rpartition(")")[2].split()
+                state, _, group, session, *_ = (process / "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            if int(member_of) == group and state not in "ZX":
+            if leader in (int(group), int(session)) and state not in "ZX":
                 found.append(int(process.name))
     return found
 
 
-def _kill_worker(group: int) -> None:
-    """The youngest Python worker: one whose parent is the daemon that forks them."""
-    daemons = [pid for pid in members(group) if b"pyspark.daemon" in _command(pid)]
+def kill_worker(leader: int) -> bool:
+    """The youngest Python worker: one whose parent is the daemon that forks them; False if there is none."""
+    daemons = [pid for pid in members(leader) if _command(pid).endswith(b"pyspark.daemon\0pyspark.worker\0")]
     workers = [pid for pid in daemons if _parent(pid) in daemons]
     if workers:
         with suppress(ProcessLookupError):
             os.kill(max(workers), signal.SIGKILL)
+    return bool(workers)
 
 
 def _command(pid: int) -> bytes:
@@ -204,7 +246,10 @@ class Watcher:
 
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
-        self._thread.join()
+        self._thread.join(GONE)
+        if self._thread.is_alive():
+            self.faults.append(f"a table could not be read in {GONE} s")
+            return
         for number, table in enumerate(self._tables):
             final = Counter(batch for _, batch, _ in table.rows())
             for batch, sizes in self._seen[number].items():
@@ -212,7 +257,9 @@ class Watcher:
                     self.faults.append(f"half a batch was seen in {table.store.name}: batch {batch}, {sizes}")
 
     def _watch(self) -> None:
-        while not self._stopped.wait(0.3):
+        took = 0.0
+        while not self._stopped.wait(max(0.3, 4 * took)):  # the job is to have most of the machine
+            begun = time.monotonic()
             for number, table in enumerate(self._tables):
                 try:
                     rows = table.rows()
@@ -223,6 +270,7 @@ class Watcher:
                     self.faults.append(f"a repeat was seen in {table.store.name}")
                 for batch, size in Counter(batch for _, batch, _ in rows).items():
                     self._seen[number].setdefault(batch, set()).add(size)
+            took = time.monotonic() - begun
 
 
 def play(
@@ -232,29 +280,49 @@ def play(
     start, told = time.monotonic(), Round(seed)
     lives = Lives(real, seed, services)
     with Watcher(real.tables) as watcher:
-        died: float | None = None
-        for number, kill in enumerate(kills):
-            before = len(lives.delivered())
-            was_killed = lives.killed(kill)
-            moment, new = time.time(), lives.delivered()[before:]
-            if died is not None and new:
-                told.recoveries.append(round(new[0]["at"] - died, 2))
-            died = moment
-            if not was_killed:
-                told.faults.append(f"kill {number + 1}, {kill.point}: the job ended by itself")
-                break
-            told.kills += 1
-            told.points[kill.point] += 1
-            tell(f"kill {number + 1} of {len(kills)}: {kill.said or kill.kind}, {len(new)} batches delivered")
-        else:
-            code = lives.finish()
-            if code:
-                told.faults.append(f"the last run ended with {code}")
+        try:
+            _live(told, lives, kills, tell)
+        except Stuck as problem:
+            told.faults.append(f"after {told.kills} kills: {problem}")
     told.faults += dict.fromkeys(watcher.faults)
     told.looks = watcher.looks
     _judge(told, real, lives)
     told.seconds = round(time.monotonic() - start, 1)
     return told
+
+
+def _live(told: Round, lives: Lives, kills: Sequence[Kill], tell: Callable[[str], None]) -> None:
+    """Killed so often, then left to finish; each next life says how long it took to be back."""
+    died: float | None = None
+    for number, kill in enumerate(kills):
+        before, begun = len(lives.delivered()), time.monotonic()
+        was_killed = lives.killed(kill)
+        moment, new = time.time(), lives.delivered()[before:]
+        _recovered(told, died, new)
+        died = moment
+        if not was_killed:
+            told.faults.append(f"kill {number + 1}, {kill.point}: the job ended by itself")
+            return
+        told.kills += 1
+        told.points[kill.point] += 1
+        if kill.kind is Kind.TORN and lives.real.checkpoint.exists():
+            what, fate = lives.torn(kill.seconds)
+            told.torn[fate] += 1
+            tell(f"{what}: {fate}")
+        tell(
+            f"kill {number + 1} of {len(kills)}: {kill.said or kill.kind}, {len(new)} batches delivered, "
+            f"{time.monotonic() - begun:.1f} s"
+        )
+    before = len(lives.delivered())
+    code = lives.finish()
+    _recovered(told, died, lives.delivered()[before:])
+    if code:
+        told.faults.append(f"the last run ended with {code}")
+
+
+def _recovered(told: Round, died: float | None, new: Sequence[Mapping[str, Any]]) -> None:
+    if died is not None and new:
+        told.recoveries.append(round(new[0]["at"] - died, 2))
 
 
 def _judge(told: Round, real: Real, lives: Lives) -> None:

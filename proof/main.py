@@ -73,8 +73,7 @@ def _proved(
     asked: Asked, sinks: Sequence[str], semantics: Sequence[str], services: Mapping[str, Service], say: campaign.Say
 ) -> dict[str, Any]:
     kills = asked.kills or USUAL_KILLS
-    crashes, faults = _states(sinks, semantics, services)
-    say(f"{crashes} enumerated crashes: {len(faults)} faults")
+    crashes, faults = _states(sinks, semantics, services, say)
     if asked.spark:
         played = [campaign.one_round(asked.seed, kills, sinks, semantics, services, say).plain()]
     else:
@@ -91,7 +90,9 @@ def _processes(
         return [campaign.process_round(zygote, seed, kills, sink, services, semantics) for sink in sinks]
 
 
-def _states(sinks: Sequence[str], semantics: Sequence[str], services: Mapping[str, Service]) -> tuple[int, list[str]]:
+def _states(
+    sinks: Sequence[str], semantics: Sequence[str], services: Mapping[str, Service], say: campaign.Say
+) -> tuple[int, list[str]]:
     """The crashes that need no Spark, of the deliveries that were asked for."""
     played, faults = 0, []
     with tempfile.TemporaryDirectory(prefix="proof-") as folder:
@@ -104,6 +105,7 @@ def _states(sinks: Sequence[str], semantics: Sequence[str], services: Mapping[st
                 store = store_of(place(sink, f"states-{Path(folder).name}-{played}", home, services))
                 faults += [f"{sink}, {state.name}: {fault}" for fault in state.play(home, store).faults]
                 played += 1
+            say(f"{played} enumerated crashes, the last in {sink}: {len(faults)} faults")
     return played, faults
 
 
@@ -138,6 +140,7 @@ def verdict(row: Mapping[str, Any]) -> str:
 def wrong(told: Mapping[str, Any]) -> bool:
     """Whether something was not as it should be."""
     others = [*told.get("faults", []), *told.get("drivers", {}).get("faults", [])]
+    others += [fault for each in told.get("others", []) for fault in each["faults"]]
     missed = [bug for bug in told.get("bugs", []) if bug["caught_after"] is None]
     kept = all(verdict(row).startswith(("seen", "each")) for row in told["rows"])
     return bool(others or missed or any(each["faults"] for each in told.get("rounds", [])) or not kept)
@@ -177,5 +180,9 @@ def _below(told: Mapping[str, Any]) -> list[str]:
         caught = [bug for bug in told["bugs"] if bug["caught_after"] is not None]
         lines.append(f"{len(caught)} of {len(told['bugs'])} bugs made on purpose were caught")
         lines.append(f"{told['drivers']['rounds']} rounds of two drivers: {len(told['drivers']['faults'])} faults")
+        lines += [
+            f"{each['fault']}, {each['sink']}: {each['rounds']} rounds, {len(each['faults'])} faults"
+            for each in told["others"]
+        ]
         lines.append(f"kept in {campaign.RESULTS}; make the page anew with: python -m proof.render")
     return lines

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from proof.campaign import RESULTS
+from proof.campaign import JOBS, PROCESSES, RESULTS
 from proof.zygote import ROOT
 
 PAGE: Final = ROOT / "docs" / "explanation" / "delivery.md"
@@ -55,8 +55,19 @@ def _source(told: Mapping[str, Any]) -> str:
     machine = told["machine"]
     return (
         f"Measured on {machine['date']} with `{told['command']}`, commit {told['commit']}, {machine['cores']} cores,\n"
-        f"{machine['memory_gb']} GB, {machine['system']}. All rows of a round are tables of one job, so they met the "
-        "same kills.\n"
+        f"{machine['memory_gb']} GB, {machine['system']}. All tables of a job met the same kills.\n"
+        f"{_sorts(told)}\n"
+    )
+
+
+def _sorts(told: Mapping[str, Any]) -> str:
+    """Which kills were of which sort."""
+    kills = {by: sum(each["kills"] for each in told["rounds"] if each["by"] == by) for by in (JOBS, PROCESSES)}
+    return (
+        f"{kills[PROCESSES]:,} of the kills were of a *process without Spark*: a real driver, real sinks, ledgers and "
+        "services, and a stand-in for\nwhat Spark does to files, forked from a process that has everything loaded. "
+        f"{kills[JOBS]:,} were of a whole *job on Spark*:\nPython, JVM and workers, with a table for each row. The "
+        f"command asks for {told['asked']:,} of each, and goes on where it was\ninterrupted.\n"
     )
 
 
@@ -71,8 +82,16 @@ def _rest(told: Mapping[str, Any]) -> list[str]:
         f"- {panes:,} panes were played again by the reference, one element at a time, and {looks:,} looks were taken",
         f"  at tables while they were written: {len(wrong)} differences.",
         f"- {told['drivers']['rounds']} rounds of two drivers: {len(told['drivers']['faults'])} faults.",
+        *(_other(each) for each in told["others"]),
         f"- {len(caught)} of {len(told['bugs'])} mistakes made on purpose were found, the last after {latest} crashes.",
     ]
+
+
+def _other(told: Mapping[str, Any]) -> str:
+    fates = "".join(f", {times} {name}" for name, times in sorted(told["fates"].items()))
+    return (
+        f"- {told['fault'].capitalize()}, {told['sink']}: {told['rounds']} rounds{fates}; {len(told['faults'])} faults."
+    )
 
 
 if __name__ == "__main__":

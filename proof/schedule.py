@@ -20,6 +20,8 @@ class Kind(StrEnum):
     """A Python worker of Spark, and later the job."""
     SERVICE = "service"
     """The database or the broker, and later the job."""
+    TORN = "torn"
+    """The job, at any moment; and a file of its checkpoint is torn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +37,24 @@ class Kill:
         return self.said.partition(":")[0] or self.kind
 
 
-_WEIGHTS: Final = {Kind.POINT: 0.75, Kind.RANDOM: 0.15, Kind.WORKER: 0.05, Kind.SERVICE: 0.05}
+_WEIGHTS: Final = {Kind.POINT: 0.6, Kind.RANDOM: 0.15, Kind.WORKER: 0.05, Kind.SERVICE: 0.05, Kind.TORN: 0.15}
 _EACH: Final = ("C6", "C7", "C11", "C12")
 _BY_SINK: Final = ("C9", "C10")
 
 
 def schedule(seed: int, kills: int, semantics: Sequence[str], stores: Sequence[str]) -> list[Kill]:
-    """The first ones hit every point, and with it what hurts each delivery; then as it comes."""
+    """The first ones hurt every table of every delivery, the next hit every point; then as it comes."""
     draw = Random(seed)
     tables = len(semantics) * len(stores)
     marked = len(stores) if Delivery.AT_MOST_ONCE in semantics else 0
     served = bool({*stores} & {"postgres", "kafka"})
-    points = [*_EACH, *_BY_SINK, *_BY_SINK, *(["marked"] if marked else [])]
+    # A mark without its rows hurts one table; where every sink has committed, all have what they will be told again.
+    first = [*(f"marked:{turn}" for turn in range(1, marked + 1)), "C11:1"]
+    points = [*_EACH, *_BY_SINK, "C9"]
     draw.shuffle(points)
-    found = []
-    for number in range(kills):
+    points += ["C10", "marked"] if marked else ["C10"]
+    found = [Kill(Kind.POINT, said) for said in first[:kills]]
+    for number in range(kills - len(found)):
         kind = Kind.POINT if number < len(points) else draw.choices([*_WEIGHTS], [*_WEIGHTS.values()])[0]
         if kind is Kind.SERVICE and not served:
             kind = Kind.RANDOM

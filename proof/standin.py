@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
+from uuid import NAMESPACE_OID, uuid5
 
 import pyarrow as pa
 
@@ -22,7 +23,9 @@ from strandline.kernel.blocks import pack
 from strandline.plan.stages import Scan, Stages
 from strandline.spark.addresses import to_deliver
 from strandline.spark.checkpoint import Checkpoint, Identity
+from strandline.spark.copies import COPIES, copied
 from strandline.spark.deliver import Delivered, Deliverer, Patience
+from strandline.spark.examine import require_sound
 
 PER_BATCH: Final = 9
 _ATTEMPTS: Final = 40
@@ -72,6 +75,8 @@ class Job:
     per_batch: int = PER_BATCH
     first: int = 0
     """The number of its first event."""
+    kept: bool = False
+    """It keeps copies of its small files, and starts only where all is whole, as a real job does."""
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -85,6 +90,7 @@ class Job:
         `before` hears of each batch that was planned and now begins; `between` is called when no batch is under way.
         """
         self._make()
+        ranges = self._with_copies() if self.kept else self.checkpoint
         opened = [each.sink.open(each.deliver(number)) for number, each in enumerate(self.outputs)]
         done: list[Delivered] = []
         try:
@@ -95,7 +101,7 @@ class Job:
             session: Any = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
             patience = Patience(stopping=_Bounded(), shortest=0)
             deliverer = Deliverer(
-                session, stages, tuple(opened), self.checkpoint, Identity("", self.lineage, ""), done.append, patience
+                session, stages, tuple(opened), ranges, Identity("", self.lineage, ""), done.append, patience
             )
             between()
             for batch in self._batches(events):
@@ -170,6 +176,14 @@ class Job:
     def _make(self) -> None:
         for name in ("offsets", "commits", "sources/0"):
             (self.checkpoint.spark / name).mkdir(parents=True, exist_ok=True)
+
+    def _with_copies(self) -> Checkpoint:
+        """Whose folder it is, and Spark's id, are written at the first start; at later ones all must be whole."""
+        if self.checkpoint.newest() is None and not (self.home / COPIES).exists():
+            self.checkpoint.adopt(Identity("", self.lineage, ""))
+            self._write("metadata", json.dumps({"id": str(uuid5(NAMESPACE_OID, self.lineage))}))
+        require_sound(self.home)
+        return copied(self.checkpoint, self.lineage)
 
     def _write(self, name: str, text: str) -> None:
         path = self.checkpoint.spark / name

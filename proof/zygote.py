@@ -32,6 +32,8 @@ from strandline.spark import crash
 FENCED, REFUSED, AWAY, FAILED, BROKEN = 3, 4, 5, 6, 7
 _ALONE: Final = {"POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 _PATH: Final = os.pathsep.join(sys.path)
+PATIENCE: Final = 60
+"""Seconds for which a file is waited that tells when to kill."""
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 
@@ -50,6 +52,8 @@ class Life:
     """At the point it falls asleep, in place of dying."""
     after: float | None = None
     """It is killed after so many seconds, wherever it is."""
+    kept: bool = False
+    """It keeps copies of small files, and looks at its folder before it starts."""
     file_limit: int | None = None
     """No file may grow beyond so many bytes: a disk that is full."""
     bug: str | None = None
@@ -58,7 +62,8 @@ class Life:
     def job(self) -> Job:
         store = store_of(self.store)
         deliveries = [Delivery(each) for each in self.deliveries]
-        return Job(Path(self.home), tuple(Asked(store, each, each.value) for each in deliveries))
+        tables = tuple(Asked(store, each, each.value) for each in deliveries)
+        return Job(Path(self.home), tables, per_batch=self.per_batch, kept=self.kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +93,9 @@ class Zygote:
     def live(self, life: Life) -> Ended:
         return self._ask(asdict(life))
 
-    def wake(self, ended: Ended) -> Ended:
-        """One who fell asleep goes on to its end."""
-        return self._ask({"wake": ended.pid})
+    def wake(self, ended: Ended, once: Path | None = None) -> Ended:
+        """One who fell asleep goes on to its end, or until such a file is there, and then is killed."""
+        return self._ask({"wake": ended.pid, "once": None if once is None else str(once)})
 
     def _ask(self, told: Mapping[str, Any]) -> Ended:
         assert self._process.stdin is not None
@@ -128,9 +133,31 @@ def _lived(told: Mapping[str, Any]) -> Ended:
             os._exit(BROKEN)
     if life.after is not None:
         time.sleep(life.after)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
+        _kill(child)
     return _waited(child, start)
+
+
+def _woken(child: int, once: str | None) -> Ended:
+    start = time.monotonic()
+    os.kill(child, signal.SIGCONT)
+    if once is not None:
+        _await(Path(once), child)
+        _kill(child)
+    return _waited(child, start)
+
+
+def _kill(child: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+
+
+def _await(file: Path, child: int) -> None:
+    """Until the file is there, or the child is no more, or too much time has passed."""
+    until = time.monotonic() + PATIENCE
+    while not file.exists() and time.monotonic() < until:
+        if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            return
+        time.sleep(0.01)
 
 
 def _waited(child: int, start: float) -> Ended:
@@ -156,7 +183,7 @@ def _live(life: Life) -> int:
 
 def _code_of(life: Life) -> int:
     try:
-        Job(Path(life.home), life.job.outputs, per_batch=life.per_batch).run(life.events)
+        life.job.run(life.events)
     except Fenced:
         return FENCED
     except StateError as problem:
@@ -186,11 +213,7 @@ def main() -> None:
     _load()
     for line in sys.stdin:
         told = json.loads(line)
-        if "wake" in told:
-            os.kill(told["wake"], signal.SIGCONT)
-            ended = _waited(told["wake"], time.monotonic())
-        else:
-            ended = _lived(told)
+        ended = _woken(told["wake"], told["once"]) if "wake" in told else _lived(told)
         sys.stdout.write(json.dumps(asdict(ended)) + "\n")
         sys.stdout.flush()
 

@@ -23,7 +23,9 @@ def round_(seed: int, lost: int, repeated: int, *faults: str) -> dict[str, Any]:
 
 def told(*rounds: dict[str, Any]) -> dict[str, Any]:
     bugs = [{"name": "no-ledger", "caught_after": 2}]
-    return campaign.results(rounds, bugs, {"rounds": 4, "faults": []}, "strandline prove delivery --campaign")
+    torn = {"fault": "torn checkpoint", "sink": "sqlite", "rounds": 5, "faults": [], "fates": {"mended": 5}}
+    found = campaign.results(rounds, bugs, {"rounds": 4, "faults": []}, "strandline prove delivery --campaign", [torn])
+    return {**found, "asked": 1_000}
 
 
 def test_rows_add_up_over_rounds_and_say_how_long_a_recovery_took() -> None:
@@ -43,6 +45,7 @@ def test_a_proof_is_wrong_if_a_delivery_broke_its_word_or_did_not_show_what_it_p
     assert wrong(told(round_(1, 5, 7, "duplicate: 3")))
     assert wrong(told(round_(1, 0, 7)))
     assert wrong({**told(round_(1, 5, 7)), "bugs": [{"name": "no-ledger", "caught_after": None}]})
+    assert wrong({**told(round_(1, 5, 7)), "others": [{"faults": ["lost write: 3"]}]})
     assert wrong({**told(round_(1, 5, 7)), "drivers": {"rounds": 1, "faults": ["round 0"]}})
 
 
@@ -51,6 +54,8 @@ def test_the_page_holds_what_was_measured_and_nothing_if_nothing_was() -> None:
     assert written(page, None) == f"# Delivery\n\n{BEGIN}\n{END}\n\nmore\n"
     made = written(page, json.loads(json.dumps(told(round_(1, 5, 7)))))
     assert "| job on Spark | `at_most_once` | sqlite | 3 | 60 | 5 | 0 | 6.0 s / 6.0 s |" in made
+    assert "- Torn checkpoint, sqlite: 5 rounds, 5 mended; 0 faults." in made
+    assert "0 of the kills were of a *process without Spark*" in made
     assert "old" not in made
     assert made.endswith(f"{END}\n\nmore\n")
 
@@ -59,10 +64,11 @@ def test_the_page_in_the_docs_is_what_the_results_say() -> None:
     assert main(["--check"]) == 0
 
 
-def test_the_same_seed_gives_the_same_kills_and_the_first_of_them_hit_every_point() -> None:
+def test_the_same_seed_gives_the_same_kills_and_the_first_of_them_hurt_every_table() -> None:
     semantics, sinks = [*Delivery], ["sqlite", "kafka"]
     kills = schedule(3, 60, semantics, sinks)
     assert kills == schedule(3, 60, semantics, sinks) != schedule(4, 60, semantics, sinks)
-    assert {kill.point for kill in kills[:9]} == {"C6", "C7", "C9", "C10", "C11", "C12", "marked"}
+    assert [kill.said for kill in kills[:3]] == ["marked:1", "marked:2", "C11:1"]
+    assert {kill.point for kill in kills[3:12]} == {"C6", "C7", "C9", "C10", "C11", "C12", "marked"}
     assert {kill.kind for kill in kills} == {*Kind}
     assert Kind.SERVICE not in {kill.kind for kill in schedule(3, 60, semantics, ["sqlite"])}

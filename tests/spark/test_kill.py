@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -84,7 +84,8 @@ class Demo:
 
     def close(self) -> None:
         if members(self.process.pid):
-            os.killpg(self.process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # workers of Spark's may be left, who have groups of their own
+                os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self._reader.join(PATIENCE)
         self._errors.close()

@@ -1,0 +1,88 @@
+"""Transactions that end late: a driver has asked for the end and died, and the service hears of it when another writes.
+
+In PostgreSQL the rows of the old driver stay locked until then, and the new driver waits; the end may also never come,
+and then they are undone. A broker has long undone what the old driver wrote when it hears that this was to be
+committed, and must not commit, in its place, what the new one is about to write.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from proof.forked import GROWS, SIZES, Survived, batches_of
+from proof.oracle import judged
+from proof.proxy import Proxy, before_kafka, before_postgres
+from proof.stores import store_of
+from proof.zygote import Ended, Life, Zygote
+from strandline.plan.endpoints import Delivery
+from strandline.services.service import Service
+
+PATIENCE: Final = 20
+
+
+def late_ends(zygote: Zygote, service: Service, store: Mapping[str, str], folder: Path, rounds: int) -> Survived:
+    """So many ends that come late, one after the other, to one job."""
+    life = Life(str(folder / "job"), store, 0, deliveries=(Delivery.EXACTLY_ONCE,))
+    faults: list[str] = []
+    events, kills = 0, 0
+    with before_kafka(service.port) if store["kind"] == "kafka" else before_postgres(service.port) as proxy:
+        for number in range(rounds):
+            events += GROWS
+            through = {name: text.replace(f":{service.port}", f":{proxy.port}") for name, text in store.items()}
+            held = _held(zygote, proxy, replace(life, store=through, events=events), folder / f"held-{number}")
+            if held is None or not held.killed:
+                faults.append(f"round {number}: no end of a transaction was held back")
+                break
+            kills += 1
+            new = replace(life, events=events, per_batch=SIZES[number % 2])
+            act = _taken_over if store["kind"] == "kafka" else _waited_for
+            if code := act(zygote, proxy, new, number):
+                faults.append(f"round {number}: the new driver ended with {code}")
+            verdict = judged(life.job.outputs[0], range(events), batches_of(life))
+            faults += [f"round {number}: {fault}" for fault in verdict.faults]
+    verdicts = {each.delivery: judged(each, range(events), batches_of(life)) for each in life.job.outputs}
+    return Survived(kills, verdicts, tuple(faults))
+
+
+def _held(zygote: Zygote, proxy: Proxy, life: Life, tell: Path) -> Ended | None:
+    """A driver that is killed when it has asked for the end of a transaction, and the proxy has kept that."""
+    asleep = zygote.live(replace(life, crash="C9:1", stops=True))
+    if not asleep.asleep:
+        return None
+    proxy.arm(tell)
+    ended = zygote.wake(asleep, once=tell)
+    return ended if proxy.holds else None
+
+
+def _taken_over(zygote: Zygote, proxy: Proxy, life: Life, _: int) -> int:
+    """The end of the old transaction comes when the new one is open."""
+    asleep = zygote.live(replace(life, crash="C9:1", stops=True))
+    proxy.release()
+    return zygote.wake(asleep).code if asleep.asleep else asleep.code
+
+
+def _waited_for(zygote: Zygote, proxy: Proxy, life: Life, number: int) -> int:
+    """The end comes, or never will, when the new driver waits for it; or when it has not had to wait."""
+    over = threading.Event()
+    act: Callable[[], None] = proxy.drop if number % 3 == 2 else proxy.release
+    other = threading.Thread(target=lambda: (_await_lock(life, over), act()))
+    other.start()
+    ended = zygote.live(life)
+    over.set()
+    other.join()
+    return ended.code
+
+
+def _await_lock(life: Life, over: threading.Event) -> None:
+    import psycopg
+
+    until = time.monotonic() + PATIENCE
+    ask = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    with psycopg.connect(store_of(life.store).dsn, autocommit=True) as connection:  # type: ignore[attr-defined]
+        while not over.wait(0.02) and time.monotonic() < until:
+            found = connection.execute(ask).fetchone()
+            if found is not None and found[0]:
+                return

@@ -1,0 +1,133 @@
+"""Someone between a driver and its service who holds back the request that ends a transaction, and lets it go late.
+
+Whoever sent it may be gone by then. Nobody else tells the service so: its end of the connection stays open.
+"""
+
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+PATIENCE: Final = 30
+_END_OF_TRANSACTION: Final = 26
+"""Kafka's number of that request."""
+
+
+class Proxy:
+    """Listens on a port of its own. While it is armed, the next end of a transaction stays with it."""
+
+    def __init__(self, port: int, ends: Callable[[bytes], bool], framed: bool) -> None:
+        self._service, self._ends, self._framed = port, ends, framed
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._sockets: list[socket.socket] = []
+        self._held: tuple[socket.socket, bytes] | None = None
+        self._tell: Path | None = None
+        self._answered = threading.Event()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def arm(self, tell: Path) -> None:
+        """The file is made as soon as something is held."""
+        self._held, self._tell = None, tell
+        self._answered.clear()
+
+    def release(self) -> None:
+        """What is held goes its way; returns once the service has said something about it."""
+        assert self._held is not None
+        server, data = self._held
+        server.sendall(data)
+        if not self._answered.wait(PATIENCE):
+            raise TimeoutError("the service has nothing to say about the end of a transaction")
+
+    def drop(self) -> None:
+        """What is held never arrives: the service sees that its client is gone."""
+        assert self._held is not None
+        _close(self._held[0])
+
+    @property
+    def holds(self) -> bool:
+        return self._held is not None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for each in (self._listener, *self._sockets):
+            _close(each)
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._service))
+                self._sockets += [client, server]
+                for act in (self._to_service, self._to_client):
+                    threading.Thread(target=act, args=[client, server], daemon=True).start()
+
+    def _to_service(self, client: socket.socket, server: socket.socket) -> None:
+        held = False
+        with suppress(OSError):
+            while data := self._read(client):
+                tell = self._tell
+                if tell is not None and self._ends(data):
+                    self._held, self._tell, held = (server, data), None, True
+                    tell.touch()
+                elif not held:
+                    server.sendall(data)
+        if not held:
+            _close(server)
+
+    def _to_client(self, client: socket.socket, server: socket.socket) -> None:
+        with suppress(OSError):
+            while data := self._read(server):
+                held = self._held
+                if held is not None and held[0] is server:
+                    self._answered.set()
+                with suppress(OSError):  # the one who asked may be gone
+                    client.sendall(self._named(data))
+        _close(client)
+
+    def _read(self, from_: socket.socket) -> bytes:
+        """Some bytes, or a whole message where messages begin with their length."""
+        if not self._framed:
+            return from_.recv(65_536)
+        head = _exactly(from_, 4)
+        return head + _exactly(from_, struct.unpack(">I", head)[0]) if head else b""
+
+    def _named(self, data: bytes) -> bytes:
+        """A broker names its own port: whoever asks is to come here again."""
+        if not self._framed:
+            return data
+        return data.replace(*(b"127.0.0.1" + struct.pack(">I", port) for port in (self._service, self.port)))
+
+
+def before_postgres(port: int) -> Proxy:
+    """Holds back a COMMIT."""
+    return Proxy(port, lambda data: b"COMMIT\0" in data, framed=False)
+
+
+def before_kafka(port: int) -> Proxy:
+    """Holds back an EndTxn."""
+    return Proxy(port, lambda data: struct.unpack(">H", data[4:6])[0] == _END_OF_TRANSACTION, framed=True)
+
+
+def _exactly(from_: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        more = from_.recv(size - len(found))
+        if not more:
+            return b""
+        found += more
+    return found
+
+
+def _close(each: socket.socket) -> None:
+    with suppress(OSError):
+        each.shutdown(socket.SHUT_RDWR)
+    each.close()

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from benchmarks import machine
 from benchmarks.medians import percentile
+from proof.archive import archived
 from proof.bugs import BUGS
 from proof.forked import asleep, drawn, killed
 from proof.hunt import hunt
@@ -51,13 +52,13 @@ def work_folder(asked: Path | None) -> Path:
 
 def one_round(
     seed: int, kills: int, sinks: Sequence[str], semantics: Sequence[str], services: Mapping[str, Service], say: Say,
-    bug: str | None = None,
+    java: str = "",
 ) -> Round:  # fmt: skip
     """A job of its own, killed so often; its folder is kept if something was wrong."""
     folder = Path(tempfile.mkdtemp(prefix="proof-"))
     stores = tuple(place(each, f"round-{folder.name}", folder, services) for each in sinks)
     told = play(
-        Real(str(folder), stores, tuple(semantics), bug=bug),
+        Real(str(folder), stores, tuple(semantics), java=java),
         seed,
         schedule(seed, kills, semantics, sinks),
         services,
@@ -74,13 +75,13 @@ def rounds(
     kills: int, sinks: Sequence[str], services: Mapping[str, Service], home: Path, say: Say, found: list[dict[str, Any]]
 ) -> Iterator[None]:
     """Round after round is added to what was found; those that are kept already are not played again."""
-    seed, done = 0, 0
+    seed, done, java = 0, 0, archived(home.parent, say)
     while done < kills:
         seed += 1
         kept = home / f"round-{seed}.json"
         if not kept.exists():
             say(f"round {seed}: {done} of {kills} kills so far")
-            told = one_round(seed, min(A_ROUND, kills - done), sinks, [*Delivery], services, say)
+            told = one_round(seed, min(A_ROUND, kills - done), sinks, [*Delivery], services, say, java)
             _keep(kept, told.plain())
         found.append(json.loads(kept.read_text()))
         done += found[-1]["kills"]

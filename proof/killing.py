@@ -87,7 +87,7 @@ class Lives:
     def killed(self, kill: Kill) -> bool:
         """One life; True if it was killed, and did not end by itself. One that lives on too long is stuck."""
         self.feed()
-        with self._started(self.real, kill.said) as process:
+        with self.started(self.real, kill.said) as process:
             match kill.kind:
                 case Kind.POINT:
                     pass
@@ -120,7 +120,7 @@ class Lives:
 
     def finish(self) -> int:
         """The last life: reads what is there, and ends."""
-        with self._started(replace(self.real, finish=True), "") as process:
+        with self.started(replace(self.real, finish=True), "") as process:
             return _ended(process, "its end")
 
     def delivered(self) -> list[dict[str, Any]]:
@@ -130,7 +130,7 @@ class Lives:
         return [json.loads(line) for line in lines if line.endswith("}")]
 
     @contextmanager
-    def _started(self, real: Real, said: str) -> Iterator["subprocess.Popen[bytes]"]:
+    def started(self, real: Real, said: str) -> Iterator["subprocess.Popen[bytes]"]:
         """A process and all it starts, which does not outlive whoever started it."""
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "POLARS_MAX_THREADS": "1"}
         if said:

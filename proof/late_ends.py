@@ -24,10 +24,10 @@ PATIENCE: Final = 20
 
 
 def late_ends(zygote: Zygote, service: Service, store: Mapping[str, str], folder: Path, rounds: int) -> Survived:
-    """So many ends that come late, one after the other, to one job."""
+    """So many ends that come late, one after the other, to one job; `looks` says how often two drivers met."""
     life = Life(str(folder / "job"), store, 0, deliveries=(Delivery.EXACTLY_ONCE,))
     faults: list[str] = []
-    events, kills = 0, 0
+    events, kills, meetings = 0, 0, 0
     with before_kafka(service.port) if store["kind"] == "kafka" else before_postgres(service.port) as proxy:
         for number in range(rounds):
             events += GROWS
@@ -39,12 +39,14 @@ def late_ends(zygote: Zygote, service: Service, store: Mapping[str, str], folder
             kills += 1
             new = replace(life, events=events, per_batch=SIZES[number % 2])
             act = _taken_over if store["kind"] == "kafka" else _waited_for
-            if code := act(zygote, proxy, new, number):
+            code, met = act(zygote, proxy, new, number)
+            meetings += met
+            if code:
                 faults.append(f"round {number}: the new driver ended with {code}")
             verdict = judged(life.job.outputs[0], range(events), batches_of(life))
             faults += [f"round {number}: {fault}" for fault in verdict.faults]
     verdicts = {each.delivery: judged(each, range(events), batches_of(life)) for each in life.job.outputs}
-    return Survived(kills, verdicts, tuple(faults))
+    return Survived(kills, verdicts, tuple(faults), meetings)
 
 
 def _held(zygote: Zygote, proxy: Proxy, life: Life, tell: Path) -> Ended | None:
@@ -57,26 +59,33 @@ def _held(zygote: Zygote, proxy: Proxy, life: Life, tell: Path) -> Ended | None:
     return ended if proxy.holds else None
 
 
-def _taken_over(zygote: Zygote, proxy: Proxy, life: Life, _: int) -> int:
+def _taken_over(zygote: Zygote, proxy: Proxy, life: Life, _: int) -> tuple[int, bool]:
     """The end of the old transaction comes when the new one is open."""
     asleep = zygote.live(replace(life, crash="C9:1", stops=True))
     proxy.release()
-    return zygote.wake(asleep).code if asleep.asleep else asleep.code
+    return zygote.wake(asleep).code if asleep.asleep else asleep.code, asleep.asleep
 
 
-def _waited_for(zygote: Zygote, proxy: Proxy, life: Life, number: int) -> int:
+def _waited_for(zygote: Zygote, proxy: Proxy, life: Life, number: int) -> tuple[int, bool]:
     """The end comes, or never will, when the new driver waits for it; or when it has not had to wait."""
-    over = threading.Event()
+    over, met = threading.Event(), threading.Event()
     act: Callable[[], None] = proxy.drop if number % 3 == 2 else proxy.release
-    other = threading.Thread(target=lambda: (_await_lock(life, over), act()))
+
+    def later() -> None:
+        if _waits(life, over):
+            met.set()
+        act()
+
+    other = threading.Thread(target=later)
     other.start()
     ended = zygote.live(life)
     over.set()
     other.join()
-    return ended.code
+    return ended.code, met.is_set()
 
 
-def _await_lock(life: Life, over: threading.Event) -> None:
+def _waits(life: Life, over: threading.Event) -> bool:
+    """Whether somebody comes to wait for a lock before it is over."""
     import psycopg
 
     until = time.monotonic() + PATIENCE
@@ -85,4 +94,5 @@ def _await_lock(life: Life, over: threading.Event) -> None:
         while not over.wait(0.02) and time.monotonic() < until:
             found = connection.execute(ask).fetchone()
             if found is not None and found[0]:
-                return
+                return True
+    return False

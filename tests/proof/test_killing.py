@@ -58,7 +58,7 @@ def test_a_job_that_never_comes_to_its_point_is_told_and_judged(
             yield process
 
     monkeypatch.setattr(killing, "PATIENCE", 0)
-    monkeypatch.setattr(Lives, "_started", sleeping)
+    monkeypatch.setattr(Lives, "started", sleeping)
     real = Real(str(tmp_path / "job"), ())
     told = play(real, 1, [Kill(Kind.POINT, "C9:1")], {}, lambda _: None)
     assert told.faults == ["after 0 kills: the job did not come to C9:1 in 0 s"]

@@ -1,0 +1,45 @@
+"""The classes of a job on Spark as the JVM holds them in memory, kept in a file: they halve what its start takes.
+
+A JVM writes the file when it ends in good order, and passes over one that does not fit it. So the job that makes it is
+the one job of a proof that nobody kills.
+"""
+
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from proof.jobs import Real
+from proof.killing import Lives, Stuck, gone
+from proof.places import place
+
+_PATIENCE: Final = 300
+
+
+def archived(home: Path, say: Callable[[str], None]) -> str:
+    """What makes the JVM use the archive in a folder, made if it is not there; nothing if it cannot be made."""
+    file = home / "spark.jsa"
+    if not file.exists():
+        home.mkdir(parents=True, exist_ok=True)
+        _make(file, say)
+    return f"-XX:SharedArchiveFile={file} -Xlog:cds=off" if file.exists() else ""
+
+
+def _make(file: Path, say: Callable[[str], None]) -> None:
+    draft = file.with_suffix(".new")
+    with tempfile.TemporaryDirectory(prefix="proof-") as folder:
+        home = Path(folder)
+        stores = (place("sqlite", "archive", home, {}),)
+        real = Real(str(home / "job"), stores, finish=True, java=f"-XX:ArchiveClassesAtExit={draft} -Xlog:cds=off")
+        lives = Lives(real, 1, {})
+        lives.feed()
+        try:
+            with lives.started(real, "") as process:
+                process.wait(_PATIENCE)
+                gone(process, within=_PATIENCE)
+        except (Stuck, subprocess.TimeoutExpired) as problem:
+            say(f"jobs start without an archive of classes: {problem}")
+            draft.unlink(missing_ok=True)
+    if draft.exists():
+        draft.rename(file)

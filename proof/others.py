@@ -22,7 +22,7 @@ TORN, LATE, RESTORED, FULL = "torn checkpoint", "transaction that ends late", "o
 
 
 def _torn(zygote: Zygote, sink: str, store: Mapping[str, str], folder: Path, _: Mapping[str, Service]) -> Played:
-    told = torn(zygote, store, folder, sum(map(ord, sink)), 30)
+    told = torn(zygote, store, folder, sum(map(ord, sink)), 10 if sink == "kafka" else 30)
     return told.fates.total(), told.faults, dict(told.fates)
 
 
@@ -32,8 +32,7 @@ def _late(zygote: Zygote, sink: str, store: Mapping[str, str], folder: Path, ser
 
 
 def _restored(zygote: Zygote, sink: str, store: Mapping[str, str], folder: Path, _: Mapping[str, Service]) -> Played:
-    del sink
-    told = restored(zygote, store, folder, 10)
+    told = restored(zygote, store, folder, 3 if sink == "kafka" else 10)
     return told.kills, told.faults, {}
 
 

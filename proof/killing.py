@@ -28,7 +28,7 @@ from strandline.spark.crash import VARIABLE
 
 FILES: Final = 3
 """So many new files there are for each life."""
-PATIENCE: Final = 180
+PATIENCE: Final = 300
 """Seconds in which a job must come to where it is to die, or to its end."""
 GONE: Final = 60
 """Seconds in which whoever was killed must be gone."""

@@ -29,11 +29,13 @@ from strandline.errors import Fenced, SinkUnavailable, StateError, StrandlineErr
 from strandline.plan.endpoints import Delivery
 from strandline.spark import crash
 
-FENCED, REFUSED, AWAY, FAILED, BROKEN = 3, 4, 5, 6, 7
+FENCED, REFUSED, AWAY, FAILED, BROKEN, HUNG = 3, 4, 5, 6, 7, 8
 _ALONE: Final = {"POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 _PATH: Final = os.pathsep.join(sys.path)
 PATIENCE: Final = 60
 """Seconds for which a file is waited that tells when to kill."""
+LONGEST: Final = 300
+"""Seconds that a life may take."""
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 
@@ -116,7 +118,11 @@ class Zygote:
         assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.stdout.close()
-        self._process.wait()
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(PATIENCE)
         self._log.close()
 
 
@@ -161,10 +167,20 @@ def _await(file: Path, child: int) -> None:
 
 
 def _waited(child: int, start: float) -> Ended:
-    _, status = os.waitpid(child, os.WUNTRACED)
-    if os.WIFSTOPPED(status):
-        return Ended(0, True, child, time.monotonic() - start)
-    return Ended(os.waitstatus_to_exitcode(status), False, child, time.monotonic() - start)
+    """How it ended; one that lives too long is killed, and was hanging."""
+    until = start + LONGEST
+    while True:
+        pid, status = os.waitpid(child, os.WUNTRACED | os.WNOHANG)
+        seconds = time.monotonic() - start
+        if pid and os.WIFSTOPPED(status):
+            return Ended(0, True, child, seconds)
+        if pid:
+            return Ended(os.waitstatus_to_exitcode(status), False, child, seconds)
+        if time.monotonic() > until:
+            _kill(child)
+            os.waitpid(child, 0)
+            return Ended(HUNG, False, child, seconds)
+        time.sleep(0.002)
 
 
 def _live(life: Life) -> int:

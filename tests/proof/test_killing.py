@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proof import killing
+from proof import killing, zygote
 from proof.jobs import Real
 from proof.killing import Lives, Stuck, gone, members, play
 from proof.schedule import Kill, Kind
@@ -64,3 +65,10 @@ def test_a_job_that_never_comes_to_its_point_is_told_and_judged(
     assert told.faults == ["after 0 kills: the job did not come to C9:1 in 0 s"]
     told = play(real, 1, [Kill(Kind.WORKER)], {}, lambda _: None)
     assert told.faults == ["after 0 kills: the job delivered no batch in 0 s"]
+
+
+def test_a_forked_process_that_hangs_is_killed_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with started("import time; time.sleep(600)") as process:
+        monkeypatch.setattr(zygote, "LONGEST", 0)
+        assert zygote._waited(process.pid, time.monotonic()).code == zygote.HUNG
+        assert members(process.pid) == []

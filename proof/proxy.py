@@ -104,7 +104,8 @@ class Proxy:
         """A broker names its own port: whoever asks is to come here again."""
         if not self._framed:
             return data
-        return data.replace(*(b"127.0.0.1" + struct.pack(">I", port) for port in (self._service, self.port)))
+        own, mine = (b"127.0.0.1" + struct.pack(">I", port) for port in (self._service, self.port))
+        return data.replace(own, mine)
 
 
 def before_postgres(port: int) -> Proxy:

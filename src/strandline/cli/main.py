@@ -255,6 +255,16 @@ def bounded(
     raise typer.Exit(run_bench("bounded", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
 
 
+@bench.command()
+def nexmark(
+    quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
+) -> None:
+    """The questions of Nexmark over a log that is out of order and partly late, against Spark's own, each judged."""
+    from strandline.cli.bench import run_bench
+
+    raise typer.Exit(run_bench("nexmark.bench", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
+
+
 @app.command()
 def up(
     names: Annotated[list[str], typer.Argument(help="Which services: kafka, postgres, registry, valkey.")],

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from strandline.spark.deliver import Delivered
+    from strandline.spark.job import Job
 
 
 MINE: Final = (Contestant.OURS, Contestant.AT_ONCE)
@@ -75,7 +76,7 @@ def timed(spark: "SparkSession", order: Order, name: str = "timed") -> dict[str,
     if order.contestant is Contestant.PLAIN:
         return _plain(spark, order, order.feed, None)
     frame = peers.peer(spark, order.feed, order.workload, order.contestant)
-    return _played(frame.writeStream.format("noop"), order.home / name)
+    return played(frame.writeStream.format("noop"), order.home / name)
 
 
 def checked(spark: "SparkSession", order: Order, feed: Feed) -> dict[str, Any]:
@@ -93,12 +94,13 @@ def checked(spark: "SparkSession", order: Order, feed: Feed) -> dict[str, Any]:
     def keep(panes: "DataFrame", batch: int) -> None:
         peers.as_cells(panes).write.parquet(f"{kept}/{batch}")
 
-    return _played(frame.writeStream.foreachBatch(keep), order.home / "checked")
+    return played(frame.writeStream.foreachBatch(keep), order.home / "checked")
 
 
-def _played(writer: Any, checkpoint: Path) -> dict[str, Any]:
+def played(writer: Any, checkpoint: Path, mode: str = "append") -> dict[str, Any]:
+    """A query of Spark's over what is there, to its end."""
     started = time.time()
-    query = writer.outputMode("append").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    query = writer.outputMode(mode).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
     return {"started": started, "ended": time.time(), "batches": batches_of(query.recentProgress)}
 
@@ -111,8 +113,12 @@ def _ours(spark: "SparkSession", order: Order, feed: Feed, name: str, kept: Path
     query = None if at_once else spark.streams.active[0]
     job.await_end()
     batches = [_only(started, job.counts.read)] if query is None else batches_of(query.recentProgress)
-    counts = {each: getattr(job.counts, each) for each in ("read", "contributed", "late", "dead", "filtered")}
-    return {"started": started, "ended": time.time(), "batches": batches, "said": said, "counts": counts}
+    return {"started": started, "ended": time.time(), "batches": batches, "said": said, "counts": counts_of(job)}
+
+
+def counts_of(job: "Job") -> dict[str, int]:
+    """What became of every element."""
+    return {each: getattr(job.counts, each) for each in ("read", "contributed", "late", "dead", "filtered")}
 
 
 def _plain(spark: "SparkSession", order: Order, feed: Feed, kept: Path | None) -> dict[str, Any]:

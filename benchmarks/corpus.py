@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -70,9 +70,9 @@ def batch_of(corpus: Corpus, number: int) -> Batch:
     count = corpus.per_batch
     key = _keys(corpus, random, count)
     value = random.integers(0, 100, count)
-    position = np.arange(count) // SHUFFLED * SHUFFLED + _shuffled(random, count)
+    position = shuffled(random, count)
     arrival = START + (number * count + position) * 1000 // RATE
-    batch = Batch(key, value, arrival - _lags(corpus, random, count))
+    batch = Batch(key, value, arrival - lags(random, count, late=corpus.late))
     if corpus.thin == 1:
         return batch
     kept = batch.key % corpus.thin == 0
@@ -87,23 +87,25 @@ def _keys(corpus: Corpus, random: np.random.Generator, count: int) -> Longs:
     return np.minimum(np.searchsorted(shares, random.random(count)), corpus.keys - 1).astype(np.int64)
 
 
-def _shuffled(random: np.random.Generator, count: int) -> Longs:
-    """Places inside groups of a thousand, in disorder."""
+def shuffled(random: np.random.Generator, count: int) -> Longs:
+    """Places from zero on, in disorder inside groups of a thousand."""
     groups = -(-count // SHUFFLED)
     places = np.tile(np.arange(SHUFFLED), (groups, 1))
-    return random.permuted(places, axis=1).reshape(-1)[:count]
+    inside: Longs = random.permuted(places, axis=1).reshape(-1)[:count]
+    return np.arange(count) // SHUFFLED * SHUFFLED + inside
 
 
-def _lags(corpus: Corpus, random: np.random.Generator, count: int) -> Longs:
+def lags(random: np.random.Generator, count: int, *, late: bool) -> Longs:
+    """How many milliseconds behind its place each event happened."""
     luck = random.random(count)
     short, long, hopeless = (
         random.integers(*span, count) for span in ((0, 3_000), (10_000, 60_000), (90_000, 150_000))
     )
-    lags = np.where(luck < 0.05, short, 0)
-    if corpus.late:
-        lags = np.where((luck >= 0.05) & (luck < 0.06), long, lags)
-        lags = np.where((luck >= 0.06) & (luck < 0.061), hopeless, lags)
-    return lags
+    behind = np.where(luck < 0.05, short, 0)
+    if late:
+        behind = np.where((luck >= 0.05) & (luck < 0.06), long, behind)
+        behind = np.where((luck >= 0.06) & (luck < 0.061), hopeless, behind)
+    return behind
 
 
 def flush_of(corpus: Corpus) -> Batch:
@@ -120,18 +122,22 @@ def batches_of(corpus: Corpus) -> Iterator[Batch]:
 
 def written(corpus: Corpus, cache: Path) -> tuple[Path, str]:
     """The folder that holds a corpus, made if it is not there, and the SHA-256 of its values."""
-    folder = cache / corpus.name
-    facts = folder / "_corpus.json"
-    if not facts.exists():
-        draft = cache / f"_draft-{os.getpid()}-{corpus.name}"
+    return kept(corpus.name, asdict(corpus), cache, lambda folder: _write(corpus, folder))
+
+
+def kept(name: str, facts: dict[str, Any], cache: Path, write: Callable[[Path], str]) -> tuple[Path, str]:
+    """A folder of a cache that is there as a whole or not at all, and the digest that its writer told."""
+    folder = cache / name
+    told = folder / "_corpus.json"
+    if not told.exists():
+        draft = cache / f"_draft-{os.getpid()}-{name}"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
-        digest = _write(corpus, draft)
-        (draft / "_corpus.json").write_text(json.dumps({**asdict(corpus), "sha256": digest}, indent=1) + "\n")
+        digest = write(draft)
+        (draft / "_corpus.json").write_text(json.dumps({**facts, "sha256": digest}, indent=1) + "\n")
         shutil.rmtree(folder, ignore_errors=True)
         draft.rename(folder)
-    told: dict[str, Any] = json.loads(facts.read_text())
-    return folder, str(told["sha256"])
+    return folder, str(json.loads(told.read_text())["sha256"])
 
 
 def _write(corpus: Corpus, folder: Path) -> str:
@@ -139,14 +145,18 @@ def _write(corpus: Corpus, folder: Path) -> str:
     for number, batch in enumerate(batches_of(corpus)):
         for column in (batch.key, batch.value, batch.at):
             digest.update(column.astype("<i8").tobytes())
-        for part in range(FILES if len(batch.key) > 1 else 1):
-            share = slice(part, None, FILES)
-            path = folder / f"{number:05d}-{part}.parquet"
-            pq.write_table(table_of(Batch(batch.key[share], batch.value[share], batch.at[share])), path)
-            # Spark reads files in the order of their times, and those of one moment in any order.
-            moment = START // 1000 + number * 60 + part
-            os.utime(path, (moment, moment))
+        put(folder, number, table_of(batch))
     return digest.hexdigest()
+
+
+def put(folder: Path, number: int, batch: pa.Table) -> None:
+    """A batch as files, each with every other event; a single event as one."""
+    for part in range(FILES if batch.num_rows > 1 else 1):
+        path = folder / f"{number:05d}-{part}.parquet"
+        pq.write_table(batch.take(np.arange(part, batch.num_rows, FILES)), path)
+        # Spark reads files in the order of their times, and those of one moment in any order.
+        moment = START // 1000 + number * 60 + part
+        os.utime(path, (moment, moment))
 
 
 def table_of(batch: Batch) -> pa.Table:

@@ -73,14 +73,14 @@ def expect(
     # The judge works beside no one, but on the same small machine.
     connection.execute("SET threads = 2; SET memory_limit = '6GB'; SET TimeZone = 'UTC'")
     _read(connection, folder, batches)
-    _watermarks(connection, apart=apart and contestant is Contestant.OURS)
+    watermarks(connection, DELAY, apart=apart and contestant is Contestant.OURS)
     match workload.window:
         case Session(gap):
             _sessions(connection, gap)
         case Tumbling(seconds):
-            _aligned(connection, seconds, seconds, _taken(contestant, workload.lateness))
+            _aligned(connection, seconds, seconds, taken(contestant, workload.lateness))
         case Sliding(seconds, every):
-            _aligned(connection, seconds, every, _taken(contestant, workload.lateness))
+            _aligned(connection, seconds, every, taken(contestant, workload.lateness))
         case _:
             assert_never(workload.window)
     return Expected(connection, _late(connection, workload), _live(connection, workload, contestant))
@@ -96,20 +96,20 @@ def _read(connection: duckdb.DuckDBPyConnection, folder: Path, batches: int | No
     )
 
 
-def _watermarks(connection: duckdb.DuckDBPyConnection, *, apart: bool) -> None:
-    """For every batch the watermark that the one before it left, and the one before that."""
+def watermarks(connection: duckdb.DuckDBPyConnection, delay: int, *, apart: bool) -> None:
+    """For every batch the watermark that it leaves, that the one before it left, and the one before that."""
     connection.execute(
         f"""CREATE TEMP TABLE marks AS
         WITH highest AS (SELECT {"part" if apart else 0} AS part, batch, max(ms) AS ms FROM events GROUP BY ALL),
-             marked AS (SELECT batch, max(ms) OVER (PARTITION BY part ORDER BY batch) - {DELAY * 1000} AS mark
+             marked AS (SELECT batch, max(ms) OVER (PARTITION BY part ORDER BY batch) - {delay * 1000} AS mark
                         FROM highest),
              after AS (SELECT batch, min(mark) AS mark FROM marked GROUP BY batch)
         SELECT batch, coalesce(lag(mark) OVER (ORDER BY batch), 0) AS before,
-               coalesce(lag(mark, 2) OVER (ORDER BY batch), 0) AS earlier FROM after"""  # noqa: S608
+               coalesce(lag(mark, 2) OVER (ORDER BY batch), 0) AS earlier, mark AS after FROM after"""  # noqa: S608
     )
 
 
-def _taken(contestant: Contestant, lateness: int) -> str:
+def taken(contestant: Contestant, lateness: int) -> str:
     """Whether a window takes an element, as a condition over both and the watermarks of the batch."""
     match contestant:
         case Contestant.OURS:

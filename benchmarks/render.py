@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from benchmarks.render_bounded import bounded
 from benchmarks.render_delivery import delivery
+from benchmarks.render_nexmark import nexmark
 from benchmarks.render_sources import sources
 from benchmarks.render_tables import short, source, table
 from benchmarks.results import shown
@@ -22,6 +23,7 @@ RESULTS: Final = ROOT / "benchmarks" / "results" / "windows.json"
 SOURCES: Final = ROOT / "benchmarks" / "results" / "sources.json"
 DELIVERY: Final = ROOT / "benchmarks" / "results" / "throughput-of-delivery.json"
 BOUNDED: Final = ROOT / "benchmarks" / "results" / "bounded.json"
+NEXMARK: Final = ROOT / "benchmarks" / "results" / "nexmark.json"
 PAGE: Final = Path("docs/explanation/performance.md")
 PICTURES: Final = Path("docs/pictures")
 
@@ -62,7 +64,7 @@ _HOW: Final = """## How it is measured
 
 def main(arguments: Sequence[str]) -> int:
     told = json.loads(RESULTS.read_text())
-    files = (SOURCES, DELIVERY, BOUNDED)
+    files = (SOURCES, DELIVERY, BOUNDED, NEXMARK)
     made = pages(told, *(json.loads(file.read_text()) if file.exists() else None for file in files))
     if "--check" in arguments:
         old = [name for name, text in made.items() if not (ROOT / name).exists() or (ROOT / name).read_text() != text]
@@ -80,10 +82,11 @@ def pages(
     of_sources: dict[str, Any] | None = None,
     of_delivery: dict[str, Any] | None = None,
     of_bounded: dict[str, Any] | None = None,
+    of_nexmark: dict[str, Any] | None = None,
 ) -> dict[Path, str]:
     """Every file the figures make, by its path in the repository."""
     return {
-        PAGE: page(told, of_sources, of_delivery, of_bounded),
+        PAGE: page(told, of_sources, of_delivery, of_bounded, of_nexmark),
         PICTURES / "ratios.svg": _ratios(told["rows"]),
         PICTURES / "cost-by-keys.svg": _by_keys(told["cells"]),
         PICTURES / "cost-over-time.svg": _over_time(told["cells"]),
@@ -95,6 +98,7 @@ def page(
     of_sources: dict[str, Any] | None = None,
     of_delivery: dict[str, Any] | None = None,
     of_bounded: dict[str, Any] | None = None,
+    of_nexmark: dict[str, Any] | None = None,
 ) -> str:
     """The page: the table, what it does not reach, how it was measured, every cell; then the same of the others."""
     parts = [
@@ -116,6 +120,7 @@ def page(
         "" if of_sources is None else sources(of_sources),
         "" if of_delivery is None else delivery(of_delivery),
         "" if of_bounded is None else bounded(of_bounded),
+        "" if of_nexmark is None else nexmark(of_nexmark),
     ]
     return "\n".join(part for part in parts if part)
 

@@ -1,9 +1,8 @@
 """What the page of figures says of bounded input: the table, every cell, and how it was measured."""
 
-from collections.abc import Iterable
 from typing import Any, Final
 
-from benchmarks.render_tables import short, source, table
+from benchmarks.render_tables import cells, short, source, table
 
 _HOW: Final = """\
 **How it is measured.** Ten million events of the same seeded corpus, none of them late, so that all three have the
@@ -21,23 +20,7 @@ def bounded(told: dict[str, Any]) -> str:
         source(told, "bounded.json"),
         table(told["rows"]),
         short(told["rows"], "### Where the goal of bounded input is not reached\n"),
-        _cells(told["cells"]),
+        cells(told["cells"], "windows checked"),
         _HOW,
     ]
     return "\n".join(parts)
-
-
-def _cells(cells: Iterable[dict[str, Any]]) -> str:
-    lines = [
-        "| cell | events per CPU-second | events a second | peak memory | windows checked |",
-        "|---|---|---|---|---|",
-    ]
-    for cell in cells:
-        if "per_cpu_second" not in cell:
-            lines.append(f"| {cell['name']} | failed | | | |")
-            continue
-        lines.append(
-            f"| {cell['name']} | {cell['per_cpu_second']['median']:,.0f} | {cell['per_second']['median']:,.0f} | "
-            f"{cell['peak_bytes'] / 2**30:.1f} GB | {cell.get('checked', {}).get('cells', '')} |"
-        )
-    return "\n".join(lines) + "\n"

@@ -54,3 +54,17 @@ def short(rows: Iterable[dict[str, Any]], title: str) -> str:
         elif row["reached"] == "not measured":
             said.append(f"- {row['against']}: not measured.")
     return "\n".join([title, *(said or ["Nowhere."]), ""])
+
+
+def cells(told: Iterable[dict[str, Any]], checked: str) -> str:
+    """Every cell: how fast, how large, and how much of it the judge has seen."""
+    lines = [f"| cell | events per CPU-second | events a second | peak memory | {checked} |", "|---|---|---|---|---|"]
+    for cell in told:
+        if "per_cpu_second" not in cell:
+            lines.append(f"| {cell['name']} | failed | | | |")
+            continue
+        lines.append(
+            f"| {cell['name']} | {cell['per_cpu_second']['median']:,.0f} | {cell['per_second']['median']:,.0f} | "
+            f"{cell['peak_bytes'] / 2**30:.1f} GB | {cell.get('checked', {}).get('cells', '')} |"
+        )
+    return "\n".join(lines) + "\n"

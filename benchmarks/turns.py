@@ -111,10 +111,10 @@ def command_of(name: str, asked: Asked) -> str:
     return " ".join(word for word in words if word)
 
 
-def digests(work: Path) -> dict[str, str]:
-    """The SHA-256 of every corpus that was used."""
+def digests(work: Path, names: str = "*keys-*") -> dict[str, str]:
+    """The SHA-256 of every corpus of such a name that was made."""
     found = {}
-    for path in sorted((work / "corpora").glob("*/_corpus.json")):
+    for path in sorted((work / "corpora").glob(f"{names}/_corpus.json")):
         found[path.parent.name] = json.loads(path.read_text())["sha256"]
     return found
 

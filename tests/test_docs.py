@@ -59,6 +59,13 @@ def test_what_the_generators_page_says_was_measured_is_what_it_gives() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_lateness_curve_is_drawn_by_what_advises() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "advise.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_readme_counts_the_stories_right() -> None:
     stories = len([*(ROOT / "tests" / "transcripts").rglob("*.story.yaml")])
     assert f"[{stories} stories]" in (ROOT / "README.md").read_text()

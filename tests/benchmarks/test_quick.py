@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import delivery, sources, windows
+from benchmarks.nexmark import bench as nexmark
+from benchmarks.nexmark.queries import QUERIES
 from benchmarks.turns import Asked
 
 
@@ -25,3 +27,10 @@ def test_every_contestant_reads_a_brokers_records_right(tmp_path: Path, capsys: 
 @pytest.mark.campaign
 def test_every_row_is_delivered_and_every_window_upserted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert delivery.main(Asked(quick=True, work=tmp_path)) == 0, capsys.readouterr().out
+
+
+@pytest.mark.spark
+@pytest.mark.campaign
+def test_every_question_of_nexmark_is_answered_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    everything = tuple(QUERIES)
+    assert nexmark.main(Asked(quick=True, only=everything, work=tmp_path)) == 0, capsys.readouterr().out

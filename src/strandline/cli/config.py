@@ -84,6 +84,7 @@ SETTINGS: Final[Mapping[str, Known]] = {
     "run.metrics": Known(_switch, True),
     "run.metrics_port": Known(_port, None),
     "run.metrics_log": Known(_text, None),
+    "run.metrics_otlp": Known(_text, None),
     "run.pane_log": Known(_number, None),
     "run.alarms": Known(_text, None),
     "jobs.folders": Known(_folders, ["."]),

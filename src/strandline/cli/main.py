@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from strandline.cli.advise_words import advise
 from strandline.cli.checkpoint_words import checkpoint_app
 from strandline.cli.dlq_words import dlq_app
 from strandline.cli.job_words import WORDS, alarms_app, config_app
@@ -43,6 +44,7 @@ app.add_typer(alarms_app)
 app.add_typer(prove_app)
 for _word in WORDS:
     app.command()(_word)
+app.command()(advise)
 app.add_typer(savepoint_app)
 app.command()(plan)
 app.command()(lineage)
@@ -251,6 +253,16 @@ def bounded(
     from strandline.cli.bench import run_bench
 
     raise typer.Exit(run_bench("bounded", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
+
+
+@bench.command()
+def nexmark(
+    quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
+) -> None:
+    """The questions of Nexmark over a log that is out of order and partly late, against Spark's own, each judged."""
+    from strandline.cli.bench import run_bench
+
+    raise typer.Exit(run_bench("nexmark.bench", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
 
 
 @app.command()

@@ -9,6 +9,7 @@ from strandline.errors import RunError, SetupError
 from strandline.observe.alarm_file import Alarms, read_alarms
 from strandline.observe.lines import Lines
 from strandline.observe.observer import Recorder, Teller
+from strandline.observe.otlp import Telemetry, require_otlp
 from strandline.observe.store import Keeping
 from strandline.observe.watchman import Watchman
 from strandline.plan.compile import to_stages
@@ -28,6 +29,7 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     metrics: bool = True,
     metrics_port: int | None = None,
     metrics_log: str | Path | None = None,
+    metrics_otlp: str | None = None,
     pane_log: int = Keeping().panes,
     alarms: Alarms | str | Path | None = None,
     **options: Any,
@@ -35,21 +37,24 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     """Starts a pipeline and keeps its numbers beside the checkpoint, unless `metrics=False`.
 
     `name` is how the job is called where it is looked at, else as its folder. `metrics_port` serves Prometheus on this
-    machine, at a free port if it is 0; `metrics_log` is a file that gets a line of JSON for each batch. `pane_log` is
-    how many panes are kept for the pane explorer; 0 keeps none. `alarms` is a file of rules, and of whom to tell;
-    without one the usual rules write to the log. All other options are Spark's: see `spark/run.py`.
+    machine, at a free port if it is 0; `metrics_log` is a file that gets a line of JSON for each batch;
+    `metrics_otlp` is the address of a collector of OpenTelemetry, `http://localhost:4318`. `pane_log` is how many panes
+    are kept for the pane explorer; 0 keeps none. `alarms` is a file of rules, and of whom to tell; without one the
+    usual rules write to the log. All other options are Spark's: see `spark/run.py`.
     """
     if not metrics:
         return run_on_spark(root, spark, checkpoint=checkpoint, **options)
     if metrics_port is not None and find_spec("prometheus_client") is None:
         raise SetupError("the client of Prometheus is not installed", hint='pip install "strandline[dashboard]"')
+    if metrics_otlp is not None:
+        require_otlp(metrics_otlp)
     folder = Path(checkpoint).absolute()
     called = name or folder.name
     rules = alarms if isinstance(alarms, Alarms) else Alarms() if alarms is None else read_alarms(Path(alarms))
     keys = {output.number: output.keys or () for output in to_stages(root).outputs}
     recorder = Recorder(
         folder, called, keys, keeping=Keeping(panes=pane_log), watchman=Watchman(folder, called, rules),
-        tellers=lambda: _tellers(metrics_port, metrics_log),
+        tellers=lambda: _tellers(metrics_port, metrics_log, metrics_otlp),
     )  # fmt: skip
     try:
         return run_on_spark(root, spark, checkpoint=checkpoint, observer=recorder, **options)
@@ -59,7 +64,7 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
         raise
 
 
-def _tellers(port: int | None, log: str | Path | None) -> list[Teller]:
+def _tellers(port: int | None, log: str | Path | None, otlp: str | None) -> list[Teller]:
     found: list[Teller] = []
     if log is not None:
         try:
@@ -73,4 +78,6 @@ def _tellers(port: int | None, log: str | Path | None) -> list[Teller]:
             found.append(Exporter(port))
         except OSError as problem:
             _log.warning("numbers are not served on port %s: %s", port, problem.strerror)
+    if otlp is not None:
+        found.append(Telemetry(otlp))
     return found

@@ -1,0 +1,121 @@
+"""`strandline bench nexmark`: the questions of Nexmark, ours and native Spark's answers in turns, each judged."""
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks import turns
+from benchmarks.nexmark import native, oracle
+from benchmarks.nexmark.events import Log, written
+from benchmarks.nexmark.queries import QUERIES
+from benchmarks.results import Measured, to_results
+from benchmarks.runs import Run, last_words, scratch, started, weighed
+from benchmarks.suite import Group, Row, Suite
+from benchmarks.turns import Asked
+from benchmarks.workloads import Contestant
+
+RESULTS: Final = Path(__file__).resolve().parent.parent / "results" / "nexmark.json"
+CHECKED: Final = 3
+"""Batches whose answers are compared with the judge's."""
+FLOOR, GOAL = 0.9, 1.0
+AT_FIRST: Final = ("q1", "q5", "q7", "q11", "q17")
+"""One of each kind, for a quick run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question and who answers it."""
+
+    name: str
+    query: str
+    contestant: Contestant
+    log: Log
+    warm_up: int = 4
+    warm_seconds: float = 0
+    check: bool = True
+
+
+def full() -> Suite[Question]:
+    """The run whose figures are kept."""
+    return _suite("nexmark", Log(9), warm_up=4, warm_seconds=15, rounds=3, bound=tuple(native.ASKED))
+
+
+def quick() -> Suite[Question]:
+    """The same, small and once: to try it out. Its figures say little."""
+    return _suite("nexmark-quick", Log(3, 100_000), warm_up=1, warm_seconds=0, rounds=1, bound=AT_FIRST)
+
+
+def _suite(
+    name: str, log: Log, *, warm_up: int, warm_seconds: float, rounds: int, bound: tuple[str, ...]
+) -> Suite[Question]:
+    """Each question is a group of its own; `bound` are held to a floor, and are what a quick run asks."""
+    groups = []
+    for query in QUERIES:
+        who = [("ours", Contestant.OURS)]
+        if query in native.ASKED:
+            who.append(("native", Contestant.NATIVE_ROCKSDB))
+        cells = [Question(f"{query}-{each}", query, contestant, log, warm_up, warm_seconds) for each, contestant in who]
+        groups.append(Group(query, tuple(cells)))
+    rows = [
+        Row(query, f"{query}, {QUERIES[query].title}: native on RocksDB", f"{query}-ours", f"{query}-native",
+            *((FLOOR, GOAL) if query in bound else (None, None)))
+        for query in native.ASKED
+    ]  # fmt: skip
+    held = tuple(row for row in rows if row.floor is not None)
+    return Suite(name, tuple(groups), rounds, held, tuple(row for row in rows if row.floor is None))
+
+
+def main(asked: Asked) -> int:
+    """Measures what is asked; 0 if every number counts, 1 if a run failed."""
+    turns.end_with_the_run()
+    chosen = quick() if asked.quick else full()
+    work, home = turns.work_folder(asked), turns.runs_folder(asked, chosen)
+
+    def run(cell: Question, round_: int, check: bool) -> Run:
+        return measure(cell, round_, work, check=check)
+
+    runs = list(turns.in_turns(chosen, turns.chosen_cells(chosen, asked), asked.rounds or chosen.rounds, home, run))
+    told = to_results(Measured(runs), chosen, turns.command_of("nexmark", asked), turns.digests(work, "nexmark-*"))
+    turns.publish(told, RESULTS if asked.is_whole else home / RESULTS.name, whole=asked.is_whole)
+    return 1 if any(run.failure for run in runs) else 0
+
+
+def measure(cell: Question, round_: int, work: Path, *, check: bool) -> Run:
+    """Runs a cell once; a run that fails or disagrees with the judge is told as failed, never as fast."""
+    corpora = work / "corpora"
+    folder, _ = written(cell.log, corpora)
+    beginning = replace(cell.log, batches=min(CHECKED, cell.log.batches))
+    checked = written(beginning, corpora)[0] if check else None
+    home = scratch(work)
+    order = {
+        "query": cell.query,
+        "contestant": cell.contestant.value,
+        "folder": str(folder),
+        "check": None if checked is None else str(checked),
+        "warm_up": cell.warm_seconds,
+    }
+    (home / "order.json").write_text(json.dumps(order))
+    load = os.getloadavg()[0]
+    samples, code = started("benchmarks.nexmark.contestant", home)
+    if code != 0:
+        return Run(cell.name, round_, load=load, failure=last_words(home, code))
+    told = json.loads((home / "run.json").read_text())
+    run = replace(weighed(cell, round_, told["timed"]["batches"], samples), load=load, failure=_lost(told["timed"]))
+    if checked is not None and not run.failure:
+        verdict = oracle.judge(checked, QUERIES[cell.query], cell.contestant, f"{home}/said/**/*.parquet")
+        wrong = f"{verdict.wrong} rows are wrong of {verdict.cells}, as in {verdict.example}"
+        run = replace(run, checked=asdict(verdict), failure="" if verdict.agrees else wrong)
+    shutil.rmtree(home, ignore_errors=True)
+    return run
+
+
+def _lost(timed: dict[str, Any]) -> str:
+    """A timed run keeps no output, but everyone must be accounted for."""
+    counts = timed.get("counts")
+    if counts is None:
+        return ""
+    known = counts["read"] == counts["contributed"] + counts["late"] + counts["filtered"] and counts["dead"] == 0
+    return "" if known else f"lost count: {counts}"

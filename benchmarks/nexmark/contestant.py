@@ -1,0 +1,88 @@
+"""One run of one question, in a process and a JVM of its own: timed over the log, then checked over its beginning.
+
+usage: python -m benchmarks.nexmark.contestant ORDER.json      what to run is in the file; how it went, beside it
+"""
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import sessions
+from benchmarks.contestant import batches_of, counts_of, played
+from benchmarks.nexmark import native, ours
+from benchmarks.workloads import Contestant
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from strandline.spark.deliver import Delivered
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to run: the log to time, and its beginning to check, if it is to be checked."""
+
+    query: str
+    contestant: Contestant
+    folder: str
+    check: str | None
+    home: Path
+    warm_up: float = 0
+
+
+def read_order(path: Path) -> Order:
+    """An order as the harness wrote it."""
+    told = json.loads(path.read_text())
+    return Order(**{**told, "contestant": Contestant(told["contestant"])}, home=path.parent)
+
+
+def main(arguments: list[str]) -> None:
+    order = read_order(Path(arguments[0]))
+    spark = sessions.start(order.contestant, order.home / "spark.log")
+    until, times = time.monotonic() + order.warm_up, 0
+    while time.monotonic() < until:
+        answered(spark, order, order.folder, f"warm-{times}")
+        times += 1
+    told: dict[str, Any] = {"timed": answered(spark, order, order.folder, "timed")}
+    if order.check is not None:
+        kept = order.home / "said"
+        kept.mkdir()
+        told["checked"] = answered(spark, order, order.check, "checked", kept)
+    (order.home / "run.json").write_text(json.dumps(told))
+    spark.stop()
+
+
+def answered(spark: "SparkSession", order: Order, folder: str, name: str, kept: Path | None = None) -> dict[str, Any]:
+    """A run; what it says goes to a sink that keeps nothing, or is kept for the judge."""
+    if order.contestant is Contestant.OURS:
+        return _ours(spark, order, folder, order.home / name, kept)
+    frame, mode = native.answer(spark, order.query, folder), native.mode_of(order.query)
+    if kept is None:
+        return played(frame.writeStream.format("noop"), order.home / name, mode)
+
+    def keep(rows: "DataFrame", batch: int) -> None:
+        native.as_rows(rows, batch).write.parquet(f"{kept}/{batch}")
+
+    return played(frame.writeStream.foreachBatch(keep), order.home / name, mode)
+
+
+def _ours(spark: "SparkSession", order: Order, folder: str, checkpoint: Path, kept: Path | None) -> dict[str, Any]:
+    started = time.time()
+
+    def hear(delivered: "Delivered") -> None:
+        rows = delivered.output.panes
+        if kept is not None and rows is not None and rows.height:
+            ours.as_rows(rows, delivered.batch).write_parquet(kept / f"{delivered.batch}.parquet")
+
+    job = ours.start(spark, order.query, folder, checkpoint, hear)
+    query = spark.streams.active[0]
+    job.await_end()
+    batches = batches_of(query.recentProgress)
+    return {"started": started, "ended": time.time(), "batches": batches, "counts": counts_of(job)}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,68 @@
+"""The lines of a pipeline with the settings that were found, to paste."""
+
+from typing import Final
+
+from strandline.advise.report import Advice
+from strandline.advise.verdict import Way
+from strandline.model.elements import Duration
+
+_UNITS: Final = {"seconds": "s", "milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
+
+
+def lines(advice: Advice) -> str:
+    """Python, whole: what is read, the four questions, and a count to begin with."""
+    found, columns = advice.settings, advice.sample.columns
+    watermark = f'sl.bounded("{_length(found.delay)}")'
+    if found.idle_after is not None:
+        watermark += f'.idle_after("{_length(found.idle_after)}")'
+    if found.future is not None:
+        watermark += f'.future_bound("{_length(found.future)}")'
+    key = ", ".join(f'"{name}"' for name in columns.keys) or '"…"  # name the key'
+    made = _time(advice)
+    said = [
+        *(["import polars as pl"] if made else []),
+        "import strandline as sl",
+        "",
+        "answers = (",
+        f"    sl.read({advice.sample.origin.source})",
+        *([f"    .with_columns({columns.time}={made})"] if made else []),
+        f'    .event_time("{columns.time}", {watermark})',
+        f"    .key_by({key})",
+        f'    .window(sl.tumbling("{_length(found.window)}"))',
+    ]
+    if found.early is not None:
+        late = ", late=sl.after_count(1)" if found.lateness else ""
+        said.append(f'    .trigger(sl.after_watermark(early=sl.every("{_length(found.early)}"){late}))')
+    if found.early is not None or found.lateness:
+        said.append("    .accumulate(sl.retracting)")
+    if found.lateness:
+        said.append(f'    .allow_lateness("{_length(found.lateness)}")')
+    said += ["    .aggregate(events=sl.count())", ")"]
+    return "\n".join(said) + "\n"
+
+
+def _time(advice: Advice) -> str:
+    """What makes a timestamp of the column; empty where it is one already."""
+    name, sample = advice.sample.columns.time, advice.sample
+    if sample.unit:
+        unit = _UNITS[sample.unit]
+        number = f'(pl.col("{name}") * 1000)' if unit == "s" else f'pl.col("{name}")'
+        return f'pl.from_epoch({number}.cast(pl.Int64), time_unit="{"ms" if unit == "s" else unit}")'
+    if sample.texts and sample.origin.format == "parquet":
+        return f'pl.col("{name}").str.to_datetime(time_zone="UTC", strict=False)'
+    return ""
+
+
+def command(advice: Advice) -> str:
+    """How it is run, as the verdict says; empty where a batch job does."""
+    match advice.verdict.way:
+        case Way.SCHEDULED:
+            every = _length(advice.verdict.every or 0)
+            return f"strandline run job.py:answers --checkpoint FOLDER --available-now   # every {every}"
+        case Way.STREAM | Way.EARLY:
+            return "strandline run job.py:answers --checkpoint FOLDER"
+    return ""
+
+
+def _length(ms: int) -> str:
+    return str(Duration(ms))

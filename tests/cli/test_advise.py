@@ -1,0 +1,123 @@
+"""`strandline advise`: a sample of files or of a topic in, advice out."""
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from strandline.advise import capacity
+from strandline.services.service import Service
+from tests.advise.made import START, stream
+from tests.cli.test_main import run
+
+pytest_plugins = ["strandline.testing.services"]
+
+
+@pytest.fixture(autouse=True)
+def _measured_shortly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacity, "ENOUGH", 2_000)
+
+
+ASKED = ("--time", "at", "--key", "key", "--partition", "part")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same stream as Parquet in two files, as lines of JSON and as CSV."""
+    home = tmp_path_factory.mktemp("data")
+    frame = stream(seconds=60)
+    (home / "parquet").mkdir()
+    frame[: frame.height // 2].write_parquet(home / "parquet" / "1.parquet")
+    frame[frame.height // 2 :].write_parquet(home / "parquet" / "2.parquet")
+    (home / "parquet" / "_SUCCESS").touch()
+    frame.with_columns(pl.col("at", "came").dt.to_string("iso:strict")).write_ndjson(home / "lines.jsonl")
+    frame.write_csv(home / "rows.csv")
+    return home
+
+
+@pytest.mark.parametrize("source", ["parquet", "lines.jsonl", "rows.csv"])
+def test_files_of_every_kind_say_the_same(folder: Path, source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("advise", str(folder / source), *ASKED, "--arrival", "came", "--freshness", "1m", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    rows = stream(seconds=60).height
+    assert told["rows"] == rows
+    assert told["lateness"]["waits"][1]["share"] == 0.99
+    assert told["verdict"]["way"] == "stream"
+    assert told["keys"]["many"] == 50
+    assert "sl.files(" in told["pipeline"]
+    assert told["settings"]["delay"] >= told["lateness"]["waits"][0]["delay"]
+
+
+def test_it_is_told_in_words_and_drawn(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "curve.svg"
+    assert run("advise", str(folder / "parquet"), *ASKED, "--freshness", "2h", "--plot", str(picture)) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("batch every hour: a plain batch job is enough")
+    for title in ("sample", "disorder", "clocks", "partitions", "keys", "rate", "a pipeline to begin with"):
+        assert f"\n{title}" in told
+    assert ET.parse(picture).getroot().tag.endswith("svg")
+
+
+def test_no_more_than_the_sample_is_read_and_the_last_of_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("advise", str(folder / "parquet"), *ASKED, "--sample", "500", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["rows"] == 500
+    assert "1 of 2 files were read" in told["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nowhere", "--time", "at"), "there is nothing at nowhere"),
+        (("{folder}/parquet", "--time", "when"), "there is no column 'when'"),
+        (("{folder}/parquet", "--time", "at", "--plot", "curve.png"), "is no picture that can be drawn"),
+        (("{folder}/parquet", "--time", "at", "--freshness", "soon"), "is not a length of time"),
+        (("kafka:t", "--time", "at", "--partition", "p"), "a topic has partitions of its own"),
+        (("{folder}/empty", "--time", "at"), "can be read"),
+        (("{folder}/torn.parquet", "--time", "at"), "cannot be read as parquet"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_refused(
+    words: tuple[str, ...], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "empty").mkdir(exist_ok=True)
+    (folder / "torn.parquet").write_bytes(b"PAR1 torn")
+    assert run("advise", *(word.format(folder=folder) for word in words)) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.services
+def test_the_end_of_a_topic_is_sampled_with_the_brokers_times(
+    kafka: Service, new_topic: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from confluent_kafka import Producer  # noqa: PLC0415 - an extra
+
+    topic = new_topic(partitions=3, message_timestamp_type="CreateTime")
+    producer = Producer({"bootstrap.servers": kafka.address})
+    for number in range(600):
+        at = START + 100 * number - (5_000 if number % 10 == 0 else 0)
+        value = (
+            b"no JSON" if number == 7 else json.dumps({"at": at, "team": f"t{number % 3}", "more": {"n": 1}}).encode()
+        )
+        came = START + 100 * number + 40
+        producer.produce(topic, value, key=f"k{number % 4}", partition=number % 2, timestamp=came)
+    assert producer.flush(30) == 0
+    options = ("--bootstrap", kafka.address, "--time", "at", "--json", "--window", "2s")
+    assert run("advise", f"kafka:{topic}", *options) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["rows"] == 599
+    assert told["arrivals"] == "the timestamps that producers gave their records"
+    assert told["lateness"]["transit"][0] == 40
+    assert {each["name"]: each["share"] for each in told["partitions"]["silences"]}["2"] == 0.0
+    assert told["keys"]["many"] == 4
+    assert 'metadata={"record_key": "key"}' in told["pipeline"]
+    assert any("1 of 600 records are no JSON objects" in note for note in told["notes"])
+    assert run("advise", f"kafka:{topic}", *options, "--key", "team", "--sample", "90") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["rows"] == 60  # thirty of each partition that has any
+    assert told["keys"]["many"] == 3
+    assert run("advise", "kafka:no-such-topic", *options) == 2
+    assert "there is no topic no-such-topic" in capsys.readouterr().err

@@ -107,12 +107,16 @@ def played(writer: Any, checkpoint: Path, mode: str = "append") -> dict[str, Any
 
 def _ours(spark: "SparkSession", order: Order, feed: Feed, name: str, kept: Path | None) -> dict[str, Any]:
     said = {"panes": 0, "retractions": 0}
+    read: dict[int, int] = {}
     started = time.time()
     at_once = order.contestant is Contestant.AT_ONCE
-    job = ours.start(spark, feed, order.workload, order.home / name, _listener(said, kept), at_once=at_once)
+    job = ours.start(spark, feed, order.workload, order.home / name, _listener(said, read, kept), at_once=at_once)
     query = None if at_once else spark.streams.active[0]
     job.await_end()
     batches = [_only(started, job.counts.read)] if query is None else batches_of(query.recentProgress)
+    for each in batches if query is not None else ():
+        # Spark counts what it reads itself, and may have read names of files only.
+        each["rows"] = read.get(each["batch"], 0)
     return {"started": started, "ended": time.time(), "batches": batches, "said": said, "counts": counts_of(job)}
 
 
@@ -140,9 +144,10 @@ def _only(started: float, rows: int, ended: float | None = None) -> dict[str, An
     return {"batch": 0, "rows": rows, "started": started, "ended": ended or time.time(), "state": []}
 
 
-def _listener(said: dict[str, int], kept: Path | None) -> "Callable[[Delivered], None]":
+def _listener(said: dict[str, int], read: dict[int, int], kept: Path | None) -> "Callable[[Delivered], None]":
     def hear(delivered: "Delivered") -> None:
         panes = delivered.output.panes
+        read[delivered.batch] = sum(counts.read for counts in delivered.counts.values())
         if panes is None:
             return
         said["panes"] += panes.height

@@ -6,7 +6,7 @@ usage: python -m benchmarks.contestant ORDER.json      what to run is in the fil
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -107,12 +107,13 @@ def played(writer: Any, checkpoint: Path, mode: str = "append") -> dict[str, Any
 
 def _ours(spark: "SparkSession", order: Order, feed: Feed, name: str, kept: Path | None) -> dict[str, Any]:
     said = {"panes": 0, "retractions": 0}
+    read: dict[int, int] = {}
     started = time.time()
     at_once = order.contestant is Contestant.AT_ONCE
-    job = ours.start(spark, feed, order.workload, order.home / name, _listener(said, kept), at_once=at_once)
+    job = ours.start(spark, feed, order.workload, order.home / name, _listener(said, read, kept), at_once=at_once)
     query = None if at_once else spark.streams.active[0]
     job.await_end()
-    batches = [_only(started, job.counts.read)] if query is None else batches_of(query.recentProgress)
+    batches = [_only(started, job.counts.read)] if query is None else batches_of(query.recentProgress, read)
     return {"started": started, "ended": time.time(), "batches": batches, "said": said, "counts": counts_of(job)}
 
 
@@ -140,9 +141,10 @@ def _only(started: float, rows: int, ended: float | None = None) -> dict[str, An
     return {"batch": 0, "rows": rows, "started": started, "ended": ended or time.time(), "state": []}
 
 
-def _listener(said: dict[str, int], kept: Path | None) -> "Callable[[Delivered], None]":
+def _listener(said: dict[str, int], read: dict[int, int], kept: Path | None) -> "Callable[[Delivered], None]":
     def hear(delivered: "Delivered") -> None:
         panes = delivered.output.panes
+        read[delivered.batch] = rows_of(delivered)
         if panes is None:
             return
         said["panes"] += panes.height
@@ -152,15 +154,23 @@ def _listener(said: dict[str, int], kept: Path | None) -> "Callable[[Delivered],
     return hear
 
 
-def batches_of(progress: Any) -> list[dict[str, Any]]:
-    """What Spark tells of each batch: when, how many rows, how long, and what its state holds."""
+def rows_of(delivered: "Delivered") -> int:
+    """How many elements a batch of ours had read of its only source: later steps read panes, which are fewer."""
+    return max((counts.read for counts in delivered.counts.values()), default=0)
+
+
+def batches_of(progress: Any, read: Mapping[int, int] | None = None) -> list[dict[str, Any]]:
+    """What Spark tells of each batch: when, how many rows, how long, and what its state holds.
+
+    It counts rows that it has read itself, which may be names of files; a job of ours knows how many it `read`.
+    """
     found = []
     for each in progress:
         told = json.loads(each.json) if hasattr(each, "json") else dict(each)
         started = datetime.fromisoformat(told["timestamp"]).timestamp()
         found.append({
             "batch": told["batchId"],
-            "rows": told["numInputRows"],
+            "rows": told["numInputRows"] if read is None else read.get(told["batchId"], 0),
             "started": started,
             "ended": started + told["durationMs"]["triggerExecution"] / 1000,
             "milliseconds": told["durationMs"],

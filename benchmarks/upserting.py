@@ -13,7 +13,7 @@ import psycopg
 
 import strandline as sl
 from benchmarks import sessions
-from benchmarks.contestant import batches_of
+from benchmarks.contestant import batches_of, rows_of
 from benchmarks.feeds import EVENTS, Folder
 from benchmarks.ours import kind_of, source_of
 from benchmarks.peers import spark as peers
@@ -59,10 +59,14 @@ def ours(spark: "SparkSession", folder: str, dsn: str, table: str, checkpoint: P
         .accumulate(sl.accumulating)
         .aggregate(total=sl.sum("value"), plays=sl.count())
     )
-    job = panes.write(sl.postgres(table, dsn=dsn, mode="upsert")).run(spark, checkpoint=checkpoint, available_now=True)
+    read: dict[int, int] = {}
+    written = panes.write(sl.postgres(table, dsn=dsn, mode="upsert"))
+    job = written.run(
+        spark, checkpoint=checkpoint, available_now=True, listener=lambda each: read.update({each.batch: rows_of(each)})
+    )
     query = spark.streams.active[0]
     job.await_end()
-    return batches_of(query.recentProgress)
+    return batches_of(query.recentProgress, read)
 
 
 def by_hand(spark: "SparkSession", folder: str, dsn: str, table: str, checkpoint: Path) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import sessions
-from benchmarks.contestant import batches_of, counts_of, played
+from benchmarks.contestant import batches_of, counts_of, played, rows_of
 from benchmarks.nexmark import native, ours
 from benchmarks.workloads import Contestant
 
@@ -71,8 +71,10 @@ def answered(spark: "SparkSession", order: Order, folder: str, name: str, kept: 
 
 def _ours(spark: "SparkSession", order: Order, folder: str, checkpoint: Path, kept: Path | None) -> dict[str, Any]:
     started = time.time()
+    read: dict[int, int] = {}
 
     def hear(delivered: "Delivered") -> None:
+        read[delivered.batch] = rows_of(delivered)
         rows = delivered.output.panes
         if kept is not None and rows is not None and rows.height:
             ours.as_rows(rows, delivered.batch).write_parquet(kept / f"{delivered.batch}.parquet")
@@ -80,7 +82,7 @@ def _ours(spark: "SparkSession", order: Order, folder: str, checkpoint: Path, ke
     job = ours.start(spark, order.query, folder, checkpoint, hear)
     query = spark.streams.active[0]
     job.await_end()
-    batches = batches_of(query.recentProgress)
+    batches = batches_of(query.recentProgress, read)
     return {"started": started, "ended": time.time(), "batches": batches, "counts": counts_of(job)}
 
 

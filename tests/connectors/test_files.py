@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import strandline as sl
-from strandline.connectors.files import Files
+from strandline.connectors.files import Files, pieces
 from strandline.connectors.files.listing import refuse_gone
 from strandline.errors import InvalidStep, LostRecords, RunError
 from strandline.kernel.blocks import OFFSET, PARTITION
@@ -175,3 +175,36 @@ def test_dead_letters_of_lines_say_why() -> None:
     found = arrived(sl.files("in", CSV), lines(("a", 0, b'red,"1'), ("a", 0, b"red,many")))
     assert found.dead[REASON].to_list() == ["undecodable", "undecodable"]
     assert found.dead["@detail"][1] == "n: 'many' is no long"
+
+
+def test_long_files_are_read_some_row_groups_at_a_time_and_every_row_knows_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "BYTES_AT_ONCE", 1_500)
+    for name, first in (("a", 0), ("b", 300)):
+        pl.DataFrame({"n": range(first, first + 300)}).write_parquet(tmp_path / f"{name}.parquet", row_group_size=100)
+    uris = [f"file://{tmp_path}/{name}.parquet" for name in "ab"]
+    frames = [*pieces.read_files(uris, "n long")]
+    assert len(frames) > 2
+    found = pl.concat(frames)
+    assert found["n"].to_list() == [*range(600)]
+    assert found[OFFSET].to_list() == [*range(300)] * 2
+    assert found[PARTITION].unique(maintain_order=True).to_list() == [uri.replace("file:///", "file:/") for uri in uris]
+
+
+@pytest.mark.parametrize(
+    ("folder", "columns"),
+    [("in", "n decimal(9, 2)"), ("in", "n array<int>"), ("s3a://in", "n long"), ("in/*", "n long"), ("not", "n long")],
+)
+def test_what_spark_reads_better_is_left_to_it(
+    folder: str, columns: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    assert pieces.readable("in", "n long") == tmp_path / "in"
+    assert pieces.readable(folder, columns) is None
+
+
+def test_folders_that_tell_columns_are_left_to_spark(tmp_path: Path) -> None:
+    (tmp_path / "team=red").mkdir()
+    assert pieces.readable(str(tmp_path), "n long, team string") is None

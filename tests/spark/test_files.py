@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 import strandline as sl
 from strandline.connectors.files import Files
 from strandline.errors import LostRecords, RunError, SetupError
+from strandline.model.ddl import parse
 from strandline.spark.job import Job
 
 pytestmark = pytest.mark.spark
@@ -83,6 +84,57 @@ def test_elements_of_parquet_say_which_file_they_came_from_whatever_its_name(
     assert {offset for _, offset, _ in found} == {1}
     said = {json.loads(raw)["n"]: Path(unquote(urlsplit(file).path)).stem for file, _, raw in found}
     assert said == dict(enumerate(names))
+
+
+def test_what_python_reads_by_itself_is_what_spark_reads_and_one_goes_on_where_the_other_was(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    columns = "n long, small int, share double, word string, good boolean, day date, at timestamp, missing string"
+    noon = datetime(2024, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)
+    rows = pl.DataFrame(
+        {
+            "n": pl.Series([1, None, 3, 4], dtype=pl.Int32),
+            "small": pl.Series([1, 2, None, -4], dtype=pl.Int16),
+            "share": pl.Series([0.5, float("nan"), None, float("-inf")], dtype=pl.Float32),
+            "word": ["one", "", None, "größe"],
+            "good": [True, False, None, True],
+            "day": [noon.date(), None, noon.date(), noon.date()],
+            "at": [noon, noon, None, datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)],
+            "unasked": [1, 2, 3, 4],
+        }
+    )
+
+    def put(name: str, unit: Any) -> None:
+        rows.with_columns(pl.col("at").dt.cast_time_unit(unit)).write_parquet(
+            folder / f"{name}.parquet", row_group_size=2
+        )
+
+    def told(name: str, *, by_spark: tuple[bool, ...]) -> tuple[list[Any], list[Any]]:
+        for file in folder.iterdir():
+            file.unlink()
+        home = tmp_path / name
+        home.mkdir()
+        for number, spark_reads in enumerate(by_spark):
+            put(f"{number} micro", "us")
+            put(f"{number} milli", "ms")
+            monkeypatch.setattr(Files, "names", _nothing if spark_reads else by_name)
+            source = sl.files(folder, columns, format="parquet")
+            read_all(source, spark, home, lambda read: read.event_time("at", sl.bounded(seconds=1)))
+        shown = ask(home / "rows.db", f"SELECT {', '.join(parse(columns))} FROM rows")
+        letters = ask(home / "rows.db", "SELECT source_partition, source_offset, reason, raw FROM rows_dead")
+        return sorted(map(repr, shown)), sorted(letters)
+
+    by_name = Files.names
+    mixed = told("mixed", by_spark=(True, False))
+    assert len(mixed[0]) == 12
+    assert [offset for _, offset, _, _ in mixed[1]] == [2] * 4
+    assert mixed == told("by-spark", by_spark=(True, True))
+
+
+def _nothing(*_: Any) -> None:
+    return None
 
 
 def test_a_file_that_cannot_be_read_or_is_gone_stops_the_job_and_going_on_is_a_choice(

@@ -20,11 +20,12 @@ from strandline.kernel.blocks import pack, unpack
 from strandline.plan.stages import Scan, Stages
 from strandline.spark.addresses import CARRIER
 from strandline.spark.arrival import Batches
+from strandline.spark.directly import is_here, pieces_task
 from strandline.spark.extent import Extent
 from strandline.spark.keyed_step import Play, place_of, play_level
 from strandline.spark.measured import Measured, asked_for, telling
 from strandline.spark.ports import DRAINED, RAW_COLUMNS, Ending, InPieces
-from strandline.spark.prepare import CARRIED, pieces_task, tick_task
+from strandline.spark.prepare import CARRIED, tick_task
 from strandline.spark.session import OF_RECORDS
 from strandline.spark.translate import prepared
 
@@ -91,8 +92,7 @@ def all_at_once(stages: Stages, extent: Extent, spark: SparkSession) -> DataFram
 def _read(scan: Scan, part: Any, stages: Stages, spark: SparkSession) -> list[DataFrame]:
     """What a source holds on its way to the key groups; where Python can read it, rows never pass through Spark."""
     assert isinstance(scan.source, Ending)  # noqa: S101 - or there would be no extent
-    here = not scan.native and (spark.sparkContext.master or "").startswith("local")
-    pieces = scan.source.pieces(part) if here and isinstance(scan.source, InPieces) else None
+    pieces = scan.source.pieces(part) if is_here(scan, spark) and isinstance(scan.source, InPieces) else None
     if pieces and isinstance(scan.source, InPieces):
         numbers = spark.range(0, len(pieces), 1, len(pieces))
         task = pieces_task(scan, stages.by_number, pieces, scan.source.reader(part))

@@ -1,6 +1,6 @@
 """What Spark asks of a connector: a source of raw records, a way to decode them, a sink with a ledger."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
@@ -14,9 +14,9 @@ from strandline.plan.stages import Deliver
 from strandline.spark.ledger import LedgerEntry, Recorded, Written
 
 __all__ = [
-    "ANNOUNCED", "DETAIL", "DRAINED", "ENDED", "RAW", "RAW_COLUMNS", "RAW_SCHEMA", "REASON", "RECORD", "SEAM", "SIZE",
-    "TICKED", "Continuing", "Decoded", "Decoder", "Encoder", "Ending", "Followed", "InPieces", "LedgerEntry",
-    "LetterBox", "Masked", "Masking", "OpenLetters", "OpenSink", "Recorded", "Refuses", "SparkSink",
+    "ANNOUNCED", "DETAIL", "DRAINED", "ENDED", "FILE_NAME", "RAW", "RAW_COLUMNS", "RAW_SCHEMA", "REASON", "RECORD",
+    "SEAM", "SIZE", "TICKED", "ByName", "Continuing", "Decoded", "Decoder", "Encoder", "Ending", "Followed", "InPieces",
+    "LedgerEntry", "LetterBox", "Masked", "Masking", "OpenLetters", "OpenSink", "Recorded", "Refuses", "SparkSink",
     "SparkSource", "Written",
 ]  # fmt: skip
 
@@ -38,6 +38,8 @@ SIZE: Final = "@size"
 SPLIT: Final = "@split"
 """A column of sources whose records are lines: whether a file is read in several blocks. The partition is then the
 file, the offset the byte its block starts at, and the lines of a block come in their order."""
+FILE_NAME: Final = "file"
+"""The column of a stream of names."""
 RECORD, ANNOUNCED, ENDED, TICKED, DRAINED, SEAM = range(6)
 """A record; a partition that is there though it may have no record yet; one that will have no more; and of the whole
 input: time goes on, there will be no more of it, or history has ended and what is live begins."""
@@ -157,6 +159,19 @@ class InPieces(Protocol):
 
     def reader(self, extent: Any) -> "Callable[[Any], pl.DataFrame]":
         """From a piece to rows, as the columns of `stream`; it travels to the tasks."""
+        ...
+
+
+@runtime_checkable
+class ByName(Protocol):
+    """A source of files that Python can read by itself as they come: Spark lists them, and only their names cross."""
+
+    def names(self, spark: "SparkSession") -> "DataFrame | None":
+        """A stream of URIs, as FILE_NAME, under the same positions as `stream`; None if Spark reads better."""
+        ...
+
+    def by_name(self) -> "Callable[[Sequence[str]], Iterator[pl.DataFrame]]":
+        """From URIs to rows, as the columns of `stream`, some at a time; it travels to the tasks."""
         ...
 
 

@@ -1,7 +1,7 @@
 """mapInArrow: in every partition, rows become blocks, one for each key group, with what was seen of the source."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -51,7 +51,7 @@ Blocks = list[tuple[int, Block]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Called:
+class Called:
     """What is left of a source in a task."""
 
     name: str
@@ -60,7 +60,7 @@ class _Called:
 def prepare_task(scan: Scan, steps: Steps, decoder: Decoder | None) -> Callable[[Batches], Batches]:
     """The function that Spark runs over one partition of a source; a source itself need not travel."""
     alone = scan.source.partitions == ("",)
-    scan = replace(scan, source=_Called(scan.source.name))  # type: ignore[arg-type]
+    scan = replace(scan, source=Called(scan.source.name))  # type: ignore[arg-type]
 
     def run(batches: Batches) -> Batches:
         begun = time.perf_counter()
@@ -69,30 +69,12 @@ def prepare_task(scan: Scan, steps: Steps, decoder: Decoder | None) -> Callable[
             came, batch = time.perf_counter(), told()
             frame = with_names(pl.DataFrame(pa.Table.from_batches(tables)), batch.files)
             blocks = prepare_scan(frame, scan, steps, decoder, batch, task_number(), alone=alone)
-            yield from carried(_timed(blocks, batch, begun, came))
+            yield from carried(timed(blocks, batch, begun, came))
 
     return run
 
 
-def pieces_task(
-    scan: Scan, steps: Steps, pieces: Sequence[Any], reader: Callable[[Any], pl.DataFrame]
-) -> Callable[[Batches], Batches]:
-    """The function that Spark runs over the numbers of pieces, one to a task, which the task itself reads."""
-    alone = scan.source.partitions == ("",)
-    scan = replace(scan, source=_Called(scan.source.name))  # type: ignore[arg-type]
-
-    def run(batches: Batches) -> Batches:
-        for batch in batches:
-            for number in batch["id"].to_pylist():
-                begun, mine = time.perf_counter(), told()
-                frame, came = reader(pieces[number]), time.perf_counter()
-                blocks = prepare_scan(frame, scan, steps, None, mine, task_number(), alone=alone)
-                yield from carried(_timed(blocks, mine, begun, came))
-
-    return run
-
-
-def _timed(blocks: Blocks, batch: Batch, begun: float, came: float) -> Blocks:
+def timed(blocks: Blocks, batch: Batch, begun: float, came: float) -> Blocks:
     """The blocks of a task, the first of which tells where its time went if that is asked for."""
     if not batch.measured or not blocks:
         return blocks
@@ -137,7 +119,7 @@ def _at_the_seam(steps: tuple[KeyedStep, ...], seam: Seam, facts: Mapping[str, A
     return blocks
 
 
-def prepare_scan(
+def prepare_scan(  # noqa: PLR0913 - what a task has
     frame: pl.DataFrame,
     scan: Scan,
     steps: Steps,
@@ -146,10 +128,11 @@ def prepare_scan(
     task: int,
     *,
     alone: bool = False,
+    part: int = 0,
 ) -> Blocks:
     """The blocks of one task: for every key group of every step that its rows may go to, and for delivery.
 
-    A source that is `alone` has one partition, whatever places its records name.
+    A source that is `alone` has one partition, whatever places its records name. A task may have several parts.
     """
     clock = _clock(frame, batch)
     arrived = _arrived(frame.drop(CLOCK, strict=False), decoder, clock, task, alone=alone)
@@ -170,7 +153,7 @@ def prepare_scan(
             if route.output is not None:
                 leaving.leave(route.output, *_leaving(passed.rows, flow), offered)
                 continue
-            step, sender = steps[route.step or 0], f"{scan.number}.{task:06}"
+            step, sender = steps[route.step or 0], f"{scan.number}.{task:06}.{part:06}"
             made, refused = feed(passed.rows, step, flow.watermark, control, batch, offered, sender, flow.event_time)
             leaving.letters.append(refused)
             blocks += made

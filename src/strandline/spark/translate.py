@@ -8,9 +8,10 @@ from strandline.plan.operations import FlatMap, Map, Operation, Select, Where
 from strandline.plan.stages import Flagged, Scan, Stages
 from strandline.spark.addresses import CARRIER
 from strandline.spark.arrival import CLOCK, DECODED, MARK, decode_task
+from strandline.spark.directly import is_here, named_task
 from strandline.spark.file_names import without_names
 from strandline.spark.keyed_step import KeyGroupProcessor, play_level
-from strandline.spark.ports import REASON, RECORD, Listed, SparkSource
+from strandline.spark.ports import REASON, RECORD, ByName, Listed, SparkSource
 from strandline.spark.prepare import Seam, prepare_task, tick_task
 from strandline.spark.silence import Silent
 
@@ -37,6 +38,10 @@ def translate(
 def _read(scan: Scan, stages: Stages, spark: SparkSession, *, clock: bool) -> DataFrame:
     if isinstance(scan.source, Silent):
         return scan.source.carried(spark)
+    if not clock and is_here(scan, spark) and isinstance(scan.source, ByName):
+        names = scan.source.names(spark)
+        if names is not None:
+            return names.mapInArrow(named_task(scan, stages.by_number, scan.source.by_name()), CARRIER)
     frame = _source(scan).stream(spark)
     named = frame if clock or not isinstance(scan.source, Listed) else without_names(frame)
     return prepared(scan, stages, named, clock=clock)

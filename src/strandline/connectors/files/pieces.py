@@ -1,7 +1,7 @@
 """Parquet files that Python reads itself, where nothing else has to be done in Spark: some row groups in each task."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import unquote, urlsplit
@@ -25,16 +25,18 @@ _SIMPLE: Final = frozenset({
     "timestamp", "date",
 })  # fmt: skip
 
+BYTES_AT_ONCE: Final = 64 * 2**20
+"""Compressed; what a task reads at a time of files that somebody else chose for it."""
+
 Piece = tuple[str, int, int]
 """A file's URI, and of its row groups the first and the one after the last; all of them if that is 0."""
 
 
 def pieces_of(folder: str, columns: str, uris: Sequence[str]) -> list[list[Piece]] | None:
-    """What each task is to read; None where Spark reads better: other file systems, folders that tell columns, types
-    that the two might take differently."""
-    if not set(parse(columns).values()) <= _SIMPLE or "://" in folder.removeprefix("file://"):
+    """What each task is to read; None where Spark reads better."""
+    home = readable(folder, columns)
+    if home is None:
         return None
-    home = Path(folder.removeprefix("file://")).absolute()
     paths = {uri: place_of(uri) for uri in uris}
     if any(path is None or path.parent != home for path in paths.values()):
         return None
@@ -43,6 +45,17 @@ def pieces_of(folder: str, columns: str, uris: Sequence[str]) -> list[list[Piece
     share = max(sum(sizes.values()) // (2 * (os.cpu_count() or 1)), LEAST_PER_TASK)
     most = min(share, BYTES_PER_TASK)
     return _together([each for uri, size in sizes.items() for each in _divided(uri, size, most)], most)
+
+
+def readable(folder: str, columns: str) -> Path | None:
+    """The folder, if Python can read its files; not other file systems, nor types that the two might take differently,
+    nor folders that tell columns."""
+    if not set(parse(columns).values()) <= _SIMPLE or "://" in folder.removeprefix("file://"):
+        return None
+    home = Path(folder.removeprefix("file://")).absolute()
+    if any(sign in folder for sign in "*?[{") or not home.is_dir():
+        return None
+    return None if any("=" in each.name and each.is_dir() for each in home.iterdir()) else home
 
 
 def _divided(uri: str, size: int, most: int) -> list[tuple[Piece, int]]:
@@ -75,6 +88,19 @@ def place_of(uri: str) -> Path | None:
 def read_pieces(pieces: Sequence[Piece], columns: str) -> pl.DataFrame:
     """Rows with these columns, null where a file lacks one; each knows its file and its number there."""
     return pl.concat([_explained(piece, columns) for piece in pieces], how="vertical")
+
+
+def read_files(uris: Sequence[str], columns: str) -> Iterator[pl.DataFrame]:
+    """Rows of whole files, some at a time."""
+    pieces = [each for uri in uris for each in _divided(uri, _size(uri), BYTES_AT_ONCE)]
+    for some in _together(pieces, BYTES_AT_ONCE):
+        yield read_pieces(some, columns)
+
+
+def _size(uri: str) -> int:
+    """None at all if it is gone, which whoever reads it will notice."""
+    path = place_of(uri)
+    return path.stat().st_size if path is not None and path.exists() else 0
 
 
 def _explained(piece: Piece, columns: str) -> pl.DataFrame:

@@ -1,6 +1,6 @@
 """A folder as a source. Spark lists it, keeps what it has listed beside its offsets, and reads each file once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from strandline.connectors.files.lines import Header, Lines
 from strandline.connectors.files.listing import Waiting, modified, refuse_gone, waiting
-from strandline.connectors.files.pieces import Piece, pieces_of, read_pieces
+from strandline.connectors.files.pieces import Piece, pieces_of, read_files, read_pieces, readable
 from strandline.errors import InvalidStep, SetupError
 from strandline.formats.csv import Csv
 from strandline.formats.debezium import Debezium
@@ -17,7 +17,7 @@ from strandline.formats.records import Json
 from strandline.formats.texts import Raw, Text
 from strandline.kernel.blocks import OFFSET, PARTITION
 from strandline.model.ddl import parse
-from strandline.spark.ports import RECORD, SPLIT, Decoder, ListedFile
+from strandline.spark.ports import FILE_NAME, RECORD, SPLIT, Decoder, ListedFile
 
 if TYPE_CHECKING:
     import polars as pl
@@ -34,6 +34,7 @@ _IN_SPARK: Final = {
     "modified": "_metadata.file_modification_time",
     "size": "_metadata.file_size",
 }
+_OF_ANY_FILE: Final = "path string, modificationTime timestamp, length long, content binary"
 _ANY_AGE: Final = "100000d"
 """Spark would pass over files a week older than the newest, and say nothing."""
 
@@ -139,7 +140,7 @@ class Files:
 
     def pieces(self, extent: list[list[Any]]) -> list[list[Piece]] | None:
         """Plain Parquet files on this machine, some in each task."""
-        if not isinstance(self.columns, str) or self.format != "parquet" or self.metadata:
+        if not isinstance(self.columns, str) or not self._plain:
             return None
         return pieces_of(self.path, self.columns, [uri for uri, _ in extent])
 
@@ -151,21 +152,40 @@ class Files:
         self.refuse_gone({0: tuple(ListedFile(uri, at) for uri, at in extent)}, spark)
 
     def stream(self, spark: "SparkSession") -> "DataFrame":
-        reader = spark.readStream.option("maxFileAge", _ANY_AGE)
-        if self.files_per_batch is not None:
-            reader = reader.option("maxFilesPerTrigger", self.files_per_batch)
-        frame = self._loaded(reader, self.path)
+        frame = self._loaded(self._following(spark), self.path)
         return self._typed(frame) if isinstance(self.columns, str) else self._lines(frame)
 
-    def _loaded(self, reader: Any, where: str | list[str]) -> "DataFrame":
+    def names(self, spark: "SparkSession") -> "DataFrame | None":
+        """Plain Parquet files on this machine. Spark's own list of them is the same for every format."""
+        if not isinstance(self.columns, str) or not self._plain or readable(self.path, self.columns) is None:
+            return None
+        # No column of it is asked for, so that no file is opened.
+        listed = self._loaded(self._following(spark), self.path, "binaryFile", _OF_ANY_FILE)
+        return listed.selectExpr(f"_metadata.file_path as `{FILE_NAME}`")
+
+    def by_name(self) -> "Callable[[Sequence[str]], Iterator[pl.DataFrame]]":
+        return partial(read_files, columns=str(self.columns))
+
+    @property
+    def _plain(self) -> bool:
+        return isinstance(self.columns, str) and self.format == "parquet" and not self.metadata
+
+    def _following(self, spark: "SparkSession") -> Any:
+        reader = spark.readStream.option("maxFileAge", _ANY_AGE)
+        return reader if self.files_per_batch is None else reader.option("maxFilesPerTrigger", self.files_per_batch)
+
+    def _loaded(
+        self, reader: Any, where: str | list[str], kind: str | None = None, schema: str | None = None
+    ) -> "DataFrame":
         from pyspark.errors import AnalysisException
 
         if self.pattern is not None:
             reader = reader.option("pathGlobFilter", self.pattern)
+        typed = isinstance(self.columns, str)
+        kind, schema = kind or (self.format if typed else "text"), schema or (str(self.columns) if typed else None)
         try:
-            if isinstance(self.columns, str):
-                return reader.format(self.format).schema(self.columns).load(where)  # type: ignore[no-any-return]
-            return reader.format("text").load(where)  # type: ignore[no-any-return]
+            found = reader.format(kind)
+            return (found if schema is None else found.schema(schema)).load(where)  # type: ignore[no-any-return]
         except AnalysisException as problem:
             raise SetupError(
                 f"cannot read the folder {self.path}",

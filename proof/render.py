@@ -67,7 +67,7 @@ def _sorts(told: Mapping[str, Any]) -> str:
         f"{kills[PROCESSES]:,} of the kills were of a *process without Spark*: a real driver, real sinks, ledgers and "
         "services, and a stand-in for\nwhat Spark does to files, forked from a process that has everything loaded. "
         f"{kills[JOBS]:,} were of a whole *job on Spark*:\nPython, JVM and workers, with a table for each row. The "
-        f"command asks for {told['asked']:,} of each, and goes on where it was\ninterrupted.\n"
+        f"command asks for {told['asked']:,} of each, and goes on where it was\ninterrupted."
     )
 
 
@@ -79,8 +79,8 @@ def _rest(told: Mapping[str, Any]) -> list[str]:
     wrong = [fault for each in told["rounds"] for fault in each["faults"]]
     return [
         f"- Killed at: {points}.",
-        f"- {panes:,} panes were played again by the reference, one element at a time, and {looks:,} looks were taken",
-        f"  at tables while they were written: {len(wrong)} differences.",
+        f"- {panes:,} panes of jobs were played again by the reference, one element at a time; {looks:,} looks were",
+        f"  taken at tables, while jobs wrote them and between two lives of processes: {len(wrong)} differences.",
         f"- {told['drivers']['rounds']} rounds of two drivers: {len(told['drivers']['faults'])} faults.",
         *(_other(each) for each in told["others"]),
         f"- {len(caught)} of {len(told['bugs'])} mistakes made on purpose were found, the last after {latest} crashes.",

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -86,6 +87,12 @@ class Made:
             rows = connection.execute("SELECT team, window_start, total FROM totals_now").fetchall()
         return {(team, int(start[14:16])): total for team, start, total in rows}
 
+    def panes(self) -> Counter[tuple[str, int, int]]:
+        """How often the table holds each pane: by team, minute and number."""
+        with closing(sqlite3.connect(self.table)) as connection:
+            rows = connection.execute("SELECT team, window_start, pane_index FROM totals").fetchall()
+        return Counter((team, int(start[14:16]), index) for team, start, index in rows)
+
     def put_table_back(self, batch: int) -> None:
         """The table as it was after a batch."""
         for old in self.root.glob(f"{self.table.name}*"):
@@ -111,6 +118,11 @@ def _copy_table(was: Path, to: Path) -> None:
 def totals_of(files: range) -> dict[tuple[str, int], int]:
     """What the table must say once these files are in it, and nothing twice."""
     return {(team, at % 2): sum(number * 10 + at for number in files) for at, team in enumerate(TEAMS)}
+
+
+def panes_of(files: range) -> Counter[tuple[str, int, int]]:
+    """A pane of each team for each file, and none of them twice."""
+    return Counter((team, at % 2, index) for at, team in enumerate(TEAMS) for index in range(len(files)))
 
 
 def make(spark: SparkSession, root: Path) -> Made:

@@ -21,6 +21,7 @@ from tests.spark.damaged import (
     flipped,
     half,
     missing,
+    panes_of,
     places,
     torn_unsummed,
     totals_of,
@@ -133,13 +134,14 @@ def test_a_start_is_refused_before_anything_changes(made: Made, spark: SparkSess
 
 
 def go_on(made: Made, spark: SparkSession, table: int) -> None:
-    """Mended, the job takes one more file, and its totals are right."""
+    """Mended, the job takes one more file; its totals are right, and every pane is there once."""
     made.put_table_back(table)
     made.feed(FILES)
     try:
         assert mend(made.job).left.goes_on
         made.run(spark)
         assert made.totals() == totals_of(range(FILES + 1))
+        assert made.panes() == panes_of(range(FILES + 1))
         assert examine(made.job).goes_on
     finally:
         (made.root / "in" / f"{FILES}.json").unlink()

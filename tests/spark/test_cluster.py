@@ -25,7 +25,7 @@ from strandline.spark.java import find_java
 from strandline.spark.session import settings, submitted_settings
 
 SPARK_HOME = Path(pyspark.__file__).parent
-PATIENCE = 200
+PATIENCE = 300
 """Seconds a process may take on a machine that is busy with something else."""
 FILES, EACH = 3, 40
 

@@ -1,4 +1,4 @@
-"""Where a contestant's events come from: a folder of Parquet, or a topic in some format; in the same batches."""
+"""Where a contestant's events come from: Parquet, lines of JSON, or a topic in some format; in the same batches."""
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -37,7 +37,14 @@ class Topic:
     registry: str
 
 
-Feed = Folder | Topic
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Files of JSON, a record a line with its time in milliseconds, one a batch."""
+
+    lines: str
+
+
+Feed = Folder | Lines | Topic
 
 
 def to_json(feed: Feed) -> dict[str, Any]:
@@ -47,4 +54,6 @@ def to_json(feed: Feed) -> dict[str, Any]:
 
 def from_json(told: dict[str, Any]) -> Feed:
     """A feed as it was sent."""
+    if "lines" in told:
+        return Lines(**told)
     return Folder(**told) if "path" in told else Topic(**{**told, "form": Form(told["form"])})

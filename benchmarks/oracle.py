@@ -116,7 +116,7 @@ def taken(contestant: Contestant, lateness: int) -> str:
             return f"end_ms + {lateness * 1000} > before"
         case Contestant.NATIVE_ROCKSDB | Contestant.NATIVE_MEMORY:
             return "end_ms > earlier"
-        case Contestant.BY_KEY:
+        case Contestant.BY_KEY | Contestant.BY_KEY_ROW:
             return "end_ms > before AND NOT too_old"
         case Contestant.CEILING | Contestant.AT_ONCE | Contestant.PLAIN:
             return "TRUE"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import strandline as sl
 from benchmarks.corpus import FILES
-from benchmarks.feeds import AVRO, EVENTS, Feed, Folder, Form, Topic
+from benchmarks.feeds import AVRO, EVENTS, Feed, Folder, Form, Lines, Topic
 from benchmarks.workloads import DELAY, Panes, Session, Sliding, Tumbling, Window, Workload
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def pipeline(feed: Feed, workload: Workload, *, ends: bool = False) -> sl.Pipeline:
     """The workload in our words."""
     keyed = (
-        sl.read(source_of(feed, ends=ends))
+        read(feed, ends=ends)
         .event_time("at", sl.bounded(seconds=DELAY))
         .key_by("key")
         .window(kind_of(workload.window))
@@ -34,7 +34,17 @@ def pipeline(feed: Feed, workload: Workload, *, ends: bool = False) -> sl.Pipeli
     return keyed.aggregate(total=sl.sum("value"), plays=sl.count()).write(sl.discard())
 
 
-def source_of(feed: Feed, *, ends: bool = False) -> "Source":
+def read(feed: Feed, *, ends: bool = False) -> sl.Elements:
+    """The events of a feed."""
+    if not isinstance(feed, Lines):
+        return sl.read(source_of(feed, ends=ends))
+    import polars as pl  # noqa: PLC0415 - where lines are read
+
+    source = sl.files(feed.lines, sl.json("key long, value long, ms long"), files_per_batch=1)
+    return sl.read(source).with_columns(at=pl.from_epoch("ms", time_unit="ms").dt.replace_time_zone("UTC"))
+
+
+def source_of(feed: Folder | Topic, *, ends: bool = False) -> "Source":
     """A feed in our words."""
     match feed:
         case Folder(path):

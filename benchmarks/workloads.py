@@ -79,6 +79,8 @@ class Contestant(StrEnum):
     NATIVE_MEMORY = "native-memory"
     BY_KEY = "by-key"
     """transformWithStateInPandas, a state and a timer for each key, as Spark's guide shows it."""
+    BY_KEY_ROW = "by-key-row"
+    """The same with transformWithState, which hands over single rows."""
     CEILING = "pass-through"
     """Rows to Python and back, nothing computed: the ceiling for whatever crosses."""
 

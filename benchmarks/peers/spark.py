@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
+from pyspark.sql import Row
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -59,6 +60,8 @@ def peer(spark: "SparkSession", feed: Feed, workload: Workload, contestant: Cont
             return native(events, workload.window)
         case Contestant.BY_KEY:
             return by_key(events, workload.window)
+        case Contestant.BY_KEY_ROW:
+            return by_key_row(events, workload.window)
         case Contestant.CEILING:
             return events.mapInArrow(_unchanged, EVENTS)
         case Contestant.OURS | Contestant.AT_ONCE | Contestant.PLAIN:
@@ -112,6 +115,17 @@ def by_key(events: "DataFrame", window: Window) -> "DataFrame":
         events.withWatermark("at", f"{DELAY} seconds")
         .groupBy("key")
         .transformWithStateInPandas(WindowedTotals(window.seconds * 1000), SAID, "Append", "EventTime")
+    )
+
+
+def by_key_row(events: "DataFrame", window: Window) -> "DataFrame":
+    """The same, row by row."""
+    if not isinstance(window, Tumbling):
+        raise TypeError("written for tumbling windows only")
+    return (
+        events.withWatermark("at", f"{DELAY} seconds")
+        .groupBy("key")
+        .transformWithState(RowTotals(window.seconds * 1000), SAID, "Append", "EventTime")
     )
 
 
@@ -170,3 +184,36 @@ class WindowedTotals(StatefulProcessor):
 
     def close(self) -> None:
         pass
+
+
+class RowTotals(WindowedTotals):
+    """The same, where rows come and go one by one."""
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,  # noqa: ARG002
+        rows: Any,
+        timerValues: Any,  # noqa: N803
+    ) -> "Iterator[Any]":
+        watermark = timerValues.getCurrentWatermarkInMs()
+        added: dict[int, tuple[int, int]] = {}
+        for row in rows:
+            at = round(row.at.timestamp() * 1000)
+            end = at // self._length * self._length + self._length
+            total, plays = added.get(end, (0, 0))
+            added[end] = (total + row.value, plays + 1)
+        for end, (total, plays) in added.items():
+            if end > watermark:
+                self._add(end, total, plays)
+        return iter(())
+
+    def handleExpiredTimer(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        timerValues: Any,  # noqa: ARG002, N803
+        expiredTimerInfo: Any,  # noqa: N803
+    ) -> "Iterator[Any]":
+        end = expiredTimerInfo.getExpiryTimeInMs()
+        held: Any = self._open.getValue((end,))
+        self._open.removeKey((end,))
+        yield Row(key=key[0], start_ms=end - self._length, end_ms=end, total=held[0], plays=held[1])

@@ -7,6 +7,7 @@ import pytest
 from benchmarks import delivery, sources, windows
 from benchmarks.nexmark import bench as nexmark
 from benchmarks.nexmark.queries import QUERIES
+from benchmarks.peers import bench as peers
 from benchmarks.turns import Asked
 
 
@@ -34,3 +35,9 @@ def test_every_row_is_delivered_and_every_window_upserted(tmp_path: Path, capsys
 def test_every_question_of_nexmark_is_answered_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     everything = tuple(QUERIES)
     assert nexmark.main(Asked(quick=True, only=everything, work=tmp_path)) == 0, capsys.readouterr().out
+
+
+@pytest.mark.spark
+@pytest.mark.campaign
+def test_every_peer_that_installs_gives_the_right_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert peers.main(Asked(quick=True, work=tmp_path)) == 0, capsys.readouterr().out

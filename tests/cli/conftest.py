@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.dashboard.known import VARIABLE
+from strandline.observe.known import VARIABLE
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,22 +1,28 @@
 """`strandline dashboard` as a person starts it, and the dashboard that a demo has beside it."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from http.cookiejar import CookieJar
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import strandline as sl
 from strandline.cli import demo
 from strandline.cli.dashboard import Ways, folders
+from strandline.cli.demo_beside import Beside
 from strandline.cli.demo_log import Generated
 from strandline.cli.main import main
 from strandline.connectors.generator import Scores
-from strandline.dashboard.known import remember
+from strandline.observe.known import remember
 from strandline.plan.compile import to_stages
 from strandline.spark.deliver import Delivered
 from tests.dashboard.filled import JobToFill, fill
@@ -117,23 +123,65 @@ class Heard:
         pass
 
 
-def test_a_demo_tells_its_address_with_whatever_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def shown(folder: Path, heard: Heard) -> AbstractContextManager[Callable[[str], None]]:
+    return demo._shown(folder, demo.Asked(7, 10, 10), Generated(Scores(7, 10, 10), folder), heard)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Beside]:
+    """Every dashboard that a demo starts."""
+    found: list[Beside] = []
+
+    def start(*given: Any) -> Beside:
+        found.append(Beside(*given))
+        return found[-1]
+
+    monkeypatch.setattr(demo, "Beside", start)
+    return found
+
+
+def test_a_demo_tells_its_address_with_whatever_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[Beside]
+) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     heard = Heard()
-    with demo._shown(tmp_path, Generated(Scores(7, 10, 10), tmp_path), heard) as say:
+    with shown(tmp_path, heard) as say:
         say("Starting Spark")
         link = heard.said[-1].partition("\nDashboard: ")[2]
         assert urllib.request.urlopen(link).status == 200
+        while len(heard.said) < 2:
+            time.sleep(0.02)
     first, again = heard.said
     assert first.startswith("Starting Spark\n")
     assert again.startswith("Starting Spark\n")
     assert link not in again
+    # No page is open: it ends with the demo.
+    assert started[0].process.wait(60) == 0
+
+
+def test_a_dashboard_outlives_a_demo_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    plays = {"home": str(tmp_path), "seed": 7, "events": 10, "rate": 10, "servers": None}
+    code = (
+        "import json, os, signal, sys; from strandline.cli.demo_beside import Beside; "
+        "b = Beside(json.loads(sys.argv[1])); print(b.process.pid, b.url, flush=True); os.killpg(0, signal.SIGKILL)"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(plays)], stdout=subprocess.PIPE, text=True, start_new_session=True,
+        check=False,
+    )  # fmt: skip
+    assert killed.returncode == -signal.SIGKILL
+    pid, link = killed.stdout.split()
+    try:
+        assert urllib.request.urlopen(link).status == 200
+    finally:
+        os.kill(int(pid), signal.SIGTERM)
 
 
 def test_a_demo_goes_on_without_a_dashboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
     heard = Heard()
-    with demo._shown(tmp_path, Generated(Scores(7, 10, 10), tmp_path), heard) as say:
+    with shown(tmp_path, heard) as say:
         say("Starting Spark")
     assert heard.said[0].startswith("Starting Spark\nNo dashboard: cannot keep a key")

@@ -13,6 +13,7 @@ from rich.console import Console
 from strandline.cli.main import main
 from strandline.cli.watch import picture, sparks
 from strandline.observe.history import History, JobState
+from strandline.observe.known import remember
 from strandline.observe.requests import DRAIN, STOP, is_asked, take_back
 from strandline.observe.store import Store
 from strandline.observe.tables import AlarmLine
@@ -65,11 +66,17 @@ def test_jobs_lists_every_job_below_a_folder(tmp_path: Path, capsys: pytest.Capt
 def test_jobs_looks_where_it_is_configured_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("STRANDLINE_JOBS", str(tmp_path / "known.json"))
     job(tmp_path / "jobs" / "scores").close()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "strandline.toml").write_text('[jobs]\nfolders = ["jobs"]\n')
     assert run("jobs", "--json") == 0
     assert [each["name"] for each in told(capsys)] == ["scores"]
+    job(tmp_path / "elsewhere" / "started from Python").close()
+    remember(tmp_path / "elsewhere" / "started from Python")
+    remember(tmp_path / "jobs" / "scores")
+    assert run("jobs", "--json") == 0
+    assert [each["name"] for each in told(capsys)] == ["scores", "started from Python"]
     assert run("jobs", str(tmp_path / "nowhere")) == 0
     assert "There are no jobs" in capsys.readouterr().out
 

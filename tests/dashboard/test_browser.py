@@ -1,7 +1,5 @@
 """The dashboard as a person sees it, in a real Chromium."""
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -116,22 +114,6 @@ def test_whatever_a_key_a_name_or_a_letter_says_it_is_shown_as_text(
         assert seen.complaints == []
         assert seen.page.title() == f"{hostile}: Dead letters · Strandline"
         assert seen.page.locator("img[onerror], svg[onload], main script").count() == 0
-
-
-def test_a_killed_job_turns_red_while_one_looks(
-    browser: Browser, show: Callable[..., Dashboard], tmp_path: Path
-) -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        folder = fill(tmp_path / "jobs" / "one", JobToFill("one", pid=process.pid))
-        dashboard = show(tmp_path / "jobs")
-        with window(browser) as seen:
-            enter(seen, dashboard)
-            seen.page.locator(".badge.ok", has_text="running").wait_for()
-            seen.go(f"#/job/{id_of(folder)}/overview", "Events a second")
-            process.kill()
-            process.wait()
-            seen.page.locator(".badge.bad", has_text="dead").wait_for()
-            seen.says("its process is gone")
 
 
 def test_a_page_finds_the_dashboard_again_when_it_was_restarted(

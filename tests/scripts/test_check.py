@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import check
+import progress
 import pytest
 from progress import Ran
 
@@ -131,12 +132,12 @@ def test_tests_that_passed_and_do_not_end_have_passed_and_their_stacks_are_told(
     (project / "conftest.py").write_text(
         "import atexit, faulthandler, signal, time\n"
         "def pytest_configure(config):\n"
-        "    if not hasattr(config, 'workerinput'):\n"
-        "        faulthandler.register(signal.SIGUSR1)\n"
-        "        atexit.register(time.sleep, 600)\n"
+        "    faulthandler.register(signal.SIGUSR1)\n"
+        "    atexit.register(time.sleep, 600)\n"
     )
-    monkeypatch.setitem(check.SILENCE_SECONDS, "fast", 5)
-    assert check.main(["fast"]) == code
+    monkeypatch.setitem(check.SILENCE_SECONDS, "fast", 15)
+    monkeypatch.setattr(progress, "_LAST_WORDS_SECONDS", 1)
+    assert check.main(["fast", "--numprocesses", "0"]) == code
     told = capsys.readouterr().out
     assert "most recent call first" in told
     assert ("pytest told its result and did not end" in told) is (code == 0)

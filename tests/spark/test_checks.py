@@ -10,6 +10,7 @@ from strandline.spark import checks
 from strandline.spark.checks import (
     GIB,
     available_memory,
+    folder_at,
     require_machine,
     require_memory,
     require_port,
@@ -21,6 +22,17 @@ from strandline.spark.java import Java
 def test_a_folder_that_does_not_exist_yet_can_be_used_and_is_not_made(tmp_path: Path) -> None:
     require_writable(tmp_path / "a" / "b" / "c")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["s3a://bucket/job", Path("s3a://bucket/job"), "file:///jobs/a", "dbfs:/jobs/a"])
+def test_an_address_is_no_folder_and_makes_none(place: str | Path) -> None:
+    with pytest.raises(SetupError, match="is no folder of a mounted file system"):
+        folder_at(place)
+
+
+@pytest.mark.parametrize("place", ["jobs/a", "/jobs/a:b", "C:/jobs", Path("jobs")])
+def test_a_path_is_one_from_here_on(place: str | Path) -> None:
+    assert folder_at(place) == Path.cwd() / place
 
 
 def test_a_folder_that_exists_is_left_as_it_was(tmp_path: Path) -> None:

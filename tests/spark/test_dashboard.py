@@ -1,6 +1,8 @@
-"""A real job in a real browser: what came through the pipeline is what is seen, and it is text."""
+"""Real jobs in a real browser: what came through a pipeline is seen, as text, and so is that one was killed."""
 
 import json
+import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,10 +12,12 @@ import strandline as sl
 from strandline.dashboard.jobs import id_of
 from strandline.dashboard.server import Dashboard, Options
 from strandline.observe.history import find_jobs
+from strandline.services.processes import Process, birth_of
 from strandline.spark.job import Job
 from strandline.spark.package_manager import find_chromium
 from tests.dashboard.browser import chromium, window
 from tests.dashboard.screens import PAGES
+from tests.spark.test_kill import Demo, playing
 
 HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script>'
 
@@ -63,3 +67,42 @@ def test_what_came_through_a_pipeline_is_seen_as_text(spark: SparkSession, tmp_p
         seen.page.get_by_role("row").nth(1).click()
         seen.page.locator("dialog pre").get_by_text(f"{{{HOSTILE}", exact=True).wait_for()
         assert seen.complaints == []
+
+
+def link_of(demo: Demo) -> str | None:
+    found = [re.search(r"Dashboard: (http://\S+)", line) for line in [*demo.lines]]
+    return next((each[1] for each in reversed(found) if each), None)
+
+
+def dashboard_of(demo: Demo) -> Process:
+    """The process that it started for its page."""
+    mine = Process(demo.process.pid, birth_of(demo.process.pid) or "")
+    words = {each: Path(f"/proc/{each.pid}/cmdline").read_bytes() for each in mine.children()}
+    (found,) = [each for each, said in words.items() if b"strandline.cli.demo_dashboard" in said]
+    return found
+
+
+def test_a_demo_is_opened_looked_at_and_killed_and_its_page_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    page = f"#/job/{id_of(tmp_path / 'run' / 'checkpoint')}"
+    with playing(tmp_path / "run", 25, "--dashboard") as demo, chromium() as browser, window(browser) as seen:
+        demo.wait_for(lambda each: link_of(each) is not None)
+        beside = dashboard_of(demo)
+        try:
+            seen.page.goto(link_of(demo) or "")
+            demo.wait_for(lambda each: len(each.batches) > 2)
+            seen.page.locator(".badge.ok", has_text="running").wait_for()
+            seen.go(f"{page}/overview", PAGES["overview"])
+            assert seen.page.locator(".five > *").count() == 5
+            demo.signal(signal.SIGKILL)
+            assert demo.end() == -signal.SIGKILL
+            seen.page.locator(".badge.bad", has_text="dead").wait_for()
+            seen.says("its process is gone")
+            # Whoever comes later finds out what it told until then.
+            seen.go(f"{page}/panes", PAGES["panes"])
+            seen.page.get_by_role("button", name="team").first.wait_for()
+        finally:
+            beside.send(signal.SIGTERM)
+            assert beside.is_gone_within(60)

@@ -13,10 +13,10 @@ from strandline.cli.config import settings
 from strandline.cli.dlq import sources_of, stores_of
 from strandline.cli.run import find
 from strandline.dashboard.graph import about
-from strandline.dashboard.known import known_jobs
 from strandline.dashboard.letters import Opened
 from strandline.errors import SetupError
 from strandline.observe.history import find_jobs
+from strandline.observe.known import jobs_of_this_machine, known_jobs
 from strandline.plan.compile import to_stages
 from strandline.plan.nodes import Root
 
@@ -58,8 +58,7 @@ def folders(places: Iterable[Path]) -> list[Path]:
     if chosen:
         return find_jobs(chosen)
     # The usual one, wherever one is, may hold anything: it is not searched again and again.
-    configured = [each for each in settings().value("jobs.folders") if str(each) != "."]
-    return [*dict.fromkeys([*(Path(job.folder) for job in known_jobs()), *find_jobs(configured)])]
+    return jobs_of_this_machine([each for each in settings().value("jobs.folders") if str(each) != "."])
 
 
 class Ways:

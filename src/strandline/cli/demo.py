@@ -2,24 +2,25 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
 import strandline as sl
-from strandline.cli.demo_kafka import Sent
+from strandline.cli.demo_beside import Beside
+from strandline.cli.demo_kafka import Sent, topic_of
 from strandline.cli.demo_log import Generated, Log
 from strandline.cli.live import LiveView, PlainView, View
 from strandline.cli.recount import Recount, recount_log
 from strandline.connectors.generator import TEAMS, Scores
 from strandline.connectors.kafka import Kafka
-from strandline.dashboard.known import remember
 from strandline.errors import SetupError, StateError
+from strandline.observe.known import remember
 from strandline.spark.job import Job
 
 WINDOW_SECONDS: Final = 5
@@ -28,7 +29,7 @@ _ADVICE: Final = """Everything is in {database}: every pane in `totals`, the lat
 and who was refused, and why, in `totals_late` and `totals_dead`. Try next:
   sqlite3 {database} "SELECT * FROM totals WHERE team = 'red' ORDER BY window_start, pane_index"
   sqlite3 {database} "SELECT reason, count(*) FROM totals_dead GROUP BY 1"
-  strandline dashboard {home}   this run in the browser, also after it was killed
+  strandline dashboard {home}   this run in the browser, at any time
   ./demo --seed 8        another stream; kill it in the middle, start it again, and it goes on"""
 _KAFKA_ADVICE: Final = """
   strandline up kafka --home {home}   the broker again, with every record of the topic `scores`"""
@@ -79,7 +80,7 @@ def run(
     try:
         with (
             Sent(source, home, view.say) if kafka else Generated(source, home) as log,
-            _shown(home, log, view) if dashboard else nullcontext(view.say) as say,
+            _shown(home, asked, log, view) if dashboard else nullcontext(view.say) as say,
         ):
             result = _played(log, asked, home, view, say)
     finally:
@@ -90,20 +91,27 @@ def run(
     _conclude(console, result, home, _KAFKA_ADVICE if kafka else "")
 
 
+def played_by(plays: Mapping[str, Any]) -> sl.Pipeline:
+    """The pipeline of a demo that is told in plain values, as its dashboard hears of it."""
+    scores = Scores(plays["seed"], plays["events"], plays["rate"])
+    source = scores if plays["servers"] is None else topic_of(scores, plays["servers"])
+    return pipeline(source, _database(Path(plays["home"])))
+
+
 @contextmanager
-def _shown(home: Path, log: Log, view: View) -> Iterator[Callable[[str], None]]:
-    """The demo in the browser, while it runs: whatever is said, the link is told with it."""
+def _shown(home: Path, asked: Asked, log: Log, view: View) -> Iterator[Callable[[str], None]]:
+    """The demo in the browser: whatever is said, the link is told with it."""
     told = [""]
 
     def say(text: str) -> None:
         told[0] = text
         view.say(f"{text}\nDashboard: {shown.url}")
 
+    servers = log.source.servers if isinstance(log.source, Kafka) else None
     remember(home / "checkpoint")
     try:
-        from strandline.cli.dashboard import beside
-
-        shown = beside(home / "checkpoint", pipeline(log.source, _database(home)).root, lambda: say(told[0]))
+        plays = {**asdict(asked), "home": str(home.absolute()), "servers": servers}
+        shown = Beside(plays, lambda _: say(told[0]))
     except SetupError as problem:
         # The job is what counts.
         why = f"No dashboard: {problem}"

@@ -53,7 +53,7 @@ class Sent:
 
     @property
     def source(self) -> Kafka:
-        return sl.kafka(TOPIC, servers=self._broker.address, value=self._scores.decoder, group=GROUP)
+        return topic_of(self._scores, self._broker.address)
 
     def await_end(self, job: Job) -> None:
         """Sends what is due, once the job is ready for it, and drains the job when it has read everything."""
@@ -68,6 +68,11 @@ class Sent:
 
     def records(self, job: Job) -> Iterator[bytes]:  # noqa: ARG002 - the topic knows by itself
         return every_value(self._broker.address, self._scores.width)
+
+
+def topic_of(scores: Scores, servers: str) -> Kafka:
+    """The topic as the pipeline reads it."""
+    return sl.kafka(TOPIC, servers=servers, value=scores.decoder, group=GROUP)
 
 
 class Feed:

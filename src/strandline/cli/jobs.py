@@ -14,6 +14,7 @@ from rich.text import Text
 
 from strandline.cli.config import settings
 from strandline.observe.history import History, JobState, JobView, find_jobs
+from strandline.observe.known import jobs_of_this_machine
 from strandline.observe.metrics import BatchMetrics
 from strandline.observe.verdicts import Level, Verdict, verdicts, worst
 from strandline.observe.words import count, duration
@@ -29,7 +30,7 @@ _WIDE: Final = 240
 def run_jobs(folders: Sequence[Path], *, as_json: bool) -> int:
     """Prints a line for each job; exit code 1 if one of them failed or died."""
     places = list(folders) or [Path(each) for each in settings().value("jobs.folders")]
-    seen = [_seen(folder) for folder in find_jobs(places)]
+    seen = [_seen(folder) for folder in (find_jobs(places) if folders else jobs_of_this_machine(places))]
     if as_json:
         print(json.dumps([_brief(*each) for each in seen], indent=2))
     else:

@@ -265,6 +265,16 @@ def nexmark(
     raise typer.Exit(run_bench("nexmark.bench", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
 
 
+@bench.command()
+def peers(
+    quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
+) -> None:
+    """Tumbling windows against other systems, each in an environment of its own that is made when it is first asked."""
+    from strandline.cli.bench import run_bench
+
+    raise typer.Exit(run_bench("peers.bench", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
+
+
 @app.command()
 def up(
     names: Annotated[list[str], typer.Argument(help="Which services: kafka, postgres, registry, valkey.")],

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from strandline.cli.config import settings
 from strandline.cli.live import LiveView, PlainView, View
-from strandline.dashboard.known import remember
 from strandline.errors import SetupError
+from strandline.observe.known import remember
 from strandline.plan.compile import to_stages
 from strandline.plan.pipeline import Pipeline
 from strandline.spark.job import Job

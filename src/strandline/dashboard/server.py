@@ -23,10 +23,10 @@ from starlette.staticfiles import StaticFiles
 
 from strandline.dashboard.api import Api, unexpected
 from strandline.dashboard.jobs import Jobs
-from strandline.dashboard.known import user_data
 from strandline.dashboard.letters import Desk, Opened
 from strandline.dashboard.security import ENTER, Gate, Keys, kept_key
 from strandline.errors import SetupError
+from strandline.observe.known import user_data
 
 STATIC: Final = Path(__file__).parent / "static"
 PORT: Final = 4_270
@@ -95,6 +95,10 @@ class Feed:
                 yield {"event": "changed", "data": json.dumps({"jobs": changed})}
         finally:
             self._listeners.discard(queue)
+
+    @property
+    def is_heard(self) -> bool:
+        return bool(self._listeners)
 
     def close(self) -> None:
         """Ends every feed, so that the server need not wait for browsers."""
@@ -181,6 +185,11 @@ class Dashboard:
         own = "[::1]" if self.options.bind == "::1" else "127.0.0.1"
         name = self.options.names[0] if self.options.names else own
         return f"{scheme}://{name}:{self.port}"
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a page is open somewhere."""
+        return self._feed.is_heard
 
     @property
     def url(self) -> str:

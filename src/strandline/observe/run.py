@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from strandline.errors import RunError, SetupError
 from strandline.observe.alarm_file import Alarms, read_alarms
+from strandline.observe.known import is_passing, remember
 from strandline.observe.lines import Lines
 from strandline.observe.observer import Recorder, Teller
 from strandline.observe.otlp import Telemetry, require_otlp
@@ -14,6 +15,7 @@ from strandline.observe.store import Keeping
 from strandline.observe.watchman import Watchman
 from strandline.plan.compile import to_stages
 from strandline.plan.nodes import Root
+from strandline.spark.checks import folder_at
 from strandline.spark.job import Job
 from strandline.spark.run import run as run_on_spark
 
@@ -36,19 +38,22 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
 ) -> Job:
     """Starts a pipeline and keeps its numbers beside the checkpoint, unless `metrics=False`.
 
+    From then on it is among the jobs of this machine, unless its folder is a temporary one.
     `name` is how the job is called where it is looked at, else as its folder. `metrics_port` serves Prometheus on this
     machine, at a free port if it is 0; `metrics_log` is a file that gets a line of JSON for each batch;
     `metrics_otlp` is the address of a collector of OpenTelemetry, `http://localhost:4318`. `pane_log` is how many panes
     are kept for the pane explorer; 0 keeps none. `alarms` is a file of rules, and of whom to tell; without one the
     usual rules write to the log. All other options are Spark's: see `spark/run.py`.
     """
+    folder = folder_at(checkpoint)
+    if not is_passing(folder):
+        remember(folder)
     if not metrics:
-        return run_on_spark(root, spark, checkpoint=checkpoint, **options)
+        return run_on_spark(root, spark, checkpoint=folder, **options)
     if metrics_port is not None and find_spec("prometheus_client") is None:
         raise SetupError("the client of Prometheus is not installed", hint='pip install "strandline[dashboard]"')
     if metrics_otlp is not None:
         require_otlp(metrics_otlp)
-    folder = Path(checkpoint).absolute()
     called = name or folder.name
     rules = alarms if isinstance(alarms, Alarms) else Alarms() if alarms is None else read_alarms(Path(alarms))
     keys = {output.number: output.keys or () for output in to_stages(root).outputs}
@@ -57,7 +62,7 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
         tellers=lambda: _tellers(metrics_port, metrics_log, metrics_otlp),
     )  # fmt: skip
     try:
-        return run_on_spark(root, spark, checkpoint=checkpoint, observer=recorder, **options)
+        return run_on_spark(root, spark, checkpoint=folder, observer=recorder, **options)
     except RunError as problem:
         if (folder / "strandline.json").exists():
             recorder.failed(str(problem))

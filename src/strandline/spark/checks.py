@@ -1,6 +1,7 @@
 """What the machine must have before Spark starts: Java, memory, a port, a folder; each refused in one message."""
 
 import os
+import re
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -13,8 +14,22 @@ from strandline.spark.java import Java, find_java
 GIB = 1024**3
 MEMORY_NEEDED = int(1.5 * GIB)
 
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+"""Of an address; one letter is a drive."""
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
+
+
+def folder_at(place: str | Path) -> Path:
+    """A job's folder, on a file system that is mounted here; an address would make a folder of its name."""
+    scheme = _SCHEME.match(str(place))
+    if scheme is not None:
+        raise SetupError(
+            f"{place} is no folder of a mounted file system",
+            detail=f"a job's folder is read and written by its driver and by Spark, and {scheme[1]} is not a path",
+            hint="name a path: of this machine, or on a cluster of a file system that all of its machines mount there",
+        )
+    return Path(place).absolute()
 
 
 def require_machine(folder: Path) -> Java:

@@ -19,7 +19,7 @@ from strandline.spark.at_once import Query, all_at_once
 from strandline.spark.backfill import Backfill, Cut, Phase, asked_for, at_the_seam, begun, in_phase, seam_of
 from strandline.spark.budget import FailureBudget
 from strandline.spark.checkpoint import Checkpoint, Identity
-from strandline.spark.checks import require_machine
+from strandline.spark.checks import folder_at, require_machine
 from strandline.spark.copies import copied
 from strandline.spark.deliver import Deliverer, Ranges
 from strandline.spark.examine import require_sound
@@ -30,7 +30,14 @@ from strandline.spark.observer import Observer
 from strandline.spark.opening import open_sinks
 from strandline.spark.ports import Followed, Listed, OpenSink
 from strandline.spark.prepare import Seam
-from strandline.spark.session import OF_RECORDS, require_classes, require_rocksdb, start_session
+from strandline.spark.session import (
+    OF_RECORDS,
+    is_submitted,
+    require_classes,
+    require_rocksdb,
+    start_session,
+    submitted_session,
+)
 from strandline.spark.translate import translate
 
 
@@ -59,18 +66,18 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     for idle partitions, for triggers that go by processing time, for time to live. A `failure_budget` says how much of
     the input may be dead letters before the job stops. `key_groups` bound how far a job can be spread, for as long as
     it lives: two for each core, unless said. `settings` go before Strandline's own where it starts Spark; a session
-    that is given is left as it is. An `observer` hears of all that happens.
+    that is given is left as it is, and a program that was handed to spark-submit gets one of that cluster. An
+    `observer` hears of all that happens.
 
     Sources that all end make a bounded run: it ends by itself with every window closed, as one batch where nothing
     hangs on the order of arrival, so that nothing is late; `by_arrival` plays that order all the same. With `backfill`,
     history is read before the topic that the pipeline reads (`then`, if it has several sources): records before the cut
     `at` come from history, those at or after it from the topic. The cut is a time of events, or offsets by partition.
     """
-    if spark is not None and settings:
-        raise SetupError("a session that runs already takes no settings", hint="set them where the session is made")
+    folder = folder_at(checkpoint)
+    spark = _there(spark, settings)
     filling = asked_for(root, backfill, then, at)
     root = root if filling is None else filling.over(root)
-    folder = Path(checkpoint).absolute()
     home = Checkpoint(folder)
     require_sound(folder)
     stages = to_stages(root, _groups(home, spark, key_groups))
@@ -166,6 +173,7 @@ class _Run:
         return self.job.attach(history.stream(available_now=True), self.opened, history.backlog, then=live)
 
     def at_once(self, extent: Extent) -> Query:
+        copied(self.home, self.identity.lineage)
         deliver = self._deliver(AllOfIt(self.home, extent, self.stages))
         frame = all_at_once(self.stages, extent, self.session)
         return Query(self.session, lambda: deliver(frame, 0), self.identity.lineage).start()
@@ -179,6 +187,13 @@ class _Run:
             measures=self.measures,
         )  # fmt: skip
         return _kept(deliverer, self.job)
+
+
+def _there(spark: SparkSession | None, settings: Mapping[str, str] | None) -> SparkSession | None:
+    """The session that is given, or of the cluster to which this program was handed; None if one is to be started."""
+    if spark is not None and settings:
+        raise SetupError("a session that runs already takes no settings", hint="set them where the session is made")
+    return submitted_session(settings) if spark is None and is_submitted() else spark
 
 
 def session_settings(stages: Stages) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The Spark session of an embedded job: every setting in one place, each with its reason."""
+"""The Spark session of a job of ours, embedded or submitted: every setting in one place, each with its reason."""
 
 import contextlib
 import os
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from strandline.errors import SetupError
@@ -20,6 +21,13 @@ ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateSto
 BYTES_PER_BATCH: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 OF_RECORDS: Final = {BYTES_PER_BATCH: str(64 * 2**20)}
 """Where raw records cross to Python, which may be long: an Arrow batch of more than two gigabytes would end the job."""
+
+
+_OF_THIS_MACHINE: Final = ("spark.master", "spark.driver.bindAddress", "spark.driver.host", "spark.ui.enabled")
+"""What holds for a Spark inside this process, and for no other."""
+_GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_CORES: Final = ("spark.default.parallelism", _PARTITIONS)
 
 
 def settings(cores: int) -> dict[str, str]:
@@ -79,6 +87,44 @@ def start_session(
     return session
 
 
+def is_submitted() -> bool:
+    """Whether this program was handed to spark-submit, which has started the JVM and knows where the cluster is."""
+    return _GATEWAY in os.environ
+
+
+def submitted_session(overrides: Mapping[str, str] | None = None) -> SparkSession:
+    """The session of such a program. What was said to spark-submit goes before our own settings."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    SparkContext._ensure_initialized()  # noqa: SLF001 - or the configuration would not be that of the JVM
+    said = dict(SparkConf().getAll())
+    builder = SparkSession.builder
+    for key, value in (submitted_settings(said) | dict(overrides or {})).items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    if cores_of(said) is None and _PARTITIONS not in said:
+        session.conf.set(_PARTITIONS, str(session.sparkContext.defaultParallelism))
+    return session
+
+
+def submitted_settings(said: Mapping[str, str]) -> dict[str, str]:
+    """What a job of ours wants of a cluster, beside what was said."""
+    cores = cores_of(said)
+    wanted = settings(cores or 1) | OF_RECORDS
+    # Executors come one by one: a job that asks too soon how many cores there are would be cut small for life.
+    wanted |= dict.fromkeys(_CORES, str(cores)) if cores else {}
+    left = (*_OF_THIS_MACHINE, *said, *(() if cores else _CORES))
+    return {key: value for key, value in wanted.items() if key not in left}
+
+
+def cores_of(said: Mapping[str, str]) -> int | None:
+    """How many cores the executors have together, as far as that was said."""
+    if "spark.cores.max" in said:
+        return int(said["spark.cores.max"])
+    if "spark.executor.instances" in said:
+        return int(said["spark.executor.instances"]) * int(said.get("spark.executor.cores", "1"))
+    return None
+
+
 def require_classes(session: SparkSession, names: Sequence[str]) -> None:
     """What a source needs of the JVM must be there: a session that runs already cannot be given jars."""
     loader = session.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]  # noqa: SLF001 - Spark has no other way
@@ -89,7 +135,7 @@ def require_classes(session: SparkSession, names: Sequence[str]) -> None:
             raise SetupError(
                 f"this Spark session has no {name.rpartition('.')[2]}",
                 hint='set "spark.jars" to ",".join(map(str, strandline.spark.jars.paths())) where the session is made, '
-                "or run without a session",
+                "give the same to spark-submit --jars, or run without a session",
             ) from None
 
 

@@ -1,10 +1,11 @@
 """The jobs of this machine, as their starts have told."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from strandline.dashboard.known import VARIABLE, known_jobs, register, remember
+from strandline.observe.known import VARIABLE, is_passing, known_jobs, register, remember
 from tests.dashboard.filled import definition, identify
 
 
@@ -26,6 +27,24 @@ def test_the_job_that_started_last_comes_first(tmp_path: Path, file: Path) -> No
     assert [Path(job.folder).name for job in known_jobs()] == ["one", "two"]
     assert known_jobs()[1].pipeline == f"{Path.cwd() / 'jobs.py'}:totals"
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_who_does_not_say_where_a_pipeline_is_written_takes_nothing_from_what_is_known(
+    tmp_path: Path, file: Path
+) -> None:
+    remember(a_job(tmp_path / "one"), "jobs.py:totals")
+    remember(tmp_path / "one")
+    (job,) = known_jobs()
+    assert job.pipeline == f"{Path.cwd() / 'jobs.py'}:totals"
+    remember(tmp_path / "one", "others.py:totals")
+    (job,) = known_jobs()
+    assert job.pipeline == f"{Path.cwd() / 'others.py'}:totals"
+
+
+def test_a_job_in_a_temporary_folder_is_passing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    assert is_passing(tmp_path / "tmp" / "test" / "job")
+    assert not is_passing(tmp_path / "jobs")
 
 
 def test_a_folder_that_is_gone_is_not_shown(tmp_path: Path, file: Path) -> None:

@@ -3,12 +3,15 @@
 import fcntl
 import json
 import os
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
+
+from strandline.observe.history import find_jobs
 
 VARIABLE: Final = "STRANDLINE_JOBS"
 FORMAT: Final = 1
@@ -44,8 +47,17 @@ def known_jobs(file: Path | None = None) -> list[KnownJob]:
     return [job for job in started if (Path(job.folder) / "strandline.json").is_file()]
 
 
+def jobs_of_this_machine(places: Sequence[str | Path]) -> list[Path]:
+    """The folders of the jobs that were started here, those that started last first, and of those in some places."""
+    started = [Path(job.folder) for job in known_jobs()]
+    return [*started, *(folder for folder in find_jobs(places) if folder.absolute() not in started)]
+
+
 def remember(folder: Path, pipeline: str | None = None, file: Path | None = None) -> None:
-    """Adds a job. Only a convenience: where nothing can be written, it is done without."""
+    """Adds a job. Only a convenience: where nothing can be written, it is done without.
+
+    Who starts a job without saying where its pipeline is written takes nothing from what is known of it.
+    """
     place = file or register()
     if pipeline is not None:
         where, colon, name = pipeline.partition(":")
@@ -54,10 +66,18 @@ def remember(folder: Path, pipeline: str | None = None, file: Path | None = None
     try:
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _alone(place):
-            others = [each for each in _read(place) if each.folder != job.folder and Path(each.folder).is_dir()]
+            known = _read(place)
+            others = [each for each in known if each.folder != job.folder and Path(each.folder).is_dir()]
+            same = next((each for each in known if each.folder == job.folder and pipeline is None), job)
+            job = replace(same, at=job.at)
             _write(place, [*others, job][-MOST:])
     except OSError:
         return
+
+
+def is_passing(folder: Path) -> bool:
+    """Whether a job lies where things are put for a while only: nobody looks for it later."""
+    return folder.is_relative_to(Path(tempfile.gettempdir()).absolute())
 
 
 def _read(file: Path) -> list[KnownJob]:

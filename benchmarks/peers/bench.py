@@ -1,0 +1,101 @@
+"""`strandline bench peers`: one question, a sum and a count by key in tumbling windows, asked of many systems in turns.
+
+Those on Spark run as in `bench windows`, batch by batch. Each of the others is a program in an environment of its own,
+started twice, over a corpus and over one twice as long: what the second uses more is the cost of its events, and what
+is left of the first is the cost of starting. We are measured in both ways.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from benchmarks import runs, turns
+from benchmarks.corpus import Corpus
+from benchmarks.peers import programs_run
+from benchmarks.peers.catalogue import ABSENT, PEERS
+from benchmarks.peers.programs_run import Program
+from benchmarks.results import Measured, to_results
+from benchmarks.runs import Run
+from benchmarks.suite import TUMBLING, Cell, Group, Row, Suite
+from benchmarks.turns import Asked
+from benchmarks.workloads import Contestant
+
+RESULTS: Final = Path(__file__).resolve().parent.parent / "results" / "peers.json"
+
+THIN: Final = 20
+"""A slow peer gets every so many-th key, each with all of its events."""
+
+Measurable = Cell | Program
+
+ON_SPARK: Final = (
+    Row("native-rocksdb", "native PySpark by hand, RocksDB", "ours", "native-rocksdb", 1.3, 2.0),
+    Row("native-memory", "native PySpark by hand, in memory", "ours", "native-memory", 0.9, 1.3),
+    Row("by-key-pandas", "transformWithStateInPandas by hand", "ours", "by-key-pandas", 10.0, 50.0),
+    Row("by-key-row", "transformWithState by hand, row by row", "ours", "by-key-row", 5.0, 20.0),
+)
+
+
+def full() -> Suite[Measurable]:
+    """The run whose figures are kept."""
+    wide = Corpus(100_000, 9, 1_000_000)
+    thin = Corpus(100_000, 5, 1_000_000, thin=50)
+    return _suite("peers", (wide, thin), 4, 30.0, Corpus(100_000, 4, 500_000, late=False), rounds=3)
+
+
+def quick() -> Suite[Measurable]:
+    """The same, small and once: to try it out. Its figures say little."""
+    wide = Corpus(10_000, 4, 100_000)
+    thin = Corpus(10_000, 3, 100_000, thin=50)
+    return _suite("peers-quick", (wide, thin), 1, 0.0, Corpus(10_000, 4, 50_000, late=False), rounds=1)
+
+
+def _suite(
+    name: str,
+    on_spark: tuple[Corpus, Corpus],
+    warm_up: int,
+    warm_seconds: float,
+    corpus: Corpus,
+    *,
+    rounds: int,
+) -> Suite[Measurable]:
+    wide, thin = on_spark
+    spark = (
+        Cell("ours", Contestant.OURS, TUMBLING, wide, warm_up, warm_seconds=warm_seconds),
+        Cell("native-rocksdb", Contestant.NATIVE_ROCKSDB, TUMBLING, wide, warm_up, warm_seconds=warm_seconds),
+        Cell("native-memory", Contestant.NATIVE_MEMORY, TUMBLING, wide, warm_up, warm_seconds=warm_seconds),
+        Cell("by-key-pandas", Contestant.BY_KEY, TUMBLING, thin, warm_up=min(warm_up, 2)),
+        Cell("by-key-row", Contestant.BY_KEY_ROW, TUMBLING, thin, warm_up=min(warm_up, 2)),
+    )
+    programs = [
+        Program(peer.name, peer, corpus if peer.is_fast else replace(corpus, thin=THIN)) for peer in PEERS.values()
+    ]
+    groups: tuple[Group[Measurable], ...] = (
+        Group("spark", spark),
+        Group("lines", tuple(programs)),
+    )
+    rows = [
+        Row(peer.name, peer.title, "ours-lines", peer.name, peer.floor, peer.goal)
+        for peer in PEERS.values()
+        if peer.program
+    ]
+    # A quick run leaves out what `bench windows` tries as well.
+    held = ON_SPARK if rounds > 1 else ON_SPARK[:1]
+    return Suite(name, groups, rounds, (*held, *rows), tuple(row for row in ON_SPARK if row not in held))
+
+
+def main(asked: Asked) -> int:
+    """Measures what is asked; 0 if every number counts, 1 if a run failed. A peer that is not here is told as such."""
+    turns.end_with_the_run()
+    chosen = quick() if asked.quick else full()
+    cells, rounds = turns.chosen_cells(chosen, asked), asked.rounds or chosen.rounds
+    work, home = turns.work_folder(asked), turns.runs_folder(asked, chosen)
+
+    def run(cell: Measurable, round_: int, check: bool) -> Run:
+        if isinstance(cell, Cell):
+            return runs.measure(cell, round_, work, check=check)
+        return programs_run.measure(cell, round_, work, check=check)
+
+    made = list(turns.in_turns(chosen, cells, rounds, home, run))
+    told = to_results(Measured(made), chosen, turns.command_of("peers", asked), turns.digests(work, "*keys-*"))
+    turns.publish(told, RESULTS if asked.is_whole else home / RESULTS.name, whole=asked.is_whole)
+    return 1 if any(run.failure and ABSENT not in run.failure for run in made) else 0

@@ -1,0 +1,47 @@
+"""Who the peers are beside Spark: their programs and environments, what they promise, what we ask of ourselves."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+ABSENT: Final = "is not here"
+"""How the failure of a peer begins that cannot be installed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A system that is asked the same."""
+
+    name: str
+    title: str
+    promise: str
+    """What it guarantees as it is run here, and where its state is."""
+    environment: str = ""
+    """None of its own: it is ours."""
+    program: str = ""
+    is_fast: bool = True
+    """Whether it gets every key; otherwise every 20th, each with all of its events."""
+    floor: float | None = None
+    goal: float | None = None
+
+
+_ALL: Final = (
+    Peer("ours-lines", "ours over the same lines",
+         "exactly once into any sink with a ledger; RocksDB; late elements are handed out, all are counted"),
+    Peer("bytewax", "Bytewax 0.21, one worker",
+         "none: no recovery store; state in memory; late events are dropped",
+         "bytewax", "on_bytewax", is_fast=False, floor=3.0, goal=10.0),
+    Peer("pathway", "Pathway 0.33, one thread",
+         "none: no persistence; state in memory; late events are dropped",
+         "pathway", "on_pathway", floor=0.3, goal=0.7),
+    Peer("beam", "Beam 2.77, its Python runner, one worker",
+         "none: a bounded run in one process; state in memory",
+         "beam", "on_beam", is_fast=False, floor=10.0, goal=50.0),
+    Peer("flink-sql", "Flink SQL 2.3, two slots",
+         "exactly once, a checkpoint every second; RocksDB; late events are dropped; its windows go to files",
+         "flink", "on_flink_sql", floor=0.3, goal=0.8),
+    Peer("pyflink", "PyFlink 2.3, DataStream, process mode, two slots",
+         "exactly once, a checkpoint every second; RocksDB; late events are dropped; its windows go to files",
+         "flink", "on_pyflink", is_fast=False, floor=3.0, goal=10.0),
+)  # fmt: skip
+PEERS: Final[Mapping[str, Peer]] = {peer.name: peer for peer in _ALL}

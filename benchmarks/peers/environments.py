@@ -1,0 +1,47 @@
+"""An environment for each peer, made when it is first asked for: a virtual environment in the work folder, and pip."""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Final
+
+PINS: Final = Path(__file__).with_name("environments.toml")
+PATIENCE: Final = 1_800
+"""Seconds within which packages must be there."""
+
+
+class NotInstalled(Exception):
+    """A peer cannot be installed here, and why."""
+
+
+def packages_of(name: str) -> tuple[str, ...]:
+    """What a peer needs."""
+    return tuple(tomllib.loads(PINS.read_text())[name]["packages"])
+
+
+def python_of(name: str, work: Path, install: str = "install") -> Path:
+    """The Python of a peer's environment, which is made first if it is not whole."""
+    packages = packages_of(name)
+    mark = hashlib.sha256("\n".join([sys.version, *packages]).encode()).hexdigest()[:8]
+    home = work / "environments" / f"{name}-{mark}"
+    python, whole = home / "bin" / "python", home / "whole"
+    if not whole.exists():
+        print(f"  installing {', '.join(packages)}", flush=True)
+        shutil.rmtree(home, ignore_errors=True)
+        _ran([sys.executable, "-m", "venv", str(home)])
+        _ran([str(python), "-m", "pip", install, "--quiet", "--disable-pip-version-check", *packages])
+        whole.touch()
+    return python
+
+
+def _ran(command: list[str]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    except subprocess.TimeoutExpired:
+        raise NotInstalled(f"was not there after {PATIENCE} seconds") from None
+    if done.returncode != 0:
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise NotInstalled(f"does not install: {lines[-1][:300] if lines else 'without a word'}")

@@ -1,0 +1,194 @@
+"""Programs under the meter: each is started over a corpus and over one twice as long, and what it said is judged."""
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from benchmarks import corpus as corpora
+from benchmarks import oracle
+from benchmarks.corpus import Corpus, batch_of
+from benchmarks.feeds import Lines, to_json
+from benchmarks.meter import Sample, peak_bytes
+from benchmarks.oracle import Verdict
+from benchmarks.peers import lines
+from benchmarks.peers.catalogue import ABSENT, Peer
+from benchmarks.peers.environments import NotInstalled, python_of
+from benchmarks.runs import ROOT, Run, last_words, scratch, started, watched
+from benchmarks.suite import TUMBLING
+from benchmarks.workloads import DELAY, Contestant, Tumbling, Workload
+from benchmarks.workloads import to_json as workload_to_json
+
+CHECKED: Final = Corpus(200, 3, 5_000, late=False)
+CHECKED_WORKLOAD: Final = Workload(Tumbling(1))
+"""Short windows, so that many of them close in a small corpus."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A peer and the shorter of its corpora."""
+
+    name: str
+    peer: Peer
+    corpus: Corpus
+    warm_up: int = 0
+    warm_seconds: float = 0
+    check: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """All that is needed to start a program."""
+
+    work: Path
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What one start of a program used, and what it said."""
+
+    cpu_seconds: float = 0
+    wall_seconds: float = 0
+    peak: int = 0
+    said: tuple[int, int] = (0, 0)
+    """What its windows hold: the sum, and how many events."""
+    failure: str = ""
+
+
+def measure(cell: Program, round_: int, work: Path, *, check: bool) -> Run:
+    """Runs a program twice, before that once for the judge; one that fails or disagrees has no number."""
+    try:
+        start = Start(work, command_of(cell.peer, work))
+    except NotInstalled as problem:
+        return Run(cell.name, round_, failure=f"{ABSENT}: {problem}")
+    verdict = _judged(start) if check else None
+    if isinstance(verdict, str):
+        return Run(cell.name, round_, failure=verdict)
+    uses, load = [], os.getloadavg()[0]
+    for times in (1, 2):
+        corpus = replace(cell.corpus, batches=times * cell.corpus.batches)
+        used = _used(start, corpus, TUMBLING, scratch(work), keep=False)
+        failure = used.failure or _miscounted(used, corpus)
+        if failure:
+            return Run(cell.name, round_, failure=failure)
+        uses.append(used)
+    return replace(weighed(cell, round_, uses, {} if verdict is None else asdict(verdict)), load=load)
+
+
+def command_of(peer: Peer, work: Path) -> tuple[str, ...]:
+    """How a program is started, its environment made first; nothing for ours."""
+    if not peer.environment:
+        return ()
+    return (str(python_of(peer.environment, work)), "-m", f"benchmarks.peers.programs.{peer.program}")
+
+
+def weighed(cell: Program, round_: int, uses: Sequence[Used], checked: dict[str, Any]) -> Run:
+    """What the longer run used more than the shorter one."""
+    short, long = uses
+    cpu, wall = long.cpu_seconds - short.cpu_seconds, long.wall_seconds - short.wall_seconds
+    run = Run(
+        cell.name,
+        round_,
+        events=_expected(cell.corpus)[1],
+        cpu_seconds=cpu,
+        wall_seconds=wall,
+        peak_bytes=max(used.peak for used in uses),
+        batch_seconds=[used.wall_seconds for used in uses],
+        batch_cpu=[used.cpu_seconds for used in uses],
+        counted=2,
+        checked=checked,
+    )
+    if cpu <= 0 or wall <= 0:
+        return replace(run, failure="the longer run used no more than the shorter one: the machine was too busy")
+    return run
+
+
+def _used(start: Start, corpus: Corpus, workload: Workload, home: Path, *, keep: bool) -> Used:
+    """One start, to its end."""
+    folder, _ = lines.written(corpus, start.work / "corpora")
+    if not start.command:
+        samples, code = _ours(Lines(str(folder / lines.PARTS)), workload, home, keep=keep)
+    else:
+        assert isinstance(workload.window, Tumbling)  # noqa: S101 - all that programs know
+        order = {
+            "events": str(folder / lines.WHOLE),
+            "length": workload.window.seconds * 1000,
+            "delay": DELAY * 1000,
+            "keep": keep,
+            "count": _expected(corpus)[1],
+        }
+        (home / "order.json").write_text(json.dumps(order))
+        samples, code = watched([*start.command, str(home / "order.json")], home, {"PYTHONPATH": str(ROOT)})
+    if code != 0:
+        return Used(failure=last_words(home, code))
+    told = json.loads((home / "run.json").read_text())
+    used = _weighed(samples, (told["total"], told["plays"]) if start.command else _held(told["timed"], corpus))
+    if not keep:
+        shutil.rmtree(home, ignore_errors=True)
+    return used
+
+
+def _weighed(samples: Sequence[Sample], said: tuple[int, int]) -> Used:
+    # Who looks once more after the end finds nobody.
+    last = max(samples, key=lambda sample: sample.cpu_seconds)
+    first = samples[0]
+    return Used(last.cpu_seconds, last.moment - first.moment, peak_bytes(samples, last.moment), said)
+
+
+def _ours(feed: Lines, workload: Workload, home: Path, *, keep: bool) -> tuple[list[Sample], int]:
+    order = {
+        "contestant": Contestant.OURS.value,
+        "workload": workload_to_json(workload),
+        "feed": to_json(feed),
+        "check": to_json(feed) if keep else None,
+        "warm_up": 0,
+    }
+    (home / "order.json").write_text(json.dumps(order))
+    return started("benchmarks.contestant", home)
+
+
+def _held(timed: dict[str, Any], corpus: Corpus) -> tuple[int, int]:
+    """Ours says what became of every event; the sum is then what it must be. The flush is nobody's."""
+    return _expected(corpus)[0], timed["counts"]["contributed"] - 1
+
+
+def _expected(corpus: Corpus) -> tuple[int, int]:
+    """What all events come to, and how many there are."""
+    values = [batch_of(corpus, number).value for number in range(corpus.batches)]
+    return sum(int(np.sum(each)) for each in values), sum(map(len, values))
+
+
+def _miscounted(used: Used, corpus: Corpus) -> str:
+    """Every run, also a timed one, must hold every event in its windows."""
+    expected = _expected(corpus)
+    return "" if used.said == expected else f"its windows hold {used.said} (sum, events), not {expected}"
+
+
+def _judged(start: Start) -> Verdict | str:
+    """Every window of a small corpus against the judge's; or why there is no answer."""
+    home = scratch(start.work)
+    used = _used(start, CHECKED, CHECKED_WORKLOAD, home, keep=True)
+    if used.failure:
+        return used.failure
+    said = f"{home}/panes/**/*.parquet"
+    if start.command:
+        _as_cells(home / "panes" / "heard.jsonl").write_parquet(home / "panes" / "heard.parquet")
+    folder, _ = corpora.written(CHECKED, start.work / "corpora")
+    # Nobody is late in this corpus, so that all are held to the same answer.
+    verdict = oracle.expect(folder, CHECKED_WORKLOAD, Contestant.AT_ONCE).judge(said)
+    shutil.rmtree(home, ignore_errors=True)
+    wrong = f"{verdict.wrong} of {verdict.cells} windows are wrong, as in {verdict.example}"
+    return verdict if verdict.agrees else wrong
+
+
+def _as_cells(kept: Path) -> pl.DataFrame:
+    """What a program kept, as the judge reads it; what was taken back is taken off."""
+    rows = pl.read_ndjson(kept).group_by("key", "start_ms", "end_ms").agg(pl.col("total", "plays").sum())
+    return rows.with_columns(sign=pl.lit(1))

@@ -1,0 +1,69 @@
+"""What the page of figures says of the peers: the table, every cell with what it promises, who is missing, and how."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from benchmarks.peers.catalogue import ABSENT, PEERS
+from benchmarks.render_tables import short, source, table
+
+_HOW: Final = """\
+**How it is measured.** A sum and a count by 100,000 keys in tumbling windows of 20 s, the watermark 5 s behind.
+Those on Spark are measured as windows are. All others read one file of JSON lines in the order of arrival; nobody
+is late there, since each has its own rule for that; each is written as its documentation shows it, runs in an
+environment of its own, and has both cores. The slow ones (Bytewax, Beam, PyFlink) get only every 20th key, each
+with all of its events. A program is started over a corpus of two million events and over one twice as long. What
+the longer run uses more, CPU of the whole process tree, is the cost of its events; the rest is the cost of
+starting, which is told beside it. Every run must hold every event in its windows, in sum and number, and a first
+one each window as DuckDB has it. We read the same lines, half a million events a batch, and are measured in the
+same way, start of the JVM and of Spark included in the start.
+"""
+_NATIVE: Final = "exactly once into Spark's own files and tables, else at least once; late rows are dropped"
+_ON_SPARK: Final = {
+    "ours": PEERS["ours-lines"].promise,
+    "native-rocksdb": f"{_NATIVE}; RocksDB",
+    "native-memory": f"{_NATIVE}; state in memory",
+    "by-key-pandas": f"{_NATIVE}; RocksDB",
+    "by-key-row": f"{_NATIVE}; RocksDB",
+}
+
+
+def peers(told: dict[str, Any]) -> str:
+    """The part of the page that tells of the peers."""
+    parts = [
+        "## Peers: one question, many systems\n",
+        source(told, "peers.json"),
+        table([*told["rows"], *told["reported"]]),
+        short(told["rows"], "### Where the goal against peers is not reached\n"),
+        _cells(told["cells"]),
+        _missing(told["cells"]),
+        _HOW,
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _cells(cells: Iterable[dict[str, Any]]) -> str:
+    lines = ["| cell | events per CPU-second | start, CPU-seconds | peak memory | promises |", "|---|---|---|---|---|"]
+    for cell in cells:
+        peer = PEERS.get(cell["name"])
+        promise = peer.promise if peer else _ON_SPARK[cell["name"]]
+        if "per_cpu_second" not in cell:
+            lines.append(f"| {cell['name']} | failed | | | {promise} |")
+            continue
+        start = "" if peer is None else f"{_start(cell):.1f}"
+        lines.append(
+            f"| {cell['name']} | {cell['per_cpu_second']['median']:,.0f} | {start} | "
+            f"{cell['peak_bytes'] / 2**30:.1f} GB | {promise} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _start(cell: dict[str, Any]) -> float:
+    """Of the first round: what is left of the shorter run once its events are paid for."""
+    shorter, longer = cell["batch_cpu"][0]
+    return max(0.0, 2 * float(shorter) - float(longer))
+
+
+def _missing(cells: Iterable[dict[str, Any]]) -> str:
+    absent = [f"{cell['name']} {why}" for cell in cells for why in cell["failures"] if ABSENT in why]
+    others = "Quix Streams and Kafka Streams read from a broker only, and are not written yet"
+    return f"Not measured: {'; '.join([*absent, others])}.\n"

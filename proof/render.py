@@ -56,7 +56,7 @@ def _source(told: Mapping[str, Any]) -> str:
     return (
         f"Measured on {machine['date']} with `{told['command']}`, commit {told['commit']}, {machine['cores']} cores,\n"
         f"{machine['memory_gb']} GB, {machine['system']}. All tables of a job met the same kills.\n"
-        f"{_sorts(told)}\n"
+        f"{_sorts(told)}\n" + (f"\n{told['note']}\n" if told.get("note") else "")
     )
 
 
@@ -83,7 +83,8 @@ def _rest(told: Mapping[str, Any]) -> list[str]:
         f"  taken at tables, while jobs wrote them and between two lives of processes: {len(wrong)} differences.",
         f"- {told['drivers']['rounds']} rounds of two drivers: {len(told['drivers']['faults'])} faults.",
         *(_other(each) for each in told["others"]),
-        f"- {len(caught)} of {len(told['bugs'])} mistakes made on purpose were found, the last after {latest} crashes.",
+        f"- {len(caught)} of {len(told['bugs'])} mistakes made on purpose were found by enumerated crashes, the last",
+        f"  after {latest} of them.",
     ]
 
 

@@ -54,8 +54,8 @@ def _row(row: Mapping[str, Any]) -> str:
 def _source(told: Mapping[str, Any]) -> str:
     machine = told["machine"]
     return (
-        f"Measured on {machine['date']} with `{told['command']}`, commit {told['commit']}, {machine['cores']} cores,\n"
-        f"{machine['memory_gb']} GB, {machine['system']}. All tables of a job met the same kills.\n"
+        f"Measured on {machine['date']}, commit {told['commit']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
+        f"{machine['system']};\nthe command is `{told['command']}`. All tables of a job met the same kills.\n"
         f"{_sorts(told)}\n" + (f"\n{told['note']}\n" if told.get("note") else "")
     )
 

@@ -37,13 +37,13 @@ class Kill:
         return self.said.partition(":")[0] or self.kind
 
 
-_WEIGHTS: Final = {Kind.POINT: 0.6, Kind.RANDOM: 0.15, Kind.WORKER: 0.05, Kind.SERVICE: 0.05, Kind.TORN: 0.15}
+_OTHERS: Final = (Kind.RANDOM, Kind.TORN, Kind.WORKER, Kind.SERVICE)
 _EACH: Final = ("C6", "C7", "C11", "C12")
 _BY_SINK: Final = ("C9", "C10")
 
 
 def schedule(seed: int, kills: int, semantics: Sequence[str], stores: Sequence[str]) -> list[Kill]:
-    """The first ones hurt every table of every delivery, the next hit every point; then as it comes."""
+    """The first ones hurt every table of every delivery; then a point and something else, in turns."""
     draw = Random(seed)
     tables = len(semantics) * len(stores)
     marked = len(stores) if Delivery.AT_MOST_ONCE in semantics else 0
@@ -55,10 +55,10 @@ def schedule(seed: int, kills: int, semantics: Sequence[str], stores: Sequence[s
     points += ["C10", "marked"] if marked else ["C10"]
     found = [Kill(Kind.POINT, said) for said in first[:kills]]
     for number in range(kills - len(found)):
-        kind = Kind.POINT if number < len(points) else draw.choices([*_WEIGHTS], [*_WEIGHTS.values()])[0]
+        kind = draw.choice(_OTHERS) if number % 2 else Kind.POINT
         if kind is Kind.SERVICE and not served:
             kind = Kind.RANDOM
-        point = points[number % len(points)]
+        point = points[number // 2 % len(points)]
         most = {"marked": marked, **dict.fromkeys(_BY_SINK, tables + 1)}.get(point, 1)
         turn = draw.randint(1, 2 * most)
         seconds = round(draw.uniform(0, 4), 3)

@@ -71,6 +71,6 @@ def test_the_same_seed_gives_the_same_kills_and_the_first_of_them_hurt_every_tab
     kills = schedule(3, 60, semantics, sinks)
     assert kills == schedule(3, 60, semantics, sinks) != schedule(4, 60, semantics, sinks)
     assert [kill.said for kill in kills[:3]] == ["marked:1", "marked:2", "C11:1"]
-    assert {kill.point for kill in kills[3:12]} == {"C6", "C7", "C9", "C10", "C11", "C12", "marked"}
-    assert {kill.kind for kill in kills} == {*Kind}
+    assert {kill.point for kill in kills[3:21:2]} == {"C6", "C7", "C9", "C10", "C11", "C12", "marked"}
+    assert {kill.kind for kill in kills[4::2]} == {*Kind} - {Kind.POINT}
     assert Kind.SERVICE not in {kill.kind for kill in schedule(3, 60, semantics, ["sqlite"])}

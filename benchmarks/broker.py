@@ -26,8 +26,8 @@ from strandline.spark.ports import Encoder
 
 _AT_ONCE: Final = 10_000
 _SUBJECT: Final = "event"
-_PATIENCE: Final = 120.0
-_PRODUCER: Final = {
+PATIENCE: Final = 120.0
+PRODUCER: Final = {
     # One request at a time keeps the order of a partition, and large ones make the log as a busy topic has it.
     "linger.ms": 50,
     "batch.size": 1_000_000,
@@ -66,6 +66,11 @@ class Broker:
     def session(self) -> int:
         """By which the meter finds what the broker uses; it is told apart from what a contestant uses."""
         return self._kafka.pid or 0
+
+    @property
+    def servers(self) -> str:
+        """Where the broker is reached."""
+        return self._kafka.address
 
     def digests(self) -> dict[str, str]:
         """The SHA-256 of every topic's records."""
@@ -112,7 +117,7 @@ def _fill(servers: str, name: str, corpus: Corpus, encoder: Encoder) -> str:
     if corpus.thin > 1:
         raise ValueError("partitions of different lengths would be read in other batches")
     topics.create_topics(servers, topics.Topic(name, FILES, {"retention.ms": "-1"}))
-    producer = Producer({"bootstrap.servers": servers, **_PRODUCER})
+    producer = Producer({"bootstrap.servers": servers, **PRODUCER})
     digest = hashlib.sha256()
     for part, batch in parts_of(corpus):
         values = encoder.encode(pl.DataFrame(table_of(batch))).to_list()
@@ -122,8 +127,8 @@ def _fill(servers: str, name: str, corpus: Corpus, encoder: Encoder) -> str:
                 digest.update(value)
             producer.poll(0)
         # One batch after the other: nobody's queue overflows.
-        if producer.flush(_PATIENCE):
-            raise TimeoutError(f"the broker did not take {name} within {_PATIENCE:.0f} seconds")
+        if producer.flush(PATIENCE):
+            raise TimeoutError(f"the broker did not take {name} within {PATIENCE:.0f} seconds")
     return digest.hexdigest()
 
 

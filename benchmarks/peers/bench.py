@@ -5,20 +5,24 @@ started twice, over a corpus and over one twice as long: what the second uses mo
 is left of the first is the cost of starting. We are measured in both ways.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from benchmarks import runs, turns
+from benchmarks.broker import Broker
 from benchmarks.corpus import Corpus
 from benchmarks.peers import programs_run
 from benchmarks.peers.catalogue import ABSENT, PEERS
 from benchmarks.peers.programs_run import Program
 from benchmarks.results import Measured, to_results
 from benchmarks.runs import Run
+from benchmarks.sessions import JARS
 from benchmarks.suite import TUMBLING, Cell, Group, Row, Suite
 from benchmarks.turns import Asked
 from benchmarks.workloads import Contestant
+from strandline.spark.jars import fetch_jars, pinned
 
 RESULTS: Final = Path(__file__).resolve().parent.parent / "results" / "peers.json"
 
@@ -71,10 +75,11 @@ def _suite(
     ]
     groups: tuple[Group[Measurable], ...] = (
         Group("spark", spark),
-        Group("lines", tuple(programs)),
+        Group("lines", tuple(cell for cell in programs if not cell.peer.by_topic)),
+        Group("topic", tuple(cell for cell in programs if cell.peer.by_topic)),
     )
     rows = [
-        Row(peer.name, peer.title, "ours-lines", peer.name, peer.floor, peer.goal)
+        Row(peer.name, peer.title, "ours-topic" if peer.by_topic else "ours-lines", peer.name, peer.floor, peer.goal)
         for peer in PEERS.values()
         if peer.program
     ]
@@ -89,13 +94,22 @@ def main(asked: Asked) -> int:
     chosen = quick() if asked.quick else full()
     cells, rounds = turns.chosen_cells(chosen, asked), asked.rounds or chosen.rounds
     work, home = turns.work_folder(asked), turns.runs_folder(asked, chosen)
+    with _broker(cells, work) as broker:
 
-    def run(cell: Measurable, round_: int, check: bool) -> Run:
-        if isinstance(cell, Cell):
-            return runs.measure(cell, round_, work, check=check)
-        return programs_run.measure(cell, round_, work, check=check)
+        def run(cell: Measurable, round_: int, check: bool) -> Run:
+            if isinstance(cell, Cell):
+                return runs.measure(cell, round_, work, check=check)
+            return programs_run.measure(cell, round_, work, check=check, broker=broker)
 
-    made = list(turns.in_turns(chosen, cells, rounds, home, run))
+        made = list(turns.in_turns(chosen, cells, rounds, home, run))
     told = to_results(Measured(made), chosen, turns.command_of("peers", asked), turns.digests(work, "*keys-*"))
     turns.publish(told, RESULTS if asked.is_whole else home / RESULTS.name, whole=asked.is_whole)
     return 1 if any(run.failure and ABSENT not in run.failure for run in made) else 0
+
+
+def _broker(cells: set[str], work: Path) -> AbstractContextManager[Broker | None]:
+    """A broker if one of these is to read from it, with what ours needs for that."""
+    if not any(name in cells and peer.by_topic for name, peer in PEERS.items()):
+        return nullcontext()
+    fetch_jars(print, jars=pinned(JARS))
+    return Broker(work / "broker")

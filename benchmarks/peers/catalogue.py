@@ -6,6 +6,8 @@ from typing import Final
 
 ABSENT: Final = "is not here"
 """How the failure of a peer begins that cannot be installed."""
+JAVA: Final = "java"
+"""The environment of a program in Java: its packages are jars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,8 @@ class Peer:
     environment: str = ""
     """None of its own: it is ours."""
     program: str = ""
+    by_topic: bool = False
+    """Whether it reads from a broker, and not lines of a file."""
     is_fast: bool = True
     """Whether it gets every key; otherwise every 20th, each with all of its events."""
     floor: float | None = None
@@ -43,5 +47,11 @@ _ALL: Final = (
     Peer("pyflink", "PyFlink 2.3, DataStream, process mode, two slots",
          "exactly once, a checkpoint every second; RocksDB; late events are dropped; its windows go to files",
          "flink", "on_pyflink", is_fast=False, floor=3.0, goal=10.0),
+    Peer("ours-topic", "ours over the same topic",
+         "exactly once into any sink with a ledger; RocksDB; late elements are handed out, all are counted",
+         by_topic=True),
+    Peer("kafka-streams", "Kafka Streams 4.3, two threads",
+         "at least once, a commit every second; RocksDB; late events are dropped",
+         JAVA, "Totals.java", by_topic=True, floor=0.7, goal=1.5),
 )  # fmt: skip
 PEERS: Final[Mapping[str, Peer]] = {peer.name: peer for peer in _ALL}

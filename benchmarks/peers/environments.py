@@ -1,6 +1,7 @@
 """An environment for each peer, made when it is first asked for: a virtual environment in the work folder, and pip."""
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,11 @@ import tomllib
 from pathlib import Path
 from typing import Final
 
+from strandline.errors import SetupError
+from strandline.spark.jars import fetch_jars, jars_folder, pinned
+from strandline.spark.java import find_java
+
+JARS: Final = Path(__file__).with_name("jars.toml")
 PINS: Final = Path(__file__).with_name("environments.toml")
 PATIENCE: Final = 1_800
 """Seconds within which packages must be there."""
@@ -35,6 +41,24 @@ def python_of(name: str, work: Path, install: str = "install") -> Path:
         _ran([str(python), "-m", "pip", install, "--quiet", "--disable-pip-version-check", *packages])
         whole.touch()
     return python
+
+
+def java_of(work: Path) -> list[str]:
+    """How a program in Java is started from its source: with a JDK, and the jars that it needs."""
+    if shutil.which("javac") is None:
+        raise NotInstalled("needs a JDK, and there is no javac")
+    import pyspark  # noqa: PLC0415 - for its jars
+
+    try:
+        fetch_jars(print, jars=pinned(JARS))
+    except SetupError as problem:
+        raise NotInstalled(str(problem)) from None
+    quiet = work / "quiet.properties"
+    quiet.parent.mkdir(parents=True, exist_ok=True)
+    quiet.write_text("rootLogger.level = error\n")
+    spark = Path(next(iter(pyspark.__path__))) / "jars" / "*"
+    path = os.pathsep.join([*(str(jars_folder() / jar.file) for jar in pinned(JARS)), str(spark)])
+    return [str(find_java().path), "-Xmx4g", f"-Dlog4j2.configurationFile={quiet}", "-cp", path]
 
 
 def _ran(command: list[str]) -> None:

@@ -13,18 +13,21 @@ import polars as pl
 
 from benchmarks import corpus as corpora
 from benchmarks import oracle
-from benchmarks.corpus import Corpus, batch_of
-from benchmarks.feeds import Lines, to_json
+from benchmarks.broker import Broker
+from benchmarks.corpus import FILES, Corpus, batch_of
+from benchmarks.feeds import Feed, Lines, Topic, to_json
 from benchmarks.meter import Sample, peak_bytes
 from benchmarks.oracle import Verdict
 from benchmarks.peers import lines
-from benchmarks.peers.catalogue import ABSENT, Peer
-from benchmarks.peers.environments import NotInstalled, python_of
+from benchmarks.peers.catalogue import ABSENT, JAVA, Peer
+from benchmarks.peers.environments import NotInstalled, java_of, python_of
+from benchmarks.peers.topics import keyed
 from benchmarks.runs import ROOT, Run, last_words, scratch, started, watched
 from benchmarks.suite import TUMBLING
 from benchmarks.workloads import DELAY, Contestant, Tumbling, Workload
 from benchmarks.workloads import to_json as workload_to_json
 
+PROGRAMS: Final = Path(__file__).with_name("programs")
 CHECKED: Final = Corpus(200, 3, 5_000, late=False)
 CHECKED_WORKLOAD: Final = Workload(Tumbling(1))
 """Short windows, so that many of them close in a small corpus."""
@@ -44,10 +47,24 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """All that is needed to start a program."""
+    """All that is needed to start a program, whatever it reads."""
 
+    peer: Peer
     work: Path
     command: tuple[str, ...]
+    broker: Broker | None = None
+
+    def feed(self, corpus: Corpus) -> Feed:
+        """Where a corpus is read from: files of lines, or a topic."""
+        if self.peer.by_topic:
+            if self.broker is None:
+                raise ValueError(f"{self.peer.name} reads from a broker, and there is none")
+            return keyed(corpus, self.broker)
+        return Lines(str(lines.written(corpus, self.work / "corpora")[0] / lines.PARTS))
+
+    def whole(self, corpus: Corpus) -> str:
+        """A corpus as one file of lines."""
+        return str(lines.written(corpus, self.work / "corpora")[0] / lines.WHOLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +79,10 @@ class Used:
     failure: str = ""
 
 
-def measure(cell: Program, round_: int, work: Path, *, check: bool) -> Run:
+def measure(cell: Program, round_: int, work: Path, *, check: bool, broker: Broker | None = None) -> Run:
     """Runs a program twice, before that once for the judge; one that fails or disagrees has no number."""
     try:
-        start = Start(work, command_of(cell.peer, work))
+        start = Start(cell.peer, work, command_of(cell.peer, work), broker)
     except NotInstalled as problem:
         return Run(cell.name, round_, failure=f"{ABSENT}: {problem}")
     verdict = _judged(start) if check else None
@@ -86,6 +103,8 @@ def command_of(peer: Peer, work: Path) -> tuple[str, ...]:
     """How a program is started, its environment made first; nothing for ours."""
     if not peer.environment:
         return ()
+    if peer.environment == JAVA:
+        return (*java_of(work), str(PROGRAMS / peer.program))
     return (str(python_of(peer.environment, work)), "-m", f"benchmarks.peers.programs.{peer.program}")
 
 
@@ -112,13 +131,15 @@ def weighed(cell: Program, round_: int, uses: Sequence[Used], checked: dict[str,
 
 def _used(start: Start, corpus: Corpus, workload: Workload, home: Path, *, keep: bool) -> Used:
     """One start, to its end."""
-    folder, _ = lines.written(corpus, start.work / "corpora")
+    feed = start.feed(corpus)
     if not start.command:
-        samples, code = _ours(Lines(str(folder / lines.PARTS)), workload, home, keep=keep)
+        samples, code = _ours(feed, workload, home, keep=keep)
     else:
         assert isinstance(workload.window, Tumbling)  # noqa: S101 - all that programs know
+        events, servers = (feed.name, feed.servers) if isinstance(feed, Topic) else (start.whole(corpus), "")
         order = {
-            "events": str(folder / lines.WHOLE),
+            "events": events,
+            "servers": servers,
             "length": workload.window.seconds * 1000,
             "delay": DELAY * 1000,
             "keep": keep,
@@ -129,7 +150,7 @@ def _used(start: Start, corpus: Corpus, workload: Workload, home: Path, *, keep:
     if code != 0:
         return Used(failure=last_words(home, code))
     told = json.loads((home / "run.json").read_text())
-    used = _weighed(samples, (told["total"], told["plays"]) if start.command else _held(told["timed"], corpus))
+    used = _weighed(samples, (told["total"], told["plays"]) if start.command else _held(told["timed"], feed, corpus))
     if not keep:
         shutil.rmtree(home, ignore_errors=True)
     return used
@@ -142,7 +163,7 @@ def _weighed(samples: Sequence[Sample], said: tuple[int, int]) -> Used:
     return Used(last.cpu_seconds, last.moment - first.moment, peak_bytes(samples, last.moment), said)
 
 
-def _ours(feed: Lines, workload: Workload, home: Path, *, keep: bool) -> tuple[list[Sample], int]:
+def _ours(feed: Feed, workload: Workload, home: Path, *, keep: bool) -> tuple[list[Sample], int]:
     order = {
         "contestant": Contestant.OURS.value,
         "workload": workload_to_json(workload),
@@ -154,9 +175,10 @@ def _ours(feed: Lines, workload: Workload, home: Path, *, keep: bool) -> tuple[l
     return started("benchmarks.contestant", home)
 
 
-def _held(timed: dict[str, Any], corpus: Corpus) -> tuple[int, int]:
-    """Ours says what became of every event; the sum is then what it must be. The flush is nobody's."""
-    return _expected(corpus)[0], timed["counts"]["contributed"] - 1
+def _held(timed: dict[str, Any], feed: Feed, corpus: Corpus) -> tuple[int, int]:
+    """Ours says what became of every event; the sum is then what it must be. Flushes are nobody's."""
+    flushes = FILES if isinstance(feed, Topic) else 1
+    return _expected(corpus)[0], timed["counts"]["contributed"] - flushes
 
 
 def _expected(corpus: Corpus) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """Peers without their environments: the same lines for all, what a start costs, who is missing, what the page says."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,8 +14,8 @@ import pytest
 from benchmarks import feeds, render
 from benchmarks.corpus import FLUSH_KEY, Corpus
 from benchmarks.meter import Sample
-from benchmarks.peers import bench, environments, lines, programs_run
-from benchmarks.peers.catalogue import ABSENT, PEERS
+from benchmarks.peers import bench, environments, lines, programs_run, topics
+from benchmarks.peers.catalogue import ABSENT, JAVA, PEERS
 from benchmarks.peers.programs_run import Program, Used
 from benchmarks.results import Measured, to_results
 from benchmarks.runs import ROOT, Run, watched
@@ -130,8 +131,23 @@ def test_an_environment_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 @pytest.mark.parametrize("name", [name for name, peer in PEERS.items() if peer.program])
 def test_every_peer_has_a_program_and_pinned_packages(name: str) -> None:
     peer = PEERS[name]
-    assert (ROOT / "benchmarks" / "peers" / "programs" / f"{peer.program}.py").is_file()
-    assert all("==" in package for package in environments.packages_of(peer.environment))
+    assert (
+        ROOT / "benchmarks" / "peers" / "programs" / f"{peer.program}{'' if '.' in peer.program else '.py'}"
+    ).is_file()
+    if peer.environment != JAVA:
+        assert all("==" in package for package in environments.packages_of(peer.environment))
+
+
+def test_a_program_in_java_needs_a_jdk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    streams = Program("kafka-streams", PEERS["kafka-streams"], SMALL)
+    assert "there is no javac" in programs_run.measure(streams, 0, tmp_path, check=True).failure
+
+
+def test_a_keyed_topic_is_closed_in_every_partition() -> None:
+    flush = topics._flushes(SMALL)
+    assert flush.key.tolist() == [FLUSH_KEY, FLUSH_KEY]
+    assert len(set(flush.at.tolist())) == 1
 
 
 def test_every_row_compares_cells_that_are_measured() -> None:

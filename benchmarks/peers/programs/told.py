@@ -22,6 +22,7 @@ class Order:
     length: int
     delay: int
     keep: bool
+    servers: str = ""
     count: int = 0
     """Events that are not the flush."""
 

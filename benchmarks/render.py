@@ -13,6 +13,7 @@ from benchmarks.render_bounded import bounded
 from benchmarks.render_delivery import delivery
 from benchmarks.render_nexmark import nexmark
 from benchmarks.render_peers import peers
+from benchmarks.render_savepoints import savepoints
 from benchmarks.render_sources import sources
 from benchmarks.render_tables import short, source, table
 from benchmarks.results import shown
@@ -26,6 +27,7 @@ DELIVERY: Final = ROOT / "benchmarks" / "results" / "throughput-of-delivery.json
 BOUNDED: Final = ROOT / "benchmarks" / "results" / "bounded.json"
 NEXMARK: Final = ROOT / "benchmarks" / "results" / "nexmark.json"
 PEERS: Final = ROOT / "benchmarks" / "results" / "peers.json"
+SAVEPOINTS: Final = ROOT / "benchmarks" / "results" / "savepoints.json"
 PAGE: Final = Path("docs/explanation/performance.md")
 PICTURES: Final = Path("docs/pictures")
 
@@ -66,7 +68,7 @@ _HOW: Final = """## How it is measured
 
 def main(arguments: Sequence[str]) -> int:
     told = json.loads(RESULTS.read_text())
-    files = (SOURCES, DELIVERY, BOUNDED, NEXMARK, PEERS)
+    files = (SOURCES, DELIVERY, BOUNDED, NEXMARK, PEERS, SAVEPOINTS)
     made = pages(told, *(json.loads(file.read_text()) if file.exists() else None for file in files))
     if "--check" in arguments:
         old = [name for name, text in made.items() if not (ROOT / name).exists() or (ROOT / name).read_text() != text]
@@ -86,10 +88,11 @@ def pages(
     of_bounded: dict[str, Any] | None = None,
     of_nexmark: dict[str, Any] | None = None,
     of_peers: dict[str, Any] | None = None,
+    of_savepoints: dict[str, Any] | None = None,
 ) -> dict[Path, str]:
     """Every file the figures make, by its path in the repository."""
     return {
-        PAGE: page(told, of_sources, of_delivery, of_bounded, of_nexmark, of_peers),
+        PAGE: page(told, of_sources, of_delivery, of_bounded, of_nexmark, of_peers, of_savepoints),
         PICTURES / "ratios.svg": _ratios(told["rows"]),
         PICTURES / "cost-by-keys.svg": _by_keys(told["cells"]),
         PICTURES / "cost-over-time.svg": _over_time(told["cells"]),
@@ -103,6 +106,7 @@ def page(
     of_bounded: dict[str, Any] | None = None,
     of_nexmark: dict[str, Any] | None = None,
     of_peers: dict[str, Any] | None = None,
+    of_savepoints: dict[str, Any] | None = None,
 ) -> str:
     """The page: the table, what it does not reach, how it was measured, every cell; then the same of the others."""
     parts = [
@@ -126,6 +130,7 @@ def page(
         "" if of_bounded is None else bounded(of_bounded),
         "" if of_nexmark is None else nexmark(of_nexmark),
         "" if of_peers is None else peers(of_peers),
+        "" if of_savepoints is None else savepoints(of_savepoints),
     ]
     return "\n".join(part for part in parts if part)
 

@@ -1,6 +1,10 @@
 """Backfill, then live, on a real Spark and a real broker: no gap and no repeat at the cut, wherever it is stopped."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -13,11 +17,13 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 import strandline as sl
-import strandline.spark.run as running
 from strandline.connectors.kafka import Kafka
-from strandline.errors import CheckpointMismatch, InvalidStep, SetupError
+from strandline.errors import CheckpointMismatch, InvalidStep, SavepointError, SetupError
 from strandline.services.service import Service
+from strandline.spark.crash import VARIABLE
 from strandline.spark.job import Job
+from strandline.spark.restoring import restore
+from strandline.spark.savepoints import create
 from tests.spark.test_bounded import COLUMNS, NOON, ask, scores
 
 pytestmark = pytest.mark.spark
@@ -37,10 +43,6 @@ def in_files(folder: Path, rows: Sequence[Row], files: int) -> Path:
     for number in range(files):
         (folder / f"{number}.json").write_text("\n".join(json.dumps(row) for row in rows[number::files]))
     return folder
-
-
-def cut_short(*_: Any) -> Any:
-    raise SetupError("the power is gone")
 
 
 def totals(source: Kafka, home: Path) -> sl.Pipeline:
@@ -84,48 +86,67 @@ def read_and_drain(job: Job, many: int) -> None:
     assert job.await_end(240)
 
 
-def test_history_and_topic_meet_at_a_time_without_gap_or_repeat_wherever_the_job_is_stopped(
+def started(folder: str, topic: str, servers: str, job: str, spark: SparkSession | None = None, **options: Any) -> Job:
+    """The job of the test below, as each of its lives starts it."""
+    home = Path(folder)
+    history = sl.files(home / "in", sl.json(COLUMNS), files_per_batch=1)
+    pipeline = totals(sl.kafka(topic, servers=servers, value=sl.json(COLUMNS)), home)
+    begun: Job = pipeline.run(spark, checkpoint=home / job, backfill=history, at=CUT, **options)
+    return begun
+
+
+def die_at(point: str, *where: str) -> None:
+    """A life in a process of its own, which is killed with all that it started when it comes to this point."""
+    code = "import sys; from tests.spark.test_backfill import started; started(*sys.argv[1:]).await_end(240)"
+    known = {**os.environ, VARIABLE: point, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *where], env=known, start_new_session=True, capture_output=True, timeout=280,
+        check=False,
+    )  # fmt: skip
+    assert ended.returncode == -signal.SIGKILL, ended.stderr[-2_000:]
+
+
+def test_history_and_topic_meet_at_a_time_without_gap_or_repeat_wherever_the_job_is_killed_or_moved(
     spark: SparkSession,
     tmp_path: Path,
     kafka: Service,
     new_topic: Callable[..., str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = scores()
     shuffled = Random(3).sample(rows, len(rows))  # history in no order: nothing of it may be late
     history = sl.files(in_files(tmp_path / "in", shuffled, 2), sl.json(COLUMNS), files_per_batch=1)
     topic = new_topic(partitions=2)
     send(kafka.address, topic, rows[:250])  # it goes back far behind the cut, as history goes beyond it
-    pipeline = totals(sl.kafka(topic, servers=kafka.address, value=sl.json(COLUMNS)), tmp_path)
+    where = (str(tmp_path), topic, kafka.address)
+    root = totals(sl.kafka(topic, servers=kafka.address, value=sl.json(COLUMNS)), tmp_path).root
 
-    def run(**options: Any) -> Job:
-        job: Job = pipeline.run(spark, checkpoint=tmp_path / "job", backfill=history, at=CUT, **options)
-        return job
+    def move(job: str, to: str) -> None:
+        saved = create(spark, tmp_path / job, tmp_path / "saved" / job)
+        with pytest.raises(SavepointError, match="begun with a backfill"):
+            restore(root, spark, saved.folder, tmp_path / to)
+        restore(root, spark, saved.folder, tmp_path / to, backfill=history, at=CUT)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(running, "at_the_seam", cut_short)
-        with run() as job, pytest.raises(SetupError, match="the power is gone"):
-            job.await_end(240)
-        assert job.status.problem.startswith("the power is gone")
+    die_at("S1:1", *where, "first")
     assert not [row for row in ask(tmp_path / "totals.db", "SELECT name FROM sqlite_master") if row == ("totals",)]
-    with monkeypatch.context() as patch:
-        patch.setattr(running, "seam_of", cut_short)
-        with run() as job, pytest.raises(SetupError, match="the power is gone"):
-            job.await_end(240)
-    assert '"phase": "live"' in (tmp_path / "job" / "backfill.json").read_text()
+    move("first", "second")
+    # It comes to the seam, and dies in one of the first batches of the topic: the sink has it, Spark does not know.
+    die_at("C11:2", *where, "second")
+    assert '"phase": "live"' in (tmp_path / "second" / "backfill.json").read_text()
     # Nothing of history is needed any more; the job is live, and first closes all windows before the cut.
     for file in (tmp_path / "in").iterdir():
         file.unlink()
-    job = run(available_now=True)
+    job = started(*where, "second", spark, available_now=True)
     assert job.await_end(240)
     assert job.counts.late == 0
     assert expected(rows, CUT).items() <= held(tmp_path).items() <= expected(rows).items()
+    move("second", "third")
     send(kafka.address, topic, rows[250:])
-    with run() as job:
+    with started(*where, "third", spark) as job:
         read_and_drain(job, len(rows) - 250)
     assert held(tmp_path) == expected(rows)
+    pipeline = totals(sl.kafka(topic, servers=kafka.address, value=sl.json(COLUMNS)), tmp_path)
     with pytest.raises(CheckpointMismatch):
-        pipeline.run(spark, checkpoint=tmp_path / "job", backfill=history, at=NOON)
+        pipeline.run(spark, checkpoint=tmp_path / "third", backfill=history, at=NOON)
 
 
 def test_history_and_topic_meet_at_offsets(

@@ -1,6 +1,7 @@
 """A job's folder, examined and mended without Spark: the corners that a real one seldom shows."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from strandline.errors import CheckpointDamaged, SetupError, StateError
 from strandline.spark.checkpoint import Checkpoint
 from strandline.spark.checksums import beside
-from strandline.spark.copies import COPIES
+from strandline.spark.copies import COPIES, copied, read_copies
 from strandline.spark.examine import examine, require_sound
 from strandline.spark.findings import Finding, Problem
 from strandline.spark.hold import alone, is_running, share
@@ -39,6 +40,30 @@ def test_a_whole_folder_has_nothing_wrong(home: Checkpoint) -> None:
     health = examine(home.folder)
     assert (health.findings, health.planned, health.committed) == ((), 2, True)
     assert mend(home.folder).done == ()
+
+
+def test_a_bounded_run_that_was_played_at_once_has_nothing_wrong(tmp_path: Path) -> None:
+    home = folder_of(Checkpoint(tmp_path / "job"), 0, copied=False)
+    shutil.rmtree(home.spark)
+    (home.folder / "extent.json").write_text('{"way": "at_once"}')
+    copied(home, home.identity.lineage)
+    assert set(read_copies(home.folder).held) == {"strandline.json", "extent.json"}
+    assert examine(home.folder).findings == ()
+    require_sound(home.folder)
+
+
+@pytest.mark.parametrize("name", ["extent.json", "backfill.json"])
+@pytest.mark.parametrize("torn", [b"", b'{"way"', None])
+def test_what_was_looked_up_when_a_job_began_is_written_again(name: str, torn: bytes | None, tmp_path: Path) -> None:
+    home = folder_of(Checkpoint(tmp_path / "job"), 0)
+    file = home.folder / name
+    put(file, b'{"way": "at_once"}')
+    folder_of(home)
+    file.write_bytes(torn) if torn is not None else file.unlink()
+    with pytest.raises(CheckpointDamaged, match=name):
+        require_sound(home.folder)
+    assert mend(home.folder).left.goes_on
+    assert file.read_bytes() == b'{"way": "at_once"}'
 
 
 def test_without_copies_only_what_needs_none_is_mended(tmp_path: Path) -> None:

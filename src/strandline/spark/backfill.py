@@ -6,31 +6,32 @@
     live      the topic goes on from those positions; history is over. The first batch says so, and with a cut in event
               time also that the topic has come as far as the cut, so that all windows before it close
 
-A run that is killed begins again in the phase it was in: the seam is a file, and positions are in Spark's log.
+A run that is killed begins again in the phase it was in: the seam is a file, and positions are in Spark's log. A
+savepoint keeps that file as it was at its batch, and a job that is restored goes on with it.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final
+from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
-from strandline.errors import CheckpointMismatch, InvalidStep, SetupError
+from strandline.errors import CheckpointMismatch, InvalidStep, SavepointError, SetupError
 from strandline.kernel.watermarks import Seen
 from strandline.model.elements import Timestamp
 from strandline.plan.backfill import backfilled, sources_of
 from strandline.plan.endpoints import Source
 from strandline.plan.nodes import Root
 from strandline.plan.stages import Scan, Stages
-from strandline.spark.checkpoint import Checkpoint, write_durably
+from strandline.spark.checkpoint import BACKFILL, Checkpoint, write_durably
+from strandline.spark.crash import crash_point
 from strandline.spark.ports import Continuing, Ending, Followed
 from strandline.spark.prepare import Seam
 from strandline.spark.silence import Silent
-
-_FILE: Final = "backfill.json"
 
 Cut = datetime | Mapping[str, Mapping[str, int]]
 """A time of events, or offsets by topic and partition."""
@@ -108,15 +109,8 @@ def asked_for(root: Root, history: Source | None, topic: Source | None, at: Cut 
 
 def begun(home: Checkpoint, asked: Backfill, spark: SparkSession) -> Plan:
     """What the folder says, or a new plan, durable before anything is read."""
-    path = home.folder / _FILE
-    if path.exists():
-        try:
-            told = json.loads(path.read_text())
-            plan = Plan(Phase(told["phase"]), told["begins"], told["extent"], told["cut"])
-        except (ValueError, KeyError, TypeError) as problem:
-            raise CheckpointMismatch(
-                f"cannot read {path}", detail=str(problem), hint="restore the folder from a copy, or choose another"
-            ) from None
+    plan = plan_in(home.folder)
+    if plan is not None:
         if plan.cut != asked.cut:
             raise CheckpointMismatch(
                 f"the backfill in {home.folder} was begun with another cut",
@@ -126,8 +120,8 @@ def begun(home: Checkpoint, asked: Backfill, spark: SparkSession) -> Plan:
         return plan
     if home.identity.moves:
         raise CheckpointMismatch(
-            f"the job in {home.folder} was restored from a savepoint, which does not tell how far a backfill came",
-            hint="take savepoints of jobs without a backfill, or begin the backfill in a new folder",
+            f"the job in {home.folder} was restored from a savepoint of one without a backfill",
+            hint="begin the backfill in a new folder",
         )
     assert isinstance(asked.topic, Continuing)  # noqa: S101 - it was asked for
     assert isinstance(asked.history, Ending)  # noqa: S101
@@ -137,12 +131,58 @@ def begun(home: Checkpoint, asked: Backfill, spark: SparkSession) -> Plan:
 
 def at_the_seam(home: Checkpoint, plan: Plan) -> Plan:
     """The last batch of history is committed: from now on the job is live, whenever it starts."""
-    return _kept(home, replace(plan, phase=Phase.LIVE))
+    crash_point("S1")
+    live = _kept(home, replace(plan, phase=Phase.LIVE))
+    crash_point("S2")
+    return live
+
+
+def plan_in(folder: Path) -> Plan | None:
+    """The plan that a job's folder, or a savepoint, holds; None if it began without a backfill."""
+    path = folder / BACKFILL
+    if not path.exists():
+        return None
+    try:
+        told = json.loads(path.read_text())
+        return Plan(Phase(told["phase"]), told["begins"], told["extent"], told["cut"])
+    except (ValueError, KeyError, TypeError) as problem:
+        raise CheckpointMismatch(
+            f"cannot read {path}", detail=str(problem), hint=f"strandline checkpoint check {folder}"
+        ) from None
+
+
+def plan_at(plan: Plan, positions: Sequence[str]) -> Plan:
+    """The plan as it was at the end of a batch: the heartbeat's position tells whether the seam was behind it.
+
+    Where it was not, the batch was one of history, perhaps the last: whoever goes on from there comes to the seam.
+    """
+    live = json.loads(positions[-1]).get("live", 0)
+    return replace(plan, phase=Phase.LIVE if live else Phase.HISTORY)
+
+
+def to_restore(plan: Plan | None, asked: Backfill | None) -> None:
+    """Refuses a restore with another backfill than the job was begun with."""
+    if plan is None and asked is not None:
+        raise SavepointError(
+            "the job of this savepoint was begun without a backfill", hint="leave backfill= out, and begin a new job"
+        )
+    if plan is not None and (asked is None or asked.cut != plan.cut):
+        now = "none now" if asked is None else f"{asked.cut} now"
+        raise SavepointError(
+            "the job of this savepoint was begun with a backfill, and is restored with the same",
+            detail=f"the cut was {plan.cut}, and there is {now}",
+            hint="say backfill= and at= as when it was started",
+        )
+
+
+def keep(folder: Path, plan: Plan) -> None:
+    """Durable in a job's folder, or in a savepoint."""
+    told = {"phase": plan.phase, "begins": plan.begins, "extent": plan.extent, "cut": plan.cut}
+    write_durably(folder / BACKFILL, json.dumps(told) + "\n")
 
 
 def _kept(home: Checkpoint, plan: Plan) -> Plan:
-    told = {"phase": plan.phase, "begins": plan.begins, "extent": plan.extent, "cut": plan.cut}
-    write_durably(home.folder / _FILE, json.dumps(told) + "\n")
+    keep(home.folder, plan)
     return plan
 
 

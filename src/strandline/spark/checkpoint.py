@@ -22,6 +22,10 @@ from strandline.spark.ledger import Sealed
 from strandline.spark.ports import ListedFile
 
 _ABOUT: Final = "strandline.json"
+EXTENT: Final = "extent.json"
+"""What bounded input holds."""
+BACKFILL: Final = "backfill.json"
+"""Where history ends and a topic begins."""
 _NOTES: Final = "notes.json"
 _DIGEST: Final = "sha256"
 _COMPACT: Final = ".compact"
@@ -198,14 +202,18 @@ class Checkpoint:
         return str(moves[-1]["ends"]) if moves else None
 
     def to_copy(self, batch: int | None) -> list[Path]:
-        """The small files without which a job cannot go on: whose it is, what its state looks like, a batch's range."""
+        """The small files without which a job cannot go on; those that it does not have are named all the same.
+
+        Whose it is, what was looked up when it began, what its state looks like, a batch's range.
+        """
+        begun = [self.folder / name for name in (_ABOUT, EXTENT, BACKFILL)]
         if batch is None:
-            return [self.folder / _ABOUT]
+            return begun
         lasting = ("metadata", "state/*/_metadata/v2/[0-9]*", "state/*/_stateSchema/*/[0-9]*", "sources/*/0")
         found = [path for each in lasting for path in sorted(self.spark.glob(each))]
         before = self._before(batch)
         ranges = [self._entry(each) for each in (before, batch) if each is not None]
-        return [self.folder / _ABOUT, *found, *ranges, *self._lists(batch)]
+        return [*begun, *found, *ranges, *self._lists(batch)]
 
     def _lists(self, batch: int) -> list[Path]:
         """What sources that keep logs of their own wrote for a batch."""

@@ -2,9 +2,10 @@
 
     copies.jsonl    a line a copy: the lineage it is of, the path, the bytes, and a digest of all three
 
-Kept are the identity, Spark's id of the query, the schemas of its state, and for each batch the entry of the offset log
-with what its sources wrote down. A batch's copies are durable before a sink gets the batch: so a damaged entry can be
-written again, byte by byte; and one that has no copy here belongs to a batch that no sink has seen.
+Kept are the identity, what was looked up when a bounded run or a backfill began, Spark's id of the query, the schemas
+of its state, and for each batch the entry of the offset log with what its sources wrote down. A batch's copies are
+durable before a sink gets the batch: so a damaged entry can be written again, byte by byte; and one that has no copy
+here belongs to a batch that no sink has seen.
 """
 
 import hashlib

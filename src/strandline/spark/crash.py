@@ -9,6 +9,8 @@ marked  at most once only: the entry is durable, the rows are not written
 C10     a sink's commit has been sent, its answer not been read
 C11     every sink has committed, the batch has not been given back
 C12     the batch has been given back to Spark, which has not written it down
+S1      the last batch of history is committed, and nothing says that the backfill is over
+S2      that is durable, nothing of the topic has been read
 R1      a redrive is kept, nothing has been sent
 R2      its records have been sent to a topic, and the transaction is open
 R3      its records are there, its letters are not marked
@@ -19,7 +21,7 @@ import signal
 from collections import Counter
 from typing import Final
 
-POINTS: Final = ("C6", "C7", "C9", "marked", "C10", "C11", "C12", "R1", "R2", "R3")
+POINTS: Final = ("C6", "C7", "C9", "marked", "C10", "C11", "C12", "S1", "S2", "R1", "R2", "R3")
 VARIABLE: Final = "STRANDLINE_CRASH"
 
 _passed: Counter[str] = Counter()

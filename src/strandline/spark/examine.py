@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from strandline.errors import CheckpointDamaged, CheckpointMismatch, SetupError
-from strandline.spark.checkpoint import read_identity
+from strandline.spark.checkpoint import BACKFILL, EXTENT, read_identity
 from strandline.spark.checksums import is_checksum, of_checksum
 from strandline.spark.copies import COPIES, Copies, read_copies, written
 from strandline.spark.examine_logs import commits, offsets, query_id, source_logs
@@ -34,6 +34,7 @@ def examine(folder: Path, *, deep: bool = True) -> Health:
     of_commits, committed = commits(look, in_log, planned)
     findings = [
         *_identity(look, lineage),
+        *_begun(look),
         *query_id(look),
         *of_offsets,
         *of_commits,
@@ -83,6 +84,17 @@ def _identity(look: Looked, lineage: str | None) -> Iterator[Finding]:
     acts = look.restore(path)
     means = "there is a copy" if acts else "without it nobody knows whose entries in the sinks these are"
     yield Finding(_ABOUT, problem, "whose folder it is", means, goes_on=False, acts=acts)
+
+
+def _begun(look: Looked) -> Iterator[Finding]:
+    """What was looked up once, when the job began: a second look would find something else."""
+    for name, what in ((EXTENT, "what bounded input holds"), (BACKFILL, "where history ends and the topic begins")):
+        data, acts = read_bytes(look.folder / name), look.restore(look.folder / name)
+        if _is_json(data) if data is not None else not acts:
+            continue
+        problem = Problem.MISSING if data is None else Problem.TORN if data else Problem.EMPTY
+        means = "there is a copy" if acts else "without it some of the input would be read twice, or not at all"
+        yield Finding(name, problem, what, means, goes_on=False, acts=acts)
 
 
 def _ours(look: Looked) -> Iterator[Finding]:

@@ -10,18 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from strandline.errors import CheckpointMismatch, InvalidStep
 from strandline.kernel.watermarks import NEVER
 from strandline.plan.stages import Stages
-from strandline.spark.checkpoint import Checkpoint, Noted, write_durably
+from strandline.spark.checkpoint import EXTENT, Checkpoint, Noted, write_durably
 from strandline.spark.ledger import Sealed
 from strandline.spark.ports import Ending, ListedFile
-
-_FILE: Final = "extent.json"
 
 
 class Way(StrEnum):
@@ -54,7 +52,7 @@ def is_bounded(stages: Stages) -> bool:
 
 def pinned(home: Checkpoint, stages: Stages, way: Way, spark: SparkSession, *, meant: bool) -> Extent:
     """The extent that this job's folder holds, or a new one; `meant` says that the way was asked for by name."""
-    path = home.folder / _FILE
+    path = home.folder / EXTENT
     if path.exists():
         known = _read(path)
         if meant and known.way is not way:
@@ -84,7 +82,7 @@ def _read(path: Path) -> Extent:
         return Extent(Way(told["way"]), int(told["clock"]), tuple(told["sources"]))
     except (ValueError, KeyError, TypeError) as problem:
         raise CheckpointMismatch(
-            f"cannot read {path}", detail=str(problem), hint="restore the folder from a copy, or choose another"
+            f"cannot read {path}", detail=str(problem), hint=f"strandline checkpoint check {path.parent}"
         ) from None
 
 
@@ -100,7 +98,7 @@ class AllOfIt:
         return batch
 
     def seal(self, batch: int) -> Sealed:  # noqa: ARG002 - there is one
-        content = (self.home.folder / _FILE).read_bytes()
+        content = (self.home.folder / EXTENT).read_bytes()
         digest = hashlib.sha256(content).hexdigest()
         return Sealed(digest, None, f"all of {digest}")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from strandline.errors import StateError
-from strandline.spark.checkpoint import Checkpoint
+from strandline.spark.checkpoint import BACKFILL, Checkpoint
 
 _HELD: Final = ".held-"
 _FIRST: Final = ("commits", "offsets", "sources")
@@ -32,7 +32,7 @@ def held(home: Checkpoint) -> Iterator[Checkpoint]:
         names = [each.name for each in home.spark.iterdir() if each.name not in _FIRST]
         for name in (*_FIRST, *names):
             _link(home.spark / name, place / "spark" / name)
-        for about in ("strandline.json", "notes.json"):
+        for about in ("strandline.json", "notes.json", BACKFILL):
             with contextlib.suppress(FileNotFoundError):
                 shutil.copy2(home.folder / about, place / about)
         yield Checkpoint(place)

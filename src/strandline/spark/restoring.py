@@ -25,12 +25,15 @@ from strandline.kernel.types import to_polars
 from strandline.kernel.watermarks import NEVER, Progress
 from strandline.plan.columns import columns_after
 from strandline.plan.compile import to_stages
+from strandline.plan.endpoints import Source
 from strandline.plan.explain import explain_stages
 from strandline.plan.nodes import Aggregated, Root, to_plain, walk
 from strandline.plan.stages import KeyedStep, Stages, step_name
 from strandline.plan.upgrade import StepUpgrade, Upgrade, Verdict, compare
 from strandline.spark.addresses import address
+from strandline.spark.backfill import Cut, asked_for, keep, plan_in, to_restore
 from strandline.spark.checkpoint import NOWHERE, Checkpoint, Identity
+from strandline.spark.checks import folder_at
 from strandline.spark.durable import sync_folder
 from strandline.spark.ports import Followed
 from strandline.spark.positions import require_positions
@@ -68,21 +71,28 @@ def restore(  # noqa: PLR0913 - options of a move, each with its default
     partitions: int | None = None,
     key_groups: int | None = None,
     migrate: Migrate | None = None,
+    backfill: Source | None = None,
+    then: Source | None = None,
+    at: Cut | None = None,
 ) -> Restored:
     """Makes the new folder `checkpoint`, from which a run of this pipeline goes on where the savepoint stands.
 
     The job keeps its lineage, so its sinks must stand exactly where it does; a `fork` is another job with outputs of
-    its own. `migrate` says what the state of a step means to another definition, where only its author can know.
+    its own. `migrate` says what the state of a step means to another definition, where only its author can know. A job
+    that was begun with a `backfill` is restored with the same, whether history is behind it or not.
     """
     require_rocksdb(spark)
+    filling = asked_for(root, backfill, then, at)
+    root = root if filling is None else filling.over(root)
     found = load(Path(savepoint).absolute())
     verify(found)
+    to_restore(plan_in(found.folder), filling)
     kept = found.manifest.identity
     stages = to_stages(root, _at_least_one("key_groups", key_groups) or kept.key_groups)
     many = _at_least_one("partitions", partitions) or found.manifest.partitions
     upgrade = compare(kept.definition, to_plain(root))
     require_way(upgrade, migrate)
-    folder = Path(checkpoint).absolute()
+    folder = folder_at(checkpoint)
     _require_new(folder)
     steps = states_of(root, stages, found, upgrade, migrate)
     positions = _positions(found, upgrade)
@@ -272,6 +282,8 @@ def _write(  # noqa: PLR0913, PLR0917 - all that a checkpoint is made of
             log = found.folder / "sources" / str(was)
             if was is not None and log.is_dir():
                 shutil.copytree(log, home.spark / "sources" / str(number))
+        if (plan := plan_in(found.folder)) is not None:
+            keep(folder, plan)
         marks = {number: each.progress.watermark for number, each in steps.items()}
         if len(marks) == len(stages.steps):
             home.note(found.manifest.batch, min(marks.values(), default=NEVER), marks)

@@ -3,6 +3,7 @@
     manifest.json                  all but the state: whose it is, at which batch and positions; a digest of each file
     state/step-0/windows.parquet   what keyed step 0 keeps, a file for each kind of frame, each row with its key group
     sources/0/…                    what a source wrote down for itself in Spark's checkpoint, such as lists of files
+    backfill.json                  only of a job that was begun with a backfill: how far that had come
 
 It is written aside and then renamed, so a folder with this name is whole; and it is never changed afterwards.
 """

@@ -13,6 +13,7 @@ from strandline.errors import SavepointError
 from strandline.kernel.moving import Moved, gathered, group_numbers
 from strandline.kernel.watermarks import NEVER
 from strandline.plan.definitions import Definition, name_of, read_definition
+from strandline.spark.backfill import keep, plan_at, plan_in
 from strandline.spark.checkpoint import Checkpoint, Identity
 from strandline.spark.holding import held
 from strandline.spark.ledger import Sealed
@@ -42,6 +43,9 @@ def _written(spark: SparkSession, still: Checkpoint, draft: Draft, batch: int | 
     sealed = position_at(still, at)
     steps = [_step(draft, state, number, identity, definition) for number in state.steps]
     _copy_sources(still.spark / "sources", draft.at / "sources")
+    plan = plan_in(still.folder)
+    if plan is not None:
+        keep(draft.at, plan_at(plan, still.positions(at)))
     noted = still.noted(at)
     epochs = () if noted is None else noted.epochs
     sinks = [

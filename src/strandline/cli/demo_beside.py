@@ -34,10 +34,11 @@ class Beside:
             first = self._answers.get(timeout=_ANSWERS_WITHIN)
         except queue.Empty:
             first = {"problem": "it does not answer"}
+        except BaseException:
+            self._end()
+            raise
         if "problem" in first:
-            self.process.kill()
-            self.process.wait()
-            self._let_go()
+            self._end()
             raise SetupError(first["problem"], detail=first.get("detail", ""), hint=first.get("hint", ""))
         self.url = first["url"]
 
@@ -54,6 +55,11 @@ class Beside:
         with contextlib.suppress(OSError):
             self.process.stdin.write(text + "\n")
             self.process.stdin.flush()
+
+    def _end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._let_go()
 
     def _let_go(self) -> None:
         assert self.process.stdin is not None  # noqa: S101

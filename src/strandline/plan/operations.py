@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from strandline.errors import InvalidStep
+from strandline.model.steps import WindowedStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,26 @@ class FlatMap:
     ddl: str
 
 
-Operation = Where | Select | Map | FlatMap
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Gives elements of hot keys places of their own; a rule puts it in, nobody writes it."""
+
+    keys: tuple[str, ...]
+    salts: int
+    least: int
+    columns: tuple[tuple[str, str | None], ...]
+    step: WindowedStep
+    """The step that they go to: what its own code cannot take is told before it is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Takes elements that were spread out of the panes that held them."""
+
+    columns: tuple[tuple[str, str | None], ...]
+
+
+Operation = Where | Select | Map | FlatMap | Spread | Gather
 
 
 def expression(given: Any) -> Expr:
@@ -103,7 +123,7 @@ def is_native(operation: Operation) -> bool:
             return isinstance(condition, Sql)
         case Select(columns, _):
             return all(isinstance(each, Sql) for _, each in columns)
-        case Map() | FlatMap():
+        case Map() | FlatMap() | Spread() | Gather():
             return False
 
 
@@ -119,6 +139,10 @@ def types_after(
             return {**before, **made} if beside else made
         case Map(_, ddl) | FlatMap(_, ddl):
             return dict(parse(ddl))
+        case Spread():
+            return dict(before)
+        case Gather(columns):
+            return {**before, **dict(columns)}
 
 
 def describe(operation: Operation) -> str:
@@ -133,6 +157,10 @@ def describe(operation: Operation) -> str:
             return f"map {_name(function)}"
         case FlatMap(function, _):
             return f"flat_map {_name(function)}"
+        case Spread(keys, salts):
+            return f"hot keys of {', '.join(keys)} spread over {salts}"
+        case Gather():
+            return "gathered"
 
 
 def _name(function: Callable[..., Any]) -> str:

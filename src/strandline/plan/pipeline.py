@@ -24,6 +24,7 @@ from strandline.plan.nodes import (
     Node,
     Read,
     Root,
+    Salted,
     Stateless,
     Together,
     Union,
@@ -37,6 +38,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 FOREVER = "forever"
 """A lateness without end, as a word."""
+MOST_SALTS = 256
 
 
 class Runner(Protocol):
@@ -72,6 +74,7 @@ class Keyed:
     asked: Questions = Questions()
     accepted: frozenset[Accepted] = frozenset()
     rest: Sink | None = None
+    salt: int | None = None
 
     def window(self, kind: WindowKind) -> "Keyed":
         """Where in event time."""
@@ -105,6 +108,15 @@ class Keyed:
         """What a window lets go of at a firing. Every element is then kept as it came."""
         return self._with(evictor=evictor)
 
+    def hot_keys(self, *, salt: int = 8) -> "Keyed":
+        """Hot keys may be spread over so many places, where elements are kept as they came; the answers are the same.
+
+        It costs a second shuffle when a window ends. Where elements are combined before the shuffle nothing is done.
+        """
+        if not 2 <= salt <= MOST_SALTS:
+            raise InvalidStep(f"a hot key cannot be spread over {salt}", hint=f"give a salt from 2 to {MOST_SALTS}")
+        return replace(self, salt=salt)
+
     def time_to_live(self, length: Length | None = None, /, **units: float) -> "Keyed":
         """How long a key of a global window is kept after its last element, by the clock."""
         return self._with(ttl=duration(length, **units))
@@ -135,7 +147,8 @@ class Keyed:
             time=TimeDomain.PROCESSING if timeless else TimeDomain.EVENT,
             **answers,
         )
-        return Panes(Aggregated(self.of, self.keys, step, self.accepted, self.rest), self.runner)
+        asked = (self.of, self.keys, step, self.accepted, self.rest)
+        return Panes(Aggregated(*asked) if self.salt is None else Salted(*asked, self.salt), self.runner)
 
     def _accept(self, what: Accepted, meant: bool) -> "Keyed":
         return replace(self, accepted=self.accepted | {what} if meant else self.accepted - {what})

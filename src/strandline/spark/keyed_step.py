@@ -13,6 +13,7 @@ from strandline.kernel.blocks import AT, END, OFFSET, PARTITION, SIGN, START, Bl
 from strandline.kernel.output import Counts, counts_to_facts
 from strandline.kernel.panes import INDEX, LAST, RETRACTION, TIMESTAMP, TIMING
 from strandline.kernel.rows import ORIGIN, PROBLEM
+from strandline.kernel.salting import HELD, SALT
 from strandline.kernel.step import Ask, Stepped, step
 from strandline.kernel.watermarks import (
     FOREVER,
@@ -141,7 +142,7 @@ def play_group(
         else:
             sent += _fed(rows, stepped, (keyed, group), steps[route.step or 0], batch, dead)
     if stepped.late is not None:
-        frames[f"late:{keyed.late_to}"] = stepped.late
+        frames[f"late:{keyed.late_to}"] = stepped.late.drop(SALT, HELD, strict=False)
     if dead:
         # Panes are no records of a source, and their columns are JSON already.
         frames[f"dead:{keyed.dead_to}"] = outgoing(pl.concat(dead, how="vertical"), None, None, keyed.mask)
@@ -222,11 +223,15 @@ def _fed(
         facts = {"control": control, "from": name, "counts": counts_to_facts(Counts())}
         return [(address(target, number), Block(facts=facts)) for number in range(target.groups)]
     # A window without an end has panes at the end of time, which elements cannot have.
-    at = pl.min_horizontal(pl.col(TIMESTAMP), pl.lit(FOREVER - 1)).alias(AT)
+    stamped = pl.min_horizontal(pl.col(TIMESTAMP), pl.lit(FOREVER - 1)).alias(AT)
+    # Elements that were spread and are gathered here keep the time they came with.
+    gathered = AT in rows.columns
+    at = pl.col(AT) if gathered else stamped
     sign = pl.when(pl.col(RETRACTION)).then(-1).otherwise(1).cast(pl.Int64).alias(SIGN)
     users = pl.exclude("^@.*$")
     elements = rows.select(users, PARTITION, OFFSET, at, *([sign] if target.step.signed else []))
-    blocks, refused = feed(elements, target, None, control, batch, Counts(read=elements.height), name)
+    counts = Counts(read=elements.height)
+    blocks, refused = feed(elements, target, None, control, batch, counts, name, tried=gathered)
     if refused.height:
         dead.append(refused)
     return blocks

@@ -6,9 +6,11 @@ from dataclasses import replace
 import polars as pl
 
 from strandline.kernel import rows as kernel
+from strandline.kernel import salting
+from strandline.kernel.probes import probe
 from strandline.kernel.rows import STEP, Passed
 from strandline.model import ddl
-from strandline.plan.operations import FlatMap, Map, Operation, Select, Where, describe
+from strandline.plan.operations import FlatMap, Gather, Map, Operation, Select, Spread, Where, describe
 from strandline.plan.stages import Kept
 
 
@@ -39,3 +41,8 @@ def _run(rows: pl.DataFrame, operation: Operation | Kept) -> Passed:
             return kernel.apply(rows, function, [*ddl.parse(columns).items()])
         case FlatMap(function, columns):
             return kernel.apply_to_each(rows, function, [*ddl.parse(columns).items()])
+        case Spread(keys, salts, least, needed, step):
+            taken, failed = probe(rows, keys, step)
+            return Passed(salting.spread(taken, keys, salts, least, [name for name, _ in needed]), failed)
+        case Gather():
+            return Passed(salting.gather(rows))

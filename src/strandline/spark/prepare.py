@@ -203,13 +203,18 @@ def feed(  # noqa: PLR0913, PLR0917 - what a step is fed with
     known: Counts,
     sender: str,
     event_time: str | None = None,
+    *,
+    tried: bool = False,
 ) -> tuple[Blocks, pl.DataFrame]:
-    """A block for each key group of a step, the control in all of them; and the rows that it cannot take."""
+    """A block for each key group of a step, the control in all of them; and the rows that it cannot take.
+
+    Rows that a user's own aggregate was `tried` on already are not tried again.
+    """
     taken, refused = admit(rows, step.step, rule, int(control["clock"]))
     why = pl.col(REASON).replace_strict(_DETAILS, default=f"{event_time} is missing or unreadable")
     where = pl.col(REASON).replace_strict(_WINDOWING, default="event_time").alias(STEP)
     dead = letters_of(with_raw(refused).with_columns(where), why) if refused.height else no_letters()
-    taken, failed = probe(taken, step.keys, step.step)
+    taken, failed = (taken, None) if tried else probe(taken, step.keys, step.step)
     if failed is not None:
         dead = pl.concat([dead, failures(failed, aggregating(step))], how="vertical")
     prepared = prepare(

@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from strandline.kernel.blocks import OWN
-from strandline.plan.operations import FlatMap, Map, Operation, Select, Where
+from strandline.plan.operations import FlatMap, Gather, Map, Operation, Select, Spread, Where
 from strandline.plan.stages import Flagged, Scan, Stages
 from strandline.spark.addresses import CARRIER
 from strandline.spark.arrival import CLOCK, DECODED, MARK, decode_task
@@ -81,5 +81,5 @@ def _native(frame: DataFrame, operation: Operation | Flagged) -> DataFrame:
             names = {name for name, _ in columns}
             stay = [name for name in frame.columns if name not in names and (beside or name.startswith(OWN))]
             return frame.select(*(F.col(f"`{name}`") for name in stay), *made)
-        case Map() | FlatMap():
+        case Map() | FlatMap() | Spread() | Gather():
             raise AssertionError(f"{operation} is not native")

@@ -1,0 +1,122 @@
+"""Rows that cannot be combined are spread, then gathered: a hot key's elements are held in many key groups.
+
+    elements ──► by key and place, until the window ends ──► by key: the step as it was asked for
+
+Nothing is gained where elements are combined before the shuffle: there a hot key costs a row for each task already.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from strandline.errors import InvalidStep
+from strandline.model.aggregates import Collect, StringAgg, UserAggregate, columns_of
+from strandline.model.elements import TimeDomain
+from strandline.model.evictors import KeepWithin
+from strandline.model.panes import Accumulation, Emit, PaneTimestamp
+from strandline.model.steps import WindowedStep
+from strandline.model.triggers import DEFAULT, AfterWatermark, Trigger
+from strandline.model.windows import Count, Cumulating, Custom, Global, Session, Sliding, Tumbling
+from strandline.plan.columns import PANE, columns_after
+from strandline.plan.nodes import Aggregated, Node, Read, Root, Salted, Stateless, Together, Union, Write
+from strandline.plan.operations import Gather, Spread
+from strandline.plan.strands import strands_to
+
+HELD, SALT = "@held", "@salt"
+LEAST: Final = 1_000
+"""A key with fewer rows in a task than this is not worth spreading."""
+
+
+def salt_hot_keys(root: Root) -> Root:
+    """Each step that is allowed to be salted and gains by it, as two."""
+    if isinstance(root, Together):
+        return Together(tuple(_written(each) for each in root.outputs))
+    return _written(root)
+
+
+def _written(write: Write) -> Write:
+    return replace(write, of=_salted(write.of))
+
+
+def _salted(node: Node) -> Node:
+    match node:
+        case Read():
+            return node
+        case Union(streams):
+            return replace(node, streams=tuple(_salted(each) for each in streams))
+        case Salted(of, keys, step, accepted, rest, salt):
+            plain = Aggregated(_salted(of), keys, step, accepted, rest)
+            return _in_two(plain, salt) if piles_up(step) else plain
+        case _:
+            return replace(node, of=_salted(node.of))
+
+
+def piles_up(step: WindowedStep) -> bool:
+    """Whether each element is kept as it came, so that combining makes nothing smaller."""
+    kept = (Collect, StringAgg, UserAggregate)
+    return step.evictor is not None or any(isinstance(each, kept) for _, each in step.aggregates)
+
+
+def _in_two(node: Aggregated, salt: int) -> Aggregated:
+    step, known = node.step, columns_after(node.of)
+    needed = dict.fromkeys(name for _, each in step.aggregates for name in columns_of(each))
+    columns = tuple((name, known.get(name)) for name in needed if name not in node.keys)
+    _refuse(node, [name for name, _ in columns])
+    hold = WindowedStep(
+        aggregates=((HELD, Collect(HELD)),), window=step.window, lateness=step.lateness, on_time_pane=Emit.IF_NON_EMPTY,
+        accumulation=Accumulation.DISCARDING,
+    )  # fmt: skip
+    spread = Stateless(node.of, Spread(node.keys, salt, LEAST, columns, step))
+    held = Aggregated(spread, (*node.keys, SALT), hold, node.accepted, node.rest)
+    bounds = Custom("window_start", "window_end")
+    return Aggregated(Stateless(held, Gather(columns)), node.keys, replace(step, window=bounds), node.accepted)
+
+
+def _refuse(node: Aggregated, columns: list[str]) -> None:
+    why = _why_not(node.step) or _why_not_here(node, columns)
+    if why is not None:
+        raise InvalidStep(f"hot keys of {node.name} cannot be salted: {why[0]}", hint=why[1])
+
+
+def _why_not(step: WindowedStep) -> tuple[str, str] | None:
+    """What must be seen in one place, and cannot wait until the window ends; with the way out."""
+    without = "leave hot_keys(…) out"
+    match step.window:
+        case Session():
+            return "where a session ends is known only where all its elements are", without
+        case Count():
+            return "a count window goes by the order of arrival of all its elements", without
+        case Global():
+            return "a window without an end would be held for ever", without
+        case Custom():
+            return "windows from columns may have ended before their elements", without
+        case Tumbling() | Sliding() | Cumulating():
+            pass
+    if step.time is TimeDomain.PROCESSING:
+        return "by the clock windows end with the batch, and nothing would be held", without
+    if not _speaks_at_the_end(step.trigger):
+        return (
+            "its trigger speaks before the end of a window, or closes it, and must see each element as it comes",
+            "leave the early part out, and give after_watermark a late part",
+        )
+    if step.evictor is not None and not isinstance(step.evictor, KeepWithin):
+        return "its evictor goes by the order of arrival over all batches", "use keep_within, which goes by event time"
+    if step.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
+        return "its panes are stamped by elements, which hold time back while they wait", "stamp by the end of windows"
+    return None
+
+
+def _speaks_at_the_end(trigger: Trigger) -> bool:
+    match trigger:
+        case AfterWatermark(early, late):
+            return early is None and late is not None
+        case _:
+            return trigger == DEFAULT
+
+
+def _why_not_here(node: Aggregated, columns: list[str]) -> tuple[str, str] | None:
+    if any(isinstance(strand.origin, Aggregated) for strand in strands_to(node.of)):
+        return "its elements are panes of another step", "salt that step"
+    taken = next((name for name in columns if name in PANE), None)
+    if taken is not None:
+        return f"the column {taken!r} is called as a part of every pane is", "rename it with select(…) before the key"
+    return None

@@ -1,0 +1,46 @@
+"""A hot key carried by Spark, with salt and without: one job, two tables, the same answers."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import strandline as sl
+from strandline.spark.job import Job
+from tests.spark.test_graphs import COLUMNS, read, write
+
+pytestmark = pytest.mark.spark
+
+
+def test_answers_of_hot_keys_are_the_same_with_salt(spark: SparkSession, tmp_path: Path) -> None:
+    for file in range(3):
+        rows = [
+            ("hot" if each % 5 else f"t{each % 3}", each, 10 * file + each // 150 - each % 7) for each in range(3_000)
+        ]
+        write(tmp_path / "in", str(file), *rows, ("hot", -file, -60))
+    keyed = (
+        sl.read(sl.files(tmp_path / "in", COLUMNS, files_per_batch=1))
+        .event_time("at", sl.bounded(seconds=3))
+        .key_by("team")
+        .window(sl.tumbling(seconds=10))
+        .accumulate(sl.retracting)
+        .allow_lateness(seconds=30)
+    )
+    answers = {"all": sl.collect("score"), "text": sl.string_agg("team"), "n": sl.count()}
+    database = tmp_path / "out.db"
+    pipeline = sl.together(
+        keyed.aggregate(**answers).write(sl.sqlite(database, table="plain")),
+        keyed.hot_keys(salt=8).aggregate(**answers).write(sl.sqlite(database, table="salted")),
+    )
+    job: Job = pipeline.run(spark, checkpoint=tmp_path / "job")
+    job.drain()
+    assert job.await_end(240)
+    columns = 'team, window_start, timing, pane_index, is_last, retraction, "all", text, n'
+    plain, salted = (sorted(read(database, f"SELECT {columns} FROM {table}"), key=str) for table in ("plain", "salted"))
+    assert plain == salted
+    assert {row[2] for row in plain} == {"on_time", "late"}
+    late = [
+        sorted(read(database, f"SELECT team, window_start, reason FROM {table}_late")) for table in ("plain", "salted")
+    ]
+    assert late[0] == late[1]
+    assert late[0]

@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import strandline as sl
+from strandline.model.aggregates import Aggregate
 from strandline.spark.job import Job
 from tests.spark.test_graphs import COLUMNS, read, write
 
@@ -26,7 +27,7 @@ def test_answers_of_hot_keys_are_the_same_with_salt(spark: SparkSession, tmp_pat
         .accumulate(sl.retracting)
         .allow_lateness(seconds=30)
     )
-    answers = {"all": sl.collect("score"), "text": sl.string_agg("team"), "n": sl.count()}
+    answers: dict[str, Aggregate] = {"all": sl.collect("score"), "text": sl.string_agg("team"), "n": sl.count()}
     database = tmp_path / "out.db"
     pipeline = sl.together(
         keyed.aggregate(**answers).write(sl.sqlite(database, table="plain")),

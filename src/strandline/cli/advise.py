@@ -165,8 +165,8 @@ def _keys(found: Advice) -> list[str]:
     said = [f"{count(keys.many)}; the heaviest, {top}, has {share:.1%}; {spread}"]
     if keys.is_hot:
         said.append(
-            "a hot key costs nothing where aggregates are combined before the shuffle, as all of sl's own are; work "
-            "that looks at each element (evictors, a UserAggregate without merge) would wait for its key group"
+            "a hot key costs nothing where elements are combined before the shuffle, as they are for sums, counts, "
+            "quantiles; where each is kept (lists, evictors, a UserAggregate), hot_keys(salt=…) spreads it"
         )
     if keys.bursts is not None:
         said.append(f"they come in bursts: sl.session({_said(keys.bursts)}) would follow them")

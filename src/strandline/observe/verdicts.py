@@ -172,9 +172,9 @@ def skew(history: History, limits: Limits) -> Verdict:
     hot = history[-1].hot[0] if history[-1].hot else None
     named = f"; the hottest key is {hot.key} with {hot.share:.0%}" if hot else ""
     if step is not None and found > limits.skew and step.counts.read > 1_000:
-        return Verdict("skew", Level.WARN, value, f"one key group of {step.name} gets most{named}")
+        return Verdict("skew", Level.WARN, value, f"one key group of {step.name} gets most{named}{_SPREAD}")
     if hot is not None and hot.share > limits.hot_share and len(history[-1].hot) > 3:
-        return Verdict("skew", Level.WARN, value, f"one key gets much of the stream{named}")
+        return Verdict("skew", Level.WARN, value, f"one key gets much of the stream{named}{_SPREAD}")
     return Verdict("skew", Level.OK, value, f"key groups get about the same{named}")
 
 
@@ -208,6 +208,8 @@ _REMEDIES: Final = {
     "deliver": "a faster sink, or fewer panes",
     "commit": "a faster disk for the checkpoint, or larger batches",
 }
+
+_SPREAD: Final = "; where elements are kept as they came, hot_keys(salt=…) spreads them"
 
 _JUDGES: Final[tuple[Callable[[History, Limits], Verdict], ...]] = (
     lag, throughput, latency, commit, state, watermark, lateness, dead_letters, skew, backpressure,

@@ -6,7 +6,7 @@ import pytest
 
 import strandline as sl
 from strandline.errors import InvalidStep
-from strandline.model.aggregates import UserAggregate
+from strandline.model.aggregates import Aggregate
 from strandline.plan.compile import to_stages
 from strandline.plan.pipeline import Keyed, Pipeline
 from tests.plan.endpoints import PaperSink, scores
@@ -37,8 +37,8 @@ def test_it_is_told_where_hot_keys_are_spread_and_gathered() -> None:
 
 
 @pytest.mark.parametrize("aggregate", [sl.sum("score"), sl.count_distinct("user"), sl.quantile("score", 0.5)])
-def test_what_is_combined_before_the_shuffle_stays_as_it_was(aggregate: sl.Pipeline) -> None:
-    plain, allowed = (each.aggregate(answer=aggregate).write(PaperSink()) for each in (keyed(), keyed().hot_keys()))  # type: ignore[arg-type]
+def test_what_is_combined_before_the_shuffle_stays_as_it_was(aggregate: Aggregate) -> None:
+    plain, allowed = (each.aggregate(answer=aggregate).write(PaperSink()) for each in (keyed(), keyed().hot_keys()))
     assert to_stages(allowed.root) == to_stages(plain.root)
 
 
@@ -55,7 +55,6 @@ def test_types_of_answers_are_the_same_with_salt() -> None:
     assert columns_after(salted.of) == columns_after(plain.of)  # type: ignore[union-attr]
 
 
-OWN = UserAggregate("score", list, lambda held, value: [*held, value], len)
 early = sl.after_watermark(early=sl.every(seconds=5), late=sl.after_count(1))
 CASES: dict[str, tuple[Callable[[], Pipeline], str]] = {
     "sessions": (lambda: listed(keyed().window(sl.session(minutes=1)).hot_keys()), "where a session ends"),
@@ -64,7 +63,7 @@ CASES: dict[str, tuple[Callable[[], Pipeline], str]] = {
         lambda: listed(keyed().window(sl.everything()).keep_for_ever().hot_keys()),
         "would be held for ever",
     ),
-    "columns": (lambda: listed(keyed().window(sl.custom("at", "at")).hot_keys()), "may have ended before"),
+    "columns": (lambda: listed(keyed().window(sl.custom(start="at", end="at")).hot_keys()), "may have ended before"),
     "early answers": (lambda: listed(keyed().trigger(early).hot_keys()), "speaks before the end of a window"),
     "closing": (
         lambda: listed(keyed().trigger(sl.after_watermark(), may_close=True).hot_keys()),

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from random import Random
 from typing import Any, Final
 
@@ -23,8 +22,10 @@ from strandline.model.panes import Accumulation, Emit, Lateness, LateRows
 from strandline.model.steps import WindowedStep
 from strandline.model.triggers import DEFAULT, AfterCount, AfterWatermark, Repeatedly
 from strandline.model.windows import Cumulating, Sliding, Tumbling, Window
+from strandline.plan import salting
 from strandline.plan.compile import to_stages
-from strandline.plan.nodes import Accepted, Aggregated, EventTime, Read, Salted, Write
+from strandline.plan.nodes import Accepted, Aggregated, EventTime, Read, Write
+from strandline.plan.salting import salted
 from strandline.plan.stages import Stages
 from strandline.reference import watermarks
 from strandline.reference.batch import Kept, play
@@ -105,13 +106,13 @@ SALTY = st.builds(_salty, STEPS, st.integers(0, 10**9))
 
 @pytest.fixture(autouse=True)
 def _every_key_is_hot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("strandline.plan.rules.salt_hot_keys"), "LEAST", 2)
+    monkeypatch.setattr(salting, "LEAST", 2)
 
 
 def stages_of(step: WindowedStep, salt: int | None) -> Stages:
     of = EventTime(Read(Typed()), "at", RULE)
     asked = (of, ("key",), step, frozenset(Accepted))
-    node = Aggregated(*asked) if salt is None else Salted(*asked, salt=salt)
+    node = Aggregated(*asked) if salt is None else salted(Aggregated(*asked), salt)
     return to_stages(Write(node, PaperSink(), sl.Delivery.EXACTLY_ONCE))
 
 

@@ -84,13 +84,6 @@ class Aggregated:
 
 
 @dataclass(frozen=True, slots=True)
-class Salted(Aggregated):
-    """The same, whose hot keys may be spread over so many places. What is computed is the same."""
-
-    salt: int = 8
-
-
-@dataclass(frozen=True, slots=True)
 class Write:
     """Rows, late elements and dead letters on their way out."""
 

@@ -63,7 +63,7 @@ class FlatMap:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Gives elements of hot keys places of their own; a rule puts it in, nobody writes it."""
+    """Gives elements of hot keys places of their own: see `salting`."""
 
     keys: tuple[str, ...]
     salts: int
@@ -140,7 +140,7 @@ def types_after(
         case Map(_, ddl) | FlatMap(_, ddl):
             return dict(parse(ddl))
         case Spread():
-            return dict(before)
+            return {**before, "@salt": "long", "@held": None}
         case Gather(columns):
             return {**before, **dict(columns)}
 

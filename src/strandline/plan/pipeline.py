@@ -24,7 +24,6 @@ from strandline.plan.nodes import (
     Node,
     Read,
     Root,
-    Salted,
     Stateless,
     Together,
     Union,
@@ -32,6 +31,7 @@ from strandline.plan.nodes import (
     outputs_of,
 )
 from strandline.plan.operations import Expr, FlatMap, Map, Select, Sql, Where, both, expression, opposite
+from strandline.plan.salting import salted
 from strandline.plan.strands import strands_to
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -147,8 +147,8 @@ class Keyed:
             time=TimeDomain.PROCESSING if timeless else TimeDomain.EVENT,
             **answers,
         )
-        asked = (self.of, self.keys, step, self.accepted, self.rest)
-        return Panes(Aggregated(*asked) if self.salt is None else Salted(*asked, self.salt), self.runner)
+        asked = Aggregated(self.of, self.keys, step, self.accepted, self.rest)
+        return Panes(asked if self.salt is None else salted(asked, self.salt), self.runner)
 
     def _accept(self, what: Accepted, meant: bool) -> "Keyed":
         return replace(self, accepted=self.accepted | {what} if meant else self.accepted - {what})

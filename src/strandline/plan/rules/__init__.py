@@ -11,7 +11,6 @@ from strandline.plan.rules.refuse_for_ever import refuse_for_ever
 from strandline.plan.rules.refuse_repeated import refuse_repeated
 from strandline.plan.rules.refuse_retractions import refuse_retractions
 from strandline.plan.rules.refuse_timeless import refuse_timeless
-from strandline.plan.rules.salt_hot_keys import salt_hot_keys
 
 RULES: Final[tuple[Callable[[Root], Root], ...]] = (
     refuse_timeless,
@@ -21,5 +20,4 @@ RULES: Final[tuple[Callable[[Root], Root], ...]] = (
     refuse_repeated,
     refuse_closing,
     refuse_for_ever,
-    salt_hot_keys,
 )

@@ -17,7 +17,7 @@ from strandline.model.steps import WindowedStep
 from strandline.model.triggers import DEFAULT, AfterWatermark, Trigger
 from strandline.model.windows import Count, Cumulating, Custom, Global, Session, Sliding, Tumbling
 from strandline.plan.columns import PANE, columns_after
-from strandline.plan.nodes import Aggregated, Node, Read, Root, Salted, Stateless, Together, Union, Write
+from strandline.plan.nodes import Aggregated, Stateless
 from strandline.plan.operations import Gather, Spread
 from strandline.plan.strands import strands_to
 
@@ -26,28 +26,9 @@ LEAST: Final = 1_000
 """A key with fewer rows in a task than this is not worth spreading."""
 
 
-def salt_hot_keys(root: Root) -> Root:
-    """Each step that is allowed to be salted and gains by it, as two."""
-    if isinstance(root, Together):
-        return Together(tuple(_written(each) for each in root.outputs))
-    return _written(root)
-
-
-def _written(write: Write) -> Write:
-    return replace(write, of=_salted(write.of))
-
-
-def _salted(node: Node) -> Node:
-    match node:
-        case Read():
-            return node
-        case Union(streams):
-            return replace(node, streams=tuple(_salted(each) for each in streams))
-        case Salted(of, keys, step, accepted, rest, salt):
-            plain = Aggregated(_salted(of), keys, step, accepted, rest)
-            return _in_two(plain, salt) if piles_up(step) else plain
-        case _:
-            return replace(node, of=_salted(node.of))
+def salted(node: Aggregated, salt: int) -> Aggregated:
+    """The same step as two, if that brings something; or the reason why it cannot be."""
+    return _in_two(node, salt) if piles_up(node.step) else node
 
 
 def piles_up(step: WindowedStep) -> bool:

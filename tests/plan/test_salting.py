@@ -7,7 +7,10 @@ import pytest
 import strandline as sl
 from strandline.errors import InvalidStep
 from strandline.model.aggregates import Aggregate
+from strandline.plan.columns import columns_after
 from strandline.plan.compile import to_stages
+from strandline.plan.definitions import read_definition
+from strandline.plan.nodes import Write, to_plain
 from strandline.plan.pipeline import Keyed, Pipeline
 from tests.plan.endpoints import PaperSink, scores
 
@@ -48,11 +51,15 @@ def test_a_job_without_salt_is_the_job_it_was() -> None:
 
 
 def test_types_of_answers_are_the_same_with_salt() -> None:
-    from strandline.plan.columns import columns_after  # noqa: PLC0415
-    from strandline.plan.rules.salt_hot_keys import salt_hot_keys  # noqa: PLC0415
+    plain, salted = (listed(each).root for each in (keyed(), keyed().hot_keys()))
+    assert isinstance(plain, Write)
+    assert isinstance(salted, Write)
+    assert columns_after(salted.of) == columns_after(plain.of)
 
-    plain, salted = listed(keyed()).root, salt_hot_keys(listed(keyed().hot_keys()).root)
-    assert columns_after(salted.of) == columns_after(plain.of)  # type: ignore[union-attr]
+
+def test_what_a_checkpoint_writes_down_has_both_steps() -> None:
+    definition = read_definition(to_plain(listed(keyed().hot_keys()).root))
+    assert [step["keys"] for step in definition.steps] == [["team", "@salt"], ["team"]]
 
 
 early = sl.after_watermark(early=sl.every(seconds=5), late=sl.after_count(1))

@@ -203,7 +203,7 @@ def test_histories_are_worth_their_time() -> None:
     """They have what is compared: panes of both timings, panes taken back, late elements, dead letters, hot keys."""
     seen = set[str]()
 
-    @settings(max_examples=12, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
+    @settings(max_examples=8, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
     @given(salty=SALTY, seed=st.integers(0, 10**9))
     def look(salty: Salty, seed: int) -> None:
         for panes, late, dead in on_the_job(salty, seed, 3):

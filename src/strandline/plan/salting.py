@@ -37,28 +37,37 @@ def piles_up(step: WindowedStep) -> bool:
     return step.evictor is not None or any(isinstance(each, kept) for _, each in step.aggregates)
 
 
-def _in_two(node: Aggregated, salt: int) -> Aggregated:
-    step, known = node.step, columns_after(node.of)
-    needed = dict.fromkeys(name for _, each in step.aggregates for name in columns_of(each))
-    columns = tuple((name, known.get(name)) for name in needed if name not in node.keys)
-    _refuse(node, [name for name, _ in columns])
+def in_two(step: WindowedStep) -> tuple[WindowedStep, WindowedStep]:
+    """A step that holds elements until their window ends, and the one that takes them from its panes."""
     hold = WindowedStep(
         aggregates=((HELD, Collect(HELD)),), window=step.window, lateness=step.lateness, on_time_pane=Emit.IF_NON_EMPTY,
         accumulation=Accumulation.DISCARDING,
     )  # fmt: skip
+    return hold, replace(step, window=Custom("window_start", "window_end"))
+
+
+def _in_two(node: Aggregated, salt: int) -> Aggregated:
+    step, known = node.step, columns_after(node.of)
+    columns = tuple((name, known.get(name)) for name in columns_read(step) if name not in node.keys)
+    _refuse(node, [name for name, _ in columns])
+    hold, take = in_two(step)
     spread = Stateless(node.of, Spread(node.keys, salt, LEAST, columns, step))
     held = Aggregated(spread, (*node.keys, SALT), hold, node.accepted, node.rest)
-    bounds = Custom("window_start", "window_end")
-    return Aggregated(Stateless(held, Gather(columns)), node.keys, replace(step, window=bounds), node.accepted)
+    return Aggregated(Stateless(held, Gather(columns)), node.keys, take, node.accepted)
+
+
+def columns_read(step: WindowedStep) -> list[str]:
+    """The columns that its aggregates read, each once."""
+    return list(dict.fromkeys(name for _, each in step.aggregates for name in columns_of(each)))
 
 
 def _refuse(node: Aggregated, columns: list[str]) -> None:
-    why = _why_not(node.step) or _why_not_here(node, columns)
+    why = why_not(node.step) or _why_not_here(node, columns)
     if why is not None:
         raise InvalidStep(f"hot keys of {node.name} cannot be salted: {why[0]}", hint=why[1])
 
 
-def _why_not(step: WindowedStep) -> tuple[str, str] | None:
+def why_not(step: WindowedStep) -> tuple[str, str] | None:
     """What must be seen in one place, and cannot wait until the window ends; with the way out."""
     without = "leave hot_keys(…) out"
     match step.window:

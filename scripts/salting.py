@@ -1,6 +1,6 @@
 """Measures what spreading a hot key brings: process time of key groups, batch by batch, with salt and without.
 
-usage: POLARS_MAX_THREADS=1 .venv/bin/python scripts/salting.py [--batches 60] [--rows 20000]
+usage: POLARS_MAX_THREADS=1 .venv/bin/python scripts/salting.py [--batches 30] [--rows 20000]
 """
 
 import argparse
@@ -73,7 +73,7 @@ def _frame(chance: np.random.Generator, number: int, rows: int) -> pl.DataFrame:
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--batches", type=int, default=60)
+    asked.add_argument("--batches", type=int, default=30)
     asked.add_argument("--rows", type=int, default=20_000)
     given = asked.parse_args()
     for salt in SALTS:

@@ -7,6 +7,7 @@ import polars as pl
 
 from strandline.kernel import rows as kernel
 from strandline.kernel import salting
+from strandline.kernel.blocks import AT
 from strandline.kernel.probes import probe
 from strandline.kernel.rows import STEP, Passed
 from strandline.model import ddl
@@ -42,7 +43,9 @@ def _run(rows: pl.DataFrame, operation: Operation | Kept) -> Passed:
         case FlatMap(function, columns):
             return kernel.apply_to_each(rows, function, [*ddl.parse(columns).items()])
         case Spread(keys, salts, least, needed, step):
-            taken, failed = probe(rows, keys, step)
+            # Elements without a time are told as such, and are no reason to refuse the others of their key.
+            taken, failed = probe(rows.filter(pl.col(AT).is_not_null()), keys, step)
+            taken = pl.concat([taken, rows.filter(pl.col(AT).is_null())])
             return Passed(salting.spread(taken, keys, salts, least, [name for name, _ in needed]), failed)
         case Gather():
             return Passed(salting.gather(rows))

@@ -33,8 +33,7 @@ def test_answers_of_hot_keys_are_the_same_with_salt(spark: SparkSession, tmp_pat
         keyed.aggregate(**answers).write(sl.sqlite(database, table="plain")),
         keyed.hot_keys(salt=8).aggregate(**answers).write(sl.sqlite(database, table="salted")),
     )
-    job: Job = pipeline.run(spark, checkpoint=tmp_path / "job")
-    job.drain()
+    job: Job = pipeline.run(spark, checkpoint=tmp_path / "job", available_now=True)
     assert job.await_end(240)
     columns = 'team, window_start, timing, pane_index, is_last, retraction, "all", text, n'
     plain, salted = (sorted(read(database, f"SELECT {columns} FROM {table}"), key=str) for table in ("plain", "salted"))

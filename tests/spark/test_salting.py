@@ -14,9 +14,9 @@ pytestmark = pytest.mark.spark
 
 
 def test_answers_of_hot_keys_are_the_same_with_salt(spark: SparkSession, tmp_path: Path) -> None:
-    for file in range(3):
+    for file in range(2):
         rows = [
-            ("hot" if each % 5 else f"t{each % 3}", each, 10 * file + each // 150 - each % 7) for each in range(3_000)
+            ("hot" if each % 5 else f"t{each % 3}", each, 10 * file + each // 75 - each % 7) for each in range(1_500)
         ]
         write(tmp_path / "in", str(file), *rows, ("hot", -file, -60))
     keyed = (

@@ -32,6 +32,7 @@ def test_every_row_is_delivered_and_every_window_upserted(tmp_path: Path, capsys
 
 @pytest.mark.spark
 @pytest.mark.campaign
+@pytest.mark.timeout(3600)
 def test_every_question_of_nexmark_is_answered_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     everything = tuple(QUERIES)
     assert nexmark.main(Asked(quick=True, only=everything, work=tmp_path)) == 0, capsys.readouterr().out
@@ -39,5 +40,8 @@ def test_every_question_of_nexmark_is_answered_right(tmp_path: Path, capsys: pyt
 
 @pytest.mark.spark
 @pytest.mark.campaign
-def test_every_peer_that_installs_gives_the_right_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert peers.main(Asked(quick=True, work=tmp_path)) == 0, capsys.readouterr().out
+def test_who_is_measured_among_the_peers_without_another_environment_gives_the_right_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The others are fetched from a registry, which no test does."""
+    assert peers.main(Asked(quick=True, only=("ours-lines", "by-key-row"), work=tmp_path)) == 0, capsys.readouterr().out

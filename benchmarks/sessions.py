@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from benchmarks.feeds import Feed, Topic
 from benchmarks.workloads import Contestant
 from strandline.spark.jars import jars_folder, paths, pinned
-from strandline.spark.session import OF_RECORDS, ROCKSDB, settings, start_session
+from strandline.spark.session import OF_RECORDS, ROCKSDB, WITHOUT_ROWS, settings, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,4 +51,7 @@ def start(contestant: Contestant, log: Path, feed: Feed | None = None) -> "Spark
     if isinstance(feed, Topic):
         files = [*paths(), *(jars_folder() / jar.file for jar in pinned(JARS))]
         wanted |= {"spark.jars": ",".join(map(str, files)), **OF_RECORDS}
+    elif contestant in (Contestant.OURS, Contestant.AT_ONCE) and feed is not None:
+        # As a job of ours would start it. The peers were tried with it too: it changes little for them.
+        wanted |= WITHOUT_ROWS
     return start_session("strandline-bench", log=log, overrides=wanted)

@@ -119,22 +119,17 @@ def test_what_python_reads_by_itself_is_what_spark_reads_and_one_goes_on_where_t
         for number, spark_reads in enumerate(by_spark):
             put(f"{number} micro", "us")
             put(f"{number} milli", "ms")
-            monkeypatch.setattr(Files, "names", _nothing if spark_reads else by_name)
+            monkeypatch.setattr(Files, "is_plain", not spark_reads)
             source = sl.files(folder, columns, format="parquet")
             read_all(source, spark, home, lambda read: read.event_time("at", sl.bounded(seconds=1)))
         shown = ask(home / "rows.db", f"SELECT {', '.join(parse(columns))} FROM rows")
         letters = ask(home / "rows.db", "SELECT source_partition, source_offset, reason, raw FROM rows_dead")
         return sorted(map(repr, shown)), sorted(letters)
 
-    by_name = Files.names
     mixed = told("mixed", by_spark=(True, False))
     assert len(mixed[0]) == 12
     assert [offset for _, offset, _, _ in mixed[1]] == [2] * 4
     assert mixed == told("by-spark", by_spark=(True, True))
-
-
-def _nothing(*_: Any) -> None:
-    return None
 
 
 def test_a_file_that_cannot_be_read_or_is_gone_stops_the_job_and_going_on_is_a_choice(

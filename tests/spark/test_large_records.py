@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import strandline as sl
 from strandline.plan.compile import to_stages
 from strandline.spark.run import session_settings
-from strandline.spark.session import BYTES_PER_BATCH, OF_RECORDS, settings
+from strandline.spark.session import BYTES_PER_BATCH, OF_RECORDS, WITHOUT_ROWS, settings
 
 MEGABYTES = 72
 BOUND = int(OF_RECORDS[BYTES_PER_BATCH])
@@ -63,7 +63,8 @@ def test_long_records_cross_in_batches_of_bounded_size(spark: SparkSession, fold
 
 def test_a_session_of_ours_has_the_bound_where_records_are_read_and_only_there(tmp_path: Path) -> None:
     records = totals(tmp_path)
-    columns = sl.read(sl.files(str(tmp_path), "team string, at timestamp", format="parquet")).write(sl.discard())
+    columns = sl.read(sl.files(str(tmp_path), "team string, at timestamp", format="parquet"))
     assert session_settings(to_stages(records.root)) == OF_RECORDS
-    assert session_settings(to_stages(columns.root)) == {}
+    assert session_settings(to_stages(columns.where("team > 'a'").write(sl.discard()).root)) == {}
+    assert session_settings(to_stages(columns.write(sl.discard()).root)) == WITHOUT_ROWS
     assert int(settings(2)[BYTES_PER_BATCH]) == 2**31 - 1, "Spark asks for no size at this number only"

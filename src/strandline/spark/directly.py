@@ -15,8 +15,13 @@ from pyspark.sql import SparkSession
 from strandline.plan.stages import Scan
 from strandline.spark.arrival import Batches
 from strandline.spark.batch import task_number, told
-from strandline.spark.ports import FILE_NAME
+from strandline.spark.ports import FILE_NAME, ByName
 from strandline.spark.prepare import Called, Steps, carried, prepare_scan, timed
+
+
+def passes_no_row(scan: Scan) -> bool:
+    """Whether a local Spark would never see a row of it."""
+    return not scan.native and isinstance(scan.source, ByName) and scan.source.is_plain
 
 
 def is_here(scan: Scan, spark: SparkSession) -> bool:

@@ -166,8 +166,13 @@ class InPieces(Protocol):
 class ByName(Protocol):
     """A source of files that Python can read by itself as they come: Spark lists them, and only their names cross."""
 
-    def names(self, spark: "SparkSession") -> "DataFrame | None":
-        """A stream of URIs, as FILE_NAME, under the same positions as `stream`; None if Spark reads better."""
+    @property
+    def is_plain(self) -> bool:
+        """Whether it can here and now; else Spark reads better."""
+        ...
+
+    def names(self, spark: "SparkSession") -> "DataFrame":
+        """A stream of URIs, as FILE_NAME, under the same positions as `stream`."""
         ...
 
     def by_name(self) -> "Callable[[Sequence[str]], Iterator[pl.DataFrame]]":

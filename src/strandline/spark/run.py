@@ -22,6 +22,7 @@ from strandline.spark.checkpoint import Checkpoint, Identity
 from strandline.spark.checks import folder_at, require_machine
 from strandline.spark.copies import copied
 from strandline.spark.deliver import Deliverer, Ranges
+from strandline.spark.directly import passes_no_row
 from strandline.spark.examine import require_sound
 from strandline.spark.extent import AllOfIt, Extent, Way, bounded_by, is_bounded, pinned
 from strandline.spark.heartbeat import heartbeat
@@ -32,6 +33,7 @@ from strandline.spark.ports import Followed, Listed, OpenSink
 from strandline.spark.prepare import Seam
 from strandline.spark.session import (
     OF_RECORDS,
+    WITHOUT_ROWS,
     is_submitted,
     require_classes,
     require_rocksdb,
@@ -198,7 +200,9 @@ def _there(spark: SparkSession | None, settings: Mapping[str, str] | None) -> Sp
 
 def session_settings(stages: Stages) -> dict[str, str]:
     """What this job wants of a session of ours, beside what every one has."""
-    return dict(OF_RECORDS) if any(getattr(scan.source, "decoder", None) for scan in stages.scans) else {}
+    if any(getattr(scan.source, "decoder", None) for scan in stages.scans):
+        return dict(OF_RECORDS)
+    return dict(WITHOUT_ROWS) if all(passes_no_row(scan) for scan in stages.scans) else {}
 
 
 def _backlog(spark: SparkSession, stages: Stages, home: Checkpoint) -> dict[str, Any]:

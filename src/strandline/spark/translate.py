@@ -38,10 +38,9 @@ def translate(
 def _read(scan: Scan, stages: Stages, spark: SparkSession, *, clock: bool) -> DataFrame:
     if isinstance(scan.source, Silent):
         return scan.source.carried(spark)
-    if not clock and is_here(scan, spark) and isinstance(scan.source, ByName):
-        names = scan.source.names(spark)
-        if names is not None:
-            return names.mapInArrow(named_task(scan, stages.by_number, scan.source.by_name()), CARRIER)
+    if not clock and is_here(scan, spark) and isinstance(scan.source, ByName) and scan.source.is_plain:
+        task = named_task(scan, stages.by_number, scan.source.by_name())
+        return scan.source.names(spark).mapInArrow(task, CARRIER)
     frame = _source(scan).stream(spark)
     named = frame if clock or not isinstance(scan.source, Listed) else without_names(frame)
     return prepared(scan, stages, named, clock=clock)

@@ -140,7 +140,7 @@ class Files:
 
     def pieces(self, extent: list[list[Any]]) -> list[list[Piece]] | None:
         """Plain Parquet files on this machine, some in each task."""
-        if not isinstance(self.columns, str) or not self._plain:
+        if not isinstance(self.columns, str) or not self._is_parquet:
             return None
         return pieces_of(self.path, self.columns, [uri for uri, _ in extent])
 
@@ -155,10 +155,13 @@ class Files:
         frame = self._loaded(self._following(spark), self.path)
         return self._typed(frame) if isinstance(self.columns, str) else self._lines(frame)
 
-    def names(self, spark: "SparkSession") -> "DataFrame | None":
-        """Plain Parquet files on this machine. Spark's own list of them is the same for every format."""
-        if not isinstance(self.columns, str) or not self._plain or readable(self.path, self.columns) is None:
-            return None
+    @property
+    def is_plain(self) -> bool:
+        """Plain Parquet files on this machine."""
+        return self._is_parquet and readable(self.path, str(self.columns)) is not None
+
+    def names(self, spark: "SparkSession") -> "DataFrame":
+        """Spark's own list of files is the same for every format."""
         # No column of it is asked for, so that no file is opened.
         listed = self._loaded(self._following(spark), self.path, "binaryFile", _OF_ANY_FILE)
         return listed.selectExpr(f"_metadata.file_path as `{FILE_NAME}`")
@@ -167,7 +170,7 @@ class Files:
         return partial(read_files, columns=str(self.columns))
 
     @property
-    def _plain(self) -> bool:
+    def _is_parquet(self) -> bool:
         return isinstance(self.columns, str) and self.format == "parquet" and not self.metadata
 
     def _following(self, spark: "SparkSession") -> Any:

@@ -3,7 +3,8 @@
 import json
 import logging
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,23 @@ WIDTH = 120
 
 def main(asked: Asked) -> int:
     """0 if nothing was wrong and every delivery showed what it permits; 1 if not."""
-    logging.getLogger("strandline").setLevel(logging.ERROR)  # sinks that are away are part of it
+    with _quiet():
+        return _run(asked)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Sinks that are away are part of it, and need not be told of; whoever asked hears of them again afterwards."""
+    log = logging.getLogger("strandline")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+def _run(asked: Asked) -> int:
     end_with_the_run()  # jobs have process groups of their own, and would outlive it
     console = Console(highlight=False, soft_wrap=True)
     say = Console(stderr=True, highlight=False, soft_wrap=True).print

@@ -35,6 +35,8 @@ from tests.properties.test_chains import EACH, Typed
 from tests.spark.by_hand import Carrier
 
 RULE: Final = sl.bounded(seconds=2)
+FEWER: Final = -(-EACH // 8)
+"""Each is a whole job played twice."""
 KEYS: Final = ("hot", "hot", "hot", "hot", "b", None)
 
 
@@ -180,13 +182,13 @@ def on_the_oracle(salty: Salty) -> list[tuple[Counter[Told], Counter[Told]]]:
     ]  # fmt: skip
 
 
-@settings(max_examples=EACH, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
+@settings(max_examples=FEWER, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
 @given(salty=SALTY, seed=st.integers(0, 10**9), salt=st.sampled_from([2, 3, 8]))
 def test_salted_is_what_unsalted_is(salty: Salty, seed: int, salt: int) -> None:
     assert on_the_job(salty, seed, salt) == on_the_job(salty, seed, None), salty
 
 
-@settings(max_examples=2 * EACH, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
+@settings(max_examples=2 * FEWER, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
 @given(salty=SALTY, seed=st.integers(0, 10**9))
 def test_salted_is_what_the_oracle_says(salty: Salty, seed: int) -> None:
     whole = (("joined", replace(OWN, add=_add_any)), *AGGREGATES[1:])

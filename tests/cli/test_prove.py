@@ -1,5 +1,6 @@
 """`strandline prove`: options reach the proof, and what there is nothing of is refused."""
 
+import logging
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -51,3 +52,9 @@ def test_a_mistake_made_on_purpose_is_caught_and_told(capsys: pytest.CaptureFixt
     told = capsys.readouterr().out
     assert "caught in sqlite by the" in told
     assert "duplicate" in told
+
+
+def test_the_log_has_its_voice_back_afterwards() -> None:
+    before = logging.getLogger("strandline").level
+    assert run("--sink", "paper") == 2
+    assert logging.getLogger("strandline").level == before

@@ -52,6 +52,6 @@ def start(contestant: Contestant, log: Path, feed: Feed | None = None) -> "Spark
         files = [*paths(), *(jars_folder() / jar.file for jar in pinned(JARS))]
         wanted |= {"spark.jars": ",".join(map(str, files)), **OF_RECORDS}
     elif contestant in (Contestant.OURS, Contestant.AT_ONCE) and feed is not None:
-        # As a job of ours would start it. The peers were tried with it too: it changes little for them.
+        # As a job of ours would start it. The peers were tried with it too, and lose: decision 0020.
         wanted |= WITHOUT_ROWS
     return start_session("strandline-bench", log=log, overrides=wanted)

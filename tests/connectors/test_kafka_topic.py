@@ -105,13 +105,16 @@ def test_records_that_the_topic_does_not_take_are_dead_letters_and_the_others_ar
 
 
 @pytest.mark.services
-def test_an_answer_that_was_lost_is_found_in_the_ledger(store: KafkaStore, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("said", [KafkaError._TIMED_OUT, KafkaError.UNKNOWN])
+def test_an_answer_that_was_lost_is_found_in_the_ledger(
+    store: KafkaStore, monkeypatch: pytest.MonkeyPatch, said: int
+) -> None:
     sink = opened(store)
     once, commit = entry(sink), Writer._commit
 
     def lost(writer: Writer) -> None:
         commit(writer)
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        raise KafkaException(KafkaError(said))
 
     with monkeypatch.context() as patched:
         patched.setattr(Writer, "_commit", lost)

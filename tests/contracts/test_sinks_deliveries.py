@@ -46,7 +46,7 @@ def test_an_older_driver_can_do_nothing(store: Store, act: str) -> None:
 
 
 def test_two_drivers_that_keep_taking_over_from_each_other_write_each_batch_once(store: Store) -> None:
-    batches, problems = 10, list[BaseException]()
+    batches, problems = 10, list[str]()
     patience = Patience(shortest=0.001)
 
     def drive(sink: OpenSink) -> None:
@@ -64,7 +64,7 @@ def test_two_drivers_that_keep_taking_over_from_each_other_write_each_batch_once
                 except Fenced:
                     epoch = None
         except BaseException as problem:  # noqa: BLE001 - told by the thread that waits
-            problems.append(problem)
+            problems.append(str(problem))
 
     sinks = [opened(store), opened(store)]
     drivers = [threading.Thread(target=drive, args=[sink]) for sink in sinks]

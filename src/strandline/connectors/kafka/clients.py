@@ -19,6 +19,7 @@ _FENCED: Final = ("_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")
 _AWAY: Final = (
     "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_PURGE_QUEUE",
     "_PURGE_INFLIGHT", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    "UNKNOWN",  # said of a commit that another producer of the name comes between: done or not, the ledger tells
 )  # fmt: skip
 _silent: Final = logging.getLogger("strandline.kafka.client")
 """What a client says of its own accord; all of it comes as an error too."""

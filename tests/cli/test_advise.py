@@ -8,7 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import strandline as sl
 from strandline.advise import capacity
+from strandline.formats.subjects import Kind, Schema
 from strandline.services.service import Service
 from tests.advise.made import START, stream
 from tests.cli.test_main import run
@@ -121,3 +123,60 @@ def test_the_end_of_a_topic_is_sampled_with_the_brokers_times(
     assert told["keys"]["many"] == 3
     assert run("advise", "kafka:no-such-topic", *options) == 2
     assert "there is no topic no-such-topic" in capsys.readouterr().err
+
+
+SCORE = """{"type": "record", "name": "Score", "fields": [
+    {"name": "team", "type": "string"}, {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}}]}"""
+JOB = """
+import strandline as sl
+
+scores = sl.kafka({topic!r}, servers={servers!r}, metadata={{"sent": "timestamp", "who": "key"}},
+                  value=sl.avro("team string, at timestamp", registry=sl.registry({registry!r})))
+answers = (
+    sl.read(scores).where("team is not null").event_time("at", sl.bounded("1s")).key_by("team")
+    .window(sl.tumbling("2s")).aggregate(n=sl.count()).write(sl.console())
+)
+"""
+
+
+@pytest.mark.services
+def test_avro_in_a_registry_is_read_of_a_topic_and_by_a_pipeline(
+    kafka: Service,
+    registry: Service,
+    new_topic: Callable[..., str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from confluent_kafka import Producer  # noqa: PLC0415 - an extra
+
+    topic = new_topic(partitions=2, message_timestamp_type="CreateTime")
+    times = [START + 100 * number - (5_000 if number % 10 == 0 else 0) for number in range(300)]
+    rows = pl.DataFrame({"team": [f"t{number % 3}" for number in range(300)], "at": times}).with_columns(
+        pl.from_epoch("at", time_unit="ms").dt.cast_time_unit("us").dt.replace_time_zone("UTC")
+    )
+    place = sl.registry(registry.address)
+    place.client().register(f"{topic}-value", Schema(Kind.AVRO, SCORE))
+    written = sl.avro(registry=place, subject=f"{topic}-value")
+    producer = Producer({"bootstrap.servers": kafka.address})
+    for number, value in enumerate([*written.encode(rows), b"no frame"]):
+        producer.produce(topic, value, key="k", partition=number % 2, timestamp=START + 100 * number + 40)
+    assert producer.flush(30) == 0
+    asked = ("--bootstrap", kafka.address, "--time", "at", "--key", "team", "--format", "avro", "--window", "2s")
+    assert run("advise", f"kafka:{topic}", *asked, "--registry", registry.address, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["rows"], told["keys"]["many"], told["lateness"]["transit"][0]) == (300, 3, 40)
+    assert any("1 of 301 records cannot be read and were left out" in note for note in told["notes"])
+    assert f'value=sl.avro(registry=sl.registry("{registry.address}"), subject="{topic}-value"))' in told["pipeline"]
+
+    job = tmp_path / "job_that_is_advised.py"
+    job.write_text(JOB.format(topic=topic, servers=kafka.address, registry=registry.address))
+    assert run("advise", f"{job}:answers", "--json") == 0
+    mine = json.loads(capsys.readouterr().out)
+    assert mine["lateness"] == told["lateness"]
+    assert mine["keys"] == told["keys"]
+    assert mine["yours"]["delay"] == 1_000
+    assert mine["yours"]["in_time"] < 0.95
+    assert f"sl.read(...)  # and what else comes before its time, as in {job}:answers" in mine["pipeline"]
+    assert "«where team is not null» runs in Spark" in "; ".join(mine["notes"])
+    assert run("advise", f"{job}:answers", "--format", "csv") == 2
+    assert "a pipeline says itself how its source is read" in capsys.readouterr().err

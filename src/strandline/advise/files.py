@@ -1,14 +1,20 @@
 """A bounded sample of files: the newest rows of a folder, or the last of one file, read without Spark."""
 
 import json
+from collections import deque
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
 from strandline.advise.sample import Columns, Origin, Sample, sample_of
+from strandline.connectors.files.source import Files
 from strandline.errors import InvalidStep
+from strandline.model.ddl import parse
+from strandline.spark.arrival import Arrived, of_columns, of_records
+from strandline.spark.ports import RECORD
 
 _KINDS: Final = {
     ".parquet": "parquet", ".pq": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv",
@@ -39,10 +45,7 @@ def sample_of_files(path: Path, columns: Columns, most: int) -> Sample:
 
 
 def _files(path: Path) -> list[Path]:
-    if not path.exists():
-        raise InvalidStep(f"there is nothing at {path}", hint="name a file, a folder, or a topic as kafka:TOPIC")
-    found = [path] if path.is_file() else sorted(each for each in path.rglob("*") if _is_data(each, path))
-    known = [each for each in found if each.suffix.lower() in _KINDS]
+    known = [each for each in _all(path) if each.suffix.lower() in _KINDS]
     if not known:
         raise InvalidStep(
             f"no file at {path} can be read",
@@ -50,6 +53,15 @@ def _files(path: Path) -> list[Path]:
             hint="name a folder of Parquet, JSON lines or CSV",
         )
     return known
+
+
+def _all(path: Path) -> list[Path]:
+    if not path.exists():
+        raise InvalidStep(
+            f"there is nothing at {path}",
+            hint="name a file, a folder, a topic as kafka:TOPIC, a pipeline as job.py:NAME",
+        )
+    return [path] if path.is_file() else sorted(each for each in path.rglob("*") if _is_data(each, path))
 
 
 def _is_data(path: Path, root: Path) -> bool:
@@ -97,3 +109,45 @@ def _type(kind: pl.DataType, *, told: bool) -> str:
     if kind.is_float():
         return "double"
     return "boolean" if kind == pl.Boolean else "date" if kind == pl.Date else "string"
+
+
+def tail_of_files(source: Files, most: int) -> tuple[Arrived, tuple[str, ...]]:
+    """The last rows of the files that a pipeline reads, as it reads them; and what is to be said of them."""
+    if "://" in source.path.removeprefix("file://") or source.format != "parquet" or source.metadata:
+        raise InvalidStep(
+            f"{source.name} cannot be sampled",
+            detail="only Parquet and lines in folders of this machine are read here, without columns about the files",
+            hint="give advise a folder with some of it",
+        )
+    path = Path(source.path.removeprefix("file://"))
+    found = [each for each in _all(path) if source.pattern is None or fnmatch(each.name, source.pattern)]
+    if not found:
+        raise InvalidStep(f"there is not a file in {source.name}", hint="sample it once something has come")
+    frames: list[pl.DataFrame] = []
+    left = most
+    for file in reversed(found):
+        frames.insert(0, _as_read(file, source, left))
+        left -= frames[0].height
+        if left <= 0:
+            break
+    read = len(frames)
+    notes = () if read == len(found) else (f"{read} of {len(found)} files were read, those with the last names",)
+    whole = pl.concat(frames, how="vertical_relaxed")
+    if source.decoder is None:
+        return of_columns(whole, 0, 0), notes
+    return of_records(whole, source.decoder), notes
+
+
+def _as_read(file: Path, source: Files, most: int) -> pl.DataFrame:
+    """The last rows of a file, or its last lines with their numbers; the first line too if it is a header."""
+    if isinstance(source.columns, str):
+        return _rows(file, "parquet", most).select(*parse(source.columns))
+    with file.open("rb") as lines:
+        numbered = enumerate(line.rstrip(b"\r\n") for line in lines)
+        head = [next(numbered)] if source.header and file.stat().st_size else []
+        taken = [*head, *deque(numbered, maxlen=most)]
+    return pl.DataFrame(
+        [(str(file), number, RECORD, line) for number, line in taken],
+        schema={"partition": pl.String, "offset": pl.Int64, "mark": pl.Int32, "value": pl.Binary},
+        orient="row",
+    )

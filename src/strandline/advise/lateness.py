@@ -80,6 +80,12 @@ def lateness(rows: pl.DataFrame, window: int) -> Lateness:
     )
 
 
+def in_time(rows: pl.DataFrame, window: int, delay: int) -> float:
+    """The share of elements that a delay puts into the first full answer of their window; of rows with AHEAD."""
+    known = measured(rows, window).filter(~pl.col(AHEAD))
+    return float((known[NEED] <= delay).mean() or 0.0)  # type: ignore[arg-type]
+
+
 def _wait(known: pl.DataFrame, share: float, transit: int) -> Wait:
     delay = quantile(known[NEED], share)
     answers = known.group_by(KEY, WINDOW).agg((pl.col(NEED) > delay).any().alias("late"))

@@ -3,6 +3,7 @@
 from typing import Final
 
 from strandline.advise.report import Advice
+from strandline.advise.sample import DECODED
 from strandline.advise.verdict import Way
 from strandline.model.elements import Duration
 
@@ -19,12 +20,16 @@ def lines(advice: Advice) -> str:
         watermark += f'.future_bound("{_length(found.future)}")'
     key = ", ".join(f'"{name}"' for name in columns.keys) or '"…"  # name the key'
     made = _time(advice)
+    source, whose = advice.sample.origin.source, advice.sample.origin.pipeline
     said = [
+        *(["import pathlib"] if "pathlib." in source else []),
         *(["import polars as pl"] if made else []),
         "import strandline as sl",
         "",
         "answers = (",
-        f"    sl.read({advice.sample.origin.source})",
+        f"    sl.read(...)  # and what else comes before its time, as in {whose}"
+        if whose
+        else f"    sl.read({source})",
         *([f"    .with_columns({columns.time}={made})"] if made else []),
         f'    .event_time("{columns.time}", {watermark})',
         f"    .key_by({key})",
@@ -48,19 +53,20 @@ def _time(advice: Advice) -> str:
         unit = _UNITS[sample.unit]
         number = f'(pl.col("{name}") * 1000)' if unit == "s" else f'pl.col("{name}")'
         return f'pl.from_epoch({number}.cast(pl.Int64), time_unit="{"ms" if unit == "s" else unit}")'
-    if sample.texts and sample.origin.format == "parquet":
+    if sample.texts and sample.origin.format in ("parquet", DECODED):
         return f'pl.col("{name}").str.to_datetime(time_zone="UTC", strict=False)'
     return ""
 
 
 def command(advice: Advice) -> str:
     """How it is run, as the verdict says; empty where a batch job does."""
+    where = advice.sample.origin.pipeline or "job.py:answers"
     match advice.verdict.way:
         case Way.SCHEDULED:
             every = _length(advice.verdict.every or 0)
-            return f"strandline run job.py:answers --checkpoint FOLDER --available-now   # every {every}"
+            return f"strandline run {where} --checkpoint FOLDER --available-now   # every {every}"
         case Way.STREAM | Way.EARLY:
-            return "strandline run job.py:answers --checkpoint FOLDER"
+            return f"strandline run {where} --checkpoint FOLDER"
     return ""
 
 

@@ -8,7 +8,7 @@ import polars as pl
 from strandline.advise.capacity import Capacity, capacity
 from strandline.advise.clocks import AHEAD, PACE, Clocks, clocks, with_ahead
 from strandline.advise.keys import Keys, keys
-from strandline.advise.lateness import Lateness, Wait, lateness, measured, quantile
+from strandline.advise.lateness import Lateness, Wait, in_time, lateness, measured, quantile
 from strandline.advise.partitions import Partitions, partitions
 from strandline.advise.round import round_down, round_up
 from strandline.advise.sample import Sample
@@ -46,6 +46,14 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
+class Yours:
+    """What a pipeline says already: its delay, in milliseconds, and the share of elements that it is enough for."""
+
+    delay: int
+    in_time: float
+
+
+@dataclass(frozen=True, slots=True)
 class Advice:
     """A sample, looked at from every side, and what follows."""
 
@@ -59,10 +67,16 @@ class Advice:
     able: Capacity
     verdict: Verdict
     settings: Settings
+    yours: Yours | None = None
 
 
-def advise(sample: Sample, wishes: Wishes, *, now: int, cores: int, known: tuple[str, ...] = ()) -> Advice:
-    """What a sample says. `now` is the time it was looked at, `known` the partitions that there are."""
+def advise(
+    sample: Sample, wishes: Wishes, *, now: int, cores: int, known: tuple[str, ...] = (), delay: int | None = None
+) -> Advice:
+    """What a sample says. `now` is the time it was looked at, `known` the partitions that there are.
+
+    `delay` is that of a pipeline which reads it already.
+    """
     rows = with_ahead(sample, now)
     window = wishes.window or _window(quantile(measured(rows, MINUTE)["behind"], 0.99), wishes.freshness)
     late = lateness(rows, window)
@@ -83,7 +97,8 @@ def advise(sample: Sample, wishes: Wishes, *, now: int, cores: int, known: tuple
         judged.every if judged.way is Way.EARLY else None,
         None if found is None or found.bursts is None else round_up(found.bursts),
     )
-    return Advice(sample, wishes, late, chosen, clock, places, found, able, judged, settings)
+    yours = None if delay is None else Yours(delay, in_time(rows, window, delay))
+    return Advice(sample, wishes, late, chosen, clock, places, found, able, judged, settings, yours)
 
 
 def _window(behind: int, freshness: int | None) -> int:

@@ -12,8 +12,12 @@ import polars as pl
 
 from strandline.errors import InvalidStep
 from strandline.formats.times import instants
+from strandline.spark.arrival import Arrived
+from strandline.spark.ports import DETAIL
 
 TIME, ARRIVAL, PARTITION, KEY = "time", "arrival", "partition", "key"
+DECODED: Final = "decoded"
+"""The format of what a format of records has read: columns have the types that they have in a pipeline."""
 
 _LATEST: Final = 253_402_300_799_999
 _UNITS: Final = (("seconds", 1e11, 1e3), ("milliseconds", 1e14, 1.0), ("microseconds", 1e17, 1e-3))
@@ -48,6 +52,8 @@ class Origin:
     """What the arrivals are, in words; empty where there are none."""
     notes: tuple[str, ...] = ()
     format: str = "json"
+    pipeline: str = ""
+    """The pipeline that reads it already, as it was named; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,26 @@ class Sample:
     @property
     def has_arrivals(self) -> bool:
         return bool(self.rows[ARRIVAL].is_not_null().any())
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A sample, the partitions that there are, also without a row; and what a pipeline says of it, in milliseconds."""
+
+    sample: Sample
+    known: tuple[str, ...] = ()
+    window: int | None = None
+    delay: int | None = None
+
+
+def left_out(arrived: Arrived, what: str) -> tuple[str, ...]:
+    """What is said of records that could not be read, if there are any."""
+    if arrived.dead.is_empty():
+        return ()
+    told = (
+        f"{arrived.dead.height} of {arrived.read} {what} cannot be read and were left out: they would be dead letters"
+    )
+    return (f"{told}; the first: {arrived.dead[DETAIL][0]}",)
 
 
 def sample_of(frame: pl.DataFrame, columns: Columns, origin: Origin) -> Sample:

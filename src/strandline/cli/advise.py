@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,12 +12,15 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from strandline.advise.access import Access
+from strandline.advise.asked import sample_of_pipeline
 from strandline.advise.files import sample_of_files
 from strandline.advise.lines import command, lines
 from strandline.advise.plot import plot as drawn
 from strandline.advise.report import Advice, Wishes, advise
-from strandline.advise.sample import Columns, Sample
+from strandline.advise.sample import Columns, Taken
 from strandline.advise.topic import sample_of_topic
+from strandline.cli.run import find
 from strandline.errors import InvalidStep
 from strandline.model.elements import Duration
 from strandline.observe.words import count, duration
@@ -25,16 +28,18 @@ from strandline.observe.words import count, duration
 _TOPIC: Final = "kafka:"
 
 
-def run_advise(
-    source: str, columns: Mapping[str, Any], wishes: Mapping[str, str | None], *, bootstrap: str, most: int,
+def run_advise(  # noqa: PLR0913 - what the command line says
+    source: str, columns: Columns, wishes: Mapping[str, str | None], access: Access, *, of: str | None, most: int,
     as_json: bool, plot: Path | None,
 ) -> int:  # fmt: skip
     """Looks at the sample, and tells what it says."""
     if plot is not None and plot.suffix.lower() != ".svg":
         raise InvalidStep(f"{plot.name} is no picture that can be drawn", hint="name a file that ends in .svg")
     wanted = Wishes(**{name: None if said is None else Duration.parse(said).ms for name, said in wishes.items()})
-    sample, known = _sample(source, Columns(**columns), bootstrap, most)
-    found = advise(sample, wanted, now=int(time.time() * 1000), cores=os.cpu_count() or 1, known=known)
+    taken = _taken(source, columns, access, of, most)
+    wanted = replace(wanted, window=wanted.window or taken.window)
+    cores, now = os.cpu_count() or 1, int(time.time() * 1000)
+    found = advise(taken.sample, wanted, now=now, cores=cores, known=taken.known, delay=taken.delay)
     if plot is not None:
         plot.write_text(drawn(found), encoding="utf-8")
     if as_json:
@@ -44,12 +49,32 @@ def run_advise(
     return 0
 
 
-def _sample(source: str, columns: Columns, bootstrap: str, most: int) -> tuple[Sample, tuple[str, ...]]:
-    if not source.startswith(_TOPIC):
-        return sample_of_files(Path(source), columns, most), ()
+def _taken(source: str, columns: Columns, access: Access, of: str | None, most: int) -> Taken:
+    is_topic = source.startswith(_TOPIC)
+    if not is_topic and _is_pipeline(source):
+        _refuse_access(access, "a pipeline says itself how its source is read")
+        return sample_of_pipeline(find(source).root, source, columns, most, of)
+    if of is not None:
+        raise InvalidStep("only a pipeline has several sources", hint="leave --of out")
+    if not columns.time:
+        raise InvalidStep("which column says when something happened?", hint="name it with --time")
+    if not is_topic:
+        _refuse_access(access, "files are read as they are")
+        return Taken(sample_of_files(Path(source), columns, most))
     if columns.partition is not None:
         raise InvalidStep("a topic has partitions of its own", hint="leave --partition out")
-    return sample_of_topic(source.removeprefix(_TOPIC), bootstrap, columns, most)
+    return sample_of_topic(source.removeprefix(_TOPIC), access, columns, most)
+
+
+def _is_pipeline(source: str) -> bool:
+    """`job.py`, `job.py:answers` or `package.jobs:answers`, unless a file or a folder is called so."""
+    place, colon, name = source.partition(":")
+    return place.endswith(".py") or (bool(colon) and name.isidentifier() and not Path(source).exists())
+
+
+def _refuse_access(access: Access, why: str) -> None:
+    if replace(access, servers=Access().servers) != Access():
+        raise InvalidStep(why, hint="--format, --schema, --registry, --security and the like are for kafka:TOPIC")
 
 
 def to_plain(found: Advice) -> dict[str, Any]:
@@ -68,6 +93,7 @@ def to_plain(found: Advice) -> dict[str, Any]:
         "capacity": {**asdict(found.able), "busy": found.able.busy},
         "verdict": asdict(found.verdict),
         "settings": asdict(found.settings),
+        "yours": None if found.yours is None else asdict(found.yours),
         "pipeline": lines(found),
         "command": command(found) or None,
     }
@@ -80,10 +106,15 @@ def told(found: Advice) -> Group:
     parts += [_offers(found), Text(), _waits(found), Text(), *(_fact(*fact) for fact in _facts(found))]
     for caution in verdict.cautions:
         parts.append(Text.assemble(("caution  ", "yellow"), caution))
-    parts += [Text(), Text("a pipeline to begin with:", "bold"), Text(lines(found).rstrip(), "cyan")]
+    parts += [Text(), Text(_title(found), "bold"), Text(lines(found).rstrip(), "cyan")]
     if command(found):
         parts.append(Text("\n$ " + command(found), "cyan"))
     return Group(*parts)
+
+
+def _title(found: Advice) -> str:
+    whose = found.sample.origin.pipeline
+    return f"what {whose} should say:" if whose else "a pipeline to begin with:"
 
 
 def _offers(found: Advice) -> Table:
@@ -116,6 +147,9 @@ def _facts(found: Advice) -> list[tuple[str, str]]:
     facts.append(
         ("disorder", f"{late.out_of_order:.1%} come after a later one; the last is {_said(late.farthest)} behind")
     )
+    if found.yours is not None:
+        enough = f"puts {found.yours.in_time:.1%} of the elements into the first full answer"
+        facts.append(("yours", f"the delay of {_said(found.yours.delay)} that the pipeline has {enough}"))
     if late.transit is not None:
         half, most, _ = late.transit
         facts.append(("transit", f"half arrive within {_said(half)} of their event, 99 % within {_said(most)}"))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import sessions
 from benchmarks.contestant import batches_of, counts_of, played, rows_of
+from benchmarks.feeds import Folder
 from benchmarks.nexmark import native, ours
 from benchmarks.workloads import Contestant
 
@@ -41,7 +42,7 @@ def read_order(path: Path) -> Order:
 
 def main(arguments: list[str]) -> None:
     order = read_order(Path(arguments[0]))
-    spark = sessions.start(order.contestant, order.home / "spark.log")
+    spark = sessions.start(order.contestant, order.home / "spark.log", Folder(order.folder))
     until, times = time.monotonic() + order.warm_up, 0
     while time.monotonic() < until:
         answered(spark, order, order.folder, f"warm-{times}")

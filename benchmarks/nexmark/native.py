@@ -6,12 +6,22 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from benchmarks.nexmark.events import BID, COLUMNS
-from benchmarks.nexmark.ours import CHANNEL_ID, DAY, NAMED, RANKS, TIME_TYPE
-from benchmarks.nexmark.queries import DELAY, EVERY, GAP, QUERIES, WINDOW, Speaks
+from benchmarks.nexmark.queries import CHEAP, DEAR, DELAY, EVERY, GAP, QUERIES, WINDOW, Speaks
 from benchmarks.peers.spark import stream
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+DAY: Final = "date_format(at, 'yyyy-MM-dd')"
+RANKS: Final = {
+    "": "TRUE", "1": f"price < {CHEAP}", "2": f"price >= {CHEAP} AND price < {DEAR}", "3": f"price >= {DEAR}",
+}  # fmt: skip
+TIME_TYPE: Final = """CASE WHEN hour(at) >= 8 AND hour(at) <= 18 THEN 'day'
+    WHEN hour(at) <= 6 OR hour(at) >= 20 THEN 'night' ELSE 'other' END"""
+CHANNEL: Final = "regexp_extract(url, '(&|^)channel_id=([^&]*)', 2)"
+CHANNEL_ID: Final = f"""CASE lower(channel) WHEN 'apple' THEN '0' WHEN 'google' THEN '1' WHEN 'facebook' THEN '2'
+    WHEN 'baidu' THEN '3' ELSE {CHANNEL} END"""
+NAMED: Final = f"{CHANNEL} <> '' OR lower(channel) IN ('apple', 'google', 'facebook', 'baidu')"
 
 
 def q0(bids: "DataFrame") -> "DataFrame":

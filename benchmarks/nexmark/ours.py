@@ -10,6 +10,7 @@ import strandline as sl
 from benchmarks.corpus import FILES
 from benchmarks.nexmark.events import BID, COLUMNS
 from benchmarks.nexmark.queries import CHEAP, DEAR, DELAY, EVERY, GAP, WINDOW
+from strandline.model import ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,21 +20,26 @@ if TYPE_CHECKING:
     from strandline.spark.job import Job
 
 CHANGES: Final = sl.repeatedly(sl.after_count(1))
-DAY: Final = "date_format(at, 'yyyy-MM-dd')"
+AT, PRICE, URL, BIDDER = pl.col("at"), pl.col("price"), pl.col("url"), pl.col("bidder")
+DAY: Final = AT.dt.strftime("%Y-%m-%d")
 RANKS: Final = {
-    "": "TRUE", "1": f"price < {CHEAP}", "2": f"price >= {CHEAP} AND price < {DEAR}", "3": f"price >= {DEAR}",
+    "": pl.lit(value=True), "1": PRICE < CHEAP, "2": (PRICE >= CHEAP) & (PRICE < DEAR), "3": PRICE >= DEAR,
 }  # fmt: skip
-TIME_TYPE: Final = """CASE WHEN hour(at) >= 8 AND hour(at) <= 18 THEN 'day'
-    WHEN hour(at) <= 6 OR hour(at) >= 20 THEN 'night' ELSE 'other' END"""
-CHANNEL: Final = "regexp_extract(url, '(&|^)channel_id=([^&]*)', 2)"
-CHANNEL_ID: Final = f"""CASE lower(channel) WHEN 'apple' THEN '0' WHEN 'google' THEN '1' WHEN 'facebook' THEN '2'
-    WHEN 'baidu' THEN '3' ELSE {CHANNEL} END"""
-NAMED: Final = f"{CHANNEL} <> '' OR lower(channel) IN ('apple', 'google', 'facebook', 'baidu')"
+HOUR: Final = AT.dt.hour()
+TIME_TYPE: Final = (
+    pl.when((HOUR >= 8) & (HOUR <= 18)).then(pl.lit("day"))
+    .when((HOUR <= 6) | (HOUR >= 20)).then(pl.lit("night")).otherwise(pl.lit("other"))
+)  # fmt: skip
+NUMBERS: Final = {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}
+KNOWN: Final = pl.col("channel").str.to_lowercase().replace_strict(NUMBERS, default=None, return_dtype=pl.String)
+WRITTEN: Final = URL.str.extract("(?:&|^)channel_id=([^&]*)", 1)
 
 
-def bids_of(folder: str) -> sl.Elements:
-    """The bids of a log."""
-    return sl.read(sl.files(folder, COLUMNS, format="parquet", files_per_batch=FILES)).where(f"kind = {BID}")
+def bids_of(folder: str, *columns: str) -> sl.Elements:
+    """The bids of a log, of each what a question looks at: files are read column by column."""
+    types = ddl.parse(COLUMNS)
+    wanted = ", ".join(f"{name} {types[name]}" for name in ("kind", *columns))
+    return sl.read(sl.files(folder, wanted, format="parquet", files_per_batch=FILES)).where(pl.col("kind") == BID)
 
 
 def _timed(bids: sl.Elements) -> sl.Elements:
@@ -45,21 +51,24 @@ def _for_ever(keyed: "Keyed") -> "Keyed":
     return keyed.window(sl.everything()).keep_for_ever().trigger(CHANGES).accumulate(sl.accumulating)
 
 
-def q0(bids: sl.Elements) -> sl.Elements:
-    return bids.select("auction", "bidder", "price", "at", "extra")
+def q0(folder: str) -> sl.Elements:
+    names = ("auction", "bidder", "price", "at", "extra")
+    return bids_of(folder, *names).select(*names)
 
 
-def q1(bids: sl.Elements) -> sl.Elements:
-    return bids.select("auction", "bidder", "at", "extra", price="0.908D * price")
+def q1(folder: str) -> sl.Elements:
+    names = ("auction", "bidder", "at", "extra")
+    return bids_of(folder, *names, "price").select(*names, price=0.908 * PRICE)
 
 
-def q2(bids: sl.Elements) -> sl.Elements:
-    return bids.where("auction % 123 = 0").select("auction", "price")
+def q2(folder: str) -> sl.Elements:
+    bids = bids_of(folder, "auction", "price")
+    return bids.where(pl.col("auction") % 123 == 0).select("auction", "price")
 
 
-def q5(bids: sl.Elements) -> sl.Panes:
+def q5(folder: str) -> sl.Panes:
     counts = (
-        _timed(bids.select("auction", "at"))
+        _timed(bids_of(folder, "auction", "at"))
         .key_by("auction")
         .window(sl.sliding(seconds=WINDOW, every=f"{EVERY}s"))
         .aggregate(num=sl.count())
@@ -80,9 +89,9 @@ def hottest(window: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"window_end": window["window_end"], "auction": auction, "num": num}
 
 
-def q7(bids: sl.Elements) -> sl.Panes:
+def q7(folder: str) -> sl.Panes:
     return (
-        _timed(bids.select("auction", "bidder", "price", "at", house="1"))
+        _timed(bids_of(folder, "auction", "bidder", "price", "at").with_columns(house=pl.lit(1)))
         .key_by("house")
         .window(sl.tumbling(seconds=WINDOW))
         .aggregate(
@@ -91,32 +100,33 @@ def q7(bids: sl.Elements) -> sl.Panes:
     )
 
 
-def q11(bids: sl.Elements) -> sl.Panes:
-    timed = _timed(bids.select("bidder", "at"))
+def q11(folder: str) -> sl.Panes:
+    timed = _timed(bids_of(folder, "bidder", "at"))
     return timed.key_by("bidder").window(sl.session(seconds=GAP)).aggregate(num=sl.count())
 
 
-def q12(bids: sl.Elements) -> sl.Panes:
-    keyed = bids.select("bidder").processing_time().key_by("bidder").window(sl.tumbling(seconds=WINDOW))
+def q12(folder: str) -> sl.Panes:
+    keyed = bids_of(folder, "bidder").processing_time().key_by("bidder").window(sl.tumbling(seconds=WINDOW))
     return keyed.trigger(CHANGES).accumulate(sl.accumulating).aggregate(num=sl.count())
 
 
-def q14(bids: sl.Elements) -> sl.Elements:
-    return bids.where("0.908D * price > 1000000 AND 0.908D * price < 50000000").select(
+def q14(folder: str) -> sl.Elements:
+    bids = bids_of(folder, "auction", "bidder", "price", "at", "extra").with_columns(price=0.908 * PRICE)
+    return bids.where((PRICE > 1_000_000) & (PRICE < 50_000_000)).select(
         "auction",
         "bidder",
         "at",
-        price="0.908D * price",
+        "price",
         time_type=TIME_TYPE,
-        letters="length(extra) - length(replace(extra, 'c', ''))",
+        letters=pl.col("extra").str.count_matches("c", literal=True).cast(pl.Int64),
     )
 
 
-def _ranked(bids: sl.Elements, **others: str) -> sl.Elements:
+def _ranked(bids: sl.Elements, *others: str, **computed: pl.Expr) -> sl.Elements:
     """What is counted, each where its price is of the rank."""
-    columns = {f"{what}{number}": f"CASE WHEN {rank} THEN {of} END" for number, rank in RANKS.items()
-               for what, of in (("bids", "1"), ("bidders", "bidder"), ("auctions", "auction"))}  # fmt: skip
-    return _timed(bids.select("at", day=DAY, **others, **columns))
+    columns = {f"{what}{number}": pl.when(rank).then(of) for number, rank in RANKS.items()
+               for what, of in (("bids", pl.lit(1)), ("bidders", BIDDER), ("auctions", pl.col("auction")))}  # fmt: skip
+    return _timed(bids.select("at", *others, day=DAY, **computed, **columns))
 
 
 def _twelve() -> dict[str, Any]:
@@ -124,18 +134,20 @@ def _twelve() -> dict[str, Any]:
     return plain | {f"{of}{each}": sl.count_distinct(f"{of}{each}") for of in ("bidders", "auctions") for each in RANKS}
 
 
-def q15(bids: sl.Elements) -> sl.Panes:
-    return _for_ever(_ranked(bids).key_by("day")).aggregate(**_twelve())
+def q15(folder: str) -> sl.Panes:
+    ranked = _ranked(bids_of(folder, "auction", "bidder", "price", "at"))
+    return _for_ever(ranked.key_by("day")).aggregate(**_twelve())
 
 
-def q16(bids: sl.Elements) -> sl.Panes:
-    ranked = _ranked(bids, channel="channel", minute="date_format(at, 'HH:mm')")
+def q16(folder: str) -> sl.Panes:
+    bids = bids_of(folder, "auction", "bidder", "price", "at", "channel")
+    ranked = _ranked(bids, "channel", minute=AT.dt.strftime("%H:%M"))
     return _for_ever(ranked.key_by("channel", "day")).aggregate(minute=sl.max("minute"), **_twelve())
 
 
-def q17(bids: sl.Elements) -> sl.Panes:
-    ranks = {f"bids{number}": f"CASE WHEN {rank} THEN 1 END" for number, rank in RANKS.items()}
-    timed = _timed(bids.select("auction", "at", "price", day=DAY, **ranks))
+def q17(folder: str) -> sl.Panes:
+    ranks = {f"bids{number}": pl.when(rank).then(pl.lit(1)) for number, rank in RANKS.items()}
+    timed = _timed(bids_of(folder, "auction", "at", "price").with_columns(day=DAY, **ranks))
     return _for_ever(timed.key_by("auction", "day")).aggregate(
         **{name: sl.count(name) for name in ranks},
         least=sl.min("price"),
@@ -145,27 +157,30 @@ def q17(bids: sl.Elements) -> sl.Panes:
     )
 
 
-def q18(bids: sl.Elements) -> sl.Panes:
+def q18(folder: str) -> sl.Panes:
     kept = ("ms", "price", "channel", "url", "extra")
-    told = bids.select("bidder", "auction", "at", "price", "channel", "url", "extra", ms="unix_millis(at)")
+    told = bids_of(folder, "bidder", "auction", "at", *kept[1:]).with_columns(ms=AT.dt.epoch("ms"))
     return _for_ever(_timed(told).key_by("bidder", "auction")).aggregate(**{name: sl.last(name) for name in kept})
 
 
-def q19(bids: sl.Elements) -> sl.Panes:
-    timed = _timed(bids.select("auction", "price", "at"))
+def q19(folder: str) -> sl.Panes:
+    timed = _timed(bids_of(folder, "auction", "price", "at"))
     return _for_ever(timed.key_by("auction")).aggregate(prices=sl.top_k("price", 10))
 
 
-def q21(bids: sl.Elements) -> sl.Elements:
-    return bids.where(NAMED).select("auction", "bidder", "price", "channel", channel_id=CHANNEL_ID)
+def q21(folder: str) -> sl.Elements:
+    names = ("auction", "bidder", "price", "channel")
+    bids = bids_of(folder, *names, "url").with_columns(channel_id=pl.coalesce(KNOWN, WRITTEN))
+    return bids.where(pl.col("channel_id") != "").select(*names, "channel_id")
 
 
-def q22(bids: sl.Elements) -> sl.Elements:
-    parts = {f"dir{number}": f"get(split(url, '/'), {number + 2})" for number in (1, 2, 3)}
-    return bids.select("auction", "bidder", "price", "channel", **parts)
+def q22(folder: str) -> sl.Elements:
+    names = ("auction", "bidder", "price", "channel")
+    parts = {f"dir{number}": URL.str.split("/").list.get(number + 2, null_on_oob=True) for number in (1, 2, 3)}
+    return bids_of(folder, *names, "url").select(*names, **parts)
 
 
-ASKED: Final[Mapping[str, "Callable[[sl.Elements], Stream]"]] = {
+ASKED: Final[Mapping[str, "Callable[[str], Stream]"]] = {
     "q0": q0, "q1": q1, "q2": q2, "q5": q5, "q7": q7, "q11": q11, "q12": q12, "q14": q14, "q15": q15, "q16": q16,
     "q17": q17, "q18": q18, "q19": q19, "q21": q21, "q22": q22,
 }  # fmt: skip
@@ -173,7 +188,7 @@ ASKED: Final[Mapping[str, "Callable[[sl.Elements], Stream]"]] = {
 
 def pipeline(query: str, folder: str) -> sl.Pipeline:
     """A question over a log."""
-    return ASKED[query](bids_of(folder)).write(sl.discard())
+    return ASKED[query](folder).write(sl.discard())
 
 
 def start(

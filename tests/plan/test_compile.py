@@ -7,7 +7,7 @@ import strandline as sl
 from strandline.errors import InvalidStep
 from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.nodes import fingerprint
-from strandline.plan.operations import Polars, Select, Sql, Where
+from strandline.plan.operations import Polars, Select, Sql, Where, is_native
 from strandline.plan.pipeline import Elements, Panes
 from strandline.plan.stages import Deliver, Flagged, Flow, Input, Kept, KeyedStep, Route, Scan
 from tests.plan.endpoints import PaperSink, PaperSource, scores, totals
@@ -110,6 +110,18 @@ def test_elements_may_be_written_without_a_keyed_step() -> None:
     assert stages.steps == ()
     assert stages.scans[0].flows[0].routes == (Route((), output=0),)
     assert stages.outputs[0].keys is None
+
+
+def test_columns_are_picked_by_name_in_spark_or_in_python_wherever_the_rows_are() -> None:
+    stages = to_stages(scores().where(pl.col("score") > 3).select("team", points="score").write(PaperSink()).root)
+    (scan,) = stages.scans
+    assert scan.native == ()
+    picked = scan.flows[0].operations[-1]
+    assert isinstance(picked, Select)
+    assert [name for name, _ in picked.columns] == ["team", "points"]
+    assert not is_native(picked)
+    before = to_stages(scores().select("team", points="score").where(pl.col("points") > 3).write(PaperSink()).root)
+    assert len(before.scans[0].native) == 1
 
 
 def test_sql_after_python_is_refused_with_the_step_before_it() -> None:

@@ -2,13 +2,14 @@
 
 Where the ways of a source's rows part, a condition in SQL is still computed natively, as a column beside the row, and
 the row is kept or not in Python. So it is after the event time too: what a filter drops there still moves time on.
+Columns picked by their names alone are picked wherever the rows are.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from strandline.errors import InvalidStep
-from strandline.plan.operations import Operation, Select, Sql, Where, describe, is_native
+from strandline.plan.operations import Operation, Select, Sql, Where, describe, in_polars, is_native, names_only
 from strandline.plan.stages import Flagged, Kept
 from strandline.plan.strands import Strand
 
@@ -90,6 +91,9 @@ def _rest(strand: Strand, shared: int, flags: _Flags) -> Iterator[tuple[int, Ope
             yield place, operation
         elif isinstance(operation, Where) and changed is None:
             yield place, flags.of(operation)
+        elif isinstance(operation, Select) and names_only(operation):
+            changed = changed or operation
+            yield place, replace(operation, columns=in_polars(operation.columns))
         else:
             raise InvalidStep(
                 f"the SQL of «{describe(operation)}» would run after the rows have crossed to Python",

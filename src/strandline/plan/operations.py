@@ -4,7 +4,7 @@ An expression is Spark SQL, as text, or Polars. SQL runs natively, before anythi
 and functions run in Python, on whole batches.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -125,6 +125,20 @@ def is_native(operation: Operation) -> bool:
             return all(isinstance(each, Sql) for _, each in columns)
         case Map() | FlatMap() | Spread() | Gather():
             return False
+
+
+def names_only(operation: Operation) -> bool:
+    """Whether it only picks columns by their names: that is the same in SQL and in Polars."""
+    return isinstance(operation, Select) and all(
+        isinstance(each, Sql) and each.text.isidentifier() for _, each in operation.columns
+    )
+
+
+def in_polars(columns: Iterable[tuple[str, Expr]]) -> tuple[tuple[str, Expr], ...]:
+    """Columns, those that are bare names in Polars too."""
+    from polars import col  # noqa: PLC0415 - whoever mixes the two has loaded it
+
+    return tuple((name, expression(col(each.text)) if isinstance(each, Sql) else each) for name, each in columns)
 
 
 def types_after(

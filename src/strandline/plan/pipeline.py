@@ -30,7 +30,7 @@ from strandline.plan.nodes import (
     Write,
     outputs_of,
 )
-from strandline.plan.operations import Expr, FlatMap, Map, Select, Sql, Where, both, expression, opposite
+from strandline.plan.operations import Expr, FlatMap, Map, Select, Sql, Where, both, expression, in_polars, opposite
 from strandline.plan.salting import salted
 from strandline.plan.strands import strands_to
 
@@ -307,16 +307,12 @@ def _one_way(named: dict[str, Expr]) -> tuple[tuple[str, Expr], ...]:
     """All in SQL, or all in Polars; a bare name is both."""
     if all(isinstance(each, Sql) for each in named.values()):
         return tuple(named.items())
-    from polars import col  # noqa: PLC0415 - whoever writes such an expression has loaded it
-
     for name, each in named.items():
-        if isinstance(each, Sql):
-            if not each.text.isidentifier():
-                raise InvalidStep(
-                    f"{name!r} is computed in SQL, others of the same step in Polars", hint="write all of them one way"
-                )
-            named[name] = expression(col(each.text))
-    return tuple(named.items())
+        if isinstance(each, Sql) and not each.text.isidentifier():
+            raise InvalidStep(
+                f"{name!r} is computed in SQL, others of the same step in Polars", hint="write all of them one way"
+            )
+    return in_polars(named.items())
 
 
 def _chosen(family: type[Choice], given: str) -> Choice:

@@ -108,12 +108,15 @@ def played(writer: Any, checkpoint: Path, mode: str = "append") -> dict[str, Any
 def _ours(spark: "SparkSession", order: Order, feed: Feed, name: str, kept: Path | None) -> dict[str, Any]:
     said = {"panes": 0, "retractions": 0}
     read: dict[int, int] = {}
+    spent: dict[int, dict[str, Any]] = {}
     started = time.time()
     at_once = order.contestant is Contestant.AT_ONCE
-    job = ours.start(spark, feed, order.workload, order.home / name, _listener(said, read, kept), at_once=at_once)
+    hear = _listener(said, read, spent, kept)
+    job = ours.start(spark, feed, order.workload, order.home / name, hear, at_once=at_once)
     query = None if at_once else spark.streams.active[0]
     job.await_end()
     batches = [_only(started, job.counts.read)] if query is None else batches_of(query.recentProgress, read)
+    batches = [batch | spent.get(batch["batch"], {}) for batch in batches]
     return {"started": started, "ended": time.time(), "batches": batches, "said": said, "counts": counts_of(job)}
 
 
@@ -141,10 +144,15 @@ def _only(started: float, rows: int, ended: float | None = None) -> dict[str, An
     return {"batch": 0, "rows": rows, "started": started, "ended": ended or time.time(), "state": []}
 
 
-def _listener(said: dict[str, int], read: dict[int, int], kept: Path | None) -> "Callable[[Delivered], None]":
+def _listener(
+    said: dict[str, int], read: dict[int, int], spent: dict[int, dict[str, Any]], kept: Path | None
+) -> "Callable[[Delivered], None]":
+    """Fills in what was said, how much was read and where the time went, by batch."""
+
     def hear(delivered: "Delivered") -> None:
         panes = delivered.output.panes
         read[delivered.batch] = rows_of(delivered)
+        spent[delivered.batch] = {"busy": dict(delivered.measured.seconds), "took": dict(delivered.took)}
         if panes is None:
             return
         said["panes"] += panes.height

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,8 @@ from benchmarks.workloads import Contestant, Panes, to_json
 ROOT: Final = Path(__file__).resolve().parent.parent
 PATIENCE: Final = 900
 """Seconds after which a run is given up."""
+Beside = Callable[[int], "contextlib.AbstractContextManager[Any]"]
+"""Looks at the session with this number for as long as it is open."""
 FEW: Final = 5
 """Batches with no more rows are no part of a corpus: its flush, and heartbeats."""
 
@@ -111,13 +113,19 @@ def _has_cells(cell: Cell) -> bool:
     return cell.contestant is not Contestant.CEILING
 
 
-def started(module: str, home: Path) -> tuple[list[Sample], int]:
-    """A module as a process under the meter."""
+def _nobody(leader: int) -> contextlib.AbstractContextManager[None]:  # noqa: ARG001 - as whoever looks is called
+    return contextlib.nullcontext()
+
+
+def started(module: str, home: Path, beside: Beside = _nobody) -> tuple[list[Sample], int]:
+    """A module as a process under the meter, and whoever else looks at it meanwhile."""
     environment = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    return watched([sys.executable, "-m", module, str(home / "order.json")], home, environment)
+    return watched([sys.executable, "-m", module, str(home / "order.json")], home, environment, beside)
 
 
-def watched(command: Sequence[str], home: Path, environment: Mapping[str, str]) -> tuple[list[Sample], int]:
+def watched(
+    command: Sequence[str], home: Path, environment: Mapping[str, str], beside: Beside = _nobody
+) -> tuple[list[Sample], int]:
     """A command as a process that leads its own session, under the meter until it ends."""
     with (home / "output.txt").open("wb") as output:
         process = subprocess.Popen(
@@ -125,7 +133,7 @@ def watched(command: Sequence[str], home: Path, environment: Mapping[str, str]) 
         )
         meter = Meter(process.pid)
         try:
-            with meter, contextlib.suppress(subprocess.TimeoutExpired):
+            with meter, beside(process.pid), contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(PATIENCE)
         finally:
             _end(process)

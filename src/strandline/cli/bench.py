@@ -1,8 +1,10 @@
 """`strandline bench`: finds the benchmarks of the checkout it runs in; they are no part of the installed package."""
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from strandline.errors import SetupError
 
@@ -22,13 +24,24 @@ def find_checkout(here: Path) -> Path:
 
 def run_bench(name: str, *, quick: bool, only: list[str], rounds: int | None, work: Path | None, again: bool) -> int:
     """Measures something against its peers; 0 if every number counts."""
+    module, asked = _found(name)
+    return int(module.main(asked(quick, tuple(only), rounds, work, again)))
+
+
+def run_profile(cell: str, *, quick: bool, work: Path | None, as_json: bool) -> int:
+    """Tells where the time of one run goes."""
+    module, asked = _found("profile")
+    return int(module.main(asked(quick=quick, work=work), cell, as_json=as_json))
+
+
+def _found(name: str) -> tuple[Any, Callable[..., Any]]:
+    """A benchmark of the checkout, and what it is asked with."""
     sys.path.insert(0, str(find_checkout(Path.cwd())))
     try:
         from benchmarks.turns import Asked
 
-        main = import_module(f"benchmarks.{name}").main
+        return import_module(f"benchmarks.{name}"), Asked
     except ModuleNotFoundError as missing:
         raise SetupError(
             f"the benchmarks need {missing.name}", hint="install the checkout with its extra: pip install -e '.[dev]'"
         ) from None
-    return int(main(Asked(quick, tuple(only), rounds, work, again)))

@@ -275,6 +275,19 @@ def peers(
     raise typer.Exit(run_bench("peers.bench", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
 
 
+@bench.command()
+def profile(
+    cell: Annotated[str, typer.Argument(help="A cell of `bench windows`.")] = "ours",
+    quick: Quick = False,
+    work: Work = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """Where the time of one run goes: CPU time by thread, what tasks did, and the stages of batches."""
+    from strandline.cli.bench import run_profile
+
+    raise typer.Exit(run_profile(cell, quick=quick, work=work, as_json=as_json))
+
+
 @app.command()
 def up(
     names: Annotated[list[str], typer.Argument(help="Which services: kafka, postgres, registry, valkey.")],

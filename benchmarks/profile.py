@@ -1,0 +1,163 @@
+"""`strandline bench profile`: where the time of one run goes, by thread, by what tasks did, and by stage of a batch.
+
+The CPU time is the kernel's own count, thread by thread. What tasks did is measured by them with a clock on the wall,
+so on a machine that is busy with other things it is too much; what is left of their CPU time is told as the crossing.
+"""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from benchmarks import corpus as corpora
+from benchmarks import feeds, suite, turns
+from benchmarks.feeds import Folder
+from benchmarks.meter import Sample
+from benchmarks.runs import FEW, last_words, miscounted, scratch, started, weighed
+from benchmarks.sessions import CORES
+from benchmarks.suite import Cell
+from benchmarks.threads import ORDER, POLARS, WORKERS, Look, Watch, between
+from benchmarks.turns import Asked
+from benchmarks.workloads import to_json
+from strandline.errors import PlanError, RunError
+from strandline.observe.measure import stages_of
+from strandline.observe.metrics import STAGES
+
+UNSEEN: Final = "between two looks"
+_MINE: Final = ("read", "prepare", "step")
+"""What is computed in the workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Where the time of the batches that count went."""
+
+    cell: str
+    events: int
+    wall_seconds: float
+    cpu_seconds: float
+    """Of the whole tree of processes."""
+    threads: Mapping[str, float]
+    """CPU seconds by what threads are there for; what nobody saw is told too, so that they are the whole."""
+    tasks: Mapping[str, float]
+    """Seconds of all tasks together by what they did, where a job tells it."""
+    crossing: float | None
+    """CPU seconds of the workers beside that."""
+    stages: Mapping[str, float]
+    """Seconds of the time that batches took, where a job tells it."""
+
+
+def main(asked: Asked, cell: str = "ours", *, as_json: bool = False) -> int:
+    """Runs a cell once and tells where its time went."""
+    turns.end_with_the_run()
+    chosen = suite.quick() if asked.quick else suite.full()
+    known = {each.name: each for group in chosen.groups for each in group.cells}
+    if cell not in known:
+        raise PlanError(f"there is no cell {cell!r}", hint=f"choose of: {', '.join(sorted(known))}")
+    found = measure(known[cell], turns.work_folder(asked))
+    if as_json:
+        print(json.dumps(asdict(found), indent=1))
+    else:
+        Console(highlight=False).print(told(found))
+    return 0
+
+
+def measure(cell: Cell, work: Path) -> Profile:
+    """One run of a cell, under the meter and with its threads watched; `bench windows` is who has it judged."""
+    folder, _ = corpora.written(cell.corpus, work / "corpora")
+    home = scratch(work)
+    order = {
+        "contestant": cell.contestant.value,
+        "workload": to_json(cell.workload),
+        "feed": feeds.to_json(Folder(str(folder))),
+        "check": None,
+        "warm_up": cell.warm_seconds,
+    }
+    (home / "order.json").write_text(json.dumps(order))
+    watches: list[Watch] = []
+
+    def watch(leader: int) -> Watch:
+        watches.append(Watch(leader))
+        return watches[-1]
+
+    samples, code = started("benchmarks.contestant", home, watch)
+    if code != 0:
+        raise RunError(f"the run of {cell.name} failed", detail=last_words(home, code), hint=f"look into {home}")
+    timed = json.loads((home / "run.json").read_text())["timed"]
+    lost = miscounted(cell, timed)
+    if lost:
+        raise RunError("a run that loses count has no profile", detail=lost, hint=f"look into {home}")
+    shutil.rmtree(home, ignore_errors=True)
+    return profile_of(cell, timed["batches"], samples, watches[0].looks)
+
+
+def profile_of(
+    cell: Cell, batches: Sequence[dict[str, Any]], samples: Sequence[Sample], looks: Sequence[Look]
+) -> Profile:
+    """What was used for the batches that count, as in `bench windows`."""
+    run = weighed(cell, 0, batches, samples)
+    counted = [batch for batch in batches if batch["rows"] > FEW][-run.counted :]
+    threads = between(looks, counted[0]["started"], counted[-1]["ended"])
+    unseen = run.cpu_seconds - sum(threads.values())
+    tasks = _sum(batch.get("busy", {}) for batch in counted)
+    workers = threads.get(POLARS, 0.0) + threads.get(WORKERS, 0.0)
+    stages = _sum(_stages(batch) for batch in counted)
+    return Profile(
+        cell.name,
+        run.events,
+        run.wall_seconds,
+        run.cpu_seconds,
+        threads | ({UNSEEN: unseen} if unseen > 0 else {}),
+        tasks,
+        max(workers - sum(tasks.get(name, 0.0) for name in _MINE), 0.0) if tasks else None,
+        {name: stages[name] for name in STAGES if name in stages},
+    )
+
+
+def _stages(batch: dict[str, Any]) -> dict[str, float]:
+    if "took" not in batch:
+        return {}
+    return stages_of(batch["took"], batch["busy"], batch.get("milliseconds", {}), CORES)
+
+
+def _sum(each: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    sums: Counter[str] = Counter()
+    for one in each:
+        for name, seconds in one.items():
+            sums[name] += seconds  # type: ignore[assignment] # seconds are no whole numbers
+    return dict(sums)
+
+
+def told(found: Profile) -> Group:
+    """For people: three tables, each a different cut through the same batches."""
+    speed = found.events / found.cpu_seconds
+    head = f"{found.cell}: {found.events:,} events, {found.cpu_seconds:.1f} CPU-seconds in {found.wall_seconds:.1f} s"
+    parts: list[Any] = [Text(f"{head}, {speed:,.0f} events per CPU-second"), Text()]
+    ordered = [name for name in (*ORDER, UNSEEN) if name in found.threads]
+    parts.append(_table("CPU time", {name: found.threads[name] for name in ordered}, found))
+    if found.tasks:
+        tasks = dict(found.tasks)
+        if found.crossing is not None:
+            tasks["crossing, by difference"] = found.crossing
+        parts += [Text(), _table("what tasks did, together", tasks, found)]
+    if found.stages:
+        parts += [Text(), _table("time of batches", found.stages, found)]
+    return Group(*parts)
+
+
+def _table(title: str, seconds: Mapping[str, float], found: Profile) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(title, min_width=40)
+    for name in ("seconds", "share", "ns an event"):
+        table.add_column(name, justify="right")
+    whole = sum(seconds.values()) or 1.0
+    for name, each in seconds.items():
+        table.add_row(name, f"{each:.2f}", f"{each / whole:.0%}", f"{1e9 * each / found.events:,.0f}")
+    return table

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks import feeds, ours, sessions
 from benchmarks.feeds import Feed
 from benchmarks.peers import spark as peers
+from benchmarks.sessions import Room
 from benchmarks.workloads import Contestant, Workload, from_json
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Order:
     home: Path
     warm_up: float = 0
     """Seconds of the same work, before any that counts."""
+    room: Room = Room()
 
 
 def read_order(path: Path) -> Order:
@@ -45,14 +47,15 @@ def read_order(path: Path) -> Order:
     told = json.loads(path.read_text())
     workload = from_json(told["workload"])
     check = None if told["check"] is None else feeds.from_json(told["check"])
-    return Order(
-        Contestant(told["contestant"]), workload, feeds.from_json(told["feed"]), check, path.parent, told["warm_up"]
-    )
+    room = Room(**told.get("room", {}))
+    feed = feeds.from_json(told["feed"])
+    return Order(Contestant(told["contestant"]), workload, feed, check, path.parent, told["warm_up"], room)
 
 
 def main(arguments: list[str]) -> None:
     order = read_order(Path(arguments[0]))
-    spark = sessions.start(order.contestant, order.home / "spark.log", order.feed)
+    order.room.enter()
+    spark = sessions.start(order.contestant, order.home / "spark.log", order.feed, order.room)
     warm(spark, order)
     told: dict[str, Any] = {"timed": timed(spark, order), "ended": time.time()}
     if order.check is not None:

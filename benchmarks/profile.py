@@ -21,7 +21,6 @@ from benchmarks import feeds, suite, turns
 from benchmarks.feeds import Folder
 from benchmarks.meter import Sample
 from benchmarks.runs import FEW, last_words, miscounted, scratch, started, weighed
-from benchmarks.sessions import CORES
 from benchmarks.suite import Cell
 from benchmarks.threads import ORDER, POLARS, WORKERS, Look, Watch, between
 from benchmarks.turns import Asked
@@ -79,6 +78,7 @@ def measure(cell: Cell, work: Path) -> Profile:
         "feed": feeds.to_json(Folder(str(folder))),
         "check": None,
         "warm_up": cell.warm_seconds,
+        "room": {"cores": cell.cores, "partitions": cell.partitions},
     }
     (home / "order.json").write_text(json.dumps(order))
     watches: list[Watch] = []
@@ -108,7 +108,7 @@ def profile_of(
     unseen = run.cpu_seconds - sum(threads.values())
     tasks = _sum(batch.get("busy", {}) for batch in counted)
     workers = threads.get(POLARS, 0.0) + threads.get(WORKERS, 0.0)
-    stages = _sum(_stages(batch) for batch in counted)
+    stages = _sum(_stages(batch, cell.cores) for batch in counted)
     return Profile(
         cell.name,
         run.events,
@@ -121,10 +121,10 @@ def profile_of(
     )
 
 
-def _stages(batch: dict[str, Any]) -> dict[str, float]:
+def _stages(batch: dict[str, Any], cores: int) -> dict[str, float]:
     if "took" not in batch:
         return {}
-    return stages_of(batch["took"], batch["busy"], batch.get("milliseconds", {}), CORES)
+    return stages_of(batch["took"], batch["busy"], batch.get("milliseconds", {}), cores)
 
 
 def _sum(each: Iterable[Mapping[str, float]]) -> dict[str, float]:

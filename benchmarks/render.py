@@ -5,7 +5,7 @@ usage: .venv/bin/python -m benchmarks.render [--check]      with --check, only s
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from benchmarks.render_delivery import delivery
 from benchmarks.render_nexmark import nexmark
 from benchmarks.render_peers import peers
 from benchmarks.render_savepoints import savepoints
+from benchmarks.render_scale import scale
 from benchmarks.render_sources import sources
 from benchmarks.render_tables import short, source, table
 from benchmarks.results import shown
@@ -22,12 +23,16 @@ from benchmarks.workloads import DELAY
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 RESULTS: Final = ROOT / "benchmarks" / "results" / "windows.json"
-SOURCES: Final = ROOT / "benchmarks" / "results" / "sources.json"
-DELIVERY: Final = ROOT / "benchmarks" / "results" / "throughput-of-delivery.json"
-BOUNDED: Final = ROOT / "benchmarks" / "results" / "bounded.json"
-NEXMARK: Final = ROOT / "benchmarks" / "results" / "nexmark.json"
-PEERS: Final = ROOT / "benchmarks" / "results" / "peers.json"
-SAVEPOINTS: Final = ROOT / "benchmarks" / "results" / "savepoints.json"
+OTHERS: Final[Mapping[str, tuple[str, Callable[[dict[str, Any]], str]]]] = {
+    "of_sources": ("sources.json", sources),
+    "of_delivery": ("throughput-of-delivery.json", delivery),
+    "of_bounded": ("bounded.json", bounded),
+    "of_nexmark": ("nexmark.json", nexmark),
+    "of_peers": ("peers.json", peers),
+    "of_savepoints": ("savepoints.json", savepoints),
+    "of_scale": ("scale.json", scale),
+}
+"""The other benchmarks in the order of the page: where their figures are kept, and what is said of them."""
 PAGE: Final = Path("docs/explanation/performance.md")
 PICTURES: Final = Path("docs/pictures")
 
@@ -68,8 +73,9 @@ _HOW: Final = """## How it is measured
 
 def main(arguments: Sequence[str]) -> int:
     told = json.loads(RESULTS.read_text())
-    files = (SOURCES, DELIVERY, BOUNDED, NEXMARK, PEERS, SAVEPOINTS)
-    made = pages(told, *(json.loads(file.read_text()) if file.exists() else None for file in files))
+    files = {name: RESULTS.with_name(file) for name, (file, _) in OTHERS.items()}
+    others = {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
+    made = pages(told, **others)
     if "--check" in arguments:
         old = [name for name, text in made.items() if not (ROOT / name).exists() or (ROOT / name).read_text() != text]
         print("\n".join(f"{name} is not what {RESULTS.name} says: run python -m benchmarks.render" for name in old))
@@ -81,33 +87,17 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def pages(
-    told: dict[str, Any],
-    of_sources: dict[str, Any] | None = None,
-    of_delivery: dict[str, Any] | None = None,
-    of_bounded: dict[str, Any] | None = None,
-    of_nexmark: dict[str, Any] | None = None,
-    of_peers: dict[str, Any] | None = None,
-    of_savepoints: dict[str, Any] | None = None,
-) -> dict[Path, str]:
+def pages(told: dict[str, Any], **others: dict[str, Any]) -> dict[Path, str]:
     """Every file the figures make, by its path in the repository."""
     return {
-        PAGE: page(told, of_sources, of_delivery, of_bounded, of_nexmark, of_peers, of_savepoints),
+        PAGE: page(told, **others),
         PICTURES / "ratios.svg": _ratios(told["rows"]),
         PICTURES / "cost-by-keys.svg": _by_keys(told["cells"]),
         PICTURES / "cost-over-time.svg": _over_time(told["cells"]),
     }
 
 
-def page(
-    told: dict[str, Any],
-    of_sources: dict[str, Any] | None = None,
-    of_delivery: dict[str, Any] | None = None,
-    of_bounded: dict[str, Any] | None = None,
-    of_nexmark: dict[str, Any] | None = None,
-    of_peers: dict[str, Any] | None = None,
-    of_savepoints: dict[str, Any] | None = None,
-) -> str:
+def page(told: dict[str, Any], **others: dict[str, Any]) -> str:
     """The page: the table, what it does not reach, how it was measured, every cell; then the same of the others."""
     parts = [
         "# Performance\n",
@@ -125,12 +115,7 @@ def page(
         _cells(told["cells"]),
         _waits(told["latency"]),
         _how(told["cells"]),
-        "" if of_sources is None else sources(of_sources),
-        "" if of_delivery is None else delivery(of_delivery),
-        "" if of_bounded is None else bounded(of_bounded),
-        "" if of_nexmark is None else nexmark(of_nexmark),
-        "" if of_peers is None else peers(of_peers),
-        "" if of_savepoints is None else savepoints(of_savepoints),
+        *(said(others[name]) for name, (_, said) in OTHERS.items() if name in others),
     ]
     return "\n".join(part for part in parts if part)
 

@@ -21,12 +21,12 @@ class Measured:
     by_wall: bool = False
     """Compared by events a second, where a run waits for somebody whose CPU is not its own."""
 
-    def rates(self, cell: str) -> dict[int, float]:
+    def rates(self, cell: str, *, by_wall: bool = False) -> dict[int, float]:
         """Events per CPU second, or a second, by round; none at all if one of the runs failed."""
         mine = [run for run in self.runs if run.cell == cell]
         if any(run.failure for run in mine):
             return {}
-        return {run.round: run.per_second if self.by_wall else run.per_cpu_second for run in mine}
+        return {run.round: run.per_second if self.by_wall or by_wall else run.per_cpu_second for run in mine}
 
     def failures(self, *cells: str) -> str:
         return "; ".join(f"{run.cell}: {run.failure}" for run in self.runs if run.cell in cells and run.failure)
@@ -48,7 +48,7 @@ def to_results(measured: Measured, suite: Suite[Any], command: str, corpora: dic
 
 
 def _row(row: Row, measured: Measured) -> dict[str, Any]:
-    found = ratios(measured.rates(row.cell), measured.rates(row.peer))
+    found = ratios(*(measured.rates(cell, by_wall=row.by_wall) for cell in (row.cell, row.peer)))
     told = _compared(row.name, row.against, found, (row.floor, row.goal), lower=row.lower_is_better)
     return told | {"unit": "x", "failure": measured.failures(row.cell, row.peer), "cell": row.cell, "peer": row.peer}
 

@@ -78,6 +78,7 @@ def measure(cell: Cell, round_: int, work: Path, *, check: bool, broker: Broker 
         "feed": feeds.to_json(feed),
         "check": None if checked is None else feeds.to_json(checked),
         "warm_up": cell.warm_seconds,
+        "room": {"cores": cell.cores, "partitions": cell.partitions},
     }
     (home / "order.json").write_text(json.dumps(order))
     load = os.getloadavg()[0]

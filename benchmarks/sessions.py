@@ -1,9 +1,12 @@
 """The Spark of a run: the same settings for every contestant, tuned as its expert would, and the store it needs."""
 
+import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.feeds import Feed, Topic
+from benchmarks.suite import CORES
 from benchmarks.workloads import Contestant
 from strandline.spark.jars import jars_folder, paths, pinned
 from strandline.spark.session import OF_RECORDS, ROCKSDB, WITHOUT_ROWS, settings, start_session
@@ -11,7 +14,6 @@ from strandline.spark.session import OF_RECORDS, ROCKSDB, WITHOUT_ROWS, settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CORES: Final = 2
 JARS: Final = Path(__file__).with_name("jars.toml")
 """What only a peer needs."""
 MEMORY: Final = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -45,9 +47,27 @@ def while_checking() -> dict[str, str]:
     }
 
 
-def start(contestant: Contestant, log: Path, feed: Feed | None = None) -> "SparkSession":
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a run is given: cores, and the partitions of a shuffle, as many as the cores if none are said."""
+
+    cores: int = CORES
+    partitions: int | None = None
+
+    def settings(self) -> dict[str, str]:
+        """In Spark's words."""
+        partitions = str(self.partitions or self.cores)
+        return {"spark.master": f"local[{self.cores},4]", "spark.sql.shuffle.partitions": partitions}
+
+    def enter(self) -> None:
+        """This process and all that it starts keep to so many cores; tasks would, compilers and workers would not."""
+        mine = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, mine[: self.cores])
+
+
+def start(contestant: Contestant, log: Path, feed: Feed | None = None, room: Room | None = None) -> "SparkSession":
     """A fresh Spark for this process, with what is needed to read from a broker if it is to."""
-    wanted = settings_of(contestant)
+    wanted = settings_of(contestant) | (Room() if room is None else room).settings()
     if isinstance(feed, Topic):
         files = [*paths(), *(jars_folder() / jar.file for jar in pinned(JARS))]
         wanted |= {"spark.jars": ",".join(map(str, files)), **OF_RECORDS}

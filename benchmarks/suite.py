@@ -8,6 +8,8 @@ from benchmarks.corpus import Corpus
 from benchmarks.feeds import Form
 from benchmarks.workloads import Contestant, Panes, Session, Sliding, Tumbling, Workload
 
+CORES: Final = 2
+"""What everybody gets, unless a cell says otherwise."""
 WARM_UP: Final = 4
 """Batches that do not count: code is generated, compiled and loaded in them, longest in the JVM."""
 WARM_SECONDS: Final = 30.0
@@ -55,6 +57,9 @@ class Cell:
     """The format of the records, where they come from a broker."""
     warm_seconds: float = 0
     """So long the same is done before the run that counts begins."""
+    cores: int = CORES
+    partitions: int | None = None
+    """Of the shuffle; as many as cores if none are said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,8 @@ class Row:
     floor: float | None = None
     goal: float | None = None
     lower_is_better: bool = False
+    by_wall: bool = False
+    """Compared by events a second instead."""
 
 
 @dataclass(frozen=True, slots=True)

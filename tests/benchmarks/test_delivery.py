@@ -90,8 +90,8 @@ def test_the_page_tells_of_delivery_by_the_clock() -> None:
     ]
     told = to_results(Measured(runs, by_wall=True), plan.suite, "strandline bench delivery", {})
     assert [(row["ratio"], row["reached"]) for row in told["rows"]] == [*[(1.0, "goal")] * 3, (5.0, "goal")]
-    page = render.page(results(), None, told)
+    page = render.page(results(), of_delivery=told)
     assert "| ours-upsert | 1,000 | 1,000 | 7 |" in page
     assert "Where the goal of delivery is not reached" in page
     failed = to_results(Measured([Run("ours-upsert", 0, failure="lost")]), plan.suite, "strandline bench delivery", {})
-    assert "| ours-upsert | failed |" in render.page(results(), None, failed)
+    assert "| ours-upsert | failed |" in render.page(results(), of_delivery=failed)

@@ -101,7 +101,6 @@ def test_the_page_is_checked_against_the_figures(
 ) -> None:
     monkeypatch.setattr(render, "ROOT", tmp_path)
     monkeypatch.setattr(render, "RESULTS", tmp_path / "windows.json")
-    monkeypatch.setattr(render, "SOURCES", tmp_path / "sources.json")
     (tmp_path / "windows.json").write_text(json.dumps(results()))
     assert render.main(["--check"]) == 1
     assert render.main([]) == 0

@@ -68,7 +68,7 @@ def test_the_page_tells_of_sources_with_what_the_broker_used() -> None:
         for number, cell in enumerate(CELLS, 1)
     ]
     told = to_results(Measured(mine), sources.full(), "strandline bench sources", {})
-    page = render.page(results(), told)
+    page = render.page(results(), of_sources=told)
     assert [(row["name"], row["ratio"], row["reached"]) for row in told["rows"]] == [
         ("json", 2.0, "goal"),
         ("avro", 1.333, "floor"),
@@ -78,4 +78,4 @@ def test_the_page_tells_of_sources_with_what_the_broker_used() -> None:
     failed = to_results(
         Measured([Run("ours-json", 0, failure="3 windows are wrong")]), sources.full(), "strandline bench sources", {}
     )
-    assert "| ours-json | failed |" in render.page(results(), failed)
+    assert "| ours-json | failed |" in render.page(results(), of_sources=failed)

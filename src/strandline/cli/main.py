@@ -276,6 +276,16 @@ def peers(
 
 
 @bench.command()
+def scale(
+    quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
+) -> None:
+    """What an event costs as events, keys, overlaps, partitions and cores grow, each checked by a judge."""
+    from strandline.cli.bench import run_bench
+
+    raise typer.Exit(run_bench("scale", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
+
+
+@bench.command()
 def profile(
     cell: Annotated[str, typer.Argument(help="A cell of `bench windows`.")] = "ours",
     quick: Quick = False,

@@ -1,0 +1,100 @@
+"""`strandline bench scale`: what an event costs as events, keys, overlaps, partitions and cores grow, each judged."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from benchmarks import turns
+from benchmarks.corpus import Corpus
+from benchmarks.results import Measured, to_results
+from benchmarks.runs import Run, measure
+from benchmarks.suite import TUMBLING, WARM_SECONDS, WARM_UP, Cell, Group, Row, Suite
+from benchmarks.turns import Asked
+from benchmarks.workloads import Contestant, Sliding, Tumbling, Workload
+
+RESULTS: Final = Path(__file__).resolve().parent / "results" / "scale.json"
+
+KEYS: Final = {"keys-1k": 1_000, "keys-10k": 10_000, "keys-1m": 1_000_000}
+OVERLAPS: Final = {"overlaps-1": 60, "overlaps-6": 10, "overlaps-60": 1}
+"""Windows of a minute, one every so many seconds."""
+PARTITIONS: Final = {"partitions-1": 1, "partitions-4": 4, "partitions-8": 8, "partitions-16": 16}
+
+ROWS: Final = (
+    Row("events", "an event's cost, 10 times the events", "base", "events-10x", 1.2, 1.05, lower_is_better=True),
+    Row("keys", "an event's cost, 1 k → 1 M keys", "keys-1k", "keys-1m", 2.5, 1.5, lower_is_better=True),
+    Row("overlaps", "an event's cost, 1 → 60 overlaps", "overlaps-1", "overlaps-60", 3.0, 1.5, lower_is_better=True),
+    Row("partitions", "an event's cost, 2 → 8 partitions", "base", "partitions-8", 2.0, 1.3, lower_is_better=True),
+    Row("cores", "events a second on two cores, against one", "base", "cores-1", 1.5, 1.7, by_wall=True),
+)
+REPORTED: Final = (
+    Row("keys-10k", "an event's cost, 1 k → 10 k keys", "keys-1k", "keys-10k", lower_is_better=True),
+    Row("keys-100k", "an event's cost, 1 k → 100 k keys", "keys-1k", "base", lower_is_better=True),
+    Row("overlaps-6", "an event's cost, 1 → 6 overlaps", "overlaps-1", "overlaps-6", lower_is_better=True),
+    Row("partitions-1", "an event's cost, 2 partitions → 1", "base", "partitions-1", lower_is_better=True),
+    Row("partitions-4", "an event's cost, 2 → 4 partitions", "base", "partitions-4", lower_is_better=True),
+    Row("partitions-16", "an event's cost, 2 → 16 partitions", "base", "partitions-16", lower_is_better=True),
+)
+"""What lies between; not in a quick run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large a run is."""
+
+    per_batch: int = 1_000_000
+    batches: int = 3
+    """That count."""
+    warm_up: int = WARM_UP
+    warm_seconds: float = WARM_SECONDS
+    slid: tuple[int, int] = (10_000, 100_000)
+    """Keys, and events a batch, where windows overlap."""
+
+
+def full() -> Suite[Cell]:
+    """The run whose figures are kept."""
+    return _suite("scale", Sizes(), rounds=3)
+
+
+def quick() -> Suite[Cell]:
+    """The same, small and once: to try it out. Its figures say little."""
+    return _suite("scale-quick", Sizes(50_000, 2, 1, 0, (1_000, 20_000)), rounds=1)
+
+
+def _suite(name: str, sizes: Sizes, rounds: int) -> Suite[Cell]:
+    batches = sizes.warm_up + sizes.batches
+    of = partial(Corpus, batches=batches, per_batch=sizes.per_batch)
+    cell = partial(Cell, contestant=Contestant.OURS, warm_up=sizes.warm_up, warm_seconds=sizes.warm_seconds)
+    usual = of(100_000)
+    longer = Corpus(100_000, sizes.warm_up + 10 * sizes.batches, sizes.per_batch)
+    base = cell(name="base", workload=TUMBLING, corpus=usual)
+    slid = Corpus(sizes.slid[0], batches, sizes.slid[1])
+    groups = (
+        Group("base", (
+            base,
+            cell(name="events-10x", workload=TUMBLING, corpus=longer),
+            cell(name="cores-1", workload=TUMBLING, corpus=usual, cores=1),
+            *(cell(name=each, workload=TUMBLING, corpus=usual, partitions=many) for each, many in PARTITIONS.items()),
+        )),
+        Group("keys", tuple(cell(name=each, workload=TUMBLING, corpus=of(keys)) for each, keys in KEYS.items())),
+        Group("overlaps", tuple(
+            cell(name=each, workload=Workload(Tumbling(60) if every == 60 else Sliding(60, every)), corpus=slid)
+            for each, every in OVERLAPS.items()
+        )),
+    )  # fmt: skip
+    return Suite(name, groups, rounds, ROWS, REPORTED)
+
+
+def main(asked: Asked) -> int:
+    """Measures what is asked; 0 if every number counts, 1 if a run failed."""
+    turns.end_with_the_run()
+    chosen = quick() if asked.quick else full()
+    work, home = turns.work_folder(asked), turns.runs_folder(asked, chosen)
+
+    def run(cell: Cell, round_: int, check: bool) -> Run:
+        return measure(cell, round_, work, check=check)
+
+    runs = list(turns.in_turns(chosen, turns.chosen_cells(chosen, asked), asked.rounds or chosen.rounds, home, run))
+    told = to_results(Measured(runs), chosen, turns.command_of("scale", asked), turns.digests(work))
+    turns.publish(told, RESULTS if asked.is_whole else home / RESULTS.name, whole=asked.is_whole)
+    return 1 if any(run.failure for run in runs) else 0

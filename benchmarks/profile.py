@@ -115,7 +115,7 @@ def profile_of(
         run.wall_seconds,
         run.cpu_seconds,
         threads | ({UNSEEN: unseen} if unseen > 0 else {}),
-        tasks,
+        {name: tasks[name] for name in STAGES if name in tasks},
         max(workers - sum(tasks.get(name, 0.0) for name in _MINE), 0.0) if tasks else None,
         {name: stages[name] for name in STAGES if name in stages},
     )

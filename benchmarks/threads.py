@@ -26,8 +26,9 @@ _TIMES, _BORN = slice(11, 13), 19
 JVM: Final = {
     "JVM: compiling": ("C1 Compiler", "C2 Compiler", "Sweeper"),
     "JVM: collecting garbage": ("GC Thread", "G1 ", "VM Thread", "ParGC", "ConcGC"),
-    "JVM: tasks": ("Executor task l",),
+    "JVM: tasks": ("Executor task",),
     "JVM: stream execution": ("stream executio", "micro-batch", "streaming-"),
+    "JVM: what the driver asks of it": ("Thread-",),
     "JVM: handing over to Python": ("stdout writer", "Python writer", "python-", "read stdout"),
     "JVM: state in the background": ("rocksdb", "state-store", "RocksDB"),
     "JVM: shuffle and blocks": ("shuffle-", "files-client", "block-manager", "map-output"),

@@ -76,7 +76,8 @@ def test_a_process_that_ends_while_it_is_looked_at_is_no_surprise(tmp_path: Path
         ("jvm", "G1 Conc#0", "JVM: collecting garbage"),
         ("jvm", "stream executio", "JVM: stream execution"),
         ("jvm", "rocksdb:low", "JVM: state in the background"),
-        ("jvm", "Thread-12", JVM_REST),
+        ("jvm", "Thread-12", "JVM: what the driver asks of it"),
+        ("jvm", "process reaper", JVM_REST),
         ("worker", "polars-0", POLARS),
         ("worker", "python3", WORKERS),
         ("clock", "python3", threads.CLOCKS),
@@ -162,7 +163,7 @@ def test_one_cell_is_run_and_told(
         return [Sample(1, 0, 1), Sample(3, 2, 1)], ends.pop(0)
 
     monkeypatch.setattr(profile, "started", runs)
-    monkeypatch.setattr(profile.corpora, "written", lambda corpus, folder: (folder / corpus.name, ""))
+    monkeypatch.setattr("benchmarks.corpus.written", lambda corpus, folder: (folder / corpus.name, ""))
     asked = Asked(quick=True, work=tmp_path)
     assert profile.main(asked, as_json=True) == 0
     assert json.loads(capsys.readouterr().out)["threads"] == {profile.UNSEEN: 1.0}

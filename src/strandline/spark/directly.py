@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from strandline.plan.stages import Scan
 from strandline.spark.arrival import Batches
 from strandline.spark.batch import task_number, told
+from strandline.spark.collector import spare_imports
 from strandline.spark.ports import FILE_NAME, ByName
 from strandline.spark.prepare import Called, Steps, carried, prepare_scan, timed
 
@@ -57,6 +58,7 @@ def _task(scan: Scan, steps: Steps, read: Callable[[Batches], Iterator[pl.DataFr
     scan = replace(scan, source=Called(scan.source.name))  # type: ignore[arg-type]
 
     def run(batches: Batches) -> Batches:
+        spare_imports()
         mine, begun = told(), time.perf_counter()
         for part, frame in enumerate(read(batches)):
             came = time.perf_counter()

@@ -30,6 +30,7 @@ from strandline.plan.columns import PANE
 from strandline.plan.stages import KeyedStep, Route
 from strandline.spark.addresses import address, to_deliver_from
 from strandline.spark.batch import Batch, told
+from strandline.spark.collector import spare_imports
 from strandline.spark.letters import failures, outgoing
 from strandline.spark.measured import Measured, asked_for, telling
 from strandline.spark.operations import run_operations
@@ -72,6 +73,7 @@ class KeyGroupProcessor(StatefulProcessor):
         self._play, self._mine = play, mine
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        spare_imports()
         self._state = handle.getMapState("blocks", "place string", "block binary")
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803

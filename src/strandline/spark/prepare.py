@@ -21,6 +21,7 @@ from strandline.plan.stages import Flow, KeyedStep, Scan
 from strandline.spark.addresses import address, to_deliver
 from strandline.spark.arrival import CLOCK, MARK, Arrived, Batches, as_one, of_columns, of_decoded, of_records
 from strandline.spark.batch import Batch, task_number, told
+from strandline.spark.collector import spare_imports
 from strandline.spark.file_names import with_names
 from strandline.spark.letters import failures, outgoing, with_raw
 from strandline.spark.measured import FACT, Measured, look, telling, to_facts
@@ -63,6 +64,7 @@ def prepare_task(scan: Scan, steps: Steps, decoder: Decoder | None) -> Callable[
     scan = replace(scan, source=Called(scan.source.name))  # type: ignore[arg-type]
 
     def run(batches: Batches) -> Batches:
+        spare_imports()
         begun = time.perf_counter()
         tables = [batch for batch in batches if batch.num_rows]
         if tables:
@@ -86,6 +88,7 @@ def tick_task(steps: tuple[KeyedStep, ...], seam: Seam | None = None) -> Callabl
     """The function that Spark runs over the heartbeat: every key group hears of the clock, of the end, of a seam."""
 
     def run(batches: Batches) -> Batches:
+        spare_imports()
         tables = [batch for batch in batches if batch.num_rows]
         if tables:
             yield from carried(tick(pl.DataFrame(pa.Table.from_batches(tables)), steps, told(), task_number(), seam))

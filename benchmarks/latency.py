@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 import strandline as sl
 from benchmarks import sessions
+from benchmarks.feeds import Folder
 from benchmarks.peers.spark import stream
 from benchmarks.workloads import DELAY, Contestant
 
@@ -77,7 +78,7 @@ def main(arguments: list[str]) -> None:
     contestant = Contestant(order["contestant"])
     folder = path.parent / "events"
     folder.mkdir()
-    spark = sessions.start(contestant, path.parent / "spark.log")
+    spark = sessions.start(contestant, path.parent / "spark.log", Folder(str(folder)))
     heard: list[tuple[float, list[int]]] = []
     play = _ours if contestant is Contestant.OURS else _native
     stop = play(spark, folder, path.parent / "checkpoint", lambda dues: heard.append((time.time(), dues)))

@@ -1,7 +1,7 @@
 """The checks of this repository: lint, format, types, layers, tests; then a summary and pytest's own last line.
 
 ./test               everything but the campaigns; what CI runs
-./test fast          what needs no Java
+./test fast          what needs no Java and takes no time, in less than a minute
 ./test campaign      the long runs
 ./test ARGUMENT...   pytest alone, with these arguments, as in: ./test tests/kernel -k early
 """
@@ -26,7 +26,11 @@ STATIC = {
     "types": ("mypy",),
     "layers": ("lint-imports",),
 }
-MARKERS = {"all": "not campaign", "fast": "not spark and not services and not campaign", "campaign": "campaign"}
+MARKERS = {
+    "all": "not campaign",
+    "fast": "not spark and not services and not slow and not campaign",
+    "campaign": "campaign",
+}
 
 FAST_SECONDS = 60
 NO_TESTS = 5
@@ -161,7 +165,7 @@ def summarize(checked: Sequence[Checked], seconds: float, tier: str) -> None:
             print(f"{'':>30}{line}")
     print(f"  {'':<5} {'in all':<10} {seconds:6.1f} s")
     if tier == "fast" and seconds > FAST_SECONDS:
-        print(f"\nThe fast tier should stay under {FAST_SECONDS} s: mark what needs a JVM with `spark`.")
+        print(f"\nThe fast tier should stay under {FAST_SECONDS} s: mark with `slow` what takes seconds.")
     print()
 
 

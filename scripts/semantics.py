@@ -17,6 +17,7 @@ import yaml
 ROOT: Final = Path(__file__).resolve().parent.parent
 STORIES: Final = ROOT / "tests" / "transcripts"
 PAGE: Final = ROOT / "docs" / "reference" / "semantics.md"
+LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 SECTIONS: Final[dict[str, str]] = {
     "0": "Conventions",
@@ -188,7 +189,7 @@ def stories_in(folder: Path) -> Iterator[Story]:
     """Every story below a folder, file by file in order of their names."""
     for path in sorted(folder.rglob("*.story.yaml")):
         for text in re.split(r"^---$", path.read_text(encoding="utf-8"), flags=re.MULTILINE):
-            told = yaml.safe_load(text)
+            told = next(yaml.load_all(text, Loader=LOADER), None)
             if told is not None:
                 yield Story(path, told["story"], str(told.get("rule", "")), told.get("pipeline") or {}, _body(text))
 

@@ -27,6 +27,7 @@ def run(code: str, folder: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=named)
 def test_the_code_on_a_page_runs_as_far_as_it_needs_no_spark(page: Path, tmp_path: Path) -> None:
     plain = [code for spark, code in blocks(page) if not spark]
@@ -52,6 +53,7 @@ def test_every_public_name_is_on_the_page_of_names() -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_what_the_generators_page_says_was_measured_is_what_it_gives() -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "scripts" / "generator.py", "--check"], capture_output=True, text=True, check=False
@@ -59,6 +61,7 @@ def test_what_the_generators_page_says_was_measured_is_what_it_gives() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_lateness_curve_is_drawn_by_what_advises() -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "scripts" / "advise.py", "--check"], capture_output=True, text=True, check=False

@@ -160,6 +160,7 @@ def test_pytest_collects_stories_and_shows_their_differences(pytester: pytest.Py
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
+@pytest.mark.slow
 def test_pytest_tells_a_story_that_cannot_be_read_in_one_line(pytester: pytest.Pytester) -> None:
     written(pytester.path, "story: x\nsteps:\n  - inptu: []\n")
     result = pytester.runpytest()

@@ -23,6 +23,7 @@ def found() -> Advice:
     return advised(stream(), freshness=60_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("freshness", "way"),
     [

@@ -82,6 +82,7 @@ def keep(said: Emitted, query: str, batch: int, folder: Path) -> None:
         ours.as_rows(pl.DataFrame(rows), batch).write_parquet(folder / f"{batch}.parquet")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [ReferencePlayer, KernelPlayer])
 @pytest.mark.parametrize("query", [*KEYS])
 def test_the_judge_agrees_with_the_players(
@@ -108,6 +109,7 @@ def test_an_answer_that_is_wrong_missing_or_said_twice_is_found(folder: Path, tm
     assert wrong(answer.with_columns(price=pl.col("price") + 1)) == 2 * answer.height
 
 
+@pytest.mark.slow
 def test_of_equally_good_answers_one_must_be_said(folder: Path, tmp_path: Path) -> None:
     player = player_of("q7", ReferencePlayer)
     for batch, elements in enumerate(batches(folder, ("house",))):
@@ -185,6 +187,7 @@ def test_one_question_is_asked_in_turns_and_kept_apart_from_the_full_result(
     assert not (tmp_path / "nexmark.json").exists()
 
 
+@pytest.mark.slow
 def test_the_page_tells_of_nexmark() -> None:
     cells = [cell for group in bench.full().groups for cell in group.cells]
     runs = [Run(cell.name, 0, 2_500_000, cpu_seconds=number, wall_seconds=1) for number, cell in enumerate(cells, 1)]

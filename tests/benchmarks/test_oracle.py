@@ -70,6 +70,7 @@ def keep(batches: list[Batch], folder: Path) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 def test_the_kernel_says_what_the_judge_expects(workload: Workload, tmp_path: Path) -> None:
     batches = spread_out(

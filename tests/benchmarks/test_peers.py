@@ -67,6 +67,7 @@ def as_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, wrong: int = 
     monkeypatch.setattr(programs_run, "watched", stands_in)
 
 
+@pytest.mark.slow
 def test_what_an_event_costs_is_what_twice_as_many_use_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     as_program(monkeypatch, tmp_path)
     run = programs_run.measure(CELL, 0, tmp_path / "work", check=True)
@@ -87,6 +88,7 @@ def test_a_longer_run_that_used_no_more_has_no_number() -> None:
     assert "too busy" in programs_run.weighed(CELL, 0, [Used(5, 3), Used(4, 4)], {}).failure
 
 
+@pytest.mark.slow
 def test_a_peer_that_does_not_install_is_named_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,6 +160,7 @@ def test_every_row_compares_cells_that_are_measured() -> None:
             assert not any(cell.corpus.late for cell in group.cells)
 
 
+@pytest.mark.slow
 def test_the_page_tells_of_peers_what_they_promise_and_what_a_start_costs() -> None:
     cells = [cell for group in bench.full().groups for cell in group.cells]
     runs = [

@@ -83,6 +83,7 @@ def test_the_page_holds_every_row_and_says_where_the_goal_is_missed() -> None:
     assert "100 bytes a key and open window" in page
 
 
+@pytest.mark.slow
 def test_pictures_are_well_formed_and_the_same_every_time() -> None:
     for name, text in render.pages(results()).items():
         if name.suffix == ".svg":

@@ -62,6 +62,7 @@ def test_the_judge_goes_by_the_slowest_partition_where_we_do(tmp_path: Path) -> 
     assert late == [0, 1, 1]
 
 
+@pytest.mark.slow
 def test_the_page_tells_of_sources_with_what_the_broker_used() -> None:
     mine = [
         Run(cell.name, 0, 2_000_000, cpu_seconds=number, wall_seconds=1, broker_seconds=3.0)

@@ -47,6 +47,7 @@ def test_cells_run_in_turns_back_and_forth_and_are_checked_the_first_time(
     ]
 
 
+@pytest.mark.slow
 def test_an_interrupted_benchmark_goes_on_where_it_was(measured: list[tuple[str, int, bool]], tmp_path: Path) -> None:
     main(Asked(only=("ours-sliding",), rounds=1, work=tmp_path))
     main(Asked(only=("sliding",), rounds=1, work=tmp_path))
@@ -119,6 +120,7 @@ def test_a_run_that_loses_count_or_dies_has_no_number(tmp_path: Path, monkeypatc
     assert "lost count" in runs.measure(small, 0, tmp_path, check=False).failure
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own_is_started_and_watched(tmp_path: Path) -> None:
     (tmp_path / "order.json").write_text("{}")
     _, code = runs.started("benchmarks.contestant", tmp_path)
@@ -126,6 +128,7 @@ def test_a_process_of_its_own_is_started_and_watched(tmp_path: Path) -> None:
     assert "KeyError" in (tmp_path / "output.txt").read_text()
 
 
+@pytest.mark.slow
 def test_a_benchmark_that_is_told_to_end_takes_its_run_with_it(tmp_path: Path) -> None:
     """The run leads a session of its own, so nobody else would end it."""
     (tmp_path / "sleeper.py").write_text("import pathlib, time\npathlib.Path('up').touch()\ntime.sleep(600)\n")

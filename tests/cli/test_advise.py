@@ -40,6 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["parquet", "lines.jsonl", "rows.csv"])
 def test_files_of_every_kind_say_the_same(folder: Path, source: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("advise", str(folder / source), *ASKED, "--arrival", "came", "--freshness", "1m", "--json") == 0

@@ -35,6 +35,7 @@ pipeline = letters_pipeline(Path({folder!r}))
 """
 
 
+@pytest.mark.slow
 def test_it_prints_a_link_that_opens_it_and_ends_with_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     fill(tmp_path / "jobs" / "one", JobToFill("one", batches=3))
@@ -140,6 +141,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Beside]:
     return found
 
 
+@pytest.mark.slow
 def test_a_demo_tells_its_address_with_whatever_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[Beside]
 ) -> None:
@@ -159,6 +161,7 @@ def test_a_demo_tells_its_address_with_whatever_it_says(
     assert started[0].process.wait(60) == 0
 
 
+@pytest.mark.slow
 def test_a_dashboard_outlives_a_demo_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     plays = {"home": str(tmp_path), "seed": 7, "events": 10, "rate": 10, "servers": None}
@@ -178,6 +181,7 @@ def test_a_dashboard_outlives_a_demo_that_is_killed(tmp_path: Path, monkeypatch:
         os.kill(int(pid), signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_a_demo_goes_on_without_a_dashboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))

@@ -140,6 +140,7 @@ def test_redrive_puts_a_file_into_the_folder_once_and_says_what_stayed(
     assert len([*(tmp_path / "in").iterdir()]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["R1", "R3"])
 def test_a_redrive_that_is_killed_leaves_one_file_once_it_is_done_again(
     job: str, tmp_path: Path, moment: str, capsys: pytest.CaptureFixture[str]
@@ -183,6 +184,7 @@ def test_a_sink_that_keeps_no_letters_says_where_they_could_go(job: str, capsys:
     assert "discard() keeps no dead letters that can be asked for" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["duckdb", "folder", pytest.param("postgres", marks=pytest.mark.services)])
 def test_every_word_does_the_same_wherever_a_sink_keeps_its_letters(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]

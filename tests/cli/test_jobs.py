@@ -63,6 +63,7 @@ def test_jobs_lists_every_job_below_a_folder(tmp_path: Path, capsys: pytest.Capt
     failed.close()
 
 
+@pytest.mark.slow
 def test_jobs_looks_where_it_is_configured_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,6 +161,7 @@ def test_a_job_is_asked_through_its_folder_and_waited_for(
     store.close()
 
 
+@pytest.mark.slow
 def test_a_job_that_does_not_obey_has_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = job(tmp_path / "scores")
     assert run("stop", str(tmp_path / "scores"), "--wait", "0.3") == 1

@@ -71,6 +71,7 @@ def test_stream_and_late_together_agree_with_the_log(database: Path) -> None:
     assert result.unreadable == result.dead == broken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "harm",
     [

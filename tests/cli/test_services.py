@@ -29,6 +29,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
     return captured.out + captured.err
 
 
+@pytest.mark.slow
 def test_a_service_goes_up_and_down(capsys: pytest.CaptureFixture[str], home: Path) -> None:
     assert run("up", "registry") == 0
     address = service("registry", home).address
@@ -42,6 +43,7 @@ def test_a_service_goes_up_and_down(capsys: pytest.CaptureFixture[str], home: Pa
     assert said(capsys) == "registry does not run\n"
 
 
+@pytest.mark.slow
 def test_status_tells_of_every_service(capsys: pytest.CaptureFixture[str], home: Path) -> None:
     run("up", "registry")
     capsys.readouterr()
@@ -55,6 +57,7 @@ def test_status_tells_of_every_service(capsys: pytest.CaptureFixture[str], home:
     assert told["postgres"]["pid"] is None
 
 
+@pytest.mark.slow
 def test_the_log_is_shown_from_its_end(capsys: pytest.CaptureFixture[str]) -> None:
     run("up", "registry")
     capsys.readouterr()
@@ -66,6 +69,7 @@ def test_the_log_is_shown_from_its_end(capsys: pytest.CaptureFixture[str]) -> No
     assert "schemas are kept in" in said(capsys)
 
 
+@pytest.mark.slow
 def test_wiping_deletes_the_data(capsys: pytest.CaptureFixture[str], home: Path) -> None:
     run("up", "registry")
     assert run("down", "registry", "--wipe") == 0

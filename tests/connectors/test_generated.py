@@ -142,6 +142,7 @@ def test_a_share_of_the_records_repeats_one_a_little_before_it() -> None:
     assert ((pl.Series(range(MANY)) - place).is_between(0, 1024)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_", ["json", "csv"])
 def test_what_is_broken_the_real_format_finds_and_nothing_else(format_: str) -> None:
     ask = sl.generator(poison=0.2, format=format_)

@@ -15,6 +15,8 @@ import valkey as client
 import strandline as sl
 from strandline.services.service import Service
 
+pytestmark = pytest.mark.slow
+
 DELIVERING = """
 import sys
 import polars as pl

@@ -62,6 +62,7 @@ def current(store: Store) -> list[tuple[Any, ...]]:
     return sorted((row["team"], row["window_start"][:19], row["total"]) for row in store.read("totals_current"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("store", "mode"), KINDS, indirect=["store"])
 def test_a_new_version_is_compared_and_switched_to_and_the_old_one_dropped(store: Store, mode: str) -> None:
     live: Any = store.sink(mode=mode)
@@ -99,6 +100,7 @@ def test_a_new_version_is_compared_and_switched_to_and_the_old_one_dropped(store
     assert store.read("totals") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("store", "mode"), KINDS, indirect=["store"])
 def test_from_a_time_on_the_new_version_counts_and_before_it_the_old_one_also_with_a_new_column(
     store: Store, mode: str

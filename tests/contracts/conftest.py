@@ -21,11 +21,19 @@ from tests.spark.conftest import spark
 
 __all__ = ["spark"]
 
-EMBEDDED = ("sqlite", "duckdb", "parquet", "jsonl", "csv", "delta")
+QUICK = ("sqlite", "jsonl")
+EMBEDDED = ("duckdb", "parquet", "csv", "delta")
 SERVED = ("postgres", "kafka", "valkey")
 
 
-@pytest.fixture(params=[*EMBEDDED, *(pytest.param(each, marks=pytest.mark.services) for each in SERVED)])
+KINDS = [
+    *QUICK,
+    *(pytest.param(each, marks=pytest.mark.slow) for each in EMBEDDED),
+    *(pytest.param(each, marks=pytest.mark.services) for each in SERVED),
+]
+
+
+@pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """Each sink, empty."""
     match request.param:

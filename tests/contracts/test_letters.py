@@ -30,9 +30,14 @@ pytest_plugins = ["strandline.testing.services"]
 
 CLOCK = 1_700_000_000_000
 ENTRY = LedgerEntry("mine", 1, 0, "digest")
-EMBEDDED = ("sqlite", "folder", "delta", "parquet", "jsonl")
+QUICK = ("sqlite", "folder")
+EMBEDDED = ("delta", "parquet", "jsonl")
 SERVED = ("postgres", "valkey", "topic")
-KINDS = [*EMBEDDED, *(pytest.param(each, marks=[pytest.mark.services]) for each in SERVED)]
+KINDS = [
+    *QUICK,
+    *(pytest.param(each, marks=pytest.mark.slow) for each in EMBEDDED),
+    *(pytest.param(each, marks=pytest.mark.services) for each in SERVED),
+]
 ODD = 'odd "panes", 100%?'
 """A name that only a driver can quote."""
 
@@ -331,6 +336,7 @@ def test_what_is_dropped_is_gone_and_stays_so(place: Place) -> None:
     assert place.told() == [(2, "new")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["duckdb", "csv"])
 def test_all_of_it_holds_where_only_the_way_to_write_is_another(kind: str, tmp_path: Path) -> None:
     sink: Any = sl.duckdb(tmp_path / "some.duckdb", table=ODD)

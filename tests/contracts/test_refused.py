@@ -27,7 +27,8 @@ from tests.plan.endpoints import PaperSource, scores
 pytest_plugins = ["strandline.testing.services"]
 
 PLACES = [
-    ("sqlite", "jsonl"), ("duckdb", "parquet"), pytest.param(("postgres", "parquet"), marks=pytest.mark.services),
+    ("sqlite", "jsonl"), pytest.param(("duckdb", "parquet"), marks=pytest.mark.slow),
+    pytest.param(("postgres", "parquet"), marks=pytest.mark.services),
     pytest.param(("sqlite", "topic"), marks=pytest.mark.services),
 ]  # fmt: skip
 PICKY = CREATED.replace("total bigint", "total bigint CHECK (total < 100)")

@@ -128,6 +128,7 @@ def test_a_schema_that_does_not_fit_is_refused_and_one_that_does_is_taken(client
     assert client.versions("scores-value") == [1, 2, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [Level.BACKWARD, Level.FORWARD, Level.FULL])
 def test_its_verdict_on_every_change_is_ours(client: Client, level: Level) -> None:
     client.set_level(level)

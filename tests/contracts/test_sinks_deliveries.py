@@ -45,6 +45,7 @@ def test_an_older_driver_can_do_nothing(store: Store, act: str) -> None:
     newer.close()
 
 
+@pytest.mark.slow
 def test_two_drivers_that_keep_taking_over_from_each_other_write_each_batch_once(store: Store) -> None:
     batches, problems = 10, list[str]()
     patience = Patience(shortest=0.001)

@@ -162,6 +162,7 @@ def test_texts_of_any_kind_are_kept_or_told_as_refused(store: Store, sink: OpenS
     assert all("\x00" in text for text in refused)
 
 
+@pytest.mark.slow
 def test_a_batch_of_a_million_rows_is_one_batch(store: Store, sink: OpenSink) -> None:
     known = pane("", 5)
     rows = pl.DataFrame({"team": pl.int_range(1_000_000, eager=True).cast(pl.String)}).with_columns(

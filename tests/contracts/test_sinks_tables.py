@@ -54,6 +54,7 @@ def test_a_column_is_added_only_where_it_is_allowed(store: Store, sink: OpenSink
     allowed.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 @pytest.mark.needs("refuse")
 def test_a_row_that_is_refused_is_a_dead_letter_and_the_others_are_written_once(store: Store, mode: str) -> None:
@@ -72,6 +73,7 @@ def test_a_row_that_is_refused_is_a_dead_letter_and_the_others_are_written_once(
     sink.close()
 
 
+@pytest.mark.slow
 @pytest.mark.needs("refuse")
 def test_a_table_that_takes_nothing_ends_the_job(store: Store) -> None:
     store.make("totals", CREATED.replace("total bigint", "total bigint CHECK (total < 0)"))

@@ -332,6 +332,7 @@ def asked(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     return st.one_of(texts, numbers.map(str)) if schema["type"] == "integer" else texts
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_is_asked_the_answer_is_as_described(served: Served, data: st.DataObject) -> None:

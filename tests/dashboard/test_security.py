@@ -36,6 +36,7 @@ def test_without_a_cookie_nothing_is_told(served: Served) -> None:
         assert "scores by team" not in answer.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1:1", "", f"127.0.0.1:{PORT}.evil.example"]
 )
@@ -45,6 +46,7 @@ def test_by_another_name_nothing_is_told(served: Served, host: str) -> None:
         assert answer.status_code == 403, (method, path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "headers",
     [

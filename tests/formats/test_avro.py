@@ -133,6 +133,7 @@ def test_a_record_cut_anywhere_is_a_dead_letter() -> None:
     assert decoded.dead.height == len(RED)
 
 
+@pytest.mark.slow
 def test_a_record_of_twenty_megabytes_is_a_dead_letter_unless_it_is_asked_for() -> None:
     (long,) = written(SCORE, {"team": "r" * 20_000_000, "score": 1, "at": NOON})
     decoded = FORM.decode(raw([RED, long, BLUE]))

@@ -41,6 +41,7 @@ def test_records_become_columns_beside_their_position_and_bytes() -> None:
     assert decoded.dead.is_empty()
 
 
+@pytest.mark.slow
 def test_the_frames_have_their_columns_even_when_they_are_empty() -> None:
     shape = {PARTITION: pl.String, OFFSET: pl.Int64, RAW: pl.Binary}
     rows = shape | {"team": pl.String, "score": pl.Int64, "at": pl.Datetime("us", "UTC")}
@@ -142,6 +143,7 @@ def test_a_record_without_a_value_is_an_event_without_values() -> None:
     assert decoded.dead.is_empty()
 
 
+@pytest.mark.slow
 def test_a_record_of_twenty_megabytes_is_a_dead_letter_unless_it_is_asked_for() -> None:
     long = json.dumps({"team": "r" * 20_000_000}).encode()
     decoded = decode(RED, long, BLUE)
@@ -208,6 +210,7 @@ def test_records_under_the_id_of_a_json_schema(fake: FakeRegistry) -> None:
     }
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.fixed_dictionaries(

@@ -115,6 +115,7 @@ def check(step: WindowedStep, elements: Sequence[Element]) -> None:
         assert {pane.timing for pane in whole.panes} == {Timing.ON_TIME}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS, ids=lambda value: str(value)[:40])
 def test_all_at_once_tells_what_a_stream_of_the_same_elements_tells(window: WindowKind) -> None:
     aggregates = tuple((f"a{number}", each) for number, each in enumerate(ALL))
@@ -122,6 +123,7 @@ def test_all_at_once_tells_what_a_stream_of_the_same_elements_tells(window: Wind
         check(WindowedStep(aggregates, window, DEFAULT, accumulation, Lateness(seconds(60))), history(seed=7))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS, ids=lambda value: str(value)[:40])
 def test_whatever_else_speaks_early_or_late_the_answers_are_the_same(window: WindowKind) -> None:
     aggregates = (("total", ALL[2]), ("many", ALL[0]), ("newest", ALL[10]))

@@ -91,6 +91,7 @@ def test_windows_with_gaps_between_them_leave_elements_out() -> None:
     assert counting.play(end=True) == [(6, 7, [7])]
 
 
+@pytest.mark.slow
 def test_of_each_key_no_more_is_kept_than_a_pane_may_still_hold() -> None:
     for size, every, most in ((3, None, 2), (3, 2, 3), (1, 3, 1)):
         counting = Counting(size, every)

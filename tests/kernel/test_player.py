@@ -193,6 +193,7 @@ def users(make: Callable[..., Any], ask: WindowedStep, restarts: bool) -> list[E
     return [*told, player.drain()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restarts", [False, True], ids=["straight on", "restarted after each batch"])
 @pytest.mark.parametrize("window", [sl.tumbling("5s"), sl.session("2s"), sl.sliding("4s", every="2s"), sl.everything()])
 @pytest.mark.parametrize("how", [sl.discarding, sl.accumulating, sl.retracting])

@@ -133,6 +133,7 @@ def in_order(block: Block) -> Block:
     return Block({name: frame.sort(frame.columns) for name, frame in block.frames.items()}, block.facts)
 
 
+@pytest.mark.slow
 def test_a_task_of_another_process_gives_the_same_rows() -> None:
     """Hashes may be seeded anew in every process."""
     code = """

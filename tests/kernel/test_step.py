@@ -324,6 +324,7 @@ EVERYTHING_KEPT = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon", [None, -(10**15)], ids=["one by one", "combined"])
 @pytest.mark.parametrize(
     "answers",

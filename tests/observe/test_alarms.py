@@ -47,6 +47,7 @@ def seen(many: int, every: int = SECOND, latest: dict[str, Any] | None = None, *
     return Seen(now, points, batch(many, now, **(latest or {})), starts=[START])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", DEFAULTS, ids=lambda rule: rule.name)
 def test_a_job_in_which_nothing_is_wrong_is_silent(rule: Rule) -> None:
     assert rule.find(seen(2_400)) is None

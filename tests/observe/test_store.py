@@ -116,6 +116,7 @@ def test_what_is_older_than_an_hour_becomes_coarse_and_nobody_is_lost(folder: Pa
     store.close()
 
 
+@pytest.mark.slow
 def test_a_day_of_fifty_jobs_takes_less_than_200_megabytes(folder: Path) -> None:
     """A job with a batch a second and no two alike; from what a point of it takes, that of a whole day."""
     keeping = Keeping()

@@ -13,6 +13,7 @@ from strandline.services.service import Service
 LEAST = 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, bug in BUGS.items() if bug.store in EMBEDDED])
 def test_a_mistake_is_found(name: str, tmp_path: Path) -> None:
     bug = BUGS[name]

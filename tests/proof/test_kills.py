@@ -13,6 +13,8 @@ from proof.zygote import Zygote
 from strandline.plan.endpoints import Delivery
 from strandline.services.service import Service
 
+pytestmark = pytest.mark.slow
+
 SEED = 7
 
 

@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from proof import campaign
 from proof.main import Asked, again, verdict, wrong
 from proof.render import BEGIN, END, main, written
@@ -40,6 +42,7 @@ def test_rows_add_up_over_rounds_and_say_how_long_a_recovery_took() -> None:
     assert again(rows[0], Asked(seed=4)).endswith("--sink sqlite --semantics at_most_once --kills 6 --seed 4")
 
 
+@pytest.mark.slow
 def test_a_proof_is_wrong_if_a_delivery_broke_its_word_or_did_not_show_what_it_permits() -> None:
     assert not wrong(told(round_(1, 5, 7)))
     assert wrong(told(round_(1, 5, 7, "duplicate: 3")))

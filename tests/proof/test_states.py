@@ -11,6 +11,8 @@ from proof.stores import EMBEDDED, KafkaStore, PostgresStore, Store, store_of
 from strandline.plan.endpoints import Delivery
 from strandline.services.service import Service
 
+pytestmark = pytest.mark.slow
+
 MakeStore = Callable[[Path], Store]
 
 LEAST = 200

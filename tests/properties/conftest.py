@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import coverage
 import pytest
 
-FAST, FULL, CAMPAIGN = 250, 10_000, 100_000
+FAST, FULL, CAMPAIGN = 100, 10_000, 100_000
 
 
 def pytest_configure(config: pytest.Config) -> None:

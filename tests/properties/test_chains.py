@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, Final
 
 import polars as pl
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -163,6 +164,7 @@ def test_a_step_over_the_panes_of_another_says_what_two_oracles_in_a_row_say(cha
     assert on_the_job(chain, seed) == on_two_oracles(chain), chain
 
 
+@pytest.mark.slow
 def test_chains_are_worth_their_time() -> None:
     """They have what is compared: panes of every timing, and panes taken back at both steps."""
     seen = set[Any]()

@@ -87,6 +87,7 @@ def test_every_key_of_a_crowd_is_told_what_the_oracle_tells_it(history: History)
     check(history, on_kernel)
 
 
+@pytest.mark.slow
 @calm
 @given(history=crowds(KEYS), seed=st.integers(0, 10**9))
 def test_it_does_not_matter_which_task_an_element_came_from_nor_what_it_knew_of_the_watermark(
@@ -109,6 +110,7 @@ class Forgetful(ReferencePlayer):
         return replace(emitted, panes=tuple(panes))
 
 
+@pytest.mark.slow
 def test_a_crowd_that_fails_is_cut_down_to_the_key_and_the_moves_it_takes() -> None:
     asked = WindowedStep(AGGREGATES, Tumbling(seconds(10)), Repeatedly(AfterCount(1)))
     history = crowded(asked, (BY_HAND, ()), KEYS, Random(1))
@@ -121,6 +123,7 @@ def test_a_crowd_that_fails_is_cut_down_to_the_key_and_the_moves_it_takes() -> N
     assert moves[0].count("Element(") == 1
 
 
+@pytest.mark.slow
 def test_crowds_are_worth_their_time() -> None:
     """They have what is compared: panes of every timing, what is taken back, late in every way, and dead letters."""
     seen = set[str]()

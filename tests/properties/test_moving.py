@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final, Self
 
 import polars as pl
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -77,12 +78,14 @@ def test_windows_of_every_kind_go_on_in_other_key_groups(history: History, place
     agree(restarted(history, places))
 
 
+@pytest.mark.slow
 @calm
 @given(history=histories(SHARING), places=PLACES)
 def test_windows_that_share_elements_go_on(history: History, places: set[int]) -> None:
     agree(restarted(thinned(history.under(aggregates=(*PLAIN, *UNLIKE))), places))
 
 
+@pytest.mark.slow
 @calm
 @given(
     history=histories(), window=st.builds(CountWindow, st.integers(1, 4), st.none() | st.integers(1, 5)), places=PLACES

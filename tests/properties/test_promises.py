@@ -237,6 +237,7 @@ def by_key(panes: list[Pane]) -> dict[Any, list[Pane]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", [FIXED, SESSIONS])
 def test_the_generator_is_worth_its_time(strategy: Any) -> None:
     """Histories have what the promises are about: late elements, merges, early and late panes, finished triggers."""

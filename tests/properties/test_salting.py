@@ -201,6 +201,7 @@ def test_salted_is_what_the_oracle_says(salty: Salty, seed: int) -> None:
     ] == [late for _, late in expected]
 
 
+@pytest.mark.slow
 def test_histories_are_worth_their_time() -> None:
     """They have what is compared: panes of both timings, panes taken back, late elements, dead letters, hot keys."""
     seen = set[str]()

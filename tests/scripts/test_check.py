@@ -36,6 +36,7 @@ def programs(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_last_line_is_pytests_own(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check.main(["all", "-p", "no:cacheprovider"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -45,6 +46,7 @@ def test_the_last_line_is_pytests_own(project: Path, capsys: pytest.CaptureFixtu
     assert any("91.0 %" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_failing_test_is_reported_and_fails_the_run(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "test_story.py").write_text(GOOD + BAD)
     assert check.main([]) == 1
@@ -55,6 +57,7 @@ def test_a_failing_test_is_reported_and_fails_the_run(project: Path, capsys: pyt
     assert "1 failed, 1 passed, 1 rerun in" in told.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_test_that_passes_only_when_tried_again_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     moody = "from pathlib import Path\ndef test_moody():\n    seen = Path('seen').exists()\n    Path('seen').touch()\n"
     (project / "test_story.py").write_text(f"{GOOD}{moody}    assert seen\n")
@@ -74,7 +77,7 @@ def test_a_failing_check_is_shown_and_the_tests_still_run(programs: Path, capsys
 
 def test_the_fast_tier_leaves_spark_out(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check.main(["fast"])
-    assert "-m not spark and not services and not campaign" in capsys.readouterr().out
+    assert "-m not spark and not services and not slow and not campaign" in capsys.readouterr().out
 
 
 def test_a_tier_without_any_test_fails(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,6 +117,7 @@ def test_the_programs_are_those_of_this_environment() -> None:
     assert Path(sys.executable).parent == check.PROGRAMS
 
 
+@pytest.mark.slow
 def test_what_the_tests_leave_behind_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "test_story.py").write_text(
         "import os\ndef test_careless():\n    if os.fork() == 0:\n        os.execlp('sleep', 'sleep', '600')\n"
@@ -124,6 +128,7 @@ def test_what_the_tests_leave_behind_is_named(project: Path, capsys: pytest.Capt
     assert "  sleep 600" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("good", "code"), [(GOOD, 0), (GOOD + BAD, 1)], ids=["passed", "failed"])
 def test_tests_that_passed_and_do_not_end_have_passed_and_their_stacks_are_told(
     good: str, code: int, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

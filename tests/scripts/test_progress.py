@@ -76,6 +76,7 @@ def test_who_a_command_leaves_behind_is_named_and_killed_and_keeps_nobody_waitin
     assert [LONG in each for each in ran.left] == [True]
 
 
+@pytest.mark.slow
 def test_a_command_that_falls_silent_tells_where_it_hangs_and_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_command_that_falls_silent_tells_where_it_hangs_and_is_killed(
     assert 'File "<string>", line 1 in <module>' in ran.output
 
 
+@pytest.mark.slow
 def test_a_command_that_talks_may_take_its_time(tmp_path: Path) -> None:
     program = "import time\nfor _ in range(8): time.sleep(0.3); print('so', flush=True)"
     with Step("program", io.StringIO()) as step:

@@ -225,6 +225,7 @@ def test_confluents_client_finds_its_registry(registry: Service) -> None:
         assert "theirs" not in client.get_subjects()
 
 
+@pytest.mark.slow
 def test_what_is_registered_is_still_there_after_a_kill(registry: Service) -> None:
     client = Client(Registry(registry.address))
     number = client.register("kept", Schema(Kind.AVRO, INT))

@@ -98,6 +98,7 @@ def test_a_port_that_is_taken_is_refused_before_anything_starts(make: Make) -> N
     assert service.status().standing is Standing.ABSENT
 
 
+@pytest.mark.slow
 def test_if_its_last_port_is_taken_it_finds_another(make: Make) -> None:
     service = make()
     service.start()
@@ -125,6 +126,7 @@ def test_one_that_died_is_seen_and_started_again(make: Make) -> None:
     assert starts(service) == 2
 
 
+@pytest.mark.slow
 def test_one_that_hangs_is_told_apart_from_one_that_works(make: Make) -> None:
     service = make()
     service.start()

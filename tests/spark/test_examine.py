@@ -52,6 +52,7 @@ def test_a_bounded_run_that_was_played_at_once_has_nothing_wrong(tmp_path: Path)
     require_sound(home.folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["extent.json", "backfill.json"])
 @pytest.mark.parametrize("torn", [b"", b'{"way"', None])
 def test_what_was_looked_up_when_a_job_began_is_written_again(name: str, torn: bytes | None, tmp_path: Path) -> None:
@@ -177,6 +178,7 @@ def test_damage_to_the_identity_is_mended_from_its_copy(home: Checkpoint) -> Non
     assert about.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_nobody_repairs_a_folder_in_which_a_job_runs(home: Checkpoint) -> None:
     assert not is_running(home.folder)
     hold, other = share(home.folder), share(home.folder)

@@ -72,6 +72,7 @@ def carried(
     return recount(source, ORIGIN + every, database, WINDOW_SECONDS), counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "every"), [(1, 1_100), (2, 2_500), (3, 4_000), (4, 9_000), (5, 60_000)])
 def test_totals_late_and_dead_together_are_what_a_batch_job_finds(
     seed: int, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -93,6 +94,7 @@ def test_a_stream_without_a_horizon_gives_the_same_totals(tmp_path: Path, monkey
     assert counted == counted_plainly
 
 
+@pytest.mark.slow
 def test_a_batch_played_again_from_the_same_state_says_and_writes_the_same_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -12,10 +12,12 @@ from strandline.model import aggregates, evictors, panes, triggers, windows
 from strandline.model.elements import TimeDomain
 
 FOLDER: Final = Path(__file__).parent
+LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""As stories are read: libyaml's, where it is there, is ten times as fast."""
 STORIES: Final[list[dict[str, Any]]] = [
     story
     for path in sorted(FOLDER.rglob("*.story.yaml"))
-    for story in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    for story in yaml.load_all(path.read_text(encoding="utf-8"), Loader=LOADER)
 ]
 HOLDING: Final = [story for story in STORIES if "fails" not in story]
 """Stories that hold; a word that is only refused somewhere is not shown."""

@@ -3,12 +3,16 @@
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from strandline.plan.players import Player
 from strandline.plan.playing import Outcome, perform
 from strandline.plan.salting import why_not
 from strandline.plan.story import StoryPipeline, read_stories
 from strandline.testing.playing import PLAYERS
 from tests.kernel.salted import SaltedPlayer
+
+pytestmark = pytest.mark.slow
 
 AT_THE_END = "a window that would end after the end of time ends with it"
 """The bounds of a pane are times, and the end of time is none; no column of Spark's reaches so far."""

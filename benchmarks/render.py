@@ -17,6 +17,7 @@ from benchmarks.render_savepoints import savepoints
 from benchmarks.render_scale import scale
 from benchmarks.render_sources import sources
 from benchmarks.render_tables import short, source, table
+from benchmarks.render_watching import watching
 from benchmarks.results import shown
 from benchmarks.svg import FAIR, GOOD, POOR, Bar, Line, bars, lines
 from benchmarks.workloads import DELAY
@@ -31,6 +32,7 @@ OTHERS: Final[Mapping[str, tuple[str, Callable[[dict[str, Any]], str]]]] = {
     "of_peers": ("peers.json", peers),
     "of_savepoints": ("savepoints.json", savepoints),
     "of_scale": ("scale.json", scale),
+    "of_watching": ("watching.json", watching),
 }
 """The other benchmarks in the order of the page: where their figures are kept, and what is said of them."""
 PAGE: Final = Path("docs/explanation/performance.md")

@@ -12,7 +12,9 @@ import os
 import subprocess
 import sys
 import time
+from bisect import bisect_left
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,12 +26,16 @@ import strandline as sl
 from benchmarks import sessions
 from benchmarks.feeds import Folder
 from benchmarks.peers.spark import stream
+from benchmarks.sessions import Room
+from benchmarks.suite import CORES
 from benchmarks.workloads import DELAY, Contestant
+from strandline.model.panes import Timing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from strandline.spark.deliver import Delivered
+    from strandline.spark.job import Job
 
 RATE: Final = 10_000
 EVERY: Final = 0.1
@@ -42,22 +48,36 @@ FILES: Final = 1_000
 PRIMED: Final = 10
 PATIENCE: Final = 120
 
-Hear = Callable[[list[int]], None]
+Hear = Callable[[list[int], list[int]], None]
+"""What a batch said: when the last event of each pane was due, and where the windows end that spoke on time."""
+
+Heard = list[tuple[float, list[int], list[int]]]
 
 
-def write(folder: Path, seconds: float) -> None:
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How a job is run: events a second, how often a batch may start, the partitions of its shuffle, and what else
+    Spark is told."""
+
+    rate: int = RATE
+    trigger: str = "0 seconds"
+    partitions: int | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+def write(folder: Path, seconds: float, rate: int = RATE, every: float = EVERY) -> None:
     """Drops files on schedule."""
     random = np.random.default_rng(7)
-    begin = time.time() + EVERY
-    for number in range(int(seconds / EVERY)):
-        due = begin + number * EVERY
+    begin = time.time() + every
+    for number in range(int(seconds / every)):
+        due = begin + number * every
         time.sleep(max(0.0, due - time.time()))
-        drop(folder, f"{number:06d}.parquet", due, random)
+        drop(folder, f"{number:06d}.parquet", due, random, max(int(rate * every), 1))
 
 
-def drop(folder: Path, name: str, due: float, random: np.random.Generator) -> None:
+def drop(folder: Path, name: str, due: float, random: np.random.Generator, count: int = int(RATE * EVERY)) -> None:
     """One file, there at once and whole; `due` and event time are the moment it is due, in milliseconds."""
-    count, moment = int(RATE * EVERY), int(due * 1000)
+    moment = int(due * 1000)
     table = pa.table({
         "key": random.integers(0, KEYS, count),
         "value": random.integers(0, 100, count),
@@ -73,43 +93,46 @@ def main(arguments: list[str]) -> None:
     path = Path(arguments[0])
     order = json.loads(path.read_text())
     if order["contestant"] == "writer":
-        write(Path(order["folder"]), order["seconds"])
+        write(Path(order["folder"]), order["seconds"], order["rate"], order["every"])
         return
-    contestant = Contestant(order["contestant"])
+    contestant, how = Contestant(order["contestant"]), Setting(**order.get("setting", {}))
     folder = path.parent / "events"
     folder.mkdir()
-    spark = sessions.start(contestant, path.parent / "spark.log", Folder(str(folder)))
-    heard: list[tuple[float, list[int]]] = []
+    log, room = path.parent / "spark.log", Room(CORES, how.partitions)
+    spark = sessions.start(contestant, log, Folder(str(folder)), room, how.settings)
+    heard: Heard = []
     play = _ours if contestant is Contestant.OURS else _native
-    stop = play(spark, folder, path.parent / "checkpoint", lambda dues: heard.append((time.time(), dues)))
-    _prime(folder, heard)
+    hear: Hear = lambda dues, ends: heard.append((time.time(), dues, ends))  # noqa: E731 - a single word
+    stop = play(spark, folder, path.parent / "checkpoint", hear, how.trigger)
+    prime(folder, lambda due: any(due in dues for _, dues, _ in heard))
     began = time.time()
-    _feed(path.parent, folder, order["seconds"])
+    feed(path.parent, folder, order["seconds"], how.rate)
     stop()
     (path.parent / "run.json").write_text(json.dumps({"began": began, "heard": heard}))
     spark.stop()
 
 
-def _prime(folder: Path, heard: list[tuple[float, list[int]]]) -> None:
+def prime(folder: Path, is_heard: Callable[[int], bool]) -> None:
     """A first few files, one after the other: nobody is measured by how its code is compiled and loaded."""
     random = np.random.default_rng(8)
     for number in range(PRIMED):
-        before, due = len(heard), time.time()
+        due = time.time()
         drop(folder, f"prime-{number}.parquet", due, random)
-        while not any(int(due * 1000) in dues for _, dues in heard[before:]):
+        while not is_heard(int(due * 1000)):
             if time.time() > due + PATIENCE:
                 raise TimeoutError(f"a first file was not heard of for {PATIENCE} s")
             time.sleep(0.02)
 
 
-def _feed(home: Path, folder: Path, seconds: float) -> None:
+def feed(home: Path, folder: Path, seconds: float, rate: int = RATE, every: float = EVERY) -> None:
     """The writer is a process of its own, so that it keeps its schedule while the query runs."""
-    (home / "writer.json").write_text(json.dumps({"contestant": "writer", "folder": str(folder), "seconds": seconds}))
+    order = {"contestant": "writer", "folder": str(folder), "seconds": seconds, "rate": rate, "every": every}
+    (home / "writer.json").write_text(json.dumps(order))
     command = [sys.executable, "-m", "benchmarks.latency", str(home / "writer.json")]
     subprocess.run(command, env=os.environ, check=True)
 
 
-def _native(spark: "SparkSession", folder: Path, checkpoint: Path, hear: Hear) -> Callable[[], None]:
+def _native(spark: "SparkSession", folder: Path, checkpoint: Path, hear: Hear, trigger: str) -> Callable[[], None]:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's own habit
 
     totals = (
@@ -120,19 +143,36 @@ def _native(spark: "SparkSession", folder: Path, checkpoint: Path, hear: Hear) -
     )
 
     def deliver(frame: "DataFrame", batch: int) -> None:  # noqa: ARG001 - Spark's signature
-        hear(frame.toArrow()["due"].to_pylist())
+        hear(frame.toArrow()["due"].to_pylist(), [])
 
     query = (
         totals.writeStream.foreachBatch(deliver)
         .outputMode("update")
         .option("checkpointLocation", str(checkpoint))
-        .trigger(processingTime="0 seconds")
+        .trigger(processingTime=trigger)
         .start()
     )
     return query.stop
 
 
-def _ours(spark: "SparkSession", folder: Path, checkpoint: Path, hear: Hear) -> Callable[[], None]:
+def _ours(spark: "SparkSession", folder: Path, checkpoint: Path, hear: Hear, trigger: str) -> Callable[[], None]:
+    from strandline.kernel.blocks import END  # noqa: PLC0415 - beside Spark, in the process that runs it
+    from strandline.kernel.panes import TIMING  # noqa: PLC0415
+
+    def deliver(delivered: "Delivered") -> None:
+        panes = delivered.output.panes
+        if panes is not None:
+            on_time = panes.filter(panes[TIMING] == Timing.ON_TIME)
+            hear(panes["due"].to_list(), on_time[END].unique().to_list())
+
+    stop: Callable[[], None] = start(spark, folder, checkpoint, deliver, trigger).stop
+    return stop
+
+
+def start(
+    spark: "SparkSession", folder: Path, checkpoint: Path, listener: "Callable[[Delivered], None]", trigger: str
+) -> "Job":
+    """Ours: an early pane for every change, and one on time."""
     totals = (
         sl.read(sl.files(str(folder), COLUMNS, format="parquet", files_per_batch=FILES))
         .event_time("at", sl.bounded(seconds=DELAY))
@@ -142,25 +182,30 @@ def _ours(spark: "SparkSession", folder: Path, checkpoint: Path, hear: Hear) -> 
         .accumulate(sl.accumulating)
         .aggregate(total=sl.sum("value"), plays=sl.count(), due=sl.max("due"))
     )
-
-    def deliver(delivered: "Delivered") -> None:
-        panes = delivered.output.panes
-        if panes is not None:
-            hear(panes["due"].to_list())
-
-    job = totals.write(sl.discard()).run(spark, checkpoint=checkpoint, listener=deliver)
-    stop: Callable[[], None] = job.stop
-    return stop
+    job: Job = totals.write(sl.discard()).run(spark, checkpoint=checkpoint, listener=listener, every=trigger)
+    return job
 
 
 def latencies(told: dict[str, Any], warm_up: float) -> list[float]:
     """Milliseconds from due to seen, pane by pane; those due in the warm-up do not count."""
     found: list[float] = []
     newest = (told["began"] + warm_up) * 1000
-    for moment, dues in told["heard"]:
+    for moment, dues, *_ in told["heard"]:
         # A window that closes speaks once more with nothing new in it: nobody waited for that.
         found += [moment * 1000 - due for due in dues if due > newest]
         newest = max([newest, *dues])
+    return found
+
+
+def on_time(told: dict[str, Any], warm_up: float) -> list[float]:
+    """Milliseconds from the moment at which the event was due that completed a window to its pane on time."""
+    found, since = [], (told["began"] + warm_up) * 1000
+    dues = sorted({due for _, dues, _ in told["heard"] for due in dues})
+    for moment, _, ends in told["heard"]:
+        complete = [end + DELAY * 1000 for end in ends]
+        # Nobody can be on time before the first file that is late enough: the schedule is seen in what was heard.
+        waited = [dues[place] for place in (bisect_left(dues, each) for each in complete) if place < len(dues)]
+        found += [moment * 1000 - due for due in waited if due > since]
     return found
 
 

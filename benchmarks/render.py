@@ -11,10 +11,12 @@ from typing import Any, Final
 
 from benchmarks.render_bounded import bounded
 from benchmarks.render_delivery import delivery
+from benchmarks.render_latency import latency
 from benchmarks.render_nexmark import nexmark
 from benchmarks.render_peers import peers
 from benchmarks.render_savepoints import savepoints
 from benchmarks.render_scale import scale
+from benchmarks.render_soak import soak
 from benchmarks.render_sources import sources
 from benchmarks.render_tables import short, source, table
 from benchmarks.render_watching import watching
@@ -33,6 +35,8 @@ OTHERS: Final[Mapping[str, tuple[str, Callable[[dict[str, Any]], str]]]] = {
     "of_savepoints": ("savepoints.json", savepoints),
     "of_scale": ("scale.json", scale),
     "of_watching": ("watching.json", watching),
+    "of_latency": ("latency.json", latency),
+    "of_soak": ("soak.json", soak),
 }
 """The other benchmarks in the order of the page: where their figures are kept, and what is said of them."""
 PAGE: Final = Path("docs/explanation/performance.md")

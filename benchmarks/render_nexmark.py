@@ -17,7 +17,8 @@ greatest by time for the last (q18), two aggregations in a row (q5). q19 it has 
 output to the driver, counts every element and keeps its ledger; the peer's sink keeps nothing. Each cell is
 checked by DuckDB over the first three batches, row for row, before its number counts. Of several bids that are as
 high (q7) or as late (q18), one must be said. Ours are written in Polars and name the columns they look at, so that
-tasks read the files themselves; Spark finds out by itself which columns to read. All else is as with windows.
+tasks read the files themselves, and their JVM does without its second compiler, as such a job starts it; Spark finds
+out by itself which columns to read, and keeps its compiler. All else is as with windows.
 """
 
 

@@ -118,14 +118,18 @@ def _nobody(leader: int) -> contextlib.AbstractContextManager[None]:  # noqa: AR
     return contextlib.nullcontext()
 
 
-def started(module: str, home: Path, beside: Beside = _nobody) -> tuple[list[Sample], int]:
+def started(module: str, home: Path, beside: Beside = _nobody, patience: float = PATIENCE) -> tuple[list[Sample], int]:
     """A module as a process under the meter, and whoever else looks at it meanwhile."""
     environment = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    return watched([sys.executable, "-m", module, str(home / "order.json")], home, environment, beside)
+    return watched([sys.executable, "-m", module, str(home / "order.json")], home, environment, beside, patience)
 
 
 def watched(
-    command: Sequence[str], home: Path, environment: Mapping[str, str], beside: Beside = _nobody
+    command: Sequence[str],
+    home: Path,
+    environment: Mapping[str, str],
+    beside: Beside = _nobody,
+    patience: float = PATIENCE,
 ) -> tuple[list[Sample], int]:
     """A command as a process that leads its own session, under the meter until it ends."""
     with (home / "output.txt").open("wb") as output:
@@ -135,7 +139,7 @@ def watched(
         meter = Meter(process.pid)
         try:
             with meter, beside(process.pid), contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(PATIENCE)
+                process.wait(patience)
         finally:
             _end(process)
     return meter.samples, process.returncode

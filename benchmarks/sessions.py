@@ -1,6 +1,7 @@
 """The Spark of a run: the same settings for every contestant, tuned as its expert would, and the store it needs."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -65,8 +66,14 @@ class Room:
         os.sched_setaffinity(0, mine[: self.cores])
 
 
-def start(contestant: Contestant, log: Path, feed: Feed | None = None, room: Room | None = None) -> "SparkSession":
-    """A fresh Spark for this process, with what is needed to read from a broker if it is to."""
+def start(
+    contestant: Contestant,
+    log: Path,
+    feed: Feed | None = None,
+    room: Room | None = None,
+    also: Mapping[str, str] | None = None,
+) -> "SparkSession":
+    """A fresh Spark for this process, with what is needed to read from a broker if it is to, and what else is said."""
     wanted = settings_of(contestant) | (Room() if room is None else room).settings()
     if isinstance(feed, Topic):
         files = [*paths(), *(jars_folder() / jar.file for jar in pinned(JARS))]
@@ -74,4 +81,4 @@ def start(contestant: Contestant, log: Path, feed: Feed | None = None, room: Roo
     elif contestant in (Contestant.OURS, Contestant.AT_ONCE) and feed is not None:
         # As a job of ours would start it. The peers were tried with it too, and lose: decision 0020.
         wanted |= WITHOUT_ROWS
-    return start_session("strandline-bench", log=log, overrides=wanted)
+    return start_session("strandline-bench", log=log, overrides=wanted | dict(also or {}))

@@ -26,6 +26,8 @@ from strandline.plan.players import Player
 from strandline.plan.strands import strands_to
 from strandline.reference.player import ReferencePlayer
 from strandline.spark.directly import passes_no_row
+from strandline.spark.operations import run_operations
+from strandline.spark.ports import ByName
 from tests.benchmarks.sample import results
 
 TINY = Log(batches=3, per_batch=2_000)
@@ -91,6 +93,34 @@ def test_the_judge_agrees_with_the_players(
     player = player_of(query, kind)
     for batch, elements in enumerate(batches(folder, KEYS[query])):
         keep(player.feed(elements), query, batch, tmp_path)
+    verdict = oracle.judge(folder, QUERIES[query], Contestant.OURS, f"{tmp_path}/*.parquet")
+    assert verdict.agrees, verdict
+
+
+PLAIN = {
+    "Count": pl.Expr.count, "CountDistinct": lambda each: each.drop_nulls().n_unique(), "Max": pl.Expr.max,
+    "Min": pl.Expr.min, "Mean": pl.Expr.mean, "Sum": pl.Expr.sum,
+}  # fmt: skip
+"""Aggregates over a whole log, in plain Polars."""
+
+
+@pytest.mark.parametrize("query", ["q0", "q1", "q2", "q14", "q15", "q16", "q17", "q21", "q22"])
+def test_the_judge_agrees_with_what_a_question_computes_of_each_bid(query: str, folder: Path, tmp_path: Path) -> None:
+    """What is done to rows is played as a task does it; what is summed up over them, in plain Polars."""
+    asked = ours.ASKED[query](str(folder)).root
+    (scan,) = to_stages(ours.pipeline(query, str(folder)).root).scans
+    assert isinstance(scan.source, ByName)
+    read = scan.source.by_name()
+    uris = sorted(path.as_uri() for path in folder.glob("*.parquet"))
+    passed = run_operations(pl.concat(read(uris)), scan.flows[0].operations)
+    assert passed.failed is None
+    rows = passed.rows
+    if isinstance(asked, Aggregated):
+        summed = [
+            PLAIN[type(each).__name__](pl.col(str(each.column))).alias(name) for name, each in asked.step.aggregates
+        ]
+        rows = rows.group_by(asked.keys).agg(summed)
+    ours.as_rows(rows, 0).write_parquet(tmp_path / "said.parquet")
     verdict = oracle.judge(folder, QUERIES[query], Contestant.OURS, f"{tmp_path}/*.parquet")
     assert verdict.agrees, verdict
 

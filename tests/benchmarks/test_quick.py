@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import delivery, sources, windows
+from benchmarks import delivery, ladder, scale, soak, sources, windows
 from benchmarks.nexmark import bench as nexmark
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.peers import bench as peers
@@ -45,3 +45,19 @@ def test_who_is_measured_among_the_peers_without_another_environment_gives_the_r
 ) -> None:
     """The others are fetched from a registry, which no test does."""
     assert peers.main(Asked(quick=True, only=("ours-lines", "by-key-row"), work=tmp_path)) == 0, capsys.readouterr().out
+
+
+@pytest.mark.spark
+@pytest.mark.campaign
+@pytest.mark.timeout(1800)
+def test_every_size_gives_the_right_answer_and_every_rung_is_climbed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert scale.main(Asked(quick=True, work=tmp_path)) == 0, capsys.readouterr().out
+    assert ladder.main(Asked(quick=True, work=tmp_path)) == 0, capsys.readouterr().out
+
+
+@pytest.mark.spark
+@pytest.mark.campaign
+def test_in_a_short_soak_every_event_is_accounted_for(tmp_path: Path) -> None:
+    assert soak.measure(1, 5_000, tmp_path)["lost"] == 0

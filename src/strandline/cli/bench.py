@@ -34,6 +34,12 @@ def run_profile(cell: str, *, quick: bool, work: Path | None, as_json: bool) -> 
     return int(module.main(asked(quick=quick, work=work), cell, as_json=as_json))
 
 
+def run_soak(minutes: float, *, rate: int, quick: bool, work: Path | None) -> int:
+    """Runs a job for so long and tells whether what it holds stays as it is."""
+    module, asked = _found("soak")
+    return int(module.main(asked(quick=quick, work=work), minutes, rate))
+
+
 def _found(name: str) -> tuple[Any, Callable[..., Any]]:
     """A benchmark of the checkout, and what it is asked with."""
     sys.path.insert(0, str(find_checkout(Path.cwd())))

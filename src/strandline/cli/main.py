@@ -286,6 +286,29 @@ def scale(
 
 
 @bench.command()
+def latency(
+    quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
+) -> None:
+    """How soon panes are seen at fixed rates, early and on time, with one setting changed at a time."""
+    from strandline.cli.bench import run_bench
+
+    raise typer.Exit(run_bench("ladder", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
+
+
+@bench.command()
+def soak(
+    minutes: Annotated[float, typer.Option(min=0.5, help="How long events come.")] = 60,
+    rate: Annotated[int, typer.Option(min=1, help="Events a second.")] = 10_000,
+    quick: Annotated[bool, typer.Option("--quick", help="Two minutes: to try it out.")] = False,
+    work: Work = None,
+) -> None:
+    """Whether memory and state of a job stay as they are, looked at every five seconds; every event accounted for."""
+    from strandline.cli.bench import run_soak
+
+    raise typer.Exit(run_soak(minutes, rate=rate, quick=quick, work=work))
+
+
+@bench.command()
 def profile(
     cell: Annotated[str, typer.Argument(help="A cell of `bench windows`.")] = "ours",
     quick: Quick = False,

@@ -1,0 +1,34 @@
+"""What the page of figures says of the long run."""
+
+from typing import Any, Final
+
+from benchmarks.render_tables import source
+
+_HOW: Final = """\
+**How it is measured.** One job of ours: 1,000 keys, windows of 10 s, an early pane for every change and one on time; a
+file of events falls into its folder every second, whether it keeps up or not. Memory is that of the whole tree of
+processes, state what the job says that it keeps, the wait the longest of five seconds from when an event was due to
+when a pane told of it. The slope is that of the straight line through all but the first third.
+"""
+_HEAD: Final = "| | middle | lowest to highest | an hour | while it was looked at |"
+
+
+def soak(told: dict[str, Any]) -> str:
+    """The part of the page that tells of it."""
+    run = told["soak"]
+    lost = f"{run['lost']:,} of them were lost" if run["lost"] else "every one was accounted for"
+    lines = [_HEAD, "|---|---|---|---|---|"]
+    for name, title, unit, size in (
+        ("memory", "resident memory", "MB", 2**20),
+        ("state", "state", "kB", 2**10),
+        ("waited", "longest wait", "ms", 1e-3),
+    ):
+        each = run[name]
+        between = f"{each['least'] / size:,.0f} to {each['most'] / size:,.0f} {unit}"
+        lines.append(
+            f"| {title} | {each['middle'] / size:,.0f} {unit} | {between} | {each['per_hour'] / size:+,.1f} {unit} | "
+            f"{each['rise']:+.1%} |"
+        )
+    said = f"{run['minutes']:g} minutes at {run['rate']:,} events a second: {run['events']:,} events, {lost}.\n"
+    parts = ["## A long run\n", source(told, "soak.json"), said, "\n".join(lines) + "\n", _HOW]
+    return "\n".join(parts)

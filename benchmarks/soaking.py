@@ -1,0 +1,87 @@
+"""One long run of a job of ours, in a process and a JVM of its own: events come on schedule, and it is looked at.
+
+usage: python -m benchmarks.soaking ORDER.json      what to run is in the file; what was seen is written beside it
+"""
+
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from benchmarks import latency, sessions
+from benchmarks.contestant import rows_of
+from benchmarks.feeds import Folder
+from benchmarks.workloads import Contestant
+
+if TYPE_CHECKING:
+    from strandline.spark.deliver import Delivered
+
+EVERY: Final = 5.0
+"""Seconds from one look to the next."""
+FILES_EVERY: Final = 1.0
+"""Seconds from one file to the next: of what a job has read it keeps a list."""
+
+
+@dataclass(slots=True)
+class Eye:
+    """What is seen of a job. It keeps a line for each five seconds, since whoever looks must not grow either."""
+
+    seen: list[dict[str, Any]] = field(default_factory=list)
+    read: int = 0
+    known: int = 0
+    """Elements that were taken by a window, or told as late."""
+    due: int = 0
+    """The newest event that a pane has told of."""
+    waited: float = 0.0
+    batches: int = 0
+
+    def hear(self, delivered: "Delivered", now: float | None = None) -> None:
+        """After each batch."""
+        moment = time.time() if now is None else now
+        self.read += rows_of(delivered)
+        self.known += sum(counts.contributed + counts.late for counts in delivered.counts.values())
+        self.batches += 1
+        panes = delivered.output.panes
+        newest = 0 if panes is None or panes.is_empty() else max(panes["due"].to_list())
+        if newest > self.due:
+            self.due, self.waited = newest, max(self.waited, moment - newest / 1000)
+        if not self.seen or moment >= self.seen[-1]["at"] + EVERY:
+            steps = delivered.steps.values()
+            self.seen.append({
+                "at": moment, "rows": sum(step.rows for step in steps), "bytes": sum(step.size for step in steps),
+                "read": self.read, "batches": self.batches, "waited": round(self.waited, 3),
+            })  # fmt: skip
+            self.waited = 0.0
+
+
+def main(arguments: list[str]) -> None:
+    path = Path(arguments[0])
+    order = json.loads(path.read_text())
+    home, eye = path.parent, Eye()
+    folder = home / "events"
+    folder.mkdir()
+    spark = sessions.start(Contestant.OURS, home / "spark.log", Folder(str(folder)))
+    job = latency.start(spark, folder, home / "checkpoint", eye.hear, "0 seconds")
+    latency.prime(folder, lambda due: eye.due >= due)
+    began = time.time()
+    latency.feed(home, folder, order["seconds"], order["rate"], FILES_EVERY)
+    sent = events_of(order["seconds"], order["rate"])
+    ended = time.time()
+    while eye.read < sent and time.time() < ended + latency.PATIENCE:
+        time.sleep(0.1)
+    job.stop()
+    told = {"began": began, "ended": ended, "sent": sent, "read": eye.read, "known": eye.known, "seen": eye.seen}
+    (home / "run.json").write_text(json.dumps(told))
+    spark.stop()
+
+
+def events_of(seconds: float, rate: int) -> int:
+    """How many events there are in all."""
+    first = latency.PRIMED * int(latency.RATE * latency.EVERY)
+    return first + int(seconds / FILES_EVERY) * max(int(rate * FILES_EVERY), 1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -104,6 +104,7 @@ PLAIN = {
 """Aggregates over a whole log, in plain Polars."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["q0", "q1", "q2", "q14", "q15", "q16", "q17", "q21", "q22"])
 def test_the_judge_agrees_with_what_a_question_computes_of_each_bid(query: str, folder: Path, tmp_path: Path) -> None:
     """What is done to rows is played as a task does it; what is summed up over them, in plain Polars."""

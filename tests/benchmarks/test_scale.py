@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks import contestant, feeds, render, scale
 from benchmarks.feeds import Folder
 from benchmarks.results import Measured, to_results
@@ -39,6 +41,7 @@ def test_ten_times_the_events_are_ten_times_the_batches_that_count() -> None:
     assert counted[1] == 10 * counted[0]
 
 
+@pytest.mark.slow
 def test_a_run_is_told_its_room_and_keeps_to_it(tmp_path: Path) -> None:
     order = {
         "contestant": "ours",

@@ -5,7 +5,6 @@ when it is first used.
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from strandline.errors import PlanError, RunError, StateError, StrandlineError
@@ -146,7 +145,7 @@ def read(source: Source) -> Elements:
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return version("strandline")
+        return import_module("importlib.metadata").version("strandline")
     if name in _LATER:
         return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"strandline has no {name!r}")

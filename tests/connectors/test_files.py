@@ -15,7 +15,8 @@ from strandline.errors import InvalidStep, LostRecords, RunError
 from strandline.kernel.blocks import OFFSET, PARTITION
 from strandline.plan.nodes import to_plain
 from strandline.spark.arrival import MARK, Arrived, as_one, decode_task, of_records
-from strandline.spark.ports import RAW, REASON, RECORD, SPLIT, ListedFile
+from strandline.spark.ports import RAW, REASON, SPLIT, ListedFile
+from strandline.spark.records import RECORD
 
 JSON = sl.json("n long")
 CSV = sl.csv("team string, n long")

@@ -18,7 +18,8 @@ from strandline.connectors.generated.source import GeneratedDataSource, Generate
 from strandline.errors import InvalidStep
 from strandline.kernel.blocks import OFFSET, PARTITION
 from strandline.plan.nodes import to_plain
-from strandline.spark.ports import ENDED, RAW, RECORD
+from strandline.spark.ports import RAW
+from strandline.spark.records import ENDED, RECORD
 
 ORIGIN = 1_700_000_000_000
 MANY = 20_000

@@ -22,7 +22,8 @@ from strandline.connectors.generator import (
     schedule,
 )
 from strandline.errors import InvalidStep
-from strandline.spark.ports import ANNOUNCED, ENDED, RAW, RECORD
+from strandline.spark.ports import RAW
+from strandline.spark.records import ANNOUNCED, ENDED, RECORD
 
 ORIGIN = 1_700_000_000_000
 SMALL = Scores(seed=3, events=4_000, rate=1_000)

@@ -17,8 +17,8 @@ from strandline.spark.addresses import place
 from strandline.spark.batch import Batch
 from strandline.spark.gathering import StepOutput, gather
 from strandline.spark.keyed_step import KeyGroupProcessor, play_group, play_level
-from strandline.spark.ports import DRAINED, RECORD, TICKED
 from strandline.spark.prepare import prepare_scan, tick
+from strandline.spark.records import DRAINED, RECORD, TICKED
 
 Raw = tuple[str, int, bytes | None, int]
 """A row of a source's stream: partition, offset, value, mark."""

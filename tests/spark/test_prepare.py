@@ -11,7 +11,8 @@ from strandline.plan.compile import to_stages
 from strandline.plan.stages import Stages
 from strandline.spark.addresses import place, to_deliver
 from strandline.spark.batch import Batch, told
-from strandline.spark.ports import ANNOUNCED, DETAIL, ENDED, RAW, REASON
+from strandline.spark.ports import DETAIL, RAW, REASON
+from strandline.spark.records import ANNOUNCED, ENDED
 from tests.plan.endpoints import PaperSink
 from tests.spark.by_hand import Raw, rows, task
 

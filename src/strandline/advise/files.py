@@ -14,7 +14,7 @@ from strandline.connectors.files.source import Files
 from strandline.errors import InvalidStep
 from strandline.model.ddl import parse
 from strandline.spark.arrival import Arrived, of_columns, of_records
-from strandline.spark.ports import RECORD
+from strandline.spark.records import RECORD
 
 _KINDS: Final = {
     ".parquet": "parquet", ".pq": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv",

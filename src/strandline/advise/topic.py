@@ -18,7 +18,7 @@ from strandline.formats.records import json as json_records
 from strandline.kernel.blocks import PARTITION
 from strandline.kernel.types import to_polars
 from strandline.spark.arrival import Arrived, of_records
-from strandline.spark.ports import RECORD
+from strandline.spark.records import RECORD
 
 KEY, SENT = "record_key", "@sent"
 _SENT: Final = "sent by strandline"

@@ -12,7 +12,8 @@ from strandline.kernel.letters import CUT, MASKED, TOO_LARGE
 from strandline.kernel.rows import spread
 from strandline.spark.batch import told
 from strandline.spark.file_names import with_names
-from strandline.spark.ports import DETAIL, RAW, REASON, RECORD, SIZE, SPLIT, TICKED, Decoded, Decoder
+from strandline.spark.ports import DETAIL, RAW, REASON, SIZE, SPLIT, Decoded, Decoder
+from strandline.spark.records import RECORD, TICKED
 
 MARK: Final = "@mark"
 CLOCK: Final = "@clock"

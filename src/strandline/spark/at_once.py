@@ -24,8 +24,9 @@ from strandline.spark.directly import is_here, pieces_task
 from strandline.spark.extent import Extent
 from strandline.spark.keyed_step import Play, place_of, play_level
 from strandline.spark.measured import Measured, asked_for, telling
-from strandline.spark.ports import DRAINED, RAW_COLUMNS, Ending, InPieces
+from strandline.spark.ports import Ending, InPieces
 from strandline.spark.prepare import CARRIED, tick_task
+from strandline.spark.records import DRAINED, RAW_COLUMNS
 from strandline.spark.session import OF_RECORDS
 from strandline.spark.translate import prepared
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from strandline.spark.ports import DRAINED, RAW_COLUMNS, RAW_SCHEMA, SEAM, TICKED
+from strandline.spark.records import DRAINED, RAW_COLUMNS, RAW_SCHEMA, SEAM, TICKED
 from strandline.spark.registered import registered
 
 _FORMAT: Final = "strandline_heartbeat"

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import polars as pl
-import pyarrow as pa
 
 from strandline.kernel import letters
 from strandline.kernel.output import Output
@@ -14,10 +13,9 @@ from strandline.plan.stages import Deliver
 from strandline.spark.ledger import LedgerEntry, Recorded, Written
 
 __all__ = [
-    "ANNOUNCED", "DETAIL", "DRAINED", "ENDED", "FILE_NAME", "RAW", "RAW_COLUMNS", "RAW_SCHEMA", "REASON", "RECORD",
-    "SEAM", "SIZE", "TICKED", "ByName", "Continuing", "Decoded", "Decoder", "Encoder", "Ending", "Followed", "InPieces",
-    "LedgerEntry", "LetterBox", "Masked", "Masking", "OpenLetters", "OpenSink", "Recorded", "Refuses", "SparkSink",
-    "SparkSource", "Written",
+    "DETAIL", "FILE_NAME", "RAW", "REASON", "SIZE", "ByName", "Continuing", "Decoded", "Decoder", "Encoder", "Ending",
+    "Followed", "InPieces", "LedgerEntry", "LetterBox", "Masked", "Masking", "OpenLetters", "OpenSink", "Recorded",
+    "Refuses", "SparkSink", "SparkSource", "Written",
 ]  # fmt: skip
 
 if TYPE_CHECKING:  # a pipeline is written and checked without loading Spark
@@ -27,22 +25,14 @@ RAW: Final = letters.RAW
 REASON: Final = letters.REASON
 DETAIL: Final = letters.DETAIL
 
-RAW_COLUMNS: Final = "partition string, offset long, value binary, mark int"
-"""What a source's stream holds: records, and marks that say something of a partition itself. Other columns beside
-these are elements' own, known without decoding."""
-RAW_SCHEMA: Final = pa.schema(
-    [("partition", pa.string()), ("offset", pa.int64()), ("value", pa.binary()), ("mark", pa.int32())]
-)
 SIZE: Final = "@size"
-"""Beside these: how long a record is that its source cut, since nobody would read one so long; null for the others."""
+"""Beside the columns of raw records: how long a record is that its source cut, since nobody would read one so long;
+null for the others."""
 SPLIT: Final = "@split"
 """A column of sources whose records are lines: whether a file is read in several blocks. The partition is then the
 file, the offset the byte its block starts at, and the lines of a block come in their order."""
 FILE_NAME: Final = "file"
 """The column of a stream of names."""
-RECORD, ANNOUNCED, ENDED, TICKED, DRAINED, SEAM = range(6)
-"""A record; a partition that is there though it may have no record yet; one that will have no more; and of the whole
-input: time goes on, there will be no more of it, or history has ended and what is live begins."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ from strandline.spark.file_names import with_names
 from strandline.spark.letters import failures, outgoing, with_raw
 from strandline.spark.measured import FACT, Measured, look, telling, to_facts
 from strandline.spark.operations import run_operations
-from strandline.spark.ports import DRAINED, ENDED, RAW, REASON, RECORD, SEAM, Decoder
+from strandline.spark.ports import RAW, REASON, Decoder
+from strandline.spark.records import DRAINED, ENDED, RECORD, SEAM
 
 CARRIED: Final = pa.schema([("kg", pa.int64()), ("block", pa.binary())])
 

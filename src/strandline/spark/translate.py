@@ -11,8 +11,9 @@ from strandline.spark.arrival import CLOCK, DECODED, MARK, decode_task
 from strandline.spark.directly import is_here, named_task
 from strandline.spark.file_names import without_names
 from strandline.spark.keyed_step import KeyGroupProcessor, play_level
-from strandline.spark.ports import REASON, RECORD, ByName, Listed, SparkSource
+from strandline.spark.ports import REASON, ByName, Listed, SparkSource
 from strandline.spark.prepare import Seam, prepare_task, tick_task
+from strandline.spark.records import RECORD
 from strandline.spark.silence import Silent
 
 

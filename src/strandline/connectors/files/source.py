@@ -17,7 +17,8 @@ from strandline.formats.records import Json
 from strandline.formats.texts import Raw, Text
 from strandline.kernel.blocks import OFFSET, PARTITION
 from strandline.model.ddl import parse
-from strandline.spark.ports import FILE_NAME, RECORD, SPLIT, Decoder, ListedFile
+from strandline.spark.ports import FILE_NAME, SPLIT, Decoder, ListedFile
+from strandline.spark.records import RECORD
 
 if TYPE_CHECKING:
     import polars as pl

@@ -14,7 +14,7 @@ from strandline.connectors.generated.drawing import due, records
 from strandline.connectors.generated.knobs import COLUMNS, POISONS, Knobs, from_text, to_text
 from strandline.model.ddl import parse
 from strandline.model.elements import Length, Timestamp, duration
-from strandline.spark.ports import ENDED, RAW_COLUMNS, RAW_SCHEMA, RECORD
+from strandline.spark.records import ENDED, RAW_COLUMNS, RAW_SCHEMA, RECORD
 from strandline.spark.registered import registered
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from strandline.connectors.kafka.security import Security
 from strandline.errors import InvalidStep, LostRecords
 from strandline.letters.store import Marks, Redrive
 from strandline.model.elements import Timestamp
-from strandline.spark.ports import RECORD, SIZE, Decoder
+from strandline.spark.ports import SIZE, Decoder
+from strandline.spark.records import RECORD
 
 if TYPE_CHECKING:
     import polars as pl

@@ -125,7 +125,7 @@ def _ours(spark: "SparkSession", order: Order, feed: Feed, name: str, kept: Path
 
 def counts_of(job: "Job") -> dict[str, int]:
     """What became of every element."""
-    return {each: getattr(job.counts, each) for each in ("read", "contributed", "late", "dead", "filtered")}
+    return {each: getattr(job.counts, each) for each in ("read", "again", "contributed", "late", "dead", "filtered")}
 
 
 def _plain(spark: "SparkSession", order: Order, feed: Feed, kept: Path | None) -> dict[str, Any]:

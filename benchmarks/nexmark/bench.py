@@ -117,5 +117,6 @@ def _lost(timed: dict[str, Any]) -> str:
     counts = timed.get("counts")
     if counts is None:
         return ""
-    known = counts["read"] == counts["contributed"] + counts["late"] + counts["filtered"] and counts["dead"] == 0
+    offered = counts["read"] + counts.get("again", 0)
+    known = offered == counts["contributed"] + counts["late"] + counts["filtered"] and counts["dead"] == 0
     return "" if known else f"lost count: {counts}"

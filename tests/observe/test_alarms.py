@@ -88,7 +88,7 @@ def test_a_watermark_that_stands_still_because_nothing_comes_or_all_has_ended_is
 
 
 def test_too_many_late_elements_ring() -> None:
-    found = LateRate().find(seen(100, late=30))
+    found = LateRate().find(seen(100, contributed=965, late=30))
     assert found is not None
     assert found.text.startswith("3.0% of")
     assert LateRate().find(seen(100, late=30, read=0)) is None

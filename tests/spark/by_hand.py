@@ -11,7 +11,7 @@ import polars as pl
 from pyspark.sql import Row
 
 from strandline.kernel.blocks import Block, pack, unpack
-from strandline.kernel.output import Output
+from strandline.kernel.output import Counts, Output
 from strandline.plan.stages import Stages
 from strandline.spark.addresses import place
 from strandline.spark.batch import Batch
@@ -91,6 +91,8 @@ class Carrier:
     combines: bool = True
     """Whether tasks are told the watermark before the batch, so that they may combine."""
     steps: dict[int, StepOutput] = field(default_factory=dict)
+    counts: dict[str, Counts] = field(default_factory=dict)
+    """Of each step, over all batches."""
 
     def carry(self, tasks: Iterable[Iterable[Raw]], clock: int) -> Output:
         """One batch of the first source, made of what several tasks read: what the first output gets."""
@@ -115,6 +117,8 @@ class Carrier:
         gathered = gather(unpack(data, "output") for _, data in sorted(sent))
         self.steps |= gathered.steps
         assert all(counts.missing == 0 for counts in gathered.counts.values()), gathered.counts
+        for name, counts in gathered.counts.items():
+            self.counts[name] = self.counts.get(name, Counts()) + counts
         reached = min((step.progress for step in self.steps.values()), key=lambda progress: progress.watermark)
         rows = sum(step.rows for step in self.steps.values())
         return [gathered.output(number, reached, rows) for number in range(len(self.stages.outputs))]

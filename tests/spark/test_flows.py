@@ -9,6 +9,7 @@ import polars as pl
 import strandline as sl
 from strandline.kernel.output import Output
 from strandline.kernel.rows import FAILED
+from strandline.observe.words import conserved
 from strandline.plan.compile import to_stages
 from strandline.plan.pipeline import Elements, Panes, Pipeline, read
 from strandline.spark.batch import Batch
@@ -150,7 +151,26 @@ def test_flat_map_makes_none_one_or_many_of_a_row() -> None:
     )
     assert told(output, "team", "n") == [("blue", 1), ("red", 3)]
     counts = output.counts
-    assert (counts.read, counts.contributed, counts.filtered, counts.dead) == (6, 4, 1, 1)
+    assert (counts.read, counts.again) == (4, 2)
+    assert (counts.contributed, counts.filtered, counts.dead) == (4, 1, 1)
+
+
+def test_what_came_from_the_sources_is_counted_once_however_many_steps_there_are() -> None:
+    first = totals(timed())
+    later = first.key_by("team").window(sl.tumbling("1m")).aggregate(most=sl.max("total"))
+    beside = timed().where(pl.col("score") > 0).key_by("score").window(sl.tumbling("10s")).aggregate(n=sl.count())
+    pipeline = sl.together(*(each.write(PaperSink(str(place))) for place, each in enumerate((first, later, beside))))
+    carrier = Carrier(to_stages(pipeline.root))
+    outputs = [*carrier.carry_frames({0: [SOME[:2], SOME[2:]]}, 0), *carrier.carry_frames({}, 0, drain=True)]
+    everyone = outputs[0].counts + outputs[-1].counts
+    # Each of five once more to the step beside, and a pane for each of three keys to the step after.
+    assert (everyone.read, everyone.again, everyone.missing) == (5, 8, 0)
+    steps = {name: each.of_step for name, each in carrier.counts.items()}
+    assert all(each.missing == 0 for each in steps.values())
+    assert sorted((each.read, each.contributed, each.filtered) for each in steps.values()) == [
+        (3, 3, 0), (5, 4, 1), (5, 5, 0),
+    ]  # fmt: skip
+    assert conserved(everyone) == "5 in + 8 to further steps = 12 contributed + 0 late + 0 dead letters + 1 filtered"
 
 
 def test_every_row_goes_to_the_first_branch_that_takes_it_and_to_no_other() -> None:

@@ -99,6 +99,16 @@ def test_each_place_where_a_letter_arises_says_which_it_is_and_what_it_knows() -
     assert {each["source"] for each in found} == {"typed"}
 
 
+def test_a_letter_of_a_salted_step_names_the_step_as_it_was_written() -> None:
+    below = sl.UserAggregate("score", int, _no_nines, int, name="below")
+    plain = timed().key_by("team").window(sl.tumbling(seconds=10))
+    found = letters(
+        plain.hot_keys(salt=4).aggregate(below=below, n=sl.count()).write(PaperSink()),
+        rows(("red", 2, 1), ("blue", 9, 4)),
+    )
+    assert [(each["step"], each["source_offset"]) for each in found] == [("aggregate below, n by team", 1)]
+
+
 def _no_nines(kept: int, value: int) -> int:
     if value == 9:
         raise ValueError("nine")

@@ -1,4 +1,4 @@
-"""A hot key carried by Spark, with salt and without: one job, two tables, the same answers."""
+"""A hot key carried by Spark, with salt and without: one job, saved and restored midway, two tables, one answer."""
 
 from pathlib import Path
 
@@ -8,17 +8,20 @@ from pyspark.sql import SparkSession
 import strandline as sl
 from strandline.model.aggregates import Aggregate
 from strandline.spark.job import Job
+from strandline.spark.restoring import restore
+from strandline.spark.savepoints import create
 from tests.spark.test_graphs import COLUMNS, read, write
 
 pytestmark = pytest.mark.spark
 
 
-def test_answers_of_hot_keys_are_the_same_with_salt(spark: SparkSession, tmp_path: Path) -> None:
-    for file in range(2):
-        rows = [
-            ("hot" if each % 5 else f"t{each % 3}", each, 10 * file + each // 75 - each % 7) for each in range(1_500)
-        ]
-        write(tmp_path / "in", str(file), *rows, ("hot", -file, -60))
+def feed(folder: Path, file: int) -> None:
+    rows = [("hot" if each % 5 else f"t{each % 3}", each, 10 * file + each // 75 - each % 7) for each in range(1_500)]
+    write(folder, str(file), *rows, ("hot", -file, -60))
+
+
+def test_answers_of_hot_keys_are_the_same_with_salt_and_after_a_savepoint(spark: SparkSession, tmp_path: Path) -> None:
+    feed(tmp_path / "in", 0)
     keyed = (
         sl.read(sl.files(tmp_path / "in", COLUMNS, files_per_batch=1))
         .event_time("at", sl.bounded(seconds=3))
@@ -35,6 +38,15 @@ def test_answers_of_hot_keys_are_the_same_with_salt(spark: SparkSession, tmp_pat
     )
     job: Job = pipeline.run(spark, checkpoint=tmp_path / "job", available_now=True)
     assert job.await_end(240)
+    # Elements that wait in many key groups for the end of their window are saved with it, and wait in others then.
+    saved = create(spark, tmp_path / "job", tmp_path / "saved")
+    assert [step.rows > 0 for step in saved.manifest.steps] == [True, True, True]
+    restore(pipeline.root, spark, saved.folder, tmp_path / "restored", key_groups=3)
+    feed(tmp_path / "in", 1)
+    job = pipeline.run(spark, checkpoint=tmp_path / "restored", available_now=True)
+    assert job.await_end(240)
+    assert job.counts.read == 1_501
+    assert job.counts.missing == 0
     columns = 'team, window_start, timing, pane_index, is_last, retraction, "all", text, n'
     plain, salted = (sorted(read(database, f"SELECT {columns} FROM {table}"), key=str) for table in ("plain", "salted"))
     assert plain == salted

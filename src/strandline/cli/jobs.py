@@ -17,7 +17,7 @@ from strandline.observe.history import History, JobState, JobView, find_jobs
 from strandline.observe.known import jobs_of_this_machine
 from strandline.observe.metrics import BatchMetrics
 from strandline.observe.verdicts import Level, Verdict, verdicts, worst
-from strandline.observe.words import count, duration
+from strandline.observe.words import conserved, count, duration
 from strandline.observe.written import to_plain
 
 COLOURS: Final = {Level.OK: "green", Level.WARN: "yellow", Level.BAD: "red"}
@@ -133,11 +133,7 @@ def head(job: JobView, latest: BatchMetrics | None) -> Text:
         ago = time.time() - job.heartbeat / 1000
         told.append(f", last seen {duration(max(ago, 0))} ago", "dim")
     if latest is not None:
-        counts = latest.counts
-        told.append(
-            f"\nbatch {latest.batch}: {counts.read} in = {counts.contributed} contributed + {counts.late} late"
-            f" + {counts.dead} dead letters + {counts.filtered} filtered"
-        )
+        told.append(f"\nbatch {latest.batch}: {conserved(latest.counts)}")
     if job.problem:
         told.append(f"\n{job.problem}", "red")
     return told

@@ -15,6 +15,7 @@ from strandline.kernel.blocks import END, OWN, START
 from strandline.kernel.output import Counts
 from strandline.kernel.panes import INDEX, RETRACTION, TIMING
 from strandline.kernel.watermarks import FOREVER, NEVER, Progress
+from strandline.observe.words import conserved
 from strandline.spark.deliver import Delivered
 
 COLOURS: Final = {"early": "cyan", "on_time": "green", "late": "yellow"}
@@ -49,7 +50,7 @@ class PlainView:
         self._counts += batch.output.counts
         progress = batch.output.progress
         times = f"watermark {_at(progress.watermark)}, clock {_at(progress.clock)}"
-        self.say(f"batch {batch.batch}: {times}; {_everyone(self._counts)}")
+        self.say(f"batch {batch.batch}: {times}; {conserved(self._counts)}")
         for pane in _panes(batch):
             told = ", ".join(f"{name} {value}" for name, value in _users(pane).items())
             if START not in pane:
@@ -90,7 +91,7 @@ class LiveView:
 
     def _draw(self) -> Panel:
         head = Text(self._note or "", style="dim")
-        return Panel(Group(head, self._times(), Text(_everyone(self._counts)), self._table()), title=self._title)
+        return Panel(Group(head, self._times(), Text(conserved(self._counts)), self._table()), title=self._title)
 
     def _times(self) -> Text:
         """Two marks on one line of time: where the clock is, and up to where the stream is complete."""
@@ -138,12 +139,6 @@ def _panes(batch: Delivered) -> list[dict[str, Any]]:
 def _users(pane: dict[str, Any]) -> dict[str, Any]:
     """The key and the values, without what is told of every pane."""
     return {name: value for name, value in pane.items() if not name.startswith(OWN)}
-
-
-def _everyone(counts: Counts) -> str:
-    filtered = f" + {counts.filtered} filtered" if counts.filtered else ""
-    told = f"{counts.contributed} contributed + {counts.late} late + {counts.dead} dead letters{filtered}"
-    return f"{counts.read} in = {told}"
 
 
 def _at(ms: int) -> str:

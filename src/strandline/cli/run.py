@@ -14,6 +14,7 @@ from strandline.cli.config import settings
 from strandline.cli.live import LiveView, PlainView, View
 from strandline.errors import SetupError
 from strandline.observe.known import remember
+from strandline.observe.words import conserved
 from strandline.plan.compile import to_stages
 from strandline.plan.pipeline import Pipeline
 from strandline.spark.job import Job
@@ -44,10 +45,8 @@ def carry(pipeline: Pipeline, where: str, *, checkpoint: Path, plain: bool, **op
         ended = False
     finally:
         view.close()
-    counts = job.counts
-    told = f"{counts.read} in = {counts.contributed} contributed + {counts.late} late + {counts.dead} dead letters"
     end = "It has read all there is" if ended else "Stopped; the same command goes on from here"
-    console.print(f"{end}: {told} + {counts.filtered} filtered.", highlight=False, soft_wrap=True)
+    console.print(f"{end}: {conserved(job.counts)}.", highlight=False, soft_wrap=True)
     return 0
 
 

@@ -63,10 +63,10 @@ def _ledger(recent: Iterable[BatchMetrics]) -> shapes.Ledger:
     for batch in recent:
         counts = batch.counts
         told.update(
-            read=counts.read, contributed=counts.contributed, late=counts.late, dead=counts.dead,
+            read=counts.read, again=counts.again, contributed=counts.contributed, late=counts.late, dead=counts.dead,
             filtered=counts.filtered, emitted=batch.emitted, retractions=batch.retractions,
         )  # fmt: skip
-    names = ("read", "contributed", "late", "dead", "filtered", "emitted", "retractions")
+    names = ("read", "again", "contributed", "late", "dead", "filtered", "emitted", "retractions")
     return shapes.Ledger(**{name: told[name] for name in names})
 
 
@@ -184,7 +184,7 @@ def lateness(recent: Sequence[BatchMetrics]) -> shapes.Lateness:
     return shapes.Lateness(
         measured=found.total,
         late=sum(batch.counts.late for batch in recent),
-        read=sum(batch.counts.read for batch in recent),
+        read=sum(batch.counts.offered for batch in recent),
         since=recent[0].at if recent else None,
         bars=tuple(bars),
     )

@@ -75,9 +75,13 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Everyone who came in, and what became of them, over the batches that are looked at."""
+    """Everyone who came in, and what became of them, over the batches that are looked at.
+
+    `read` came from the sources; `again` were offered to a further step.
+    """
 
     read: int
+    again: int
     contributed: int
     late: int
     dead: int

@@ -109,10 +109,10 @@ class LateRate:
 
     def find(self, seen: Seen) -> Finding | None:
         recent = seen.since(self.over)
-        read, late = sum(point.read for point in recent), sum(point.late for point in recent)
-        if read < self.at_least or late <= self.share * read:
+        offered, late = sum(point.offered for point in recent), sum(point.late for point in recent)
+        if sum(point.read for point in recent) < self.at_least or late <= self.share * offered:
             return None
-        text = f"{late / read:.1%} of {count(read)} elements came too late; the budget is {self.share:.1%}"
+        text = f"{late / offered:.1%} of {count(offered)} elements came too late; the budget is {self.share:.1%}"
         return Finding(text, "wait longer, with a larger bounded(…) or allow_lateness(…): the histogram says how long")
 
 

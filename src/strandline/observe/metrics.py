@@ -128,7 +128,7 @@ class BatchMetrics:
 
     @property
     def late_share(self) -> float:
-        return self.counts.late / self.counts.read if self.counts.read else 0.0
+        return self.counts.late / self.counts.offered if self.counts.offered else 0.0
 
     @property
     def state_rows(self) -> int:

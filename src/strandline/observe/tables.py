@@ -78,6 +78,11 @@ class Point:
     state_rows: int
     state_bytes: int | None
 
+    @property
+    def offered(self) -> int:
+        """Everyone of whom something became: more than were read where steps follow steps."""
+        return self.contributed + self.late + self.dead + self.filtered
+
 
 @dataclass(frozen=True, slots=True)
 class Event:

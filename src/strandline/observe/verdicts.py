@@ -140,7 +140,7 @@ def watermark(history: History, limits: Limits) -> Verdict:
 
 
 def lateness(history: History, limits: Limits) -> Verdict:
-    read = sum(each.counts.read for each in history)
+    read = sum(each.counts.offered for each in history)
     late = sum(each.counts.late for each in history)
     share = late / read if read else 0.0
     value = f"{share:.2%}"

@@ -1,5 +1,7 @@
 """Numbers as people say them."""
 
+from strandline.model.counts import Counts
+
 
 def duration(seconds: float) -> str:
     """A length of time as people say it."""
@@ -21,3 +23,11 @@ def bytes_of(size: int) -> str:
         if size >= many:
             return f"{size / many:.1f} {unit}"
     return f"{size} B"
+
+
+def conserved(counts: Counts) -> str:
+    """Everyone who came in, and what became of them, as a sum."""
+    further = f" + {counts.again} to further steps" if counts.again else ""
+    filtered = f" + {counts.filtered} filtered" if counts.filtered else ""
+    told = f"{counts.contributed} contributed + {counts.late} late + {counts.dead} dead letters{filtered}"
+    return f"{counts.read} in{further} = {told}"

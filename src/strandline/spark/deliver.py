@@ -64,6 +64,7 @@ class Delivered:
     repeated: bool
     steps: Mapping[int, StepOutput] = field(default_factory=dict)
     counts: Mapping[str, Counts] = field(default_factory=dict)
+    """Of each keyed step, and of each output that elements go to straight from a source."""
     reasons: Reasons = field(default_factory=dict)
     """Why there are dead letters, over all sinks."""
     refused: int = 0
@@ -255,7 +256,7 @@ class Deliverer:
             self._checkpoint.offsets(batch) or {},
             repeated=not any(each is None or each.fresh for each in written),
             steps=dict(self._steps),
-            counts=gathered.counts,
+            counts={name: each.of_step for name, each in gathered.counts.items()},
             reasons=reasons_of(output.dead for output in outputs if output.dead is not None),
             refused=sum(each.refused for each in written if each is not None),
             given_up=tuple(asked.sink.name for asked, each in named if each is None),

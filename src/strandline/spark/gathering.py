@@ -32,7 +32,7 @@ class Gathered:
     frames: Mapping[str, pl.DataFrame]
     steps: Mapping[int, StepOutput]
     counts: Mapping[str, Counts]
-    """By the keyed step or the output that elements were offered to."""
+    """By the keyed step or the output that elements were offered to; their sum is the job's."""
     clock: int
     drained: bool
     ended: Mapping[int, frozenset[str]]
@@ -41,6 +41,7 @@ class Gathered:
 
     @property
     def everyone(self) -> Counts:
+        """What came from the sources, and what became of it in all steps."""
         return sum(self.counts.values(), Counts())
 
     def output(self, number: int, progress: Progress, rows: int) -> Output:

@@ -33,8 +33,8 @@ from strandline.spark.batch import Batch, told
 from strandline.spark.collector import spare_imports
 from strandline.spark.letters import failures, outgoing
 from strandline.spark.measured import Measured, asked_for, telling
-from strandline.spark.operations import run_operations
-from strandline.spark.prepare import Blocks, Steps, aggregating, feed
+from strandline.spark.operations import aggregating, run_operations
+from strandline.spark.prepare import Blocks, Steps, feed
 
 Play = Callable[[int, Mapping[str, bytes], Sequence[Block]], tuple[Mapping[str, bytes | None], Blocks]]
 """What a key group does with a batch: from its address, what it holds and what comes, to what it keeps and sends."""
@@ -165,7 +165,7 @@ def _without_problems(stepped: Stepped, keyed: KeyedStep, group: int, dead: list
     if stepped.panes is None or PROBLEM not in stepped.panes.columns:
         return stepped
     placed = stepped.panes.with_columns(*_visible(), *_position(stepped, keyed, group))
-    dead.append(failures(placed.filter(pl.col(PROBLEM).is_not_null()), aggregating(keyed)))
+    dead.append(failures(placed.filter(pl.col(PROBLEM).is_not_null()), aggregating(keyed.keys, keyed.step)))
     return replace(stepped, panes=stepped.panes.drop(PROBLEM))
 
 
@@ -232,7 +232,7 @@ def _fed(
     sign = pl.when(pl.col(RETRACTION)).then(-1).otherwise(1).cast(pl.Int64).alias(SIGN)
     users = pl.exclude("^@.*$")
     elements = rows.select(users, PARTITION, OFFSET, at, *([sign] if target.step.signed else []))
-    counts = Counts(read=elements.height)
+    counts = Counts(again=elements.height)
     blocks, refused = feed(elements, target, None, control, batch, counts, name, tried=gathered)
     if refused.height:
         dead.append(refused)

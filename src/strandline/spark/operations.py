@@ -11,6 +11,7 @@ from strandline.kernel.blocks import AT
 from strandline.kernel.probes import probe
 from strandline.kernel.rows import STEP, Passed
 from strandline.model import ddl
+from strandline.model.steps import WindowedStep
 from strandline.plan.operations import FlatMap, Gather, Map, Operation, Select, Spread, Where, describe
 from strandline.plan.stages import Kept
 
@@ -27,7 +28,14 @@ def _named(passed: Passed, operation: Operation | Kept) -> Passed:
     """The rows that a step could not take know which it was."""
     if passed.failed is None or isinstance(operation, Kept):
         return passed
-    return replace(passed, failed=passed.failed.with_columns(pl.lit(describe(operation)).alias(STEP)))
+    # Elements are spread for a step that the user wrote; it is that one's code which could not take them.
+    said = aggregating(operation.keys, operation.step) if isinstance(operation, Spread) else describe(operation)
+    return replace(passed, failed=passed.failed.with_columns(pl.lit(said).alias(STEP)))
+
+
+def aggregating(keys: Sequence[str], step: WindowedStep) -> str:
+    """How a letter speaks of a keyed step."""
+    return f"aggregate {', '.join(name for name, _ in step.aggregates)} by {', '.join(keys)}"
 
 
 def _run(rows: pl.DataFrame, operation: Operation | Kept) -> Passed:

@@ -25,7 +25,7 @@ from strandline.spark.collector import spare_imports
 from strandline.spark.file_names import with_names
 from strandline.spark.letters import failures, outgoing, with_raw
 from strandline.spark.measured import FACT, Measured, look, telling, to_facts
-from strandline.spark.operations import run_operations
+from strandline.spark.operations import aggregating, run_operations
 from strandline.spark.ports import RAW, REASON, Decoder
 from strandline.spark.records import DRAINED, ENDED, RECORD, SEAM
 
@@ -144,6 +144,8 @@ def prepare_scan(  # noqa: PLR0913 - what a task has
     blocks: Blocks = []
     # Records that are none are offered to nobody; they are counted where the first rows go.
     unread = Counts(read=arrived.dead.height, dead=arrived.dead.height)
+    # Whoever goes several ways came once.
+    came = Counts(read=arrived.rows.height)
     for flow in scan.flows:
         timed = _with_time(run_operations(arrived.rows, flow.operations), flow)
         leaving.fail(timed.failed, flow)
@@ -152,8 +154,8 @@ def prepare_scan(  # noqa: PLR0913 - what a task has
         for route in flow.routes:
             passed = run_operations(timed.rows, route.operations)
             leaving.fail(passed.failed, flow)
-            offered = unread + _counts(arrived.rows.height, timed) + _counts(0, passed)
-            unread = Counts()
+            offered = unread + came + _counts(timed) + _counts(passed)
+            unread, came = Counts(), Counts(again=arrived.rows.height)
             if route.output is not None:
                 leaving.leave(route.output, *_leaving(passed.rows, flow), offered)
                 continue
@@ -220,7 +222,7 @@ def feed(  # noqa: PLR0913, PLR0917 - what a step is fed with
     dead = letters_of(with_raw(refused).with_columns(where), why) if refused.height else no_letters()
     taken, failed = (taken, None) if tried else probe(taken, step.keys, step.step)
     if failed is not None:
-        dead = pl.concat([dead, failures(failed, aggregating(step))], how="vertical")
+        dead = pl.concat([dead, failures(failed, aggregating(step.keys, step.step))], how="vertical")
     prepared = prepare(
         taken.drop(RAW, ORIGIN, strict=False), step.keys, step.step, step.groups, batch.horizons.get(step.number)
     )
@@ -283,14 +285,9 @@ def _milliseconds(name: str) -> pl.Expr:
     return pl.col(name).dt.timestamp("us") // 1000
 
 
-def aggregating(step: KeyedStep) -> str:
-    """How a letter speaks of a keyed step."""
-    return f"aggregate {', '.join(name for name, _ in step.step.aggregates)} by {', '.join(step.keys)}"
-
-
-def _counts(read: int, passed: Passed) -> Counts:
+def _counts(passed: Passed) -> Counts:
     dead = 0 if passed.failed is None else passed.failed.height
-    return Counts(read=read + passed.made, dead=dead, filtered=passed.filtered)
+    return Counts(again=passed.made, dead=dead, filtered=passed.filtered)
 
 
 def _leaving(rows: pl.DataFrame, flow: Flow) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -44,7 +44,10 @@ class StepProgress:
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """A job after a batch. `counts` are of the batch, `total` of all batches since this run started."""
+    """A job after a batch. `counts` are of the batch, `total` of all batches since this run started.
+
+    Both tell of the whole job: `read` is what came from its sources. What came to each step is in `steps`.
+    """
 
     batch: int
     clock: Timestamp

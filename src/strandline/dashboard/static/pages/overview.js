@@ -23,10 +23,10 @@ export async function overview({ path, first }) {
     fill(alarms, now.alarms.map((alarm) => h("div", { class: `notice ${alarm.state === "firing" ? "bad" : "warn"}`, role: "alert" },
       h("b", {}, alarm.rule), ` since ${moment(alarm.since)}: ${alarm.text}`, alarm.hint ? h("div", { class: "soft" }, alarm.hint) : null)),
       now.problem && card.verdict !== "bad" ? h("div", { class: "notice warn" }, now.problem) : null);
-    const counts = now.ledger, of = Math.max(counts.read, 1);
-    fill(ledger, counts.read === 0 ? h("p", { class: "hint" }, "Nobody came in the last batches.") : shares(
+    const counts = now.ledger, of = Math.max(counts.read + counts.again, 1);
+    fill(ledger, counts.read + counts.again === 0 ? h("p", { class: "hint" }, "Nobody came in the last batches.") : shares(
       [["contributed", "accent"], ["late", "late"], ["dead", "bad"], ["filtered", "off"]].map(([name, colour]) => ({ name, colour, count: counts[name], share: counts[name] / of })), (part) => whole(part.count)),
-      h("p", { class: "hint" }, `${whole(counts.read)} in = ${whole(counts.contributed)} contributed + ${whole(counts.late)} late + ${whole(counts.dead)} dead letters + ${whole(counts.filtered)} filtered; ${whole(counts.emitted)} rows out, ${whole(counts.retractions)} of them took an earlier one back.`));
+      h("p", { class: "hint" }, `${whole(counts.read)} in${counts.again ? ` + ${whole(counts.again)} to further steps` : ""} = ${whole(counts.contributed)} contributed + ${whole(counts.late)} late + ${whole(counts.dead)} dead letters + ${whole(counts.filtered)} filtered; ${whole(counts.emitted)} rows out, ${whole(counts.retractions)} of them took an earlier one back.`));
     fill(stages, now.stages.length ? [shares(now.stages, (part) => seconds(part.seconds)), h("p", { class: "hint" }, now.limited_by)] : h("p", { class: "hint" }, "Not measured yet."));
     fill(latency, table([
       { title: "Panes", cell: (row) => TIMINGS[row.timing] ?? row.timing }, { title: "Rows", number: true, cell: (row) => whole(row.rows) },

@@ -152,7 +152,7 @@ def lag(
     checkpoint: Annotated[Path, typer.Option(help="The job's folder.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
-    """How far a job is behind its topics, per partition; exit 1 if one is stalled or stopped."""
+    """How far a job is behind its topics, per partition, and its folders; exit 1 if one is stalled or stopped."""
     from strandline.cli.lag import run
 
     raise typer.Exit(run(pipeline, checkpoint=checkpoint, as_json=as_json))

@@ -1,7 +1,7 @@
 """What Spark has listed against what is there: files that are gone, that have changed, that wait to be read."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -74,9 +74,28 @@ def modified(uri: str, spark: "SparkSession", *, quick: bool = False) -> int | N
 
 def waiting(folder: str, pattern: str | None, listed: frozenset[str], spark: "SparkSession") -> Waiting:
     """The files of a folder that are not among those listed."""
+    return _left(_there(folder, pattern, spark), listed)
+
+
+def waiting_here(folder: str, pattern: str | None, listed: frozenset[str]) -> Waiting | None:
+    """The same without Spark; None where only Spark knows the file system, or what a pattern means."""
+    place = folder.removeprefix("file://")
+    if "://" in place or any(sign in place for sign in "*?[{") or "{" in (pattern or ""):
+        return None
+    return _left(_here(Path(place).absolute(), pattern), listed)
+
+
+def _left(there: Iterable[tuple[str, int, int]], listed: frozenset[str]) -> Waiting:
     known = {_place(uri) for uri in listed}
-    left = [(size, at) for uri, size, at in _there(folder, pattern, spark) if _place(uri) not in known]
+    left = [(size, at) for uri, size, at in there if _place(uri) not in known]
     return Waiting(len(left), sum(size for size, _ in left), min((at for _, at in left), default=None))
+
+
+def _here(folder: Path, pattern: str | None) -> Iterator[tuple[str, int, int]]:
+    for file in folder.glob(pattern or "*"):
+        if file.is_file() and not file.name.startswith(("_", ".")):
+            told = file.stat()
+            yield file.as_uri(), told.st_size, told.st_mtime_ns // 1_000_000
 
 
 def _place(uri: str) -> tuple[str, str, str]:

@@ -83,6 +83,11 @@ class Point:
         """Everyone of whom something became: more than were read where steps follow steps."""
         return self.contributed + self.late + self.dead + self.filtered
 
+    @property
+    def again(self) -> int:
+        """Offered once more, to a further step."""
+        return self.offered - self.read
+
 
 @dataclass(frozen=True, slots=True)
 class Event:

@@ -100,7 +100,7 @@ def _opened(pair: Pair, store: Store, delivery: Delivery, round_: int) -> _Side:
     table = store.new_table(f"{pair.rows}_{SHORT[delivery].replace('-', '_')}_{round_}")
     asked = store.sink(table)
     sink = asked.open(Deliver(0, asked, delivery, None))
-    return _Side(delivery, table, sink, sink.claim("bench"))
+    return _Side(delivery, table, sink, Patience().until_done(lambda: sink.claim("bench")))
 
 
 def _run(pair: Pair, side: _Side, round_: int) -> Run:

@@ -5,7 +5,7 @@ A bug is a change to the library in one process, made when the process starts. T
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -295,6 +295,19 @@ def _kafka_first(self: Any, output: Output, entry: LedgerEntry) -> Written:
     return done
 
 
+def _kafka_kept() -> AbstractContextManager[Any]:
+    original = kafka_sink.OpenKafka._producer
+
+    @contextmanager
+    def producer(self: Any, lineage: str) -> Iterator[Any]:
+        kept, self.kept = getattr(self, "kept", None), None
+        with nullcontext(kept) if kept is not None else original(self, lineage) as writer:
+            yield writer
+        self.kept = writer
+
+    return patch.object(kafka_sink.OpenKafka, "_producer", producer)
+
+
 def _delta_apart(self: Any, output: Output, entry: LedgerEntry) -> Written:
     self._panes.refresh()
     known: Written | None = self._judge(entry)
@@ -379,6 +392,7 @@ _ALL: Final = (
         _method(kafka_sink.OpenKafka, "commit", _kafka_apart)),
     Bug("kafka-entry-first", "the entry is a transaction of its own, before the rows'", "kafka",
         _method(kafka_sink.OpenKafka, "commit", _kafka_first)),
+    Bug("kafka-producer-kept", "a producer whose transaction was committed has the next one too", "kafka", _kafka_kept),
 )  # fmt: skip
 
 BUGS: Final = {bug.name: bug for bug in _ALL}

@@ -27,12 +27,13 @@ class Proxy:
         self._sockets: list[socket.socket] = []
         self._held: tuple[socket.socket, bytes] | None = None
         self._tell: Path | None = None
+        self._cuts = False
         self._answered = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def arm(self, tell: Path) -> None:
-        """The file is made as soon as something is held."""
-        self._held, self._tell = None, tell
+    def arm(self, tell: Path, *, cuts: bool = False) -> None:
+        """The file is made as soon as something is held; then the connection of the one who asked may be cut."""
+        self._held, self._tell, self._cuts = None, tell, cuts
         self._answered.clear()
 
     def release(self) -> None:
@@ -78,6 +79,8 @@ class Proxy:
                 if tell is not None and self._ends(data):
                     self._held, self._tell, held = (server, data), None, True
                     tell.touch()
+                    if self._cuts:
+                        _close(client)
                 elif not held:
                     server.sendall(data)
         if not held:

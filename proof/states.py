@@ -7,17 +7,20 @@ lost, a sink that is away, a checkpoint or a sink that is restored from a copy, 
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from unittest.mock import patch
 
 from proof.oracle import Reader, Verdict, judged
 from proof.power import Power
+from proof.proxy import PATIENCE, Proxy, before_kafka
 from proof.standin import PER_BATCH, Job
 from proof.stores import EMBEDDED, Asked, Store
+from strandline.connectors.kafka.clients import Writer
 from strandline.errors import Fenced, SinkUnavailable, StateError, StrandlineError
 from strandline.plan.endpoints import Delivery
 from strandline.spark import crash
@@ -299,6 +302,49 @@ def two_sinks(turn: int) -> State:
     return State(Delivery.EXACTLY_ONCE, name, play)
 
 
+def asked_twice() -> State:
+    """A connection breaks when the end of a transaction was asked for: that is asked for again, and done. The first
+    request arrives in the middle of the next transaction, and then the driver dies."""
+    name = f"{Delivery.EXACTLY_ONCE} end asked for twice"
+
+    def play(folder: Path, store: Store) -> Outcome:
+        servers: str = store.servers  # type: ignore[attr-defined]
+        with before_kafka(int(servers.rpartition(":")[2])) as proxy:
+            through: Store = replace(store, servers=f"127.0.0.1:{proxy.port}")  # type: ignore[type-var]
+            stage = Stage(folder, Asked(through))
+            with stage.going(), _arriving_late(proxy, folder / "held") as before, suppress(Died):
+                stage.job.run(EVENTS, before)
+                stage.faults.append("no end of a transaction came late")
+            stage.goes_on()
+            return stage.outcome(name)
+
+    return State(Delivery.EXACTLY_ONCE, name, play)
+
+
+@contextmanager
+def _arriving_late(proxy: Proxy, held: Path) -> Iterator[Callable[[int], None]]:
+    """The end of batch 1 is held back, and arrives when one record of batch 2 is there."""
+    begin, next_ = Writer._begin, threading.Event()
+
+    def records_and(writer: Writer, records: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        for record in records:
+            yield record
+            if next_.is_set():
+                writer._producer.flush(PATIENCE)
+                proxy.release()
+                raise Died
+
+    def before(batch: int) -> None:
+        if batch == 1:
+            proxy.arm(held, cuts=True)
+        elif batch == 2:
+            next_.set()
+
+    late: Any = lambda writer, records, refused: begin(writer, records_and(writer, records), refused)  # noqa: E731
+    with patch.object(Writer, "_begin", late):
+        yield before
+
+
 def crashes(batches: Sequence[int], *, cuts: Sequence[bool] = (False, True)) -> list[State]:
     """Every point of every delivery."""
     return [
@@ -316,6 +362,7 @@ def encounters(kind: str) -> list[State]:
     asleep = ("C7",) if kind in ("sqlite", "duckdb", "postgres") else ("C7", "C9")
     copied = kind in EMBEDDED
     return [
+        *((asked_twice(),) if kind == "kafka" else ()),
         *(two_drivers(delivery, point) for delivery in Delivery for point in asleep),
         *(answer_lost(delivery, point) for delivery in Delivery for point in ("C9", "C10")),
         *(old_checkpoint(delivery) for delivery in Delivery),

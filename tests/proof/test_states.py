@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proof.forked import spec
-from proof.states import POINTS, State, crashed, crashes, encounters
+from proof.states import POINTS, State, asked_twice, crashed, crashes, encounters
 from proof.stores import EMBEDDED, KafkaStore, PostgresStore, Store, store_of
 from strandline.plan.endpoints import Delivery
 from strandline.services.service import Service
@@ -38,7 +38,8 @@ def states_of(kind: str) -> list[State]:
         case "postgres":
             return [*crashes((1,), cuts=[False]), *encounters(kind)]
     points = {"exactly_once": ("C9", "C10"), "at_least_once": ("C10",), "at_most_once": ("marked",)}
-    return [crashed(Delivery(delivery), point, 1) for delivery, some in points.items() for point in some]
+    killed = [crashed(Delivery(delivery), point, 1) for delivery, some in points.items() for point in some]
+    return [*killed, asked_twice()]
 
 
 def play(states: list[State], folder: Path, make: MakeStore) -> None:

@@ -15,6 +15,7 @@ ANSWER_WITHIN_SECONDS: Final = 30.0
 FIRST_ANSWER_WITHIN_SECONDS: Final = 5.0
 _LARGEST: Final = 100_000_000
 """The bytes of a record that a client sends; how many a topic takes is the broker's to say."""
+_ELECTING: Final = ("LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION")
 _FENCED: Final = ("_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")
 _AWAY: Final = (
     "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_PURGE_QUEUE",
@@ -54,8 +55,10 @@ class Writer:
         self._producer = Producer({**mine, **(options or {}), **security.to_librdkafka()}, logger=_silent)
         self._name = name
         try:
-            # Asked for the coordinator before it is connected, the client waits half a second before it asks again.
-            self._producer.list_topics("__transaction_state", FIRST_ANSWER_WITHIN_SECONDS)
+            # Asked for the coordinator before it is connected, the client waits half a second before it asks again. The
+            # first answer may come by a connection that ends with it; the second comes by one that stays.
+            for _ in range(2):
+                self._producer.list_topics("__transaction_state", FIRST_ANSWER_WITHIN_SECONDS)
             self._producer.init_transactions(ANSWER_WITHIN_SECONDS)
         except KafkaException as problem:
             raise self._failed(problem) from None
@@ -151,7 +154,7 @@ def reader(servers: str, security: Security) -> Iterator[Any]:
         "bootstrap.servers": servers, "group.id": "strandline-reads", "enable.auto.commit": False,
         "isolation.level": "read_committed", "enable.partition.eof": True, "auto.offset.reset": "earliest",
         # The end is what is waited for here, and a broker tells of it only after this time.
-        "fetch.wait.max.ms": 20, "reconnect.backoff.max.ms": 1_000, "log_level": 0, **security.to_librdkafka(),
+        "fetch.wait.max.ms": 5, "reconnect.backoff.max.ms": 1_000, "log_level": 0, **security.to_librdkafka(),
     })  # fmt: skip
     try:
         yield consumer
@@ -191,16 +194,23 @@ def ends(admin: Any, topics: Iterable[str]) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {topic: {} for topic in names}
     if not places:
         return found
-    asked = admin.list_offsets(
-        dict.fromkeys(places, admin_api().OffsetSpec.latest()),
-        isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ANSWER_WITHIN_SECONDS,
-    )  # fmt: skip
-    try:
-        for place, told in asked.items():
-            found[place.topic][str(place.partition)] = told.result(ANSWER_WITHIN_SECONDS).offset
-    except KafkaException as problem:
-        raise SinkUnavailable("the broker does not answer", detail=problem.args[0].str()) from None
-    return found
+    end = time.monotonic() + FIRST_ANSWER_WITHIN_SECONDS
+    while True:
+        asked = admin.list_offsets(
+            dict.fromkeys(places, admin_api().OffsetSpec.latest()),
+            isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ANSWER_WITHIN_SECONDS,
+        )  # fmt: skip
+        try:
+            for place, told in asked.items():
+                found[place.topic][str(place.partition)] = told.result(ANSWER_WITHIN_SECONDS).offset
+        except KafkaException as problem:
+            fault = problem.args[0]
+            # A broker tells of a topic that was made just now a moment before it leads it.
+            if fault.name() not in _ELECTING or time.monotonic() > end:
+                raise SinkUnavailable("the broker does not answer", detail=fault.str()) from None
+            time.sleep(0.02)
+        else:
+            return found
 
 
 def records_from(consumer: Any, starts: Ends, until: Ends) -> Iterator[Any]:

@@ -2,7 +2,8 @@
 
 Every batch has a producer of its own. Made under the job's name, it ends what an earlier one has left open, whatever
 became of it; then the ledger is read, as readers of what was committed see it; then the batch is judged, and written.
-A request that was under way from an earlier batch can end no later one: it comes from a producer that is gone.
+A request that was under way from an earlier batch can end no later one: it comes from a producer that is gone. Nobody
+can tell whether there is one: when a connection breaks, the client asks again by itself, and says nothing of it.
 """
 
 from collections.abc import Callable, Iterator, Sequence

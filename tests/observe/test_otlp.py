@@ -73,6 +73,7 @@ def test_a_collector_is_told_what_was_counted_and_how_things_stand() -> None:
     assert found["strandline.up", "scores"] == 1
 
 
+@pytest.mark.slow
 def test_a_collector_that_is_away_ends_nothing() -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
     with collector([]) as address:

@@ -158,6 +158,7 @@ def _of_row(row: dict[str, Any]) -> Told:
     return (row["key"], window, values, row[TIMING], row[INDEX], row[LAST], at, row[RETRACTION])
 
 
+@pytest.mark.slow
 @settings(max_examples=EACH, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
 @given(chain=CHAINS, seed=st.integers(0, 10**9))
 def test_a_step_over_the_panes_of_another_says_what_two_oracles_in_a_row_say(chain: Chain, seed: int) -> None:

@@ -182,12 +182,14 @@ def on_the_oracle(salty: Salty) -> list[tuple[Counter[Told], Counter[Told]]]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=FEWER, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
 @given(salty=SALTY, seed=st.integers(0, 10**9), salt=st.sampled_from([2, 3, 8]))
 def test_salted_is_what_unsalted_is(salty: Salty, seed: int, salt: int) -> None:
     assert on_the_job(salty, seed, salt) == on_the_job(salty, seed, None), salty
 
 
+@pytest.mark.slow
 @settings(max_examples=2 * FEWER, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
 @given(salty=SALTY, seed=st.integers(0, 10**9))
 def test_salted_is_what_the_oracle_says(salty: Salty, seed: int) -> None:

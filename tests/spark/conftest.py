@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from strandline.spark.java import find_java
-from strandline.spark.session import start_session
+from strandline.spark.session import WITHOUT_ROWS, start_session
 from tests.spark.damaged import Made, make
 
 
@@ -16,7 +16,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_HOME", str(find_java().home))
         log = tmp_path_factory.mktemp("spark") / "spark.log"
-        session = start_session("strandline tests", log=log, jars=True)
+        # Thousands of rows are not worth the JVM's second compiler, which would take a core from the other tests.
+        session = start_session("strandline tests", log=log, jars=True, overrides=WITHOUT_ROWS)
         yield session
         session.stop()
 

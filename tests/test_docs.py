@@ -4,12 +4,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
+
+from strandline.cli.main import app
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python( spark)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"(?:`|^\$ )strandline ([a-z]+(?: [a-z]+)?)", re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
 
 
@@ -44,6 +49,18 @@ def test_the_code_on_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path) 
 def test_every_link_on_a_page_leads_to_a_file(page: Path) -> None:
     broken = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
     assert not broken
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md"], ids=named)
+def test_every_command_that_a_page_names_is_there(page: Path) -> None:
+    there: dict[str, Any] = getattr(get_command(app), "commands")  # noqa: B009 - Typer calls it a command, it is a group
+    unknown = []
+    for words in COMMAND.findall(page.read_text()):
+        first, _, second = words.partition(" ")
+        further = getattr(there.get(first), "commands", None)
+        if first not in there or (second and further and second not in further):
+            unknown.append(words)
+    assert not unknown
 
 
 def test_every_public_name_is_on_the_page_of_names() -> None:

@@ -20,6 +20,7 @@ from strandline.kernel.blocks import pack, unpack
 from strandline.plan.stages import Scan, Stages
 from strandline.spark.addresses import CARRIER
 from strandline.spark.arrival import Batches
+from strandline.spark.collector import spare_imports
 from strandline.spark.directly import is_here, pieces_task
 from strandline.spark.extent import Extent
 from strandline.spark.keyed_step import Play, place_of, play_level
@@ -113,6 +114,7 @@ def _session(spark: SparkSession) -> SparkSession:
 
 def _play(play: Play, mine: Callable[[int], bool]) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
+        spare_imports()
         for to, packed in groupby(_rows(batches), key=lambda row: row[0]):
             if not mine(to):
                 yield from (_carried([(to, data)]) for _, data in packed)

@@ -65,7 +65,8 @@ def test_files_go_through_native_and_python_steps_a_chain_and_two_sinks(
     assert job.await_end(120)
     assert job.status.state is State.STOPPED
     assert job.progress is not None
-    assert job.progress.total.read == 6 + 4, "six rows came to the first step, four panes to the second"
+    assert job.progress.total.read == 6, "six rows came from the files"
+    assert job.progress.total.again == 4, "four panes came to the second step"
     assert job.progress.windows == 1
     assert sorted(read(database, "SELECT team, total FROM totals"), key=str) == [
         ("blue", 6),

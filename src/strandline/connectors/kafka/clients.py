@@ -55,10 +55,8 @@ class Writer:
         self._producer = Producer({**mine, **(options or {}), **security.to_librdkafka()}, logger=_silent)
         self._name = name
         try:
-            # Asked for the coordinator before it is connected, the client waits half a second before it asks again. The
-            # first answer may come by a connection that ends with it; the second comes by one that stays.
-            for _ in range(2):
-                self._producer.list_topics("__transaction_state", FIRST_ANSWER_WITHIN_SECONDS)
+            # Asked for the coordinator before it is connected, the client waits half a second before it asks again.
+            self._producer.list_topics("__transaction_state", FIRST_ANSWER_WITHIN_SECONDS)
             self._producer.init_transactions(ANSWER_WITHIN_SECONDS)
         except KafkaException as problem:
             raise self._failed(problem) from None
@@ -154,7 +152,7 @@ def reader(servers: str, security: Security) -> Iterator[Any]:
         "bootstrap.servers": servers, "group.id": "strandline-reads", "enable.auto.commit": False,
         "isolation.level": "read_committed", "enable.partition.eof": True, "auto.offset.reset": "earliest",
         # The end is what is waited for here, and a broker tells of it only after this time.
-        "fetch.wait.max.ms": 5, "reconnect.backoff.max.ms": 1_000, "log_level": 0, **security.to_librdkafka(),
+        "fetch.wait.max.ms": 20, "reconnect.backoff.max.ms": 1_000, "log_level": 0, **security.to_librdkafka(),
     })  # fmt: skip
     try:
         yield consumer

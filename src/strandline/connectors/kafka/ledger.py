@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from strandline.connectors.kafka.clients import admin_of, ends, reader, records_from
 from strandline.connectors.kafka.security import Security
-from strandline.errors import StateError
+from strandline.errors import SinkUnavailable, StateError
 from strandline.kernel.output import Output, counts_to_facts
 from strandline.spark.ledger import LedgerEntry, Recorded
 
@@ -50,9 +50,13 @@ class Ledger:
             consumer = self._open.enter_context(reader(self._servers, self._security))
             self._clients = admin_of(self._servers, self._security), consumer
         admin, consumer = self._clients
-        until = ends(admin, [self._topic])
-        starts = {self._topic: {number: self._at.get(number, 0) for number in until[self._topic]}}
-        found = [(each.key(), each.value(), each.offset()) for each in records_from(consumer, starts, until)]
+        try:
+            until = ends(admin, [self._topic])
+            starts = {self._topic: {number: self._at.get(number, 0) for number in until[self._topic]}}
+            found = [(each.key(), each.value(), each.offset()) for each in records_from(consumer, starts, until)]
+        except SinkUnavailable:
+            self.close()
+            raise
         for key, value, offset in found:
             self._fold(key, value, f"record {offset} of {self._topic}")
         self._at = until[self._topic]

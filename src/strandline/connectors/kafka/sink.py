@@ -144,6 +144,10 @@ class OpenKafka:
             writer = Writer(place.servers, place.security, name, {**limits, **dict(place.options)})
             yield writer
             self._taken = 0
+        except SinkUnavailable:
+            # A reader that was connected to a broker that went away may never hear from it again.
+            self._ledger.close()
+            raise
         except TakenOver as problem:
             self._taken += 1
             if self._taken >= TAKEN:

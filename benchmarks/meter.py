@@ -9,11 +9,11 @@ import os
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Generic, Protocol, Self, TypeVar
 
 PROC: Final = Path("/proc")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -21,6 +21,16 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 # Places in /proc/PID/stat, counted from behind the name in parentheses, which may hold anything.
 _SESSION, _TIMES, _RSS = 3, slice(11, 15), 21
+
+
+class Look(Protocol):
+    """What was seen at a moment."""
+
+    @property
+    def moment(self) -> float: ...
+
+
+Seen = TypeVar("Seen", bound=Look)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +73,21 @@ def _used(fields: list[str]) -> tuple[int, int]:
     return sum(map(int, fields[_TIMES])), int(fields[_RSS])
 
 
+def around(looks: Sequence[Seen], moment: float) -> tuple[Seen, Seen, float]:
+    """The looks before and after a moment, and how far it is from one to the other; the nearest if it is beyond all."""
+    if not looks:
+        raise ValueError("nobody looked")
+    place = bisect_left(looks, moment, key=lambda each: each.moment)
+    if place in (0, len(looks)):
+        nearest = looks[min(place, len(looks) - 1)]
+        return nearest, nearest, 0.0
+    before, after = looks[place - 1], looks[place]
+    return before, after, (moment - before.moment) / (after.moment - before.moment)
+
+
 def cpu_at(samples: Sequence[Sample], moment: float) -> float:
     """CPU seconds used up to a moment, on the straight line between the looks around it."""
-    if not samples:
-        raise ValueError("nobody looked")
-    place = bisect_left(samples, moment, key=lambda sample: sample.moment)
-    if place in (0, len(samples)):
-        return samples[min(place, len(samples) - 1)].cpu_seconds
-    before, after = samples[place - 1], samples[place]
-    share = (moment - before.moment) / (after.moment - before.moment)
+    before, after, share = around(samples, moment)
     return before.cpu_seconds + share * (after.cpu_seconds - before.cpu_seconds)
 
 
@@ -81,11 +97,12 @@ def peak_bytes(samples: Sequence[Sample], until: float) -> int:
 
 
 @dataclass(slots=True)
-class Meter:
-    """Looks at a session ten times a second for as long as it is open."""
+class Looking(Generic[Seen]):
+    """Looks again and again, for as long as it is open."""
 
-    session: int
-    samples: list[Sample] = field(default_factory=list)
+    look: Callable[[], Seen]
+    every: float
+    looks: list[Seen] = field(default_factory=list)
     _ended: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -102,5 +119,10 @@ class Meter:
             self._thread.join()
 
     def _watch(self) -> None:
-        while not self._ended.wait(0.1):
-            self.samples.append(look(self.session))
+        while not self._ended.wait(self.every):
+            self.looks.append(self.look())
+
+
+def meter(session: int) -> Looking[Sample]:
+    """Looks at a session ten times a second."""
+    return Looking(lambda: look(session), 0.1)

@@ -19,10 +19,10 @@ from rich.text import Text
 from benchmarks import corpus as corpora
 from benchmarks import feeds, suite, turns
 from benchmarks.feeds import Folder
-from benchmarks.meter import Sample
+from benchmarks.meter import Looking, Sample
 from benchmarks.runs import FEW, last_words, miscounted, scratch, started, weighed
 from benchmarks.suite import Cell
-from benchmarks.threads import ORDER, POLARS, WORKERS, Look, Watch, between
+from benchmarks.threads import ORDER, POLARS, WORKERS, Look, between, watch
 from benchmarks.turns import Asked
 from benchmarks.workloads import to_json
 from strandline.errors import PlanError, RunError
@@ -81,13 +81,13 @@ def measure(cell: Cell, work: Path) -> Profile:
         "room": {"cores": cell.cores, "partitions": cell.partitions},
     }
     (home / "order.json").write_text(json.dumps(order))
-    watches: list[Watch] = []
+    watches: list[Looking[Look]] = []
 
-    def watch(leader: int) -> Watch:
-        watches.append(Watch(leader))
+    def beside(leader: int) -> Looking[Look]:
+        watches.append(watch(leader))
         return watches[-1]
 
-    samples, code = started("benchmarks.contestant", home, watch)
+    samples, code = started("benchmarks.contestant", home, beside)
     if code != 0:
         raise RunError(f"the run of {cell.name} failed", detail=last_words(home, code), hint=f"look into {home}")
     timed = json.loads((home / "run.json").read_text())["timed"]

@@ -17,7 +17,7 @@ from benchmarks import corpus as corpora
 from benchmarks import feeds, oracle
 from benchmarks.broker import Broker
 from benchmarks.feeds import Feed, Folder
-from benchmarks.meter import Meter, Sample, cpu_at, members, peak_bytes
+from benchmarks.meter import Sample, cpu_at, members, meter, peak_bytes
 from benchmarks.suite import CHECKED, Cell, Entry
 from benchmarks.workloads import Contestant, Panes, to_json
 
@@ -82,12 +82,12 @@ def measure(cell: Cell, round_: int, work: Path, *, check: bool, broker: Broker 
     }
     (home / "order.json").write_text(json.dumps(order))
     load = os.getloadavg()[0]
-    with contextlib.nullcontext() if broker is None else Meter(broker.session) as beside:
+    with contextlib.nullcontext() if broker is None else meter(broker.session) as beside:
         samples, code = started("benchmarks.contestant", home)
     if code != 0:
         return Run(cell.name, round_, load=load, failure=last_words(home, code))
     told = json.loads((home / "run.json").read_text())
-    run = replace(weighed(cell, round_, told["timed"]["batches"], samples, beside.samples if beside else ()), load=load)
+    run = replace(weighed(cell, round_, told["timed"]["batches"], samples, beside.looks if beside else ()), load=load)
     run = replace(run, failure=miscounted(cell, told["timed"]))
     if checked is not None and not run.failure:
         folder, _ = corpora.written(beginning, work / "corpora")
@@ -136,13 +136,13 @@ def watched(
         process = subprocess.Popen(
             command, stdout=output, stderr=output, env=os.environ | environment, cwd=home, start_new_session=True
         )
-        meter = Meter(process.pid)
+        mine = meter(process.pid)
         try:
-            with meter, beside(process.pid), contextlib.suppress(subprocess.TimeoutExpired):
+            with mine, beside(process.pid), contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(patience)
         finally:
             _end(process)
-    return meter.samples, process.returncode
+    return mine.looks, process.returncode
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

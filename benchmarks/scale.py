@@ -7,8 +7,7 @@ from typing import Final
 
 from benchmarks import turns
 from benchmarks.corpus import Corpus
-from benchmarks.results import Measured, to_results
-from benchmarks.runs import Run, measure
+from benchmarks.runs import measure
 from benchmarks.suite import TUMBLING, WARM_SECONDS, WARM_UP, Cell, Group, Row, Suite
 from benchmarks.turns import Asked
 from benchmarks.workloads import Contestant, Sliding, Tumbling, Workload
@@ -87,14 +86,4 @@ def _suite(name: str, sizes: Sizes, rounds: int) -> Suite[Cell]:
 
 def main(asked: Asked) -> int:
     """Measures what is asked; 0 if every number counts, 1 if a run failed."""
-    turns.end_with_the_run()
-    chosen = quick() if asked.quick else full()
-    work, home = turns.work_folder(asked), turns.runs_folder(asked, chosen)
-
-    def run(cell: Cell, round_: int, check: bool) -> Run:
-        return measure(cell, round_, work, check=check)
-
-    runs = list(turns.in_turns(chosen, turns.chosen_cells(chosen, asked), asked.rounds or chosen.rounds, home, run))
-    told = to_results(Measured(runs), chosen, turns.command_of("scale", asked), turns.digests(work))
-    turns.publish(told, RESULTS if asked.is_whole else home / RESULTS.name, whole=asked.is_whole)
-    return 1 if any(run.failure for run in runs) else 0
+    return turns.played("scale", asked, quick() if asked.quick else full(), RESULTS, measure)

@@ -5,19 +5,15 @@ and so is told as that process's rest; a process that lived between two looks is
 """
 
 import os
-import threading
 import time
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
-from benchmarks.meter import PROC, members
+from benchmarks.meter import PROC, Looking, around, members
 
-EVERY: Final = 0.2
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 # Places in a stat line, counted from behind the name in parentheses, which may hold anything.
@@ -146,41 +142,13 @@ def between(looks: Sequence[Look], since: float, until: float) -> dict[str, floa
 
 def _at(looks: Sequence[Look], moment: float) -> dict[str, float]:
     """On the straight line between the looks around a moment."""
-    if not looks:
-        raise ValueError("nobody looked")
-    place = bisect_left(looks, moment, key=lambda look: look.moment)
-    if place in (0, len(looks)):
-        return dict(looks[min(place, len(looks) - 1)].seconds)
-    one, other = looks[place - 1], looks[place]
-    share = (moment - one.moment) / (other.moment - one.moment)
+    one, other, share = around(looks, moment)
     return {
         purpose: one.seconds.get(purpose, 0.0) + share * (seconds - one.seconds.get(purpose, 0.0))
         for purpose, seconds in other.seconds.items()
     }
 
 
-@dataclass(slots=True)
-class Watch:
-    """Looks at a session five times a second for as long as it is open."""
-
-    leader: int
-    looks: list[Look] = field(default_factory=list)
-    _ended: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
-
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _watch(self) -> None:
-        ledger = Ledger(self.leader)
-        while not self._ended.wait(EVERY):
-            self.looks.append(ledger.look())
+def watch(leader: int) -> Looking[Look]:
+    """Looks at a session five times a second."""
+    return Looking(Ledger(leader).look, 0.2)

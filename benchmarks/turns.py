@@ -12,13 +12,21 @@ import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from benchmarks import machine
-from benchmarks.results import to_table
+from benchmarks.results import Measured, to_results, to_table
 from benchmarks.runs import Run, kept, read_run
 from benchmarks.suite import OneCell, Suite
 from strandline.errors import PlanError
+
+Cell_contra = TypeVar("Cell_contra", contravariant=True)
+
+
+class Measure(Protocol[Cell_contra]):
+    """Runs a cell in its round, with the work folder at hand, and checks it or not."""
+
+    def __call__(self, cell: Cell_contra, round_: int, work: Path, *, check: bool) -> Run: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +101,27 @@ def in_turns(
                 run = read_run(path) if path.exists() else kept(measure(cell, round_, check), path)
                 print(_line(run), flush=True)
                 yield run
+
+
+def played(
+    name: str,
+    asked: Asked,
+    suite: Suite[OneCell],
+    target: Path,
+    measure: Measure[OneCell],
+    corpora: str = "*keys-*",
+) -> int:
+    """A suite from end to end; 0 if every number counts, 1 if a run failed."""
+    end_with_the_run()
+    work, home = work_folder(asked), runs_folder(asked, suite)
+
+    def run(cell: OneCell, round_: int, check: bool) -> Run:
+        return measure(cell, round_, work, check=check)
+
+    runs = list(in_turns(suite, chosen_cells(suite, asked), asked.rounds or suite.rounds, home, run))
+    told = to_results(Measured(runs), suite, command_of(name, asked), digests(work, corpora))
+    publish(told, target if asked.is_whole else home / target.name, whole=asked.is_whole)
+    return 1 if any(run.failure for run in runs) else 0
 
 
 def _line(run: Run) -> str:

@@ -11,7 +11,6 @@ from benchmarks import turns
 from benchmarks.nexmark import native, oracle
 from benchmarks.nexmark.events import Log, written
 from benchmarks.nexmark.queries import QUERIES
-from benchmarks.results import Measured, to_results
 from benchmarks.runs import Run, last_words, scratch, started, weighed
 from benchmarks.suite import Group, Row, Suite
 from benchmarks.turns import Asked
@@ -70,17 +69,7 @@ def _suite(
 
 def main(asked: Asked) -> int:
     """Measures what is asked; 0 if every number counts, 1 if a run failed."""
-    turns.end_with_the_run()
-    chosen = quick() if asked.quick else full()
-    work, home = turns.work_folder(asked), turns.runs_folder(asked, chosen)
-
-    def run(cell: Question, round_: int, check: bool) -> Run:
-        return measure(cell, round_, work, check=check)
-
-    runs = list(turns.in_turns(chosen, turns.chosen_cells(chosen, asked), asked.rounds or chosen.rounds, home, run))
-    told = to_results(Measured(runs), chosen, turns.command_of("nexmark", asked), turns.digests(work, "nexmark-*"))
-    turns.publish(told, RESULTS if asked.is_whole else home / RESULTS.name, whole=asked.is_whole)
-    return 1 if any(run.failure for run in runs) else 0
+    return turns.played("nexmark", asked, quick() if asked.quick else full(), RESULTS, measure, "nexmark-*")
 
 
 def measure(cell: Question, round_: int, work: Path, *, check: bool) -> Run:

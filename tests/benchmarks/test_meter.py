@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.meter import Meter, Sample, cpu_at, look, members, peak_bytes
+from benchmarks.meter import Sample, cpu_at, look, members, meter, peak_bytes
 
 
 def process(proc: Path, pid: int, session: int, times: tuple[int, int, int, int], pages: int) -> None:
@@ -38,13 +38,13 @@ def test_what_a_child_of_a_child_has_used_is_seen_while_it_lives_and_after_it_ha
     run = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     )
-    with run, Meter(run.pid) as meter:
+    with run, meter(run.pid) as metered:
         assert run.stdout is not None
         assert run.stdout.readline() == b"done\n"
         assert look(run.pid).cpu_seconds >= 0.3
         assert look(run.pid).resident_bytes > 0
         run.communicate(b"\n")
-    used = [sample.cpu_seconds for sample in meter.samples if sample.resident_bytes]
+    used = [sample.cpu_seconds for sample in metered.looks if sample.resident_bytes]
     assert used == sorted(used)
 
 

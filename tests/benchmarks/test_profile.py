@@ -15,7 +15,7 @@ from rich.console import Console
 
 from benchmarks import profile, suite, threads
 from benchmarks.meter import Sample
-from benchmarks.threads import DRIVER, JVM_REST, POLARS, WORKERS, Ledger, Look, Watch, between, purpose_of
+from benchmarks.threads import DRIVER, JVM_REST, POLARS, WORKERS, Ledger, Look, between, purpose_of, watch
 from benchmarks.turns import Asked
 from strandline.errors import PlanError, RunError
 
@@ -98,11 +98,11 @@ def test_a_real_process_is_watched() -> None:
         assert run.stdout is not None
         assert run.stdout.readline() == b"done\n"
         assert Ledger(run.pid).look().seconds[DRIVER] > 0.2  # ticks are whole ones
-        with Watch(run.pid) as watch:
-            while not watch.looks:
+        with watch(run.pid) as watched:
+            while not watched.looks:
                 time.sleep(0.05)
         run.communicate(b"\n")
-    assert watch.looks[0].seconds[DRIVER] > 0.2
+    assert watched.looks[0].seconds[DRIVER] > 0.2
 
 
 def test_between_two_looks_time_is_used_evenly() -> None:

@@ -166,6 +166,20 @@ def test_a_run_whose_totals_agree_says_so_and_what_to_try_next(
     assert json.loads((tmp_path / "run" / "run.json").read_text())["complete"] is True
 
 
+@pytest.mark.parametrize(("found", "told"), [("/usr/bin/strandline", "  strandline"), (None, "  .venv/bin/strandline")])
+def test_what_to_try_next_is_told_as_it_can_be_typed(
+    played: PlayedPipeline,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    found: str | None,
+    told: str,
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: found)
+    monkeypatch.setattr("sys.argv", [".venv/bin/strandline", "demo"])
+    assert run() == 0
+    assert f"{told} dashboard strandline-demo/run-1 " in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("stream", "dead", "where"), [(4, 1, "red 2024-05-01 12:00:00.000"), (5, 2, "dead letters")])
 def test_a_run_whose_totals_disagree_fails_and_says_where(
     played: PlayedPipeline,

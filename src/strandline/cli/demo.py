@@ -1,6 +1,8 @@
 """The demo: a stream of scores, out of order and partly broken, becomes early, on-time and late totals as you watch."""
 
 import json
+import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -29,10 +31,10 @@ _ADVICE: Final = """Everything is in {database}: every pane in `totals`, the lat
 and who was refused, and why, in `totals_late` and `totals_dead`. Try next:
   sqlite3 {database} "SELECT * FROM totals WHERE team = 'red' ORDER BY window_start, pane_index"
   sqlite3 {database} "SELECT reason, count(*) FROM totals_dead GROUP BY 1"
-  strandline dashboard {home}   this run in the browser, at any time
+  {strandline} dashboard {home}   this run in the browser, at any time
   ./demo --seed 8        another stream; kill it in the middle, start it again, and it goes on"""
 _KAFKA_ADVICE: Final = """
-  strandline up kafka --home {home}   the broker again, with every record of the topic `scores`"""
+  {strandline} up kafka --home {home}   the broker again, with every record of the topic `scores`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +158,13 @@ def _conclude(console: Console, result: Recount, home: Path, more: str) -> None:
         raise StateError("stream and batch job disagree", detail=f"first at {where}", hint="please report the seed")
     windows = f"All {len(result.batch)} cells of team and window agree"
     letters = f"{result.dead} records are dead letters, and {result.unreadable} are broken in the log"
-    advice = (_ADVICE + more).format(database=_database(home), home=home)
+    advice = (_ADVICE + more).format(database=_database(home), home=home, strandline=_program())
     console.print(f"{windows}; {letters}.\n\n{advice}", soft_wrap=True, highlight=False)
+
+
+def _program() -> str:
+    """What to type for this program: its name, or where it is if a shell would not find it."""
+    return "strandline" if shutil.which("strandline") else sys.argv[0]
 
 
 def _next_run(asked: Asked) -> Path:

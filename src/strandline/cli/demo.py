@@ -1,6 +1,7 @@
 """The demo: a stream of scores, out of order and partly broken, becomes early, on-time and late totals as you watch."""
 
 import json
+import os
 import shutil
 import sys
 import time
@@ -164,7 +165,8 @@ def _conclude(console: Console, result: Recount, home: Path, more: str) -> None:
 
 def _program() -> str:
     """What to type for this program: its name, or where it is if a shell would not find it."""
-    return "strandline" if shutil.which("strandline") else sys.argv[0]
+    beside = Path(sys.executable).with_name("strandline")
+    return "strandline" if shutil.which("strandline") or not beside.exists() else os.path.relpath(beside)
 
 
 def _next_run(asked: Asked) -> Path:

@@ -166,7 +166,7 @@ def test_a_run_whose_totals_agree_says_so_and_what_to_try_next(
     assert json.loads((tmp_path / "run" / "run.json").read_text())["complete"] is True
 
 
-@pytest.mark.parametrize(("found", "told"), [("/usr/bin/strandline", "  strandline"), (None, "  .venv/bin/strandline")])
+@pytest.mark.parametrize(("found", "told"), [("/usr/bin/strandline", "  strandline"), (None, "  venv/bin/strandline")])
 def test_what_to_try_next_is_told_as_it_can_be_typed(
     played: PlayedPipeline,
     monkeypatch: pytest.MonkeyPatch,
@@ -175,7 +175,10 @@ def test_what_to_try_next_is_told_as_it_can_be_typed(
     told: str,
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda _: found)
-    monkeypatch.setattr("sys.argv", [".venv/bin/strandline", "demo"])
+    beside = Path("venv/bin/strandline").absolute()
+    beside.parent.mkdir(parents=True)
+    beside.touch()
+    monkeypatch.setattr("sys.executable", str(beside.with_name("python")))
     assert run() == 0
     assert f"{told} dashboard strandline-demo/run-1 " in capsys.readouterr().out
 

@@ -78,9 +78,9 @@ def _from_facts(facts: Mapping[str, Any]) -> Measured:
 def look(rows: pl.DataFrame, blocks: Mapping[int, Block], step: str, keys: Sequence[str], head: int | None) -> Measured:
     """What a task sends to a keyed step, looked at as far as it costs next to nothing."""
     behind = {} if head is None else _behind(rows[AT], head)
-    hot = Counter[str]()
-    for block in blocks.values():
-        hot.update(_hottest(block, keys))
+    frames = [block.frames for block in blocks.values()]
+    hot = _hottest_parts([each[PARTS] for each in frames if PARTS in each], keys)
+    hot.update(_hottest_rows([each[ROWS] for each in frames if ROWS in each and each[ROWS].height], keys))
     return Measured(behind=behind, hot={step: dict(hot.most_common(_HOTTEST))} if hot else {})
 
 
@@ -102,21 +102,30 @@ def buckets(ms: pl.Series) -> pl.Series:
     return frame.select(pl.when(pl.col("ms") < 1).then(0.0).otherwise(bucket).cast(pl.Int32)).to_series()
 
 
-def _hottest(block: Block, keys: Sequence[str]) -> dict[str, int]:
-    """The keys of a block that most elements have. One that is hot is so in one window, too."""
+def _hottest_parts(parts: Sequence[pl.DataFrame], keys: Sequence[str]) -> Counter[str]:
+    """The keys that most combined elements have. One that is hot is so in one window, too."""
     found = Counter[str]()
-    parts, rows = block.frames.get(PARTS), block.frames.get(ROWS)
-    if parts is not None:
-        counts = parts[COUNTED].to_numpy()
-        top = range(len(counts)) if len(counts) <= _HOTTEST else np.argpartition(counts, -_HOTTEST)[-_HOTTEST:].tolist()
-        for *key, many in parts.select(*keys, COUNTED)[top].iter_rows():
-            found[named(keys, key)] += int(many)
-    if rows is not None and rows.height:
-        step = 1 + rows.height // _SAMPLED
-        counted = rows.select(keys).gather_every(step).group_by(keys).len("@many").top_k(_HOTTEST, by="@many")
-        for *key, many in counted.iter_rows():
+    if not parts:
+        return found
+    counts = np.concatenate([each[COUNTED].to_numpy() for each in parts])
+    top = np.argpartition(counts, -_HOTTEST)[-_HOTTEST:] if counts.size > _HOTTEST else np.arange(counts.size)
+    ends = np.cumsum([each.height for each in parts])
+    for place in top.tolist():
+        number = int(np.searchsorted(ends, place, side="right"))
+        row = place - int(ends[number]) + parts[number].height
+        found[named(keys, [parts[number][key][row] for key in keys])] += int(counts[place])
+    return found
+
+
+def _hottest_rows(rows: Sequence[pl.DataFrame], keys: Sequence[str]) -> Counter[str]:
+    """The keys that most elements have which cross as they are; a sample, scaled up."""
+    found = Counter[str]()
+    if rows:
+        step = 1 + sum(each.height for each in rows) // _SAMPLED
+        sample = pl.concat([each.select(keys).gather_every(step) for each in rows])
+        for *key, many in sample.group_by(keys).len("@many").top_k(_HOTTEST, by="@many").iter_rows():
             found[named(keys, key)] += int(many) * step
-    return dict(found.most_common(_HOTTEST))
+    return found
 
 
 def named(columns: Sequence[str], values: Sequence[Any]) -> str:

@@ -1,51 +1,109 @@
 """How fast the dashboard answers: 200 jobs with a day of history, every route asked again and again, on this machine.
 
-python -m benchmarks.dashboard [--jobs N] [--rounds N]
+python -m benchmarks.dashboard [--quick] [--jobs N] [--rounds N]
+
+The dashboard is the command that a user types, in a process of its own. The numbers are kept in
+results/dashboard.json, unless --quick is said.
 """
 
 import argparse
 import http.client
 import json
-import resource
+import os
+import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import IO, Any, Final, cast
+from urllib.parse import urlsplit
 
+from benchmarks import machine
 from strandline.dashboard.jobs import id_of
-from strandline.dashboard.server import Dashboard, Options
-from strandline.observe.history import find_jobs
 from strandline.spark.package_manager import find_chromium
+from tests.dashboard.browser import chromium, window
 from tests.dashboard.filled import JobToFill, fill
 
+RESULTS: Final = Path(__file__).with_name("results") / "dashboard.json"
+GOALS: Final = {"slowest route, p95": 100.0, "first paint": 1000.0, "memory": 150.0}
+"""Milliseconds for an answer and for the first paint, and megabytes."""
 HOUR: Final = 3600
 FINE, COARSE = 1_200, 23 * 60
 """A batch every three seconds for the last hour, and a point a minute before that."""
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A dashboard that runs: its process, and what that says."""
+
+    process: int
+    says: IO[str]
+
+    def link(self) -> str:
+        """The next link that opens it: each is good for one browser."""
+        return next(line for line in self.says if "http" in line).partition(": ")[2].strip()
+
+    @property
+    def most_memory(self) -> float:
+        """The most memory that it has had, in megabytes."""
+        told = Path(f"/proc/{self.process}/status").read_text()
+        return next(int(line.split()[1]) for line in told.splitlines() if line.startswith("VmHWM:")) * 1024 / 1e6
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="ten jobs, five rounds; its figures say little")
     parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=200)
     asked = parser.parse_args()
+    jobs, rounds = (10, 5) if asked.quick else (asked.jobs, asked.rounds)
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        started = time.monotonic()
-        make(root / "jobs", asked.jobs)
-        size = sum(file.stat().st_size for file in (root / "jobs").rglob("metrics.db")) / 2**20
-        print(f"{asked.jobs} jobs with a day of history: {size:.0f} MiB, made in {time.monotonic() - started:.0f} s")
-        with Dashboard(lambda: find_jobs([root / "jobs"]), Options(port=0, home=root / "home")) as dashboard:
-            client = Client(dashboard)
-            waited = until_all(client, asked.jobs)
-            print(f"all jobs are shown after {waited:.1f} s")
-            tell(measure(client, root / "jobs", asked.jobs, asked.rounds))
-            print(f"most memory of this process, server and client together: {_most_memory():.0f} MiB")
-            if find_chromium() is not None:
-                print("the page of all jobs in Chromium, milliseconds:", paint(dashboard))
+        told = measured(Path(folder), jobs, rounds)
+    told |= {"command": " ".join(["python -m benchmarks.dashboard", *sys.argv[1:]])}
+    if not asked.quick:
+        RESULTS.write_text(json.dumps(told, indent=1) + "\n")
     return 0
+
+
+def measured(root: Path, jobs: int, rounds: int) -> dict[str, Any]:
+    """What is kept of it; told on the way."""
+    make(root / "jobs", jobs)
+    size = sum(file.stat().st_size for file in (root / "jobs").rglob("metrics.db")) / 1e6
+    print(f"{jobs} jobs with a day of history: {size:.0f} MB")
+    with served(root / "jobs", root / "home") as dashboard:
+        client = Client(dashboard)
+        print(f"all jobs are shown after {until_all(client, jobs):.1f} s")
+        routes = shares(measure(client, root / "jobs", jobs, rounds))
+        tell(routes)
+        painted = paint(dashboard.link()) if find_chromium() is not None else {}
+        memory = dashboard.most_memory
+    print(f"most memory of the dashboard: {memory:.0f} MB; in Chromium, milliseconds: {painted}")
+    return {
+        "commit": machine.commit(),
+        "machine": machine.facts(),
+        "jobs": jobs,
+        "rounds": rounds,
+        "megabytes": {"history": size, "memory": memory},
+        "milliseconds": {"routes": routes, **painted},
+        "goals": GOALS,
+    }
+
+
+@contextmanager
+def served(jobs: Path, home: Path) -> Iterator[Served]:
+    """The command `strandline dashboard`, until the end of the block."""
+    command = [str(Path(sys.executable).with_name("strandline")), "dashboard", str(jobs), "--port", "0"]
+    where = {**os.environ, "XDG_DATA_HOME": str(home)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=where) as process:
+        try:
+            yield Served(process.pid, cast("IO[str]", process.stdout))
+        finally:
+            process.terminate()
 
 
 def make(root: Path, jobs: int) -> None:
@@ -64,11 +122,11 @@ def make(root: Path, jobs: int) -> None:
 class Client:
     """A browser's connection: one, kept open."""
 
-    def __init__(self, dashboard: Dashboard) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", dashboard.port)
+    def __init__(self, dashboard: Served) -> None:
+        address = urlsplit(dashboard.link())
+        self._connection = http.client.HTTPConnection("127.0.0.1", address.port or 0)
         self._headers: dict[str, str] = {}
-        path = dashboard.url.partition(str(dashboard.port))[2]
-        self._connection.request("GET", path)
+        self._connection.request("GET", f"{address.path}?{address.query}")
         answer = self._connection.getresponse()
         answer.read()
         self._headers = {"Cookie": (answer.getheader("set-cookie") or "").partition(";")[0]}
@@ -104,33 +162,32 @@ def measure(client: Client, root: Path, jobs: int, rounds: int) -> dict[str, lis
     return took
 
 
-def paint(dashboard: Dashboard) -> str:
+def paint(link: str) -> dict[str, float]:
     """When a browser that comes for the first time has painted something, and when every job is on the page."""
-    from tests.dashboard.browser import chromium, window  # noqa: PLC0415 - it would count as the dashboard's memory
-
     with chromium() as browser, window(browser) as seen:
-        seen.page.goto(dashboard.url)
+        seen.page.goto(link)
         seen.page.locator("tr.opens").first.wait_for()
-        told = seen.page.evaluate(
+        first, every = seen.page.evaluate(
             "() => [performance.getEntriesByName('first-contentful-paint')[0]?.startTime, performance.now()]"
         )
-    return f"first paint {told[0]:.0f}, all jobs {told[1]:.0f}"
+    return {"first paint": first, "all jobs": every}
 
 
-def tell(took: dict[str, list[float]]) -> None:
+def shares(took: dict[str, list[float]]) -> dict[str, dict[str, float]]:
+    """Median, p95 and the worst of each route."""
+    return {
+        path: {"median": median(times), "p95": _share(times, 0.95), "worst": max(times)} for path, times in took.items()
+    }
+
+
+def tell(routes: dict[str, dict[str, float]]) -> None:
     print(f"\n{'milliseconds':<32}{'median':>8}{'p95':>8}{'worst':>8}")
-    for path, times in took.items():
-        print(f"{path:<32}{median(times):8.1f}{_share(times, 0.95):8.1f}{max(times):8.1f}")
-    every = [each for times in took.values() for each in times]
-    print(f"{'all of them':<32}{median(every):8.1f}{_share(every, 0.95):8.1f}{max(every):8.1f}\n")
+    for path, told in routes.items():
+        print(f"{path:<32}{told['median']:8.1f}{told['p95']:8.1f}{told['worst']:8.1f}")
 
 
 def _share(times: list[float], share: float) -> float:
     return sorted(times)[min(int(len(times) * share), len(times) - 1)]
-
-
-def _most_memory() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.render_bounded import bounded
+from benchmarks.render_dashboard import dashboard
 from benchmarks.render_delivery import delivery
 from benchmarks.render_latency import latency
 from benchmarks.render_nexmark import nexmark
@@ -35,6 +36,7 @@ OTHERS: Final[Mapping[str, tuple[str, Callable[[dict[str, Any]], str]]]] = {
     "of_savepoints": ("savepoints.json", savepoints),
     "of_scale": ("scale.json", scale),
     "of_watching": ("watching.json", watching),
+    "of_dashboard": ("dashboard.json", dashboard),
     "of_latency": ("latency.json", latency),
     "of_soak": ("soak.json", soak),
 }

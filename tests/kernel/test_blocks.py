@@ -73,8 +73,8 @@ def test_a_block_that_was_read_is_written_to_the_same_bytes() -> None:
 
 def test_a_block_opens_with_its_magic_and_version() -> None:
     """Kept for ever in checkpoints: a change of layout is a new version."""
-    assert pack(SMALL)[:4] == b"SLB\x02"
-    assert MAGIC + bytes([VERSION]) == b"SLB\x02"
+    assert pack(SMALL)[:4] == b"SLB\x03"
+    assert MAGIC + bytes([VERSION]) == b"SLB\x03"
 
 
 def test_a_block_written_by_version_1_can_still_be_read() -> None:
@@ -97,6 +97,14 @@ def wide(height: int) -> pl.DataFrame:
         pl.lit("on_time").alias("@timing"), pl.lit(0.5).alias("@mean"), pl.lit(1).alias("total"),
         pl.when(pl.int_range(height) == 300).then(None).otherwise(7).alias("@gap"),
     )  # fmt: skip
+
+
+def narrow(height: int) -> pl.DataFrame:
+    """The same, with integers that differ."""
+    counts = pl.int_range(height)
+    return wide(height).with_columns(
+        (counts % 100).alias("plays"), (counts * 1_000).alias("total"), (counts - (1 << 40)).alias("@hold")
+    )
 
 
 @pytest.mark.parametrize("height", [0, 1, 255, 256, 400])
@@ -124,6 +132,35 @@ def test_a_block_written_by_version_2_can_still_be_read() -> None:
     kept = unpack((Path(__file__).parent / "kept" / "block-2.slb").read_bytes(), "kept")
     assert kept.facts == {"clock": 7}
     assert_frame_equal(kept.frames["windows"], wide(300))
+
+
+LIMITS = [0, 127, 128, 32_767, 32_768, 2_147_483_647, 2_147_483_648, 9_223_372_036_854_775_807]
+
+
+@pytest.mark.parametrize("high", LIMITS)
+@pytest.mark.parametrize("low", [0, *(-each - 1 for each in LIMITS)])
+def test_integers_come_back_as_they_were_however_narrow_they_are_kept(low: int, high: int) -> None:
+    frame = pl.DataFrame(
+        {"total": [low, None, high, *range(300)], "@none": [None] * 303}, schema_overrides={"total": pl.Int64}
+    )
+    other = frame.select(pl.col("total").cast(pl.Float64).alias("mean"), pl.lit(3, pl.Int8).alias("small"))
+    data = pack(Block({"windows": frame, "other": other}))
+    block = unpack(data, "here")
+    assert_frame_equal(block.frames["windows"], frame)
+    assert_frame_equal(block.frames["other"], other)
+    assert pack(block) == data
+
+
+@pytest.mark.parametrize(("high", "size"), [(100, 1), (30_000, 2), (2_000_000_000, 4), (3_000_000_000, 8)])
+def test_integers_take_the_room_that_the_largest_of_them_needs(high: int, size: int) -> None:
+    frame = pl.DataFrame({"total": [high - number % 50 for number in range(10_000)]})
+    assert len(pack(Block({"windows": frame}))) == pytest.approx(10_000 * size, abs=1_000)
+
+
+def test_a_block_written_by_version_3_can_still_be_read() -> None:
+    kept = unpack((Path(__file__).parent / "kept" / "block-3.slb").read_bytes(), "kept")
+    assert kept.facts == {"clock": 7}
+    assert_frame_equal(kept.frames["windows"], narrow(300))
 
 
 @pytest.mark.parametrize("data", [b"", b"SL", b"PAR1" + bytes(20), bytes(64)])

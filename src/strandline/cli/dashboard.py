@@ -10,8 +10,6 @@ from typing import Any
 from rich.console import Console
 
 from strandline.cli.config import settings
-from strandline.cli.dlq import sources_of, stores_of
-from strandline.cli.run import find
 from strandline.dashboard.graph import about
 from strandline.dashboard.letters import Opened
 from strandline.errors import SetupError
@@ -65,7 +63,7 @@ class Ways:
     """The way back of dead letters: by the pipeline that a job was started from, or by one that was named."""
 
     def __init__(self, pipelines: Sequence[str] = ()) -> None:
-        self._named = {to_stages(root := find(each).root).fingerprint: root for each in pipelines}
+        self._named = {to_stages(root := _find(each)).fingerprint: root for each in pipelines}
         self._found: dict[Path, Root | None] = {}
 
     def back(self, folder: Path) -> Opened | None:
@@ -73,7 +71,7 @@ class Ways:
         if folder not in self._found:
             self._found[folder] = self._root(folder)
         root = self._found[folder]
-        return None if root is None else Opened(stores_of(root), sources_of(root))
+        return None if root is None else _opened(root)
 
     def _root(self, folder: Path) -> Root | None:
         fingerprint = about(folder).fingerprint
@@ -83,7 +81,7 @@ class Ways:
         # Relative paths in a pipeline begin where it was started: from elsewhere they would mean other files.
         if job is None or job.pipeline is None or Path(job.started_in) != Path.cwd():
             return None
-        root = find(job.pipeline).root
+        root = _find(job.pipeline)
         return root if to_stages(root).fingerprint == fingerprint else None
 
 
@@ -92,6 +90,21 @@ def beside(folder: Path, root: Root, used: Callable[[], None]) -> Dashboard:
     return Dashboard(
         lambda: find_jobs([folder]),
         Options(port=0),
-        open_pipeline=lambda _: Opened(stores_of(root), sources_of(root)),
+        open_pipeline=lambda _: _opened(root),
         used=used,
     )
+
+
+# What follows needs the engine, which is most of a dashboard's memory: it is loaded for those who need it.
+
+
+def _find(pipeline: str) -> Root:
+    from strandline.cli.run import find
+
+    return find(pipeline).root
+
+
+def _opened(root: Root) -> Opened:
+    from strandline.cli.dlq import sources_of, stores_of
+
+    return Opened(stores_of(root), sources_of(root))

@@ -70,9 +70,9 @@ def fire(
     tested = _verdicts(heard, ask, now).collect()
     if not tested.select((pl.col(_FIRES) | pl.col(_OVER)).any()).item():
         return None, replace(kept, windows=_unmarked(tested.lazy()).collect())
-    fired = tested.filter(_FIRES)
-    items = {**items, **_before(items, fired, keys, ask)}
-    spoke = _valued(fired.filter(_EMITTED).select(pl.exclude(f"^{_NOW}.*$")), items, keys, ask)
+    if ask.evictor is not None:
+        items = {**items, **_before(items, tested.filter(_FIRES), keys, ask)}
+    spoke = _valued(tested.select(pl.exclude(f"^{_NOW}.*$")).filter(_EMITTED), items, keys, ask)
     panes = _panes(spoke, kept.owed, keys, ask) if spoke.height else None
     return panes, _settle(tested, spoke, replace(kept, items=items), keys, ask)
 
@@ -264,7 +264,7 @@ def _settle(windows: pl.DataFrame, spoke: pl.DataFrame, kept: Kept, keys: Sequen
     """What firing leaves behind; windows at the end of their life are forgotten."""
     names = identity(keys)
     if keeps_told(ask):
-        windows = _remember(windows, spoke, keys, ask)
+        windows = _remember(windows, spoke, ask)
     fires, closes = pl.col(_FIRES), pl.col(CLOSED) | (pl.col(_FIRES) & pl.col(LAST))
     emitted = pl.col(_EMITTED)
     forgets = closes | fires if ask.accumulation is Accumulation.DISCARDING else closes
@@ -293,16 +293,16 @@ def _after(elements: pl.DataFrame, fired: pl.DataFrame, keys: Sequence[str], ask
     return pl.concat([others, evictors.kept(ask.evictor, Moment.AFTER, mine, keys)], how="diagonal_relaxed")
 
 
-def _remember(windows: pl.DataFrame, spoke: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
-    """The values just told, for those windows that told some."""
-    names = identity(keys)
+def _remember(windows: pl.DataFrame, spoke: pl.DataFrame, ask: WindowedStep) -> pl.DataFrame:
+    """The values just told, for those windows that told some: `spoke` has their rows, in the same order."""
     new = {TOLD + name: pl.col(_NOW + name) for name, _ in ask.aggregates}
     new |= {TOLD_TIMING: pl.col(TIMING), TOLD_TIME: pl.col(HOLD).fill_null(max_timestamp())}
-    told = spoke.select(*names, *(value.alias(f"{name}|new") for name, value in new.items()))
-    joined = windows.lazy().join(told.lazy(), on=names, how="left", nulls_equal=True, maintain_order="left")
-    fresh = pl.col(_EMITTED)
-    chosen = [pl.when(fresh).then(pl.col(f"{name}|new")).otherwise(pl.col(name)).alias(name) for name in new]
-    return joined.with_columns(chosen).drop([f"{name}|new" for name in new]).collect()
+    told = spoke.select(value.alias(name) for name, value in new.items())
+    if told.height < windows.height:
+        fresh = windows[_EMITTED]
+        told = told[(fresh.cum_sum().cast(pl.Int64) - 1).clip(0)] if told.height else windows.select(told.columns)
+        told = told.select(pl.when(fresh).then(pl.col(name)).otherwise(windows[name]).alias(name) for name in new)
+    return windows.with_columns(told)
 
 
 def _still_owed(owed: pl.DataFrame | None, windows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame | None:

@@ -111,7 +111,8 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
     else:
         kept, parts, judged = _judge(kept, came.placed, came.parts, ask, now)
         taken = combined(_counted(judged.taken, kept, ask, now), ask.keys, ask.step)
-        kept = state.add(kept, merged([parts, ripe.windows, taken], ask.keys, ask.step), ask.keys, ask.step)
+        added = side_by_side([each for each in (parts, ripe.windows, taken) if each is not None])
+        kept = state.add(kept, added, ask.keys, ask.step)
         if kept.windows is not None:
             panes, kept = fire(kept.windows, kept, ask.keys, ask.step, now)
         panes = _told(ripe.panes, panes, ask)

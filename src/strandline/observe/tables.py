@@ -150,4 +150,5 @@ def open_to_read(folder: Path) -> sqlite3.Connection:
         connection.execute("SELECT 1 FROM about LIMIT 1")
     except sqlite3.OperationalError:
         connection = sqlite3.connect(f"{place}?mode=ro&immutable=1", uri=True, check_same_thread=False)
+    connection.execute("PRAGMA cache_size = -128")  # KiB: a dashboard reads 200 of them, and the system caches files
     return connection

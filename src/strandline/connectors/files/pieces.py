@@ -71,7 +71,7 @@ def _together(found: Sequence[tuple[Piece, int]], most: int) -> list[list[Piece]
     tasks: list[list[Piece]] = []
     filled = most
     for piece, size in found:
-        if filled + size > most:
+        if not tasks or filled + size > most:
             tasks.append([])
             filled = 0
         tasks[-1].append(piece)

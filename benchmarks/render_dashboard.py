@@ -1,0 +1,29 @@
+"""What the page of figures says of the dashboard: how fast it answers, how soon it is seen, what memory it takes."""
+
+from typing import Any, Final
+
+from benchmarks.render_tables import source
+
+_HOW: Final = """\
+**How it is measured.** The command `strandline dashboard` in a process of its own, with {jobs} jobs that have a day of
+history each ({history:.0f} MB in all); every route asked {rounds} times over one connection, on the same machine; then
+a Chromium that comes for the first time. Memory is the most that the process has had.
+"""
+
+
+def dashboard(told: dict[str, Any]) -> str:
+    """The part of the page that tells of it."""
+    times, goals = told["milliseconds"], told["goals"]
+    route, slowest = max(times["routes"].items(), key=lambda each: each[1]["p95"])
+    rows = [_row(f"p95 of the slowest route, `{route}`", slowest["p95"], goals["slowest route, p95"], "ms")]
+    if "first paint" in times:
+        rows.append(_row("first paint of the page of all jobs", times["first paint"], goals["first paint"], "ms"))
+    rows.append(_row("memory", told["megabytes"]["memory"], goals["memory"], "MB"))
+    table = "\n".join(["| what | measured | goal | |", "|---|---|---|---|", *rows, ""])
+    how = _HOW.format(jobs=told["jobs"], rounds=told["rounds"], history=told["megabytes"]["history"])
+    return "\n".join(["## The dashboard: how soon it answers\n", source(told, "dashboard.json"), table, how])
+
+
+def _row(what: str, measured: float, goal: float, unit: str) -> str:
+    verdict = "goal reached" if measured < goal else "**goal not reached**"
+    return f"| {what} | {measured:.0f} {unit} | < {goal:.0f} {unit} | {verdict} |"

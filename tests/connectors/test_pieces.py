@@ -51,6 +51,15 @@ def test_a_file_that_is_torn_or_of_another_type_is_named(tmp_path: Path) -> None
         assert uri in str(refused.value)
 
 
+def test_a_file_of_no_bytes_is_a_piece_like_others_and_named_when_it_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").touch()
+    uri = (tmp_path / "a.parquet").as_uri()
+    assert pieces_of(str(tmp_path), COLUMNS, [uri]) == [[(uri, 0, 0)]]
+    with pytest.raises(RunError, match="cannot be read") as refused:
+        read_pieces([(uri, 0, 0)], COLUMNS)
+    assert uri in str(refused.value)
+
+
 def test_what_spark_reads_better_is_left_to_it(tmp_path: Path) -> None:
     uris = written(tmp_path)
     assert pieces_of(str(tmp_path.parent), COLUMNS, uris) is None  # a folder between may tell a column

@@ -160,3 +160,27 @@ def test_a_window_without_items_tells_what_its_aggregates_say_of_nothing() -> No
     some = told(ask, Combined(found.rows, others))
     assert some[1] == ("blue", 0, [3], [3], 1, 3, 1)
     assert some[2] == ("red", 0, *nothing)
+
+
+@pytest.mark.parametrize("key", ["text", "number"])
+@pytest.mark.parametrize("largest", [1_000, 2**62], ids=["small sums", "sums that leave their range"])
+@pytest.mark.parametrize("different", [3, 9_000])
+def test_many_elements_give_the_same_rows_whichever_way_they_are_grouped(
+    monkeypatch: pytest.MonkeyPatch, key: str, largest: int, different: int
+) -> None:
+    number = pl.int_range(15_000, dtype=pl.Int64)
+    drawn = (number * 7_919) % different
+    team = pl.when(drawn > 0).then(drawn if key == "number" else pl.concat_str(pl.lit("team "), drawn))
+    frame = pl.select(team.alias("team"), ((number * largest) // 15_000).alias("score"), (number * 3).alias("at"))
+    ask = asking(aggregates=(("total", sl.sum("score")), ("plays", sl.count()), ("best", sl.max("score"))))
+    spread = assign(frame.select("team", "score", pl.col("at").alias(AT)), ask.window)
+    fast = combine(spread, ["team"], ask).rows
+    monkeypatch.setattr(contents, "_WORTH_IT", 10**9)
+    plain = combine(spread, ["team"], ask).rows
+    assert fast.height > different
+    assert_frame_equal(fast.sort(identity(["team"])), plain.sort(identity(["team"])), check_column_order=False)
+    monkeypatch.undo()
+    both = merge_rows([fast, plain], ["team"], ask)
+    monkeypatch.setattr(contents, "_WORTH_IT", 10**9)
+    again = merge_rows([plain, fast], ["team"], ask)
+    assert_frame_equal(both.sort(identity(["team"])), again.sort(identity(["team"])), check_column_order=False)

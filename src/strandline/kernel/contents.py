@@ -6,7 +6,7 @@ Every function here works on identities (key, start, end), whatever kind of wind
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
@@ -120,18 +120,26 @@ def _partial(part: Part, placed: pl.DataFrame, ask: WindowedStep) -> pl.Expr:
 
 def grouped(frame: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, made: Sequence[pl.Expr]) -> pl.DataFrame:
     """One row for each identity. Where there are few windows it is done window by window: keys alone group faster."""
-    if frame.height < _WORTH_IT or span_of(ask.window) is None:
+    if frame.height < _WORTH_IT:
         return frame.lazy().group_by(identity(keys)).agg(*made).collect()
-    bound = _told_apart_by(frame, ask)
+    few = frame.select(_read(keys, made))
+    engine = _engine(few, keys)
+    bound = None if span_of(ask.window) is None else _told_apart_by(frame, ask)
     if bound is None:
-        return frame.lazy().group_by(identity(keys)).agg(*made).collect()
-    pieces = frame.select(_read(keys, made)).partition_by(bound, include_key=True)
+        return few.lazy().group_by(identity(keys)).agg(*made).collect(engine=engine)
+    pieces = few.partition_by(bound, include_key=True)
     found = []
     for piece in pieces:
         span = [pl.lit(piece[name][0], pl.Int64).alias(name) for name in (START, END)]
         groups = piece.lazy().group_by(keys)
         found.append(groups.agg(*made).select(*keys, *span, pl.exclude(keys)))
-    return pl.concat(pl.collect_all(found))
+    return pl.concat(pl.collect_all(found, engine=engine))
+
+
+def _engine(frame: pl.DataFrame, keys: Sequence[str]) -> Literal["streaming", "in-memory"]:
+    """Polars' streaming engine groups many keys in half the time, but adds in any order: integers do not mind."""
+    plain = all(kind.is_integer() or (name in keys and kind == pl.String) for name, kind in frame.schema.items())
+    return "streaming" if plain else "in-memory"
 
 
 def _told_apart_by(frame: pl.DataFrame, ask: WindowedStep) -> list[str] | None:

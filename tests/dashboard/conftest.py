@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from strandline.dashboard.desk import Desk
 from strandline.dashboard.jobs import Jobs, id_of
-from strandline.dashboard.letters import Desk, Opened
+from strandline.dashboard.letters import Opened
 from strandline.dashboard.security import Gate, Keys
 from strandline.dashboard.server import Feed, application
 from strandline.observe.history import JobState, find_jobs

@@ -17,9 +17,10 @@ from starlette.routing import Route
 
 from strandline.dashboard import panels, shapes
 from strandline.dashboard.describe import Described, Parameter, openapi
+from strandline.dashboard.desk import Desk
 from strandline.dashboard.graph import about, graph, names_of
 from strandline.dashboard.jobs import Jobs, NoSuchJob
-from strandline.dashboard.letters import Asked, Desk, LetterGone
+from strandline.dashboard.letters import Asked, LetterGone
 from strandline.dashboard.savepoints import savepoints
 from strandline.errors import StrandlineError
 

@@ -1,17 +1,12 @@
-"""Dead letters on a page: found, looked at, and sent back where the job's pipeline is known."""
+"""What is asked about the dead letters of a job, and where they are."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from strandline.dashboard import shapes
-from strandline.dashboard.graph import About
 from strandline.errors import SetupError
 
 if TYPE_CHECKING:
-    from strandline.dashboard.lettered import Stores
     from strandline.letters.store import LetterStore
 
 
@@ -35,28 +30,3 @@ class Asked:
 
 class LetterGone(SetupError):
     """An id that no letter has."""
-
-
-class Desk:
-    """The letters of every job. Nothing of Polars, most of a dashboard's memory, is loaded before somebody asks."""
-
-    def __init__(self, open_pipeline: Callable[[Path], Opened | None]) -> None:
-        self._open_pipeline = open_pipeline
-
-    @cached_property
-    def _stores(self) -> "Stores":
-        from strandline.dashboard.lettered import Stores  # noqa: PLC0415
-
-        return Stores(self._open_pipeline)
-
-    def letters(self, folder: Path, known: About, asked: Asked) -> shapes.Letters:
-        """A page of letters, newest first."""
-        return self._stores.letters(folder, known, asked)
-
-    def letter(self, folder: Path, known: About, id_: str) -> shapes.LetterWhole:
-        """All of one letter."""
-        return self._stores.letter(folder, known, id_)
-
-    def redrive(self, folder: Path, known: About, ids: Sequence[str]) -> shapes.Redriven:
-        """Sends the records of these letters back to where they came from."""
-        return self._stores.redrive(folder, known, ids)

@@ -22,8 +22,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from strandline.dashboard.api import Api, unexpected
+from strandline.dashboard.desk import Desk
 from strandline.dashboard.jobs import Jobs
-from strandline.dashboard.letters import Desk, Opened
+from strandline.dashboard.letters import Opened
 from strandline.dashboard.security import ENTER, Gate, Keys, kept_key
 from strandline.errors import SetupError
 from strandline.observe.known import user_data

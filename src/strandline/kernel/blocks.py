@@ -71,7 +71,7 @@ def pack(block: Block) -> bytes:
         same = _same_throughout(frame)
         rest = frame.drop(same)
         if casts := _narrower(rest):
-            rest, narrow[name] = rest.cast(casts), [*casts]
+            rest, narrow[name] = rest.with_columns(pl.col(each).cast(kind) for each, kind in casts.items()), [*casts]
         parts = [_to_arrow(rest), *([_to_arrow(frame.select(same).head(1))] if same else [])]
         order = [frame.height, *frame.columns] if same else []
         frames.append([name, *(len(part) for part in parts), *order])

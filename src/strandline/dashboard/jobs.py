@@ -67,7 +67,11 @@ def slim(batch: BatchMetrics) -> BatchMetrics:
 
 
 class Watched:
-    """One job: its reader, what it said lately, and its card."""
+    """One job: its reader, what it said lately, and its card.
+
+    Its file is closed after every look: 200 open ones take more memory than all the rest, and to open one takes less
+    than a millisecond.
+    """
 
     def __init__(self, id_: str, folder: Path) -> None:
         self.id, self.folder = id_, folder
@@ -86,7 +90,7 @@ class Watched:
         stamp = _stamp(self.folder)
         if stamp == self._stamp and self.view is not None and self._is_still(self.view, now):
             return False
-        with self.lock:
+        with self.lock, self.history:
             self._looked, self._stamp = time.monotonic(), stamp
             view, recent, alarms = self.history.job(now), self._batches.read(self.history), self.history.alarms()
         self.latest = recent[-1] if recent else None
@@ -105,7 +109,7 @@ class Watched:
         if not view.state.is_alive or time.monotonic() - self._looked < SAME_FOR:
             return True
         self._looked = time.monotonic()
-        with self.lock:
+        with self.lock, self.history:
             return self.history.job(now).state is view.state
 
     def cannot_be_read(self, problem: StrandlineError) -> bool:
@@ -175,7 +179,7 @@ class Jobs:
     def reading(self, id_: str) -> Iterator[History]:
         """A job's reader, for one thread at a time."""
         job = self.job(id_)
-        with job.lock:
+        with job.lock, job.history:
             yield job.history
 
     def recent(self, id_: str) -> list[BatchMetrics]:

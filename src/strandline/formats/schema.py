@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from strandline.errors import InvalidStep
-from strandline.kernel.types import TYPES, to_arrow
+from strandline.kernel.types import scalars, to_arrow
 from strandline.model.ddl import HINT, parse
 
 
@@ -31,7 +31,7 @@ def types_of(schema: pa.Schema) -> dict[str, str]:
 
 def ddl_of(kind: pa.DataType) -> str:
     """One type as DDL writes it."""
-    for name, found in TYPES.items():
+    for name, found in scalars().items():
         if kind == found:
             return name
     if pa.types.is_decimal(kind):

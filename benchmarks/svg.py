@@ -1,7 +1,7 @@
 """A small writer of SVG: bars of ratios and lines of costs. The same figures make the same file."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Final
@@ -56,11 +56,20 @@ def bars(title: str, rows: Sequence[Bar]) -> str:
             _line(x(row.low), y + 9, x(row.high), y + 9, INK),
             _line(x(row.floor), y - 4, x(row.floor), y + 22, POOR, 2),
             _line(x(row.goal), y - 4, x(row.goal), y + 22, GOOD, 2),
-            _text(max(x(row.value), x(row.high)) + 8, y + 14, row.told, anchor="start"),
+            _text(_beside(x, row) + 8, y + 14, row.told, anchor="start"),
         ]
     legend = "red mark: floor; green mark: goal; thin line: lowest to highest round"
     drawn.append(_text(left, bottom + 38, legend, colour="#5c6672"))
     return _page(width, bottom + 52, title, drawn)
+
+
+def _beside(x: Callable[[float], float], row: Bar) -> float:
+    """Where nothing else is drawn: behind the bar, and behind marks that a number there would run into."""
+    place = max(x(row.value), x(row.high))
+    for mark in sorted((x(row.floor), x(row.goal))):
+        if place < mark < place + 60:
+            place = mark
+    return place
 
 
 def lines(title: str, across: str, up: str, courses: Sequence[Line], *, logarithmic: bool = False) -> str:

@@ -69,8 +69,7 @@ def slim(batch: BatchMetrics) -> BatchMetrics:
 class Watched:
     """One job: its reader, what it said lately, and its card.
 
-    Its file is closed after every look: 200 open ones take more memory than all the rest, and to open one takes less
-    than a millisecond.
+    Its file is closed after every look: 200 open ones take 50 MB, and to open one takes less than a millisecond.
     """
 
     def __init__(self, id_: str, folder: Path) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from strandline.errors import SetupError
 from strandline.spark.jars import missing, paths
+from strandline.spark.lean_home import at_home, lean_home
 
 FILES: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -59,6 +60,9 @@ def settings(cores: int) -> dict[str, str]:
         "spark.sql.codegen.cache.maxEntries": "2000",
         # State calls are round trips; a Unix socket makes them shorter.
         "spark.python.unix.domain.socket.enabled": "true",
+        # Spark shortens the errors of some functions and not of others, and keeps the workers of both apart. With one
+        # kind a worker that has prepared a batch steps through it too: half as many, each with its modules loaded once.
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         # Steps over small frames lose more to a thread pool than they win.
         "spark.executorEnv.POLARS_MAX_THREADS": "1",
         # Memory of one batch is there for the next. Given back within half a second, as Polars does of its own accord,
@@ -86,9 +90,10 @@ def start_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     packages = {"spark.jars": ",".join(map(str, paths()))} if jars or not missing() else {}
-    for key, value in (settings(os.cpu_count() or 2) | packages | dict(overrides or {})).items():
+    wanted = settings(os.cpu_count() or 2) | packages | dict(overrides or {})
+    for key, value in wanted.items():
         builder = builder.config(key, value)
-    with _quiet(log):
+    with _quiet(log), at_home(lean_home(wanted)):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session

@@ -55,8 +55,10 @@ class Writer:
         self._producer = Producer({**mine, **(options or {}), **security.to_librdkafka()}, logger=_silent)
         self._name = name
         try:
-            # Asked for the coordinator before it is connected, the client waits half a second before it asks again.
-            self._producer.list_topics("__transaction_state", FIRST_ANSWER_WITHIN_SECONDS)
+            # Asked for the coordinator before it is connected, the client waits half a second before it asks again. The
+            # first answer comes by the connection of the address that was said, the second by that of a broker.
+            for within in (FIRST_ANSWER_WITHIN_SECONDS, ANSWER_WITHIN_SECONDS):
+                self._producer.list_topics("__transaction_state", within)
             self._producer.init_transactions(ANSWER_WITHIN_SECONDS)
         except KafkaException as problem:
             raise self._failed(problem) from None

@@ -32,6 +32,7 @@ from strandline.plan.endpoints import Delivery
 from strandline.services.service import Service
 
 KILLS: Final = 1_000
+"""Of processes. Of jobs a tenth: each of these takes a hundred times as long, and all sinks meet it."""
 A_ROUND: Final = 10
 JOBS, PROCESSES = "job on Spark", "process without Spark"
 BESIDE: Final = ("duckdb", "folder")
@@ -41,6 +42,11 @@ DRIVERS: Final = 25
 RESULTS: Final = Path(__file__).resolve().parent.parent / "benchmarks" / "results" / "delivery.json"
 
 Say = Callable[[str], None]
+
+
+def jobs_of(kills: int) -> int:
+    """How many jobs on Spark are killed where so many processes are."""
+    return max(A_ROUND, kills // 10)
 
 
 def work_folder(asked: Path | None) -> Path:
@@ -267,6 +273,6 @@ def main(
     caught = bugs(services, home, say)
     write(caught, two, more)
     if spark:
-        for _ in rounds(kills, sinks, services, home, say, played):
+        for _ in rounds(jobs_of(kills), sinks, services, home, say, played):
             write(caught, two, more)
     return told

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from proof.campaign import JOBS, PROCESSES, RESULTS
+from proof.campaign import JOBS, PROCESSES, RESULTS, jobs_of
 from proof.zygote import ROOT
 
 PAGE: Final = ROOT / "docs" / "explanation" / "delivery.md"
@@ -67,7 +67,7 @@ def _sorts(told: Mapping[str, Any]) -> str:
         f"{kills[PROCESSES]:,} of the kills were of a *process without Spark*: a real driver, real sinks, ledgers and "
         "services, and a stand-in for\nwhat Spark does to files, forked from a process that has everything loaded. "
         f"{kills[JOBS]:,} were of a whole *job on Spark*:\nPython, JVM and workers, with a table for each row. The "
-        f"command asks for {told['asked']:,} of each, and goes on where it was\ninterrupted."
+        f"command asks for {told['asked']:,} and {jobs_of(told['asked']):,}, and goes on where it was\ninterrupted."
     )
 
 

@@ -73,8 +73,8 @@ def test_a_block_that_was_read_is_written_to_the_same_bytes() -> None:
 
 def test_a_block_opens_with_its_magic_and_version() -> None:
     """Kept for ever in checkpoints: a change of layout is a new version."""
-    assert pack(SMALL)[:4] == b"SLB\x03"
-    assert MAGIC + bytes([VERSION]) == b"SLB\x03"
+    assert pack(SMALL)[:4] == b"SLB\x04"
+    assert MAGIC + bytes([VERSION]) == b"SLB\x04"
 
 
 def test_a_block_written_by_version_1_can_still_be_read() -> None:
@@ -105,6 +105,13 @@ def narrow(height: int) -> pl.DataFrame:
     return wide(height).with_columns(
         (counts % 100).alias("plays"), (counts * 1_000).alias("total"), (counts - (1 << 40)).alias("@hold")
     )
+
+
+def spoken(height: int) -> pl.DataFrame:
+    """The same, of two windows of our days that have spoken."""
+    odd = pl.int_range(height) % 2
+    said = pl.when(odd == 1).then(pl.lit("early")).when(pl.int_range(height) > 10).then(pl.lit("late"))
+    return narrow(height).with_columns((1_700_000_000_000 + 20_000 * odd).alias("@start"), said.alias("@timing"))
 
 
 @pytest.mark.parametrize("height", [0, 1, 255, 256, 400])
@@ -151,16 +158,45 @@ def test_integers_come_back_as_they_were_however_narrow_they_are_kept(low: int, 
     assert pack(block) == data
 
 
-@pytest.mark.parametrize(("high", "size"), [(100, 1), (30_000, 2), (2_000_000_000, 4), (3_000_000_000, 8)])
-def test_integers_take_the_room_that_the_largest_of_them_needs(high: int, size: int) -> None:
-    frame = pl.DataFrame({"total": [high - number % 50 for number in range(10_000)]})
-    assert len(pack(Block({"windows": frame}))) == pytest.approx(10_000 * size, abs=1_000)
+@pytest.mark.parametrize(
+    ("between", "size"),
+    [(255, 1), (256, 2), (65_535, 2), (65_536, 4), (4_294_967_295, 4), (4_294_967_296, 8), (2**64 - 1, 8)],
+)
+@pytest.mark.parametrize("least", [-(2**63), -1, 0, 1_700_000_000_000])
+def test_integers_take_the_room_that_their_distance_from_the_least_needs(least: int, between: int, size: int) -> None:
+    high = min(least + between, 2**63 - 1)
+    frame = pl.DataFrame({"@start": [least, high] * 5_000})
+    data = pack(Block({"windows": frame}))
+    assert len(data) == pytest.approx(10_000 * size, abs=1_000)
+    assert_frame_equal(unpack(data, "here").frames["windows"], frame)
+
+
+def test_few_own_texts_are_kept_in_a_list_and_texts_of_users_as_they_are() -> None:
+    said = ["on_time", "early", None, "late"] * 1_000
+    frame = pl.DataFrame({"@timing": said, "team": said})
+    data = pack(Block({"panes": frame}))
+    assert len(data) < len(pack(Block({"panes": frame.select("team")}))) + 6_000
+    assert_frame_equal(unpack(data, "here").frames["panes"], frame)
+    assert pack(Block({"panes": frame})) == pack(unpack(data, "here"))
+
+
+@pytest.mark.parametrize("many", [1, 2, 16, 17, 300])
+def test_own_texts_come_back_however_many_there_are(many: int) -> None:
+    frame = pl.DataFrame({"@partition": [f"orders/{number % many}" for number in range(600)]})
+    frame = pl.concat([frame, pl.DataFrame({"@partition": [None, ""]})], how="vertical_relaxed")
+    assert_frame_equal(unpack(pack(Block({"rows": frame})), "here").frames["rows"], frame)
 
 
 def test_a_block_written_by_version_3_can_still_be_read() -> None:
     kept = unpack((Path(__file__).parent / "kept" / "block-3.slb").read_bytes(), "kept")
     assert kept.facts == {"clock": 7}
     assert_frame_equal(kept.frames["windows"], narrow(300))
+
+
+def test_a_block_written_by_version_4_can_still_be_read() -> None:
+    kept = unpack((Path(__file__).parent / "kept" / "block-4.slb").read_bytes(), "kept")
+    assert kept.facts == {"clock": 7}
+    assert_frame_equal(kept.frames["windows"], spoken(300))
 
 
 @pytest.mark.parametrize("data", [b"", b"SL", b"PAR1" + bytes(20), bytes(64)])

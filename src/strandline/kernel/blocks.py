@@ -5,8 +5,10 @@
 The header lists the frames in order with their lengths, and carries facts: small values that belong to the block. The
 kernel's columns start with "@", which no column of a user may. Most of them say the same in every row of a large frame
 (a window's bounds, how often it has spoken): such a column is kept as one value, in a stream of its own behind the
-frame's. Long integers of a large frame are kept as narrow as all of a column fit, since what crosses to Spark is paid
-for by the byte; they come back as they were. Version 1 had no such streams, version 2 nothing narrow; both are read.
+frame's. What crosses to Spark is paid for by the byte, so the long integers of a large frame are kept as how far each
+is above the least of its column, in the narrowest type that holds that; and the kernel's own texts, of which there are
+few, as their numbers in a list. All come back as they were. Version 1 had no such streams, version 2 nothing narrow,
+version 3 narrow integers as they are and no lists; all are read.
 """
 
 import io
@@ -22,14 +24,16 @@ import polars as pl
 from strandline.errors import BrokenBlock
 
 MAGIC: Final = b"SLB"
-VERSION: Final = 3
-_READ: Final = (1, 2, 3)
+VERSION: Final = 4
+_READ: Final = (1, 2, 3, 4)
 _HEAD: Final = struct.Struct(">3sBI")
 _LENGTH: Final = struct.Struct(">I")
 _WORTH_IT: Final = 256
 _PLAIN: Final = (pl.Boolean, pl.String)
-_NARROW: Final = ((1 << 7, pl.Int8), (1 << 15, pl.Int16), (1 << 31, pl.Int32))
-"""How many integers of each sign a narrow type has."""
+_NARROW: Final = ((1 << 8, pl.UInt8), (1 << 16, pl.UInt16), (1 << 32, pl.UInt32))
+"""How many integers a narrow type has."""
+_FEW: Final = 16
+"""Texts that are kept in a list."""
 
 OWN: Final = "@"
 
@@ -66,17 +70,21 @@ class Block:
 
 def pack(block: Block) -> bytes:
     """A block as bytes. Blocks made alike give equal bytes, so that a batch that is played again writes the same."""
-    frames, streams, narrow = [], [], {}
+    frames: list[list[Any]] = []
+    streams: list[bytes] = []
+    narrow: dict[str, dict[str, int]] = {}
+    listed: dict[str, dict[str, list[str]]] = {}
     for name, frame in block.frames.items():
         same = _same_throughout(frame)
-        rest = frame.drop(same)
-        if casts := _narrower(rest):
-            rest, narrow[name] = rest.with_columns(pl.col(each).cast(kind) for each, kind in casts.items()), [*casts]
+        rest, bases, lists = _narrowed(frame.drop(same))
+        narrow |= {name: bases} if bases else {}
+        listed |= {name: lists} if lists else {}
         parts = [_to_arrow(rest), *([_to_arrow(frame.select(same).head(1))] if same else [])]
         order = [frame.height, *frame.columns] if same else []
         frames.append([name, *(len(part) for part in parts), *order])
         streams += parts
-    layout = {"frames": frames, "facts": dict(block.facts), **({"narrow": narrow} if narrow else {})}
+    layout = {"frames": frames, "facts": dict(block.facts)}
+    layout |= {name: each for name, each in (("narrow", narrow), ("listed", listed)) if each}
     header = json.dumps(layout, separators=(",", ":"), sort_keys=True).encode()
     body = b"".join([_LENGTH.pack(len(header)), header, *streams])
     return _HEAD.pack(MAGIC, VERSION, _checksum(body, VERSION)) + body
@@ -111,12 +119,10 @@ def _read_body(data: bytes) -> Block:
     (length,) = _LENGTH.unpack_from(data, _HEAD.size)
     start = _HEAD.size + _LENGTH.size
     layout = json.loads(data[start : start + length])
-    narrow = layout.get("narrow", {})
+    narrow, listed = layout.get("narrow", {}), layout.get("listed", {})
     frames, at = {}, start + length
     for name, size, *more in layout["frames"]:
-        frames[name] = pl.read_ipc_stream(data[at : at + size])
-        if name in narrow:
-            frames[name] = frames[name].with_columns(pl.col(narrow[name]).cast(pl.Int64))
+        frames[name] = _widened(pl.read_ipc_stream(data[at : at + size]), narrow.get(name, {}), listed.get(name, {}))
         at += size
         if more:
             length, height, *order = more
@@ -140,18 +146,38 @@ def _is_one(column: pl.Series) -> bool:
     return plain and bool(column[0] == column[-1]) and bool((column == column[0]).all())
 
 
-def _narrower(frame: pl.DataFrame) -> dict[str, type[pl.DataType]]:
-    """The columns of long integers that fit a narrower type, and which, where that is worth the look."""
-    found: dict[str, type[pl.DataType]] = {}
+def _narrowed(frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int], dict[str, list[str]]]:
+    """The frame in narrow types, where that is worth the look; the least of each such column of integers; the lists."""
+    bases: dict[str, int] = {}
+    lists: dict[str, list[str]] = {}
     if frame.height < _WORTH_IT:
-        return found
+        return frame, bases, lists
+    made: list[pl.Expr | pl.Series] = []
     for column in frame:
+        name, own = column.name, column.name.startswith(OWN)
         if column.dtype == pl.Int64 and (least := column.min()) is not None:
             low, high = int(cast("int", least)), int(cast("int", column.max()))
-            kind = next((kind for many, kind in _NARROW if -many <= low and high < many), None)
+            kind = next((kind for many, kind in _NARROW if high - low < many), None)
             if kind is not None:
-                found[column.name] = kind
-    return found
+                bases[name] = low
+                made.append((pl.col(name) - low).cast(kind))
+        elif own and column.dtype == pl.String and len(words := column.drop_nulls().unique()) <= _FEW:
+            lists[name] = words.sort().to_list()
+            made.append(column.cast(pl.Enum(lists[name])).to_physical().cast(pl.UInt8))
+    return frame.with_columns(made), bases, lists
+
+
+def _widened(
+    frame: pl.DataFrame, bases: Mapping[str, int] | Sequence[str], lists: Mapping[str, Sequence[str]]
+) -> pl.DataFrame:
+    """The frame as it was; of version 3 there are only the names of what is narrow."""
+    known = bases if isinstance(bases, Mapping) else dict.fromkeys(bases, 0)
+    if not known and not lists:
+        return frame
+    return frame.with_columns(
+        *(pl.col(name).cast(pl.Int64) + low for name, low in known.items()),
+        *(pl.lit(pl.Series(name, words)).gather(pl.col(name)) for name, words in lists.items()),
+    )
 
 
 def _whole(frame: pl.DataFrame, same: pl.DataFrame, height: int, order: Sequence[str]) -> pl.DataFrame:

@@ -25,6 +25,7 @@ from strandline.kernel.state import (
     initial,
     keeps_told,
 )
+from strandline.kernel.strips import waits
 from strandline.kernel.windows import expires, later, max_timestamp
 from strandline.model.evictors import Moment
 from strandline.model.expressions import Expression, Name
@@ -62,6 +63,23 @@ def fire(
     windows: pl.DataFrame, kept: Kept, keys: Sequence[str], ask: WindowedStep, now: Instant
 ) -> tuple[pl.DataFrame | None, Kept]:
     """The panes of a batch, in order, and what stays open after it; `windows` are those kept, with what is new."""
+    if ask.ttl is not None or not waits(ask):
+        return _fire(windows, kept, keys, ask, now)
+    ahead = windows.select(max_timestamp() > now.after).to_series()
+    if not ahead.any():
+        return _fire(windows, kept, keys, ask, now)
+    waiting = _unmarked(_listen(_with_told(windows.filter(ahead), ask), ask, now)).collect()
+    if ahead.all():
+        return None, replace(kept, windows=waiting)
+    panes, left = _fire(windows.filter(~ahead), kept, keys, ask, now)
+    both = [each for each in (left.windows, waiting) if each is not None]
+    return panes, replace(left, windows=pl.concat(both, how="diagonal_relaxed"))
+
+
+def _fire(
+    windows: pl.DataFrame, kept: Kept, keys: Sequence[str], ask: WindowedStep, now: Instant
+) -> tuple[pl.DataFrame | None, Kept]:
+    """Every window is tested."""
     heard = _listen(_with_told(windows, ask), ask, now)
     items = kept.items
     if triggers.conditions(ask.trigger):

@@ -15,7 +15,7 @@ import polars as pl
 
 from strandline.kernel import triggers
 from strandline.kernel.aggregates import VALUE
-from strandline.kernel.blocks import COUNTED, EARLIEST, NEW, OFFSET, PARTITION, TIME, Block, pack, unpack
+from strandline.kernel.blocks import COUNTED, EARLIEST, NEW, OFFSET, PARTITION, START, TIME, Block, pack, unpack
 from strandline.kernel.contents import (
     Combined,
     Frames,
@@ -58,6 +58,8 @@ TOLD: Final = "@told."
 TOLD_TIMING: Final = "@told:timing"
 TOLD_TIME: Final = "@told:time"
 _ROW: Final = "@row"
+_SELDOM: Final = 4
+"""Where fewer than one in so many windows get something, the others are left alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,28 @@ def _nothing_new(ask: WindowedStep) -> dict[str, pl.Expr]:
 
 
 def _merge(windows: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
-    """Windows and what is added to them; one column says where what was kept of a window stands.
+    """Windows and what is added to them. Only windows that something comes to are put together with it."""
+    found = []
+    if span_of(ask.window) is not None:
+        # A window that no key has yet needs no look at what is kept.
+        known = pl.col(START).is_in(windows[START].unique().implode())
+        fresh = rows.filter(~known)
+        if fresh.height:
+            found.append(merge_rows([fresh], keys, ask).with_columns(**initial(ask)))
+            rows = rows.filter(known)
+    if rows.height * _SELDOM < windows.height:
+        names = identity(keys)
+        touched = rows.select(names).unique()
+        alone = windows.join(touched, on=names, how="anti", nulls_equal=True, maintain_order="left")
+        found.append(alone.with_columns(**_nothing_new(ask)))
+        windows = windows.join(touched, on=names, how="semi", nulls_equal=True, maintain_order="left")
+    if rows.height:
+        found.append(_met(windows, rows, keys, ask))
+    return found[0] if len(found) == 1 else pl.concat(found, how="diagonal_relaxed")
+
+
+def _met(windows: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
+    """Windows with what comes to them; one column says where what was kept of a window stands.
 
     To take the first of every kept column would cost three times as much.
     """

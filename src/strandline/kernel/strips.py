@@ -29,12 +29,17 @@ SLICES: Final = 16
 
 
 @cache
+def waits(ask: WindowedStep) -> bool:
+    """Whether a window says nothing until the watermark ends it."""
+    trigger = ask.trigger.of if isinstance(ask.trigger, Repeatedly) else ask.trigger
+    return isinstance(trigger, Never) or (isinstance(trigger, AfterWatermark) and trigger.early is None)
+
+
+@cache
 def shares(ask: WindowedStep) -> bool:
     """Whether windows share strips: they overlap, and until the watermark ends them they are nothing but contents."""
-    trigger = ask.trigger.of if isinstance(ask.trigger, Repeatedly) else ask.trigger
-    at_the_end = isinstance(trigger, Never) or (isinstance(trigger, AfterWatermark) and trigger.early is None)
     plain = ask.pane_timestamp is PaneTimestamp.END_OF_WINDOW and ask.evictor is None
-    return at_the_end and plain and _overlap(ask)
+    return waits(ask) and plain and _overlap(ask)
 
 
 def _overlap(ask: WindowedStep) -> bool:

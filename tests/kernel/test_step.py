@@ -443,3 +443,22 @@ def test_a_block_of_parts_and_a_block_of_rows_meet_in_one_window() -> None:
     assert said(batch, "total", "plays") == [("+", 9, 4)]
     assert batch.contributed == 4
     assert combined.frames["parts"][NEW].sum() == 2
+
+
+@pytest.mark.parametrize("trigger", [sl.after_watermark(), sl.after_watermark(early=sl.repeatedly(sl.after_count(9)))])
+@pytest.mark.parametrize("combined", [False, True])
+def test_windows_of_many_keys_hold_the_same_whether_few_or_no_elements_come_to_them(
+    trigger: Trigger, combined: bool
+) -> None:
+    group = KeyGroup(asking(trigger=trigger), combined)
+    teams = [None, *(f"team {number}" for number in range(20))]
+    group.play(*((team, 1, 0) for team in teams), watermark=0)
+    group.play((None, 5, 1), ("team 3", 5, 1), ("new", 2, 1), ("team 4", 7, 10_000), watermark=1)
+    group.play(("team 5", 3, 10_000), watermark=2)
+    group.play(("team 3", 1, 1), ("team 5", 3, 10_001), watermark=3)
+    totals = dict.fromkeys(teams, 1) | {None: 6, "team 3": 7, "new": 2}
+    first = said(group.play(watermark=9_999), "team", START, "total")
+    assert sorted(first, key=str) == sorted((("+", team, 0, total) for team, total in totals.items()), key=str)
+    assert said(group.play(watermark=19_999), "team", START, "total") == [
+        ("+", "team 4", 10_000, 7), ("+", "team 5", 10_000, 6),
+    ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from benchmarks.paper import ASKED, Model, on_paper
 from benchmarks.render_tables import cells, short, source, table
 
 _HOW: Final = """\
@@ -11,6 +12,16 @@ of a minute that overlap (10,000 keys, 100,000 events a batch), fewer or more pa
 everybody is kept to it, the JVM's compilers and the Python workers too. Costs are CPU time of the whole tree of
 processes an event; what a second core brings is told in events a second. Every cell is judged. All else is as with
 windows.
+"""
+
+_CORES: Final = (2, 8, 32, 100)
+_EVERY: Final = (1.0, 5.0, 20.0)
+_NAMES: Final = {"cores-1": "one core", "events-10x": "ten times the events"}
+_LEFT_OUT: Final = """\
+**What it leaves out**, so that it is an upper bound: the network, over which combined elements and results go between
+machines (here all is one machine); what the source can give and the sink can take; a slow machine among many, for which
+all others wait; state that does not fit into memory. The driver gathers every pane, so where windows tell many panes a
+second, as with an early one for each change, it is the driver that limits, not the cores.
 """
 
 
@@ -24,4 +35,39 @@ def scale(told: dict[str, Any]) -> str:
         cells(told["cells"], "windows checked"),
         _HOW,
     ]
-    return "\n".join(parts)
+    modelled = on_paper(told)
+    return "\n".join([*parts, *([] if modelled is None else [_paper(*modelled)])])
+
+
+def _paper(model: Model, foretold: dict[str, tuple[float, float]]) -> str:
+    """The model, how well it foretells, and what it says of more cores than there are here."""
+    rows = [
+        f"| {_NAMES[name]} | {guess:.2f} s | {seen:.2f} s | {guess / seen - 1:+.0%} |"
+        for name, (guess, seen) in foretold.items()
+    ]
+    lines = [
+        f"| {cores} | " + " | ".join(f"{model.rate(cores, every) / 1e6:,.1f} M" for every in _EVERY) + " |"
+        for cores in _CORES
+    ]
+    needed = [(every, model.cores_for(ASKED, every)) for every in _EVERY]
+    enough = "; ".join(
+        f"batches of {every:.0f} s: {'no number of cores' if cores is None else f'{cores} cores'}"
+        for every, cores in needed
+    )
+    says = (
+        "`benchmarks/paper.py` fits four numbers to the cells that differ in partitions only: "
+        f"{model.cost * 1e6:.2f} µs of a core for\nan event, {model.task * 1e3:.0f} ms for a partition in a batch; and "
+        f"of a batch {model.alone * 1e3:.0f} ms in which one core works alone, and\n{model.each * 1e3:.1f} ms more for "
+        "every partition. How long a batch takes, in cells that it was not fitted to:\n"
+    )
+    return "\n".join([
+        "### On paper: a hundred cores\n",
+        says,
+        "| | foretold | measured | |\n|---|---|---|---|",
+        *rows,
+        "\nEvents a second that cores keep up with, a partition on each, in batches of so many seconds:\n",
+        "| cores | " + " | ".join(f"{every:.0f} s" for every in _EVERY) + " |\n|---|---|---|---|",
+        *lines,
+        f"\nTen million events a second take, by this: {enough}.\n",
+        _LEFT_OUT,
+    ])  # fmt: skip

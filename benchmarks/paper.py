@@ -1,0 +1,96 @@
+"""On paper: what more cores would do, by a model of four numbers, and how well it foretells what was measured.
+
+A batch takes the time in which one core works alone, some of it for each partition, and then its share of the work:
+
+    wall(events, cores, partitions) = alone + each * partitions + (events * cost + partitions * task) / cores
+
+The four are fitted to the cells of `bench scale` that differ in their partitions only; the others (one core, ten times
+the events) were not looked at, and say how far the model can be believed. What it leaves out is said on the page: the
+network between machines, and whoever feeds and takes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+CORES: Final = 2
+"""On which the cells it is fitted to run."""
+FITTED: Final = {"partitions-1": 1, "base": 2, "partitions-4": 4, "partitions-8": 8, "partitions-16": 16}
+FORETOLD: Final = {"cores-1": (1, 2), "events-10x": (2, 2)}
+"""Cores and partitions of cells that it is not fitted to."""
+ASKED: Final = 10_000_000
+"""Events a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Seconds, each."""
+
+    cost: float
+    """Of an event, on one core."""
+    task: float
+    """Of a partition in a batch, on one core."""
+    alone: float
+    """Of a batch, in which all others wait."""
+    each: float
+    """Of that, for every partition."""
+
+    def wall(self, events: float, cores: int, partitions: int) -> float:
+        """How long a batch takes."""
+        work = events * self.cost + partitions * self.task
+        return self.alone + self.each * partitions + work / min(cores, partitions)
+
+    def rate(self, cores: int, every: float) -> float:
+        """The events a second that so many cores, a partition on each, keep up with in batches of so many seconds."""
+        left = every - self.alone - self.each * cores - self.task
+        return max(left, 0.0) * cores / (every * self.cost)
+
+    def cores_for(self, rate: float, every: float, most: int = 1_000) -> int | None:
+        """How many cores keep up with a rate; None if no number does."""
+        return next((cores for cores in range(1, most + 1) if self.rate(cores, every) >= rate), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch of a cell, as it was measured."""
+
+    partitions: int
+    events: int
+    cpu: float
+    wall: float
+
+
+def fitted(batches: Sequence[Batch], cores: int = CORES) -> Model:
+    """The model that lies nearest to these; what is less than nothing is taken for nothing."""
+    ones, many = np.ones(len(batches)), np.array([float(each.partitions) for each in batches])
+    events = np.array([float(each.events) for each in batches])
+    used, took = np.array([each.cpu for each in batches]), np.array([each.wall for each in batches])
+    (cost, task), *_ = np.linalg.lstsq(np.stack([events, many], axis=1), used, rcond=None)
+    work = (events * cost + many * task) / np.minimum(cores, many)
+    (alone, each), *_ = np.linalg.lstsq(np.stack([ones, many], axis=1), took - work, rcond=None)
+    return Model(float(cost), max(float(task), 0.0), max(float(alone), 0.0), max(float(each), 0.0))
+
+
+def batch_of(cell: Mapping[str, Any], partitions: int) -> Batch:
+    """The middle batch of a cell, by its rates."""
+    counted = len(cell["batch_cpu"][0]) - cell["warm_up"]
+    events = cell["events"] // counted
+    return Batch(partitions, events, events / cell["per_cpu_second"]["median"], events / cell["per_second"]["median"])
+
+
+def on_paper(told: Mapping[str, Any]) -> tuple[Model, dict[str, tuple[float, float]]] | None:
+    """The model of a run, and of each cell that it was not fitted to the wall time foretold and measured.
+
+    None if the run has not all of the cells.
+    """
+    cells = {cell["name"]: cell for cell in told["cells"] if cell.get("batch_cpu")}
+    if not {*FITTED, *FORETOLD} <= cells.keys():
+        return None
+    model = fitted([batch_of(cells[name], partitions) for name, partitions in FITTED.items()])
+    found = {}
+    for name, (cores, partitions) in FORETOLD.items():
+        seen = batch_of(cells[name], partitions)
+        found[name] = (model.wall(seen.events, cores, partitions), seen.wall)
+    return model, found

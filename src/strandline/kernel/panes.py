@@ -59,21 +59,42 @@ class Instant:
     turn: int = 0
 
 
-def fire(
-    windows: pl.DataFrame, kept: Kept, keys: Sequence[str], ask: WindowedStep, now: Instant
-) -> tuple[pl.DataFrame | None, Kept]:
-    """The panes of a batch, in order, and what stays open after it; `windows` are those kept, with what is new."""
+def fire(kept: Kept, keys: Sequence[str], ask: WindowedStep, now: Instant) -> tuple[pl.DataFrame | None, Kept]:
+    """The panes of a batch, in order, and what stays open after it, of what is kept with what is new added to it."""
+    windows, fresh, kept = kept.windows, kept.fresh, replace(kept, fresh=None)
+    if windows is None:
+        return None, kept
     if ask.ttl is not None or not waits(ask):
-        return _fire(windows, kept, keys, ask, now)
-    ahead = windows.select(max_timestamp() > now.after).to_series()
+        return _fire(_together([windows, fresh]), kept, keys, ask, now)
+    if fresh is not None:
+        if _ahead(fresh, now).all():
+            fresh = _wait(fresh, ask, now)
+        else:
+            windows, fresh = _together([windows, fresh]), None
+    ahead = _ahead(windows, now)
     if not ahead.any():
-        return _fire(windows, kept, keys, ask, now)
-    waiting = _unmarked(_listen(_with_told(windows.filter(ahead), ask), ask, now)).collect()
+        panes, left = _fire(windows, kept, keys, ask, now)
+        return panes, replace(left, fresh=fresh)
+    waiting = _wait(windows.filter(ahead), ask, now)
     if ahead.all():
-        return None, replace(kept, windows=waiting)
+        return None, replace(kept, windows=waiting, fresh=fresh)
     panes, left = _fire(windows.filter(~ahead), kept, keys, ask, now)
-    both = [each for each in (left.windows, waiting) if each is not None]
-    return panes, replace(left, windows=pl.concat(both, how="diagonal_relaxed"))
+    return panes, replace(left, windows=_together([left.windows, waiting]), fresh=fresh)
+
+
+def _ahead(windows: pl.DataFrame, now: Instant) -> pl.Series:
+    """Which of them the watermark has not ended."""
+    return windows.select(max_timestamp() > now.after).to_series()
+
+
+def _wait(windows: pl.DataFrame, ask: WindowedStep, now: Instant) -> pl.DataFrame:
+    """Windows that hear of what is new, and say nothing."""
+    return _unmarked(_listen(_with_told(windows, ask), ask, now)).collect()
+
+
+def _together(frames: Sequence[pl.DataFrame | None]) -> pl.DataFrame:
+    found = [each for each in frames if each is not None]
+    return found[0] if len(found) == 1 else pl.concat(found, how="diagonal_relaxed")
 
 
 def _fire(

@@ -69,6 +69,8 @@ class Kept:
     windows: pl.DataFrame | None = None
     items: Frames = field(default_factory=dict)
     owed: pl.DataFrame | None = None
+    fresh: pl.DataFrame | None = None
+    """Those that begin when no window did before this batch: in slices of their own, so they need not be copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,17 +142,18 @@ def add(kept: Kept, added: Combined | None, keys: Sequence[str], ask: WindowedSt
     windows = kept.windows
     if added is None:
         return kept if windows is None else Kept(windows.with_columns(**_nothing_new(ask)), kept.items, kept.owed)
+    fresh = None
     if windows is None:
         rows = merge_rows([added.rows], keys, ask) if added.repeats else added.rows
         merged = rows.with_columns(**initial(ask))
     else:
-        merged = _merge(windows, added.rows, keys, ask)
+        merged, fresh = _merge(windows, added.rows, keys, ask)
     held = {}
     for name, kind in items_of(ask).items():
         found = [frame for frame in (kept.items.get(name), added.items.get(name)) if frame is not None]
         if found:
             held[name] = together(found, keys, kind)
-    return Kept(merged, held, kept.owed)
+    return Kept(merged, held, kept.owed, fresh)
 
 
 def _nothing_new(ask: WindowedStep) -> dict[str, pl.Expr]:
@@ -162,15 +165,19 @@ def _nothing_new(ask: WindowedStep) -> dict[str, pl.Expr]:
     return nothing
 
 
-def _merge(windows: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
-    """Windows and what is added to them. Only windows that something comes to are put together with it."""
-    found = []
+def _merge(
+    windows: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str], ask: WindowedStep
+) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+    """Windows and what is added to them, and windows that begin when none of these does.
+
+    Only windows that something comes to are put together with it.
+    """
+    found, fresh = [], None
     if span_of(ask.window) is not None:
-        # A window that no key has yet needs no look at what is kept.
         known = pl.col(START).is_in(windows[START].unique().implode())
-        fresh = rows.filter(~known)
-        if fresh.height:
-            found.append(merge_rows([fresh], keys, ask).with_columns(**initial(ask)))
+        others = rows.filter(~known)
+        if others.height:
+            fresh = merge_rows([others], keys, ask).with_columns(**initial(ask))
             rows = rows.filter(known)
     if rows.height * _SELDOM < windows.height:
         names = identity(keys)
@@ -180,7 +187,7 @@ def _merge(windows: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str], ask: 
         windows = windows.join(touched, on=names, how="semi", nulls_equal=True, maintain_order="left")
     if rows.height:
         found.append(_met(windows, rows, keys, ask))
-    return found[0] if len(found) == 1 else pl.concat(found, how="diagonal_relaxed")
+    return found[0] if len(found) == 1 else pl.concat(found, how="diagonal_relaxed"), fresh
 
 
 def _met(windows: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
@@ -254,14 +261,13 @@ def write_slices(
     that remain."""
     writes: dict[str, bytes | None] = {_place(number): None for number in held}
     entries: dict[int, Slice] = {}
-    if kept.windows is None or kept.windows.is_empty():
-        return writes, entries
-    dated = kept.windows.with_columns(deadlines[0].alias("@due_watermark"), deadlines[1].alias("@due_clock"))
-    frames = {WINDOWS: dated, **{_ITEMS + name: frame for name, frame in kept.items.items()}}
+    span, frames = span_of(ask.window), {_ITEMS + name: frame for name, frame in kept.items.items()}
     if kept.owed is not None:
         frames[OWED] = kept.owed
-    split = {name: _split(frame, keys, span_of(ask.window)) for name, frame in frames.items()}
-    for number, windows in split[WINDOWS].items():
+    due = (deadlines[0].alias("@due_watermark"), deadlines[1].alias("@due_clock"))
+    rows = [each.with_columns(due) for each in (kept.windows, kept.fresh) if each is not None and each.height]
+    split = {name: _split(frame, keys, span) for name, frame in frames.items()} if rows else {}
+    for number, windows in ((n, part) for each in rows for n, part in _split(each, keys, span).items()):
         mine = {name: parts[number] for name, parts in split.items() if number in parts}
         data = pack(Block({**mine, WINDOWS: windows.drop("@due_watermark", "@due_clock")}))
         writes[_place(number)] = data

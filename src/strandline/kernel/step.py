@@ -113,8 +113,7 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
         taken = combined(_counted(judged.taken, kept, ask, now), ask.keys, ask.step)
         added = side_by_side([each for each in (parts, ripe.windows, taken) if each is not None])
         kept = state.add(kept, added, ask.keys, ask.step)
-        if kept.windows is not None:
-            panes, kept = fire(kept.windows, kept, ask.keys, ask.step, now)
+        panes, kept = fire(kept, ask.keys, ask.step, now)
         panes = _told(ripe.panes, panes, ask)
         dues = deadlines(ask.step, now)
     writes, slices = state.write_slices(kept, there, ask.keys, ask.step, dues)

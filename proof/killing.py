@@ -258,7 +258,7 @@ class Watcher:
 
     def _watch(self) -> None:
         took = 0.0
-        while not self._stopped.wait(max(0.3, 4 * took)):  # the job is to have most of the machine
+        while not self._stopped.wait(max(0.3, 9 * took)):  # the job is to have most of the machine
             begun = time.monotonic()
             for number, table in enumerate(self._tables):
                 try:

@@ -9,8 +9,9 @@ _HOW: Final = """\
 others that do not count: one keeps its metrics as jobs do unless told otherwise, one has `metrics=False`; each time
 the other one goes first. Metered is the CPU time of all processes, from the start of the job to its end. The two differ
 by less than two runs of the same job do, so what is judged is what the code of metrics takes by itself, by clocks on
-it: in the workers their CPU time; in the driver, where others run beside it, the time that passes. What Spark does to
-say how the batch went, and to carry some hundred bytes more for each task, is in the difference alone.
+it: in the workers their CPU time, in the driver that of the threads that do it. What Spark does to say how the batch
+went and to carry some hundred bytes more for each task, and what threads of Polars do for the driver, is in the
+difference alone.
 """
 
 

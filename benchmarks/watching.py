@@ -47,7 +47,7 @@ class Pair:
     kept: float
     bare: float
     own: float
-    """Seconds that the code of metrics took: CPU time in workers, and in the driver, where others run, time."""
+    """CPU seconds that the code of metrics took: of workers, and of its own thread in the driver."""
 
     @property
     def cost(self) -> float:
@@ -112,7 +112,7 @@ def clock_driver(file: Path) -> None:
     """Clocks on what the driver does for metrics: the turns of their thread, and what a batch hands to it."""
     for name in ("started", "delivered", "_turn", "_finish"):
         function = getattr(observer.Recorder, name)
-        setattr(observer.Recorder, name, clocked.clocked(function, file, time.perf_counter))
+        setattr(observer.Recorder, name, clocked.clocked(function, file, time.thread_time))
 
 
 def _played(spark: "SparkSession", feed: Folder, checkpoint: Path, *, kept: bool) -> float:

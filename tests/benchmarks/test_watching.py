@@ -52,3 +52,14 @@ def test_clocks_are_put_on_all_that_tasks_do_for_metrics() -> None:
         name for module in (prepare, keyed_step, at_once) for name in clocked.DONE_FOR_METRICS if hasattr(module, name)
     }
     assert there == set(clocked.DONE_FOR_METRICS)
+
+
+def test_a_worker_that_is_used_again_has_no_second_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (prepare, keyed_step, at_once):
+        for name in clocked.DONE_FOR_METRICS:
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, getattr(module, name))
+    for _ in range(3):
+        clocked.put_clocks(tmp_path / "clocked")
+    keyed_step.asked_for([])
+    assert (tmp_path / "clocked").read_text().count("\n") == 1

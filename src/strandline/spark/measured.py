@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from strandline.kernel.blocks import AT, COUNTED, Block
@@ -19,6 +20,8 @@ from strandline.kernel.prepare import PARTS, ROWS
 from strandline.model.histograms import PER_OCTAVE
 
 FACT: Final = "measured"
+
+Longs = npt.NDArray[np.int64]
 
 _SAMPLED: Final = 4_096
 """Of so many rows each is looked at, of more only some."""
@@ -87,19 +90,15 @@ def look(rows: pl.DataFrame, blocks: Mapping[int, Block], step: str, keys: Seque
 def _behind(times: pl.Series, head: int) -> dict[int, int]:
     """How far elements are behind what the slowest partition had reached before the batch; a sample, scaled up."""
     step = 1 + times.len() // _SAMPLED
-    behind = head - times.to_numpy()[::step]
-    late = behind[behind >= 1]
-    found = np.bincount(1 + np.floor(np.log2(late) * PER_OCTAVE).astype(np.int64), minlength=1)
-    found[0] = behind.size - late.size
+    found = np.bincount(buckets(head - times.to_numpy()[::step]))
     return {int(bucket): int(found[bucket]) * step for bucket in np.flatnonzero(found)}
 
 
-def buckets(ms: pl.Series) -> pl.Series:
+def buckets(ms: Longs) -> Longs:
     """The bucket of a histogram for each length of time, as `model/histograms.py` says it."""
-    whole = ms.cast(pl.Float64).clip(lower_bound=0.0)
-    frame = whole.alias("ms").to_frame()
-    bucket = 1 + (pl.col("ms").log(2) * PER_OCTAVE).floor()
-    return frame.select(pl.when(pl.col("ms") < 1).then(0.0).otherwise(bucket).cast(pl.Int32)).to_series()
+    some = ms >= 1
+    placed: Longs = np.where(some, 1 + np.floor(np.log2(ms, where=some, out=np.zeros(ms.size)) * PER_OCTAVE), 0)
+    return placed.astype(np.int64)
 
 
 def _hottest_parts(parts: Sequence[pl.DataFrame], keys: Sequence[str]) -> Counter[str]:

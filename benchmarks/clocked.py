@@ -28,8 +28,9 @@ def clocked(function: Callable[P, T], file: Path, clock: Callable[[], float] = t
         try:
             return function(*args, **named)
         finally:
+            took = clock() - begun
             with file.open("a", encoding="ascii") as told:
-                told.write(f"{clock() - begun:.9f}\n")
+                told.write(f"{took:.9f}\n")
 
     return called
 

@@ -5,6 +5,8 @@ from typing import Any, Final
 from benchmarks.render_tables import source
 
 _HOW: Final = """\
+The goal is reached only if the highest pair is below it.
+
 **How it is measured.** {rounds} pairs of jobs over the same files ({corpus}), in one Spark, after
 others that do not count: one keeps its metrics as jobs do unless told otherwise, one has `metrics=False`; each time
 the other one goes first. Metered is the CPU time of all processes, from the start of the job to its end. The two differ

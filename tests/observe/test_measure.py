@@ -19,11 +19,11 @@ from strandline.model.counts import Counts
 from strandline.model.histograms import bucket_of
 from strandline.observe.heavy import HeavyHitters
 from strandline.observe.lag import Following, Position, positions_in
-from strandline.observe.measure import Meter, held_by, latencies, named_partitions, stages_of
+from strandline.observe.measure import Meter, by_timing, held_by, latencies, named_partitions, stages_of
 from strandline.observe.panes import Followed
 from strandline.spark.deliver import Delivered
 from strandline.spark.gathering import StepOutput
-from strandline.spark.measured import Measured, asked_for, buckets, look, telling
+from strandline.spark.measured import Measured, asked_for, buckets, highest, look, telling
 
 NOW = 1_700_000_000_000
 
@@ -95,20 +95,43 @@ def test_partitions_of_several_inputs_keep_their_names_apart() -> None:
 
 def test_a_row_is_as_old_as_its_window_or_while_that_lies_ahead_as_the_newest_event() -> None:
     frame = panes([{}, {TIMING: "early", END: NOW + 60_000}, {TIMING: "late", END: FOREVER}])
-    told = latencies([Output(frame)], at=NOW + 1_000, front=NOW)
+    told = latencies(by_timing([Output(frame)]), at=NOW + 1_000, front=NOW)
     ages = {timing: each.counts[0][0] for timing, each in told.items()}
     assert ages == {"on_time": bucket_of(5_001), "early": bucket_of(1_000), "late": bucket_of(1_000)}
 
 
 def test_elements_are_as_old_as_their_own_time() -> None:
-    told = latencies([Output(pl.DataFrame({"team": ["red"], AT: [NOW - 250]}))], NOW, NOW)
+    told = latencies(by_timing([Output(pl.DataFrame({"team": ["red"], AT: [NOW - 250]}))]), NOW, NOW)
     assert told["element"].counts == ((bucket_of(250), 1),)
-    assert latencies([Output(pl.DataFrame({"team": ["red"]})), Output()], NOW, NOW) == {}
+    assert latencies(by_timing([Output(pl.DataFrame({"team": ["red"]})), Output()]), NOW, NOW) == {}
 
 
 def test_of_very_many_rows_some_are_looked_at_and_all_are_counted() -> None:
-    told = latencies([Output(panes([{}]).select(pl.all().repeat_by(120_000).explode()))], NOW, NOW)
+    told = latencies(by_timing([Output(panes([{}]).select(pl.all().repeat_by(120_000).explode()))]), NOW, NOW)
     assert abs(told["on_time"].total - 120_000) < 3
+
+
+def test_a_few_late_panes_among_very_many_are_all_asked() -> None:
+    many = panes([{}]).select(pl.all().repeat_by(120_000).explode())
+    told = latencies(by_timing([Output(pl.concat([many, panes([{TIMING: "late"}] * 3)]))]), NOW, NOW)
+    assert told["late"].total == 3
+
+
+@given(st.integers(1, 2_000), st.integers(1, 50), st.integers(0, 10**6))
+def test_the_highest_are_found_however_many_are_alike(size: int, kinds: int, seed: int) -> None:
+    counts = np.random.default_rng(seed).integers(0, kinds, size)
+    places = highest(counts, 8)
+    assert len({*places.tolist()}) == min(8, size)
+    assert counts[places].tolist() == sorted(counts.tolist(), reverse=True)[:8]
+
+
+def test_of_very_many_rows_that_cross_as_they_are_the_hot_key_is_found_in_whichever_frame() -> None:
+    frames = [pl.DataFrame({"team": [f"{name} {each}" for each in range(9_001)]}) for name in ("red", "blue")]
+    hot = pl.DataFrame({"team": ["hot"] * 6_000})
+    blocks = {number: Block({ROWS: frame}) for number, frame in enumerate([frames[0], hot, frames[1]])}
+    seen = look(frames[0].with_columns(pl.lit(NOW).alias(AT)), blocks, "step 1", ["team"], None).hot["step 1"]
+    assert max(seen, key=seen.__getitem__) == '{"team":"hot"}'
+    assert abs(seen['{"team":"hot"}'] - 6_000) <= 6
 
 
 @given(st.lists(st.integers(-1_000, 10**12), min_size=1, max_size=30))

@@ -13,7 +13,6 @@ from strandline.kernel.panes import RETRACTION, TIMING
 from strandline.kernel.watermarks import FOREVER, NEVER, PartitionProgress, Progress
 from strandline.model.counts import Counts
 from strandline.model.histograms import Histogram, histogram
-from strandline.model.panes import Timing
 from strandline.observe.heavy import HeavyHitters
 from strandline.observe.lag import Following, Lag, positions_in
 from strandline.observe.metrics import BatchMetrics, HotKey, PartitionMetrics, StepMetrics
@@ -27,7 +26,10 @@ ELEMENT: Final = "element"
 ALONE: Final = "input"
 """How the only partition of a source is called, which has no name."""
 
-_SAMPLED: Final = 16_384
+Spoken = Sequence[tuple[str, pl.DataFrame]]
+"""Panes by timing."""
+
+_SAMPLED: Final = 4_096
 _PLAY: Final = ("read", "prepare", "state", "step")
 
 
@@ -45,7 +47,7 @@ class Meter:
     ) -> BatchMetrics:
         """A batch's numbers; without what Spark says of it where that is not known."""
         progress, outputs = batch.output.progress, batch.outputs or (batch.output,)
-        parts = named_partitions(progress)
+        parts, spoken = named_partitions(progress), by_timing(outputs)
         lags = self.following.lags(positions_in((spark or {}).get("sources", ())), progress.clock)
         since, self._before = self._before, batch.at
         known = [each.seconds for each in lags.values() if each.seconds is not None]
@@ -57,7 +59,7 @@ class Meter:
             clock=progress.clock,
             seconds=0.0 if since is None else max(batch.at - since, 0) / 1000,
             counts=batch.output.counts,
-            out=_by_timing(outputs),
+            out=_counted(spoken),
             retractions=sum(_retractions(each.panes) for each in outputs),
             watermark=known_time(progress.watermark),
             ended=progress.watermark == FOREVER,
@@ -66,7 +68,7 @@ class Meter:
             partition_count=len(parts),
             lag_records=sum(each.records for each in lags.values()) if lags else None,
             lag_seconds=max(known) if known else None,
-            latency=latencies(outputs, batch.at, front),
+            latency=latencies(spoken, batch.at, front),
             stages=stages_of(batch.took, batch.measured.seconds, (spark or {}).get("durationMs", {}), self.cores),
             busy=dict(batch.measured.seconds),
             steps=tuple(_steps(batch)),
@@ -154,46 +156,53 @@ def _steps(batch: Delivered) -> Iterable[StepMetrics]:
         )
 
 
-def _by_timing(outputs: Sequence[Output]) -> dict[str, int]:
-    found: dict[str, int] = {}
+def by_timing(outputs: Sequence[Output]) -> list[tuple[str, pl.DataFrame]]:
+    """The times of panes, those of each timing together; in a batch they are almost always all of one."""
+    found = []
     for panes in (each.panes for each in outputs if each.panes is not None):
-        counted = _counted(panes[TIMING]) if TIMING in panes.columns else [(ELEMENT, panes.height)]
-        for timing, many in counted:
-            found[timing] = found.get(timing, 0) + many
+        left = panes.select(name for name in (TIMING, END, AT) if name in panes.columns)
+        if TIMING not in left.columns:
+            found.append((ELEMENT, panes))
+            continue
+        while left.height:
+            timing = left[TIMING][0]
+            mine = left[TIMING] == timing
+            one = bool(mine.all())
+            found.append((timing, left if one else left.filter(mine)))
+            left = left.clear() if one else left.filter(~mine)
     return found
 
 
-def _counted(told: pl.Series) -> list[tuple[str, int]]:
-    """How many panes there are of each timing; to look for three words is faster than to look for any."""
-    counted = [(timing.value, int((told == timing.value).sum())) for timing in Timing]
-    return [(timing, many) for timing, many in counted if many]
+def _counted(spoken: Spoken) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for timing, panes in spoken:
+        if panes.height:
+            found[timing] = found.get(timing, 0) + panes.height
+    return found
 
 
 def _retractions(panes: pl.DataFrame | None) -> int:
     return 0 if panes is None or RETRACTION not in panes.columns else int(panes[RETRACTION].sum())
 
 
-def latencies(outputs: Sequence[Output], at: int, front: int) -> dict[str, Histogram]:
-    """From event time to visible, by timing.
+def latencies(spoken: Spoken, at: int, front: int) -> dict[str, Histogram]:
+    """From event time to visible, by timing; of very many panes some are asked.
 
     A pane's event time is its window's last instant or, while that lies ahead, the highest event time seen.
     """
     found: dict[str, Histogram] = {}
-    for panes in (each.panes for each in outputs if each.panes is not None):
+    for timing, panes in spoken:
         step = 1 + panes.height // _SAMPLED
-        if TIMING in panes.columns and END in panes.columns:
-            told = panes[TIMING].gather_every(step)
-            times = np.minimum(panes[END].to_numpy()[::step] - 1, front)
-            mine = {timing.value: times[(told == timing.value).to_numpy()] for timing in Timing}
+        if timing != ELEMENT and END in panes.columns:
+            times = np.minimum(panes[END].gather_every(step).to_numpy() - 1, front)
         elif AT in panes.columns:
-            mine = {ELEMENT: panes[AT].gather_every(step).drop_nulls().to_numpy()}
+            times = panes[AT].gather_every(step).drop_nulls().to_numpy()
         else:
             continue
-        for timing, some in mine.items():
-            if some.size:
-                many = np.bincount(buckets(at - some)) * step
-                counted = tuple((int(bucket), int(many[bucket])) for bucket in np.flatnonzero(many))
-                found[timing] = found.get(timing, Histogram()) + Histogram(counted)
+        if times.size:
+            many = np.bincount(buckets(at - times)) * step
+            counted = tuple((int(bucket), int(many[bucket])) for bucket in np.flatnonzero(many))
+            found[timing] = found.get(timing, Histogram()) + Histogram(counted)
     return found
 
 

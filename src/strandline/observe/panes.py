@@ -7,6 +7,7 @@ their hash, fewer and fewer until they fit, and the panes of a chosen key are al
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
 
 from strandline.kernel.blocks import END, OWN, START
@@ -14,7 +15,7 @@ from strandline.kernel.panes import INDEX, LAST, RETRACTION, TIMING
 from strandline.observe.measure import known_time
 from strandline.observe.tables import PaneLine
 from strandline.spark.deliver import Delivered
-from strandline.spark.measured import named
+from strandline.spark.measured import hashes, named
 
 PER_BATCH: Final = 60
 _COLUMNS: Final = 8
@@ -38,21 +39,22 @@ class Followed:
         return found
 
     def _of(self, panes: pl.DataFrame, keys: Sequence[str], batch: Delivered, output: int) -> list[PaneLine]:
-        chosen = self._chosen(panes, keys)
-        while chosen.height > self._per_batch and keys:
-            self._one_in *= 2
-            fewer = self._chosen(panes, keys)
-            if fewer.is_empty():
-                break  # one key has more panes than fit: its last ones are told
-            chosen = fewer
         said = [name for name in panes.columns if not name.startswith(OWN) and name not in keys][:_COLUMNS]
-        rows = chosen.tail(self._per_batch).sort(START, END, maintain_order=True).iter_rows(named=True)
-        return [_line(row, keys, said, batch, output) for row in rows]
+        rows = self._chosen(panes, keys).tail(self._per_batch).sort(START, END, maintain_order=True)
+        return [_line(row, keys, said, batch, output) for row in rows.iter_rows(named=True)]
 
     def _chosen(self, panes: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-        if self._one_in == 1 or not keys:
+        if not keys or (self._one_in == 1 and panes.height <= self._per_batch):
             return panes
-        return panes.filter(pl.struct(keys).hash(seed=1) % self._one_in == 0)
+        numbers = hashes(panes, keys)
+        chosen = np.flatnonzero(numbers & np.uint64(self._one_in - 1) == 0)
+        while chosen.size > self._per_batch:
+            self._one_in *= 2
+            fewer = chosen[numbers[chosen] & np.uint64(self._one_in - 1) == 0]
+            if not fewer.size:
+                break  # one key has more panes than fit: its last ones are told
+            chosen = fewer
+        return panes[chosen]
 
 
 def _line(row: Mapping[str, Any], keys: Sequence[str], said: Sequence[str], batch: Delivered, output: int) -> PaneLine:

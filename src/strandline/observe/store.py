@@ -9,8 +9,9 @@ import socket
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import reduce
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,10 @@ SECOND: Final = 1000
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
+
+_POINT: Final = tuple(each.name for each in fields(Point))
+_PANE: Final = tuple(each.name for each in fields(PaneLine) if each.name != "id")
+_ALARM: Final = tuple(each.name for each in fields(AlarmLine))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,8 @@ class Store:
         """How every alarm stands now."""
         with self._at_once():
             self._connection.executemany(
-                "INSERT OR REPLACE INTO alarms VALUES (?, ?, ?, ?, ?, ?)", [astuple(line) for line in lines]
+                f"INSERT OR REPLACE INTO alarms VALUES ({_marks(_ALARM)})",  # noqa: S608
+                map(attrgetter(*_ALARM), lines),
             )
 
     def tidy(self, now: int) -> None:
@@ -137,10 +143,9 @@ class Store:
 
     def _put(self, metrics: BatchMetrics, at: int, run: int | None = None) -> None:
         point = point_of(metrics, at, self._run if run is None else run)
-        marks = ", ".join("?" * (len(fields(Point)) + 1))
         self._connection.execute(
-            f"INSERT OR REPLACE INTO points VALUES ({marks})",  # noqa: S608
-            (*astuple(point), to_bytes(slim(metrics))),
+            f"INSERT OR REPLACE INTO points VALUES ({_marks(_POINT)}, ?)",  # noqa: S608
+            (*attrgetter(*_POINT)(point), to_bytes(slim(metrics))),
         )
 
     def _keep_whole(self, metrics: BatchMetrics, at: int) -> None:
@@ -148,11 +153,9 @@ class Store:
         self._connection.execute("INSERT OR REPLACE INTO wholes VALUES (?, ?)", (at, to_bytes(told)))
 
     def _say(self, panes: Sequence[PaneLine]) -> None:
-        rows = [astuple(each)[1:] for each in panes[-self.keeping.panes :]] if self.keeping.panes else []
-        if rows:
-            columns = ", ".join(each.name for each in fields(PaneLine)[1:])
-            marks = ", ".join("?" * len(rows[0]))
-            self._connection.executemany(f"INSERT INTO panes ({columns}) VALUES ({marks})", rows)  # noqa: S608
+        if panes and self.keeping.panes:
+            rows = map(attrgetter(*_PANE), panes[-self.keeping.panes :])
+            self._connection.executemany(f"INSERT INTO panes ({', '.join(_PANE)}) VALUES ({_marks(_PANE)})", rows)  # noqa: S608
             self._ring("panes", self.keeping.panes)
 
     def _ring(self, table: str, many: int) -> None:
@@ -185,6 +188,10 @@ def point_of(metrics: BatchMetrics, at: int, run: int) -> Point:
         metrics.stages.get("deliver", 0.0) / each, metrics.stages.get("commit", 0.0) / each,
         metrics.state_rows, metrics.state_bytes,
     )  # fmt: skip
+
+
+def _marks(names: Sequence[str]) -> str:
+    return ", ".join("?" * len(names))
 
 
 def _opened(folder: Path) -> sqlite3.Connection:

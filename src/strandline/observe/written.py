@@ -7,7 +7,7 @@ the compressor. They are part of what is kept: to change one is another version 
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any, Final, TypeVar
 
 from strandline.model.counts import Counts
@@ -45,21 +45,23 @@ def from_bytes(data: bytes) -> BatchMetrics:
 
 def to_plain(metrics: BatchMetrics) -> dict[str, Any]:
     """Plain values, for JSON: what is empty is left out."""
-    told = asdict(metrics)
-    told["latency"] = {name: each.counts for name, each in metrics.latency.items()}
-    told["lateness"] = metrics.lateness.counts
-    return {name: each for name, each in _short(told).items() if each is not False and each not in ({}, [])}
+    return {name: each for name, each in _plain(metrics).items() if each is not False and each not in ({}, [])}
 
 
-def _short(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """Without digits that nobody reads, and without what is not known."""
+    if isinstance(value, int | str):
+        return value
     if isinstance(value, float):
         return round(value, _DIGITS)
+    if isinstance(value, Histogram):
+        return [list(each) for each in value.counts]
     if isinstance(value, dict):
-        return {name: _short(each) for name, each in value.items() if each is not None}
-    if isinstance(value, list | tuple):
-        return [_short(each) for each in value]
-    return value
+        return {name: _plain(each) for name, each in value.items() if each is not None}
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    known = ((name, getattr(value, name)) for name in value.__dataclass_fields__)
+    return {name: _plain(each) for name, each in known if each is not None}
 
 
 def from_plain(told: Mapping[str, Any]) -> BatchMetrics:

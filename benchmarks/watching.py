@@ -1,9 +1,9 @@
-"""What it costs that a job keeps its metrics: the same job with and without them, in turns, in one Spark.
+"""What it costs that a job keeps its metrics: they are switched on and off while it runs, a few batches each way.
 
-Two measures, since CPU time of the same job differs by more than what is looked for: the difference of the two, and
-what the code of metrics itself takes, by clocks on it (`clocked.py`).
+Two jobs, one with metrics and one without, differ by chance by far more than what is looked for. So the two are as
+close together as can be: neighbouring stretches of one job, each way as often before the other as behind it.
 
-python -m benchmarks.watching [--quick] [--rounds N] [--work PATH]
+python -m benchmarks.watching [--quick] [--jobs N] [--work PATH]
 
 The numbers are kept in results/watching.json, unless --quick is said.
 """
@@ -11,16 +11,19 @@ The numbers are kept in results/watching.json, unless --quick is said.
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks import clocked, machine, ours, turns
 from benchmarks import corpus as corpora
+from benchmarks import machine, ours, turns
 from benchmarks.corpus import Corpus
 from benchmarks.feeds import Folder
 from benchmarks.medians import spread
@@ -28,113 +31,175 @@ from benchmarks.meter import look
 from benchmarks.sessions import start
 from benchmarks.turns import Asked
 from benchmarks.workloads import Contestant, Tumbling, Workload
-from strandline.observe import observer
+from strandline.observe.observer import Recorder
+from strandline.spark import deliver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from strandline.spark.batch import Batch
+    from strandline.spark.deliver import Delivered
+
 RESULTS: Final = Path(__file__).with_name("results") / "watching.json"
 GOAL: Final = 0.02
-"""The most of a job's CPU time that its metrics may take."""
-ROUNDS: Final = 16
-WARM: Final = 3
+"""The most by which metrics may make a batch longer."""
+STRETCH: Final = 5
+"""Batches that go the same way; the first does not count, since what is told of a batch is told during the next."""
+WARM: Final = 2 * STRETCH
+"""The first batches of a job are longer than the others, whatever is kept of them; they do not count."""
+BATCHES: Final = WARM + 60
+JOBS: Final = 8
+_DRAWN: Final = 2_000
+_SWITCHED: Final[Sequence[tuple[Any, str]]] = ((deliver, "tell"), (Recorder, "delivered"), (Recorder, "_turn"))
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A batch that has ended: whether its numbers were kept, and what the clocks said."""
+
+    kept: bool
+    moment: float
+    cpu_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """CPU seconds of one job that keeps its metrics, and of the same that keeps none."""
+    """Two neighbouring stretches of a job, one that keeps its metrics and one that does not: seconds of a batch."""
 
     kept: float
     bare: float
-    own: float
-    """CPU seconds that the code of metrics took: of workers, and of its own thread in the driver."""
+    kept_cpu: float
+    bare_cpu: float
 
     @property
     def cost(self) -> float:
-        """The share of the job's time by which it is longer."""
+        """By how much a batch takes longer."""
         return self.kept / self.bare - 1
 
     @property
-    def share(self) -> float:
-        """The share of the job's time that is spent in metrics."""
-        return self.own / self.kept
+    def cpu(self) -> float:
+        """By how much it takes more CPU time."""
+        return self.kept_cpu / self.bare_cpu - 1
+
+
+def is_kept(batch: int, stretch: int = STRETCH) -> bool:
+    """Whether this batch's numbers are kept: with, without, without, with, and so on."""
+    return batch // stretch % 4 in {0, 3}
+
+
+@dataclass(slots=True)
+class Switch:
+    """Metrics of this process's jobs, on and off; and what was heard of their batches."""
+
+    stretch: int = STRETCH
+    session: int = field(default_factory=lambda: os.getsid(0))
+    heard: list[Heard] = field(default_factory=list)
+
+    def put(self) -> None:
+        """In place of what hands a batch to tasks, and to those who keep numbers."""
+        tell, delivered, turn = (getattr(*each) for each in _SWITCHED)
+
+        def told(context: Any, batch: "Batch") -> None:
+            on = is_kept(len(self.heard), self.stretch)
+            tell(context, batch if on else replace(batch, measured=False, heads={}))
+
+        def hear(recorder: Recorder, batch: "Delivered", spent: float | None) -> None:
+            on = is_kept(len(self.heard), self.stretch)
+            self.heard.append(Heard(on, time.monotonic(), look(self.session).cpu_seconds))
+            if on:
+                delivered(recorder, batch, spent)
+
+        def turned(recorder: Recorder) -> None:
+            if is_kept(len(self.heard), self.stretch) or recorder._queue:  # noqa: SLF001 - it is switched
+                turn(recorder)
+
+        for (owner, name), put in zip(_SWITCHED, (told, hear, turned), strict=True):
+            setattr(owner, name, put)
+
+
+def pairs_of(heard: Sequence[Heard], stretch: int = STRETCH) -> list[Pair]:
+    """Stretches two by two; of each, the batches behind the first, from the end of one to the end of the last."""
+    found = []
+    for begin in range(0, len(heard) - 2 * stretch + 1, 2 * stretch):
+        seconds, cpu = {}, {}
+        for first in (begin, begin + stretch):
+            mine = heard[first : first + stretch]
+            seconds[mine[0].kept] = (mine[-1].moment - mine[0].moment) / (stretch - 1)
+            cpu[mine[0].kept] = (mine[-1].cpu_seconds - mine[0].cpu_seconds) / (stretch - 1)
+        found.append(Pair(seconds[True], seconds[False], cpu[True], cpu[False]))
+    return found
+
+
+def interval(values: Sequence[float], share: float = 0.95, seed: int = 7) -> tuple[float, float]:
+    """Between what the median of such values lies: medians of as many, drawn from them again and again."""
+    drawn = random.Random(seed)  # noqa: S311 - nothing is to be kept secret
+    medians = sorted(median(drawn.choices(values, k=len(values))) for _ in range(_DRAWN))
+    outside = round(_DRAWN * (1 - share) / 2)
+    return medians[outside], medians[-1 - outside]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small, and twice; its figures say little")
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--jobs", type=int, default=JOBS)
     parser.add_argument("--work", type=Path, help="where the corpus is kept")
     asked = parser.parse_args()
     if os.getsid(0) != os.getpid():
         # What is metered is a session: everyone in it, and nobody else.
         command = [sys.executable, "-m", "benchmarks.watching", *sys.argv[1:]]
         return subprocess.run(command, start_new_session=True, check=False).returncode
-    corpus = Corpus(10_000, 4, 50_000) if asked.quick else Corpus(100_000, 9)
+    corpus = Corpus(10_000, WARM + 20, 50_000) if asked.quick else Corpus(100_000, BATCHES)
     folder, _ = corpora.written(corpus, turns.work_folder(Asked(work=asked.work)) / "corpora")
     with tempfile.TemporaryDirectory() as home:
-        pairs = measured(Folder(str(folder)), Path(home), 2 if asked.quick else asked.rounds)
+        pairs = measured(Folder(str(folder)), Path(home), 2 if asked.quick else asked.jobs)
     told = to_results(pairs, corpus, " ".join(["python -m benchmarks.watching", *sys.argv[1:]]))
-    for name, what in (("own", "their own code"), ("cost", "jobs with them take more by")):
-        print(f"{what}: {told[name]['median']:+.2%} ({told[name]['low']:+.2%} to {told[name]['high']:+.2%})")
+    for name, what in (("cost", "a batch takes longer by"), ("cpu", "it takes more CPU time by")):
+        print(f"{what} {told[name]['median']:+.2%} ({told[name]['least']:+.2%} to {told[name]['most']:+.2%})")
     if not asked.quick:
         RESULTS.write_text(json.dumps(told, indent=1) + "\n")
     return 0
 
 
-def measured(feed: Folder, home: Path, rounds: int) -> list[Pair]:
-    """Pairs of jobs one after the other, each time the other one first: a JVM gets faster as it goes."""
-    file = home / "clocked"
-    os.environ[clocked.FILE] = str(file)
-    spark = start(Contestant.OURS, home / "spark.log", feed, also={"spark.python.daemon.module": "benchmarks.clocked"})
-    clock_driver(file)
-    for number in range(WARM):
-        _played(spark, feed, home / f"warm-{number}", kept=True)
-    pairs = []
-    for number in range(rounds):
-        used, own = {}, {}
-        for kept in (True, False) if number % 2 else (False, True):
-            before = clocked.seconds(file)
-            used[kept] = _played(spark, feed, home / f"{number}-{kept}", kept=kept)
-            own[kept] = clocked.seconds(file) - before
-        # A worker asks in any case whether it is to measure; that counts neither for nor against.
-        pairs.append(Pair(used[True], used[False], own[True] - own[False]))
-        print(
-            f"round {number + 1}: {used[True]:.2f} s with, {used[False]:.2f} s without, {pairs[-1].cost:+.1%}; "
-            f"their own code {pairs[-1].own:.3f} s, {pairs[-1].share:.2%}",
-            flush=True,
-        )
+def measured(feed: Folder, home: Path, jobs: int) -> list[Pair]:
+    """Job after job in one Spark, the first of which does not count."""
+    spark = start(Contestant.OURS, home / "spark.log", feed)
+    switch, pairs = Switch(), list[Pair]()
+    switch.put()
+    for number in range(jobs + 1):
+        switch.heard.clear()
+        _play(spark, feed, home / f"{number}")
+        if number:
+            mine = pairs_of(switch.heard[WARM:])
+            pairs += mine
+            told = ", ".join(f"{pair.cost:+.1%}" for pair in mine)
+            print(f"job {number} of {jobs}: {told}; {median(pair.bare for pair in mine):.2f} s a batch", flush=True)
     spark.stop()
     return pairs
 
 
-def clock_driver(file: Path) -> None:
-    """Clocks on what the driver does for metrics: the turns of their thread, and what a batch hands to it."""
-    for name in ("started", "delivered", "_turn", "_finish"):
-        function = getattr(observer.Recorder, name)
-        setattr(observer.Recorder, name, clocked.clocked(function, file, time.thread_time))
-
-
-def _played(spark: "SparkSession", feed: Folder, checkpoint: Path, *, kept: bool) -> float:
-    """The CPU seconds that one job took, of all processes."""
-    before = look(os.getsid(0)).cpu_seconds
+def _play(spark: "SparkSession", feed: Folder, checkpoint: Path) -> None:
     asked = ours.pipeline(feed, Workload(Tumbling(20)))
-    asked.run(spark, checkpoint=checkpoint, available_now=True, metrics=kept).await_end()
-    return look(os.getsid(0)).cpu_seconds - before
+    asked.run(spark, checkpoint=checkpoint, available_now=True, metrics=True).await_end()
 
 
-def to_results(pairs: list[Pair], corpus: Corpus, command: str) -> dict[str, Any]:
-    """What is kept of it."""
-    cost, own = spread([pair.cost for pair in pairs]), spread([pair.share for pair in pairs])
+def to_results(pairs: Sequence[Pair], corpus: Corpus, command: str) -> dict[str, Any]:
+    """What is kept of it. The goal is reached if chance alone does not explain that it seems so."""
+    cost, cpu = _told(pairs, lambda pair: pair.cost), _told(pairs, lambda pair: pair.cpu)
     return {
         "commit": machine.commit(),
         "command": command,
         "machine": machine.facts(),
         "corpus": corpus.name,
-        "own": asdict(own) | {"goal": GOAL, "reached": own.high < GOAL},
-        "cost": asdict(cost),
+        "cost": cost | {"goal": GOAL, "reached": cost["most"] < GOAL},
+        "cpu": cpu,
         "pairs": [asdict(pair) for pair in pairs],
     }
+
+
+def _told(pairs: Sequence[Pair], of: Callable[[Pair], float]) -> dict[str, Any]:
+    values = [of(pair) for pair in pairs]
+    least, most = interval(values)
+    return asdict(spread(values)) | {"least": least, "most": most}
 
 
 if __name__ == "__main__":

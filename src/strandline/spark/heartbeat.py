@@ -5,18 +5,22 @@ offset log, so that a batch that is played again ticks and drains the same. A fi
 drain.
 """
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from strandline.spark.records import DRAINED, RAW_COLUMNS, RAW_SCHEMA, SEAM, TICKED
+from strandline.spark.records import DRAINED, RAW_COLUMNS, SEAM, TICKED
 from strandline.spark.registered import registered
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _FORMAT: Final = "strandline_heartbeat"
 
@@ -26,6 +30,8 @@ def heartbeat(spark: SparkSession, *, every: float, drain: Path, live: bool = Fa
 
     After a backfill the job is `live`: the first row then says that history has ended.
     """
+    # Processes that Spark starts only to ask for positions are sent what stands here, and need not load the rest of us.
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
     reader = spark.readStream.format(registered(spark, HeartbeatSource))
     return reader.option("every", str(every)).option("drain", str(drain)).option("live", str(int(live))).load()
 
@@ -68,7 +74,11 @@ class HeartbeatReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         seam = (SEAM,) if end.get("live", 0) > start.get("live", 0) else ()
         return [InputPartition((DRAINED if end["drain"] else TICKED, *seam))] if start != end else []
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        import pyarrow as pa  # noqa: PLC0415 - only where it is read
+
+        from strandline.spark.records import RAW_SCHEMA  # noqa: PLC0415
+
         rows = [{"partition": None, "offset": 0, "value": None, "mark": mark} for mark in partition.value]
         yield pa.RecordBatch.from_pylist(rows, schema=RAW_SCHEMA)
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from strandline.errors import ServiceError, SetupError
-from strandline.services.class_archive import ClassArchive
 from strandline.services.loopback import HOST, exchange
 from strandline.services.service import Place, Say
+from strandline.spark.class_archive import ClassArchive
 from strandline.spark.jars import Jar, fetch_jars, jars_folder, missing, pinned
 from strandline.spark.java import find_java
 

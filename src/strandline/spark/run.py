@@ -83,9 +83,8 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     home = Checkpoint(folder)
     require_sound(folder)
     stages = to_stages(root, _groups(home, spark, key_groups))
-    if spark is None:
-        require_machine(folder)
-    else:
+    java = require_machine(folder) if spark is None else None
+    if spark is not None:
         require_rocksdb(spark)
     bounded = filling is None and is_bounded(stages)
     if by_arrival and not bounded:
@@ -101,7 +100,8 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     if spark is not None:
         require_classes(spark, needed)
     wanted = session_settings(stages) | dict(settings or {})
-    session = spark or start_session("strandline", log=folder / "spark.log", overrides=wanted, jars=bool(needed))
+    log = folder / "spark.log"
+    session = spark or start_session("strandline", log=log, overrides=wanted, jars=bool(needed), java=java)
     job = Job(home, listener, available_now=available_now, budget=failure_budget, observer=observer)
     run_of = _Run(session, stages, home, identity, opened, job, heartbeat_seconds, every, measures=observer is not None)
     job.hold()

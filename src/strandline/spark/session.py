@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,9 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from strandline.errors import SetupError
+from strandline.spark.class_archive import ClassArchive
 from strandline.spark.jars import missing, paths
+from strandline.spark.java import Java, find_java
 from strandline.spark.lean_home import at_home, lean_home
 
 FILES: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -30,7 +33,8 @@ _GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _CORES: Final = ("spark.default.parallelism", _PARTITIONS)
 
-WITHOUT_ROWS: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+_JAVA: Final = "spark.driver.extraJavaOptions"
+WITHOUT_ROWS: Final = {_JAVA: "-XX:TieredStopAtLevel=1"}
 """Where no row passes through Spark it only plans, shuffles and keeps state: what the JVM's second compiler would save
 there is less than it costs, a quarter of a job's CPU time for minutes."""
 
@@ -79,24 +83,53 @@ def settings(cores: int) -> dict[str, str]:
 
 
 def start_session(
-    name: str, *, log: Path, overrides: Mapping[str, str] | None = None, jars: bool = False
+    name: str,
+    *,
+    log: Path,
+    overrides: Mapping[str, str] | None = None,
+    jars: bool = False,
+    java: Java | None = None,
 ) -> SparkSession:
     """An embedded Spark for this process; the JVM's own chatter goes to a file.
 
     Our jars are in it where they are on this machine, since a session that runs cannot be given any, and the next job
-    of this process may need them; if this one does, they must be.
+    of this process may need them; if this one does, they must be. `java` is the one that will carry it, if it is known.
     """
     # Workers start the `python3` of PATH unless told otherwise, and that one may lack every dependency.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     packages = {"spark.jars": ",".join(map(str, paths()))} if jars or not missing() else {}
     wanted = settings(os.cpu_count() or 2) | packages | dict(overrides or {})
+    home = lean_home(wanted)
+    if home is not None:
+        wanted = with_archive(wanted, home, java)
     for key, value in wanted.items():
         builder = builder.config(key, value)
-    with _quiet(log), at_home(lean_home(wanted)):
+    with _quiet(log), at_home(home):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def with_archive(wanted: Mapping[str, str], home: Path, java: Java | None = None) -> dict[str, str]:
+    """The same settings for a JVM that reads its classes from an archive, or leaves one to the next when it ends.
+
+    Whoever says something of archives keeps what they said.
+    """
+    said = wanted.get(_JAVA, "")
+    if "-Xshare" in said or "Archive" in said:
+        return dict(wanted)
+    try:
+        archive = ClassArchive(home, "spark", java or find_java(), class_path(home))
+    except SetupError:
+        return dict(wanted)
+    return {**wanted, _JAVA: f"{said} {shlex.join(archive.used() or archive.made())}".strip()}
+
+
+def class_path(home: Path) -> str:
+    """What Spark's launcher gives to the JVM; the archive holds for this and for no other."""
+    jars = home / "jars"
+    return os.pathsep.join(map(str, [home / "conf", *jars.glob("slf4j-api-*.jar"), jars / "*"]))
 
 
 def is_submitted() -> bool:

@@ -31,6 +31,17 @@ def test_it_has_all_that_spark_needs_and_no_archive() -> None:
     assert lean_home(LOCAL) == home
 
 
+def test_homes_of_packages_that_are_no_more_go_when_one_is_made(tmp_path: Path) -> None:
+    homes = tmp_path / "kept" / "spark"
+    for name, there in (("gone", tmp_path / "nowhere"), ("another", tmp_path)):
+        (homes / name).mkdir(parents=True)
+        (homes / name / "jars").symlink_to(there)
+        (homes / name / "spark-1.jsa").touch()
+    home = lean_home(LOCAL)
+    assert home is not None
+    assert {each.name for each in homes.iterdir()} == {"another", home.name}
+
+
 @pytest.mark.parametrize(
     ("variable", "settings"),
     [

@@ -9,6 +9,7 @@ package, and no such archive.
 import contextlib
 import hashlib
 import os
+import shutil
 import site
 import sys
 import sysconfig
@@ -53,6 +54,8 @@ def _installed() -> set[Path]:
 
 def _linked(package: Path) -> Path | None:
     folder = home() / "spark" / hashlib.sha256(str(package).encode()).hexdigest()[:12]
+    if not folder.is_dir():
+        _forget_gone(folder.parent)
     folder.mkdir(parents=True, exist_ok=True)
     for name in _LINKED:
         link, there = folder / name, package / name
@@ -60,6 +63,13 @@ def _linked(package: Path) -> Path | None:
             with contextlib.suppress(FileExistsError):  # of two that start at once, one is enough
                 link.symlink_to(there, target_is_directory=True)
     return folder if (folder / "bin").is_dir() and (folder / "jars").is_dir() else None
+
+
+def _forget_gone(homes: Path) -> None:
+    """Homes of packages that are no more, and the archives of classes in them, which are large."""
+    for each in homes.iterdir() if homes.is_dir() else ():
+        if (each / "jars").is_symlink() and not (each / "jars").exists():
+            shutil.rmtree(each, ignore_errors=True)
 
 
 @contextlib.contextmanager

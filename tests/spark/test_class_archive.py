@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,12 @@ def test_all_jars_of_a_folder_count(archive: ClassArchive, tmp_path: Path) -> No
     before = of_folder.made()
     (tmp_path / "two.jar").touch()
     assert before != of_folder.made() != []
+
+
+def test_the_same_java_by_another_name_has_the_same_archive(archive: ClassArchive, tmp_path: Path) -> None:
+    linked = tmp_path / "java"
+    linked.symlink_to(archive.java.path)
+    assert replace(archive, java=replace(archive.java, path=linked)).made() == archive.made() != []
 
 
 def test_a_session_says_what_it_said_before_and_leaves_or_uses_an_archive(tmp_path: Path) -> None:

@@ -60,7 +60,8 @@ class ClassArchive:
     def _stem(self) -> str:
         """An archive holds for one JVM and for jars that nobody has touched since."""
         jars = [(str(path), path.stat()) for path in self._jars()]
-        facts = [str(self.java.path), self.java.version, *((path, at.st_size, at.st_mtime_ns) for path, at in jars)]
+        # Its home, not its launcher: the same Java is found by several names.
+        facts = [str(self.java.home), self.java.version, *((path, at.st_size, at.st_mtime_ns) for path, at in jars)]
         return f"{self.name}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}"
 
     def _jars(self) -> Iterator[Path]:

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from strandline.spark.java import find_java
-from strandline.spark.session import WITHOUT_ROWS, start_session
+from strandline.spark.session import JAVA, WITHOUT_ROWS, start_session
 from tests.spark.damaged import Made, make
 
 
@@ -16,8 +16,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_HOME", str(find_java().home))
         log = tmp_path_factory.mktemp("spark") / "spark.log"
-        # Thousands of rows are not worth the JVM's second compiler, which would take a core from the other tests.
-        session = start_session("strandline tests", log=log, jars=True, overrides=WITHOUT_ROWS)
+        # Thousands of rows are not worth the JVM's second compiler, which would take a core from the other tests; and
+        # this JVM ends with the tests, when it is too late to leave an archive of its classes behind.
+        alone = {JAVA: f"{WITHOUT_ROWS[JAVA]} -Xshare:auto"}
+        session = start_session("strandline tests", log=log, jars=True, overrides=alone)
         yield session
         session.stop()
 

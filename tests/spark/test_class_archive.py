@@ -141,6 +141,14 @@ def test_without_a_java_there_is_no_archive_and_somebody_else_says_so(
     assert with_archive({"a": "b"}, tmp_path) == {"a": "b"}
 
 
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 _STARTS = """
 import sys
 from pathlib import Path
@@ -163,7 +171,7 @@ def test_a_spark_that_ended_leaves_an_archive_and_the_next_one_starts_with_it(tm
         pid, _, arguments = ran.stdout.strip().splitlines()[-1].partition(" ")
         said.append(arguments)
         until = time.monotonic() + 120
-        while Path("/proc", pid).exists() and time.monotonic() < until:
+        while is_alive(int(pid)) and time.monotonic() < until:
             time.sleep(0.1)  # it writes the archive once this program has ended
     assert "-XX:ArchiveClassesAtExit=" in said[0]
     assert "-XX:SharedArchiveFile=" in said[1]

@@ -33,8 +33,8 @@ _GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _CORES: Final = ("spark.default.parallelism", _PARTITIONS)
 
-_JAVA: Final = "spark.driver.extraJavaOptions"
-WITHOUT_ROWS: Final = {_JAVA: "-XX:TieredStopAtLevel=1"}
+JAVA: Final = "spark.driver.extraJavaOptions"
+WITHOUT_ROWS: Final = {JAVA: "-XX:TieredStopAtLevel=1"}
 """Where no row passes through Spark it only plans, shuffles and keeps state: what the JVM's second compiler would save
 there is less than it costs, a quarter of a job's CPU time for minutes."""
 
@@ -116,14 +116,14 @@ def with_archive(wanted: Mapping[str, str], home: Path, java: Java | None = None
 
     Whoever says something of archives keeps what they said.
     """
-    said = wanted.get(_JAVA, "")
+    said = wanted.get(JAVA, "")
     if "-Xshare" in said or "Archive" in said:
         return dict(wanted)
     try:
         archive = ClassArchive(home, "spark", java or find_java(), class_path(home))
     except SetupError:
         return dict(wanted)
-    return {**wanted, _JAVA: f"{said} {shlex.join(archive.used() or archive.made())}".strip()}
+    return {**wanted, JAVA: f"{said} {shlex.join(archive.used() or archive.made())}".strip()}
 
 
 def class_path(home: Path) -> str:

@@ -12,7 +12,7 @@ not count. While a job runs, its metrics are switched on and off, a few batches 
 Two neighbouring stretches are a pair, of which there are {rounds}; their first batches do not count, since what is told
 of a batch is told during the next one. The range is that of the middle (95 %, by drawing pairs again and again), not of
 single pairs, which lie between {low:+.0%} and {high:+.0%}: the machine is not steadier than that from one second to the
-next, and two whole jobs, one with metrics and one without, differ more.
+next. What it costs to begin to keep metrics, once for each job, is not in it.
 """
 
 

@@ -126,6 +126,11 @@ def test_a_session_says_what_it_said_before_and_leaves_or_uses_an_archive(tmp_pa
     assert leaves.startswith(f"-XX:ArchiveClassesAtExit={tmp_path}/spark-")
 
 
+def test_where_no_archive_can_be_left_nothing_is_said(tmp_path: Path) -> None:
+    java = Java(tmp_path / "java", "17.0.1", tmp_path)
+    assert with_archive({"a": "b"}, tmp_path / "nowhere", java) == {"a": "b"}
+
+
 @pytest.mark.parametrize("said", ["-Xshare:off", "-XX:SharedArchiveFile=mine.jsa"])
 def test_who_says_something_of_archives_keeps_it(said: str, tmp_path: Path) -> None:
     assert with_archive({OPTIONS: said}, tmp_path) == {OPTIONS: said}

@@ -123,7 +123,8 @@ def with_archive(wanted: Mapping[str, str], home: Path, java: Java | None = None
         archive = ClassArchive(home, "spark", java or find_java(), class_path(home))
     except SetupError:
         return dict(wanted)
-    return {**wanted, JAVA: f"{said} {shlex.join(archive.used() or archive.made())}".strip()}
+    options = archive.used() or archive.made()
+    return {**wanted, JAVA: f"{said} {shlex.join(options)}".strip()} if options else dict(wanted)
 
 
 def class_path(home: Path) -> str:

@@ -37,7 +37,7 @@ PLAIN: tuple[tuple[str, Aggregate], ...] = (
     ("given", Count("v")),
     ("total", Sum("v")),
     ("least", Min("v")),
-    ("most", Max("v")),
+    ("top", Max("v")),
     ("average", Mean("v")),
 )
 """What the first pipelines compute, with nulls among the values."""

@@ -15,11 +15,11 @@ import polars as pl
 
 from strandline.errors import StateError
 from strandline.kernel import state, triggers, waiting
-from strandline.kernel.blocks import END, START, unpack
+from strandline.kernel.blocks import END, START
 from strandline.kernel.contents import Combined, parts_of
 from strandline.kernel.panes import RETRACTION, Instant, deadlines
 from strandline.kernel.slices import key_groups
-from strandline.kernel.state import INDEX, OWED, SETTLED, TOLD, WINDOWS, Index, Kept, read_index
+from strandline.kernel.state import INDEX, OWED, SETTLED, TOLD, WINDOWS, Index, Kept, frames_of, read_index
 from strandline.kernel.strips import shares, slice_span
 from strandline.kernel.waiting import STRIPS, Waiting
 from strandline.kernel.watermarks import FOREVER, Progress
@@ -62,11 +62,9 @@ def gathered(groups: Iterable[Mapping[str, bytes]]) -> Moved:
     known: list[Index] = []
     for blocks in groups:
         known.append(read_index(blocks))
-        for place, data in sorted(blocks.items()):
-            if place == INDEX:
-                continue
+        for place, frames_there in frames_of(blocks):
             before = SHARED if place.startswith(SHARED) else ""
-            for name, frame in unpack(data, place).frames.items():
+            for name, frame in frames_there.items():
                 found.setdefault(name if name == STRIPS else before + name, []).append(frame)
     if len({each.turn for each in known}) > 1 or any(each.progress != known[0].progress for each in known):
         raise StateError(

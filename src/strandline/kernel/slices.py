@@ -89,9 +89,23 @@ def _scramble(hashes: Hashes) -> Hashes:
 
 
 def ordered(frame: pl.DataFrame, by: Sequence[str], bounds: Sequence[str] = (START, END)) -> pl.DataFrame:
-    """Rows in order. A bound that all of them share is left out: one column sorts far faster than three."""
+    """Rows in order. A bound that all of them share is left out.
+
+    Column after column, from the last to the first: three sorts of one take a third of the time of one sort of three.
+    """
     different = [name for name in by if name not in bounds or not _is_one(frame[name])]
-    return frame.sort(different or by, maintain_order=True)
+    for name in reversed(different):
+        frame = frame.sort(name, maintain_order=True)
+    return frame
+
+
+def among(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.Series:
+    """Which rows have an equal among those that are wanted, by the columns of these."""
+    names = wanted.columns
+    found = rows.select(names).with_row_index("@at").join(wanted, on=names, how="semi", nulls_equal=True)["@at"]
+    mask = np.zeros(rows.height, np.bool_)
+    mask[found.to_numpy()] = True
+    return pl.Series(mask)
 
 
 def _is_one(values: pl.Series) -> bool:

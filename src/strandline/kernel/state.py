@@ -2,15 +2,17 @@
 
     "index"        the progress of the source, and per slice its rows, bytes, earliest deadlines and hold
     "slice:<n>"    the open windows of slice n, with the items they hold and the panes they owe
+    "changes:<n>"  few of them, as they are now, where the slice was left as it was (see `changes`)
     "strips:<n>"   what windows share while they wait (see `waiting`)
 
 A step reads the index, then the slices that its input touches or a deadline makes due, and writes back only those.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
 
 from strandline.kernel import triggers
@@ -28,7 +30,7 @@ from strandline.kernel.contents import (
     parts_of,
     together,
 )
-from strandline.kernel.slices import ordered, slices_of
+from strandline.kernel.slices import among, ordered, slices_of
 from strandline.kernel.watermarks import Progress, progress_from_facts, progress_to_facts
 from strandline.kernel.windows import span_of
 from strandline.model.panes import Accumulation, PaneTimestamp
@@ -37,6 +39,7 @@ from strandline.model.steps import WindowedStep
 INDEX: Final = "index"
 WINDOWS: Final = "windows"
 OWED: Final = "owed"
+SLICE, CHANGES = "slice", "changes"
 _ITEMS: Final = "items:"
 _TELLING: Final = (PARTITION, OFFSET, VALUE)
 """What tells the items of one window apart."""
@@ -57,7 +60,11 @@ TOLD: Final = "@told."
 """Before a value's name: the value last told, kept where it may have to be taken back."""
 TOLD_TIMING: Final = "@told:timing"
 TOLD_TIME: Final = "@told:time"
-_ROW: Final = "@row"
+ROW: Final = "@row"
+"""The place of a window among those that were kept."""
+DUE_WATERMARK, DUE_CLOCK = "@due_watermark", "@due_clock"
+_RIDING: Final = (DUE_WATERMARK, DUE_CLOCK, ROW)
+"""Columns that are not kept."""
 _SELDOM: Final = 4
 """Where fewer than one in so many windows get something, the others are left alone."""
 
@@ -75,13 +82,15 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A slice in the index: how much it holds, the earliest watermark and clock at which it must be read, its hold."""
+    """A slice in the index: how much it holds, the earliest watermark and clock at which it must be read, its hold, and
+    how many of its windows are kept beside it."""
 
     rows: int
     size: int
     due_watermark: int
     due_clock: int | None
     hold: int | None
+    changed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +188,10 @@ def _merge(
         if others.height:
             fresh = merge_rows([others], keys, ask).with_columns(**initial(ask))
             rows = rows.filter(known)
-    if rows.height * _SELDOM < windows.height:
-        names = identity(keys)
-        touched = rows.select(names).unique()
-        alone = windows.join(touched, on=names, how="anti", nulls_equal=True, maintain_order="left")
-        found.append(alone.with_columns(**_nothing_new(ask)))
-        windows = windows.join(touched, on=names, how="semi", nulls_equal=True, maintain_order="left")
+    if rows.height * _SELDOM < windows.height or not rows.height:
+        touched = among(windows, rows.select(identity(keys)).unique())
+        found.append(windows.filter(~touched).with_columns(**_nothing_new(ask)))
+        windows = windows.filter(touched)
     if rows.height:
         found.append(_met(windows, rows, keys, ask))
     return found[0] if len(found) == 1 else pl.concat(found, how="diagonal_relaxed"), fresh
@@ -197,17 +204,17 @@ def _met(windows: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str], ask: Wi
     """
     joined = {*identity(keys), NEW, COUNTED, EARLIEST, TIME, *(part.name for part in parts_of(ask))}
     kept = [name for name in windows.columns if name not in joined]
-    mine = windows.drop(kept).with_columns(**_nothing_new(ask)).with_row_index(_ROW)
+    mine = windows.drop(kept).with_columns(**_nothing_new(ask)).with_row_index(ROW)
     both = pl.concat([mine, rows], how="diagonal_relaxed")
-    met = grouped(both, keys, ask, [*merges(ask, both), pl.col(_ROW).max()])
-    found = windows.select(pl.col(kept).gather(met[_ROW]))
-    if met[_ROW].null_count():
-        opened = met[_ROW].is_null()
+    met = grouped(both, keys, ask, [*merges(ask, both), pl.col(ROW).max()])
+    found = windows.select(pl.col(kept).gather(met[ROW]))
+    if met[ROW].null_count():
+        opened = met[ROW].is_null()
         new = {name: value for name, value in initial(ask).items() if name in kept}
         found = found.with_columns(
             pl.when(opened).then(value).otherwise(name).alias(name) for name, value in new.items()
         )
-    return pl.concat([met.drop(_ROW), found], how="horizontal")
+    return pl.concat([met.drop(ROW), found], how="horizontal")
 
 
 def read_index(held: Mapping[str, bytes]) -> Index:
@@ -236,18 +243,27 @@ def _from_facts(entries: Mapping[str, Sequence[Any]]) -> dict[int, Slice]:
 
 def _to_facts(slices: Mapping[int, Slice]) -> dict[str, list[int | None]]:
     return {
-        str(number): [entry.rows, entry.size, entry.due_watermark, entry.due_clock, entry.hold]
+        str(number): [entry.rows, entry.size, entry.due_watermark, entry.due_clock, entry.hold, entry.changed]
         for number, entry in sorted(slices.items())
     }
 
 
-def read_slices(held: Mapping[str, bytes], numbers: Iterable[int]) -> Kept:
-    """The open windows of these slices, with all that belongs to them."""
+def read_slices(
+    held: Mapping[str, bytes],
+    numbers: Iterable[int],
+    changed: Container[int] = (),
+    sift: Callable[[int, Frames], Frames] | None = None,
+) -> Kept:
+    """The open windows of these slices, with all that belongs to them, sifted; of some there are changes."""
     found: dict[str, list[pl.DataFrame]] = {}
     for number in sorted(numbers):
-        data = held.get(_place(number))
+        place = place_of(number)
+        data = held.get(place)
         if data is not None:
-            for name, frame in unpack(data, _place(number)).frames.items():
+            frames = unpack(data, place).frames
+            if number in changed:
+                frames = as_changed(frames, unpack(held[changes_of(number)], changes_of(number)).frames)
+            for name, frame in (frames if sift is None else sift(number, frames)).items():
                 found.setdefault(name, []).append(frame)
     frames = {name: pl.concat(each, how="diagonal_relaxed") for name, each in found.items()}
     items = {name.removeprefix(_ITEMS): frame for name, frame in frames.items() if name.startswith(_ITEMS)}
@@ -255,23 +271,32 @@ def read_slices(held: Mapping[str, bytes], numbers: Iterable[int]) -> Kept:
 
 
 def write_slices(
-    kept: Kept, held: Iterable[int], keys: Sequence[str], ask: WindowedStep, deadlines: tuple[pl.Expr, pl.Expr]
+    kept: Kept,
+    held: Iterable[int],
+    keys: Sequence[str],
+    ask: WindowedStep,
+    deadlines: tuple[pl.Expr, pl.Expr],
+    beside: Mapping[int, Callable[[pl.DataFrame], tuple[bytes, Slice]]] | None = None,
 ) -> tuple[dict[str, bytes | None], dict[int, Slice]]:
     """The bytes of every opened slice, None where nothing is left of one that was held, and the index entries of those
-    that remain."""
-    writes: dict[str, bytes | None] = {_place(number): None for number in held}
+    that remain. What is given for `beside` stays beside its slice, in words of its own."""
+    writes: dict[str, bytes | None] = {place_of(number): None for number in held}
     entries: dict[int, Slice] = {}
     span, frames = span_of(ask.window), {_ITEMS + name: frame for name, frame in kept.items.items()}
     if kept.owed is not None:
         frames[OWED] = kept.owed
-    due = (deadlines[0].alias("@due_watermark"), deadlines[1].alias("@due_clock"))
+    due = (deadlines[0].alias(DUE_WATERMARK), deadlines[1].alias(DUE_CLOCK))
     rows = [each.with_columns(due) for each in (kept.windows, kept.fresh) if each is not None and each.height]
     split = {name: _split(frame, keys, span) for name, frame in frames.items()} if rows else {}
+    beside = beside or {}
     for number, windows in ((n, part) for each in rows for n, part in _split(each, keys, span).items()):
+        if number in beside:
+            writes[changes_of(number)], entries[number] = beside[number](windows)
+            continue
         mine = {name: parts[number] for name, parts in split.items() if number in parts}
-        data = pack(Block({**mine, WINDOWS: windows.drop("@due_watermark", "@due_clock")}))
-        writes[_place(number)] = data
-        dues = (_least(windows["@due_watermark"]), _least(windows["@due_clock"]), _least(windows[HOLD]))
+        data = pack(Block({**mine, WINDOWS: windows.drop(_RIDING, strict=False)}))
+        writes[place_of(number)] = data
+        dues = (_least(windows[DUE_WATERMARK]), _least(windows[DUE_CLOCK]), _least(windows[HOLD]))
         entries[number] = Slice(windows.height, len(data), *dues)
     return writes, entries
 
@@ -302,5 +327,32 @@ def _least(column: pl.Series) -> Any:
     return column.min()
 
 
-def _place(number: int) -> str:
-    return f"slice:{number}"
+def frames_of(blocks: Mapping[str, bytes], said: str = "") -> Iterator[tuple[str, Frames]]:
+    """The frames at every place of a key group but the index, slices as they are with their changes.
+
+    What is `said` goes before the place in an error.
+    """
+    for place, data in sorted(blocks.items()):
+        kind, _, number = place.partition(":")
+        if kind in (INDEX, CHANGES):
+            continue
+        frames, changes = unpack(data, said + place).frames, f"{CHANGES}:{number}"
+        if kind == SLICE and changes in blocks:
+            frames = as_changed(frames, unpack(blocks[changes], said + changes).frames)
+        yield place, frames
+
+
+def as_changed(frames: Frames, changes: Frames) -> Frames:
+    """The frames of a slice with the windows that were kept beside it in place of those they stand for."""
+    base, rows = frames[WINDOWS], changes[WINDOWS]
+    left = np.ones(base.height, np.bool_)
+    left[rows[ROW].drop_nulls().to_numpy()] = False
+    return {**frames, WINDOWS: pl.concat([base.filter(pl.Series(left)), rows.drop(ROW)], how="diagonal_relaxed")}
+
+
+def place_of(number: int) -> str:
+    return f"{SLICE}:{number}"
+
+
+def changes_of(number: int) -> str:
+    return f"{CHANGES}:{number}"

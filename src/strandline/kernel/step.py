@@ -1,13 +1,15 @@
 """One batch of one key group: judge, add, advance, fire, expire. The order is the meaning."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import polars as pl
 
 from strandline.errors import StateError
-from strandline.kernel import counts, sessions, state, waiting
+from strandline.kernel import changes, counts, sessions, state, waiting
 from strandline.kernel.blocks import AT, COUNTED, END, OFFSET, PARTITION, START, TIME, Block
 from strandline.kernel.contents import (
     TURN,
@@ -100,9 +102,15 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
     strips = waiting.read(held, index, came.strips, came.placed, progress, ask.step)
     joined = waiting.add(strips, came.strips, ask.keys, ask.step)
     ripe = waiting.ripen(joined, ask.keys, ask.step, now)
-    opened = _touched(came, ripe.windows, ask) | state.due(index.slices, progress)
-    there = opened & index.slices.keys()
-    kept = waiting.recall(state.read_slices(held, there), strips, came.placed, ask.keys, ask.step, now)
+    touched, due = _touched(came, ripe.windows, ask), state.due(index.slices, progress)
+    few = changes.seldom(index.slices, _many(touched), due, ask.step)
+    opened = {*_many(touched), *due} - few
+    there, changed = opened & index.slices.keys(), {n for n, entry in index.slices.items() if entry.changed}
+    only = partial(_only, touched)
+    sift = partial(changes.dying, touched=only, keys=ask.keys, ask=ask.step, now=now)
+    read = state.read_slices(held, there, changed, sift)
+    changing = changes.begin(held, index.slices, {n: only(n) for n in few}, ask.keys)
+    kept = waiting.recall(changes.with_touched(read, changing), strips, came.placed, ask.keys, ask.step, now)
     panes: pl.DataFrame | None = None
     if isinstance(ask.step.window, Count):
         judged = Judged(contributed=0 if came.placed is None else came.placed.height)
@@ -116,7 +124,9 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
         panes, kept = fire(kept, ask.keys, ask.step, now)
         panes = _told(ripe.panes, panes, ask)
         dues = deadlines(ask.step, now)
-    writes, slices = state.write_slices(kept, there, ask.keys, ask.step, dues)
+    beside = {n: partial(changes.end, each, keys=ask.keys) for n, each in changing.items()}
+    writes, slices = state.write_slices(kept, there, ask.keys, ask.step, dues, beside)
+    writes |= {state.changes_of(n): None for n in there & changed}
     shared, waits = waiting.write(joined, index, ask.keys, ask.step, now)
     left = {n: entry for n, entry in index.slices.items() if n not in opened}
     after = state.Index(progress, index.turn + 1, left | slices, waits)
@@ -177,11 +187,24 @@ def _placed(blocks: Sequence[Block], ask: Ask, now: Instant) -> pl.DataFrame | N
     return pl.concat(found, how="diagonal_relaxed") if found else None
 
 
-def _touched(came: Arrived, ripe: Combined | None, ask: Ask) -> set[int]:
+def _touched(came: Arrived, ripe: Combined | None, ask: Ask) -> list[tuple[pl.DataFrame, pl.Series]]:
+    """What comes, and beside each row the slice that it comes to."""
     frames = [each.rows for each in (came.parts, ripe) if each is not None]
     frames += [came.placed] if came.placed is not None else []
     span = span_of(ask.step.window)
-    return {int(n) for frame in frames for n in slices_of(frame, ask.keys, span).unique()}
+    return [(frame, slices_of(frame, ask.keys, span)) for frame in frames]
+
+
+def _many(touched: Sequence[tuple[pl.DataFrame, pl.Series]]) -> dict[int, int]:
+    """How many rows come to each slice, at most."""
+    found: Counter[int] = Counter()
+    for _, numbers in touched:
+        found.update(dict(numbers.value_counts().iter_rows()))
+    return found
+
+
+def _only(touched: Sequence[tuple[pl.DataFrame, pl.Series]], number: int) -> list[pl.DataFrame]:
+    return [frame.filter(numbers == number) for frame, numbers in touched]
 
 
 def _judge(

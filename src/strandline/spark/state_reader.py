@@ -14,13 +14,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from strandline.errors import StateError
-from strandline.kernel.blocks import unpack
-from strandline.kernel.state import INDEX, Index, Slice, read_index
+from strandline.kernel.state import SLICE, Index, Slice, changes_of, frames_of, read_index
 from strandline.spark.addresses import place as place_of
 from strandline.spark.checkpoint import Checkpoint
 from strandline.spark.holding import held
 
-WINDOWS, STRIPS = "slice", "strips"
+WINDOWS, STRIPS = SLICE, "strips"
 """The kinds of slice: windows by themselves, and what windows share."""
 
 _VARIABLE: Final = "blocks"
@@ -67,13 +66,12 @@ class KeyGroup:
     def slices(self) -> Iterator[StateSlice]:
         """Each slice, decoded."""
         index = self.index
-        for place, data in sorted(self.blocks.items()):
+        for place, frames in frames_of(self.blocks, f"step {self.step}, key group {self.group}, "):
             kind, _, number = place.partition(":")
-            if kind == INDEX:
-                continue
-            frames = unpack(data, f"step {self.step}, key group {self.group}, {place}").frames
+            places = (place, changes_of(int(number))) if kind == WINDOWS else (place,)
+            size = sum(len(self.blocks.get(each, b"")) for each in places)
             entries = index.strips if kind == STRIPS else index.slices
-            yield StateSlice(self.step, self.group, kind, int(number), len(data), frames, entries.get(int(number)))
+            yield StateSlice(self.step, self.group, kind, int(number), size, frames, entries.get(int(number)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,90 @@
+"""Changes that are kept beside a slice: whatever is kept how, the same is told, and a savepoint holds the same."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strandline.kernel import changes
+from strandline.model.aggregates import Aggregate, Count, Max, Mean, Sum
+from tests.properties.crowds import check, crowds
+from tests.properties.histories import ALL_TRIGGERS, History, histories, steps
+from tests.properties.test_crowds import EACH as CROWDS
+from tests.properties.test_crowds import KEYS, on_kernel
+from tests.properties.test_crowds import calm as calm_crowds
+from tests.properties.test_kernel_agrees import agree, calm, restarted
+from tests.properties.test_moving import PLACES
+from tests.properties.test_moving import agree as agree_moved
+from tests.properties.test_moving import calm as calm_moves
+
+IN_ROWS: Final[tuple[tuple[str, Aggregate], ...]] = (
+    ("n", Count()),
+    ("total", Sum("v")),
+    ("top", Max("v")),
+    ("average", Mean("v")),
+)
+"""What needs nothing beside the row of a window."""
+
+ALWAYS, HALF = 0, 2
+ENOUGH: Final = 12
+
+
+@contextmanager
+def kept_beside(seldom: int = ALWAYS) -> Iterator[list[Any]]:
+    """However small a slice is, what changes in it is kept beside it: always, or as long as it is less than a part."""
+    seen: list[Any] = []
+    real = changes.end
+
+    def end(each: changes.Changing, *rest: Any, **more: Any) -> Any:
+        found = real(each, *rest, **more)
+        seen.append((each, found))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(changes, "LARGE", 0)
+        patch.setattr(changes, "SELDOM", seldom)
+        patch.setattr(changes, "end", end)
+        yield seen
+
+
+@calm
+@given(history=histories(steps(triggers=ALL_TRIGGERS)), places=st.sets(st.integers(0, 30)))
+def test_what_is_told_does_not_depend_on_what_is_kept_beside(history: History, places: set[int]) -> None:
+    with kept_beside():
+        agree(restarted(history.under(aggregates=IN_ROWS), places))
+
+
+@settings(calm_crowds, max_examples=-(-CROWDS // 4))
+@given(history=crowds(KEYS), seldom=st.sampled_from([ALWAYS, HALF]))
+def test_every_key_of_a_crowd_is_told_the_same(history: History, seldom: int) -> None:
+    with kept_beside(seldom):
+        check(history.under(aggregates=IN_ROWS), on_kernel)
+
+
+@calm_moves
+@given(history=histories(steps(triggers=ALL_TRIGGERS)), places=PLACES)
+def test_a_savepoint_holds_windows_as_they_are(history: History, places: set[int]) -> None:
+    with kept_beside():
+        agree_moved(restarted(history.under(aggregates=IN_ROWS), places))
+
+
+def test_these_histories_have_changes_of_every_kind() -> None:
+    """New windows beside a slice, windows that change again, and more than one batch before the slice is written."""
+    kinds = set[str]()
+
+    @settings(calm_crowds, max_examples=ENOUGH)
+    @given(history=crowds(KEYS))
+    def look(history: History) -> None:
+        with kept_beside(HALF) as seen:
+            check(history.under(aggregates=IN_ROWS), on_kernel)
+        for each, (_, entry) in seen:
+            kinds.update(["again"] if each.entry.changed else ["first"])
+            kinds.update(["new"] if entry.rows > each.entry.rows else [])
+            kinds.update(["others"] if each.others is not None and each.others.height else [])
+            kinds.update(["holds"] if each.entry.hold is not None else [])
+
+    look()
+    assert kinds == {"first", "again", "new", "others", "holds"}

@@ -1,0 +1,149 @@
+"""Few changes to a large slice are kept beside it; the slice itself is neither written again nor read in vain."""
+
+import polars as pl
+import pytest
+
+import strandline as sl
+from strandline.errors import BrokenBlock
+from strandline.kernel import changes
+from strandline.kernel.blocks import unpack
+from strandline.kernel.moving import gathered
+from strandline.kernel.state import ROW, WINDOWS, Slice, as_changed, frames_of, read_index
+from strandline.model.panes import Emit
+from strandline.model.steps import WindowedStep
+from tests.kernel.batches import KeyGroup, asking, said
+
+SPEAKING = sl.after_watermark(early=sl.after_count(1), late=sl.after_count(1))
+CORRECTING = asking(trigger=SPEAKING, accumulation=sl.retracting, lateness=60_000)
+MANY = 40
+SLICE, BESIDE = "slice:0", "changes:0"
+
+
+@pytest.fixture(autouse=True)
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of forty windows are large ones here."""
+    monkeypatch.setattr(changes, "LARGE", MANY)
+
+
+def full(step: WindowedStep = CORRECTING) -> KeyGroup:
+    """A key group with a slice of many windows, told on time."""
+    group = KeyGroup(step)
+    group.play(*((f"team {number:02}", number, 1_000) for number in range(MANY)), watermark=9_999)
+    return group
+
+
+def test_a_late_element_is_kept_beside_the_slice_of_its_window() -> None:
+    group = full()
+    before = group.held[SLICE]
+    late = group.play(("team 07", 100, 2_000))
+    assert said(late) == [("-", "team 07", 0, 7, "on_time"), ("+", "team 07", 0, 107, "late")]
+    assert set(late.writes) == {"index", BESIDE}
+    assert group.held[SLICE] is before
+    beside = unpack(group.held[BESIDE], BESIDE).frames[WINDOWS]
+    assert beside.select("team", ROW).rows() == [("team 07", 7)]
+
+
+def test_the_next_one_finds_what_is_kept_there() -> None:
+    group = full()
+    group.play(("team 07", 100, 2_000))
+    group.play(("team 09", 1, 2_000))
+    again = group.play(("team 07", 1_000, 2_000), ("a new team", 5, 2_000))
+    assert said(again) == [
+        ("+", "a new team", 0, 5, "late"),
+        ("-", "team 07", 0, 107, "late"), ("+", "team 07", 0, 1_107, "late"),
+    ]  # fmt: skip
+    assert group.reads == ["index", SLICE, BESIDE]
+    entry = read_index(group.held).slices[0]
+    assert (entry.rows, entry.changed) == (MANY + 1, 3)
+    assert entry.size == len(group.held[SLICE]) + len(group.held[BESIDE])
+
+
+def test_where_many_change_the_slice_is_written_again() -> None:
+    group = full()
+    group.play(("team 07", 100, 2_000))
+    many = group.play(*((f"team {number:02}", 1, 2_000) for number in range(MANY // 2)))
+    assert many.writes[BESIDE] is None
+    assert BESIDE not in group.held
+    assert read_index(group.held).slices[0].changed == 0
+    assert len(said(many)) == MANY  # half of them, each taken back and told anew
+
+
+def test_a_slice_is_gathered_with_its_changes() -> None:
+    group = full()
+    group.play(("team 07", 100, 2_000), ("a new team", 5, 2_000))
+    rows = gathered([group.held]).frames[WINDOWS]
+    assert rows.height == MANY + 1
+    assert ROW not in rows.columns
+    found = dict(zip(rows["team"], rows["@spoken"], strict=True))
+    assert (found["team 07"], found["a new team"], found["team 08"]) == (2, 1, 1)
+    assert [place for place, _ in frames_of(group.held)] == [SLICE]
+
+
+def test_what_changes_stand_for_is_gone_from_their_slice() -> None:
+    base = {WINDOWS: pl.DataFrame({"team": ["a", "b", "c"], "total": [1, 2, 3]})}
+    changed = {WINDOWS: pl.DataFrame({"team": ["b", "d"], "total": [20, 4], ROW: [1, None]})}
+    assert as_changed(base, changed)[WINDOWS].rows() == [("a", 1), ("c", 3), ("b", 20), ("d", 4)]
+
+
+def test_a_slice_that_is_due_is_read_whole() -> None:
+    group = full(asking(trigger=SPEAKING, accumulation=sl.accumulating, lateness=60_000))
+    group.play(("team 07", 100, 2_000))
+    gone = group.play(("team 08", 1, 2_000), watermark=69_999)
+    assert said(gone) == [("+", "team 08", 0, 9, "late")]
+    assert {place for place, data in gone.writes.items() if data is None} == {SLICE, BESIDE}
+    assert set(group.held) == {"index"}
+    assert gone.rows == 0
+
+
+@pytest.mark.parametrize("final", [Emit.IF_NON_EMPTY, Emit.ALWAYS])
+def test_windows_that_are_over_say_their_last_if_they_have_one(final: Emit) -> None:
+    waiting = sl.after_watermark(early=sl.after_count(1), late=sl.after_count(2))
+    group = full(asking(trigger=waiting, accumulation=sl.accumulating, lateness=60_000, final_pane=final))
+    group.play(("team 07", 100, 2_000))  # the first of two that it would speak for
+    gone = said(group.play(watermark=69_999))
+    assert ("+", "team 07", 0, 107, "late") in gone
+    assert len(gone) == (MANY if final is Emit.ALWAYS else 1)
+
+
+def test_a_jump_over_the_end_and_the_life_of_windows_tells_them_on_time() -> None:
+    group = KeyGroup(CORRECTING)
+    group.play(*((f"team {number:02}", number, 1_000) for number in range(MANY)))
+    told = said(group.play(watermark=90_000))
+    assert len(told) == 2 * MANY
+    assert {timing for *_, timing in told} == {"early", "on_time"}
+
+
+def test_what_is_held_back_goes_on_when_the_change_does() -> None:
+    """The window that held the output watermark back has spoken; its slice no longer holds anything."""
+    step = asking(trigger=sl.repeatedly(sl.after_count(2)), accumulation=sl.accumulating, lateness=60_000)
+    group = KeyGroup(step)
+    group.play(*((f"team {number:02}", number, 1_000) for number in range(MANY) for _ in range(2)))
+    first = group.play(("team 07", 1, 1_000))
+    assert read_index(group.held).slices[0].hold == 9_999
+    second = group.play(("team 07", 1, 1_000))
+    assert read_index(group.held).slices[0] == Slice(
+        MANY, len(group.held[SLICE]) + len(group.held[BESIDE]), 9_999, None, None, 1
+    )
+    assert said(first) == []
+    assert said(second) == [("+", "team 07", 0, 16, "early")]
+
+
+def test_damaged_changes_are_refused_with_their_place() -> None:
+    group = full()
+    group.play(("team 07", 1, 2_000))
+    group.held[BESIDE] = group.held[BESIDE][:-1] + b"?"
+    with pytest.raises(BrokenBlock, match="the block at changes:0 is damaged"):
+        group.play(("team 07", 1, 2_000))
+
+
+def test_what_keeps_items_or_shares_or_meets_is_never_kept_beside() -> None:
+    entry = {0: Slice(MANY, 1, 0, None, None)}
+    plain = asking(lateness=60_000)
+    assert changes.seldom(entry, {0: 1}, set(), plain) == {0}
+    assert changes.seldom(entry, {0: 1}, {0}, plain) == frozenset()
+    assert changes.seldom(entry, {0: MANY // 4}, set(), plain) == frozenset()
+    for other in (
+        asking(window=sl.session(seconds=5)), asking(window=sl.count_window(3)),
+        asking(window=sl.sliding(seconds=10, every="5s")), asking(aggregates=(("all", sl.collect("score")),)),
+    ):  # fmt: skip
+        assert changes.seldom(entry, {0: 1}, set(), other) == frozenset()

@@ -15,7 +15,7 @@ from tests.properties.histories import ALL_TRIGGERS, History, histories, steps
 from tests.properties.test_crowds import EACH as CROWDS
 from tests.properties.test_crowds import KEYS, on_kernel
 from tests.properties.test_crowds import calm as calm_crowds
-from tests.properties.test_kernel_agrees import agree, calm, restarted
+from tests.properties.test_kernel_agrees import EACH, agree, restarted
 from tests.properties.test_moving import PLACES
 from tests.properties.test_moving import agree as agree_moved
 from tests.properties.test_moving import calm as calm_moves
@@ -50,7 +50,7 @@ def kept_beside(seldom: int = ALWAYS) -> Iterator[list[Any]]:
         yield seen
 
 
-@calm
+@settings(calm_crowds, max_examples=-(-EACH // 2))
 @given(history=histories(steps(triggers=ALL_TRIGGERS)), places=st.sets(st.integers(0, 30)))
 def test_what_is_told_does_not_depend_on_what_is_kept_beside(history: History, places: set[int]) -> None:
     with kept_beside():
@@ -71,6 +71,7 @@ def test_a_savepoint_holds_windows_as_they_are(history: History, places: set[int
         agree_moved(restarted(history.under(aggregates=IN_ROWS), places))
 
 
+@pytest.mark.slow
 def test_these_histories_have_changes_of_every_kind() -> None:
     """New windows beside a slice, windows that change again, and more than one batch before the slice is written."""
     kinds = set[str]()

@@ -61,7 +61,8 @@ TOLD: Final = "@told."
 TOLD_TIMING: Final = "@told:timing"
 TOLD_TIME: Final = "@told:time"
 ROW: Final = "@row"
-"""The place of a window among those that were kept."""
+"""The place in its slice of the window that a change stands for."""
+_AT: Final = "@at"
 DUE_WATERMARK, DUE_CLOCK = "@due_watermark", "@due_clock"
 _RIDING: Final = (DUE_WATERMARK, DUE_CLOCK, ROW)
 """Columns that are not kept."""
@@ -204,17 +205,17 @@ def _met(windows: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str], ask: Wi
     """
     joined = {*identity(keys), NEW, COUNTED, EARLIEST, TIME, *(part.name for part in parts_of(ask))}
     kept = [name for name in windows.columns if name not in joined]
-    mine = windows.drop(kept).with_columns(**_nothing_new(ask)).with_row_index(ROW)
+    mine = windows.drop(kept).with_columns(**_nothing_new(ask)).with_row_index(_AT)
     both = pl.concat([mine, rows], how="diagonal_relaxed")
-    met = grouped(both, keys, ask, [*merges(ask, both), pl.col(ROW).max()])
-    found = windows.select(pl.col(kept).gather(met[ROW]))
-    if met[ROW].null_count():
-        opened = met[ROW].is_null()
+    met = grouped(both, keys, ask, [*merges(ask, both), pl.col(_AT).max()])
+    found = windows.select(pl.col(kept).gather(met[_AT]))
+    if met[_AT].null_count():
+        opened = met[_AT].is_null()
         new = {name: value for name, value in initial(ask).items() if name in kept}
         found = found.with_columns(
             pl.when(opened).then(value).otherwise(name).alias(name) for name, value in new.items()
         )
-    return pl.concat([met.drop(ROW), found], how="horizontal")
+    return pl.concat([met.drop(_AT), found], how="horizontal")
 
 
 def read_index(held: Mapping[str, bytes]) -> Index:

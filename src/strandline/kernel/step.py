@@ -103,8 +103,9 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
     joined = waiting.add(strips, came.strips, ask.keys, ask.step)
     ripe = waiting.ripen(joined, ask.keys, ask.step, now)
     touched, due = _touched(came, ripe.windows, ask), state.due(index.slices, progress)
-    few = changes.seldom(index.slices, _many(touched), due, ask.step)
-    opened = {*_many(touched), *due} - few
+    many = _many(touched)
+    few = changes.seldom(index.slices, many, due, ask.step)
+    opened = {*many, *due} - few
     there, changed = opened & index.slices.keys(), {n for n, entry in index.slices.items() if entry.changed}
     only = partial(_only, touched)
     sift = partial(changes.dying, touched=only, keys=ask.keys, ask=ask.step, now=now)

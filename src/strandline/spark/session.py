@@ -17,6 +17,7 @@ from strandline.spark.class_archive import ClassArchive
 from strandline.spark.jars import missing, paths
 from strandline.spark.java import Java, find_java
 from strandline.spark.lean_home import at_home, lean_home
+from strandline.spark.unsearched import spare_search
 
 FILES: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -105,9 +106,12 @@ def start_session(
         wanted = with_archive(wanted, home, java)
     for key, value in wanted.items():
         builder = builder.config(key, value)
+    runs_already = SparkContext._active_spark_context is not None  # noqa: SLF001 - the only place that says so
     with _quiet(log), at_home(home):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    if home is not None and not runs_already:
+        spare_search(session)
     return session
 
 

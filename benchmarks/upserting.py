@@ -49,13 +49,15 @@ def _session(home: Path) -> "SparkSession":
 
 
 def ours(spark: "SparkSession", folder: str, dsn: str, table: str, checkpoint: Path) -> list[dict[str, Any]]:
-    """An early pane for every change; the table holds the latest ones, each batch exactly once."""
+    """A pane for every change and no other, as Spark's update mode has it; the table holds the latest ones, each batch
+    exactly once."""
     panes = (
         sl.read(source_of(Folder(folder)))
         .event_time("at", sl.bounded(seconds=DELAY))
         .key_by("key")
         .window(kind_of(TUMBLING.window))
-        .trigger(sl.after_watermark(early=sl.repeatedly(sl.after_count(1))))
+        .trigger(sl.repeatedly(sl.after_count(1)))
+        .on_time_pane("if_non_empty")
         .accumulate(sl.accumulating)
         .aggregate(total=sl.sum("value"), plays=sl.count())
     )

@@ -25,6 +25,13 @@ def standing(frame: pl.DataFrame, key: Sequence[str]) -> Standing:
     A pane and its retraction have one index, so the retraction is the later of the two; where a pane follows, it is
     later still. Rows that are no panes are told apart by their order alone.
     """
+    last = _last_words(frame, key) if frame.select(key).is_duplicated().any() else frame
+    if RETRACTION not in frame.columns:
+        return Standing(last, last.clear())
+    return Standing(last.filter(~pl.col(RETRACTION)), last.filter(RETRACTION))
+
+
+def _last_words(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     order = [name for name in (END, START, INDEX, RETRACTION) if name in frame.columns]
     window = [name for name in (START, END) if name in frame.columns and RETRACTION in frame.columns]
     said = frame.with_row_index(_ROW).sort(*order, _ROW)
@@ -32,7 +39,4 @@ def standing(frame: pl.DataFrame, key: Sequence[str]) -> Standing:
     if not set(window) <= set(key):
         # Sessions that met are taken back; the one they are now may have the same end, and stands.
         last = last.sort(END, ~pl.col(RETRACTION), START).unique(key, keep="last", maintain_order=True)
-    last = last.drop(_ROW)
-    if RETRACTION not in frame.columns:
-        return Standing(last, last.clear())
-    return Standing(last.filter(~pl.col(RETRACTION)), last.filter(RETRACTION))
+    return last.drop(_ROW)

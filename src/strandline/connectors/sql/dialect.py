@@ -26,6 +26,8 @@ class Traits:
     """Whether `Total` and `total` are two columns."""
     longest_name: int | None = None
     """The bytes a name may have, where a longer one would be cut off."""
+    room: str = ""
+    """How a table is made whose rows will be written over: with room beside each for what comes in its place."""
     alone: str = ""
     """What to say before a table is made that others may be making too."""
 
@@ -72,6 +74,10 @@ class Dialect(Protocol):
 
     def stage(self, table: str, told: Told) -> str:
         """Rows where statements can see them, typed as the table's columns; returns what to select them from."""
+        ...
+
+    def finding(self, table: str, key: Sequence[str]) -> AbstractContextManager[object]:
+        """Statements that look for the staged rows in a table, by these columns."""
         ...
 
     def create_view(self, name: str, query: str) -> None:

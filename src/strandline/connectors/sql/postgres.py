@@ -1,13 +1,14 @@
 """PostgreSQL: rows come in by COPY, into the table or into staging, and take effect in one short transaction."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from strandline.connectors.sql.binary_copy import binary_form, has_binary_form
 from strandline.connectors.sql.conninfo import Place, place_of
 from strandline.connectors.sql.dialect import Refusal, Traits
 from strandline.connectors.sql.letters import TableLetters
@@ -27,6 +28,11 @@ _NULL: Final = "\\N"
 _MAKING: Final = 0x5374726E64  # a number that nobody else is likely to lock
 _WAITING_SECONDS: Final = 60
 _LOCKED_SECONDS: Final = 20
+_SET: Final = "; ".join(
+    f"SET LOCAL {way} = {{value}}"
+    for way in ("enable_hashjoin", "enable_mergejoin", "enable_seqscan", "enable_material", "jit")
+)
+"""Other ways to find rows than by an index; and to compile a statement first, which takes longer than to run it."""
 _PERMANENT: Final = ("28", "3D", "3F", "42", "0A", "25006")
 """Who we are, which database, which schema, what we ask, what it cannot do, and a server that takes no writes."""
 _TYPES: Final = {
@@ -100,13 +106,18 @@ class PostgresDatabase:
     """A connection, made anew where it was lost."""
 
     traits: Final = Traits(
-        merges=True, minds_case=True, longest_name=63, alone=f"SELECT pg_advisory_xact_lock({_MAKING})"
+        merges=True,
+        minds_case=True,
+        longest_name=63,
+        alone=f"SELECT pg_advisory_xact_lock({_MAKING})",
+        room=" WITH (fillfactor = 50)",
     )
 
     def __init__(self, place: Place, schema: str | None) -> None:
         self._place, self._schema = place, schema
         self._connection: psycopg.Connection[Any] | None = None
-        self._staged: tuple[str, tuple[str, ...]] | None = None
+        self._staged: tuple[str, dict[str, str]] | None = None
+        """The table for which rows are staged, and the types of those of its columns that are."""
         self._open()
 
     def _open(self) -> "psycopg.Connection[Any]":
@@ -190,37 +201,63 @@ class PostgresDatabase:
             return cursor.fetchall() if cursor.description else []
 
     def columns(self, table: str) -> dict[str, str]:
+        return self._columns(self.quoted(table))
+
+    def _columns(self, place: str) -> dict[str, str]:
         found = self.execute(
             "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = to_regclass(?) "
             "AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
-            [self.quoted(table)],
+            [place],
         )
         return dict(found)
 
     def load(self, table: str, told: Told) -> None:
-        self._copy(self.quoted(table), told)
+        self._copy(self.quoted(table), told, self.columns(table))
 
     def stage(self, table: str, told: Told) -> str:
         """A table of this connection alone, as wide as what is written and with the types of its target."""
-        staging = self.quoted(_STAGING)
-        if self._staged != (table, told.names):
+        place = f"pg_temp.{self.quoted(_STAGING)}"
+        if self._staged is None or (self._staged[0], tuple(self._staged[1])) != (table, told.names):
             names = ", ".join(map(self.quoted, told.names))
-            self.execute(f"DROP TABLE IF EXISTS pg_temp.{staging}")
-            self.execute(f"CREATE TEMP TABLE {staging} AS SELECT {names} FROM {self.quoted(table)} WITH NO DATA")
-            self._staged = (table, told.names)
+            self.execute(f"DROP TABLE IF EXISTS {place}")
+            made = f"CREATE TEMP TABLE {self.quoted(_STAGING)} AS SELECT {names} FROM {self.quoted(table)} WITH NO DATA"
+            self.execute(made)
+            self._staged = table, self._columns(place)
         else:
-            self.execute(f"TRUNCATE pg_temp.{staging}")
-        self._copy(f"pg_temp.{staging}", told)
-        self.execute(f"ANALYZE pg_temp.{staging}")
-        return f"pg_temp.{staging}"
+            self.execute(f"TRUNCATE {place}")
+        self._copy(place, told, self._staged[1])
+        return place
 
-    def _copy(self, place: str, told: Told) -> None:
+    @contextmanager
+    def finding(self, table: str, key: Sequence[str]) -> Iterator[None]:
+        """By the index, in the order in which rows were staged: what a batch costs does not grow with the table.
+
+        By itself the server reads a table as a whole until it is far larger than the batch.
+        """
+        if not self._is_indexed(table, key):
+            self.execute(f"ANALYZE pg_temp.{self.quoted(_STAGING)}")
+            yield
+            return
+        self.execute(_SET.format(value="off"))
+        yield
+        self.execute(_SET.format(value="default"))
+
+    def _is_indexed(self, table: str, key: Sequence[str]) -> bool:
+        asked = (
+            "SELECT 1 FROM pg_index WHERE indrelid = to_regclass(?) AND indisvalid AND indpred IS NULL AND (SELECT "
+            "array_agg(attname::text ORDER BY attname::text) FROM pg_attribute WHERE attrelid = indrelid "
+            "AND attnum = ANY (indkey[0:?])) = ?"
+        )
+        return bool(self.execute(asked, [self.quoted(table), len(key) - 1, sorted(key)]))
+
+    def _copy(self, place: str, told: Told, types: Mapping[str, str]) -> None:
         names = ", ".join(map(self.quoted, told.names))
-        text = told.rows.select(_written(column) for column in told.columns)
-        command = f"COPY {place} ({names}) FROM STDIN (FORMAT csv, NULL '{_NULL}')"
+        is_binary = has_binary_form(told, types)
+        form, parts = ("binary", binary_form(told)) if is_binary else (f"csv, NULL '{_NULL}'", _text_form(told))
+        command = f"COPY {place} ({names}) FROM STDIN (FORMAT {form})"
         with _refusing(), self._open().cursor() as cursor, cursor.copy(command) as copy:
-            for part in text.iter_slices(100_000):
-                copy.write(part.write_csv(include_header=False, null_value=_NULL, quote_style="non_numeric"))
+            for part in parts:
+                copy.write(part)
 
     def create_view(self, name: str, query: str) -> None:
         self.execute(f"CREATE OR REPLACE VIEW {self.quoted(name)} AS {query}")
@@ -251,6 +288,13 @@ def said(problem: "psycopg.Error") -> str:
     found = problem.diag
     told = [each for each in (found.message_primary, found.message_detail) if each]
     return ": ".join(told) or str(problem).strip().partition("\n")[0]
+
+
+def _text_form(told: Told) -> Iterator[str]:
+    """What every type can be read from."""
+    text = told.rows.select(_written(column) for column in told.columns)
+    for part in text.iter_slices(100_000):
+        yield part.write_csv(include_header=False, null_value=_NULL, quote_style="non_numeric")
 
 
 def _written(column: Column) -> pl.Expr:

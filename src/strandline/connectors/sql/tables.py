@@ -64,7 +64,8 @@ def refuse_long_names(database: Dialect, names: Sequence[str]) -> None:
 def _create(database: Dialect, table: str, columns: Sequence[Column], unique: Sequence[str]) -> None:
     quoted = database.quoted
     told = ", ".join(f"{quoted(column.name)} {database.type_of(column)}" for column in columns)
-    database.execute(f"CREATE TABLE {quoted(table)} ({told})")
+    room = database.traits.room if unique else ""
+    database.execute(f"CREATE TABLE {quoted(table)} ({told}){room}")
     if unique and database.traits.indexes:
         names = ", ".join(map(quoted, unique))
         database.execute(f"CREATE UNIQUE INDEX {quoted(table + '_key')} ON {quoted(table)} ({names})")

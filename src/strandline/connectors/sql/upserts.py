@@ -1,6 +1,7 @@
 """Rows by key: what stands is written over what was there, and what is gone is taken away."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import polars as pl
@@ -24,7 +25,8 @@ class Upsert:
         for part, by_index in _by_nulls(told, self.key):
             target, staged = database.quoted(self.table), database.stage(self.table, part.only(part.rows, match))
             same = _matching(database, self.table, tuple(match), by_index)
-            database.execute(f"DELETE FROM {target} WHERE EXISTS (SELECT 1 FROM {staged} AS s WHERE {same})")
+            with _finding(database, self.table, self.key, by_index):
+                database.execute(f"DELETE FROM {target} WHERE EXISTS (SELECT 1 FROM {staged} AS s WHERE {same})")
 
     def put(self, database: Dialect, told: Told) -> None:
         """Writes rows over those with their keys, unless these tell of a later window; and adds the others."""
@@ -34,16 +36,17 @@ class Upsert:
             same, unless = _matching(database, self.table, self.key, by_index), self._unless(database)
             values = ", ".join(f"{quoted(name)} = s.{quoted(name)}" for name in part.names if name not in self.key)
             names = ", ".join(map(quoted, part.names))
-            if database.traits.merges:
-                written = f"WHEN MATCHED{unless} THEN UPDATE SET {values} " if values else ""
-                added = f"INSERT ({names}) VALUES ({', '.join(f's.{quoted(name)}' for name in part.names)})"
-                merged = f"MERGE INTO {target} USING {staged} AS s ON {same} {written}WHEN NOT MATCHED THEN {added}"
-                database.execute(merged)
-                continue
-            if values:
-                database.execute(f"UPDATE {target} SET {values} FROM {staged} AS s WHERE {same}{unless}")
-            known = f"EXISTS (SELECT 1 FROM {target} WHERE {same})"
-            database.execute(f"INSERT INTO {target} ({names}) SELECT {names} FROM {staged} AS s WHERE NOT {known}")
+            with _finding(database, self.table, self.key, by_index):
+                if database.traits.merges:
+                    written = f"WHEN MATCHED{unless} THEN UPDATE SET {values} " if values else ""
+                    added = f"INSERT ({names}) VALUES ({', '.join(f's.{quoted(name)}' for name in part.names)})"
+                    merged = f"MERGE INTO {target} USING {staged} AS s ON {same} {written}WHEN NOT MATCHED THEN {added}"
+                    database.execute(merged)
+                    continue
+                if values:
+                    database.execute(f"UPDATE {target} SET {values} FROM {staged} AS s WHERE {same}{unless}")
+                known = f"EXISTS (SELECT 1 FROM {target} WHERE {same})"
+                database.execute(f"INSERT INTO {target} ({names}) SELECT {names} FROM {staged} AS s WHERE NOT {known}")
 
     def _unless(self, database: Dialect) -> str:
         """Where the window is not part of the key, the row of a later one stays."""
@@ -51,6 +54,10 @@ class Upsert:
             return ""
         end = database.quoted(self.window[1])
         return f" AND s.{end} >= {database.quoted(self.table)}.{end}"
+
+
+def _finding(database: Dialect, table: str, key: Sequence[str], by_index: bool) -> AbstractContextManager[object]:
+    return database.finding(table, key) if by_index else nullcontext()
 
 
 def _matching(database: Dialect, table: str, names: Sequence[str], by_index: bool) -> str:

@@ -34,13 +34,12 @@ local     all       all                       trust
 host      all       {ROLE}  {HOST}/32  trust
 """
 
-# One machine, one user: small buffers; change data capture is possible from the start.
+# One machine, one user; change data capture is possible from the start.
 _SETTINGS: Final = f"""\
 listen_addresses = '{HOST}'
 wal_level = logical
 max_wal_senders = 8
 max_replication_slots = 8
-shared_buffers = 32MB
 max_connections = 50
 dynamic_shared_memory_type = mmap
 log_timezone = 'UTC'

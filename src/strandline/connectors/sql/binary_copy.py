@@ -23,9 +23,9 @@ _LONGEST: Final = 256
 
 _WITH_ZONE: Final = "timestamp with time zone"
 _FIXED: Final[dict[tuple[Kind, str], str]] = {
-    (Kind.INTEGER, "bigint"): ">i8", (Kind.BOOLEAN, "boolean"): "u1", (Kind.REAL, "double precision"): ">f8",
-    (Kind.INSTANT, _WITH_ZONE): ">i8", (Kind.MOMENT, _WITH_ZONE): ">i8",
-    (Kind.WALL, "timestamp without time zone"): ">i8", (Kind.DATE, "date"): ">i4",
+    (Kind.INTEGER, "bigint"): "i8", (Kind.BOOLEAN, "boolean"): "u1", (Kind.REAL, "double precision"): "f8",
+    (Kind.INSTANT, _WITH_ZONE): "i8", (Kind.MOMENT, _WITH_ZONE): "i8",
+    (Kind.WALL, "timestamp without time zone"): "i8", (Kind.DATE, "date"): "i4",
 }  # fmt: skip
 _TEXTS: Final = {(Kind.TEXT, "text"): "", (Kind.BINARY, "bytea"): "", (Kind.JSON, "jsonb"): "\x01"}
 """What stands before the bytes."""
@@ -49,7 +49,7 @@ def has_binary_form(told: Told, types: Mapping[str, str]) -> bool:
     return all(_has_binary_form(told.rows[each.name], each.kind, types.get(each.name, "")) for each in told.columns)
 
 
-def binary_form(told: Told) -> Iterator[bytes]:
+def binary_form(told: Told) -> Iterator[bytes | memoryview]:
     """The rows, a part after the other."""
     yield _BEFORE
     for part in told.rows.iter_slices(_SLICE):
@@ -97,7 +97,8 @@ def _field(values: pl.Series, column: Column) -> _Field:
     if values.dtype in (pl.String, pl.Binary):
         items, lengths = _texts(values, _PREFIXES[column.kind])
     else:
-        items = _numbers(values, column.kind).fill_null(0).to_numpy().astype(_NUMBERS[column.kind])
+        numbers = _numbers(values, column.kind)
+        items = (numbers.fill_null(0) if nulls else numbers).to_numpy().astype(_NUMBERS[column.kind], copy=False)
         lengths = np.int32(items.itemsize)
     return items, np.where(values.is_null().to_numpy(), np.int32(-1), lengths) if nulls else lengths
 
@@ -132,7 +133,7 @@ def _texts(values: pl.Series, before: str) -> _Field:
     return letters[starts[:-1, None] + np.arange(widest)].view(f"V{widest}").reshape(-1), lengths
 
 
-def _assembled(fields: list[_Field], rows: int) -> bytes:
+def _assembled(fields: list[_Field], rows: int) -> memoryview:
     width = 2 + sum(4 + items.itemsize for items, _ in fields)
     whole = np.empty((rows, width), np.uint8)
     counted: npt.NDArray[np.bool_] | None = None
@@ -145,9 +146,9 @@ def _assembled(fields: list[_Field], rows: int) -> bytes:
     for items, lengths in fields:
         column(at, ">i4")[...] = lengths
         at, wide = at + 4, items.itemsize
-        column(at, items.dtype)[...] = items
+        column(at, items.dtype.newbyteorder(">"))[...] = items
         if isinstance(lengths, np.ndarray) and (lengths != wide).any():
             counted = np.ones((rows, width), np.bool_) if counted is None else counted
             counted[:, at : at + wide] = np.arange(wide) < lengths[:, None]
         at += wide
-    return whole.tobytes() if counted is None else whole[counted].tobytes()
+    return (whole.reshape(-1) if counted is None else whole[counted]).data

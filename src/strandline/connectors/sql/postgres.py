@@ -129,6 +129,8 @@ class PostgresDatabase:
         connection.execute(f"SET idle_in_transaction_session_timeout = '{_WAITING_SECONDS}s'")
         connection.execute(f"SET lock_timeout = '{_LOCKED_SECONDS}s'")
         connection.execute("SET timezone = 'UTC'")
+        # Staged rows that do not fit would be written to a file and read from there. None of it is taken before it is used.
+        connection.execute("SET temp_buffers = '64MB'")
         # What is committed must be there after a power cut, whatever the server's own habit is.
         connection.execute(
             "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"

@@ -129,7 +129,7 @@ class PostgresDatabase:
         connection.execute(f"SET idle_in_transaction_session_timeout = '{_WAITING_SECONDS}s'")
         connection.execute(f"SET lock_timeout = '{_LOCKED_SECONDS}s'")
         connection.execute("SET timezone = 'UTC'")
-        # Staged rows that do not fit would be written to a file and read from there. None of it is taken before it is used.
+        # Staged rows that do not fit are written to a file and read from there. What is not used is not taken.
         connection.execute("SET temp_buffers = '64MB'")
         # What is committed must be there after a power cut, whatever the server's own habit is.
         connection.execute(

@@ -247,7 +247,7 @@ class PostgresDatabase:
     def _is_indexed(self, table: str, key: Sequence[str]) -> bool:
         asked = (
             "SELECT 1 FROM pg_index WHERE indrelid = to_regclass(?) AND indisvalid AND indpred IS NULL AND (SELECT "
-            "array_agg(attname::text ORDER BY attname::text) FROM pg_attribute WHERE attrelid = indrelid "
+            'array_agg(attname::text ORDER BY attname::text COLLATE "C") FROM pg_attribute WHERE attrelid = indrelid '
             "AND attnum = ANY (indkey[0:?])) = ?"
         )
         return bool(self.execute(asked, [self.quoted(table), len(key) - 1, sorted(key)]))

@@ -1,6 +1,6 @@
 """Rows by key: what stands is written over what was there, and what is gone is taken away."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -30,23 +30,26 @@ class Upsert:
 
     def put(self, database: Dialect, told: Told) -> None:
         """Writes rows over those with their keys, unless these tell of a later window; and adds the others."""
-        quoted, target = database.quoted, database.quoted(self.table)
         for part, by_index in _by_nulls(told, self.key):
             staged = database.stage(self.table, part)
-            same, unless = _matching(database, self.table, self.key, by_index), self._unless(database)
-            values = ", ".join(f"{quoted(name)} = s.{quoted(name)}" for name in part.names if name not in self.key)
-            names = ", ".join(map(quoted, part.names))
+            same = _matching(database, self.table, self.key, by_index)
             with _finding(database, self.table, self.key, by_index):
-                if database.traits.merges:
-                    written = f"WHEN MATCHED{unless} THEN UPDATE SET {values} " if values else ""
-                    added = f"INSERT ({names}) VALUES ({', '.join(f's.{quoted(name)}' for name in part.names)})"
-                    merged = f"MERGE INTO {target} USING {staged} AS s ON {same} {written}WHEN NOT MATCHED THEN {added}"
-                    database.execute(merged)
-                    continue
-                if values:
-                    database.execute(f"UPDATE {target} SET {values} FROM {staged} AS s WHERE {same}{unless}")
-                known = f"EXISTS (SELECT 1 FROM {target} WHERE {same})"
-                database.execute(f"INSERT INTO {target} ({names}) SELECT {names} FROM {staged} AS s WHERE NOT {known}")
+                for statement in self._written(database, part.names, staged, same):
+                    database.execute(statement)
+
+    def _written(self, database: Dialect, columns: Sequence[str], staged: str, same: str) -> Iterator[str]:
+        quoted, target, unless = database.quoted, database.quoted(self.table), self._unless(database)
+        names = ", ".join(map(quoted, columns))
+        values = ", ".join(f"{quoted(name)} = s.{quoted(name)}" for name in columns if name not in self.key)
+        if database.traits.merges:
+            written = f"WHEN MATCHED{unless} THEN UPDATE SET {values} " if values else ""
+            added = f"INSERT ({names}) VALUES ({', '.join(f's.{quoted(name)}' for name in columns)})"
+            yield f"MERGE INTO {target} USING {staged} AS s ON {same} {written}WHEN NOT MATCHED THEN {added}"
+            return
+        if values:
+            yield f"UPDATE {target} SET {values} FROM {staged} AS s WHERE {same}{unless}"
+        known = f"EXISTS (SELECT 1 FROM {target} WHERE {same})"
+        yield f"INSERT INTO {target} ({names}) SELECT {names} FROM {staged} AS s WHERE NOT {known}"
 
     def _unless(self, database: Dialect) -> str:
         """Where the window is not part of the key, the row of a later one stays."""

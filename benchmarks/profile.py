@@ -7,7 +7,8 @@ so on a machine that is busy with other things it is too much; what is left of t
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,11 +17,10 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks import corpus as corpora
-from benchmarks import feeds, suite, turns
-from benchmarks.feeds import Folder
+from benchmarks import feeds, sources, suite, turns
+from benchmarks.broker import Broker
 from benchmarks.meter import Looking, Sample
-from benchmarks.runs import FEW, last_words, miscounted, scratch, started, weighed
+from benchmarks.runs import FEW, feed_of, last_words, miscounted, scratch, started, weighed
 from benchmarks.suite import Cell
 from benchmarks.threads import ORDER, POLARS, WORKERS, Look, between, watch
 from benchmarks.turns import Asked
@@ -56,11 +56,12 @@ class Profile:
 def main(asked: Asked, cell: str = "ours", *, as_json: bool = False) -> int:
     """Runs a cell once and tells where its time went."""
     turns.end_with_the_run()
-    chosen = suite.quick() if asked.quick else suite.full()
-    known = {each.name: each for group in chosen.groups for each in group.cells}
+    known = {each.name: each for each in cells(quick=asked.quick)}
     if cell not in known:
         raise PlanError(f"there is no cell {cell!r}", hint=f"choose of: {', '.join(sorted(known))}")
-    found = measure(known[cell], turns.work_folder(asked))
+    work = turns.work_folder(asked)
+    with sources.broker(work) if known[cell].form else nullcontext() as broker:
+        found = measure(known[cell], work, broker)
     if as_json:
         print(json.dumps(asdict(found), indent=1))
     else:
@@ -68,14 +69,21 @@ def main(asked: Asked, cell: str = "ours", *, as_json: bool = False) -> int:
     return 0
 
 
-def measure(cell: Cell, work: Path) -> Profile:
-    """One run of a cell, under the meter and with its threads watched; `bench windows` is who has it judged."""
-    folder, _ = corpora.written(cell.corpus, work / "corpora")
+def cells(*, quick: bool) -> Iterator[Cell]:
+    """What can be looked into: the cells of `bench windows` and those of `bench sources`, who have them judged."""
+    for each in (suite, sources):
+        chosen = each.quick() if quick else each.full()
+        for group in chosen.groups:
+            yield from group.cells
+
+
+def measure(cell: Cell, work: Path, broker: Broker | None = None) -> Profile:
+    """One run of a cell, under the meter and with its threads watched."""
     home = scratch(work)
     order = {
         "contestant": cell.contestant.value,
         "workload": to_json(cell.workload),
-        "feed": feeds.to_json(Folder(str(folder))),
+        "feed": feeds.to_json(feed_of(cell, cell.corpus, work, broker)),
         "check": None,
         "warm_up": cell.warm_seconds,
         "room": {"cores": cell.cores, "partitions": cell.partitions},

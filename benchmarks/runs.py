@@ -68,9 +68,9 @@ def read_run(path: Path) -> Run:
 
 def measure(cell: Cell, round_: int, work: Path, *, check: bool, broker: Broker | None = None) -> Run:
     """Runs a cell once; a run that fails or disagrees with the judge is told as failed, never as fast."""
-    feed = _feed(cell, cell.corpus, work, broker)
+    feed = feed_of(cell, cell.corpus, work, broker)
     beginning = replace(cell.corpus, batches=min(CHECKED, cell.corpus.batches))
-    checked = _feed(cell, beginning, work, broker) if check and _has_cells(cell) else None
+    checked = feed_of(cell, beginning, work, broker) if check and _has_cells(cell) else None
     home = scratch(work)
     order = {
         "contestant": cell.contestant.value,
@@ -96,7 +96,8 @@ def measure(cell: Cell, round_: int, work: Path, *, check: bool, broker: Broker 
     return run
 
 
-def _feed(cell: Cell, corpus: corpora.Corpus, work: Path, broker: Broker | None) -> Feed:
+def feed_of(cell: Cell, corpus: corpora.Corpus, work: Path, broker: Broker | None) -> Feed:
+    """Where a cell reads a corpus."""
     if cell.form is None:
         return Folder(str(corpora.written(corpus, work / "corpora")[0]))
     if broker is None:

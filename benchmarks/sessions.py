@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.feeds import Feed, Topic
+import strandline as sl
+from benchmarks.feeds import EVENTS, Feed, Topic
 from benchmarks.suite import CORES
 from benchmarks.workloads import Contestant
 from strandline.spark.jars import jars_folder, paths, pinned
-from strandline.spark.session import OF_RECORDS, ROCKSDB, WITHOUT_ROWS, settings, start_session
+from strandline.spark.session import ROCKSDB, WITHOUT_ROWS, of_records, settings, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,6 +67,11 @@ class Room:
         os.sched_setaffinity(0, mine[: self.cores])
 
 
+def of_topic(feed: Topic) -> dict[str, str]:
+    """As a job of ours asks its topic how long records can be; all contestants have it."""
+    return of_records(sl.kafka(feed.name, servers=feed.servers, value=sl.json(EVENTS)).longest())
+
+
 def start(
     contestant: Contestant,
     log: Path,
@@ -77,7 +83,7 @@ def start(
     wanted = settings_of(contestant) | (Room() if room is None else room).settings()
     if isinstance(feed, Topic):
         files = [*paths(), *(jars_folder() / jar.file for jar in pinned(JARS))]
-        wanted |= {"spark.jars": ",".join(map(str, files)), **OF_RECORDS}
+        wanted |= {"spark.jars": ",".join(map(str, files)), **of_topic(feed)}
     elif contestant in (Contestant.OURS, Contestant.AT_ONCE) and feed is not None:
         # As a job of ours would start it. The peers were tried with it too, and lose: decision 0020.
         wanted |= WITHOUT_ROWS

@@ -51,13 +51,18 @@ def main(asked: Asked) -> int:
     chosen = quick() if asked.quick else full()
     cells = turns.chosen_cells(chosen, asked)
     work, home = turns.work_folder(asked), turns.runs_folder(asked, chosen)
-    fetch_jars(print, jars=pinned(JARS))
-    with Broker(work / "broker") as broker:
+    with broker(work) as there:
 
         def run(cell: Cell, round_: int, check: bool) -> Run:
-            return measure(cell, round_, work, check=check, broker=broker)
+            return measure(cell, round_, work, check=check, broker=there)
 
         runs = list(turns.in_turns(chosen, cells, asked.rounds or chosen.rounds, home, run))
-    told = to_results(Measured(runs), chosen, turns.command_of("sources", asked), broker.digests())
+    told = to_results(Measured(runs), chosen, turns.command_of("sources", asked), there.digests())
     turns.publish(told, RESULTS if asked.is_whole else home / "sources.json", whole=asked.is_whole)
     return 1 if any(run.failure for run in runs) else 0
+
+
+def broker(work: Path) -> Broker:
+    """What the topics are in, with what Spark needs to read them."""
+    fetch_jars(print, jars=pinned(JARS))
+    return Broker(work / "broker")

@@ -14,7 +14,7 @@ from benchmarks import runs, turns
 from benchmarks.broker import Broker
 from benchmarks.corpus import Corpus
 from benchmarks.peers import programs_run
-from benchmarks.peers.catalogue import ABSENT, PEERS
+from benchmarks.peers.catalogue import ABSENT, PEERS, Peer
 from benchmarks.peers.programs_run import Program
 from benchmarks.results import Measured, to_results
 from benchmarks.runs import Run
@@ -43,14 +43,16 @@ def full() -> Suite[Measurable]:
     """The run whose figures are kept."""
     wide = Corpus(100_000, 9, 1_000_000)
     thin = Corpus(100_000, 5, 1_000_000, thin=50)
-    return _suite("peers", (wide, thin), 4, 30.0, Corpus(100_000, 4, 500_000, late=False), rounds=3)
+    lines, topic = Corpus(100_000, 4, 500_000, late=False), Corpus(100_000, 8, 500_000, late=False)
+    return _suite("peers", (wide, thin), 4, 30.0, (lines, topic), rounds=3)
 
 
 def quick() -> Suite[Measurable]:
     """The same, small and once: to try it out. Its figures say little."""
     wide = Corpus(10_000, 4, 100_000)
     thin = Corpus(10_000, 3, 100_000, thin=50)
-    return _suite("peers-quick", (wide, thin), 1, 0.0, Corpus(10_000, 4, 50_000, late=False), rounds=1)
+    small = Corpus(10_000, 4, 50_000, late=False)
+    return _suite("peers-quick", (wide, thin), 1, 0.0, (small, small), rounds=1)
 
 
 def _suite(
@@ -58,10 +60,15 @@ def _suite(
     on_spark: tuple[Corpus, Corpus],
     warm_up: int,
     warm_seconds: float,
-    corpus: Corpus,
+    read: tuple[Corpus, Corpus],
     *,
     rounds: int,
 ) -> Suite[Measurable]:
+    """`read` are the shorter corpora of programs: as lines, and as a topic.
+
+    Those of a topic are longer: a JVM through which every record passes compiles for half a minute, and that is no
+    cost of events.
+    """
     wide, thin = on_spark
     spark = (
         Cell("ours", Contestant.OURS, TUMBLING, wide, warm_up, warm_seconds=warm_seconds),
@@ -70,9 +77,7 @@ def _suite(
         Cell("by-key-pandas", Contestant.BY_KEY, TUMBLING, thin, warm_up=min(warm_up, 2)),
         Cell("by-key-row", Contestant.BY_KEY_ROW, TUMBLING, thin, warm_up=min(warm_up, 2)),
     )
-    programs = [
-        Program(peer.name, peer, corpus if peer.is_fast else replace(corpus, thin=THIN)) for peer in PEERS.values()
-    ]
+    programs = [Program(peer.name, peer, _corpus(peer, read[peer.by_topic])) for peer in PEERS.values()]
     groups: tuple[Group[Measurable], ...] = (
         Group("spark", spark),
         Group("lines", tuple(cell for cell in programs if not cell.peer.by_topic)),
@@ -86,6 +91,10 @@ def _suite(
     # A quick run leaves out what `bench windows` tries as well.
     held = ON_SPARK if rounds > 1 else ON_SPARK[:1]
     return Suite(name, groups, rounds, (*held, *rows), tuple(row for row in ON_SPARK if row not in held))
+
+
+def _corpus(peer: Peer, whole: Corpus) -> Corpus:
+    return whole if peer.is_fast else replace(whole, thin=THIN)
 
 
 def main(asked: Asked) -> int:

@@ -3,6 +3,7 @@
 import json
 import logging
 import threading
+import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,7 @@ from strandline.kernel.watermarks import FOREVER
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
 from strandline.services.service import Service
+from strandline.services.topics import Topic, create_topics
 from strandline.spark.deliver import Patience, deliver
 from strandline.spark.ledger import LedgerEntry, Written
 from strandline.spark.letters import with_letters
@@ -285,3 +287,14 @@ def test_topics_that_promise_little_are_warned_of_once_and_not_at_home(caplog: p
         for _ in range(2):
             topics._warn("broker.example:9092", {"weak": weak, "strong": strong})
     assert [record.args[0] for record in caplog.records] == ["weak"]  # type: ignore[index]
+
+
+@pytest.mark.services
+def test_a_topic_tells_how_long_its_records_can_be_the_longest_of_several(kafka: Service) -> None:
+    usual, short = (f"longest-{name}-{uuid.uuid4().hex}" for name in ("usual", "short"))
+    create_topics(kafka.address, Topic(usual, 1), Topic(short, 1, {"max.message.bytes": "5000"}))
+    form = sl.json("team string")
+    assert sl.kafka(short, servers=kafka.address, value=form).longest() == 5_000
+    assert sl.kafka(usual, short, servers=kafka.address, value=form).longest() == 1_048_588
+    assert sl.kafka("no-such-topic", servers=kafka.address, value=form).longest() is None
+    assert sl.kafka("longest-.*", servers=kafka.address, value=form, pattern=True).longest() is None

@@ -11,7 +11,14 @@ from pyspark.sql import SparkSession
 import strandline as sl
 from strandline.plan.compile import to_stages
 from strandline.spark.run import session_settings
-from strandline.spark.session import BYTES_PER_BATCH, OF_RECORDS, WITHOUT_ROWS, settings
+from strandline.spark.session import (
+    BYTES_PER_BATCH,
+    OF_RECORDS,
+    ROWS_PER_BATCH,
+    WITHOUT_ROWS,
+    of_records,
+    settings,
+)
 
 MEGABYTES = 72
 BOUND = int(OF_RECORDS[BYTES_PER_BATCH])
@@ -68,3 +75,16 @@ def test_a_session_of_ours_has_the_bound_where_records_are_read_and_only_there(t
     assert session_settings(to_stages(columns.where("team > 'a'").write(sl.discard()).root)) == {}
     assert session_settings(to_stages(columns.write(sl.discard()).root)) == WITHOUT_ROWS
     assert int(settings(2)[BYTES_PER_BATCH]) == 2**31 - 1, "Spark asks for no size at this number only"
+
+
+def test_where_it_is_known_how_long_a_record_can_be_so_many_cross_at_once_as_fit() -> None:
+    longest = 1_048_588
+    many = int(of_records(longest)[ROWS_PER_BATCH])
+    assert BYTES_PER_BATCH not in of_records(longest), "to be asked with every record"
+    assert many * longest < 2**31 <= (many + 1) * longest
+    assert of_records(10)[ROWS_PER_BATCH] == settings(2)[ROWS_PER_BATCH], "no more than any others"
+
+
+@pytest.mark.parametrize("longest", [None, 20 * 2**20])
+def test_where_it_is_not_known_or_only_few_would_fit_bytes_are_counted(longest: int | None) -> None:
+    assert of_records(longest) == OF_RECORDS

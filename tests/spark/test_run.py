@@ -18,7 +18,8 @@ import strandline as sl
 from strandline.cli.demo import WINDOW_SECONDS, pipeline
 from strandline.cli.recount import Recount, recount
 from strandline.connectors.generator import Scores
-from strandline.errors import CheckpointMismatch, SetupError
+from strandline.connectors.sql.sink import OpenSql
+from strandline.errors import CheckpointMismatch, SetupError, SinkError
 from strandline.kernel.output import COUNTED, Counts
 from strandline.spark.checkpoint import Checkpoint
 from strandline.spark.deliver import Delivered
@@ -268,3 +269,20 @@ def command_of(process: int) -> str:
         return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
     except OSError:
         return ""
+
+
+def test_a_sink_that_cannot_be_claimed_stops_what_was_started_and_says_so(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(self: OpenSql, lineage: str) -> int:
+        raise SinkError("this table is nobody's")
+
+    run = Run(sl.scores(seed=1, events=EVENTS, rate=2_000), tmp_path)
+    monkeypatch.setattr(OpenSql, "claim", refuses)
+    with pytest.raises(SinkError, match="this table is nobody's"):
+        run.start(spark)
+    assert not spark.streams.active
+    monkeypatch.undo()
+    with ending(run.start(spark)) as job:
+        assert job.await_end(PATIENCE)
+    is_right(run)

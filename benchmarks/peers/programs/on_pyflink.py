@@ -58,6 +58,9 @@ def main() -> None:
     settings.set_string("execution.checkpointing.interval", "1s")
     settings.set_string("state.backend.type", "rocksdb")
     settings.set_string("python.executable", sys.executable)
+    # By default the workers remember a thousand states, and ask the JVM for every other one, event by event.
+    for name in ("python.state.cache-size", "python.map-state.read-cache-size", "python.map-state.write-cache-size"):
+        settings.set_string(name, "100000")
     environment = StreamExecutionEnvironment.get_execution_environment(settings)
     environment.set_parallelism(2)
     source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), order.events).build()

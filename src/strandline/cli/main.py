@@ -310,7 +310,7 @@ def soak(
 
 @bench.command()
 def profile(
-    cell: Annotated[str, typer.Argument(help="A cell of `bench windows`.")] = "ours",
+    cell: Annotated[str, typer.Argument(help="A cell of `bench windows` or `bench sources`.")] = "ours",
     quick: Quick = False,
     work: Work = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,

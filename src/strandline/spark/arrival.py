@@ -11,7 +11,7 @@ from strandline.kernel.blocks import OFFSET, OWN, PARTITION
 from strandline.kernel.letters import CUT, MASKED, TOO_LARGE
 from strandline.kernel.rows import spread
 from strandline.spark.batch import told
-from strandline.spark.file_names import with_names
+from strandline.spark.names import with_names
 from strandline.spark.ports import DETAIL, RAW, REASON, SIZE, SPLIT, Decoded, Decoder
 from strandline.spark.records import RECORD, TICKED
 
@@ -126,13 +126,13 @@ def of_decoded(frame: pl.DataFrame) -> Arrived:
     return Arrived(rows, dead, _marks(frame), records.height)
 
 
-def decode_task(decoder: Decoder) -> Callable[[Batches], Batches]:
+def decode_task(decoder: Decoder, topic: str | None = None) -> Callable[[Batches], Batches]:
     """Records as columns, those that are none and marks among them, for Spark to go on with."""
 
     def run(batches: Batches) -> Batches:
         for frame in _frames(batches):
             yield from (
-                decoded(with_names(frame, told().files), decoder)
+                decoded(with_names(frame, told().files, topic), decoder)
                 .to_arrow(compat_level=pl.CompatLevel.oldest())
                 .to_batches()
             )

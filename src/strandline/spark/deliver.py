@@ -33,10 +33,10 @@ from strandline.spark.addresses import place
 from strandline.spark.batch import Batch, tell
 from strandline.spark.checkpoint import Identity, Noted
 from strandline.spark.crash import crash_point
-from strandline.spark.file_names import numbered
 from strandline.spark.gathering import Gathered, StepOutput, gather
 from strandline.spark.ledger import LedgerEntry, Recorded, Sealed, Written, output_digest
 from strandline.spark.measured import Measured
+from strandline.spark.names import numbered
 from strandline.spark.ports import Followed, Listed, ListedFile, OpenSink
 
 SHORTEST_WAIT: Final = 0.2

@@ -1,5 +1,7 @@
 """The sinks of a job at work: all of them, or none."""
 
+from collections.abc import Iterable
+
 from strandline.plan.stages import Stages
 from strandline.spark.letters import with_letters
 from strandline.spark.ports import OpenSink, SparkSink
@@ -14,7 +16,12 @@ def open_sinks(stages: Stages, lineage: str) -> tuple[OpenSink, ...]:
             opened.append(sink.open(output))
             opened[-1] = with_letters(opened[-1], output, lineage)
     except BaseException:
-        for each in opened:
-            each.close()
+        close_sinks(opened)
         raise
     return tuple(opened)
+
+
+def close_sinks(opened: Iterable[OpenSink]) -> None:
+    """None of them is at work any more."""
+    for each in opened:
+        each.close()

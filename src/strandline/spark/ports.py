@@ -153,6 +153,25 @@ class InPieces(Protocol):
 
 
 @runtime_checkable
+class OfTopics(Protocol):
+    """A source of records that Spark itself reads from topics."""
+
+    @property
+    def alone(self) -> str | None:
+        """The topic, if there is no other: then its partitions cross as numbers, and have its name before them."""
+        ...
+
+    def longest(self) -> int | None:
+        """The bytes that a record may have, as far as somebody tells."""
+        ...
+
+
+def topic_of(source: object) -> str | None:
+    """The topic of which the partitions cross as numbers."""
+    return source.alone if isinstance(source, OfTopics) else None
+
+
+@runtime_checkable
 class ByName(Protocol):
     """A source of files that Python can read by itself as they come: Spark lists them, and only their names cross."""
 

@@ -22,11 +22,11 @@ from strandline.spark.addresses import address, to_deliver
 from strandline.spark.arrival import CLOCK, MARK, Arrived, Batches, as_one, of_columns, of_decoded, of_records
 from strandline.spark.batch import Batch, task_number, told
 from strandline.spark.collector import spare_imports
-from strandline.spark.file_names import with_names
 from strandline.spark.letters import failures, outgoing, with_raw
 from strandline.spark.measured import FACT, Measured, look, telling, to_facts
+from strandline.spark.names import with_names
 from strandline.spark.operations import aggregating, run_operations
-from strandline.spark.ports import RAW, REASON, Decoder
+from strandline.spark.ports import RAW, REASON, Decoder, topic_of
 from strandline.spark.records import DRAINED, ENDED, RECORD, SEAM
 
 CARRIED: Final = pa.schema([("kg", pa.int64()), ("block", pa.binary())])
@@ -61,7 +61,7 @@ class Called:
 
 def prepare_task(scan: Scan, steps: Steps, decoder: Decoder | None) -> Callable[[Batches], Batches]:
     """The function that Spark runs over one partition of a source; a source itself need not travel."""
-    alone = scan.source.partitions == ("",)
+    alone, topic = scan.source.partitions == ("",), topic_of(scan.source)
     scan = replace(scan, source=Called(scan.source.name))  # type: ignore[arg-type]
 
     def run(batches: Batches) -> Batches:
@@ -70,7 +70,7 @@ def prepare_task(scan: Scan, steps: Steps, decoder: Decoder | None) -> Callable[
         tables = [batch for batch in batches if batch.num_rows]
         if tables:
             came, batch = time.perf_counter(), told()
-            frame = with_names(pl.DataFrame(pa.Table.from_batches(tables)), batch.files)
+            frame = with_names(pl.DataFrame(pa.Table.from_batches(tables)), batch.files, topic)
             blocks = prepare_scan(frame, scan, steps, decoder, batch, task_number(), alone=alone)
             yield from carried(timed(blocks, batch, begun, came))
 

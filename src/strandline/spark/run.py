@@ -27,20 +27,24 @@ from strandline.spark.examine import require_sound
 from strandline.spark.extent import AllOfIt, Extent, Way, bounded_by, is_bounded, pinned
 from strandline.spark.heartbeat import heartbeat
 from strandline.spark.job import Job, Listener
+from strandline.spark.meanwhile import Meanwhile
 from strandline.spark.observer import Observer
-from strandline.spark.opening import open_sinks
-from strandline.spark.ports import Followed, Listed, OpenSink
+from strandline.spark.opening import close_sinks, open_sinks
+from strandline.spark.ports import Followed, Listed, OfTopics, OpenSink
 from strandline.spark.prepare import Seam
 from strandline.spark.session import (
-    OF_RECORDS,
     WITHOUT_ROWS,
+    Coming,
+    coming_session,
     is_submitted,
+    of_records,
     require_classes,
     require_rocksdb,
-    start_session,
     submitted_session,
 )
 from strandline.spark.translate import translate
+
+Deliver = Callable[[DataFrame, int], None]
 
 
 def run(  # noqa: PLR0913 - options of a job, each with its default
@@ -95,13 +99,15 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
             scan.source.refuse_lost(home.latest_offsets(place))
     if home.has_ended:
         return Job(home, listener, complete=True)
-    opened = open_sinks(stages, identity.lineage)
     needed = sorted({name for scan in stages.scans if (name := getattr(scan.source, "needs", None))})
-    if spark is not None:
+    if spark is None:
+        wanted = session_settings(stages) | dict(settings or {})
+        log = folder / "spark.log"
+        coming = coming_session("strandline", log=log, overrides=wanted, jars=bool(needed), java=java)
+        opened, session = _opened(stages, identity.lineage, coming)
+    else:
         require_classes(spark, needed)
-    wanted = session_settings(stages) | dict(settings or {})
-    log = folder / "spark.log"
-    session = spark or start_session("strandline", log=log, overrides=wanted, jars=bool(needed), java=java)
+        opened, session = open_sinks(stages, identity.lineage), spark
     job = Job(home, listener, available_now=available_now, budget=failure_budget, observer=observer)
     run_of = _Run(session, stages, home, identity, opened, job, heartbeat_seconds, every, measures=observer is not None)
     job.hold()
@@ -112,9 +118,9 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
             return run_of.to_the_end(by_arrival=by_arrival)
         return job.attach(run_of.stream(available_now=available_now), opened, run_of.backlog)
     except BaseException:
+        job.patience.stopping.set()
         job.release()
-        for sink in opened:
-            sink.close()
+        close_sinks(opened)
         raise
 
 
@@ -133,14 +139,23 @@ class _Run:
     measures: bool = False
 
     def stream(self, *, available_now: bool, seam: Seam | None = None) -> StreamingQuery:
-        drain = self.home.drain
-        ticks = heartbeat(self.session, every=self.heartbeat_seconds, drain=drain, live=seam is not None)
-        writer = translate(self.stages, self.session, ticks, seam=seam).writeStream.foreachBatch(
-            self._deliver(copied(self.home, self.identity.lineage))
-        )
+        drain, every, live = self.home.drain, self.heartbeat_seconds, seam is not None
+        # Spark starts a Python to make it, and reads what it must know of the sources meanwhile.
+        ticks = Meanwhile(lambda: heartbeat(self.session, every=every, drain=drain, live=live))
+        carried = translate(self.stages, self.session, ticks.result, seam=seam)
+        ranges = copied(self.home, self.identity.lineage)
+        # Nothing is left that could refuse, so the sinks can be claimed; meanwhile Spark plans the first batch.
+        deliver = Meanwhile(lambda: self._deliver(ranges))
+        writer = carried.writeStream.foreachBatch(_once_there(deliver))
         writer = writer.option("checkpointLocation", str(self.home.spark))
         writer = writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime=self.every)
-        return writer.start()
+        query = writer.start()
+        try:
+            deliver.result()
+        except BaseException:
+            query.stop()
+            raise
+        return query
 
     def to_the_end(self, *, by_arrival: bool) -> Job:
         """All that is there: as one batch, or batch after batch as it came, and then a drain."""
@@ -183,7 +198,7 @@ class _Run:
     def backlog(self) -> dict[str, Any]:
         return _backlog(self.session, self.stages, self.home)
 
-    def _deliver(self, ranges: Ranges) -> Callable[[DataFrame, int], None]:
+    def _deliver(self, ranges: Ranges) -> Deliver:
         deliverer = Deliverer(
             self.session, self.stages, self.opened, ranges, self.identity, self.job.delivered, self.job.patience,
             measures=self.measures,
@@ -198,10 +213,27 @@ def _there(spark: SparkSession | None, settings: Mapping[str, str] | None) -> Sp
     return submitted_session(settings) if spark is None and is_submitted() else spark
 
 
+def _opened(stages: Stages, lineage: str, coming: Coming) -> tuple[tuple[OpenSink, ...], SparkSession]:
+    """The sinks at work and the session, which starts while they are opened; both, or neither."""
+    try:
+        opened = open_sinks(stages, lineage)
+    except BaseException:
+        coming.given_up()
+        raise
+    try:
+        return opened, coming.there()
+    except BaseException:
+        close_sinks(opened)
+        raise
+
+
 def session_settings(stages: Stages) -> dict[str, str]:
     """What this job wants of a session of ours, beside what every one has."""
-    if any(getattr(scan.source, "decoder", None) for scan in stages.scans):
-        return dict(OF_RECORDS)
+    raw = [scan.source for scan in stages.scans if getattr(scan.source, "decoder", None)]
+    if raw:
+        known = [each.longest() if isinstance(each, OfTopics) else None for each in raw]
+        longest = [each for each in known if each is not None]
+        return of_records(max(longest) if len(longest) == len(raw) else None)
     return dict(WITHOUT_ROWS) if all(passes_no_row(scan) for scan in stages.scans) else {}
 
 
@@ -231,7 +263,16 @@ def _groups(home: Checkpoint, spark: SparkSession | None, asked: int | None) -> 
     return kept or asked or groups_for(cores)
 
 
-def _kept(deliverer: Deliverer, job: Job) -> Callable[[DataFrame, int], None]:
+def _once_there(deliver: Meanwhile[Deliver]) -> Deliver:
+    """It is asked for with every batch, and was there after the first."""
+
+    def to_sinks(frame: DataFrame, batch: int) -> None:
+        deliver.result()(frame, batch)
+
+    return to_sinks
+
+
+def _kept(deliverer: Deliverer, job: Job) -> Deliver:
     """Spark turns errors of a callback into long texts; the job keeps the error itself."""
 
     def deliver(frame: DataFrame, batch: int) -> None:

@@ -1,31 +1,47 @@
 """The Spark session of a job of ours, embedded or submitted: every setting in one place, each with its reason."""
 
-import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from strandline.errors import SetupError
+from strandline.spark import gateway
 from strandline.spark.class_archive import ClassArchive
 from strandline.spark.jars import missing, paths
 from strandline.spark.java import Java, find_java
 from strandline.spark.lean_home import at_home, lean_home
+from strandline.spark.meanwhile import Meanwhile
 from strandline.spark.unsearched import spare_search
 
 FILES: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
+MOST_ROWS: Final = 200_000
 BYTES_PER_BATCH: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+ROWS_PER_BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 OF_RECORDS: Final = {BYTES_PER_BATCH: str(64 * 2**20)}
 """Where raw records cross to Python, which may be long: an Arrow batch of more than two gigabytes would end the job."""
+_VECTOR: Final = 2**31 - 1
+"""So many bytes are in a column of an Arrow batch, at most."""
+_FEWEST: Final = 500
+"""Arrow batches of fewer records cost more than to ask for their size with every record."""
+
+
+def of_records(longest: int | None) -> dict[str, str]:
+    """What bounds an Arrow batch of records: how many there are, if it is known how long one can be; else their bytes.
+
+    To ask for the bytes with every record takes a third of the time that Spark spends on one.
+    """
+    many = 0 if longest is None else _VECTOR // max(longest, 1)
+    return {ROWS_PER_BATCH: str(min(many, MOST_ROWS))} if many >= _FEWEST else dict(OF_RECORDS)
 
 
 _OF_THIS_MACHINE: Final = ("spark.master", "spark.driver.bindAddress", "spark.driver.host", "spark.ui.enabled")
@@ -55,10 +71,10 @@ def settings(cores: int) -> dict[str, str]:
         # Each partition is a RocksDB and a Python worker; more than the cores only wait for each other.
         "spark.sql.shuffle.partitions": str(cores),
         # Rows cross to Python in large Arrow batches.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+        ROWS_PER_BATCH: str(MOST_ROWS),
         # Below the largest number, Spark asks for the size of an Arrow batch with every row that it adds. Columns of
         # numbers need no such care; records do (OF_RECORDS).
-        BYTES_PER_BATCH: str(2**31 - 1),
+        BYTES_PER_BATCH: str(_VECTOR),
         # The usual manager starts a process for every log entry it writes to a local disk, to ask about links.
         "spark.sql.streaming.checkpointFileManagerClass": FILES,
         # Plans of several steps have more classes than the hundred that are kept, and would be compiled every batch.
@@ -96,23 +112,57 @@ def start_session(
     Our jars are in it where they are on this machine, since a session that runs cannot be given any, and the next job
     of this process may need them; if this one does, they must be. `java` is the one that will carry it, if it is known.
     """
+    return coming_session(name, log=log, overrides=overrides, jars=jars, java=java).there()
+
+
+def coming_session(
+    name: str,
+    *,
+    log: Path,
+    overrides: Mapping[str, str] | None = None,
+    jars: bool = False,
+    java: Java | None = None,
+) -> "Coming":
+    """The same, begun: its JVM starts while the caller does something else, and then asks for it or gives it up."""
     # Workers start the `python3` of PATH unless told otherwise, and that one may lack every dependency.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(name)
     packages = {"spark.jars": ",".join(map(str, paths()))} if jars or not missing() else {}
     wanted = settings(os.cpu_count() or 2) | packages | dict(overrides or {})
     home = lean_home(wanted)
     if home is not None:
         wanted = with_archive(wanted, home, java)
-    for key, value in wanted.items():
-        builder = builder.config(key, value)
-    runs_already = SparkContext._active_spark_context is not None  # noqa: SLF001 - the only place that says so
-    with _quiet(log), at_home(home):
-        session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    if home is not None and not runs_already:
-        spare_search(session)
-    return session
+    return Coming({"spark.app.name": name, **wanted}, home, log)
+
+
+class Coming:
+    """A session on its way."""
+
+    def __init__(self, wanted: Mapping[str, str], home: Path | None, log: Path) -> None:
+        self._wanted, self._home, self._log = wanted, home, log
+        begins = not gateway.is_there() and gateway.may_be_unwanted(wanted.get(JAVA, ""))
+        self._jvm = Meanwhile(self._launched) if begins else None
+
+    def there(self) -> SparkSession:
+        """The session, once it is there."""
+        if not gateway.is_there():
+            gateway.taken(self._launched() if self._jvm is None else self._jvm.result())
+        runs_already = SparkContext._active_spark_context is not None  # noqa: SLF001 - the only place that says so
+        with at_home(self._home):
+            session = SparkSession.builder.config(map=dict(self._wanted)).getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        if self._home is not None and not runs_already:
+            spare_search(session)
+        return session
+
+    def given_up(self) -> None:
+        """Nobody needs it: a JVM that was begun for it ends."""
+        if self._jvm is not None:
+            self._jvm.undone(gateway.ended)
+
+    def _launched(self) -> Any:
+        conf = SparkConf(loadDefaults=False).setAll(list(self._wanted.items()))
+        with at_home(self._home):
+            return gateway.launched(conf, self._log)
 
 
 def with_archive(wanted: Mapping[str, str], home: Path, java: Java | None = None) -> dict[str, str]:
@@ -198,21 +248,3 @@ def require_rocksdb(session: SparkSession) -> None:
             detail=f"{key} is {session.conf.get(key)}",
             hint=f"set it to {ROCKSDB}, or run without a session and Strandline starts its own",
         )
-
-
-@contextlib.contextmanager
-def _quiet(log: Path) -> Iterator[None]:
-    """Whoever is started inside inherits a log file in place of the terminal."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    kept = [os.dup(number) for number in (1, 2)]
-    with log.open("ab") as file:
-        try:
-            for number in (1, 2):
-                os.dup2(file.fileno(), number)
-            yield
-        finally:
-            for number, copy in zip((1, 2), kept, strict=True):
-                os.dup2(copy, number)
-                os.close(copy)

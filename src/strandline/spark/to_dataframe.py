@@ -54,7 +54,7 @@ def to_dataframe(root: Root, spark: SparkSession, *, heartbeat_seconds: float = 
             hint="map(function, columns) says its types; or run() the pipeline, which does not need them",
         )
     ticks = heartbeat(spark, every=heartbeat_seconds, drain=Path(mkdtemp(prefix="strandline-")) / "drain")
-    carried = translate(stages, spark, ticks, clock=True)
+    carried = translate(stages, spark, lambda: ticks, clock=True)
     users = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
     return carried.mapInArrow(_unpacked({name: kind or "" for name, kind in columns.items()}), f"{users}, {_FIELDS}")
 

@@ -1,5 +1,7 @@
 """The stages as Spark carries them: sources and ticks, blocks by key group, level after level, packed output."""
 
+from collections.abc import Callable
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
@@ -9,23 +11,29 @@ from strandline.plan.stages import Flagged, Scan, Stages
 from strandline.spark.addresses import CARRIER
 from strandline.spark.arrival import CLOCK, DECODED, MARK, decode_task
 from strandline.spark.directly import is_here, named_task
-from strandline.spark.file_names import without_names
 from strandline.spark.keyed_step import KeyGroupProcessor, play_level
-from strandline.spark.ports import REASON, ByName, Listed, SparkSource
+from strandline.spark.names import without_names
+from strandline.spark.ports import REASON, ByName, Listed, SparkSource, topic_of
 from strandline.spark.prepare import Seam, prepare_task, tick_task
 from strandline.spark.records import RECORD
 from strandline.spark.silence import Silent
 
 
 def translate(
-    stages: Stages, spark: SparkSession, ticks: DataFrame, *, clock: bool = False, seam: Seam | None = None
+    stages: Stages,
+    spark: SparkSession,
+    ticks: Callable[[], DataFrame],
+    *,
+    clock: bool = False,
+    seam: Seam | None = None,
 ) -> DataFrame:
     """Addressed blocks, of which those that are left at the end are to be delivered.
 
+    `ticks` are asked for last: whoever makes them may do so while the sources are read.
     `clock` puts the batch's time beside every row, for where nobody tells it to the tasks.
     """
     frames = [_read(scan, stages, spark, clock=clock) for scan in stages.scans]
-    beats = ticks.withColumn(CLOCK, F.current_timestamp()) if clock else ticks
+    beats = ticks().withColumn(CLOCK, F.current_timestamp()) if clock else ticks()
     # Sources come first, as their positions do in Spark's offset log.
     carried, *others = [*frames, beats.mapInArrow(tick_task(stages.timed, seam), CARRIER)]
     for frame in others:
@@ -57,7 +65,7 @@ def prepared(scan: Scan, stages: Stages, frame: DataFrame, *, clock: bool = Fals
     decoder = source.decoder
     if decoder is not None and scan.native:
         columns = ", ".join(f"`{name}` {kind}" for name, kind in source.types.items())
-        frame = frame.mapInArrow(decode_task(decoder), f"{DECODED}, {columns}")
+        frame = frame.mapInArrow(decode_task(decoder, topic_of(source)), f"{DECODED}, {columns}")
     for operation in scan.native:
         frame = _native(frame, operation)
     if clock:

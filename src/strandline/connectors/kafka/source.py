@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline.connectors.kafka import groups, redrive
 from strandline.connectors.kafka.extents import Slice, slice_of
 from strandline.connectors.kafka.security import Security
+from strandline.connectors.kafka.topics import longest_of
 from strandline.errors import InvalidStep, LostRecords
 from strandline.letters.store import Marks, Redrive
 from strandline.model.elements import Timestamp
+from strandline.spark.names import NUMBER
 from strandline.spark.ports import SIZE, Decoder
 from strandline.spark.records import RECORD
 
@@ -41,6 +43,13 @@ RECORDS_PER_TASK: Final = 500_000
 
 KEPT_OF_TOO_LARGE: Final = 65_536
 """So many bytes of a record that is too long to be read; a few of twenty megabytes in a batch would fill the memory."""
+
+_AT_A_TIME: Final = {
+    # Whoever asks for five hundred records, as clients do unless told otherwise, asks two thousand times a batch.
+    "kafka.max.poll.records": "20000",
+    "kafka.max.partition.fetch.bytes": str(4 * 2**20),
+    "kafka.receive.buffer.bytes": str(2**20),
+}
 
 CONNECTOR: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
@@ -149,23 +158,26 @@ class Kafka:
         reader = spark.readStream.format("kafka")
         for name, value in self._options().items():
             reader = reader.option(name, value)
-        frame = self._shaped(reader.load())
-        return frame if self.until is None or not self.until.startswith("{") else frame.where(self._before(self.until))
-
-    @staticmethod
-    def _before(until: str) -> str:
-        """Which records are in a slice; partitions that were added since are not."""
-        told = [
-            f"when '{topic}-{number}' then offset < {at}"
-            for topic, each in json.loads(until).items()
-            for number, at in each.items()
-        ]
-        return f"case partition {' '.join(told)} else false end"
+        frame = reader.load()
+        is_slice = self.until is not None and self.until.startswith("{")
+        return self._shaped(frame.where(_before(self.until or "")) if is_slice else frame)
 
     def _shaped(self, frame: "DataFrame") -> "DataFrame":
         extra = [f"{'timestampType' if each == 'timestamp_type' else each} as `{name}`" for name, each in self.metadata]
-        place = ["concat(topic, '-', partition) as partition", "offset", f"{RECORD} as mark"]
-        return frame.selectExpr(*place, *self._value(), *extra)
+        named = "concat(topic, '-', partition) as partition"
+        place = named if self.alone is None else f"cast(partition as long) as `{NUMBER}`"
+        return frame.selectExpr(place, "offset", f"{RECORD} as mark", *self._value(), *extra)
+
+    @property
+    def alone(self) -> str | None:
+        """The topic, if there is no other: its partitions cross to Python as numbers."""
+        return None if self.is_pattern or len(self.topics) > 1 else self.topics[0]
+
+    def longest(self) -> int | None:
+        """The bytes that a record may have, as its topics have it; None where nobody tells."""
+        if self.is_pattern or not groups.is_installed():
+            return None
+        return longest_of(self.servers, self.security, self.topics)
 
     def _value(self) -> list[str]:
         """Records as they are; of those that are longer than the format reads, the beginning and the size."""
@@ -181,6 +193,7 @@ class Kafka:
         options |= {
             "kafka.bootstrap.servers": self.servers,
             "kafka.isolation.level": "read_committed",
+            **_AT_A_TIME,
             "subscribePattern" if self.is_pattern else "subscribe": ",".join(self.topics),
             "failOnDataLoss": str(not self.goes_on_after_loss).lower(),
         }
@@ -265,6 +278,16 @@ def kafka(  # noqa: PLR0913 - one option of Kafka each
         topics, servers, value, _start(starting), pattern, tuple((metadata or {}).items()), records_per_batch, group,
         on_lost == "continue", security or Security(), None if until is None else _start(until),
     )  # fmt: skip
+
+
+def _before(until: str) -> str:
+    """Which records are in a slice; partitions that were added since are not."""
+    told = [
+        f"when topic = '{topic}' and partition = {number} then offset < {at}"
+        for topic, each in json.loads(until).items()
+        for number, at in each.items()
+    ]
+    return f"case {' '.join(told)} else false end"
 
 
 def _start(given: str | datetime | Offsets) -> str:

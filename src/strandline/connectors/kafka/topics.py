@@ -1,8 +1,8 @@
-"""The topics that a sink writes to: found or made, what they take, and a word where they promise less than we do."""
+"""Topics as they are: those of a sink, found or made; what they take; a word where they promise less than we do."""
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Final
@@ -115,6 +115,19 @@ def described(admin: Any, names: tuple[str, ...]) -> dict[str, Found]:
         )
         for name in names
     }
+
+
+def longest_of(servers: str, security: Security, names: Sequence[str]) -> int | None:
+    """The bytes that a record of these topics may have; None if the broker does not tell."""
+    from confluent_kafka import KafkaException
+
+    api, admin = admin_api(), admin_of(servers, security)
+    places = [api.ConfigResource(api.ResourceType.TOPIC, name) for name in names]
+    try:
+        asked = admin.describe_configs(places, request_timeout=FIRST_ANSWER_WITHIN_SECONDS)
+        return max(int(told.result()["max.message.bytes"].value) for told in asked.values())
+    except KafkaException:
+        return None
 
 
 def _listed(admin: Any, names: tuple[str, ...]) -> Mapping[str, Any]:

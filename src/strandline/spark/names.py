@@ -1,7 +1,7 @@
-"""Names of files cross to Python as numbers: beside every row of three numbers, a path would be most of what crosses.
+"""Names of partitions cross to Python as numbers: beside a row of three numbers, a path would be most of what crosses.
 
-The number is Spark's own xxhash64 of the path. The driver knows the files of a batch and tells every task their
-numbers, so that a path is written out once a task instead of once a row.
+The number of a file is Spark's own xxhash64 of its path. The driver knows the files of a batch and tells every task
+their numbers, so that a path is written out once a task instead of once a row. Partitions of a topic have numbers.
 """
 
 import re
@@ -15,7 +15,7 @@ from strandline.kernel.blocks import OFFSET, PARTITION
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-FILE: Final = "@file"
+NUMBER: Final = "@number"
 """Where the number stands while a row crosses."""
 
 _NOWHERE: Final = re.compile(r"^([\w+.-]+:)///")
@@ -34,20 +34,20 @@ def without_names(frame: "DataFrame") -> "DataFrame":
     if name not in frame.columns:
         return frame
     others = [F.col(f"`{each}`") for each in frame.columns if each != name]
-    return frame.select(*others, F.xxhash64(f"`{name}`").alias(FILE))
+    return frame.select(*others, F.xxhash64(f"`{name}`").alias(NUMBER))
 
 
-def with_names(frame: pl.DataFrame, files: Mapping[int, str]) -> pl.DataFrame:
-    """Rows with the name of their file again; a number that nobody was told of stands for itself."""
-    if FILE not in frame.columns:
+def with_names(frame: pl.DataFrame, files: Mapping[int, str], topic: str | None = None) -> pl.DataFrame:
+    """Rows with the name of their partition again; a file that nobody was told of is named by its number."""
+    if NUMBER not in frame.columns:
         return frame
-    numbers, name = frame[FILE], PARTITION if OFFSET in frame.columns else _RAW
+    numbers, name = frame[NUMBER], PARTITION if OFFSET in frame.columns else _RAW
     first = numbers[0] if len(numbers) else 0
     if (numbers == first).all():
-        return frame.drop(FILE).with_columns(pl.lit(_name(first, files), pl.String).alias(name))
+        return frame.drop(NUMBER).with_columns(pl.lit(_name(first, files, topic), pl.String).alias(name))
     found = numbers.unique().to_list()
-    names = numbers.replace_strict(found, [_name(each, files) for each in found], return_dtype=pl.String)
-    return frame.drop(FILE).with_columns(names.alias(name))
+    names = numbers.replace_strict(found, [_name(each, files, topic) for each in found], return_dtype=pl.String)
+    return frame.drop(NUMBER).with_columns(names.alias(name))
 
 
 def numbered(paths: Iterable[str]) -> dict[int, str]:
@@ -56,7 +56,9 @@ def numbered(paths: Iterable[str]) -> dict[int, str]:
     return {number_of(path): path for path in said}
 
 
-def _name(number: int, files: Mapping[int, str]) -> str:
+def _name(number: int, files: Mapping[int, str], topic: str | None) -> str:
+    if topic is not None:
+        return f"{topic}-{number}"
     return files.get(number, f"file {number & _WORD:016x}")
 
 

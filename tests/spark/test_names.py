@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from strandline.kernel.blocks import OFFSET, PARTITION
-from strandline.spark.file_names import FILE, number_of, numbered, with_names
+from strandline.spark.names import NUMBER, number_of, numbered, with_names
 
 PATHS = ["", "a", "abcd", "abcdefg h", *(f"file:///data/{'x' * length}/größe %20.parquet" for length in range(40))]
 
@@ -20,13 +20,13 @@ def test_a_name_has_the_number_that_spark_gives_it(spark: SparkSession) -> None:
 @pytest.mark.parametrize("name", [PARTITION, "partition"])
 def test_rows_get_the_names_of_their_files_again_in_their_order(name: str) -> None:
     place = OFFSET if name == PARTITION else "offset"
-    rows = pl.DataFrame({place: [0, 1, 0, 2], FILE: [number_of(path) for path in ("a", "a", "b", "a")]})
+    rows = pl.DataFrame({place: [0, 1, 0, 2], NUMBER: [number_of(path) for path in ("a", "a", "b", "a")]})
     assert with_names(rows, numbered(["a", "b", "c"]))[name].to_list() == ["a", "a", "b", "a"]
     assert with_names(rows.head(2), numbered(["a"])).columns == [place, name]
 
 
 def test_a_number_of_which_nobody_was_told_stands_for_itself() -> None:
-    rows = pl.DataFrame({OFFSET: [0, 0], FILE: [-1, number_of("a")]})
+    rows = pl.DataFrame({OFFSET: [0, 0], NUMBER: [-1, number_of("a")]})
     assert with_names(rows, numbered(["a"]))[PARTITION].to_list() == ["file ffffffffffffffff", "a"]
 
 

@@ -80,7 +80,7 @@ def _ours(spark: "SparkSession", order: Order, folder: str, checkpoint: Path, ke
         if kept is not None and rows is not None and rows.height:
             ours.as_rows(rows, delivered.batch).write_parquet(kept / f"{delivered.batch}.parquet")
 
-    job = ours.start(spark, order.query, folder, checkpoint, hear)
+    job = ours.start(spark, order.query, folder, checkpoint, hear, shown=kept is not None)
     query = spark.streams.active[0]
     job.await_end()
     batches = batches_of(query.recentProgress, read)

@@ -186,16 +186,27 @@ ASKED: Final[Mapping[str, "Callable[[str], Stream]"]] = {
 }  # fmt: skip
 
 
-def pipeline(query: str, folder: str) -> sl.Pipeline:
-    """A question over a log."""
-    return ASKED[query](folder).write(sl.discard())
+def pipeline(query: str, folder: str, *, shown: bool = False) -> sl.Pipeline:
+    """A question over a log; what it says is let go, or brought to whoever listens."""
+    asked = ASKED[query](folder)
+    return (
+        asked.write(sl.call(lambda *_: None, name="shown"), delivery="at_least_once")
+        if shown
+        else asked.write(sl.discard())
+    )
 
 
 def start(
-    spark: "SparkSession", query: str, folder: str, checkpoint: Path, listener: "Callable[[Delivered], None]"
+    spark: "SparkSession",
+    query: str,
+    folder: str,
+    checkpoint: Path,
+    listener: "Callable[[Delivered], None]",
+    *,
+    shown: bool,
 ) -> "Job":
     """A job that reads what is there and ends."""
-    asked = pipeline(query, folder)
+    asked = pipeline(query, folder, shown=shown)
     job: Job = asked.run(spark, checkpoint=checkpoint, available_now=True, listener=listener)
     return job
 

@@ -129,7 +129,7 @@ class LiveView:
 
 def _panes(batch: Delivered) -> list[dict[str, Any]]:
     """What is new: panes in order of their windows, or elements as they came."""
-    found = batch.output.panes
+    found = batch.output.panes if batch.output.panes is not None else batch.output.some
     if found is None:
         return []
     ordered = found.sort(START, maintain_order=True) if START in found.columns else found

@@ -6,8 +6,8 @@ The header lists the frames in order with their lengths, and carries facts: smal
 kernel's columns start with "@", which no column of a user may. Most of them say the same in every row of a large frame
 (a window's bounds, how often it has spoken): such a column is kept as one value, in a stream of its own behind the
 frame's. What crosses to Spark is paid for by the byte, so the long integers of a large frame are kept as how far each
-is above the least of its column, in the narrowest type that holds that; and the kernel's own texts, of which there are
-few, as their numbers in a list. All come back as they were. Version 1 had no such streams, version 2 nothing narrow,
+is above the least of its column, in the narrowest type that holds that; and texts that come again and again, as their
+numbers in a list. All come back as they were. Version 1 had no such streams, version 2 nothing narrow,
 version 3 narrow integers as they are and no lists; all are read.
 """
 
@@ -22,6 +22,7 @@ from typing import Any, Final, cast
 import polars as pl
 
 from strandline.errors import BrokenBlock
+from strandline.kernel.words import coded
 
 MAGIC: Final = b"SLB"
 VERSION: Final = 4
@@ -33,7 +34,9 @@ _PLAIN: Final = (pl.Boolean, pl.String)
 _NARROW: Final = ((1 << 8, pl.UInt8), (1 << 16, pl.UInt16), (1 << 32, pl.UInt32))
 """How many integers a narrow type has."""
 _FEW: Final = 16
-"""Texts that are kept in a list."""
+"""So many of the kernel's own texts are kept in a list."""
+_MOST: Final = 1 << 16
+"""So many of a user's."""
 
 OWN: Final = "@"
 
@@ -164,6 +167,9 @@ def _narrowed(frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int], dict[s
         elif own and column.dtype == pl.String and len(words := column.drop_nulls().unique()) <= _FEW:
             lists[name] = words.sort().to_list()
             made.append(column.cast(pl.Enum(lists[name])).to_physical().cast(pl.UInt8))
+        elif column.dtype == pl.String and (few := coded(column)) is not None and few.words.len() <= _MOST:
+            lists[name] = few.words.to_list()
+            made.append(few.places.cast(pl.UInt8 if few.words.len() <= 1 << 8 else pl.UInt16))
     return frame.with_columns(made), bases, lists
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 
@@ -10,7 +11,18 @@ from strandline.kernel.step import Stepped
 from strandline.kernel.watermarks import NEVER, Progress, progress_from_facts, progress_to_facts
 from strandline.model.counts import COUNTED, Counts
 
-__all__ = ["COUNTED", "Counts", "Output", "counts_to_facts", "gather", "to_block"]
+__all__ = ["COUNTED", "Counts", "Output", "Part", "counts_to_facts", "gather", "to_block"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows that a task has put where a sink keeps them: they count once the sink says so."""
+
+    rows: int
+    sums: tuple[int, int] = (0, 0)
+    """Of their hashes, as in the digest of an output."""
+    told: Mapping[str, Any] = field(default_factory=dict)
+    """What the sink is to know of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +37,10 @@ class Output:
     output_watermark: int = NEVER
     rows: int = 0
     """Windows that are kept, or strips that they share, over all key groups."""
+    parts: tuple[Part, ...] = ()
+    """Elements that are where the sink keeps them already, and not among `panes`."""
+    some: pl.DataFrame | None = None
+    """A few of those, for whoever watches."""
 
 
 def to_block(stepped: Stepped, dead: pl.DataFrame | None, counts: Counts) -> Block:

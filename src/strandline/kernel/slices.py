@@ -4,7 +4,7 @@ Both are kept in checkpoints, so both are computed by arithmetic of our own that
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,16 @@ import polars as pl
 
 from strandline.errors import Unsupported
 from strandline.kernel.blocks import END, START
+from strandline.kernel.words import coded
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Hashes = npt.NDArray[np.uint64]
 
 _NULL: Final = np.uint64(0x9E3779B97F4A7C15)
 _STEP: Final = np.uint64(0x100000001B3)
+_NOTHING: Final = np.zeros(0, np.uint64)
 
 KEY_SLICES: Final = 8
 """Slices of a key group whose windows are kept by key."""
@@ -65,10 +70,21 @@ def _hash_values(column: pl.Series) -> Hashes:
 
 
 def _hash_bytes(column: pl.Series) -> Hashes:
+    """A hash of each value's bytes. Where the same few come again and again, each of them is looked at once."""
+    few = coded(column)
+    if few is None or not few.words.len():
+        return _hash_arrow(cast("pa.LargeBinaryArray", column.rechunk().to_arrow()))
+    of_words = _hash_arrow(cast("pa.LargeBinaryArray", few.words.to_arrow()))
+    found: Hashes = of_words[few.places.fill_null(0).to_numpy()]
+    return found
+
+
+def _hash_arrow(values: "pa.LargeBinaryArray") -> Hashes:
     """A polynomial over each value's bytes, then its length, for whole columns at once."""
-    lengths = column.bin.size().fill_null(0).to_numpy().astype(np.int64)
-    data = np.frombuffer(b"".join(value for value in column if value), np.uint8).astype(np.uint64)
-    ends = np.cumsum(lengths)
+    _, places, content = values.buffers()
+    bounds = np.frombuffer(places, np.int64)[values.offset : values.offset + len(values) + 1]
+    data = np.frombuffer(content, np.uint8)[bounds[0] : bounds[-1]].astype(np.uint64) if content else _NOTHING
+    ends, lengths = bounds[1:] - bounds[0], np.diff(bounds)
     starts = ends - lengths
     place = np.arange(len(data), dtype=np.int64) - np.repeat(starts, lengths)
     powers = _powers(int(lengths.max(initial=0)))

@@ -283,12 +283,13 @@ def write_slices(
     that remain. What is given for `beside` stays beside its slice, in words of its own."""
     writes: dict[str, bytes | None] = {place_of(number): None for number in held}
     entries: dict[int, Slice] = {}
-    span, frames = span_of(ask.window), {_ITEMS + name: frame for name, frame in kept.items.items()}
-    if kept.owed is not None:
-        frames[OWED] = kept.owed
+    span = span_of(ask.window)
     due = (deadlines[0].alias(DUE_WATERMARK), deadlines[1].alias(DUE_CLOCK))
     rows = [each.with_columns(due) for each in (kept.windows, kept.fresh) if each is not None and each.height]
-    split = {name: _split(frame, keys, span) for name, frame in frames.items()} if rows else {}
+    # Items are left in the order of their arrival, which is the same whenever a batch is played.
+    split = {_ITEMS + name: by_slice(frame, keys, span) for name, frame in kept.items.items()} if rows else {}
+    if kept.owed is not None and rows:
+        split[OWED] = _split(kept.owed, keys, span)
     beside = beside or {}
     for number, windows in ((n, part) for each in rows for n, part in _split(each, keys, span).items()):
         if number in beside:

@@ -26,11 +26,12 @@ ELEMENT: Final = "element"
 ALONE: Final = "input"
 """How the only partition of a source is called, which has no name."""
 
-Spoken = Sequence[tuple[str, pl.DataFrame]]
-"""Panes by timing."""
+Spoken = Sequence[tuple[str, pl.DataFrame, int]]
+"""Panes by timing, and how many they stand for: of elements that tasks put away, a few are shown."""
 
 _SAMPLED: Final = 4_096
-_PLAY: Final = ("read", "prepare", "state", "step")
+_WRITE: Final = "write"
+_PLAY: Final = ("read", "prepare", "state", "step", _WRITE)
 
 
 @dataclass(slots=True)
@@ -156,28 +157,30 @@ def _steps(batch: Delivered) -> Iterable[StepMetrics]:
         )
 
 
-def by_timing(outputs: Sequence[Output]) -> list[tuple[str, pl.DataFrame]]:
+def by_timing(outputs: Sequence[Output]) -> list[tuple[str, pl.DataFrame, int]]:
     """The times of panes, those of each timing together; in a batch they are almost always all of one."""
-    found = []
+    away = ((each.some, sum(part.rows for part in each.parts)) for each in outputs)
+    found = [(ELEMENT, some, many) for some, many in away if some is not None]
     for panes in (each.panes for each in outputs if each.panes is not None):
         left = panes.select(name for name in (TIMING, END, AT) if name in panes.columns)
         if TIMING not in left.columns:
-            found.append((ELEMENT, panes))
+            found.append((ELEMENT, panes, panes.height))
             continue
         while left.height:
             timing = left[TIMING][0]
             mine = left[TIMING] == timing
             one = bool(mine.all())
-            found.append((timing, left if one else left.filter(mine)))
+            these = left if one else left.filter(mine)
+            found.append((timing, these, these.height))
             left = left.clear() if one else left.filter(~mine)
     return found
 
 
 def _counted(spoken: Spoken) -> dict[str, int]:
     found: dict[str, int] = {}
-    for timing, panes in spoken:
-        if panes.height:
-            found[timing] = found.get(timing, 0) + panes.height
+    for timing, _, many in spoken:
+        if many:
+            found[timing] = found.get(timing, 0) + many
     return found
 
 
@@ -191,7 +194,7 @@ def latencies(spoken: Spoken, at: int, front: int) -> dict[str, Histogram]:
     A pane's event time is its window's last instant or, while that lies ahead, the highest event time seen.
     """
     found: dict[str, Histogram] = {}
-    for timing, panes in spoken:
+    for timing, panes, all_of_them in spoken:
         step = 1 + panes.height // _SAMPLED
         if timing != ELEMENT and END in panes.columns:
             times = np.minimum(panes[END].gather_every(step).to_numpy() - 1, front)
@@ -200,7 +203,7 @@ def latencies(spoken: Spoken, at: int, front: int) -> dict[str, Histogram]:
         else:
             continue
         if times.size:
-            many = np.bincount(buckets(at - times)) * step
+            many = np.bincount(buckets(at - times)) * step * max(all_of_them // panes.height, 1)
             counted = tuple((int(bucket), int(many[bucket])) for bucket in np.flatnonzero(many))
             found[timing] = found.get(timing, Histogram()) + Histogram(counted)
     return found
@@ -220,12 +223,13 @@ def stages_of(
     known = sum(mine.values())
     if known > played > 0:
         mine = {name: each * played / known for name, each in mine.items()}
+    written = mine.pop(_WRITE)
     told = {
         "source": ms.get("latestOffset", 0.0) + ms.get("getBatch", 0.0),
         "plan": ms.get("queryPlanning", 0.0),
         **mine,
         "shuffle": max(played - known, 0.0),
-        "deliver": took.get("deliver", 0.0),
+        "deliver": took.get("deliver", 0.0) + written,
         "commit": ms.get("walCommit", 0.0) + ms.get("commitOffsets", 0.0) + ms.get("commitBatch", 0.0),
     }
     return {name: each for name, each in told.items() if each}

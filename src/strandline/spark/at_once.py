@@ -25,6 +25,7 @@ from strandline.spark.directly import is_here, pieces_task
 from strandline.spark.extent import Extent
 from strandline.spark.keyed_step import Play, place_of, play_level
 from strandline.spark.measured import Measured, asked_for, telling
+from strandline.spark.parts import NOBODY, Writers
 from strandline.spark.ports import Ending, InPieces
 from strandline.spark.prepare import CARRIED, tick_task
 from strandline.spark.records import DRAINED, RAW_COLUMNS
@@ -74,12 +75,12 @@ class Query:
             self._ended.wait()
 
 
-def all_at_once(stages: Stages, extent: Extent, spark: SparkSession) -> DataFrame:
+def all_at_once(stages: Stages, extent: Extent, spark: SparkSession, writers: Writers = NOBODY) -> DataFrame:
     """Addressed blocks, of which those that are left at the end are to be delivered."""
     mine = _session(spark)
     frames: list[DataFrame] = []
     for scan, part in zip(stages.scans, extent.sources, strict=True):
-        frames += _read(scan, part, stages, mine)
+        frames += _read(scan, part, stages, mine, writers)
     last = mine.createDataFrame([(None, 0, None, DRAINED)], RAW_COLUMNS).coalesce(1)
     frames.append(last.mapInArrow(tick_task(stages.timed), CARRIER))
     carried = reduce(DataFrame.unionByName, frames)
@@ -91,16 +92,16 @@ def all_at_once(stages: Stages, extent: Extent, spark: SparkSession) -> DataFram
     return carried
 
 
-def _read(scan: Scan, part: Any, stages: Stages, spark: SparkSession) -> list[DataFrame]:
+def _read(scan: Scan, part: Any, stages: Stages, spark: SparkSession, writers: Writers) -> list[DataFrame]:
     """What a source holds on its way to the key groups; where Python can read it, rows never pass through Spark."""
     assert isinstance(scan.source, Ending)  # noqa: S101 - or there would be no extent
     pieces = scan.source.pieces(part) if is_here(scan, spark) and isinstance(scan.source, InPieces) else None
     if pieces and isinstance(scan.source, InPieces):
         numbers = spark.range(0, len(pieces), 1, len(pieces))
-        task = pieces_task(scan, stages.by_number, pieces, scan.source.reader(part))
+        task = pieces_task(scan, stages.by_number, pieces, scan.source.reader(part), writers)
         return [numbers.mapInArrow(task, CARRIER)]
     frame = scan.source.table(part, spark)
-    return [] if frame is None else [prepared(scan, stages, frame)]
+    return [] if frame is None else [prepared(scan, stages, frame, writers)]
 
 
 def _session(spark: SparkSession) -> SparkSession:

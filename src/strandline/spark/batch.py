@@ -4,10 +4,12 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any, Final
 
 from pyspark import SparkContext, TaskContext
+
+from strandline.spark.ports import Stamp
 
 _PROPERTY: Final = "strandline.batch"
 
@@ -29,6 +31,8 @@ class Batch:
     """Whether tasks are to tell what they saw on the way."""
     heads: Mapping[int, int] = field(default_factory=dict)
     """For that: the highest event time that every partition of a step had reached before the batch, by its number."""
+    stamps: tuple[Stamp, ...] = ()
+    """For each output, as whom tasks write to its sink."""
 
 
 def tell(context: SparkContext, batch: Batch) -> None:
@@ -40,6 +44,7 @@ def tell(context: SparkContext, batch: Batch) -> None:
         "files": _packed(batch.files),
         "measured": batch.measured,
         "heads": {str(number): at for number, at in batch.heads.items()},
+        "stamps": [astuple(stamp) for stamp in batch.stamps],
     }
     context.setLocalProperty(_PROPERTY, json.dumps(said))
 
@@ -53,7 +58,8 @@ def told() -> Batch:
     facts: dict[str, Any] = json.loads(said)
     partitions = {int(number): tuple(names) for number, names in facts["partitions"].items()}
     horizons, heads = ({int(number): at for number, at in facts[name].items()} for name in ("horizons", "heads"))
-    return Batch(facts["clock"], horizons, partitions, _unpacked(facts["files"]), facts["measured"], heads)
+    stamps = tuple(Stamp(*each) for each in facts["stamps"])
+    return Batch(facts["clock"], horizons, partitions, _unpacked(facts["files"]), facts["measured"], heads, stamps)
 
 
 def _packed(files: Mapping[int, str]) -> str:

@@ -12,7 +12,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, TypeVar
 
@@ -21,7 +21,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from strandline.errors import RegistryDown, RunError, SinkUnavailable, StateError
+from strandline.errors import RegistryDown, RunError, SinkError, SinkUnavailable, StateError
 from strandline.kernel.blocks import unpack
 from strandline.kernel.letters import Reasons, reasons_of
 from strandline.kernel.letters import sealed as seal_letters
@@ -37,7 +37,8 @@ from strandline.spark.gathering import Gathered, StepOutput, gather
 from strandline.spark.ledger import LedgerEntry, Recorded, Sealed, Written, output_digest
 from strandline.spark.measured import Measured
 from strandline.spark.names import numbered
-from strandline.spark.ports import Followed, Listed, ListedFile, OpenSink
+from strandline.spark.parts import sweep
+from strandline.spark.ports import Followed, Listed, ListedFile, OpenSink, Stamp
 
 SHORTEST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 30.0
@@ -47,6 +48,9 @@ LISTS: Final = 10
 
 AWAY: Final = (SinkUnavailable, RegistryDown)
 """Whom a batch waits for."""
+
+_OF_TASKS: Final = {kind.__name__: kind for kind in (RegistryDown, SinkUnavailable, SinkError)}
+"""What tasks may raise: for the first two a batch waits."""
 
 Done = TypeVar("Done")
 
@@ -190,10 +194,11 @@ class Deliverer:
         partitions = {scan.number: each.partitions_at(at) for scan, each, at in positions}
         clock, horizons = self._checkpoint.clock(batch), self._horizons(batch)
         heads = self._heads() if self._measures else {}
-        told = Batch(clock, horizons, partitions, self._files(batch), self._measures, heads)
+        stamps = tuple(Stamp(self._lineage, epoch, batch) for epoch in self._epochs)
+        told = Batch(clock, horizons, partitions, self._files(batch), self._measures, heads, stamps)
         tell(self._spark.sparkContext, told)
         begun = time.perf_counter()
-        gathered = self._patience.until_done(lambda: _gather(frame))
+        gathered = self._patience.until_done(lambda: self._gathered(frame, stamps))
         played = time.perf_counter()
         for name, counts in gathered.counts.items():
             if counts.missing:
@@ -213,6 +218,13 @@ class Deliverer:
         self._checkpoint.note(batch, progress.watermark, watermarks, self._epochs)
         self._listener(self._delivered(batch, outputs, gathered, written, took))
         crash_point("C12")
+
+    def _gathered(self, frame: DataFrame, stamps: Sequence[Stamp]) -> Gathered:
+        try:
+            return _gather(frame)
+        except AWAY:
+            sweep(self._sinks, stamps)
+            raise
 
     def _addressed(self, output: Output, batch: int) -> Output:
         """Dead letters get the rest of their envelope here: whose they are, and the batch's own clock."""
@@ -333,6 +345,6 @@ def _gather(frame: DataFrame) -> Gathered:
 
 
 def raised_by_a_task(problem: Exception) -> Exception:
-    """The error of a task for which a batch can wait, from the text that Spark makes of it; else what Spark says."""
-    found = re.search(r"strandline\.errors\.RegistryDown: (.+)", str(problem))
-    return problem if found is None else RegistryDown(found[1])
+    """The error of a task that is ours, from the text that Spark makes of it; else what Spark says."""
+    found = re.search(rf"strandline\.errors\.({'|'.join(_OF_TASKS)}): (.+)", str(problem))
+    return problem if found is None else _OF_TASKS[found[1]](found[2])

@@ -16,8 +16,9 @@ from strandline.plan.stages import Scan
 from strandline.spark.arrival import Batches
 from strandline.spark.batch import task_number, told
 from strandline.spark.collector import spare_imports
+from strandline.spark.parts import Writers
 from strandline.spark.ports import FILE_NAME, ByName
-from strandline.spark.prepare import Called, Steps, carried, prepare_scan, timed
+from strandline.spark.prepare import Called, Steps, carried, leaving_task, prepare_scan
 
 
 def passes_no_row(scan: Scan) -> bool:
@@ -31,7 +32,7 @@ def is_here(scan: Scan, spark: SparkSession) -> bool:
 
 
 def pieces_task(
-    scan: Scan, steps: Steps, pieces: Sequence[Any], reader: Callable[[Any], pl.DataFrame]
+    scan: Scan, steps: Steps, pieces: Sequence[Any], reader: Callable[[Any], pl.DataFrame], writers: Writers
 ) -> Callable[[Batches], Batches]:
     """The function that Spark runs over the numbers of pieces, one to a task."""
 
@@ -39,21 +40,23 @@ def pieces_task(
         for batch in batches:
             yield from (reader(pieces[number]) for number in batch["id"].to_pylist())
 
-    return _task(scan, steps, read)
+    return _task(scan, steps, read, writers)
 
 
 def named_task(
-    scan: Scan, steps: Steps, reader: Callable[[Sequence[str]], Iterator[pl.DataFrame]]
+    scan: Scan, steps: Steps, reader: Callable[[Sequence[str]], Iterator[pl.DataFrame]], writers: Writers
 ) -> Callable[[Batches], Batches]:
     """The function that Spark runs over the names of files."""
 
     def read(batches: Batches) -> Iterator[pl.DataFrame]:
         yield from reader([name for batch in batches for name in batch[FILE_NAME].to_pylist()])
 
-    return _task(scan, steps, read)
+    return _task(scan, steps, read, writers)
 
 
-def _task(scan: Scan, steps: Steps, read: Callable[[Batches], Iterator[pl.DataFrame]]) -> Callable[[Batches], Batches]:
+def _task(
+    scan: Scan, steps: Steps, read: Callable[[Batches], Iterator[pl.DataFrame]], writers: Writers
+) -> Callable[[Batches], Batches]:
     alone = scan.source.partitions == ("",)
     scan = replace(scan, source=Called(scan.source.name))  # type: ignore[arg-type]
 
@@ -63,7 +66,7 @@ def _task(scan: Scan, steps: Steps, read: Callable[[Batches], Iterator[pl.DataFr
         for part, frame in enumerate(read(batches)):
             came = time.perf_counter()
             blocks = prepare_scan(frame, scan, steps, None, mine, task_number(), alone=alone, part=part)
-            yield from carried(timed(blocks, mine, begun, came))
+            yield from carried(leaving_task(blocks, writers, mine, begun, came))
             begun = time.perf_counter()
 
     return run

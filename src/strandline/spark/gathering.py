@@ -7,9 +7,10 @@ from typing import Any
 import polars as pl
 
 from strandline.kernel.blocks import Block
-from strandline.kernel.output import Counts, Output
+from strandline.kernel.output import Counts, Output, Part
 from strandline.kernel.watermarks import NEVER, Progress, progress_from_facts
 from strandline.spark.measured import Measured, asked_for
+from strandline.spark.parts import SOME, parts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Gathered:
     ended: Mapping[int, frozenset[str]]
     """By scan, the partitions that have ended, where nothing is kept of it."""
     measured: Measured = field(default_factory=Measured)
+    parts: Mapping[int, tuple[Part, ...]] = field(default_factory=dict)
+    """By output, rows that tasks have put where its sink keeps them."""
 
     @property
     def everyone(self) -> Counts:
@@ -46,8 +49,9 @@ class Gathered:
 
     def output(self, number: int, progress: Progress, rows: int) -> Output:
         """What one output is to hold."""
-        panes, late, dead = (self.frames.get(f"{name}:{number}") for name in ("out", "late", "dead"))
-        return Output(panes, late, dead, progress, self.everyone, progress.watermark, rows)
+        panes, late, dead, some = (self.frames.get(f"{name}:{number}") for name in ("out", "late", "dead", SOME))
+        parts = self.parts.get(number, ())
+        return Output(panes, late, dead, progress, self.everyone, progress.watermark, rows, parts, some)
 
 
 def gather(blocks: Iterable[Block]) -> Gathered:
@@ -56,12 +60,15 @@ def gather(blocks: Iterable[Block]) -> Gathered:
     steps: dict[int, StepOutput] = {}
     counts: dict[str, Counts] = {}
     ended: dict[int, frozenset[str]] = {}
+    parts: dict[int, tuple[Part, ...]] = {}
     clock, drained = NEVER, False
     blocks = [*blocks]
     for block in blocks:
         facts = block.facts
         for name, frame in block.frames.items():
             frames.setdefault(name, []).append(frame)
+        for output, part in parts_of(facts):
+            parts[output] = (*parts.get(output, ()), part)
         for name, told in facts.get("counts", {}).items():
             counts[name] = counts.get(name, Counts()) + Counts(**told)
         if "step" in facts:
@@ -73,7 +80,7 @@ def gather(blocks: Iterable[Block]) -> Gathered:
         if "scan" in facts:
             ended[facts["scan"]] = ended.get(facts["scan"], frozenset()) | {*facts["ended"]}
     whole = {name: pl.concat(each, how="diagonal_relaxed") for name, each in frames.items()}
-    return Gathered(whole, steps, counts, clock, drained, ended, asked_for(blocks) or Measured())
+    return Gathered(whole, steps, counts, clock, drained, ended, asked_for(blocks) or Measured(), parts)
 
 
 def _joined(known: StepOutput | None, progress: Progress, facts: Mapping[str, Any]) -> StepOutput:

@@ -14,6 +14,7 @@ from strandline.errors import Fenced, StateError
 from strandline.kernel.output import Output
 
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
+_WORD: Final = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +114,19 @@ def output_digest(output: Output) -> str:
     Numbers of rows and sums of their hashes, which need no order: to sort them took most of the time.
     """
     told = []
-    for frame in (output.panes, output.late, output.dead):
-        if frame is None or not frame.width:
-            told.append("0")
-            continue
-        hashes = frame.hash_rows(0).to_numpy()
-        mixed = (hashes ^ (hashes >> np.uint64(29))) * _ODD
-        told.append(f"{hashes.size}-{int(hashes.sum(dtype=np.uint64)):x}-{int(mixed.sum(dtype=np.uint64)):x}")
+    for frame, parts in ((output.panes, output.parts), (output.late, ()), (output.dead, ())):
+        some = [] if frame is None or not frame.width else [(frame.height, *sums_of(frame))]
+        each = [*some, *((part.rows, *part.sums) for part in parts)]
+        rows, plain, mixed = (sum(numbers) & _WORD for numbers in zip(*each, strict=True)) if each else (0, 0, 0)
+        told.append(f"{rows}-{plain:x}-{mixed:x}" if each else "0")
     return f"{pl.__version__}+sums:{'/'.join(told)}"
+
+
+def sums_of(rows: pl.DataFrame) -> tuple[int, int]:
+    """What rows add to a digest, whatever stands beside them."""
+    hashes = rows.hash_rows(0).to_numpy()
+    mixed = (hashes ^ (hashes >> np.uint64(29))) * _ODD
+    return int(hashes.sum(dtype=np.uint64)), int(mixed.sum(dtype=np.uint64))
 
 
 def _differ(one: str, other: str) -> bool:

@@ -15,6 +15,7 @@ from strandline.kernel.rows import EXCEPTION, FAILED
 from strandline.plan.stages import Deliver
 from strandline.spark.ports import (
     Decoder,
+    InParts,
     LedgerEntry,
     LetterBox,
     Masked,
@@ -23,6 +24,8 @@ from strandline.spark.ports import (
     OpenSink,
     Recorded,
     Refuses,
+    Stamp,
+    Writer,
     Written,
 )
 
@@ -183,6 +186,13 @@ class LettersApart:
         """Those of the pipeline are there already; these are a lot of their own, and there may be several."""
         which = sha256(",".join(letters[ID]).encode()).hexdigest()[:16]
         self.letters.put(letters, replace(entry, digest=f"{entry.digest}, refused {which}"))
+
+    def writer(self) -> Writer | None:
+        return self.sink.writer() if isinstance(self.sink, InParts) else None
+
+    def swept(self, stamp: Stamp) -> None:
+        if isinstance(self.sink, InParts):
+            self.sink.swept(stamp)
 
     def close(self) -> None:
         self.letters.close()

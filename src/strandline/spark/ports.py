@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 import polars as pl
 
 from strandline.kernel import letters
-from strandline.kernel.output import Output
+from strandline.kernel.output import Output, Part
 from strandline.plan.endpoints import DeadLetters, Sink, Source
 from strandline.plan.stages import Deliver
 from strandline.spark.ledger import LedgerEntry, Recorded, Written
 
 __all__ = [
     "DETAIL", "FILE_NAME", "RAW", "REASON", "SIZE", "ByName", "Continuing", "Decoded", "Decoder", "Encoder", "Ending",
-    "Followed", "InPieces", "LedgerEntry", "LetterBox", "Masked", "Masking", "OpenLetters", "OpenSink", "Recorded",
-    "Refuses", "SparkSink", "SparkSource", "Written",
+    "Followed", "InParts", "InPieces", "LedgerEntry", "LetterBox", "Masked", "Masking", "OpenLetters", "OpenSink",
+    "Recorded", "Refuses", "SparkSink", "SparkSource", "Stamp", "Writer", "Written",
 ]  # fmt: skip
 
 if TYPE_CHECKING:  # a pipeline is written and checked without loading Spark
@@ -282,6 +282,38 @@ class OpenSink(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Who writes: a driver of a job, for a batch."""
+
+    lineage: str
+    epoch: int
+    batch: int
+
+
+class Writer(Protocol):
+    """Puts rows where a sink keeps them; it travels to the tasks."""
+
+    def put(self, rows: pl.DataFrame, stamp: Stamp) -> Part | None:
+        """Durable when it returns, and counting for nobody yet; None if they had better be brought to the sink."""
+        ...
+
+
+@runtime_checkable
+class InParts(Protocol):
+    """A sink at work that need not see every row: tasks write, and `Output.parts` tells it what was written.
+
+    Parts of an output that it does not take, since it knows the batch already, it removes. Those of a task that died,
+    or of an output that never came, count for nobody.
+    """
+
+    def writer(self) -> Writer | None: ...
+
+    def swept(self, stamp: Stamp) -> None:
+        """After a play of a batch that failed: what its tasks have put is removed."""
+        ...
 
 
 class SparkSink(Sink, Protocol):

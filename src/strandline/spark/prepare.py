@@ -26,6 +26,7 @@ from strandline.spark.letters import failures, outgoing, with_raw
 from strandline.spark.measured import FACT, Measured, look, telling, to_facts
 from strandline.spark.names import with_names
 from strandline.spark.operations import aggregating, run_operations
+from strandline.spark.parts import NOBODY, Writers, put_away
 from strandline.spark.ports import RAW, REASON, Decoder, topic_of
 from strandline.spark.records import DRAINED, ENDED, RECORD, SEAM
 
@@ -59,7 +60,9 @@ class Called:
     name: str
 
 
-def prepare_task(scan: Scan, steps: Steps, decoder: Decoder | None) -> Callable[[Batches], Batches]:
+def prepare_task(
+    scan: Scan, steps: Steps, decoder: Decoder | None, writers: Writers = NOBODY
+) -> Callable[[Batches], Batches]:
     """The function that Spark runs over one partition of a source; a source itself need not travel."""
     alone, topic = scan.source.partitions == ("",), topic_of(scan.source)
     scan = replace(scan, source=Called(scan.source.name))  # type: ignore[arg-type]
@@ -72,17 +75,19 @@ def prepare_task(scan: Scan, steps: Steps, decoder: Decoder | None) -> Callable[
             came, batch = time.perf_counter(), told()
             frame = with_names(pl.DataFrame(pa.Table.from_batches(tables)), batch.files, topic)
             blocks = prepare_scan(frame, scan, steps, decoder, batch, task_number(), alone=alone)
-            yield from carried(timed(blocks, batch, begun, came))
+            yield from carried(leaving_task(blocks, writers, batch, begun, came))
 
     return run
 
 
-def timed(blocks: Blocks, batch: Batch, begun: float, came: float) -> Blocks:
-    """The blocks of a task, the first of which tells where its time went if that is asked for."""
+def leaving_task(blocks: Blocks, writers: Writers, batch: Batch, begun: float, came: float) -> Blocks:
+    """The blocks of a task without rows that are put away; the first tells where its time went, if that is asked."""
+    made = time.perf_counter()
+    blocks = put_away(blocks, writers, batch)
     if not batch.measured or not blocks:
         return blocks
-    spent = Measured({"read": came - begun, "prepare": time.perf_counter() - came})
-    return [(blocks[0][0], telling(blocks[0][1], spent)), *blocks[1:]]
+    spent = {"read": came - begun, "prepare": made - came, "write": time.perf_counter() - made}
+    return [(blocks[0][0], telling(blocks[0][1], Measured(spent))), *blocks[1:]]
 
 
 def tick_task(steps: tuple[KeyedStep, ...], seam: Seam | None = None) -> Callable[[Batches], Batches]:

@@ -30,6 +30,7 @@ from strandline.spark.job import Job, Listener
 from strandline.spark.meanwhile import Meanwhile
 from strandline.spark.observer import Observer
 from strandline.spark.opening import close_sinks, open_sinks
+from strandline.spark.parts import writers_of
 from strandline.spark.ports import Followed, Listed, OfTopics, OpenSink
 from strandline.spark.prepare import Seam
 from strandline.spark.session import (
@@ -142,7 +143,7 @@ class _Run:
         drain, every, live = self.home.drain, self.heartbeat_seconds, seam is not None
         # Spark starts a Python to make it, and reads what it must know of the sources meanwhile.
         ticks = Meanwhile(lambda: heartbeat(self.session, every=every, drain=drain, live=live))
-        carried = translate(self.stages, self.session, ticks.result, seam=seam)
+        carried = translate(self.stages, self.session, ticks.result, seam=seam, writers=writers_of(self.opened))
         ranges = copied(self.home, self.identity.lineage)
         # Nothing is left that could refuse, so the sinks can be claimed; meanwhile Spark plans the first batch.
         deliver = Meanwhile(lambda: self._deliver(ranges))
@@ -192,7 +193,7 @@ class _Run:
     def at_once(self, extent: Extent) -> Query:
         copied(self.home, self.identity.lineage)
         deliver = self._deliver(AllOfIt(self.home, extent, self.stages))
-        frame = all_at_once(self.stages, extent, self.session)
+        frame = all_at_once(self.stages, extent, self.session, writers_of(self.opened))
         return Query(self.session, lambda: deliver(frame, 0), self.identity.lineage).start()
 
     def backlog(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from strandline.spark.arrival import CLOCK, DECODED, MARK, decode_task
 from strandline.spark.directly import is_here, named_task
 from strandline.spark.keyed_step import KeyGroupProcessor, play_level
 from strandline.spark.names import without_names
+from strandline.spark.parts import NOBODY, Writers
 from strandline.spark.ports import REASON, ByName, Listed, SparkSource, topic_of
 from strandline.spark.prepare import Seam, prepare_task, tick_task
 from strandline.spark.records import RECORD
@@ -26,13 +27,15 @@ def translate(
     *,
     clock: bool = False,
     seam: Seam | None = None,
+    writers: Writers = NOBODY,
 ) -> DataFrame:
     """Addressed blocks, of which those that are left at the end are to be delivered.
 
     `ticks` are asked for last: whoever makes them may do so while the sources are read.
     `clock` puts the batch's time beside every row, for where nobody tells it to the tasks.
+    Rows that `writers` take are put away by the tasks that have them.
     """
-    frames = [_read(scan, stages, spark, clock=clock) for scan in stages.scans]
+    frames = [_read(scan, stages, spark, writers, clock=clock) for scan in stages.scans]
     beats = ticks().withColumn(CLOCK, F.current_timestamp()) if clock else ticks()
     # Sources come first, as their positions do in Spark's offset log.
     carried, *others = [*frames, beats.mapInArrow(tick_task(stages.timed, seam), CARRIER)]
@@ -44,22 +47,22 @@ def translate(
     return carried
 
 
-def _read(scan: Scan, stages: Stages, spark: SparkSession, *, clock: bool) -> DataFrame:
+def _read(scan: Scan, stages: Stages, spark: SparkSession, writers: Writers, *, clock: bool) -> DataFrame:
     if isinstance(scan.source, Silent):
         return scan.source.carried(spark)
     if not clock and is_here(scan, spark) and isinstance(scan.source, ByName) and scan.source.is_plain:
-        task = named_task(scan, stages.by_number, scan.source.by_name())
+        task = named_task(scan, stages.by_number, scan.source.by_name(), writers)
         return scan.source.names(spark).mapInArrow(task, CARRIER)
     frame = _source(scan).stream(spark)
     named = frame if clock or not isinstance(scan.source, Listed) else without_names(frame)
-    return prepared(scan, stages, named, clock=clock)
+    return prepared(scan, stages, named, writers, clock=clock)
 
 
 def _source(scan: Scan) -> SparkSource:
     return scan.source  # type: ignore[return-value]
 
 
-def prepared(scan: Scan, stages: Stages, frame: DataFrame, *, clock: bool = False) -> DataFrame:
+def prepared(scan: Scan, stages: Stages, frame: DataFrame, writers: Writers, *, clock: bool = False) -> DataFrame:
     """What a source has read, on its way to the key groups."""
     source = _source(scan)
     decoder = source.decoder
@@ -71,7 +74,7 @@ def prepared(scan: Scan, stages: Stages, frame: DataFrame, *, clock: bool = Fals
     if clock:
         # The clock is the batch's own timestamp, which Spark keeps in its offset log and gives again on replay.
         frame = frame.withColumn(CLOCK, F.current_timestamp())
-    return frame.mapInArrow(prepare_task(scan, stages.by_number, decoder), CARRIER)
+    return frame.mapInArrow(prepare_task(scan, stages.by_number, decoder, writers), CARRIER)
 
 
 def _native(frame: DataFrame, operation: Operation | Flagged) -> DataFrame:

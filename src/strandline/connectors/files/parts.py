@@ -1,20 +1,27 @@
-"""The parts of a folder with a log, and how a file comes into one."""
+"""The parts of a folder with a log, and how a file comes into one: from a driver, or from a task of its job."""
 
 import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
-from strandline.connectors.files.log import File, write_new
-from strandline.formats.laid_out import encoded
+from strandline.connectors.files.log import File, Log, write_new
+from strandline.formats.laid_out import encoded, laid_out, types_of
+from strandline.kernel.output import Part
 from strandline.spark.durable import sync_folder
+from strandline.spark.ledger import sums_of
+from strandline.spark.ports import Stamp
 
 PANES, LATE, DEAD = "panes", "late", "dead"
 PARTS: Final = (PANES, LATE, DEAD)
 _PRIVATE: Final = 0o600
 """Dead letters may hold anything."""
+WORTH_A_FILE: Final = 4 * 2**20
+"""Bytes in memory; of less the driver makes one file for all tasks."""
 
 
 def add_file(root: Path, part: str, label: str, rows: pl.DataFrame, form: str) -> File:
@@ -29,3 +36,35 @@ def add_file(root: Path, part: str, label: str, rows: pl.DataFrame, form: str) -
 def job_label(lineage: str) -> str:
     """A lineage in the name of a file."""
     return sha256(lineage.encode()).hexdigest()[:8]
+
+
+def label(stamp: Stamp) -> str:
+    """What the names of a batch's files begin with."""
+    return f"{stamp.batch:012}-{job_label(stamp.lineage)}-{stamp.epoch}"
+
+
+def sign(root: Path, lineage: str, epoch: int) -> Path:
+    """A file that tells a task that it sees the folder of this driver, and not another of that name elsewhere."""
+    return root / "_log" / f".{job_label(lineage)}-{epoch}.here"
+
+
+def signs(root: Path, lineage: str) -> Iterator[Path]:
+    """Those of all drivers of a job."""
+    return (root / "_log").glob(f".{job_label(lineage)}-*.here")
+
+
+@dataclass(frozen=True, slots=True)
+class FolderWriter:
+    """Adds files of elements to a folder, in the tasks of a job."""
+
+    path: str
+    format: str
+
+    def put(self, rows: pl.DataFrame, stamp: Stamp) -> Part | None:
+        root = Path(self.path)
+        if rows.estimated_size() < WORTH_A_FILE or not sign(root, stamp.lineage, stamp.epoch).exists():
+            return None
+        with Log(root).explained():
+            laid = laid_out(rows, stamp.batch)
+            file = add_file(root, PANES, label(stamp), laid, self.format)
+        return Part(rows.height, sums_of(rows), {"file": asdict(file), "columns": types_of(laid)})

@@ -1,6 +1,6 @@
 """A folder as a sink: the files of a batch count from one moment on, that of its record in the log."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -9,9 +9,9 @@ import polars as pl
 
 from strandline.connectors.files.letters import letters_in
 from strandline.connectors.files.log import BATCH, CLAIM, MARK, ROWS, File, Held, Log
-from strandline.connectors.files.parts import PARTS, add_file, job_label
+from strandline.connectors.files.parts import PANES, PARTS, FolderWriter, add_file, label, sign, signs
 from strandline.errors import InvalidStep, SinkError, SinkUnavailable
-from strandline.formats.laid_out import FORMATS, VOID, laid_out, types_of
+from strandline.formats.laid_out import FORMATS, VOID, joined, laid_out, types_of
 from strandline.formats.told import BATCH as BATCH_COLUMN
 from strandline.formats.told import names_beside
 from strandline.kernel.blocks import END, START
@@ -23,6 +23,7 @@ from strandline.plan.stages import Deliver
 from strandline.spark.crash import crash_point
 from strandline.spark.durable import sync_folder
 from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge
+from strandline.spark.ports import Stamp
 
 _ATTEMPTS: Final = 100
 
@@ -74,6 +75,9 @@ class Staged:
     """Files of a batch that are durable and do not count yet."""
 
     files: tuple[File, ...] = ()
+    """Made here, for this attempt."""
+    parts: tuple[File, ...] = ()
+    """Made by tasks, for the batch."""
     columns: Mapping[str, Mapping[str, str]] | None = None
     now: Mapping[str, Any] | None = None
 
@@ -98,6 +102,7 @@ class OpenFolder:
             held = self._refreshed()
             epoch = held.epochs.get(lineage, 0) + 1
             if self._log.publish(held.number + 1, {"kind": CLAIM, "lineage": lineage, "epoch": epoch}):
+                self._show(lineage, epoch)
                 return epoch
         raise self._crowded()
 
@@ -110,13 +115,17 @@ class OpenFolder:
             # It may have been linked by an attempt that could not make it durable.
             with self._log.explained():
                 sync_folder(self._log.folder)
+            self._remove_parts(_files_of(output))
             return known
         done = self._send(BATCH, output, entry, self._judge)
         crash_point("C10")
         return done
 
     def mark(self, output: Output, entry: LedgerEntry) -> Written:
-        return self._publish(MARK, output, entry, Staged(), self._judge)
+        marked = self._publish(MARK, output, entry, Staged(), self._judge)
+        if not marked.fresh:
+            self._remove_parts(_files_of(output))
+        return marked
 
     def write(self, output: Output, entry: LedgerEntry) -> Written:
         self._fence(entry)
@@ -124,8 +133,23 @@ class OpenFolder:
         crash_point("C10")
         return done
 
+    def writer(self) -> FolderWriter:
+        return FolderWriter(str(self._root.absolute()), self._ask.format)
+
+    def swept(self, stamp: Stamp) -> None:
+        with self._log.explained():
+            for path in (self._root / PANES).glob(f"{label(stamp)}-*"):
+                path.unlink(missing_ok=True)
+
     def close(self) -> None:
         pass
+
+    def _show(self, lineage: str, epoch: int) -> None:
+        """Tasks of this driver know the folder by a sign; those of drivers before it no longer do."""
+        with self._log.explained():
+            for old in signs(self._root, lineage):
+                old.unlink(missing_ok=True)
+            sign(self._root, lineage, epoch).touch()
 
     def _refreshed(self) -> Held:
         self._held = self._log.refreshed(self._held)
@@ -155,17 +179,22 @@ class OpenFolder:
         staged: Staged,
         decide: Callable[[LedgerEntry], Written | None],
     ) -> Written:
-        """The record under the next number, decided on all before it; files that do not come to count are removed."""
+        """The record under the next number, decided on all before it; files that do not come to count are removed.
+
+        Those of tasks only where they will never count: a record that cannot be written now may be written later.
+        """
         mark = output.progress.watermark
         record = {
             "kind": kind, "lineage": entry.lineage, "epoch": entry.epoch,
             "entry": [entry.batch, entry.digest, mark, entry.ends, entry.output], "starts": entry.starts,
-            "files": [asdict(file) for file in staged.files], "columns": staged.columns or {}, "now": staged.now,
+            "files": [asdict(file) for file in (*staged.files, *staged.parts)],
+            "columns": staged.columns or {}, "now": staged.now,
         }  # fmt: skip
         try:
             for _ in range(_ATTEMPTS):
                 known = decide(entry)
                 if known is not None:
+                    self._remove_parts(staged.parts)
                     return known
                 self._refuse_other(staged)
                 if self._log.publish(self._held.number + 1, record):
@@ -176,46 +205,84 @@ class OpenFolder:
 
     def _stage(self, output: Output, entry: LedgerEntry) -> Staged:
         """Writes what a batch says into files under names that nobody has had."""
-        files, columns = [], {}
-        label = f"{entry.batch:012}-{job_label(entry.lineage)}-{entry.epoch}"
+        files, columns = [], self._columns_of(output)
+        name = label(Stamp(entry.lineage, entry.epoch, entry.batch))
         frames = {"panes": output.panes, "late": output.late, "dead": output.dead}
         full = {part: frame for part, frame in frames.items() if frame is not None and frame.height}
         with self._log.explained():
             for part, frame in full.items():
                 rows = laid_out(frame, entry.batch)
-                columns[part] = types_of(rows)
-                files.append(add_file(self._root, part, label, rows, self._ask.format))
+                self._refuse_unlike(part, columns.get(part, {}), types_of(rows), added=True)
+                columns[part] = joined(columns.get(part, {}), types_of(rows))
+                files.append(add_file(self._root, part, name, rows, self._ask.format))
         now = _now(full["panes"], self._keys) if "panes" in full and self._keys is not None else None
-        return Staged(tuple(files), columns, now)
+        return Staged(tuple(files), self._there(output), columns, now)
+
+    def _there(self, output: Output) -> tuple[File, ...]:
+        """The files of tasks, all of which must be seen from here."""
+        found = _files_of(output)
+        for file in found:
+            path = self._root / file.path
+            if not path.exists() or path.stat().st_size != file.bytes:
+                raise SinkError(
+                    f"a task has written {path}, which is not there or not whole as seen from the driver",
+                    hint="write to a folder that all machines of the cluster share",
+                )
+        return found
+
+    def _columns_of(self, output: Output) -> dict[str, dict[str, str]]:
+        """Those of the files of tasks, which must fit each other."""
+        known: dict[str, str] = {}
+        for each in output.parts:
+            self._refuse_unlike(PANES, known, each.told["columns"], added=True)
+            known = joined(known, each.told["columns"])
+        return {PANES: known} if known else {}
 
     def _refuse_other(self, staged: Staged) -> None:
         """Columns keep their types; new ones are added where that is allowed, or nobody chose them."""
         for part, columns in (staged.columns or {}).items():
             known = self._held.columns.get(part)
-            if known is None:
-                continue
-            wrong = [
-                f"{name} is {known[name]}, and {kind} is to be written"
-                for name, kind in columns.items()
-                if VOID != known.get(name, VOID) != kind != VOID
-            ]
-            absent = [f"{name} is missing, and {kind} is to be written" for name, kind in columns.items()
-                      if name not in known and part == "panes" and not self._ask.evolve]  # fmt: skip
-            if wrong or absent:
-                raise SinkError(
-                    f"the {part} in {self._root} do not fit what is to be written",
-                    detail="; ".join([*wrong, *absent]),
-                    hint="write to another folder" + ("" if wrong else "; or let columns be added: evolve=True"),
-                )
+            if known is not None:
+                self._refuse_unlike(part, known, columns, added=part != PANES or self._ask.evolve)
+
+    def _refuse_unlike(self, part: str, known: Mapping[str, str], columns: Mapping[str, str], *, added: bool) -> None:
+        wrong = [
+            f"{name} is {known[name]}, and {kind} is to be written"
+            for name, kind in columns.items()
+            if VOID != known.get(name, VOID) != kind != VOID
+        ]
+        absent = [
+            f"{name} is missing, and {kind} is to be written"
+            for name, kind in columns.items()
+            if name not in known and not added
+        ]
+        if wrong or absent:
+            raise SinkError(
+                f"the {part} in {self._root} do not fit what is to be written",
+                detail="; ".join([*wrong, *absent]),
+                hint="write to another folder" + ("" if wrong else "; or let columns be added: evolve=True"),
+            )
 
     def _remove_unless_held(self, staged: Staged) -> None:
-        if not staged.files or staged.files[0].path in self._refreshed().files:
-            return
-        for file in staged.files:
+        if staged.files and staged.files[0].path not in self._refreshed().files:
+            self._remove(staged.files)
+
+    def _remove_parts(self, files: Iterable[File]) -> None:
+        """The batch is known: by these files, if an attempt before this one has ended in doubt, or by others."""
+        held = self._refreshed()
+        self._remove(file for file in files if file.path not in held.files and file.path not in held.gone)
+
+    def _remove(self, files: Iterable[File]) -> None:
+        for file in files:
             (self._root / file.path).unlink(missing_ok=True)
 
     def _crowded(self) -> SinkUnavailable:
         return SinkUnavailable(f"{self._root} is written to by others all the time", detail=f"{_ATTEMPTS} attempts")
+
+
+def _files_of(output: Output) -> tuple[File, ...]:
+    """What tasks have written."""
+    return tuple(File(**part.told["file"]) for part in output.parts)
 
 
 def _now(panes: pl.DataFrame, keys: tuple[str, ...]) -> dict[str, Any] | None:

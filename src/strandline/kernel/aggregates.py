@@ -14,6 +14,7 @@ import polars as pl
 from strandline.kernel import limits, sketches
 from strandline.kernel.blocks import AT, OFFSET, PARTITION
 from strandline.kernel.expressions import by_row
+from strandline.kernel.picking import Pick
 from strandline.model.aggregates import (
     Aggregate,
     AllTrue,
@@ -85,6 +86,8 @@ class InRow:
 
     parts: tuple[Part, ...]
     value: pl.Expr
+    pick: Pick | None = None
+    """Where its columns are those of one element; how it is found is said there, and not in the parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,14 @@ def columns_of(name: str, aggregate: Aggregate) -> InRow | InItems:
             return _variance(f"@{name}", column, population, root=False)
         case StdDev(column, population):
             return _variance(f"@{name}", column, population, root=True)
+        case First(column):
+            return _picked(Pick(name, column))
+        case Last(column):
+            return _picked(Pick(name, column, last=True))
+        case ArgMin(column, by):
+            return _picked(Pick(name, column, by))
+        case ArgMax(column, by):
+            return _picked(Pick(name, column, by, most=True))
         case _:
             return _in_items(name, aggregate)
 
@@ -154,6 +165,11 @@ def _single(kept: str, partial: pl.Expr, merge: pl.Expr, empty: Any, fold: Fold 
     return InRow((Part(kept, partial, merge, empty, fold),), pl.col(kept))
 
 
+def _picked(pick: Pick) -> InRow:
+    nobody = pl.lit(None)
+    return InRow(tuple(Part(name, nobody, nobody, None) for name in pick.columns), pl.col(pick.kept), pick)
+
+
 def greatest(values: pl.Expr) -> pl.Expr:
     """NaN is the greatest number, and sorting is what knows it."""
     return values.sort(nulls_last=False).last()
@@ -183,16 +199,8 @@ def _in_items(name: str, aggregate: Aggregate) -> InItems:
         case StringAgg(column, separator):
             texts = pl.col(VALUE).cast(pl.String).sort_by(*POSITION)
             return InItems(_positioned(name, column), texts.str.join(separator), None)
-        case First(column):
-            return InItems(_first_few(name, column, 1), pl.col(VALUE).first(), None)
-        case Last(column):
-            return InItems(_first_few(name, column, 1, latest=True), pl.col(VALUE).first(), None)
-        case ArgMin(column, by):
-            return InItems(_first_few(name, column, 1, by=by), pl.col(VALUE).first(), None)
-        case ArgMax(column, by):
-            return InItems(_first_few(name, column, 1, by=by, greatest=True), pl.col(VALUE).first(), None)
         case TopK(column, k, by):
-            best = _first_few(name, column, k, by=by or column, greatest=True)
+            best = _highest_few(name, column, k, by or column)
             return InItems(best, pl.col(VALUE).sort_by(BY, *POSITION, descending=[True, False, False, False]), [])
         case CountDistinct(column):
             values = Items(name, {VALUE: pl.col(column)}, pl.col(VALUE).is_not_null(), (VALUE,))
@@ -215,17 +223,12 @@ def _positioned(name: str, column: str, keep: pl.Expr | None = None) -> Items:
     return Items(name, made, pl.col(VALUE).is_not_null() if keep is None else keep, ())
 
 
-def _first_few(
-    name: str, column: str, most: int, *, by: str | None = None, greatest: bool = False, latest: bool = False
-) -> Items:
-    """The first values by an order: of another column, then of position."""
-    made = {VALUE: pl.col(column), **{each: pl.col(each) for each in POSITION}}
-    keep = pl.col(VALUE).is_not_null()
-    if by is None:
-        return Items(name, made, keep, (), order=POSITION, descending=(latest,) * 3, most=most)
-    made[BY] = pl.col(by)
-    down = (greatest, False, False, False)
-    return Items(name, made, keep & pl.col(BY).is_not_null(), (), order=(BY, *POSITION), descending=down, most=most)
+def _highest_few(name: str, column: str, most: int, by: str) -> Items:
+    """The values with the most of another column; of equals, those that come first by position."""
+    made = {VALUE: pl.col(column), BY: pl.col(by), **{each: pl.col(each) for each in POSITION}}
+    keep = pl.col(VALUE).is_not_null() & pl.col(BY).is_not_null()
+    down = (True, False, False, False)
+    return Items(name, made, keep, (), order=(BY, *POSITION), descending=down, most=most)
 
 
 def _quantile(name: str, column: str, q: float) -> InItems:

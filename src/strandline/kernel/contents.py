@@ -15,6 +15,7 @@ from strandline.kernel import signed
 from strandline.kernel.aggregates import MANY, InItems, InRow, Items, Part, columns_of
 from strandline.kernel.blocks import AT, COUNTED, EARLIEST, END, NEW, NEWEST, OFFSET, PARTITION, SIGN, START, TIME
 from strandline.kernel.limits import at_risk, total
+from strandline.kernel.picking import Pick, ranked
 from strandline.kernel.rows import PROBLEM
 from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.kernel.windows import span_of
@@ -51,6 +52,18 @@ class Combined:
 def parts_of(ask: WindowedStep) -> tuple[Part, ...]:
     """The columns kept in the rows of windows."""
     return tuple(part for _, kept in _kept(ask) if isinstance(kept, InRow) for part in kept.parts)
+
+
+@cache
+def picks_of(ask: WindowedStep) -> tuple[Pick, ...]:
+    """Those among them that are columns of one element."""
+    return tuple(kept.pick for _, kept in _kept(ask) if isinstance(kept, InRow) and kept.pick is not None)
+
+
+@cache
+def plain_parts(ask: WindowedStep) -> tuple[Part, ...]:
+    """The others: each is made and merged by itself."""
+    return tuple(part for _, kept in _kept(ask) if isinstance(kept, InRow) and kept.pick is None for part in kept.parts)
 
 
 @cache
@@ -92,13 +105,16 @@ def combine(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, only: 
     many = pl.len().cast(pl.Int64)
     counted = pl.col(NEWEST).sum().cast(pl.Int64) if NEWEST in placed.columns else many
     made = [many.alias(NEW), counted.alias(COUNTED)]
-    made += [_partial(part, placed, ask).alias(part.name) for part in parts_of(ask)]
+    made += [_partial(part, placed, ask).alias(part.name) for part in plain_parts(ask)]
     if needs_earliest(ask):
         made.append(pl.col(AT).min().alias(EARLIEST))
     if ask.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
         made.append(_combined_time(placed, ask).alias(TIME))
     # In any order, which is faster: a window has one row here, and what is kept or told of it is sorted later.
-    rows = grouped(_of(placed.select(_read(keys, made)), only), keys, ask, made)
+    picks = picks_of(ask)
+    read = dict.fromkeys([*_read(keys, made), *(name for pick in picks for name in pick.columns.values())])
+    ranks = ranked(_of(placed.select(*read), only), picks, elements=True)
+    rows = ranks.fetched(grouped(ranks.frame, keys, ask, [*made, *ranks.made]))
     return Combined(rows, {name: _make(_of(placed, only), keys, kind) for name, kind in items_of(ask).items()})
 
 
@@ -193,7 +209,8 @@ def together(frames: Sequence[pl.DataFrame], keys: Sequence[str], kind: Items) -
 def merge_rows(frames: Sequence[pl.DataFrame], keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
     """Rows of the same windows from several tasks, as one for each."""
     both = pl.concat(frames, how="diagonal_relaxed")
-    return grouped(both, keys, ask, merges(ask, both))
+    ranks = ranked(both, picks_of(ask))
+    return ranks.fetched(grouped(ranks.frame, keys, ask, [*merges(ask, both), *ranks.made]))
 
 
 def combined(placed: pl.DataFrame | None, keys: Sequence[str], ask: WindowedStep) -> Combined | None:
@@ -227,7 +244,7 @@ def merged(found: Sequence[Combined | None], keys: Sequence[str], ask: WindowedS
 
 
 def merges(ask: WindowedStep, frame: pl.DataFrame) -> Sequence[pl.Expr]:
-    """How rows of one window become one, in this frame."""
+    """How rows of one window become one, in this frame; but for picks, which are ranked."""
     return _merges(ask, frozenset(wide_sums(ask, frame)))
 
 
@@ -238,11 +255,12 @@ def wide_sums(ask: WindowedStep, frame: pl.DataFrame) -> set[str]:
 
 @cache
 def _merges(ask: WindowedStep, wide: frozenset[str]) -> Sequence[pl.Expr]:
-    joined = [total(pl.col(part.name)) if part.name in wide else part.merge for part in parts_of(ask)]
+    parts = plain_parts(ask)
+    joined = [total(pl.col(part.name)) if part.name in wide else part.merge for part in parts]
     made = [
         pl.col(NEW).sum(),
         pl.col(COUNTED).sum(),
-        *(merge.alias(part.name) for part, merge in zip(parts_of(ask), joined, strict=True)),
+        *(merge.alias(part.name) for part, merge in zip(parts, joined, strict=True)),
     ]
     if needs_earliest(ask):
         made.append(pl.col(EARLIEST).min())

@@ -17,6 +17,7 @@ from strandline.errors import StateError
 from strandline.kernel import state, triggers, waiting
 from strandline.kernel.blocks import END, START
 from strandline.kernel.contents import Combined, parts_of
+from strandline.kernel.older import in_rows
 from strandline.kernel.panes import RETRACTION, Instant, deadlines
 from strandline.kernel.slices import key_groups
 from strandline.kernel.state import INDEX, OWED, SETTLED, TOLD, WINDOWS, Index, Kept, frames_of, read_index
@@ -97,7 +98,7 @@ def group_numbers(frame: pl.DataFrame, keys: Sequence[str], groups: int) -> pl.D
 def fitted(moved: Moved, ask: WindowedStep, fit: Fit) -> Moved:
     """State as another definition of its step would have it: a new aggregate begins with nothing in windows that are
     open, one that is gone is forgotten, and a new trigger begins anew."""
-    frames = {name: frame for name, frame in moved.frames.items() if not _items_of(name, fit.removed)}
+    frames = {name: frame for name, frame in _as_now(moved.frames, ask).items() if not _items_of(name, fit.removed)}
     for place in (WINDOWS, STRIPS, OWED):
         if place in frames:
             rows = frames[place].drop(_columns_of(frames[place], fit.removed, ask))
@@ -109,6 +110,18 @@ def fitted(moved: Moved, ask: WindowedStep, fit: Fit) -> Moved:
         ]
         frames[WINDOWS] = frames[WINDOWS].drop(old).with_columns(**triggers.anew(ask.trigger, pl.col(SETTLED) > 0))
     return replace(moved, frames=frames)
+
+
+def _as_now(frames: Frames, ask: WindowedStep) -> Frames:
+    """Frames that an older release may have written."""
+    now = dict(frames)
+    for place, before in ((WINDOWS, ""), (STRIPS, SHARED)):
+        if place in frames:
+            items = _items(frames, before)
+            now[place], left = in_rows(frames[place], items, ask)
+            now = {name: each for name, each in now.items() if name not in {f"{before}{ITEMS}{n}" for n in items}}
+            now |= {f"{before}{ITEMS}{name}": each for name, each in left.items()}
+    return now
 
 
 def missing(moved: Moved, keys: Sequence[str], ask: WindowedStep) -> list[str]:

@@ -11,8 +11,9 @@ import polars as pl
 
 from strandline.kernel import triggers
 from strandline.kernel.blocks import END, START
-from strandline.kernel.contents import identity, items_of, parts_of, together
+from strandline.kernel.contents import identity, items_of, picks_of, plain_parts, together
 from strandline.kernel.panes import OWNER_END, OWNER_START, last_panes
+from strandline.kernel.picking import ranked
 from strandline.kernel.state import ADDED, ARRIVED, CLOSED, HOLD, SETTLED, SPOKEN, TOLD_TIMING, Kept
 from strandline.kernel.windows import expires, max_timestamp
 from strandline.model.panes import Accumulation, LateReason, PaneTimestamp
@@ -98,10 +99,11 @@ def unite(kept: Kept, live: pl.DataFrame, keys: Sequence[str], ask: WindowedStep
 def _united(parts: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, before: int) -> pl.DataFrame:
     """One row for each new identity: all that its parts hold, and nothing said yet."""
     hold = pl.col(HOLD).max() if ask.pane_timestamp is PaneTimestamp.LATEST else pl.col(HOLD).min()
-    gathered = parts.drop(START, END).rename({COVER_START: START, COVER_END: END}).group_by(identity(keys)).agg(
+    ranks = ranked(parts.drop(START, END).rename({COVER_START: START, COVER_END: END}), picks_of(ask))
+    gathered = ranks.fetched(ranks.frame.group_by(identity(keys)).agg(
         pl.col(ADDED).sum(), hold, pl.col(ARRIVED).max(),
-        *(part.merge.alias(part.name) for part in parts_of(ask)), *triggers.merging(ask.trigger),
-    )  # fmt: skip
+        *(part.merge.alias(part.name) for part in plain_parts(ask)), *ranks.made, *triggers.merging(ask.trigger),
+    ))  # fmt: skip
     end = max_timestamp()
     if ask.pane_timestamp is PaneTimestamp.END_OF_WINDOW:
         gathered = gathered.with_columns(pl.when(pl.col(HOLD).is_not_null()).then(end).alias(HOLD))

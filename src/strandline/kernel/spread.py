@@ -15,7 +15,18 @@ import polars as pl
 
 from strandline.kernel.aggregates import Fold, Items, Part
 from strandline.kernel.blocks import COUNTED, EARLIEST, END, NEW, START
-from strandline.kernel.contents import Combined, Frames, items_of, merges, needs_earliest, parts_of, together, wide_sums
+from strandline.kernel.contents import (
+    Combined,
+    Frames,
+    items_of,
+    merges,
+    needs_earliest,
+    picks_of,
+    plain_parts,
+    together,
+    wide_sums,
+)
+from strandline.kernel.picking import ranked
 from strandline.model.steps import WindowedStep
 
 Spans = Sequence[tuple[int, int]]
@@ -67,11 +78,12 @@ def _placed(strips: pl.DataFrame, windows: Spans, keys: Sequence[str], ask: Wind
     inside = (place >= 0) & (place < 2 * many)
     placed = strips.with_columns(pl.Series(_PLACE, place)).filter(pl.Series(inside))
     of_all = pl.col(_PLACE) == many
-    made = merges(ask, placed)
+    ranks = ranked(placed, picks_of(ask))
+    placed, made = ranks.frame, [*merges(ask, placed), *ranks.made]
     # Most strips belong to all windows, and grouping by keys alone is faster.
     core = placed.lazy().filter(of_all).group_by(keys).agg(*made).with_columns(pl.lit(many, pl.Int64).alias(_PLACE))
     edges = placed.lazy().filter(~of_all).group_by(*keys, _PLACE).agg(*made)
-    return pl.concat([core.select(edges.collect_schema().names()), edges]).collect()
+    return ranks.fetched(pl.concat([core.select(edges.collect_schema().names()), edges]).collect())
 
 
 def _piece(placed: pl.DataFrame, many: int, windows: Spans, ask: WindowedStep) -> pl.DataFrame:
@@ -109,13 +121,13 @@ def _from_cells(cells: pl.DataFrame, codes: range, windows: Spans, ask: Windowed
     found = {name: fold for name, fold in _folds(ask).items() if fold is not None and name not in wide}
     folds = {name: fold for name, fold in found.items() if _is_number(cells[name].dtype)}
     rows += [_folded(cells[name], cell, shape, there, fold) for name, fold in folds.items()]
-    others = [part for part in parts_of(ask) if part.name not in folds]
-    return pl.DataFrame(rows + (_grouped(cells, cell, len(windows), others) if others else []))
+    others = [part for part in plain_parts(ask) if part.name not in folds]
+    return pl.DataFrame(rows + (_grouped(cells, cell, len(windows), others, ask) if others or picks_of(ask) else []))
 
 
 def _folds(ask: WindowedStep) -> dict[str, Fold | None]:
     earliest: dict[str, Fold | None] = {EARLIEST: "least"} if needs_earliest(ask) else {}
-    return earliest | {part.name: part.fold for part in parts_of(ask)}
+    return earliest | {part.name: part.fold for part in plain_parts(ask)}
 
 
 def _is_number(kind: pl.DataType) -> bool:
@@ -168,16 +180,20 @@ def _run(values: Matrix, cell: Matrix, shape: tuple[int, int], function: np.ufun
     return np.ascontiguousarray(function(left, right, out=right).T)
 
 
-def _grouped(cells: pl.DataFrame, cell: Matrix, width: int, parts: Sequence[Part]) -> list[pl.Series]:
+def _grouped(
+    cells: pl.DataFrame, cell: Matrix, width: int, parts: Sequence[Part], ask: WindowedStep
+) -> list[pl.Series]:
     """What is no number: a row for each cell and window, grouped by windows."""
     place = cell % (2 * width)
     is_left = place < width
     first, last = np.where(is_left, 0, place - width), np.where(is_left, place, width - 1)
     rows = cells.select(
         pl.Series(_CODE, cell // (2 * width)), pl.int_ranges(pl.Series(first), pl.Series(last + 1)).alias(_WINDOW),
-        *(part.name for part in parts),
+        *(part.name for part in parts), *(name for pick in picks_of(ask) for name in pick.columns),
     )  # fmt: skip
-    made = rows.explode(_WINDOW).group_by(_CODE, _WINDOW).agg(part.merge.alias(part.name) for part in parts)
+    ranks = ranked(rows, picks_of(ask))
+    groups = ranks.frame.explode(_WINDOW).group_by(_CODE, _WINDOW)
+    made = ranks.fetched(groups.agg(*(part.merge.alias(part.name) for part in parts), *ranks.made))
     return made.sort(_CODE, _WINDOW).drop(_CODE, _WINDOW).get_columns()
 
 

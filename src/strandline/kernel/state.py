@@ -28,14 +28,18 @@ from strandline.kernel.contents import (
     merges,
     needs_earliest,
     parts_of,
+    picks_of,
     together,
 )
+from strandline.kernel.picking import ranked
 from strandline.kernel.slices import among, ordered, slices_of
 from strandline.kernel.watermarks import Progress, progress_from_facts, progress_to_facts
 from strandline.kernel.windows import span_of
 from strandline.model.panes import Accumulation, PaneTimestamp
 from strandline.model.steps import WindowedStep
 
+FORM: Final = 2
+"""Of state in its first form, some of what is now in the row of a window was beside it (see `older`)."""
 INDEX: Final = "index"
 WINDOWS: Final = "windows"
 OWED: Final = "owed"
@@ -102,6 +106,8 @@ class Index:
     turn: int = 0
     slices: Mapping[int, Slice] = field(default_factory=dict)
     strips: Mapping[int, Slice] = field(default_factory=dict)
+    form: int = FORM
+    """In which way it is all kept."""
 
     @property
     def rows(self) -> int:
@@ -207,7 +213,8 @@ def _met(windows: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str], ask: Wi
     kept = [name for name in windows.columns if name not in joined]
     mine = windows.drop(kept).with_columns(**_nothing_new(ask)).with_row_index(_AT)
     both = pl.concat([mine, rows], how="diagonal_relaxed")
-    met = grouped(both, keys, ask, [*merges(ask, both), pl.col(_AT).max()])
+    ranks = ranked(both, picks_of(ask))
+    met = ranks.fetched(grouped(ranks.frame, keys, ask, [*merges(ask, both), *ranks.made, pl.col(_AT).max()]))
     found = windows.select(pl.col(kept).gather(met[_AT]))
     if met[_AT].null_count():
         opened = met[_AT].is_null()
@@ -225,7 +232,7 @@ def read_index(held: Mapping[str, bytes]) -> Index:
         return Index()
     facts = unpack(data, INDEX).facts
     slices, strips = _from_facts(facts["slices"]), _from_facts(facts["strips"])
-    return Index(progress_from_facts(facts["progress"]), facts["turn"], slices, strips)
+    return Index(progress_from_facts(facts["progress"]), facts["turn"], slices, strips, facts.get("form", 1))
 
 
 def write_index(index: Index) -> bytes:
@@ -234,6 +241,7 @@ def write_index(index: Index) -> bytes:
         "turn": index.turn,
         "slices": _to_facts(index.slices),
         "strips": _to_facts(index.strips),
+        "form": FORM,
     }
     return pack(Block(facts=facts))
 

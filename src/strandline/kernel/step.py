@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,9 +19,11 @@ from strandline.kernel.contents import (
     items_of,
     merge_rows,
     merged,
+    picks_of,
     side_by_side,
     together,
 )
+from strandline.kernel.older import in_rows
 from strandline.kernel.panes import Instant, deadlines, fire
 from strandline.kernel.prepare import REASON, ROWS, SURE, gather, surely_taken
 from strandline.kernel.slices import slices_of
@@ -104,12 +106,14 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
     ripe = waiting.ripen(joined, ask.keys, ask.step, now)
     touched, due = _touched(came, ripe.windows, ask), state.due(index.slices, progress)
     many = _many(touched)
-    few = changes.seldom(index.slices, many, due, ask.step)
-    opened = {*many, *due} - few
+    # State in an older form becomes what it is now all at once: of what is only half read, half would be forgotten.
+    old = index.form < state.FORM and bool(picks_of(ask.step))
+    few = frozenset[int]() if old else changes.seldom(index.slices, many, due, ask.step)
+    opened = {*many, *due, *(index.slices if old else ())} - few
     there, changed = opened & index.slices.keys(), {n for n, entry in index.slices.items() if entry.changed}
     only = partial(_only, touched)
     sift = partial(changes.dying, touched=only, keys=ask.keys, ask=ask.step, now=now)
-    read = state.read_slices(held, there, changed, sift)
+    read = _as_now(state.read_slices(held, there, changed, None if old else sift), ask)
     changing = changes.begin(held, index.slices, {n: only(n) for n in few}, ask.keys)
     kept = waiting.recall(changes.with_touched(read, changing), strips, came.placed, ask.keys, ask.step, now)
     panes: pl.DataFrame | None = None
@@ -137,6 +141,13 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
         writes, panes, judged.late, progress, after.output_watermark, contributed, judged.refused, after.rows, now.turn,
         after.size,
     )  # fmt: skip
+
+
+def _as_now(read: Kept, ask: Ask) -> Kept:
+    if read.windows is None:
+        return read
+    windows, items = in_rows(read.windows, read.items, ask.step)
+    return replace(read, windows=windows, items=items)
 
 
 def _advance(before: Progress, controls: Sequence[Control], ask: Ask) -> Progress:

@@ -17,6 +17,7 @@ import polars as pl
 from strandline.kernel import state
 from strandline.kernel.blocks import END, START, Block, pack, unpack
 from strandline.kernel.contents import Combined, Frames, identity, items_of, merge_rows, merged, together
+from strandline.kernel.older import in_rows
 from strandline.kernel.panes import Instant, on_time, on_time_before
 from strandline.kernel.prepare import SURE
 from strandline.kernel.slices import slices_of
@@ -105,13 +106,13 @@ def read(
     if late is not None and not _remembers(ask):
         asked = late.select(pl.col(START) // span, (pl.col(END) - 1) // span).unique().rows()
         numbers |= {n for n in index.strips for first, last in asked if first <= n <= last}
-    found = {n: _combined(unpack(held[_place(n)], _place(n))) for n in sorted(numbers) if n in index.strips}
+    found = {n: _combined(unpack(held[_place(n)], _place(n)), ask) for n in sorted(numbers) if n in index.strips}
     return Waiting(found)
 
 
-def _combined(block: Block) -> Combined:
+def _combined(block: Block, ask: WindowedStep) -> Combined:
     items = {name.removeprefix(_ITEMS): each for name, each in block.frames.items() if name.startswith(_ITEMS)}
-    return Combined(block.frames[STRIPS], items)
+    return Combined(*in_rows(block.frames[STRIPS], items, ask))
 
 
 def recall(

@@ -73,8 +73,8 @@ def test_a_block_that_was_read_is_written_to_the_same_bytes() -> None:
 
 def test_a_block_opens_with_its_magic_and_version() -> None:
     """Kept for ever in checkpoints: a change of layout is a new version."""
-    assert pack(SMALL)[:4] == b"SLB\x04"
-    assert MAGIC + bytes([VERSION]) == b"SLB\x04"
+    assert pack(SMALL)[:4] == b"SLB\x05"
+    assert MAGIC + bytes([VERSION]) == b"SLB\x05"
 
 
 def test_a_block_written_by_version_1_can_still_be_read() -> None:

@@ -5,10 +5,11 @@
 The header lists the frames in order with their lengths, and carries facts: small values that belong to the block. The
 kernel's columns start with "@", which no column of a user may. Most of them say the same in every row of a large frame
 (a window's bounds, how often it has spoken): such a column is kept as one value, in a stream of its own behind the
-frame's. What crosses to Spark is paid for by the byte, so the long integers of a large frame are kept as how far each
-is above the least of its column, in the narrowest type that holds that; and texts that come again and again, as their
-numbers in a list. All come back as they were. Version 1 had no such streams, version 2 nothing narrow,
-version 3 narrow integers as they are and no lists; all are read.
+frame's. Some say the same as another (where the last of several values stood), and only its name is kept. What crosses
+to Spark is paid for by the byte, so the long integers of a large frame are kept as how far each is above the least of
+its column, in the narrowest type that holds that; and texts that come again and again, as their numbers in a list,
+others compressed. All come back as they were. Version 1 had no such streams, version 2 nothing narrow, version 3 narrow
+integers as they are and no lists, version 4 every column by itself and texts as they are; all are read.
 """
 
 import io
@@ -25,12 +26,13 @@ from strandline.errors import BrokenBlock
 from strandline.kernel.words import coded
 
 MAGIC: Final = b"SLB"
-VERSION: Final = 4
-_READ: Final = (1, 2, 3, 4)
+VERSION: Final = 5
+_READ: Final = (1, 2, 3, 4, 5)
 _HEAD: Final = struct.Struct(">3sBI")
 _LENGTH: Final = struct.Struct(">I")
 _WORTH_IT: Final = 256
 _PLAIN: Final = (pl.Boolean, pl.String)
+_TEXTS: Final = (pl.String, pl.Binary)
 _NARROW: Final = ((1 << 8, pl.UInt8), (1 << 16, pl.UInt16), (1 << 32, pl.UInt32))
 """How many integers a narrow type has."""
 _FEW: Final = 16
@@ -77,7 +79,11 @@ def pack(block: Block) -> bytes:
     streams: list[bytes] = []
     narrow: dict[str, dict[str, int]] = {}
     listed: dict[str, dict[str, list[str]]] = {}
-    for name, frame in block.frames.items():
+    alike: dict[str, list[list[str]]] = {}
+    for name, whole in block.frames.items():
+        others = _alike(whole)
+        frame = whole.drop(others)
+        alike |= {name: [whole.columns, [*others], [*others.values()]]} if others else {}
         same = _same_throughout(frame)
         rest, bases, lists = _narrowed(frame.drop(same))
         narrow |= {name: bases} if bases else {}
@@ -87,7 +93,7 @@ def pack(block: Block) -> bytes:
         frames.append([name, *(len(part) for part in parts), *order])
         streams += parts
     layout = {"frames": frames, "facts": dict(block.facts)}
-    layout |= {name: each for name, each in (("narrow", narrow), ("listed", listed)) if each}
+    layout |= {name: each for name, each in (("narrow", narrow), ("listed", listed), ("alike", alike)) if each}
     header = json.dumps(layout, separators=(",", ":"), sort_keys=True).encode()
     body = b"".join([_LENGTH.pack(len(header)), header, *streams])
     return _HEAD.pack(MAGIC, VERSION, _checksum(body, VERSION)) + body
@@ -131,7 +137,27 @@ def _read_body(data: bytes) -> Block:
             length, height, *order = more
             frames[name] = _whole(frames[name], pl.read_ipc_stream(data[at : at + length]), height, order)
             at += length
+    for name, (order, others, theirs) in layout.get("alike", {}).items():
+        copies = (pl.col(one).alias(other) for other, one in zip(others, theirs, strict=True))
+        frames[name] = frames[name].with_columns(copies).select(order)
     return Block(frames, layout["facts"])
+
+
+def _alike(frame: pl.DataFrame) -> dict[str, str]:
+    """The kernel's own columns that say in every row what another says, with that one's name."""
+    found: dict[str, str] = {}
+    if frame.height < _WORTH_IT:
+        return found
+    looks: dict[tuple[Any, ...], list[pl.Series]] = {}
+    for column in frame:
+        if column.name.startswith(OWN) and (column.dtype.is_integer() or column.dtype == pl.String):
+            seen = looks.setdefault((column.dtype, column[0], column[-1], column[frame.height // 2]), [])
+            one = next((each for each in seen if each.equals(column)), None)
+            if one is None:
+                seen.append(column)
+            else:
+                found[column.name] = one.name
+    return found
 
 
 def _same_throughout(frame: pl.DataFrame) -> list[str]:
@@ -164,12 +190,12 @@ def _narrowed(frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int], dict[s
             if kind is not None:
                 bases[name] = low
                 made.append((pl.col(name) - low).cast(kind))
-        elif own and column.dtype == pl.String and len(words := column.drop_nulls().unique()) <= _FEW:
-            lists[name] = words.sort().to_list()
-            made.append(column.cast(pl.Enum(lists[name])).to_physical().cast(pl.UInt8))
         elif column.dtype == pl.String and (few := coded(column)) is not None and few.words.len() <= _MOST:
             lists[name] = few.words.to_list()
             made.append(few.places.cast(pl.UInt8 if few.words.len() <= 1 << 8 else pl.UInt16))
+        elif own and column.dtype == pl.String and len(words := column.drop_nulls().unique()) <= _FEW:
+            lists[name] = words.sort().to_list()
+            made.append(column.cast(pl.Enum(lists[name])).to_physical().cast(pl.UInt8))
     return frame.with_columns(made), bases, lists
 
 
@@ -194,6 +220,8 @@ def _whole(frame: pl.DataFrame, same: pl.DataFrame, height: int, order: Sequence
 
 def _to_arrow(frame: pl.DataFrame) -> bytes:
     out = io.BytesIO()
+    # Numbers are narrow already; texts become less than half in hardly more time.
+    texts = frame.height >= _WORTH_IT and any(kind in _TEXTS for kind in frame.schema.values())
     # Texts one after another, not as views into buffers: these lie otherwise in memory whenever they were made anew.
-    frame.write_ipc_stream(out, compat_level=pl.CompatLevel.oldest())
+    frame.write_ipc_stream(out, compression="zstd" if texts else "uncompressed", compat_level=pl.CompatLevel.oldest())
     return out.getvalue()

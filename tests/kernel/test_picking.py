@@ -73,6 +73,20 @@ def test_the_first_by_any_order_is_found_for_each_key(rows: int, *, large: bool)
     assert twice.select(once.columns).sort("key").rows() == once.sort("key").rows()
 
 
+@pytest.mark.parametrize("offset", [0, 2**62], ids=["as one number", "by three"])
+def test_of_those_at_one_position_the_one_that_came_first_is_picked(offset: int) -> None:
+    many = 1_000
+    frame = pl.DataFrame({
+        "key": [0] * many, "score": range(many), "weight": [1] * many, "word": ["a"] * many, AT: [5] * many,
+        PARTITION: ["one"] * many, OFFSET: [offset] * many,
+    }).vstack(pl.DataFrame({
+        "key": [1], "score": [0], "weight": [1], "word": ["a"], AT: [0], PARTITION: ["one"], OFFSET: [0],
+    }))  # fmt: skip
+    ranks = ranked(frame, PICKS, elements=True)
+    found = ranks.fetched(ranks.frame.group_by("key").agg(*ranks.made)).filter(pl.col("key") == 0)
+    assert found.select("@first", "@last", "@least", "@most").row(0) == (0, 0, 0, 0)
+
+
 def test_where_the_same_decides_rows_are_ranked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     order = picking._order

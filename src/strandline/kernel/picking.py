@@ -113,12 +113,15 @@ def _order(keys: tuple[pl.Series, ...], down: tuple[bool, ...]) -> _Order:
     *before, at, partition, offset = keys
     position = _as_one(at, partition, offset)
     deciding = [*keys] if position is None else [*before, position]
-    frame = pl.DataFrame([each.alias(str(number)) for number, each in enumerate(deciding)])
-    if frame.width == 1:
-        found = frame.to_series().arg_sort(descending=down[-1])
+    # Of what one record was made into all has one position: what came first is first, whatever the order.
+    rows: Places
+    if position is not None and not before:
+        numbers = position.fill_null(0).to_numpy()
+        rows = np.argsort(-numbers if down[-1] else numbers, kind="stable")
     else:
-        found = frame.select(pl.arg_sort_by(frame.columns, descending=list(down[: frame.width]))).to_series()
-    rows: Places = found.to_numpy().astype(np.int64)
+        frame = pl.DataFrame([each.alias(str(number)) for number, each in enumerate(deciding)])
+        found = pl.arg_sort_by(frame.columns, descending=list(down[: frame.width]), maintain_order=True)
+        rows = frame.select(found).to_series().to_numpy().astype(np.int64)
     rank = np.empty(len(rows), np.uint32)
     rank[rows] = np.arange(len(rows), dtype=np.uint32)
     return _Order(keys, down, rows, pl.Series(rank))

@@ -243,7 +243,7 @@ def test_the_generator_is_worth_its_time(strategy: Any) -> None:
     """Histories have what the promises are about: late elements, merges, early and late panes, finished triggers."""
     seen = set[str]()
 
-    @settings(max_examples=100, derandomize=True, database=None, deadline=None)
+    @settings(max_examples=400, derandomize=True, database=None, deadline=None)
     @given(history=histories(steps(windows=strategy, triggers=ALL_TRIGGERS)))
     def look(history: History) -> None:
         played = play(history)

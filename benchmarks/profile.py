@@ -20,6 +20,9 @@ from rich.text import Text
 from benchmarks import feeds, sources, suite, turns
 from benchmarks.broker import Broker
 from benchmarks.meter import Looking, Sample
+from benchmarks.nexmark import bench as nexmark
+from benchmarks.nexmark.bench import Question
+from benchmarks.nexmark.events import written
 from benchmarks.runs import FEW, feed_of, last_words, miscounted, scratch, started, weighed
 from benchmarks.suite import Cell
 from benchmarks.threads import ORDER, POLARS, WORKERS, Look, between, watch
@@ -60,8 +63,9 @@ def main(asked: Asked, cell: str = "ours", *, as_json: bool = False) -> int:
     if cell not in known:
         raise PlanError(f"there is no cell {cell!r}", hint=f"choose of: {', '.join(sorted(known))}")
     work = turns.work_folder(asked)
-    with sources.broker(work) if known[cell].form else nullcontext() as broker:
-        found = measure(known[cell], work, broker)
+    chosen = known[cell]
+    with sources.broker(work) if isinstance(chosen, Cell) and chosen.form else nullcontext() as broker:
+        found = measure(chosen, work, broker)
     if as_json:
         print(json.dumps(asdict(found), indent=1))
     else:
@@ -69,25 +73,20 @@ def main(asked: Asked, cell: str = "ours", *, as_json: bool = False) -> int:
     return 0
 
 
-def cells(*, quick: bool) -> Iterator[Cell]:
-    """What can be looked into: the cells of `bench windows` and those of `bench sources`, who have them judged."""
+def cells(*, quick: bool) -> Iterator[Cell | Question]:
+    """What can be looked into: the cells of `bench windows`, `bench sources` and `bench nexmark`, who have them judged."""
     for each in (suite, sources):
         chosen = each.quick() if quick else each.full()
         for group in chosen.groups:
             yield from group.cells
+    for asked in (nexmark.quick() if quick else nexmark.full()).groups:
+        yield from asked.cells
 
 
-def measure(cell: Cell, work: Path, broker: Broker | None = None) -> Profile:
+def measure(cell: Cell | Question, work: Path, broker: Broker | None = None) -> Profile:
     """One run of a cell, under the meter and with its threads watched."""
     home = scratch(work)
-    order = {
-        "contestant": cell.contestant.value,
-        "workload": to_json(cell.workload),
-        "feed": feeds.to_json(feed_of(cell, cell.corpus, work, broker)),
-        "check": None,
-        "warm_up": cell.warm_seconds,
-        "room": {"cores": cell.cores, "partitions": cell.partitions},
-    }
+    module, order = _order(cell, work, broker)
     (home / "order.json").write_text(json.dumps(order))
     watches: list[Looking[Look]] = []
 
@@ -95,19 +94,33 @@ def measure(cell: Cell, work: Path, broker: Broker | None = None) -> Profile:
         watches.append(watch(leader))
         return watches[-1]
 
-    samples, code = started("benchmarks.contestant", home, beside)
+    samples, code = started(module, home, beside)
     if code != 0:
         raise RunError(f"the run of {cell.name} failed", detail=last_words(home, code), hint=f"look into {home}")
     timed = json.loads((home / "run.json").read_text())["timed"]
-    lost = miscounted(cell, timed)
+    lost = miscounted(cell, timed) if isinstance(cell, Cell) else nexmark.miscounted(timed)
     if lost:
         raise RunError("a run that loses count has no profile", detail=lost, hint=f"look into {home}")
     shutil.rmtree(home, ignore_errors=True)
     return profile_of(cell, timed["batches"], samples, watches[0].looks)
 
 
+def _order(cell: Cell | Question, work: Path, broker: Broker | None) -> tuple[str, dict[str, Any]]:
+    """Who runs it, and what he is told."""
+    if isinstance(cell, Question):
+        return nexmark.CONTESTANT, nexmark.order_of(cell, written(cell.log, work / "corpora")[0])
+    return "benchmarks.contestant", {
+        "contestant": cell.contestant.value,
+        "workload": to_json(cell.workload),
+        "feed": feeds.to_json(feed_of(cell, cell.corpus, work, broker)),
+        "check": None,
+        "warm_up": cell.warm_seconds,
+        "room": {"cores": cell.cores, "partitions": cell.partitions},
+    }
+
+
 def profile_of(
-    cell: Cell, batches: Sequence[dict[str, Any]], samples: Sequence[Sample], looks: Sequence[Look]
+    cell: Cell | Question, batches: Sequence[dict[str, Any]], samples: Sequence[Sample], looks: Sequence[Look]
 ) -> Profile:
     """What was used for the batches that count, as in `bench windows`."""
     run = weighed(cell, 0, batches, samples)

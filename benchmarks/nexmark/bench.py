@@ -12,11 +12,12 @@ from benchmarks.nexmark import native, oracle
 from benchmarks.nexmark.events import Log, written
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.runs import Run, last_words, scratch, started, weighed
-from benchmarks.suite import Group, Row, Suite
+from benchmarks.suite import CORES, Group, Row, Suite
 from benchmarks.turns import Asked
 from benchmarks.workloads import Contestant
 
 RESULTS: Final = Path(__file__).resolve().parent.parent / "results" / "nexmark.json"
+CONTESTANT: Final = "benchmarks.nexmark.contestant"
 CHECKED: Final = 3
 """Batches whose answers are compared with the judge's."""
 FLOOR, GOAL = 0.9, 1.0
@@ -35,6 +36,7 @@ class Question:
     warm_up: int = 4
     warm_seconds: float = 0
     check: bool = True
+    cores: int = CORES
 
 
 def full() -> Suite[Question]:
@@ -79,20 +81,15 @@ def measure(cell: Question, round_: int, work: Path, *, check: bool) -> Run:
     beginning = replace(cell.log, batches=min(CHECKED, cell.log.batches))
     checked = written(beginning, corpora)[0] if check else None
     home = scratch(work)
-    order = {
-        "query": cell.query,
-        "contestant": cell.contestant.value,
-        "folder": str(folder),
-        "check": None if checked is None else str(checked),
-        "warm_up": cell.warm_seconds,
-    }
-    (home / "order.json").write_text(json.dumps(order))
+    (home / "order.json").write_text(json.dumps(order_of(cell, folder, checked)))
     load = os.getloadavg()[0]
-    samples, code = started("benchmarks.nexmark.contestant", home)
+    samples, code = started(CONTESTANT, home)
     if code != 0:
         return Run(cell.name, round_, load=load, failure=last_words(home, code))
     told = json.loads((home / "run.json").read_text())
-    run = replace(weighed(cell, round_, told["timed"]["batches"], samples), load=load, failure=_lost(told["timed"]))
+    run = replace(
+        weighed(cell, round_, told["timed"]["batches"], samples), load=load, failure=miscounted(told["timed"])
+    )
     if checked is not None and not run.failure:
         verdict = oracle.judge(checked, QUERIES[cell.query], cell.contestant, f"{home}/said/**/*.parquet")
         wrong = f"{verdict.wrong} rows are wrong of {verdict.cells}, as in {verdict.example}"
@@ -101,7 +98,18 @@ def measure(cell: Question, round_: int, work: Path, *, check: bool) -> Run:
     return run
 
 
-def _lost(timed: dict[str, Any]) -> str:
+def order_of(cell: Question, folder: Path, checked: Path | None = None) -> dict[str, Any]:
+    """What a contestant is told: the log to time, and its beginning to check, if it is to be checked."""
+    return {
+        "query": cell.query,
+        "contestant": cell.contestant.value,
+        "folder": str(folder),
+        "check": None if checked is None else str(checked),
+        "warm_up": cell.warm_seconds,
+    }
+
+
+def miscounted(timed: dict[str, Any]) -> str:
     """A timed run keeps no output, but everyone must be accounted for."""
     counts = timed.get("counts")
     if counts is None:

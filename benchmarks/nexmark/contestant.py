@@ -73,9 +73,11 @@ def answered(spark: "SparkSession", order: Order, folder: str, name: str, kept: 
 def _ours(spark: "SparkSession", order: Order, folder: str, checkpoint: Path, kept: Path | None) -> dict[str, Any]:
     started = time.time()
     read: dict[int, int] = {}
+    spent: dict[int, dict[str, Any]] = {}
 
     def hear(delivered: "Delivered") -> None:
         read[delivered.batch] = rows_of(delivered)
+        spent[delivered.batch] = {"busy": dict(delivered.measured.seconds), "took": dict(delivered.took)}
         rows = delivered.output.panes
         if kept is not None and rows is not None and rows.height:
             ours.as_rows(rows, delivered.batch).write_parquet(kept / f"{delivered.batch}.parquet")
@@ -83,7 +85,7 @@ def _ours(spark: "SparkSession", order: Order, folder: str, checkpoint: Path, ke
     job = ours.start(spark, order.query, folder, checkpoint, hear, shown=kept is not None)
     query = spark.streams.active[0]
     job.await_end()
-    batches = batches_of(query.recentProgress, read)
+    batches = [batch | spent.get(batch["batch"], {}) for batch in batches_of(query.recentProgress, read)]
     return {"started": started, "ended": time.time(), "batches": batches, "counts": counts_of(job)}
 
 

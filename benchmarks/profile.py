@@ -74,7 +74,7 @@ def main(asked: Asked, cell: str = "ours", *, as_json: bool = False) -> int:
 
 
 def cells(*, quick: bool) -> Iterator[Cell | Question]:
-    """What can be looked into: the cells of `bench windows`, `bench sources` and `bench nexmark`, who have them judged."""
+    """What can be looked into: the cells of three benchmarks, who have them judged."""
     for each in (suite, sources):
         chosen = each.quick() if quick else each.full()
         for group in chosen.groups:

@@ -310,7 +310,9 @@ def soak(
 
 @bench.command()
 def profile(
-    cell: Annotated[str, typer.Argument(help="A cell of `bench windows` or `bench sources`.")] = "ours",
+    cell: Annotated[
+        str, typer.Argument(help="A cell of `bench windows`, `bench sources` or `bench nexmark`.")
+    ] = "ours",
     quick: Quick = False,
     work: Work = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,

@@ -33,3 +33,10 @@ def test_a_number_of_which_nobody_was_told_stands_for_itself() -> None:
 def test_rows_without_numbers_are_left_alone() -> None:
     rows = pl.DataFrame({PARTITION: ["p"], OFFSET: [7]})
     assert with_names(rows, {}).equals(rows)
+
+
+@pytest.mark.parametrize("name", [PARTITION, "partition"])
+def test_partitions_of_a_topic_have_its_name_before_their_number(name: str) -> None:
+    place = OFFSET if name == PARTITION else "offset"
+    rows = pl.DataFrame({place: [4, 5, 9], NUMBER: [0, 11, 0]})
+    assert with_names(rows, {}, "plays").select(name, place).rows() == [("plays-0", 4), ("plays-11", 5), ("plays-0", 9)]

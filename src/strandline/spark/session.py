@@ -100,19 +100,10 @@ def settings(cores: int) -> dict[str, str]:
 
 
 def start_session(
-    name: str,
-    *,
-    log: Path,
-    overrides: Mapping[str, str] | None = None,
-    jars: bool = False,
-    java: Java | None = None,
+    name: str, *, log: Path, overrides: Mapping[str, str] | None = None, jars: bool = False
 ) -> SparkSession:
-    """An embedded Spark for this process; the JVM's own chatter goes to a file.
-
-    Our jars are in it where they are on this machine, since a session that runs cannot be given any, and the next job
-    of this process may need them; if this one does, they must be. `java` is the one that will carry it, if it is known.
-    """
-    return coming_session(name, log=log, overrides=overrides, jars=jars, java=java).there()
+    """An embedded Spark for this process, once it is there."""
+    return coming_session(name, log=log, overrides=overrides, jars=jars).there()
 
 
 def coming_session(
@@ -123,7 +114,12 @@ def coming_session(
     jars: bool = False,
     java: Java | None = None,
 ) -> "Coming":
-    """The same, begun: its JVM starts while the caller does something else, and then asks for it or gives it up."""
+    """An embedded Spark that begins to be there: its JVM starts while the caller does something else, and then asks for
+    it or gives it up. The JVM's own chatter goes to a file.
+
+    Our jars are in it where they are on this machine, since a session that runs cannot be given any, and the next job
+    of this process may need them; if this one does, they must be. `java` is the one that will carry it, if it is known.
+    """
     # Workers start the `python3` of PATH unless told otherwise, and that one may lack every dependency.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     packages = {"spark.jars": ",".join(map(str, paths()))} if jars or not missing() else {}

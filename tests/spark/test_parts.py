@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 import strandline as sl
-from strandline.connectors.files.parts import WORTH_A_FILE
 from strandline.connectors.files.sink import Folder, OpenFolder
 from strandline.errors import SinkError, SinkUnavailable
 from strandline.kernel.output import Part
 from strandline.plan.stages import Deliver
 from strandline.spark.deliver import Delivered
 from strandline.spark.ports import Stamp
+from strandline.spark.stamps import WORTH_A_FILE
 
 pytestmark = pytest.mark.spark
 
@@ -46,16 +46,18 @@ def copied(source: Any, sink: Any, spark: SparkSession, home: Path, **options: A
     return heard
 
 
+@pytest.mark.parametrize("sink", [sl.folder, sl.delta])
 @pytest.mark.parametrize("ends", [False, True], ids=["as a stream", "at once"])
-def test_elements_are_in_the_folder_once_and_come_to_the_driver_only_where_they_are_few(
-    spark: SparkSession, numbers: Path, tmp_path: Path, *, ends: bool
+def test_elements_are_in_the_sink_once_and_come_to_the_driver_only_where_they_are_few(
+    spark: SparkSession, numbers: Path, tmp_path: Path, sink: Any, *, ends: bool
 ) -> None:
     source = sl.files(numbers, COLUMNS, format="parquet", **({"ends": True} if ends else {"files_per_batch": 3}))
-    heard = copied(source, sl.folder(tmp_path / "out"), spark, tmp_path, **({} if ends else {"available_now": True}))
+    heard = copied(source, sink(tmp_path / "out"), spark, tmp_path, **({} if ends else {"available_now": True}))
     said = [each.output for each in heard]
     assert sum(part.rows for each in said for part in each.parts) >= MANY
     assert sum(0 if each.panes is None else each.panes.height for each in said) <= 5
-    found = sl.read_manifested(tmp_path / "out")
+    place = tmp_path / "out"
+    found = sl.read_manifested(place) if sink is sl.folder else pl.read_delta(str(place))
     assert sorted(found["n"]) == [*range(0, 2 * MANY + 10, 2)]
     assert set(found["word"]) == {LONG}
     shown = [each.some for each in said if each.some is not None]

@@ -15,9 +15,10 @@ import polars as pl
 
 from strandline.connectors.delta.letters import DeltaLetters
 from strandline.connectors.delta.merging import Merge
-from strandline.connectors.delta.table import BATCH, Act, DeltaLog, Overtaken, appended, nothing
+from strandline.connectors.delta.parts import DeltaWriter, actions, added, storable
+from strandline.connectors.delta.table import BATCH, Act, DeltaLog, Overtaken, appended, delta_library, nothing
 from strandline.errors import InvalidSecret, InvalidStep, SinkError, SinkUnavailable, StateError
-from strandline.formats.laid_out import laid_out
+from strandline.formats.laid_out import kinds_of, laid_out
 from strandline.formats.secrets import Secret
 from strandline.formats.told import names_beside
 from strandline.kernel.blocks import END, START
@@ -27,6 +28,8 @@ from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
 from strandline.spark.crash import crash_point
 from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge
+from strandline.spark.ports import Stamp
+from strandline.spark.stamps import label, show
 
 Done = TypeVar("Done")
 
@@ -120,6 +123,9 @@ class OpenDelta:
             epoch = (self._panes.epoch(lineage) or 0) + 1
             mine = LedgerEntry(lineage, epoch, 0, "")
             self._panes.commit(nothing, mine, watermark=0, recorded=False)
+            if self._panes.is_plain:
+                with self._panes.explained():
+                    show(Path(self._ask.path), lineage, epoch)
             return epoch
 
         return self._until_alone(self._panes, once)
@@ -152,6 +158,15 @@ class OpenDelta:
         crash_point("C10")
         return done
 
+    def writer(self) -> DeltaWriter | None:
+        plain = self._ask.mode is Mode.APPEND and self._panes.is_plain
+        return DeltaWriter(str(Path(self._ask.path).absolute())) if plain else None
+
+    def swept(self, stamp: Stamp) -> None:
+        if self._panes.is_plain:
+            for path in Path(self._ask.path).glob(f"part-{label(stamp)}-*"):
+                path.unlink(missing_ok=True)
+
     def close(self) -> None:
         pass
 
@@ -166,7 +181,9 @@ class OpenDelta:
                 self._add_beside(part, laid_out(frame, entry.batch), entry, recorded=recorded)
         crash_point("C9")
         act: Act = nothing
-        if output.panes is not None and output.panes.height:
+        if output.parts:
+            act = self._with_parts(output, entry)
+        elif output.panes is not None and output.panes.height:
             act = self._act(output.panes, entry.batch)
         elif not recorded:
             return Written()
@@ -174,7 +191,7 @@ class OpenDelta:
         return Written()
 
     def _act(self, panes: pl.DataFrame, batch: int) -> Act:
-        rows = _storable(laid_out(panes, batch))
+        rows = storable(laid_out(panes, batch))
         self._refuse_other(rows)
         if self._ask.mode is Mode.APPEND:
             return appended(rows, self._options)
@@ -191,7 +208,32 @@ class OpenDelta:
         own = {public: name for name, public in names.items() if name in panes.columns}
         stands = standing(panes, [own.get(name, name) for name in key])
         self._panes.widen(rows)
-        return Merge(key, window).of(_storable(laid_out(stands.rows, batch)), _storable(laid_out(stands.gone, batch)))
+        return Merge(key, window).of(storable(laid_out(stands.rows, batch)), storable(laid_out(stands.gone, batch)))
+
+    def _with_parts(self, output: Output, entry: LedgerEntry) -> Act:
+        """The files of tasks in one commit, and beside them one with what came to the driver."""
+        told = [part.told for part in output.parts]
+        for each in told:
+            path = Path(self._ask.path) / each["file"]["path"]
+            if not path.exists() or path.stat().st_size != each["file"]["size"]:
+                raise SinkError(
+                    f"a task has written {path}, which is not there or not whole as seen from the driver",
+                    hint="write to a folder that all machines of the cluster share",
+                )
+        if output.panes is not None and output.panes.height:
+            name = label(Stamp(entry.lineage, entry.epoch, entry.batch))
+            with self._panes.explained():
+                told.append(added(Path(self._ask.path), name, storable(laid_out(output.panes, entry.batch))))
+        for each in told:
+            rows = pl.DataFrame(schema=kinds_of(each["columns"]))
+            self._refuse_other(rows)
+            self._panes.widen(rows)
+
+        def act(table: Any, properties: Any) -> None:
+            files = actions(delta_library(), tuple(told))
+            table.create_write_transaction(files, "append", table.schema(), commit_properties=properties)
+
+        return act
 
     def _refuse_other(self, rows: pl.DataFrame) -> None:
         """Columns keep their types; new ones are added where that is allowed, or the table is as it was made."""
@@ -220,7 +262,7 @@ class OpenDelta:
         def once() -> None:
             known = log.find(entry.lineage, entry.batch) if recorded else None
             if known is None:
-                act = appended(_storable(rows), self._options)
+                act = appended(storable(rows), self._options)
                 log.commit(act, entry, watermark=0, recorded=recorded)
             elif known.digest != entry.digest:
                 raise StateError(
@@ -240,8 +282,3 @@ class OpenDelta:
             except Overtaken as problem:
                 said = str(problem)
         raise SinkUnavailable(f"{log.uri} is written to by others all the time", detail=said[:200])
-
-
-def _storable(rows: pl.DataFrame) -> pl.DataFrame:
-    """Columns of nothing but nulls are left out: a table has no type for them."""
-    return rows.select(name for name, kind in rows.schema.items() if kind != pl.Null)

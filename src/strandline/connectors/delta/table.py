@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ KEPT: Final = 1_000
 BATCH: Final = "batch"
 """The column that a table is made with; the others come with the first rows."""
 
+_WITHOUT_RULES: Final = 2
+"""The version of the protocol for writers that the library makes tables with."""
 _FACTS: Final = "strandline"
 _WORDS: Final = ("batch", "digest", "watermark", "ends", "output")
 
@@ -150,23 +152,37 @@ class DeltaLog:
             added = [root / line["add"]["path"] for line in lines if "add" in line]
             for path in [*added, record]:
                 if path.exists():  # it may have been replaced by others meanwhile
-                    _sync_file(path)
+                    sync_file(path)
                     folders.add(path.parent)
         for folder in folders:
             sync_folder(folder)
 
-    @contextmanager
-    def explained(self) -> Iterator[None]:
-        """Faults of the library in our own words."""
-        errors = delta_library().exceptions
-        try:
-            yield
-        except errors.CommitFailedError as problem:
-            raise Overtaken(str(problem)) from None
-        except OSError as problem:
-            raise SinkUnavailable(f"{self.uri} cannot be reached now", detail=_said(problem)) from None
-        except errors.DeltaError as problem:
-            raise SinkError(f"{self.uri} refused a batch", detail=_said(problem)) from None
+    def explained(self) -> AbstractContextManager[None]:
+        return explained(self.uri)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a file that somebody adds to it needs nothing but to be told of: no folders by value, no rules."""
+        return (
+            "://" not in self.uri
+            and not self.table.metadata().partition_columns
+            and self.table.protocol().min_writer_version <= _WITHOUT_RULES
+            and not any(field.metadata for field in self.table.schema().fields)
+        )
+
+
+@contextmanager
+def explained(uri: str) -> Iterator[None]:
+    """Faults of the library in our own words."""
+    errors = delta_library().exceptions
+    try:
+        yield
+    except errors.CommitFailedError as problem:
+        raise Overtaken(str(problem)) from None
+    except OSError as problem:
+        raise SinkUnavailable(f"{uri} cannot be reached now", detail=_said(problem)) from None
+    except errors.DeltaError as problem:
+        raise SinkError(f"{uri} refused a batch", detail=_said(problem)) from None
 
 
 def nothing(table: Any, properties: Any) -> None:
@@ -200,7 +216,7 @@ def _driver(lineage: str) -> str:
     return f"{lineage}/driver"
 
 
-def _sync_file(path: Path) -> None:
+def sync_file(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

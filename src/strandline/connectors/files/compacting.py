@@ -11,9 +11,10 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.connectors.files.log import STATE, File, Held, Log
-from strandline.connectors.files.parts import PARTS, add_file, job_label
+from strandline.connectors.files.parts import PARTS, add_file
 from strandline.errors import InvalidStep, SetupError, SinkUnavailable
 from strandline.formats.laid_out import decoded
+from strandline.spark.stamps import job_label
 
 TARGET: Final = 128 * 2**20
 KEEP: Final = 3_600

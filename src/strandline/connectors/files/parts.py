@@ -1,9 +1,7 @@
 """The parts of a folder with a log, and how a file comes into one: from a driver, or from a task of its job."""
 
 import uuid
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -15,13 +13,12 @@ from strandline.kernel.output import Part
 from strandline.spark.durable import sync_folder
 from strandline.spark.ledger import sums_of
 from strandline.spark.ports import Stamp
+from strandline.spark.stamps import WORTH_A_FILE, is_shown, label
 
 PANES, LATE, DEAD = "panes", "late", "dead"
 PARTS: Final = (PANES, LATE, DEAD)
 _PRIVATE: Final = 0o600
 """Dead letters may hold anything."""
-WORTH_A_FILE: Final = 4 * 2**20
-"""Bytes in memory; of less the driver makes one file for all tasks."""
 
 
 def add_file(root: Path, part: str, label: str, rows: pl.DataFrame, form: str) -> File:
@@ -33,26 +30,6 @@ def add_file(root: Path, part: str, label: str, rows: pl.DataFrame, form: str) -
     return File(path, part, rows.height, len(data))
 
 
-def job_label(lineage: str) -> str:
-    """A lineage in the name of a file."""
-    return sha256(lineage.encode()).hexdigest()[:8]
-
-
-def label(stamp: Stamp) -> str:
-    """What the names of a batch's files begin with."""
-    return f"{stamp.batch:012}-{job_label(stamp.lineage)}-{stamp.epoch}"
-
-
-def sign(root: Path, lineage: str, epoch: int) -> Path:
-    """A file that tells a task that it sees the folder of this driver, and not another of that name elsewhere."""
-    return root / "_log" / f".{job_label(lineage)}-{epoch}.here"
-
-
-def signs(root: Path, lineage: str) -> Iterator[Path]:
-    """Those of all drivers of a job."""
-    return (root / "_log").glob(f".{job_label(lineage)}-*.here")
-
-
 @dataclass(frozen=True, slots=True)
 class FolderWriter:
     """Adds files of elements to a folder, in the tasks of a job."""
@@ -62,9 +39,10 @@ class FolderWriter:
 
     def put(self, rows: pl.DataFrame, stamp: Stamp) -> Part | None:
         root = Path(self.path)
-        if rows.estimated_size() < WORTH_A_FILE or not sign(root, stamp.lineage, stamp.epoch).exists():
+        log = Log(root)
+        if rows.estimated_size() < WORTH_A_FILE or not is_shown(log.folder, stamp):
             return None
-        with Log(root).explained():
+        with log.explained():
             laid = laid_out(rows, stamp.batch)
             file = add_file(root, PANES, label(stamp), laid, self.format)
         return Part(rows.height, sums_of(rows), {"file": asdict(file), "columns": types_of(laid)})

@@ -9,7 +9,7 @@ import polars as pl
 
 from strandline.connectors.files.letters import letters_in
 from strandline.connectors.files.log import BATCH, CLAIM, MARK, ROWS, File, Held, Log
-from strandline.connectors.files.parts import PANES, PARTS, FolderWriter, add_file, label, sign, signs
+from strandline.connectors.files.parts import PANES, PARTS, FolderWriter, add_file
 from strandline.errors import InvalidStep, SinkError, SinkUnavailable
 from strandline.formats.laid_out import FORMATS, VOID, joined, laid_out, types_of
 from strandline.formats.told import BATCH as BATCH_COLUMN
@@ -24,6 +24,7 @@ from strandline.spark.crash import crash_point
 from strandline.spark.durable import sync_folder
 from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge
 from strandline.spark.ports import Stamp
+from strandline.spark.stamps import label, show
 
 _ATTEMPTS: Final = 100
 
@@ -102,7 +103,8 @@ class OpenFolder:
             held = self._refreshed()
             epoch = held.epochs.get(lineage, 0) + 1
             if self._log.publish(held.number + 1, {"kind": CLAIM, "lineage": lineage, "epoch": epoch}):
-                self._show(lineage, epoch)
+                with self._log.explained():
+                    show(self._log.folder, lineage, epoch)
                 return epoch
         raise self._crowded()
 
@@ -143,13 +145,6 @@ class OpenFolder:
 
     def close(self) -> None:
         pass
-
-    def _show(self, lineage: str, epoch: int) -> None:
-        """Tasks of this driver know the folder by a sign; those of drivers before it no longer do."""
-        with self._log.explained():
-            for old in signs(self._root, lineage):
-                old.unlink(missing_ok=True)
-            sign(self._root, lineage, epoch).touch()
 
     def _refreshed(self) -> Held:
         self._held = self._log.refreshed(self._held)

@@ -226,3 +226,16 @@ def test_a_quotient_does_not_depend_on_the_windows_beside_it(aggregate: Aggregat
     )
     assert alone.select(way.value.alias("v"))["v"].to_list() == [5.0 / 3]
     assert same_in_all.select(way.value.alias("v"))["v"].to_list() == [5.0 / 3, 7.0 / 3]
+
+
+def test_what_is_different_is_a_list_in_the_row_of_its_window() -> None:
+    way = columns_of("kinds", sl.count_distinct("x"))
+    assert isinstance(way, InRow)
+    (part,) = way.parts
+    made = pl.DataFrame({"k": [1, 1, 1, 2], "x": [7, 3, 7, None]}).group_by("k").agg(part.partial.alias(part.name))
+    assert sorted(made.rows()) == [(1, [7, 3]), (2, [])]
+    again = pl.concat([made, pl.DataFrame({"k": [1, 2], part.name: [[9, 3], [4]]})])
+    met = again.group_by("k").agg(part.merge.alias(part.name)).sort("k")
+    assert met.rows() == [(1, [7, 3, 9]), (2, [4])]
+    assert met.select(way.value).to_series().to_list() == [3, 1]
+    assert pl.DataFrame({"k": [1]}).select(part.nothing.alias(part.name)).select(way.value).item() == 0

@@ -11,7 +11,7 @@ import strandline as sl
 from strandline.kernel import picking
 from strandline.kernel.aggregates import BY, POSITION, VALUE
 from strandline.kernel.blocks import AT, END, OFFSET, PARTITION, START, Block, pack, unpack
-from strandline.kernel.contents import picks_of
+from strandline.kernel.contents import picks_of, sets_of
 from strandline.kernel.moving import Fit, fitted, gathered
 from strandline.kernel.older import in_rows
 from strandline.kernel.picking import Pick, ranked
@@ -25,7 +25,7 @@ PICKS = (
 )  # fmt: skip
 BEST = (
     ("oldest", sl.first("score")), ("newest", sl.last("score")), ("best", sl.argmax("score", by="score")),
-    ("total", sl.sum("score")),
+    ("total", sl.sum("score")), ("kinds", sl.count_distinct("score")), ("teams", sl.count_distinct("team")),
 )  # fmt: skip
 
 
@@ -122,6 +122,10 @@ def as_before(held: Mapping[str, bytes], step: WindowedStep) -> dict[str, bytes]
                 frames[rows] = frames[rows].drop(*pick.columns)
                 if items.height:
                     frames[f"items:{pick.name}"] = items
+            for name in sets_of(step) if rows in frames else ():
+                items = frames[rows].select("team", START, END, pl.col(f"@{name}").alias(VALUE)).explode(VALUE)
+                frames[rows] = frames[rows].drop(f"@{name}")
+                frames[f"items:{name}"] = items.drop_nulls(VALUE)
         found[place] = pack(Block(frames, facts))
     return found
 

@@ -1,8 +1,8 @@
 """Aggregates in columns: what is kept of a window's elements, how parts of it merge, and the value told in a pane.
 
-An aggregate keeps either a few columns in the row of its window (a sum), or items: rows of their own, many to a window
-(the different values that were seen, the buckets of a sketch, the elements themselves). Both are made from elements by
-grouping, and merged by grouping again.
+An aggregate keeps either a few columns in the row of its window (a sum, a list of the different values that were seen),
+or items: rows of their own, many to a window (the buckets of a sketch, the elements themselves). Both are made from
+elements by grouping, and merged by grouping again.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,6 +63,10 @@ class Part:
     sums: str | None = None
     """The column that it sums, where sums may leave the range of integers."""
 
+    @property
+    def nothing(self) -> pl.Expr:
+        return pl.lit(self.empty)
+
 
 @dataclass(frozen=True, slots=True)
 class Items:
@@ -88,6 +92,8 @@ class InRow:
     value: pl.Expr
     pick: Pick | None = None
     """Where its columns are those of one element; how it is found is said there, and not in the parts."""
+    is_set: bool = False
+    """Whether its only column is a list of different values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +116,8 @@ def columns_of(name: str, aggregate: Aggregate) -> InRow | InItems:
             return _variance(f"@{name}", column, population, root=False)
         case StdDev(column, population):
             return _variance(f"@{name}", column, population, root=True)
+        case CountDistinct(column):
+            return _set(f"@{name}", column)
         case First(column):
             return _picked(Pick(name, column))
         case Last(column):
@@ -165,6 +173,14 @@ def _single(kept: str, partial: pl.Expr, merge: pl.Expr, empty: Any, fold: Fold 
     return InRow((Part(kept, partial, merge, empty, fold),), pl.col(kept))
 
 
+def _set(kept: str, column: str) -> InRow:
+    """The different values, in the order they came in, so that they are the same whenever a batch is played."""
+    made = pl.col(column).drop_nulls().unique(maintain_order=True)
+    merged = pl.col(kept).explode().drop_nulls().unique(maintain_order=True)
+    many = pl.col(kept).list.len().fill_null(0).cast(pl.Int64)
+    return InRow((Part(kept, made, merged, []),), many, is_set=True)
+
+
 def _picked(pick: Pick) -> InRow:
     nobody = pl.lit(None)
     return InRow(tuple(Part(name, nobody, nobody, None) for name in pick.columns), pl.col(pick.kept), pick)
@@ -202,9 +218,6 @@ def _in_items(name: str, aggregate: Aggregate) -> InItems:
         case TopK(column, k, by):
             best = _highest_few(name, column, k, by or column)
             return InItems(best, pl.col(VALUE).sort_by(BY, *POSITION, descending=[True, False, False, False]), [])
-        case CountDistinct(column):
-            values = Items(name, {VALUE: pl.col(column)}, pl.col(VALUE).is_not_null(), (VALUE,))
-            return InItems(values, pl.len().cast(pl.Int64), 0)
         case Quantile(column, q):
             return _quantile(name, column, q)
         case ApproxCountDistinct(column, precision):

@@ -35,6 +35,8 @@ _PLAIN: Final = (pl.Boolean, pl.String)
 _TEXTS: Final = (pl.String, pl.Binary)
 _NARROW: Final = ((1 << 8, pl.UInt8), (1 << 16, pl.UInt16), (1 << 32, pl.UInt32))
 """How many integers a narrow type has."""
+_LONG: Final = 16_384
+"""Bytes of texts and lists that are worth compressing."""
 _FEW: Final = 16
 """So many of the kernel's own texts are kept in a list."""
 _MOST: Final = 1 << 16
@@ -218,10 +220,14 @@ def _whole(frame: pl.DataFrame, same: pl.DataFrame, height: int, order: Sequence
     return (frame.with_columns(ones) if frame.width else pl.DataFrame(ones)).select(order)
 
 
+def _is_long(frame: pl.DataFrame) -> bool:
+    return frame.estimated_size() >= _LONG
+
+
 def _to_arrow(frame: pl.DataFrame) -> bytes:
     out = io.BytesIO()
-    # Numbers are narrow already; texts become less than half in hardly more time.
-    texts = frame.height >= _WORTH_IT and any(kind in _TEXTS for kind in frame.schema.values())
+    # Numbers are narrow already; texts and lists become less than half in hardly more time.
+    texts = any(kind in _TEXTS or kind.is_nested() for kind in frame.schema.values()) and _is_long(frame)
     # Texts one after another, not as views into buffers: these lie otherwise in memory whenever they were made anew.
     frame.write_ipc_stream(out, compression="zstd" if texts else "uncompressed", compat_level=pl.CompatLevel.oldest())
     return out.getvalue()

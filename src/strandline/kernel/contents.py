@@ -61,6 +61,12 @@ def picks_of(ask: WindowedStep) -> tuple[Pick, ...]:
 
 
 @cache
+def sets_of(ask: WindowedStep) -> tuple[str, ...]:
+    """The names of the values that are counted by what is different."""
+    return tuple(name for name, kept in _kept(ask) if isinstance(kept, InRow) and kept.is_set)
+
+
+@cache
 def plain_parts(ask: WindowedStep) -> tuple[Part, ...]:
     """The others: each is made and merged by itself."""
     return tuple(part for _, kept in _kept(ask) if isinstance(kept, InRow) and kept.pick is None for part in kept.parts)

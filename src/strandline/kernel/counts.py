@@ -96,7 +96,7 @@ def _panes(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.D
     times = placed.group_by(*keys, START, END).agg(
         (pl.col(AT).min() if ask.pane_timestamp is PaneTimestamp.EARLIEST else pl.col(AT).max()).alias(TIMESTAMP)
     )
-    empties = [pl.col(part.name).fill_null(part.empty) for part in parts_of(ask) if part.empty is not None]
+    empties = [pl.col(part.name).fill_null(part.nothing) for part in parts_of(ask) if part.empty is not None]
     told = with_values(combined.rows.with_columns(empties), combined.items, keys, ask, _NOW)
     timed = told.join(times, on=[*keys, START, END], nulls_equal=True)
     return timed.select(

@@ -103,7 +103,7 @@ def fitted(moved: Moved, ask: WindowedStep, fit: Fit) -> Moved:
         if place in frames:
             rows = frames[place].drop(_columns_of(frames[place], fit.removed, ask))
             empty = [] if place == OWED else [part for part in parts_of(ask) if part.name not in rows.columns]
-            frames[place] = rows.with_columns(pl.lit(part.empty).alias(part.name) for part in empty)
+            frames[place] = rows.with_columns(part.nothing.alias(part.name) for part in empty)
     if fit.new_trigger and WINDOWS in frames:
         old = [
             name for name in frames[WINDOWS].columns if name == triggers.ROOT or name.startswith(f"{triggers.ROOT}.")

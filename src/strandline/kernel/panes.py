@@ -248,12 +248,12 @@ def _valued(windows: pl.DataFrame, items: Frames, keys: Sequence[str], ask: Wind
     plain = replace(ask, evictor=None)
     elements = held.get(ELEMENTS)
     if elements is None or elements.is_empty():
-        empties = [pl.lit(part.empty).alias(part.name) for part in parts_of(plain)]
+        empties = [part.nothing.alias(part.name) for part in parts_of(plain)]
         values = with_values(windows.select(names).with_columns(empties), {}, keys, plain, _NOW)
     else:
         combined = combine(elements, keys, plain)
         rows = windows.select(names).join(combined.rows, on=names, how="left", nulls_equal=True)
-        fills = [pl.col(part.name).fill_null(part.empty) for part in parts_of(plain) if part.empty is not None]
+        fills = [pl.col(part.name).fill_null(part.nothing) for part in parts_of(plain) if part.empty is not None]
         values = with_values(rows.with_columns(fills), combined.items, keys, plain, _NOW)
     told = values.select(*names, *(_NOW + name for name, _ in ask.aggregates), pl.col(f"^{PROBLEM}$"))
     return windows.join(told, on=names, how="left", nulls_equal=True, maintain_order="left")
@@ -314,7 +314,7 @@ def _settle(windows: pl.DataFrame, spoke: pl.DataFrame, kept: Kept, keys: Sequen
         SETTLED: pl.col(SETTLED) + (emitted & (pl.col(TIMING) != Timing.EARLY.value)).cast(pl.Int64),
         CLOSED: closes,
     }
-    after |= {part.name: pl.when(forgets).then(part.empty).otherwise(pl.col(part.name)) for part in parts_of(ask)}
+    after |= {part.name: pl.when(forgets).then(part.nothing).otherwise(pl.col(part.name)) for part in parts_of(ask)}
     items = dict(kept.items)
     if items:
         emptied = windows.filter(pl.col(_OVER) | forgets).select(names)

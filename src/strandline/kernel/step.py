@@ -19,11 +19,10 @@ from strandline.kernel.contents import (
     items_of,
     merge_rows,
     merged,
-    picks_of,
     side_by_side,
     together,
 )
-from strandline.kernel.older import in_rows
+from strandline.kernel.older import has_moved, in_rows
 from strandline.kernel.panes import Instant, deadlines, fire
 from strandline.kernel.prepare import REASON, ROWS, SURE, gather, surely_taken
 from strandline.kernel.slices import slices_of
@@ -107,7 +106,7 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
     touched, due = _touched(came, ripe.windows, ask), state.due(index.slices, progress)
     many = _many(touched)
     # State in an older form becomes what it is now all at once: of what is only half read, half would be forgotten.
-    old = index.form < state.FORM and bool(picks_of(ask.step))
+    old = index.form < state.FORM and has_moved(ask.step)
     few = frozenset[int]() if old else changes.seldom(index.slices, many, due, ask.step)
     opened = {*many, *due, *(index.slices if old else ())} - few
     there, changed = opened & index.slices.keys(), {n for n, entry in index.slices.items() if entry.changed}

@@ -187,6 +187,38 @@ def test_own_texts_come_back_however_many_there_are(many: int) -> None:
     assert_frame_equal(unpack(pack(Block({"rows": frame})), "here").frames["rows"], frame)
 
 
+@pytest.mark.parametrize(("different", "kept_once"), [(2, True), (300, True), (5_000, False)])
+def test_texts_of_users_that_come_again_and_again_are_kept_once(different: int, *, kept_once: bool) -> None:
+    names = [f"a team with a name that fits no view, {number * 7 % different}" for number in range(5_000)]
+    frame = pl.DataFrame({"team": [None, *names], "total": range(5_001)})
+    data = pack(Block({"f": frame}))
+    assert_frame_equal(unpack(data, "here").frames["f"], frame)
+    assert (b'"listed"' in data[:500_000]) is kept_once
+
+
+def test_own_columns_that_say_the_same_as_another_take_no_room_and_come_back_in_their_place() -> None:
+    odd = pl.Series([number * 7919 % 100_003 for number in range(5_000)])
+    frame = pl.DataFrame({
+        "@a.at": odd, "user": odd, "@b.at": odd, "@c.at": odd.reverse(), "@texts": odd.cast(pl.String),
+        "@again": odd.cast(pl.String), "@null": [None, *odd[1:]], "@more": [None, *odd[1:]],
+    })  # fmt: skip
+    data = pack(Block({"f": frame}))
+    assert_frame_equal(unpack(data, "here").frames["f"], frame)
+    alone = pack(Block({"f": frame.drop("@b.at", "@again", "@more")}))
+    assert len(data) - len(alone) < 300
+    nearly = frame.with_columns(pl.when(pl.int_range(pl.len()) == 7).then(0).otherwise("@b.at").alias("@b.at"))
+    assert_frame_equal(unpack(pack(Block({"f": nearly})), "here").frames["f"], nearly)
+
+
+def test_long_texts_and_lists_are_compressed_and_come_back() -> None:
+    texts = pl.DataFrame({"url": [f"https://example.org/some/folder/{number}" for number in range(2_000)]})
+    lists = pl.DataFrame({"@kinds": [[*range(5_000)], [], None]})
+    for frame, most in ((texts, 20_000), (lists, 25_000)):
+        data = pack(Block({"f": frame}))
+        assert len(data) < most
+        assert_frame_equal(unpack(data, "here").frames["f"], frame)
+
+
 def test_a_block_written_by_version_3_can_still_be_read() -> None:
     kept = unpack((Path(__file__).parent / "kept" / "block-3.slb").read_bytes(), "kept")
     assert kept.facts == {"clock": 7}
@@ -197,6 +229,22 @@ def test_a_block_written_by_version_4_can_still_be_read() -> None:
     kept = unpack((Path(__file__).parent / "kept" / "block-4.slb").read_bytes(), "kept")
     assert kept.facts == {"clock": 7}
     assert_frame_equal(kept.frames["windows"], spoken(300))
+
+
+def alike(height: int) -> pl.DataFrame:
+    """A frame with all that version 5 knows: equal columns, a user's texts again and again, long texts, lists."""
+    numbers = pl.int_range(height, eager=True)
+    return pl.DataFrame({
+        "team": [f"team {number % 5}" for number in range(height)], "@a.at": numbers, "@b.at": numbers,
+        "url": [f"https://example.org/some/long/folder/{number}" for number in range(height)],
+        "@kinds": [[*range(number % 4)] for number in range(height)],
+    })  # fmt: skip
+
+
+def test_a_block_written_by_version_5_can_still_be_read() -> None:
+    kept = unpack((Path(__file__).parent / "kept" / "block-5.slb").read_bytes(), "kept")
+    assert kept.facts == {"clock": 7}
+    assert_frame_equal(kept.frames["windows"], alike(600))
 
 
 @pytest.mark.parametrize("data", [b"", b"SL", b"PAR1" + bytes(20), bytes(64)])

@@ -58,7 +58,8 @@ def java_of(work: Path) -> list[str]:
     quiet.write_text("rootLogger.level = error\n")
     spark = Path(next(iter(pyspark.__path__))) / "jars" / "*"
     path = os.pathsep.join([*(str(jars_folder() / jar.file) for jar in pinned(JARS)), str(spark)])
-    return [str(find_java().path), "-Xmx4g", f"-Dlog4j2.configurationFile={quiet}", "-cp", path]
+    # Twice what Spark has: so that nobody can say that it was short of memory.
+    return [str(find_java().path), "-Xmx8g", f"-Dlog4j2.configurationFile={quiet}", "-cp", path]
 
 
 def _ran(command: list[str]) -> None:

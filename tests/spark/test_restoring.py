@@ -177,9 +177,9 @@ def test_other_windows_are_made_by_a_function_of_the_user(saved: Savepoint) -> N
     def migrate(step: int, frames: dict[str, pl.DataFrame]) -> Mapping[str, pl.DataFrame]:
         assert step == 0
         five = [pl.lit(0).alias(START), pl.lit(5 * MINUTE).alias(END)]
-        first = pl.exclude("team", "@total", START, END).first()
-        rows = frames["windows"].group_by("team").agg(pl.col("@total").sum(), first).with_columns(five)
-        return {"windows": rows, "items:kinds": frames["items:kinds"].with_columns(five)}
+        first = pl.exclude("team", "@total", "@kinds", START, END).first()
+        merged = [pl.col("@total").sum(), pl.col("@kinds").explode().unique(), first]
+        return {"windows": frames["windows"].group_by("team").agg(merged).with_columns(five)}
 
     assert told(go_on(saved, asked, migrate=migrate), came(("red", 16, 20)), 3) == {("red", 0): (29, 4)}
 

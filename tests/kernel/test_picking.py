@@ -15,7 +15,8 @@ from strandline.kernel.contents import picks_of, sets_of
 from strandline.kernel.moving import Fit, fitted, gathered
 from strandline.kernel.older import in_rows
 from strandline.kernel.picking import Pick, ranked
-from strandline.kernel.state import FORM, INDEX, WINDOWS, read_index
+from strandline.kernel.places import WINDOWS
+from strandline.kernel.state import FORM, INDEX, read_index
 from strandline.model.steps import WindowedStep
 from tests.kernel.batches import KeyGroup, asking, said
 

@@ -8,10 +8,12 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import strandline as sl
+from strandline.errors import StateError
 from strandline.kernel import state
-from strandline.kernel.blocks import END, START
+from strandline.kernel.blocks import END, START, Block, pack, unpack
 from strandline.kernel.contents import identity
 from strandline.kernel.state import (
+    FORM,
     HOLD,
     INDEX,
     Index,
@@ -41,6 +43,13 @@ def test_an_index_comes_back_as_it_was() -> None:
     index = Index(PROGRESS, 17, {-3: Slice(2, 100, 7_000, None, 9_999), 4: Slice(1, 50, 8_000, 12_000, None)})
     index = replace(index, strips={0: Slice(3, 80, 6_000, None, 6_000)})
     assert read_index({INDEX: write_index(index)}) == index
+
+
+def test_state_of_a_later_release_is_refused_with_the_way_out() -> None:
+    facts = unpack(write_index(Index(PROGRESS)), INDEX).facts
+    with pytest.raises(StateError, match=f"the state of this job has form {FORM + 1}") as refused:
+        read_index({INDEX: pack(Block(facts={**facts, "form": FORM + 1}))})
+    assert refused.value.hint == "it was written by a later release: go on with that one"
 
 
 def test_a_key_group_that_was_never_touched_knows_nothing() -> None:

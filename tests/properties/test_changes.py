@@ -29,11 +29,13 @@ IN_ROWS: Final[tuple[tuple[str, Aggregate], ...]] = (
 """What needs nothing beside the row of a window."""
 
 ALWAYS, HALF = 0, 2
+FEW, MANY = 2, 4
+"""Blocks of changes that become one."""
 ENOUGH: Final = 12
 
 
 @contextmanager
-def kept_beside(seldom: int = ALWAYS) -> Iterator[list[Any]]:
+def kept_beside(seldom: int = ALWAYS, alike: int = FEW) -> Iterator[list[Any]]:
     """However small a slice is, what changes in it is kept beside it: always, or as long as it is less than a part."""
     seen: list[Any] = []
     real = changes.end
@@ -46,34 +48,39 @@ def kept_beside(seldom: int = ALWAYS) -> Iterator[list[Any]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(changes, "LARGE", 0)
         patch.setattr(changes, "SELDOM", seldom)
+        patch.setattr(changes, "ALIKE", alike)
         patch.setattr(changes, "end", end)
         yield seen
 
 
 @settings(calm_crowds, max_examples=-(-EACH // 2))
-@given(history=histories(steps(triggers=ALL_TRIGGERS)), places=st.sets(st.integers(0, 30)))
-def test_what_is_told_does_not_depend_on_what_is_kept_beside(history: History, places: set[int]) -> None:
-    with kept_beside():
+@given(
+    history=histories(steps(triggers=ALL_TRIGGERS)),
+    places=st.sets(st.integers(0, 30)),
+    alike=st.sampled_from([FEW, MANY]),
+)
+def test_what_is_told_does_not_depend_on_what_is_kept_beside(history: History, places: set[int], alike: int) -> None:
+    with kept_beside(alike=alike):
         agree(restarted(history.under(aggregates=IN_ROWS), places))
 
 
 @settings(calm_crowds, max_examples=-(-CROWDS // 4))
-@given(history=crowds(KEYS), seldom=st.sampled_from([ALWAYS, HALF]))
-def test_every_key_of_a_crowd_is_told_the_same(history: History, seldom: int) -> None:
-    with kept_beside(seldom):
+@given(history=crowds(KEYS), seldom=st.sampled_from([ALWAYS, HALF]), alike=st.sampled_from([FEW, MANY]))
+def test_every_key_of_a_crowd_is_told_the_same(history: History, seldom: int, alike: int) -> None:
+    with kept_beside(seldom, alike):
         check(history.under(aggregates=IN_ROWS), on_kernel)
 
 
 @calm_moves
-@given(history=histories(steps(triggers=ALL_TRIGGERS)), places=PLACES)
-def test_a_savepoint_holds_windows_as_they_are(history: History, places: set[int]) -> None:
-    with kept_beside():
+@given(history=histories(steps(triggers=ALL_TRIGGERS)), places=PLACES, alike=st.sampled_from([FEW, MANY]))
+def test_a_savepoint_holds_windows_as_they_are(history: History, places: set[int], alike: int) -> None:
+    with kept_beside(alike=alike):
         agree_moved(restarted(history.under(aggregates=IN_ROWS), places))
 
 
 @pytest.mark.slow
 def test_these_histories_have_changes_of_every_kind() -> None:
-    """New windows beside a slice, windows that change again, and more than one batch before the slice is written."""
+    """New windows beside a slice, windows that change again, several blocks of changes, and some that become one."""
     kinds = set[str]()
 
     @settings(calm_crowds, max_examples=ENOUGH)
@@ -82,10 +89,12 @@ def test_these_histories_have_changes_of_every_kind() -> None:
         with kept_beside(HALF) as seen:
             check(history.under(aggregates=IN_ROWS), on_kernel)
         for each, (_, entry) in seen:
-            kinds.update(["again"] if each.entry.changed else ["first"])
+            kinds.update(["again"] if each.entry.changes else ["first"])
+            kinds.update(["several"] if entry.changes > 1 else [])
+            kinds.update(["together"] if entry.changes <= each.entry.changes else [])
             kinds.update(["new"] if entry.rows > each.entry.rows else [])
-            kinds.update(["others"] if each.others is not None and each.others.height else [])
+            kinds.update(["others"] if len(each.others) else [])
             kinds.update(["holds"] if each.entry.hold is not None else [])
 
     look()
-    assert kinds == {"first", "again", "new", "others", "holds"}
+    assert kinds == {"first", "again", "several", "together", "new", "others", "holds"}

@@ -16,14 +16,16 @@ import io
 import json
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from strandline.errors import BrokenBlock
-from strandline.kernel.words import coded
+from strandline.kernel.words import SAMPLED, VERY_OFTEN, coded
 
 MAGIC: Final = b"SLB"
 VERSION: Final = 5
@@ -103,6 +105,59 @@ def pack(block: Block) -> bytes:
 
 def unpack(data: bytes, place: str) -> Block:
     """The block in these bytes; `place` says in an error where they were kept."""
+    packed = opened(data, place)
+    return Block({name: packed.frame(name) for name in packed.names}, packed.facts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packed:
+    """A block whose frames are read when they are asked for, and only those of their columns that are."""
+
+    _data: bytes
+    _layout: Mapping[str, Any]
+    _places: Mapping[str, tuple[int, list[Any]]]
+    """Where the streams of each frame begin, and what is said of them."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        facts: Mapping[str, Any] = self._layout["facts"]
+        return facts
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of its frames."""
+        return [*self._places]
+
+    def frame(
+        self, name: str, columns: Sequence[str] | None = None, rows: npt.NDArray[np.int64] | None = None
+    ) -> pl.DataFrame:
+        """One of its frames, as it was, or some columns or rows of it."""
+        order, others, theirs = self._layout.get("alike", {}).get(name, (None, (), ()))
+        copies = {other: one for other, one in zip(others, theirs, strict=True) if columns is None or other in columns}
+        wanted = None if columns is None else {*columns, *copies.values()} - {*copies}
+        found = self._written(name, wanted, rows)
+        if copies:
+            found = found.with_columns(pl.col(one).alias(other) for other, one in copies.items())
+        return found.select(columns or order or found.columns)
+
+    def _written(self, name: str, wanted: set[str] | None, rows: npt.NDArray[np.int64] | None) -> pl.DataFrame:
+        """What there is in the streams of a frame: of all columns or those wanted, of all rows or some."""
+        at, (size, *more) = self._places[name]
+        length, height, *order = more or (0, 0)
+        same = pl.read_ipc_stream(self._data[at + size : at + size + length]) if more else pl.DataFrame()
+        here = None if wanted is None else wanted - {*same.columns}
+        frame = pl.DataFrame() if here == set() else _from_arrow(self._data[at : at + size], here)
+        if rows is not None:
+            frame, height = frame[rows] if frame.width else frame, len(rows)
+        narrow, listed = self._layout.get("narrow", {}).get(name, {}), self._layout.get("listed", {}).get(name, {})
+        wide = _widened(frame, narrow, listed)
+        return (
+            _whole(wide, same, height, [each for each in order if wanted is None or each in wanted]) if more else wide
+        )
+
+
+def opened(data: bytes, place: str) -> Packed:
+    """The block in these bytes, found to be whole; `place` says in an error where they were kept."""
     if len(data) < _HEAD.size or data[:3] != MAGIC:
         raise BrokenBlock(f"the bytes at {place} are not a block", detail=f"{len(data)} bytes, {data[:8]!r}…")
     _, version, checksum = _HEAD.unpack_from(data)
@@ -118,31 +173,19 @@ def unpack(data: bytes, place: str) -> Block:
             detail=f"{len(data)} bytes do not match their checksum",
             hint="restore the checkpoint from a copy, or start from a savepoint",
         )
-    return _read_body(data)
+    (length,) = _LENGTH.unpack_from(data, _HEAD.size)
+    start = _HEAD.size + _LENGTH.size
+    layout = json.loads(data[start : start + length])
+    places, at = {}, start + length
+    for name, size, *more in layout["frames"]:
+        places[name] = (at, [size, *more])
+        at += size + (more[0] if more else 0)
+    return Packed(data, layout, places)
 
 
 def _checksum(body: bytes | memoryview, version: int) -> int:
     """From version 3 on the version counts too: damaged, it may be that of an older one."""
     return zlib.crc32(body, version if version >= 3 else 0)
-
-
-def _read_body(data: bytes) -> Block:
-    (length,) = _LENGTH.unpack_from(data, _HEAD.size)
-    start = _HEAD.size + _LENGTH.size
-    layout = json.loads(data[start : start + length])
-    narrow, listed = layout.get("narrow", {}), layout.get("listed", {})
-    frames, at = {}, start + length
-    for name, size, *more in layout["frames"]:
-        frames[name] = _widened(pl.read_ipc_stream(data[at : at + size]), narrow.get(name, {}), listed.get(name, {}))
-        at += size
-        if more:
-            length, height, *order = more
-            frames[name] = _whole(frames[name], pl.read_ipc_stream(data[at : at + length]), height, order)
-            at += length
-    for name, (order, others, theirs) in layout.get("alike", {}).items():
-        copies = (pl.col(one).alias(other) for other, one in zip(others, theirs, strict=True))
-        frames[name] = frames[name].with_columns(copies).select(order)
-    return Block(frames, layout["facts"])
 
 
 def _alike(frame: pl.DataFrame) -> dict[str, str]:
@@ -192,13 +235,17 @@ def _narrowed(frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int], dict[s
             if kind is not None:
                 bases[name] = low
                 made.append((pl.col(name) - low).cast(kind))
-        elif column.dtype == pl.String and (few := coded(column)) is not None and few.words.len() <= _MOST:
+        elif column.dtype == pl.String and (few := coded(column, VERY_OFTEN)) is not None and few.words.len() <= _MOST:
             lists[name] = few.words.to_list()
             made.append(few.places.cast(pl.UInt8 if few.words.len() <= 1 << 8 else pl.UInt16))
-        elif own and column.dtype == pl.String and len(words := column.drop_nulls().unique()) <= _FEW:
-            lists[name] = words.sort().to_list()
+        elif own and column.dtype == pl.String and column.len() < SAMPLED and len(words := _words(column)) <= _FEW:
+            lists[name] = words.to_list()
             made.append(column.cast(pl.Enum(lists[name])).to_physical().cast(pl.UInt8))
     return frame.with_columns(made), bases, lists
+
+
+def _words(column: pl.Series) -> pl.Series:
+    return column.drop_nulls().unique().sort()
 
 
 def _widened(
@@ -206,22 +253,25 @@ def _widened(
 ) -> pl.DataFrame:
     """The frame as it was; of version 3 there are only the names of what is narrow."""
     known = bases if isinstance(bases, Mapping) else dict.fromkeys(bases, 0)
-    if not known and not lists:
-        return frame
-    return frame.with_columns(
-        *(pl.col(name).cast(pl.Int64) + low for name, low in known.items()),
-        *(pl.lit(pl.Series(name, words)).gather(pl.col(name)) for name, words in lists.items()),
-    )
+    wide = [pl.col(name).cast(pl.Int64) + low for name, low in known.items() if name in frame.columns]
+    wide += [
+        pl.lit(pl.Series(name, words)).gather(pl.col(name)) for name, words in lists.items() if name in frame.columns
+    ]
+    return frame.with_columns(wide) if wide else frame
 
 
 def _whole(frame: pl.DataFrame, same: pl.DataFrame, height: int, order: Sequence[str]) -> pl.DataFrame:
     """A frame with the columns that it was written without."""
-    ones = [column.new_from_index(0, height) for column in same]
+    ones = [column.new_from_index(0, height) for column in same if column.name in order]
     return (frame.with_columns(ones) if frame.width else pl.DataFrame(ones)).select(order)
 
 
 def _is_long(frame: pl.DataFrame) -> bool:
     return frame.estimated_size() >= _LONG
+
+
+def _from_arrow(data: bytes, columns: Iterable[str] | None) -> pl.DataFrame:
+    return pl.read_ipc_stream(data, columns=None if columns is None else [*columns])
 
 
 def _to_arrow(frame: pl.DataFrame) -> bytes:

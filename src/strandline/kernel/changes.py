@@ -1,33 +1,26 @@
-"""Few changes to a large slice are kept beside it, and the slice is left as it is until there are many.
+"""Changes to a large slice are kept beside it, in blocks of their own, and what is there already is left as it is.
 
-    "changes:<n>"    rows of slice n as they are now, each with the place in the slice of the row it stands for, if any
+    "changes:<n>"      windows of slice n as they are now, and the places of the rows that are therefore gone; the rows
+    "changes:<n>:2"…   of the slice and of its changes are counted through
 
-A late element changes one window of very many. To sort and write all of them again for its sake costs more than all
-else that a batch does.
+To sort and write all windows again for the sake of some costs more than all else that a batch does. Every batch adds a
+block; blocks that have become as large as those before them are put together, so that there are never many and a
+window is seldom written again. When too much of a slice is gone it is written whole.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
 
-from strandline.kernel.blocks import END, START, Block, pack, unpack
+from strandline.kernel.blocks import END, START, Block, Packed, opened, pack
 from strandline.kernel.contents import Frames, identity, items_of
 from strandline.kernel.panes import Instant
+from strandline.kernel.places import GONE, ROW, WINDOWS, Places, alive, changes_of, gone_by, place_of
 from strandline.kernel.slices import among, ordered
-from strandline.kernel.state import (
-    ADDED,
-    DUE_CLOCK,
-    DUE_WATERMARK,
-    HOLD,
-    ROW,
-    WINDOWS,
-    Kept,
-    Slice,
-    changes_of,
-    place_of,
-)
+from strandline.kernel.state import ADDED, DUE_CLOCK, DUE_WATERMARK, HOLD, RIDING, Kept, Slice
 from strandline.kernel.strips import shares
 from strandline.kernel.windows import expires, max_timestamp
 from strandline.model.panes import Emit
@@ -36,19 +29,48 @@ from strandline.model.windows import Count, Session
 
 LARGE: Final = 2_000
 """So many windows make it worth the trouble."""
-SELDOM: Final = 4
-"""Changed are fewer than one in so many."""
+SELDOM: Final = 2
+"""Touched now or gone before are fewer than one in so many."""
+ALIKE: Final = 4
+"""So many blocks of changes, none of them so many times as large as the last, become one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """One block of a slice: the first is the slice, others are changes."""
+
+    block: Packed
+    """Read as far as it must be."""
+    names: pl.DataFrame
+    """What tells its windows apart, and what they hold back."""
+    size: int
+    """Its bytes."""
+    gone: Places
+    """Places of rows before it that it leaves nothing at."""
+    since: int
+    """The place of its first row."""
+
+    def among(self, places: Places) -> Places:
+        """Those of its rows that are at these places."""
+        first, last = np.searchsorted(places, [self.since, self.since + self.names.height])
+        return places[first:last] - self.since
+
+    def at(self, rows: Places) -> pl.DataFrame:
+        """Some of its rows."""
+        return self.block.frame(WINDOWS, rows=rows).drop(ROW, strict=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Changing:
-    """A slice of which a few windows change in this batch."""
+    """A slice of which some windows change in this batch."""
 
+    number: int
     entry: Slice
-    slice_size: int
-    base: pl.DataFrame
-    others: pl.DataFrame | None
-    """Changes of before that are not touched now."""
+    runs: tuple[Run, ...]
+    places: Places
+    """Where the windows that are touched stand."""
+    others: Places
+    """Where the others do."""
     mine: pl.DataFrame
     """The windows that are touched, as they are before this batch."""
 
@@ -63,7 +85,7 @@ def seldom(slices: Mapping[int, Slice], touched: Mapping[int, int], due: set[int
         if number not in due
         and (entry := slices.get(number)) is not None
         and entry.rows >= LARGE
-        and (rows + entry.changed) * SELDOM < entry.rows
+        and (rows + entry.gone) * SELDOM < entry.rows
     )
 
 
@@ -81,19 +103,32 @@ def begin(
     """What these slices hold of the windows that something comes to."""
     found = {}
     for number, frames in sorted(touched.items()):
-        entry, place = slices[number], place_of(number)
-        data = held[place]
-        base = unpack(data, place).frames[WINDOWS].with_row_index(ROW).cast({ROW: pl.Int64})
-        wanted = _wanted(base, frames, keys)
-        mine, others = base.filter(among(base, wanted)), None
-        if entry.changed:
-            before = unpack(held[changes_of(number)], changes_of(number)).frames[WINDOWS]
-            again = among(before, wanted)
-            others = before.filter(~again)
-            old = mine.filter(~pl.col(ROW).is_in(before[ROW].drop_nulls().implode()))
-            mine = pl.concat([before.filter(again), old], how="diagonal_relaxed")
-        found[number] = Changing(entry, len(data), base, others, mine)
+        entry = slices[number]
+        runs = _read(held, [place_of(number), *changes_of(number, entry.changes)], keys)
+        names = pl.concat([run.names for run in runs], how="vertical_relaxed")
+        wanted = among(names, _wanted(names, frames, keys)).to_numpy()
+        left = alive(names.height, (run.gone for run in runs))
+        places, others = np.flatnonzero(left & wanted), np.flatnonzero(left & ~wanted)
+        found[number] = Changing(number, entry, runs, places, others, _at(runs, places))
     return found
+
+
+def _read(held: Mapping[str, bytes], places: Sequence[str], keys: Sequence[str]) -> tuple[Run, ...]:
+    runs: list[Run] = []
+    since = 0
+    for place in places:
+        data = held[place]
+        block = opened(data, place)
+        names = block.frame(WINDOWS, [*identity(keys), HOLD])
+        runs.append(Run(block, names, len(data), gone_by(block) if runs else np.zeros(0, np.int64), since))
+        since += names.height
+    return tuple(runs)
+
+
+def _at(runs: Sequence[Run], places: Places) -> pl.DataFrame:
+    """The rows of these runs at some places."""
+    found = [run.at(mine) for run in runs if len(mine := run.among(places))]
+    return pl.concat(found, how="diagonal_relaxed") if found else pl.DataFrame()
 
 
 def dying(
@@ -125,21 +160,43 @@ def with_touched(kept: Kept, changing: Mapping[int, Changing]) -> Kept:
     return replace(kept, windows=pl.concat([*windows, *frames], how="diagonal_relaxed"))
 
 
-def end(each: Changing, windows: pl.DataFrame, keys: Sequence[str]) -> tuple[bytes, Slice]:
-    """The changes of a slice after a batch, with those of before, and its new entry."""
-    named = windows if ROW in windows.columns else windows.with_columns(pl.lit(None, pl.Int64).alias(ROW))
-    rows = named.drop(DUE_WATERMARK, DUE_CLOCK)
-    now = rows if each.others is None else pl.concat([each.others, rows], how="diagonal_relaxed")
-    data = pack(Block({WINDOWS: ordered(now, identity(keys))}))
+def end(each: Changing, windows: pl.DataFrame, keys: Sequence[str]) -> tuple[dict[str, bytes | None], Slice]:
+    """What is written of a slice after a batch: its windows that were touched, with earlier changes or without; and its
+    new entry."""
+    left = _left(each, windows.height)
+    merged, since = each.runs[left:], sum(run.names.height for run in each.runs[:left])
+    rows = [_at(merged, each.others), windows.drop(RIDING)] if merged else [windows.drop(RIDING)]
+    gone = np.concatenate([each.places, *(run.gone for run in merged)])
+    now = ordered(pl.concat(rows, how="diagonal_relaxed"), identity(keys))
+    places = pl.DataFrame({ROW: np.sort(gone[gone < since])})
+    data = pack(Block({WINDOWS: now, GONE: places}))
+    beside = changes_of(each.number, max(left, each.entry.changes))
+    writes: dict[str, bytes | None] = {**dict.fromkeys(beside[left:]), beside[left - 1]: data}
+    there = each.entry.rows + windows.height - each.mine.height
     entry = Slice(
-        each.entry.rows + windows.height - each.mine.height,
-        each.slice_size + len(data),
+        there,
+        sum(run.size for run in each.runs[:left]) + len(data),
         min(each.entry.due_watermark, _least(windows[DUE_WATERMARK])),
         _earlier(each.entry.due_clock, _least(windows[DUE_CLOCK])),
-        _hold(each, now),
-        now.height,
+        _hold(each, windows),
+        since + now.height - there,
+        left,
     )
-    return data, entry
+    return writes, entry
+
+
+def _left(each: Changing, rows: int) -> int:
+    """How many blocks are left as they are when so many rows are added: the slice, and changes that are larger."""
+    sizes = [len(run.among(each.others)) for run in each.runs]
+    left = len(sizes)
+    while True:
+        alike = left
+        while alike > 1 and sizes[alike - 1] < ALIKE * rows:
+            alike -= 1
+        if left - alike < ALIKE - 1:
+            return left
+        rows += sum(sizes[alike:left])
+        left = alike
 
 
 def _wanted(rows: pl.DataFrame, frames: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
@@ -149,18 +206,17 @@ def _wanted(rows: pl.DataFrame, frames: Sequence[pl.DataFrame], keys: Sequence[s
     return pl.concat([frame.select(names) for frame in frames]).unique()
 
 
-def _hold(each: Changing, now: pl.DataFrame) -> int | None:
-    """The least of all windows; where none held anything before, none but the changed can."""
-    least: int | None = _least(now[HOLD])
+def _hold(each: Changing, windows: pl.DataFrame) -> int | None:
+    """The least of all windows; where none held anything before, none but the touched can."""
+    least: int | None = _least(windows[HOLD])
     if each.entry.hold is None:
         return least
-    rest = each.base.filter(~pl.col(ROW).is_in(now[ROW].drop_nulls().implode()))
-    return _earlier(_least(rest[HOLD]), least)
+    others = [_least(run.names[HOLD].gather(run.among(each.others))) for run in each.runs]
+    return _earlier(least, *others)
 
 
-def _earlier(one: int | None, other: int | None) -> int | None:
-    known = [each for each in (one, other) if each is not None]
-    return min(known) if known else None
+def _earlier(*each: int | None) -> int | None:
+    return min((one for one in each if one is not None), default=None)
 
 
 def _least(column: pl.Series) -> Any:

@@ -19,8 +19,9 @@ from strandline.kernel.blocks import END, START
 from strandline.kernel.contents import Combined, parts_of
 from strandline.kernel.older import in_rows
 from strandline.kernel.panes import RETRACTION, Instant, deadlines
+from strandline.kernel.places import WINDOWS
 from strandline.kernel.slices import key_groups
-from strandline.kernel.state import INDEX, OWED, SETTLED, TOLD, WINDOWS, Index, Kept, frames_of, read_index
+from strandline.kernel.state import INDEX, OWED, SETTLED, TOLD, Index, Kept, frames_of, read_index
 from strandline.kernel.strips import shares, slice_span
 from strandline.kernel.waiting import STRIPS, Waiting
 from strandline.kernel.watermarks import FOREVER, Progress

@@ -17,9 +17,13 @@ from strandline.model.steps import WindowedStep
 _OF_ITEMS: Final = (VALUE, BY, *POSITION)
 
 
-def has_moved(ask: WindowedStep) -> bool:
-    """Whether something that a step keeps was elsewhere before."""
-    return bool(picks_of(ask) or sets_of(ask))
+_MOVED: Final = 2
+"""The form in which it was in the row for the first time."""
+
+
+def is_older(form: int, ask: WindowedStep) -> bool:
+    """Whether something that a step keeps is elsewhere in state of this form."""
+    return form < _MOVED and bool(picks_of(ask) or sets_of(ask))
 
 
 def in_rows(rows: pl.DataFrame, items: Frames, ask: WindowedStep) -> tuple[pl.DataFrame, Frames]:

@@ -2,22 +2,35 @@
 
     "index"        the progress of the source, and per slice its rows, bytes, earliest deadlines and hold
     "slice:<n>"    the open windows of slice n, with the items they hold and the panes they owe
-    "changes:<n>"  few of them, as they are now, where the slice was left as it was (see `changes`)
+    "changes:<n>"  some of them, as they are now, where the slice was left as it was; more under "changes:<n>:2" and so
+                   on (see `changes`)
     "strips:<n>"   what windows share while they wait (see `waiting`)
 
 A step reads the index, then the slices that its input touches or a deadline makes due, and writes back only those.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
 import polars as pl
 
+from strandline.errors import StateError
 from strandline.kernel import triggers
 from strandline.kernel.aggregates import VALUE
-from strandline.kernel.blocks import COUNTED, EARLIEST, NEW, OFFSET, PARTITION, START, TIME, Block, pack, unpack
+from strandline.kernel.blocks import (
+    COUNTED,
+    EARLIEST,
+    NEW,
+    OFFSET,
+    PARTITION,
+    START,
+    TIME,
+    Block,
+    opened,
+    pack,
+    unpack,
+)
 from strandline.kernel.contents import (
     Combined,
     Frames,
@@ -32,18 +45,18 @@ from strandline.kernel.contents import (
     together,
 )
 from strandline.kernel.picking import ranked
+from strandline.kernel.places import CHANGES, SLICE, WINDOWS, as_changed, changes_of, place_of
 from strandline.kernel.slices import among, ordered, slices_of
 from strandline.kernel.watermarks import Progress, progress_from_facts, progress_to_facts
 from strandline.kernel.windows import span_of
 from strandline.model.panes import Accumulation, PaneTimestamp
 from strandline.model.steps import WindowedStep
 
-FORM: Final = 2
-"""Of state in its first form, some of what is now in the row of a window was beside it (see `older`)."""
+FORM: Final = 3
+"""Of state in its first form, some of what is now in the row of a window was beside it (see `older`); in its second,
+changes said beside each row which one it stood for."""
 INDEX: Final = "index"
-WINDOWS: Final = "windows"
 OWED: Final = "owed"
-SLICE, CHANGES = "slice", "changes"
 _ITEMS: Final = "items:"
 _TELLING: Final = (PARTITION, OFFSET, VALUE)
 """What tells the items of one window apart."""
@@ -64,12 +77,12 @@ TOLD: Final = "@told."
 """Before a value's name: the value last told, kept where it may have to be taken back."""
 TOLD_TIMING: Final = "@told:timing"
 TOLD_TIME: Final = "@told:time"
-ROW: Final = "@row"
-"""The place in its slice of the window that a change stands for."""
 _AT: Final = "@at"
 DUE_WATERMARK, DUE_CLOCK = "@due_watermark", "@due_clock"
-_RIDING: Final = (DUE_WATERMARK, DUE_CLOCK, ROW)
+RIDING: Final = (DUE_WATERMARK, DUE_CLOCK)
 """Columns that are not kept."""
+_ENTRY: Final = 7
+"""What is said of a slice in the index."""
 _SELDOM: Final = 4
 """Where fewer than one in so many windows get something, the others are left alone."""
 
@@ -87,15 +100,17 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A slice in the index: how much it holds, the earliest watermark and clock at which it must be read, its hold, and
-    how many of its windows are kept beside it."""
+    """A slice in the index: how much it holds, the earliest watermark and clock at which it must be read, its hold."""
 
     rows: int
     size: int
     due_watermark: int
     due_clock: int | None
     hold: int | None
-    changed: int = 0
+    gone: int = 0
+    """Rows that are kept and no longer true."""
+    changes: int = 0
+    """Blocks beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +246,15 @@ def read_index(held: Mapping[str, bytes]) -> Index:
     if data is None:
         return Index()
     facts = unpack(data, INDEX).facts
+    form = facts.get("form", 1)
+    if form > FORM:
+        raise StateError(
+            f"the state of this job has form {form}",
+            detail=f"this Strandline reads forms 1 to {FORM}",
+            hint="it was written by a later release: go on with that one",
+        )
     slices, strips = _from_facts(facts["slices"]), _from_facts(facts["strips"])
-    return Index(progress_from_facts(facts["progress"]), facts["turn"], slices, strips, facts.get("form", 1))
+    return Index(progress_from_facts(facts["progress"]), facts["turn"], slices, strips, form)
 
 
 def write_index(index: Index) -> bytes:
@@ -247,12 +269,24 @@ def write_index(index: Index) -> bytes:
 
 
 def _from_facts(entries: Mapping[str, Sequence[Any]]) -> dict[int, Slice]:
-    return {int(number): Slice(*entry) for number, entry in entries.items()}
+    # In the second form there was one block of changes or none, and for how many rows they stood was not said.
+    return {
+        int(number): Slice(*entry, *([1] if len(entry) == _ENTRY - 1 and entry[-1] else []))
+        for number, entry in entries.items()
+    }
 
 
 def _to_facts(slices: Mapping[int, Slice]) -> dict[str, list[int | None]]:
     return {
-        str(number): [entry.rows, entry.size, entry.due_watermark, entry.due_clock, entry.hold, entry.changed]
+        str(number): [
+            entry.rows,
+            entry.size,
+            entry.due_watermark,
+            entry.due_clock,
+            entry.hold,
+            entry.gone,
+            entry.changes,
+        ]
         for number, entry in sorted(slices.items())
     }
 
@@ -260,18 +294,17 @@ def _to_facts(slices: Mapping[int, Slice]) -> dict[str, list[int | None]]:
 def read_slices(
     held: Mapping[str, bytes],
     numbers: Iterable[int],
-    changed: Container[int] = (),
+    changes: Mapping[int, int] | None = None,
     sift: Callable[[int, Frames], Frames] | None = None,
 ) -> Kept:
-    """The open windows of these slices, with all that belongs to them, sifted; of some there are changes."""
+    """The open windows of these slices, with all that belongs to them, sifted; of some there are so many changes."""
     found: dict[str, list[pl.DataFrame]] = {}
     for number in sorted(numbers):
         place = place_of(number)
         data = held.get(place)
         if data is not None:
-            frames = unpack(data, place).frames
-            if number in changed:
-                frames = as_changed(frames, unpack(held[changes_of(number)], changes_of(number)).frames)
+            beside = changes_of(number, (changes or {}).get(number, 0))
+            frames = as_changed(unpack(data, place).frames, [opened(held[each], each) for each in beside])
             for name, frame in (frames if sift is None else sift(number, frames)).items():
                 found.setdefault(name, []).append(frame)
     frames = {name: pl.concat(each, how="diagonal_relaxed") for name, each in found.items()}
@@ -285,7 +318,7 @@ def write_slices(
     keys: Sequence[str],
     ask: WindowedStep,
     deadlines: tuple[pl.Expr, pl.Expr],
-    beside: Mapping[int, Callable[[pl.DataFrame], tuple[bytes, Slice]]] | None = None,
+    beside: Mapping[int, Callable[[pl.DataFrame], tuple[Mapping[str, bytes | None], Slice]]] | None = None,
 ) -> tuple[dict[str, bytes | None], dict[int, Slice]]:
     """The bytes of every opened slice, None where nothing is left of one that was held, and the index entries of those
     that remain. What is given for `beside` stays beside its slice, in words of its own."""
@@ -301,10 +334,11 @@ def write_slices(
     beside = beside or {}
     for number, windows in ((n, part) for each in rows for n, part in _split(each, keys, span).items()):
         if number in beside:
-            writes[changes_of(number)], entries[number] = beside[number](windows)
+            changes, entries[number] = beside[number](windows)
+            writes |= changes
             continue
         mine = {name: parts[number] for name, parts in split.items() if number in parts}
-        data = pack(Block({**mine, WINDOWS: windows.drop(_RIDING, strict=False)}))
+        data = pack(Block({**mine, WINDOWS: windows.drop(RIDING, strict=False)}))
         writes[place_of(number)] = data
         dues = (_least(windows[DUE_WATERMARK]), _least(windows[DUE_CLOCK]), _least(windows[HOLD]))
         entries[number] = Slice(windows.height, len(data), *dues)
@@ -346,23 +380,6 @@ def frames_of(blocks: Mapping[str, bytes], said: str = "") -> Iterator[tuple[str
         kind, _, number = place.partition(":")
         if kind in (INDEX, CHANGES):
             continue
-        frames, changes = unpack(data, said + place).frames, f"{CHANGES}:{number}"
-        if kind == SLICE and changes in blocks:
-            frames = as_changed(frames, unpack(blocks[changes], said + changes).frames)
-        yield place, frames
-
-
-def as_changed(frames: Frames, changes: Frames) -> Frames:
-    """The frames of a slice with the windows that were kept beside it in place of those they stand for."""
-    base, rows = frames[WINDOWS], changes[WINDOWS]
-    left = np.ones(base.height, np.bool_)
-    left[rows[ROW].drop_nulls().to_numpy()] = False
-    return {**frames, WINDOWS: pl.concat([base.filter(pl.Series(left)), rows.drop(ROW)], how="diagonal_relaxed")}
-
-
-def place_of(number: int) -> str:
-    return f"{SLICE}:{number}"
-
-
-def changes_of(number: int) -> str:
-    return f"{CHANGES}:{number}"
+        beside = changes_of(int(number), blocks) if kind == SLICE else ()
+        changes = [opened(blocks[each], said + each) for each in beside]
+        yield place, as_changed(unpack(data, said + place).frames, changes)

@@ -22,8 +22,9 @@ from strandline.kernel.contents import (
     side_by_side,
     together,
 )
-from strandline.kernel.older import has_moved, in_rows
+from strandline.kernel.older import in_rows, is_older
 from strandline.kernel.panes import Instant, deadlines, fire
+from strandline.kernel.places import changes_of
 from strandline.kernel.prepare import REASON, ROWS, SURE, gather, surely_taken
 from strandline.kernel.slices import slices_of
 from strandline.kernel.state import CLOSED, Kept
@@ -106,13 +107,13 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
     touched, due = _touched(came, ripe.windows, ask), state.due(index.slices, progress)
     many = _many(touched)
     # State in an older form becomes what it is now all at once: of what is only half read, half would be forgotten.
-    old = index.form < state.FORM and has_moved(ask.step)
+    old = is_older(index.form, ask.step)
     few = frozenset[int]() if old else changes.seldom(index.slices, many, due, ask.step)
     opened = {*many, *due, *(index.slices if old else ())} - few
-    there, changed = opened & index.slices.keys(), {n for n, entry in index.slices.items() if entry.changed}
+    there, beside = opened & index.slices.keys(), {n: entry.changes for n, entry in index.slices.items()}
     only = partial(_only, touched)
     sift = partial(changes.dying, touched=only, keys=ask.keys, ask=ask.step, now=now)
-    read = _as_now(state.read_slices(held, there, changed, None if old else sift), ask)
+    read = _as_now(state.read_slices(held, there, beside, None if old else sift), ask)
     changing = changes.begin(held, index.slices, {n: only(n) for n in few}, ask.keys)
     kept = waiting.recall(changes.with_touched(read, changing), strips, came.placed, ask.keys, ask.step, now)
     panes: pl.DataFrame | None = None
@@ -128,9 +129,9 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
         panes, kept = fire(kept, ask.keys, ask.step, now)
         panes = _told(ripe.panes, panes, ask)
         dues = deadlines(ask.step, now)
-    beside = {n: partial(changes.end, each, keys=ask.keys) for n, each in changing.items()}
-    writes, slices = state.write_slices(kept, there, ask.keys, ask.step, dues, beside)
-    writes |= {state.changes_of(n): None for n in there & changed}
+    ends = {n: partial(changes.end, each, keys=ask.keys) for n, each in changing.items()}
+    writes, slices = state.write_slices(kept, there, ask.keys, ask.step, dues, ends)
+    writes |= {place: None for n in there for place in changes_of(n, beside[n])}
     shared, waits = waiting.write(joined, index, ask.keys, ask.step, now)
     left = {n: entry for n, entry in index.slices.items() if n not in opened}
     after = state.Index(progress, index.turn + 1, left | slices, waits)

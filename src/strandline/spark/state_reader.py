@@ -14,7 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from strandline.errors import StateError
-from strandline.kernel.state import SLICE, Index, Slice, changes_of, frames_of, read_index
+from strandline.kernel.places import SLICE, changes_of
+from strandline.kernel.state import Index, Slice, frames_of, read_index
 from strandline.spark.addresses import place as place_of
 from strandline.spark.checkpoint import Checkpoint
 from strandline.spark.holding import held
@@ -68,8 +69,8 @@ class KeyGroup:
         index = self.index
         for place, frames in frames_of(self.blocks, f"step {self.step}, key group {self.group}, "):
             kind, _, number = place.partition(":")
-            places = (place, changes_of(int(number))) if kind == WINDOWS else (place,)
-            size = sum(len(self.blocks.get(each, b"")) for each in places)
+            places = [place, *(changes_of(int(number), self.blocks) if kind == WINDOWS else ())]
+            size = sum(len(self.blocks[each]) for each in places)
             entries = index.strips if kind == STRIPS else index.slices
             yield StateSlice(self.step, self.group, kind, int(number), size, frames, entries.get(int(number)))
 

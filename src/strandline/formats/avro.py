@@ -149,7 +149,7 @@ def _written(schema: str) -> str:
 
 
 def _empty(schema: str, uses: Uses) -> pl.DataFrame:
-    return pl.DataFrame(_columns(schema, uses).empty_table())
+    return pl.DataFrame(schema=pl.Schema(_columns(schema, uses)))
 
 
 @lru_cache(maxsize=256)

@@ -56,7 +56,7 @@ def read_columns(cursor: Cursor, writer: Record, reader: Record) -> tuple[pl.Dat
     cursor.finish()
     schema = columns_of(reader)
     found = pl.DataFrame(dict(zip(schema.names, arrays, strict=True)))
-    shape = pl.DataFrame(schema.empty_table()).schema
+    shape = pl.Schema(schema)
     bad = np.flatnonzero(cursor.wrong).tolist()
     return found.cast(shape), {place: REASONS[cursor.wrong[place]] for place in bad}
 

@@ -66,7 +66,7 @@ def read_rows(values: Sequence[bytes], writer: Record, reader: Record) -> tuple[
             found.append(None)
             wrong[place] = str(problem)
     columns = {each.name: pa.array([row and row[each.name] for row in found], each.type) for each in schema}
-    shape = pl.DataFrame(schema.empty_table()).schema
+    shape = pl.Schema(schema)
     return pl.DataFrame(columns).cast(shape), wrong
 
 

@@ -117,7 +117,7 @@ def csv(ddl: str, *, delimiter: str = ",", largest: int = LARGEST) -> Csv:
 
 
 def _typed(lines: pl.Series, schema: pa.Schema) -> tuple[pl.DataFrame, dict[int, str]]:
-    shape = pl.DataFrame(schema.empty_table()).schema
+    shape = pl.Schema(schema)
     found: dict[str, pl.Series] = {}
     wrong: dict[int, str] = {}
     for place, field in enumerate(schema):

@@ -125,7 +125,7 @@ class Debezium:
         return pl.DataFrame(found)
 
     def _shape(self) -> Mapping[str, pl.DataType]:
-        row = pl.DataFrame(parse_ddl(self.ddl).empty_table()).schema
+        row = pl.Schema(parse_ddl(self.ddl))
         return {**row, CHANGE: pl.String(), CHANGED_AT: pl.Datetime("us", "UTC")}
 
 

@@ -100,7 +100,7 @@ class Protobuf:
                 columns[field.name] = pa.array(map(get, found), kind)
             except ValueError:
                 columns[field.name] = pa.array([_tried(get, each, at, wrong) for at, each in enumerate(found)], kind)
-        shape = pl.DataFrame(schema.empty_table()).schema
+        shape = pl.Schema(schema)
         return pl.DataFrame(columns).cast(shape), wrong
 
     def _head(self, registry: Registry, value: bytes, known: dict[bytes, Complaint | int]) -> Complaint | int:

@@ -78,4 +78,4 @@ def to_polars(kind: str) -> pl.DataType:
     found = to_arrow(kind)
     if found is None:
         raise Unsupported(f"a column of type {kind!r}", hint=HINT)
-    return pl.DataFrame(pa.schema([("of", found)]).empty_table()).schema["of"]
+    return pl.Schema(pa.schema([("of", found)]))["of"]

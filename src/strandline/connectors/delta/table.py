@@ -56,7 +56,7 @@ class DeltaLog:
 
     def columns(self) -> Mapping[str, Any]:
         """Its columns, each with its type."""
-        return pl.DataFrame(pa.schema(self.table.schema().to_arrow()).empty_table()).schema
+        return pl.Schema(pa.schema(self.table.schema().to_arrow()))
 
     def widen(self, rows: pl.DataFrame) -> None:
         """Adds the columns that rows have and the table lacks."""

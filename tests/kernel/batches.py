@@ -10,7 +10,8 @@ import strandline as sl
 from strandline.kernel.blocks import AT, END, OFFSET, PARTITION, START, Block
 from strandline.kernel.panes import INDEX, RETRACTION, TIMING
 from strandline.kernel.prepare import REASON, prepare
-from strandline.kernel.state import read_index
+from strandline.kernel.state import INDEX as INDEX_PLACE
+from strandline.kernel.state import digest, read_index
 from strandline.kernel.step import Ask, Stepped, step
 from strandline.kernel.watermarks import Control, Seen
 from strandline.model.aggregates import Aggregate
@@ -101,6 +102,8 @@ class KeyGroup:
                 self.held.pop(place, None)
             else:
                 self.held[place] = data
+        blocks_there = {place: digest(data) for place, data in self.held.items() if place != INDEX_PLACE}
+        assert read_index(self.held).digests == blocks_there
         return stepped
 
 

@@ -18,7 +18,6 @@ from strandline.plan.compile import to_stages
 from strandline.plan.stages import Stages
 from strandline.spark.addresses import address
 from strandline.spark.batch import Batch
-from strandline.spark.keyed_step import Held
 from strandline.spark.ports import RAW, LedgerEntry, OpenSink, SparkSink
 from tests.plan.endpoints import PaperSink
 from tests.spark.by_hand import Carrier, MapState, Raw, frame_of, packed, rows
@@ -134,13 +133,3 @@ def test_a_dead_letter_comes_out_with_the_batch_that_read_it() -> None:
     assert output.dead is not None
     assert sorted(output.dead[RAW].to_list()) == [b"!", b"?"]
     assert output.counts == Counts(read=2, dead=2)
-
-
-def test_state_is_read_place_by_place() -> None:
-    state = MapState()
-    state.updateValue(("index",), (b"1",))
-    held = Held(state)
-    assert held["index"] == b"1"
-    assert held.get("slice:1") is None
-    assert list(held) == ["index"]
-    assert len(held) == 1

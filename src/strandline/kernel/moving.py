@@ -161,9 +161,8 @@ def _blocks(mine: Moved, keys: Sequence[str], ask: WindowedStep) -> dict[str, by
     dues = (pl.lit(FOREVER), pl.lit(None, pl.Int64)) if isinstance(ask.window, Count) else deadlines(ask, now)
     writes, slices = state.write_slices(kept, (), keys, ask, dues)
     shared, strips = waiting.write(_waiting(mine.frames, keys, ask), Index(), keys, ask, now)
-    index = Index(mine.progress, mine.turn, slices, strips)
     found = {place: data for place, data in {**writes, **shared}.items() if data is not None}
-    return {**found, INDEX: state.write_index(index)}
+    return {**found, INDEX: state.write_index(Index(mine.progress, mine.turn, slices, strips), found)}
 
 
 def _waiting(frames: Frames, keys: Sequence[str], ask: WindowedStep) -> Waiting:

@@ -9,6 +9,7 @@
 A step reads the index, then the slices that its input touches or a deadline makes due, and writes back only those.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -123,6 +124,8 @@ class Index:
     strips: Mapping[int, Slice] = field(default_factory=dict)
     form: int = FORM
     """In which way it is all kept."""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """Of the blocks at all places but its own: who remembers a block need not read it again."""
 
     @property
     def rows(self) -> int:
@@ -254,16 +257,33 @@ def read_index(held: Mapping[str, bytes]) -> Index:
             hint="it was written by a later release: go on with that one",
         )
     slices, strips = _from_facts(facts["slices"]), _from_facts(facts["strips"])
-    return Index(progress_from_facts(facts["progress"]), facts["turn"], slices, strips, form)
+    digests = facts.get("digests", {})
+    return Index(progress_from_facts(facts["progress"]), facts["turn"], slices, strips, form, digests)
 
 
-def write_index(index: Index) -> bytes:
+def digests_in(index: bytes) -> Mapping[str, str]:
+    """The digests that an index has, as bytes; none if it was never written with any."""
+    found: Mapping[str, str] = unpack(index, INDEX).facts.get("digests", {})
+    return found
+
+
+def digest(data: bytes) -> str:
+    """Of a block's bytes: no two blocks that ever stand at one place have the same."""
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def write_index(index: Index, writes: Mapping[str, bytes | None] | None = None, before: Index | None = None) -> bytes:
+    """An index as bytes, with the digests of all blocks there are once these are written."""
+    known = index.digests if before is None else before.digests
+    left = {place: digest for place, digest in known.items() if place not in (writes or {})}
+    new = {place: digest(data) for place, data in (writes or {}).items() if data is not None}
     facts = {
         "progress": progress_to_facts(index.progress),
         "turn": index.turn,
         "slices": _to_facts(index.slices),
         "strips": _to_facts(index.strips),
         "form": FORM,
+        "digests": left | new,
     }
     return pack(Block(facts=facts))
 

@@ -135,7 +135,7 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
     shared, waits = waiting.write(joined, index, ask.keys, ask.step, now)
     left = {n: entry for n, entry in index.slices.items() if n not in opened}
     after = state.Index(progress, index.turn + 1, left | slices, waits)
-    writes |= {**shared, state.INDEX: state.write_index(after)}
+    writes |= {**shared, state.INDEX: state.write_index(after, {**writes, **shared}, index)}
     contributed = judged.contributed + came.surely
     return Stepped(
         writes, panes, judged.late, progress, after.output_watermark, contributed, judged.refused, after.rows, now.turn,

@@ -31,6 +31,7 @@ from strandline.plan.stages import KeyedStep, Route
 from strandline.spark.addresses import address, to_deliver_from
 from strandline.spark.batch import Batch, told
 from strandline.spark.collector import spare_imports
+from strandline.spark.held import Held
 from strandline.spark.letters import failures, outgoing
 from strandline.spark.measured import Measured, asked_for, telling
 from strandline.spark.operations import aggregating, run_operations
@@ -41,29 +42,6 @@ Play = Callable[[int, Mapping[str, bytes], Sequence[Block]], tuple[Mapping[str, 
 
 _SPAN = 1 << 32
 """The most panes of one key group in one batch."""
-
-
-class Held(Mapping[str, bytes]):
-    """A key group's map state, read entry by entry and only when asked."""
-
-    def __init__(self, state: Any) -> None:
-        self._state = state
-        self.seconds = 0.0
-        """What reading took."""
-
-    def __getitem__(self, place: str) -> bytes:
-        asked = time.perf_counter()
-        value = self._state.getValue((place,))
-        self.seconds += time.perf_counter() - asked
-        if value is None:
-            raise KeyError(place)
-        return bytes(value[0])
-
-    def __iter__(self) -> Iterator[str]:
-        return (row[0] for row in self._state.keys())  # noqa: SIM118 - a state, not a dict
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 class KeyGroupProcessor(StatefulProcessor):
@@ -83,17 +61,11 @@ class KeyGroupProcessor(StatefulProcessor):
             return
         # Spark promises no order inside a group, and a replayed batch must give the same bytes.
         blocks = sorted((unpack(bytes(row.block), f"key group {to}, input") for row in rows), key=place_of)
-        begun, held, seen = time.perf_counter(), Held(self._state), asked_for(blocks)
+        begun, held, seen = time.perf_counter(), Held(self._state, to), asked_for(blocks)
         writes, sent = self._play(to, held, blocks)
-        played = time.perf_counter()
-        for place, data in writes.items():
-            if data is not None:
-                self._state.updateValue((place,), (data,))
-            else:
-                self._state.removeKey((place,))
+        held.write(writes)
         if seen is not None:
-            state = held.seconds + time.perf_counter() - played
-            spent = Measured({"step": played - begun - held.seconds, "state": state})
+            spent = Measured({"step": time.perf_counter() - begun - held.seconds, "state": held.seconds})
             (where, last), sent = sent[-1], sent[:-1]
             sent.append((where, telling(last, seen + spent)))
         yield from (Row(kg=where, block=pack(block)) for where, block in sent)

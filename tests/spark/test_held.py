@@ -1,0 +1,110 @@
+"""What a key group holds: asked of Spark place by place, and not asked again while a worker remembers it."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from strandline.kernel.state import INDEX, Index, digest, write_index
+from strandline.spark.held import Held
+from strandline.spark.remembered import Remembered
+from tests.spark.by_hand import MapState
+
+BASE, MORE = b"a block", b"another one"
+HERE = 3
+
+
+class Asked(MapState):
+    """A map state that remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[str] = []
+
+    def getValue(self, key: tuple[str]) -> tuple[bytes] | None:  # noqa: N802 - Spark's name
+        self.reads.append(key[0])
+        return super().getValue(key)
+
+
+def indexed(blocks: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
+    return {**blocks, INDEX: write_index(Index(), blocks)}
+
+
+@pytest.fixture
+def state() -> Asked:
+    """Two blocks and their index, written by somebody else."""
+    found = Asked()
+    found.held = {place: data for place, data in indexed({"slice:0": BASE, "slice:1": MORE}).items() if data}
+    return found
+
+
+def test_state_is_read_place_by_place(state: Asked) -> None:
+    held = Held(state, HERE, Remembered())
+    assert held["slice:0"] == BASE
+    assert held.get("slice:7") is None
+    assert sorted(held) == [INDEX, "slice:0", "slice:1"]
+    assert len(held) == 3
+    assert state.reads == ["slice:0", "slice:7"]
+
+
+def test_what_was_read_once_is_not_asked_for_again(state: Asked) -> None:
+    lately = Remembered()
+    for _ in range(3):
+        held = Held(state, HERE, lately)
+        assert [held[place] for place in (INDEX, "slice:0")] == [state.held[INDEX], BASE]
+    assert state.reads == [INDEX, "slice:0", INDEX, INDEX]
+    assert lately.size == len(BASE)
+
+
+def test_what_was_written_is_not_asked_for_either(state: Asked) -> None:
+    lately = Remembered()
+    Held(state, HERE, lately).write(indexed({"slice:0": MORE, "slice:1": None}))
+    assert set(state.held) == {INDEX, "slice:0"}
+    held = Held(state, HERE, lately)
+    assert (held[INDEX], held["slice:0"]) == (state.held[INDEX], MORE)
+    assert state.reads == [INDEX]
+
+
+def test_what_another_worker_wrote_since_is_asked_for(state: Asked) -> None:
+    mine, theirs = Remembered(), Remembered()
+    held = Held(state, HERE, mine)
+    assert (held[INDEX], held["slice:0"]) == (state.held[INDEX], BASE)
+    Held(state, HERE, theirs).write(indexed({"slice:0": MORE}))
+    held = Held(state, HERE, mine)
+    assert (held[INDEX], held["slice:0"]) == (state.held[INDEX], MORE)
+    assert state.reads == [INDEX, "slice:0", INDEX, "slice:0"]
+
+
+def test_what_a_batch_wrote_that_came_to_nothing_does_not_count(state: Asked) -> None:
+    lately, before = Remembered(), dict(state.held)
+    Held(state, HERE, lately).write(indexed({"slice:0": MORE}))
+    state.held = before  # the task failed, and Spark went back
+    held = Held(state, HERE, lately)
+    assert (held[INDEX], held["slice:0"]) == (before[INDEX], BASE)
+
+
+def test_key_groups_and_places_are_told_apart_and_so_is_an_index_without_digests(state: Asked) -> None:
+    lately = Remembered()
+    for to in (HERE, HERE + 1):
+        held = Held(state, to, lately)
+        assert (held[INDEX], held["slice:0"]) == (state.held[INDEX], BASE)
+    assert state.reads == [INDEX, "slice:0"] * 2
+    state.held[INDEX] = write_index(Index())
+    held = Held(state, HERE, lately)
+    assert (held[INDEX], held["slice:0"]) == (state.held[INDEX], BASE)
+    assert state.reads[-1] == "slice:0"
+
+
+def test_no_more_is_remembered_than_there_is_room_for() -> None:
+    lately = Remembered(most=10)
+    lately.keep((0, "a"), digest(b"123456"), b"123456")
+    lately.keep((0, "b"), digest(b"12345"), b"12345")
+    assert lately.size == 6
+    assert lately.recall((0, "a"), digest(b"123456")) == b"123456"
+    assert lately.recall((0, "b"), digest(b"12345")) is None
+    lately.keep((0, "a"), digest(b"123"), b"123")
+    lately.keep((0, "b"), digest(b"12345"), b"12345")
+    assert lately.size == 8
+    assert lately.recall((0, "a"), digest(b"123456")) is None
+    lately.forget((0, "a"))
+    lately.forget((0, "nothing"))
+    assert lately.size == 5

@@ -103,7 +103,7 @@ class KeyGroup:
             else:
                 self.held[place] = data
         blocks_there = {place: digest(data) for place, data in self.held.items() if place != INDEX_PLACE}
-        assert read_index(self.held).digests == blocks_there
+        assert read_index(self.held).digests.items() <= blocks_there.items()
         return stepped
 
 

@@ -125,7 +125,7 @@ def test_changes_in_the_form_before_go_on() -> None:
     group.held[BESIDE] = pack(Block({WINDOWS: rows.with_columns(stands_for)}))
     facts = dict(unpack(group.held[INDEX], INDEX).facts)
     (*entry, _, _) = facts["slices"]["0"]
-    group.held[INDEX] = pack(Block(facts={**facts, "slices": {"0": [*entry, rows.height]}, "form": 2}))
+    group.held[INDEX] = pack(Block(facts={**facts, "slices": {"0": [*entry, rows.height]}, "form": 2, "digests": {}}))
     found = gathered([group.held]).frames[WINDOWS]
     assert found.height == MANY + 1
     assert ROW not in found.columns

@@ -109,11 +109,11 @@ def test_without_anything_to_pick_nothing_is_ranked() -> None:
 
 
 def as_before(held: Mapping[str, bytes], step: WindowedStep) -> dict[str, bytes]:
-    """State as it was kept before: the elements beside the rows, and nothing said of a form."""
+    """State as it was kept before: the elements beside the rows, and nothing said of a form or of digests."""
     found = {}
     for place, data in held.items():
         block = unpack(data, place)
-        facts = {name: each for name, each in block.facts.items() if name != "form"}
+        facts = {name: each for name, each in block.facts.items() if name not in ("form", "digests")}
         frames = dict(block.frames)
         for rows in (WINDOWS, "strips"):
             for pick in picks_of(step) if rows in frames else ():

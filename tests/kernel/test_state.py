@@ -45,6 +45,14 @@ def test_an_index_comes_back_as_it_was() -> None:
     assert read_index({INDEX: write_index(index)}) == index
 
 
+def test_an_index_has_the_digests_of_the_blocks_there_are() -> None:
+    group = KeyGroup(asking(window=sl.sliding(seconds=10, every="5s"), lateness=60_000))
+    for number in range(4):
+        group.play(("amber", 1, 4_000 * number), ("blue", 2, 4_000 * number), watermark=3_000 * number)
+        digests = {place: state.digest(data) for place, data in group.held.items() if place != INDEX}
+        assert read_index(group.held).digests == digests
+
+
 def test_state_of_a_later_release_is_refused_with_the_way_out() -> None:
     facts = unpack(write_index(Index(PROGRESS)), INDEX).facts
     with pytest.raises(StateError, match=f"the state of this job has form {FORM + 1}") as refused:

@@ -1,10 +1,12 @@
 """What a key group holds: asked of Spark place by place, and not asked again while a worker remembers it."""
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 
 import pytest
 
-from strandline.kernel.state import INDEX, Index, digest, write_index
+from strandline.kernel.state import INDEX, Index, write_index
+from strandline.spark import remembered
 from strandline.spark.held import Held
 from strandline.spark.remembered import Remembered
 from tests.spark.by_hand import MapState
@@ -94,17 +96,42 @@ def test_key_groups_and_places_are_told_apart_and_so_is_an_index_without_digests
     assert state.reads[-1] == "slice:0"
 
 
+def test_what_is_no_more_is_forgotten_whoever_removed_it(state: Asked) -> None:
+    mine = Remembered()
+    held = Held(state, HERE, mine)
+    assert [held[place] for place in (INDEX, "slice:0", "slice:1")][1:] == [BASE, MORE]
+    assert mine.size == len(BASE + MORE)
+    Held(state, HERE, Remembered()).write(indexed({"slice:0": BASE, "slice:1": None}))
+    assert Held(state, HERE, mine)[INDEX] == state.held[INDEX]
+    assert mine.size == len(BASE)
+
+
 def test_no_more_is_remembered_than_there_is_room_for() -> None:
     lately = Remembered(most=10)
-    lately.keep((0, "a"), digest(b"123456"), b"123456")
-    lately.keep((0, "b"), digest(b"12345"), b"12345")
+    lately.keep(0, "a", "1", b"123456")
+    lately.keep(0, "b", "2", b"12345")
     assert lately.size == 6
-    assert lately.recall((0, "a"), digest(b"123456")) == b"123456"
-    assert lately.recall((0, "b"), digest(b"12345")) is None
-    lately.keep((0, "a"), digest(b"123"), b"123")
-    lately.keep((0, "b"), digest(b"12345"), b"12345")
+    assert lately.recall(0, "a", "1") == b"123456"
+    assert lately.recall(0, "b", "2") is None
+    lately.keep(0, "a", "3", b"123")
+    lately.keep(0, "b", "2", b"12345")
     assert lately.size == 8
-    assert lately.recall((0, "a"), digest(b"123456")) is None
-    lately.forget((0, "a"))
-    lately.forget((0, "nothing"))
+    assert lately.recall(0, "a", "1") is None
+    lately.forget(0, "a")
+    lately.forget(0, "nothing")
+    lately.forget(7, "nothing")
     assert lately.size == 5
+
+
+def test_a_key_group_that_is_not_played_any_more_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(remembered, "time", SimpleNamespace(monotonic=lambda: now))
+    lately = Remembered(most=10)
+    for to in (0, 1):
+        lately.begin(to, {"a": "1"})
+        lately.keep(to, "a", "1", b"1234")
+    now += remembered.GONE_AFTER_SECONDS + 1
+    lately.begin(1, {"a": "1"})
+    lately.keep(2, "a", "1", b"12345")
+    assert [lately.recall(to, "a", "1") for to in (0, 1, 2)] == [None, b"1234", b"12345"]
+    assert lately.size == 9

@@ -19,13 +19,15 @@ class Held(Mapping[str, bytes]):
 
     def __getitem__(self, place: str) -> bytes:
         digest = self._digests.get(place)
-        data = self._lately.recall((self._to, place), digest)
-        if data is None:
-            data = self._read(place)
-            if digest is not None:
-                self._lately.keep((self._to, place), digest, data)
+        known = None if digest is None else self._lately.recall(self._to, place, digest)
+        if known is not None:
+            return known
+        data = self._read(place)
+        if digest is not None:
+            self._lately.keep(self._to, place, digest, data)
         if place == INDEX:
             self._digests = digests_in(data)
+            self._lately.begin(self._to, self._digests)
         return data
 
     def __iter__(self) -> Iterator[str]:
@@ -42,11 +44,11 @@ class Held(Mapping[str, bytes]):
         for place, data in writes.items():
             if data is None:
                 self._state.removeKey((place,))
-                self._lately.forget((self._to, place))
+                self._lately.forget(self._to, place)
             else:
                 self._state.updateValue((place,), (data,))
                 if place in digests:
-                    self._lately.keep((self._to, place), digests[place], data)
+                    self._lately.keep(self._to, place, digests[place], data)
         self.seconds += time.perf_counter() - begun
 
     def _read(self, place: str) -> bytes:

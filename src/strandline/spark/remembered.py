@@ -5,45 +5,68 @@ a large state stay as they are from batch to batch, and the index of a key group
 each: what is remembered counts if it has that digest, whoever wrote it last and whatever became of it.
 """
 
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 MOST: Final = 64 << 20
-"""Bytes that one worker remembers. What does not fit is asked for."""
+"""Bytes that one worker remembers. What does not fit is asked for: to forget others for its sake would, where all are
+needed in turns, forget each of them before its turn."""
+GONE_AFTER_SECONDS: Final = 600
+"""A key group that was not played here for so long makes room: its job may have ended."""
 
-Where = tuple[int, str]
-"""An address, and a place in its state."""
+
+@dataclass(slots=True)
+class _Group:
+    seen: float = field(default_factory=time.monotonic)
+    blocks: dict[str, tuple[str, bytes]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Remembered:
-    """By where they stand, blocks and their digests. Of a block that changes only the last is kept."""
+    """By key group and place, blocks and their digests."""
 
     most: int = MOST
-    _blocks: dict[Where, tuple[str, bytes]] = field(default_factory=dict)
-    _size: int = 0
+    size: int = 0
+    """Bytes that are remembered."""
+    _groups: dict[int, _Group] = field(default_factory=dict)
 
-    @property
-    def size(self) -> int:
-        """Bytes that are remembered."""
-        return self._size
+    def begin(self, to: int, digests: Mapping[str, str]) -> None:
+        """A key group is played and has blocks with these digests: others that were there are forgotten."""
+        group = self._groups.setdefault(to, _Group())
+        group.seen = time.monotonic()
+        for place, (known, _) in list(group.blocks.items()):
+            if digests.get(place) != known:
+                self.forget(to, place)
 
-    def recall(self, where: Where, digest: str | None) -> bytes | None:
+    def recall(self, to: int, place: str, digest: str) -> bytes | None:
         """The block with this digest, if it is remembered."""
-        known, data = self._blocks.get(where, (None, None))
-        return data if digest is not None and known == digest else None
+        group = self._groups.get(to)
+        known, data = (None, None) if group is None else group.blocks.get(place, (None, None))
+        return data if known == digest else None
 
-    def keep(self, where: Where, digest: str, data: bytes) -> None:
-        """As much as there is room for: to forget others for its sake would in the end forget each before its turn."""
-        self.forget(where)
-        if self._size + len(data) <= self.most:
-            self._blocks[where] = digest, data
-            self._size += len(data)
+    def keep(self, to: int, place: str, digest: str, data: bytes) -> None:
+        """From now on this block stands there, if there is room for it."""
+        self.forget(to, place)
+        if self.size + len(data) > self.most:
+            self._make_room(to)
+        if self.size + len(data) <= self.most:
+            self._groups.setdefault(to, _Group()).blocks[place] = digest, data
+            self.size += len(data)
 
-    def forget(self, where: Where) -> None:
+    def forget(self, to: int, place: str) -> None:
         """It has changed, or is no more."""
-        known = self._blocks.pop(where, None)
-        self._size -= len(known[1]) if known is not None else 0
+        group = self._groups.get(to)
+        known = None if group is None else group.blocks.pop(place, None)
+        self.size -= 0 if known is None else len(known[1])
+
+    def _make_room(self, to: int) -> None:
+        now = time.monotonic()
+        for other, group in list(self._groups.items()):
+            if other != to and now - group.seen > GONE_AFTER_SECONDS:
+                self.size -= sum(len(data) for _, data in group.blocks.values())
+                del self._groups[other]
 
 
 LATELY: Final = Remembered()

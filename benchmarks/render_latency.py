@@ -14,7 +14,7 @@ changes one thing of the base.
 
 **Why not sooner.** A micro-batch lists, plans, runs its tasks and writes two logs before the next one begins: an event
 waits for the batch that runs, then for its own. So the least that can be had is about one and a half times the length
-of a small batch, and a `trigger` only makes it longer, for less CPU time.
+of a small batch. A `trigger` not much longer than that does early panes no harm; those on time wait for one more batch.
 """
 
 

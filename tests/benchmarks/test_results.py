@@ -114,3 +114,11 @@ def test_the_page_is_checked_against_the_figures(
 def test_the_page_in_the_repository_is_what_the_figures_say() -> None:
     told = ROOT / "benchmarks" / "results" / "windows.json"
     assert render.main(["--check"]) == 0 if told.exists() else not (ROOT / render.PAGE).exists()
+
+
+def test_the_readme_says_of_nexmark_what_was_measured() -> None:
+    rows = json.loads((ROOT / "benchmarks" / "results" / "nexmark.json").read_text())["rows"]
+    ratios = [row["ratio"] for row in rows]
+    said = " ".join((ROOT / "README.md").read_text().split())
+    assert f"The {len(rows)} questions of Nexmark" in said
+    assert f"{min(ratios):.2f} to {max(ratios):.2f} times the events of Spark by hand" in said

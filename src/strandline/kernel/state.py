@@ -1,6 +1,7 @@
 """What a key group keeps: open windows in slices, and an index that says which slices are due.
 
-    "index"        the progress of the source, and per slice its rows, bytes, earliest deadlines and hold
+    "index"        the progress of the source, per slice its rows, bytes, earliest deadlines and hold, and of every
+                   block a digest
     "slice:<n>"    the open windows of slice n, with the items they hold and the panes they owe
     "changes:<n>"  some of them, as they are now, where the slice was left as it was; more under "changes:<n>:2" and so
                    on (see `changes`)
@@ -262,21 +263,21 @@ def read_index(held: Mapping[str, bytes]) -> Index:
 
 
 def digests_in(index: bytes) -> Mapping[str, str]:
-    """The digests that an index has, as bytes; none if it was never written with any."""
+    """The digests in an index that is still packed; none if it was written before there were any."""
     found: Mapping[str, str] = unpack(index, INDEX).facts.get("digests", {})
     return found
 
 
 def digest(data: bytes) -> str:
-    """Of a block's bytes: no two blocks that ever stand at one place have the same."""
+    """Of a block's bytes, in 64 bits: enough to tell what stands at a place now from what stood there before."""
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 def write_index(index: Index, writes: Mapping[str, bytes | None] | None = None, before: Index | None = None) -> bytes:
     """An index as bytes, with the digests of all blocks there are once these are written."""
-    known = index.digests if before is None else before.digests
-    left = {place: digest for place, digest in known.items() if place not in (writes or {})}
-    new = {place: digest(data) for place, data in (writes or {}).items() if data is not None}
+    writes, known = writes or {}, (before or index).digests
+    left = {place: was for place, was in known.items() if place not in writes}
+    new = {place: digest(data) for place, data in writes.items() if data is not None}
     facts = {
         "progress": progress_to_facts(index.progress),
         "turn": index.turn,

@@ -1,8 +1,8 @@
 """Blocks that a worker has read or written lately, so that Spark need not be asked for them again.
 
-Spark hands bytes of state to Python as text, one by one: it costs more than all that is done with them. Most blocks of
-a large state stay as they are from batch to batch, and the index of a key group, which is always read, has a digest of
-each: what is remembered counts if it has that digest, whoever wrote it last and whatever became of it.
+Spark hands bytes of state to Python as a text of one character each, which takes its time (docs/decisions/0033). Most
+blocks of a large state stay as they are from batch to batch, and the index of a key group, which is always read, has a
+digest of each: what is remembered counts if it has that digest, whoever wrote it last and whatever became of it.
 """
 
 import time

@@ -311,7 +311,7 @@ def soak(
 @bench.command()
 def profile(
     cell: Annotated[
-        str, typer.Argument(help="A cell of `bench windows`, `bench sources` or `bench nexmark`.")
+        str, typer.Argument(help="A cell of `bench windows`, `bench sources`, `bench scale` or `bench nexmark`.")
     ] = "ours",
     quick: Quick = False,
     work: Work = None,

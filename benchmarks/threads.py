@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.meter import PROC, Looking, around, members
+from strandline.spark.zygote import named
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
@@ -39,6 +40,12 @@ WORKERS: Final = "workers: Python, Arrow and the crossing"
 CLOCKS: Final = "workers: planning Python sources"
 DRIVER: Final = "driver: gathering and sinks"
 ORDER: Final = (*JVM, JVM_REST, POLARS, WORKERS, CLOCKS, DRIVER)
+
+_SOURCES: Final = tuple(
+    named(f"pyspark.sql.{each}")
+    for each in ("worker.plan_data_source_read", "streaming.python_streaming_source_runner")
+)
+"""How processes are called that Spark asks about a Python source."""
 
 Place = tuple[int, int, int]
 """A process, a thread of it (0 for all of the process), and when it was born: numbers are used again."""
@@ -100,12 +107,12 @@ def _kind(home: Path, *, leads: bool) -> str:
         return "driver"
     try:
         command = (home / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        name = (home / "comm").read_text().strip()
     except OSError:
-        command = ""
+        command = name = ""
     if command.partition(" ")[0].endswith("java"):
         return "jvm"
-    sources = "plan_data_source" in command or "source_runner" in command
-    return "clock" if sources and "pyspark.daemon" not in command else "worker"
+    return "clock" if name in _SOURCES else "worker"
 
 
 def _stat(home: Path) -> tuple[str, int, int] | None:

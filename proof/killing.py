@@ -207,7 +207,7 @@ def members(leader: int) -> list[int]:
 
 def kill_worker(leader: int) -> bool:
     """The youngest Python worker: one whose parent is the daemon that forks them; False if there is none."""
-    daemons = [pid for pid in members(leader) if _command(pid).endswith(b"pyspark.daemon\0pyspark.worker\0")]
+    daemons = [pid for pid in members(leader) if _name(pid) == "pyspark.daemon"]
     workers = [pid for pid in daemons if _parent(pid) in daemons]
     if workers:
         with suppress(ProcessLookupError):
@@ -215,11 +215,11 @@ def kill_worker(leader: int) -> bool:
     return bool(workers)
 
 
-def _command(pid: int) -> bytes:
+def _name(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
-        return b""
+        return ""
 
 
 def _parent(pid: int) -> int:

@@ -36,6 +36,7 @@ def process(proc: Path, pid: int, command: str, ticks: int, own: dict[int, tuple
     (home / "task").mkdir(parents=True, exist_ok=True)
     (home / "stat").write_text(line(pid, "any", ticks, born))
     (home / "cmdline").write_bytes(command.replace(" ", "\0").encode())
+    (home / "comm").write_text(command.rpartition(" ")[2] + "\n")
     for thread, (name, used) in own.items():
         (home / "task" / str(thread)).mkdir(exist_ok=True)
         (home / "task" / str(thread) / "stat").write_text(line(thread, name, used, born))

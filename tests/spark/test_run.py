@@ -235,7 +235,7 @@ def workers() -> list[int]:
     daemons = {
         process
         for process in parents
-        if is_below(process, os.getpid(), parents) and command_of(process).endswith("-m pyspark.daemon pyspark.worker")
+        if is_below(process, os.getpid(), parents) and name_of(process) == "pyspark.daemon"
     }
     return [process for process, parent in parents.items() if parent in daemons and process in daemons]
 
@@ -264,9 +264,9 @@ def fields_of(process: Path) -> list[str]:
         return []
 
 
-def command_of(process: int) -> str:
+def name_of(process: int) -> str:
     try:
-        return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+        return Path(f"/proc/{process}/comm").read_text().strip()
     except OSError:
         return ""
 

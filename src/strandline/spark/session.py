@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from strandline.errors import SetupError
 from strandline.spark import gateway
 from strandline.spark.class_archive import ClassArchive
+from strandline.spark.forked import forking, started_by
 from strandline.spark.jars import missing, paths
 from strandline.spark.java import Java, find_java
 from strandline.spark.lean_home import at_home, lean_home
@@ -135,6 +136,8 @@ class Coming:
 
     def __init__(self, wanted: Mapping[str, str], home: Path | None, log: Path) -> None:
         self._wanted, self._home, self._log = wanted, home, log
+        # Where a worker is this very Python, as it is wherever there is such a home.
+        self._python = None if home is None or _runs() else forking(wanted)
         begins = not gateway.is_there() and gateway.may_be_unwanted(wanted.get(JAVA, ""))
         self._jvm = Meanwhile(self._launched) if begins else None
 
@@ -142,8 +145,8 @@ class Coming:
         """The session, once it is there."""
         if not gateway.is_there():
             gateway.taken(self._launched() if self._jvm is None else self._jvm.result())
-        runs_already = SparkContext._active_spark_context is not None  # noqa: SLF001 - the only place that says so
-        with at_home(self._home):
+        runs_already = _runs()
+        with at_home(self._home), started_by(self._python):
             session = SparkSession.builder.config(map=dict(self._wanted)).getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
         if self._home is not None and not runs_already:
@@ -157,8 +160,13 @@ class Coming:
 
     def _launched(self) -> Any:
         conf = SparkConf(loadDefaults=False).setAll(list(self._wanted.items()))
-        with at_home(self._home):
+        with at_home(self._home), started_by(self._python):
             return gateway.launched(conf, self._log)
+
+
+def _runs() -> bool:
+    """Whether a Spark runs in this process."""
+    return SparkContext._active_spark_context is not None  # noqa: SLF001 - the only place that says so
 
 
 def with_archive(wanted: Mapping[str, str], home: Path, java: Java | None = None) -> dict[str, str]:

@@ -84,6 +84,20 @@ def test_an_error_is_told_where_its_own_would_be(zygote: Zygote, said: Path) -> 
     assert ended.returncode == 1
 
 
+def test_a_key_pressed_at_a_terminal_is_not_for_them(zygote: Zygote, said: Path) -> None:
+    words = [str(zygote.python), "-m", "waiting"]
+    with subprocess.Popen(words, env=variables(said), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        forked = int(process.stdout.readline())
+        for each in (zygote.process.pid, forked):
+            os.kill(each, signal.SIGINT)
+        time.sleep(0.2)
+        assert lives(zygote.process.pid)
+        assert lives(forked)
+        process.terminate()
+    gone(forked)
+
+
 @pytest.mark.parametrize("whom", ["the one that was started", "the one that was forked"])
 def test_whoever_of_the_two_is_ended_takes_the_other_along(zygote: Zygote, said: Path, whom: str) -> None:
     words = [str(zygote.python), "-m", "waiting"]

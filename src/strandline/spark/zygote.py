@@ -52,6 +52,8 @@ _NAME: Final = 15
 
 def main(listens: int) -> None:
     """Forks for everyone who asks there, until whoever has started it is gone. They may ask before it is ready."""
+    # A key pressed at a terminal is for whoever has started it, as with the JVM and what that starts.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with socket.socket(fileno=listens) as door:
         for name in IMPORTED:
             importlib.import_module(name)

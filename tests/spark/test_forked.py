@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,7 +14,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from strandline.spark.forked import Zygote, environment, forget_gone, started_by
+from strandline.spark import forked
+from strandline.spark.forked import Zygote, environment, forget_gone, forking, started_by
 from strandline.spark.zygote import begun_with, is_possible, named
 
 SETTINGS = {"spark.executorEnv.POLARS_MAX_THREADS": "1"}
@@ -84,18 +86,28 @@ def test_an_error_is_told_where_its_own_would_be(zygote: Zygote, said: Path) -> 
     assert ended.returncode == 1
 
 
+def test_where_nothing_may_be_run_from_the_folder_for_such_files_spark_has_its_usual_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(forked, "_mine", [])
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert forking(SETTINGS) is None
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_key_pressed_at_a_terminal_is_not_for_them(zygote: Zygote, said: Path) -> None:
     words = [str(zygote.python), "-m", "waiting"]
     with subprocess.Popen(words, env=variables(said), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        forked = int(process.stdout.readline())
-        for each in (zygote.process.pid, forked):
+        other = int(process.stdout.readline())
+        for each in (zygote.process.pid, other):
             os.kill(each, signal.SIGINT)
         time.sleep(0.2)
         assert lives(zygote.process.pid)
-        assert lives(forked)
+        assert lives(other)
         process.terminate()
-    gone(forked)
+    gone(other)
 
 
 @pytest.mark.parametrize("whom", ["the one that was started", "the one that was forked"])
@@ -103,14 +115,14 @@ def test_whoever_of_the_two_is_ended_takes_the_other_along(zygote: Zygote, said:
     words = [str(zygote.python), "-m", "waiting"]
     with subprocess.Popen(words, env=variables(said), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        forked = int(process.stdout.readline())
-        assert forked != process.pid
+        other = int(process.stdout.readline())
+        assert other != process.pid
         if whom == "the one that was started":
             process.terminate()
         else:
-            os.kill(forked, signal.SIGKILL)
+            os.kill(other, signal.SIGKILL)
         assert process.wait(PATIENCE) == 1
-    gone(forked)
+    gone(other)
 
 
 def test_it_ends_with_the_program_that_has_started_it() -> None:

@@ -35,6 +35,9 @@ class Zygote:
         asking = shlex.join([sys.executable, "-IS", as_python.__file__, str(listens)])
         self.python.write_text(f'#!/bin/sh\nexec {asking} "$@"\n')
         self.python.chmod(0o700)
+        if not os.access(self.python, os.X_OK):
+            shutil.rmtree(self.folder)
+            raise PermissionError(f"nothing may be run from {self.folder.parent}")
         # The one who forks has the only end of it: if that one is gone, nobody waits for an answer.
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
             door.bind(f"{listens}.closed")

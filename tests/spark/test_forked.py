@@ -86,14 +86,18 @@ def test_an_error_is_told_where_its_own_would_be(zygote: Zygote, said: Path) -> 
     assert ended.returncode == 1
 
 
-def test_where_nothing_may_be_run_from_the_folder_for_such_files_spark_has_its_usual_python(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("why", ["nothing may be run from it", "its name is too long for a socket"])
+def test_where_the_folder_for_such_files_will_not_do_spark_has_its_usual_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = tmp_path / ("x" * 100 if "long" in why else "x")
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setattr(forked, "_mine", [])
-    monkeypatch.setattr(os, "access", lambda *_: False)
+    if "run" in why:
+        monkeypatch.setattr(os, "access", lambda *_: False)
     assert forking(SETTINGS) is None
-    assert not list(tmp_path.iterdir())
+    assert not list(folder.iterdir())
 
 
 def test_a_key_pressed_at_a_terminal_is_not_for_them(zygote: Zygote, said: Path) -> None:

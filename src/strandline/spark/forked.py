@@ -31,27 +31,33 @@ class Zygote:
     def __init__(self, settings: Mapping[str, str]) -> None:
         forget_gone()
         self.folder = Path(tempfile.mkdtemp(prefix=_FOLDER))
-        self.python, listens = self.folder / "python", self.folder / _DOOR
-        asking = shlex.join([sys.executable, "-IS", as_python.__file__, str(listens)])
+        self.python = self.folder / "python"
+        try:
+            self.process = self._begun(self.folder / _DOOR, environment(settings))
+        except OSError:
+            shutil.rmtree(self.folder)
+            raise
+        atexit.register(self.close)
+
+    def _begun(self, door: Path, variables: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+        asking = shlex.join([sys.executable, "-IS", as_python.__file__, str(door)])
         self.python.write_text(f'#!/bin/sh\nexec {asking} "$@"\n')
         self.python.chmod(0o700)
         if not os.access(self.python, os.X_OK):
-            shutil.rmtree(self.folder)
             raise PermissionError(f"nothing may be run from {self.folder.parent}")
         # The one who forks has the only end of it: if that one is gone, nobody waits for an answer.
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
-            door.bind(f"{listens}.closed")
-            door.listen(_MOST)
-            Path(f"{listens}.closed").rename(listens)
-            self.process = subprocess.Popen(  # noqa: S603 - this very Python
-                [sys.executable, "-m", "strandline.spark.zygote", str(door.fileno())],
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listens:
+            listens.bind(f"{door}.closed")
+            listens.listen(_MOST)
+            Path(f"{door}.closed").rename(door)
+            return subprocess.Popen(  # noqa: S603 - this very Python
+                [sys.executable, "-m", "strandline.spark.zygote", str(listens.fileno())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=environment(settings),
-                pass_fds=[door.fileno()],
+                env=variables,
+                pass_fds=[listens.fileno()],
             )
-        atexit.register(self.close)
 
     def close(self) -> None:
         """Nobody is forked any more; those that are there live on."""

@@ -20,9 +20,10 @@ from benchmarks.suite import Latency
 from benchmarks.turns import Asked
 from benchmarks.workloads import Contestant
 from strandline.errors import PlanError
+from strandline.spark.session import JAVA, SERIAL
 
 RESULTS: Final = Path(__file__).resolve().parent / "results" / "latency.json"
-BOTH_COMPILERS: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"}
+BOTH_COMPILERS: Final = {JAVA: f"-XX:TieredStopAtLevel=4 {SERIAL}"}
 SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 

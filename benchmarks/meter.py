@@ -5,11 +5,13 @@ deep in the tree and whoever its parent is by now. A process that has ended and 
 of children; one that was not is still there as a zombie with its times. So nothing is lost between two looks.
 """
 
+import contextlib
 import os
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -46,6 +48,23 @@ def look(session: int, proc: Path = PROC) -> Sample:
     """User and system time of all processes of a session and of their ended children; memory of those alive."""
     moment, found = time.time(), [_used(fields) for fields in _processes(session, proc).values()]
     return Sample(moment, sum(ticks for ticks, _ in found) / _TICKS, sum(pages for _, pages in found) * _PAGE)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Memory of a session's processes, by their names."""
+
+    moment: float
+    resident_bytes: Mapping[str, int]
+
+
+def held(session: int, proc: Path = PROC) -> Held:
+    """Who holds what now."""
+    moment, found = time.time(), Counter[str]()
+    for process, fields in _processes(session, proc).items():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found[(proc / str(process) / "comm").read_text().strip()] += _used(fields)[1] * _PAGE
+    return Held(moment, dict(found))
 
 
 def members(session: int, proc: Path = PROC) -> list[int]:

@@ -61,7 +61,8 @@ _HOW: Final = """## How it is measured
 - **The same Spark.** Each run is a process and a JVM of its own: `local[2]`, two shuffle partitions, 4 GB, one set of
   settings for all, with RocksDB tuned as its expert would: changelog checkpoints, no row tracking, bounded memory.
   The state store differs where the table says so; and ours runs without the JVM's second compiler, as a job of ours
-  over such files does. The native ones were tried without it and are slower so: they keep it.
+  over such files does. The native ones were tried without it and are slower so: they keep it. Results at commits
+  before decision 0035 have the JVM's usual collector of garbage for all, later ones the serial one for all.
 - **The judge first.** The first run of each cell is followed by one that keeps every pane, over the first three
   batches of the same corpus; DuckDB computes the same windows as a batch job, and every cell of key and window must
   agree. The timed runs keep no output; ours must at least account for every event. A contestant that disagrees is told

@@ -13,7 +13,7 @@ from statistics import linear_regression, median
 from typing import Any, Final
 
 from benchmarks import machine, turns
-from benchmarks.meter import Sample, cpu_at
+from benchmarks.meter import Held, Looking, Sample, cpu_at, held
 from benchmarks.runs import PATIENCE, last_words, scratch, started
 from benchmarks.soaking import EVERY
 from benchmarks.turns import Asked
@@ -83,15 +83,37 @@ def measure(minutes: float, rate: int, work: Path) -> dict[str, Any]:
     """One run, and what was seen of it."""
     home = scratch(work)
     (home / "order.json").write_text(json.dumps({"seconds": 60 * minutes, "rate": rate}))
-    samples, code = started("benchmarks.soaking", home, patience=60 * minutes + PATIENCE)
+    watches: list[Looking[Held]] = []
+
+    def beside(leader: int) -> Looking[Held]:
+        watches.append(Looking(lambda: held(leader), EVERY))
+        return watches[-1]
+
+    samples, code = started("benchmarks.soaking", home, beside, 60 * minutes + PATIENCE)
     if code != 0:
         raise RunError("the run failed", detail=last_words(home, code), hint=f"look into {home}")
     run = json.loads((home / "run.json").read_text())
     shutil.rmtree(home, ignore_errors=True)
-    return soaked(run, samples, minutes, rate)
+    return soaked(run, samples, minutes, rate, watches[0].looks)
 
 
-def soaked(run: dict[str, Any], samples: Sequence[Sample], minutes: float, rate: int) -> dict[str, Any]:
+def holders(looks: Sequence[Held], since: float, until: float) -> dict[str, list[int]]:
+    """What each kind of process held after the first third and at the end, the middle of a tenth of the time each."""
+    span = until - since
+    first, last = since + LEFT_OUT * span, until - span / 10
+    ends = [_held(looks, first, first + span / 10), _held(looks, last, until)]
+    return {name: [end.get(name, 0) for end in ends] for name in sorted({*ends[0], *ends[1]})}
+
+
+def _held(looks: Sequence[Held], since: float, until: float) -> dict[str, int]:
+    seen = [each.resident_bytes for each in looks if since <= each.moment <= until]
+    names = {name for each in seen for name in each}
+    return {name: int(median(each.get(name, 0) for each in seen)) for name in names}
+
+
+def soaked(
+    run: dict[str, Any], samples: Sequence[Sample], minutes: float, rate: int, looks: Sequence[Held] = ()
+) -> dict[str, Any]:
     """What is told of a run."""
     seen = [each for each in run["seen"] if run["began"] <= each["at"] <= run["ended"]]
     memory = every(samples, run["began"], run["ended"])
@@ -105,6 +127,7 @@ def soaked(run: dict[str, Any], samples: Sequence[Sample], minutes: float, rate:
         "memory": _told(trend(memory), minutes),
         "state": _told(trend([(each["at"], each["bytes"]) for each in seen]), minutes),
         "waited": _told(trend([(each["at"], each["waited"]) for each in seen]), minutes),
+        "held": holders(looks, run["began"], run["ended"]),
         "batches": seen[-1]["batches"] - seen[0]["batches"],
         "cpu_seconds": round(used, 1),
         "per_cpu_second": round(read / used) if used else None,
@@ -143,5 +166,9 @@ def to_text(told: dict[str, Any]) -> str:
             f"  {name:<7} {each['middle'] / size:10,.1f} {unit}, from {each['least'] / size:,.1f} to "
             f"{each['most'] / size:,.1f}; {each['per_hour'] / size:+,.1f} {unit} an hour "
             f"({each['rise']:+.1%} while it was looked at): {verdict}"
+        )
+    for name, (first, last) in told["held"].items():
+        lines.append(
+            f"    {name:<16} {first / 2**20:8,.1f} MB after the first third, {last / 2**20:,.1f} MB at the end"
         )
     return "\n".join(lines)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.meter import Sample, cpu_at, look, members, meter, peak_bytes
+from benchmarks.meter import Sample, cpu_at, held, look, members, meter, peak_bytes
 
 
 def process(proc: Path, pid: int, session: int, times: tuple[int, int, int, int], pages: int) -> None:
@@ -16,6 +16,7 @@ def process(proc: Path, pid: int, session: int, times: tuple[int, int, int, int]
     before, between = f"S 1 1 {session} 0 -1 0 0 0 0 0", "20 0 1 0 100 5000"
     text = f"{pid} (a (strange) name) {before} {' '.join(map(str, times))} {between} {pages} 0 0\n"
     (proc / str(pid) / "stat").write_text(text)
+    (proc / str(pid) / "comm").write_text("even\n" if pid % 2 == 0 else "odd\n")
 
 
 def test_user_and_system_time_of_all_processes_of_a_session_count_with_their_ended_children(tmp_path: Path) -> None:
@@ -28,6 +29,14 @@ def test_user_and_system_time_of_all_processes_of_a_session_count_with_their_end
     assert sample.cpu_seconds == pytest.approx(1.77)
     assert sample.resident_bytes == 12 * os.sysconf("SC_PAGE_SIZE")
     assert sorted(members(10, tmp_path)) == [10, 11]
+
+
+def test_memory_is_told_by_the_names_of_processes(tmp_path: Path) -> None:
+    for pid, pages in ((10, 7), (11, 5), (12, 100), (13, 2)):
+        process(tmp_path, pid, 10, (0, 0, 0, 0), pages)
+    (tmp_path / "12" / "comm").unlink()  # ended between two looks
+    page = os.sysconf("SC_PAGE_SIZE")
+    assert held(10, tmp_path).resident_bytes == {"even": 7 * page, "odd": 7 * page}
 
 
 def test_what_a_child_of_a_child_has_used_is_seen_while_it_lives_and_after_it_has_ended() -> None:

@@ -1,6 +1,7 @@
 """The long run, without it: what grows is seen, what only swings is not, and every event must be accounted for."""
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,8 +9,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from benchmarks import render, soak, soaking
-from benchmarks.meter import Sample
+from benchmarks import render, render_soak, soak, soaking
+from benchmarks.meter import Held, Sample
+from benchmarks.runs import Beside
 from benchmarks.turns import Asked
 from strandline.errors import RunError
 from strandline.model.counts import Counts
@@ -83,6 +85,21 @@ def test_memory_is_looked_at_as_often_and_lost_events_are_told() -> None:
     assert soak.to_text(short).count("too short to tell") == 3
 
 
+def test_who_holds_the_memory_is_told_of_both_ends_of_what_counts() -> None:
+    grows = [Held(float(at), {"java": 100 * MB + at * MB, "worker": 50 * MB}) for at in range(0, 300, 5)]
+    late = [Held(float(at), {"java": 400 * MB, "worker": 50 * MB, "late": 7 * MB}) for at in range(300, 601, 5)]
+    found = soak.holders([*grows, *late], 0, 600)
+    assert found == {"java": [330 * MB, 400 * MB], "late": [0, 7 * MB], "worker": [50 * MB, 50 * MB]}
+
+
+def test_who_holds_the_memory_is_in_the_text_and_on_the_page() -> None:
+    looks = [Held(float(at), {"java": (230 + at) * MB}) for at in range(100, 161, 2)]
+    told = soak.soaked(run(known=600), samples(), 60, 10, looks)
+    assert told["held"] == {"java": [353 * MB, 387 * MB]}
+    assert "    java                353.0 MB after the first third, 387.0 MB at the end" in soak.to_text(told)
+    assert "| `java` | 353 MB | 387 MB |" in render_soak.soak(results() | {"soak": told})
+
+
 def test_all_events_of_the_schedule_are_expected() -> None:
     assert soaking.events_of(120, 10_000) == 10 * 1_000 + 120 * 10_000
 
@@ -92,7 +109,8 @@ def test_a_run_is_started_with_patience_kept_and_told(
 ) -> None:
     ends, known = [0, 0, 3], [600, 500, 0]
 
-    def started(module: str, home: Path, *, patience: float) -> tuple[list[Sample], int]:
+    def started(module: str, home: Path, beside: Beside, patience: float) -> tuple[list[Sample], int]:
+        beside(os.getpid())
         assert module == "benchmarks.soaking"
         assert patience > 60 * json.loads((home / "order.json").read_text())["seconds"] / 60
         (home / "run.json").write_text(json.dumps(run(known.pop(0))))

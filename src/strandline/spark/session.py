@@ -1,6 +1,7 @@
 """The Spark session of a job of ours, embedded or submitted: every setting in one place, each with its reason."""
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -52,9 +53,13 @@ _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _CORES: Final = ("spark.default.parallelism", _PARTITIONS)
 
 JAVA: Final = "spark.driver.extraJavaOptions"
-WITHOUT_ROWS: Final = {JAVA: "-XX:TieredStopAtLevel=1"}
+SERIAL: Final = "-XX:+UseSerialGC"
+WITHOUT_ROWS: Final = {JAVA: f"-XX:TieredStopAtLevel=1 {SERIAL}"}
 """Where no row passes through Spark it only plans, shuffles and keeps state: what the JVM's second compiler would save
-there is less than it costs, a quarter of a job's CPU time for minutes."""
+there is less than it costs, a quarter of a job's CPU time for minutes. And it makes little garbage: the usual collector
+asks for more memory whenever it is kept waiting, the serial one only when what is in use needs it."""
+_COLLECTOR: Final = re.compile(r"-XX:\+Use\w*GC\b")
+_OF_EVERY_JVM: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 
 def settings(cores: int) -> dict[str, str]:
@@ -125,6 +130,7 @@ def coming_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     packages = {"spark.jars": ",".join(map(str, paths()))} if jars or not missing() else {}
     wanted = settings(os.cpu_count() or 2) | packages | dict(overrides or {})
+    wanted = with_one_collector(wanted)
     home = lean_home(wanted)
     if home is not None:
         wanted = with_archive(wanted, home, java)
@@ -167,6 +173,14 @@ class Coming:
 def _runs() -> bool:
     """Whether a Spark runs in this process."""
     return SparkContext._active_spark_context is not None  # noqa: SLF001 - the only place that says so
+
+
+def with_one_collector(wanted: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The same settings, in which ours gives way to one that was chosen elsewhere: a JVM told of two does not start."""
+    elsewhere = [wanted.get("spark.driver.defaultJavaOptions", ""), *(environ.get(each, "") for each in _OF_EVERY_JVM)]
+    if not any(map(_COLLECTOR.search, elsewhere)) or JAVA not in wanted:
+        return dict(wanted)
+    return {**wanted, JAVA: " ".join(wanted[JAVA].replace(SERIAL, "").split())}
 
 
 def with_archive(wanted: Mapping[str, str], home: Path, java: Java | None = None) -> dict[str, str]:

@@ -37,8 +37,8 @@ def soak(told: dict[str, Any]) -> str:
 
 def _holders(run: dict[str, Any]) -> str:
     """Which processes hold the memory, at the begin and at the end of what counts."""
+    lasting = {name: ends for name, ends in run["held"].items() if any(ends)}
     rows = [
-        f"| `{name}` | {first / 2**20:,.0f} MB | {last / 2**20:,.0f} MB |"
-        for name, (first, last) in run["held"].items()
+        f"| `{name}` | {first / 2**20:,.0f} MB | {last / 2**20:,.0f} MB |" for name, (first, last) in lasting.items()
     ]
     return "\n".join(["| processes named | after the first third | at the end |", "|---|---|---|", *rows]) + "\n"

@@ -102,7 +102,9 @@ def holders(looks: Sequence[Held], since: float, until: float) -> dict[str, list
     span = until - since
     first, last = since + LEFT_OUT * span, until - span / 10
     ends = [_held(looks, first, first + span / 10), _held(looks, last, until)]
-    return {name: [end.get(name, 0) for end in ends] for name in sorted({*ends[0], *ends[1]})}
+    # Processes that start others are two of them for a moment, and most looks see neither.
+    lasting = sorted(name for name in {*ends[0], *ends[1]} if any(end.get(name, 0) for end in ends))
+    return {name: [end.get(name, 0) for end in ends] for name in lasting}
 
 
 def _held(looks: Sequence[Held], since: float, until: float) -> dict[str, int]:

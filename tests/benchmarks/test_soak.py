@@ -88,7 +88,8 @@ def test_memory_is_looked_at_as_often_and_lost_events_are_told() -> None:
 def test_who_holds_the_memory_is_told_of_both_ends_of_what_counts() -> None:
     grows = [Held(float(at), {"java": 100 * MB + at * MB, "worker": 50 * MB}) for at in range(0, 300, 5)]
     late = [Held(float(at), {"java": 400 * MB, "worker": 50 * MB, "late": 7 * MB}) for at in range(300, 601, 5)]
-    found = soak.holders([*grows, *late], 0, 600)
+    brief = [Held(230.0, {"java": 330 * MB, "worker": 50 * MB, "brief": 9 * MB})]
+    found = soak.holders([*grows, *brief, *late], 0, 600)
     assert found == {"java": [330 * MB, 400 * MB], "late": [0, 7 * MB], "worker": [50 * MB, 50 * MB]}
 
 

@@ -159,11 +159,14 @@ def install_packages(workshop: Workshop) -> None:
     retry = "check the network or the proxy, then run the same command again"
     builders = workshop.venv / "builders.lock"
     builders.write_text(entry_of("setuptools", lock), encoding="utf-8")
+    # No dependencies beside it: asked for one with extras, pip takes the newest there is and then misses its hash.
+    locked = [*pip, "--require-hashes", "--no-deps", "--no-build-isolation"]
     with Step("Python packages") as step:
         count = PipReader(step, total=len(re.findall(r"^\S+==", lock, re.MULTILINE)))
         for requirements in (builders, workshop.lock):
-            command = [*pip, "--require-hashes", "--no-build-isolation", "-r", str(requirements)]
-            ran = step.run(command, cwd=workshop.root, environ=environ, on_line=count.on_line)
+            ran = step.run(
+                [*locked, "-r", str(requirements)], cwd=workshop.root, environ=environ, on_line=count.on_line
+            )
             must(ran, "the Python packages could not be installed", hint=retry)
     with Step("strandline itself") as step:
         command = [*pip, "--no-deps", "--no-build-isolation", "-e", str(workshop.root)]

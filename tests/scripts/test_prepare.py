@@ -1,6 +1,8 @@
 """Making a checkout ready: once, from the lock, and done again when it was broken off."""
 
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -61,6 +63,7 @@ def test_the_first_start_installs_the_builder_the_lock_and_the_package(workshop:
     assert "--require-hashes" in builder
     assert builder.endswith("builders.lock")
     assert "--require-hashes" in lock
+    assert "--no-deps" in lock
     assert lock.endswith("requirements.lock")
     assert package.endswith(f"--no-deps --no-build-isolation -e {workshop.root}")
 
@@ -288,3 +291,8 @@ def test_the_lock_holds_hashes_and_no_registrys_address() -> None:
     packages = re.split(r"^(?=\S)", lock, flags=re.MULTILINE)[1:]
     assert all("--hash=sha256:" in package for package in packages)
     assert "://" not in (ROOT / "src" / "strandline" / "spark" / "jars.toml").read_text()
+
+
+def test_the_lock_holds_all_that_its_packages_need() -> None:
+    ran = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout

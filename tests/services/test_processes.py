@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from strandline.services import processes
 from strandline.services.processes import Process, birth_of, spawn
 
 
@@ -19,6 +20,22 @@ def test_a_process_lives_until_it_is_told_to_end(tmp_path: Path) -> None:
     process.send(signal.SIGTERM)
     assert process.is_gone_within(10)
     assert not process.is_alive
+
+
+def test_of_one_that_ends_while_it_is_looked_at_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = sleeper(tmp_path / "log")
+
+    def ends_first(pid: int) -> str | None:
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it is dead, and its remains are there
+        return birth_of(pid)
+
+    monkeypatch.setattr(processes, "birth_of", ends_first)
+    assert not process.is_alive
+    with pytest.raises(ProcessLookupError):
+        os.kill(process.pid, 0)
 
 
 def test_its_words_go_to_the_log_and_the_next_ones_behind_them(tmp_path: Path) -> None:

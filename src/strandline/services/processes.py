@@ -27,8 +27,11 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
+        if birth_of(self.pid) == self.birth:
+            return True
+        # Not before we looked: its remains keep the pid taken, and PostgreSQL does not start while one it noted is.
         _reap(self.pid)
-        return birth_of(self.pid) == self.birth
+        return False
 
     def send(self, what: signal.Signals) -> None:
         """Sends a signal if the process is still the one we started."""

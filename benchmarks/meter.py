@@ -52,19 +52,21 @@ def look(session: int, proc: Path = PROC) -> Sample:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Memory of a session's processes, by their names."""
+    """Memory of a session's processes, by their names, and how many files and sockets they all have open."""
 
     moment: float
     resident_bytes: Mapping[str, int]
+    files: int = 0
 
 
 def held(session: int, proc: Path = PROC) -> Held:
     """Who holds what now."""
-    moment, found = time.time(), Counter[str]()
+    moment, found, files = time.time(), Counter[str](), 0
     for process, fields in _processes(session, proc).items():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             found[(proc / str(process) / "comm").read_text().strip()] += _used(fields)[1] * _PAGE
-    return Held(moment, dict(found))
+            files += len([*(proc / str(process) / "fd").iterdir()])
+    return Held(moment, dict(found), files)
 
 
 def members(session: int, proc: Path = PROC) -> list[int]:

@@ -20,14 +20,17 @@ def soak(told: dict[str, Any]) -> str:
     lost = f"{run['lost']:,} of them were lost" if run["lost"] else "every one was accounted for"
     lines = [_HEAD, "|---|---|---|---|---|"]
     for name, title, unit, size in (
-        ("memory", "resident memory", "MB", 2**20),
-        ("state", "state", "kB", 2**10),
-        ("waited", "longest wait", "ms", 1e-3),
+        ("memory", "resident memory", " MB", 2**20),
+        ("state", "state", " kB", 2**10),
+        ("files", "open files and sockets", "", 1),
+        ("waited", "longest wait", " ms", 1e-3),
     ):
+        if name not in run:
+            continue  # a run of before they were counted
         each = run[name]
-        between = f"{each['least'] / size:,.0f} to {each['most'] / size:,.0f} {unit}"
+        between = f"{each['least'] / size:,.0f} to {each['most'] / size:,.0f}{unit}"
         lines.append(
-            f"| {title} | {each['middle'] / size:,.0f} {unit} | {between} | {each['per_hour'] / size:+,.1f} {unit} | "
+            f"| {title} | {each['middle'] / size:,.0f}{unit} | {between} | {each['per_hour'] / size:+,.1f}{unit} | "
             f"{each['rise']:+.1%} |"
         )
     said = f"{run['minutes']:g} minutes at {run['rate']:,} events a second: {run['events']:,} events, {lost}.\n"

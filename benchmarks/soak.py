@@ -1,7 +1,8 @@
-"""`strandline bench soak`: whether what a job holds stays as it is: memory and state, every five seconds, and slopes.
+"""`strandline bench soak`: whether what a job holds stays as it is: memory, state and open files, and their slopes.
 
-The first third is left out: a JVM takes what it may have before it cleans up. Through what is left a straight line is
-laid, whose slope is told for an hour; it is called flat if it rises by less than a tenth of the middle meanwhile.
+It is looked at every five seconds. The first third is left out: a JVM takes what it may have before it cleans up.
+Through what is left a straight line is laid, whose slope is told for an hour; it is called flat if it rises by less
+than a tenth of the middle meanwhile.
 """
 
 import json
@@ -29,7 +30,7 @@ TELLING: Final = 10.0
 FEWEST: Final = 3
 """Looks through which a line can be laid."""
 
-HELD: Final = ("memory", "state")
+HELD: Final = ("memory", "state", "files")
 """What must not rise."""
 
 Points = Sequence[tuple[float, float]]
@@ -76,7 +77,7 @@ def main(asked: Asked, minutes: float = 60, rate: int = 10_000) -> int:
     empty: dict[str, Any] = {"rows": [], "reported": [], "cells": [], "latency": [], "corpora": {}}
     kept.write_text(json.dumps(facts | empty | {"soak": told}, indent=1) + "\n")
     print(f"{to_text(told)}\n\nkept in {kept}")
-    return 0 if not told["lost"] and all(told[each]["is_flat"] is not False for each in HELD) else 1
+    return 0 if not told["lost"] and all(told[each]["is_flat"] is not False for each in HELD if each in told) else 1
 
 
 def measure(minutes: float, rate: int, work: Path) -> dict[str, Any]:
@@ -128,6 +129,7 @@ def soaked(
         "lost": max(run["sent"] - run["known"], run["sent"] - run["read"], 0),
         "memory": _told(trend(memory), minutes),
         "state": _told(trend([(each["at"], each["bytes"]) for each in seen]), minutes),
+        **({"files": _told(trend(opened(looks, run["began"], run["ended"])), minutes)} if looks else {}),
         "waited": _told(trend([(each["at"], each["waited"]) for each in seen]), minutes),
         "held": holders(looks, run["began"], run["ended"]),
         "batches": seen[-1]["batches"] - seen[0]["batches"],
@@ -149,6 +151,11 @@ def every(samples: Sequence[Sample], since: float, until: float) -> list[tuple[f
     return found
 
 
+def opened(looks: Sequence[Held], since: float, until: float) -> Points:
+    """How many files and sockets all processes had open: a job that only ever opens more is stopped some day."""
+    return [(each.moment, float(each.files)) for each in looks if since <= each.moment <= until]
+
+
 def _told(found: Trend, minutes: float) -> dict[str, Any]:
     return asdict(found) | {"is_flat": found.is_flat if minutes >= TELLING else None}
 
@@ -161,7 +168,11 @@ def to_text(told: dict[str, Any]) -> str:
     """For people."""
     lost = f"{told['lost']:,} EVENTS LOST" if told["lost"] else "every one accounted for"
     lines = [f"{told['minutes']:g} minutes at {told['rate']:,} events a second: {told['events']:,} events, {lost}"]
-    for name, unit, size in (("memory", "MB", 2**20), ("state", "kB", 2**10), ("waited", "ms", 1e-3)):
+    for name, unit, size in (
+        ("memory", "MB", 2**20), ("state", "kB", 2**10), ("files", "open", 1), ("waited", "ms", 1e-3)
+    ):  # fmt: skip
+        if name not in told:
+            continue
         each = told[name]
         verdict = {True: "flat", False: "RISES", None: "too short to tell"}[each["is_flat"]]
         lines.append(

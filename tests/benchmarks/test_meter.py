@@ -12,7 +12,7 @@ from benchmarks.meter import Sample, cpu_at, held, look, members, meter, peak_by
 
 def process(proc: Path, pid: int, session: int, times: tuple[int, int, int, int], pages: int) -> None:
     """A line as the kernel writes it; the name may hold blanks and parentheses."""
-    (proc / str(pid)).mkdir(parents=True)
+    (proc / str(pid) / "fd").mkdir(parents=True)
     before, between = f"S 1 1 {session} 0 -1 0 0 0 0 0", "20 0 1 0 100 5000"
     text = f"{pid} (a (strange) name) {before} {' '.join(map(str, times))} {between} {pages} 0 0\n"
     (proc / str(pid) / "stat").write_text(text)
@@ -31,12 +31,16 @@ def test_user_and_system_time_of_all_processes_of_a_session_count_with_their_end
     assert sorted(members(10, tmp_path)) == [10, 11]
 
 
-def test_memory_is_told_by_the_names_of_processes(tmp_path: Path) -> None:
+def test_memory_is_told_by_the_names_of_processes_and_what_all_have_open_is_counted(tmp_path: Path) -> None:
     for pid, pages in ((10, 7), (11, 5), (12, 100), (13, 2)):
         process(tmp_path, pid, 10, (0, 0, 0, 0), pages)
+        for number in range(pid):
+            (tmp_path / str(pid) / "fd" / str(number)).touch()
     (tmp_path / "12" / "comm").unlink()  # ended between two looks
     page = os.sysconf("SC_PAGE_SIZE")
-    assert held(10, tmp_path).resident_bytes == {"even": 7 * page, "odd": 7 * page}
+    found = held(10, tmp_path)
+    assert found.resident_bytes == {"even": 7 * page, "odd": 7 * page}
+    assert found.files == 10 + 11 + 13
 
 
 def test_what_a_child_of_a_child_has_used_is_seen_while_it_lives_and_after_it_has_ended() -> None:

@@ -101,6 +101,17 @@ def test_who_holds_the_memory_is_in_the_text_and_on_the_page() -> None:
     assert "| `java` | 353 MB | 387 MB |" in render_soak.soak(results() | {"soak": told})
 
 
+def test_sockets_that_are_opened_and_never_closed_are_a_leak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = [Held(float(at), {"java": MB}, files=400 + 30 * (at - 100)) for at in range(100, 161, 2)]
+    told = soak.soaked(run(known=600), samples(), 60, 10, looks)
+    assert "  files      1,600.0 open, from 1,000.0 to 2,200.0; +108,000.0 open an hour" in soak.to_text(told)
+    row = "| open files and sockets | 1,600 | 1,000 to 2,200 | +108,000.0 | +75.0% |"
+    assert row in render_soak.soak(results() | {"soak": told})
+    monkeypatch.setattr(soak, "measure", lambda *_: told)
+    monkeypatch.setattr(soak, "RESULTS", tmp_path / "soak.json")
+    assert soak.main(Asked(work=tmp_path), 60, 10) == 1
+
+
 def test_all_events_of_the_schedule_are_expected() -> None:
     assert soaking.events_of(120, 10_000) == 10 * 1_000 + 120 * 10_000
 

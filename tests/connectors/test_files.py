@@ -144,17 +144,17 @@ def test_files_that_vanished_or_changed_since_they_were_listed_are_told_of(
     old, gone, changed, fine = (tmp_path / f"{name} file" for name in ("old", "gone", "changed", "fine"))
     for path in (old, gone, changed, fine):
         path.write_text("x")
-    lists = {3: (listed(old),), 4: (listed(gone), listed(changed), listed(fine))}
-    refuse_gone("files('in')", lists, no_spark(), goes_on=False)
+    read, given = [listed(old)], [listed(gone), listed(changed), listed(fine)]
+    refuse_gone("files('in')", given, read, no_spark(), goes_on=False)
     old.unlink()  # read long ago: nobody needs it
-    refuse_gone("files('in')", lists, no_spark(), goes_on=False)
+    refuse_gone("files('in')", given, read, no_spark(), goes_on=False)
     gone.unlink()
     os.utime(changed, ns=(1, 1))
     with pytest.raises(LostRecords, match=r"2 files of files\('in'\) are not what they were") as refused:
-        refuse_gone("files('in')", lists, no_spark(), goes_on=False)
+        refuse_gone("files('in')", given, read, no_spark(), goes_on=False)
     assert "gone%20file vanished" in refused.value.detail
     assert "changed%20file changed" in refused.value.detail
-    refuse_gone("files('in')", lists, no_spark(), goes_on=True)
+    refuse_gone("files('in')", given, read, no_spark(), goes_on=True)
     assert "goes on without all records" in caplog.text
 
 
@@ -162,14 +162,14 @@ def test_a_file_that_got_more_lines_after_it_was_read_is_told_of(tmp_path: Path)
     early, late = tmp_path / "early", tmp_path / "late"
     for path in (early, late):
         path.write_text("x")
-    lists = {3: (listed(early),), 4: (listed(late),)}
+    read, given = [listed(early)], [listed(late)]
     os.utime(early, ns=(1, 1))
     with pytest.raises(LostRecords, match="are not what they were"):
-        refuse_gone("files('in')", lists, no_spark(), goes_on=False)
+        refuse_gone("files('in')", given, read, no_spark(), goes_on=False)
 
 
 def test_no_list_no_loss() -> None:
-    refuse_gone("files('in')", {}, no_spark(), goes_on=False)
+    refuse_gone("files('in')", (), (), no_spark(), goes_on=False)
 
 
 def test_dead_letters_of_lines_say_why() -> None:

@@ -154,6 +154,21 @@ def test_a_file_that_cannot_be_read_or_is_gone_stops_the_job_and_going_on_is_a_c
     assert ask(tmp_path / "rows.db", "SELECT n FROM rows") == [(2,)]
 
 
+def test_a_file_that_was_read_may_be_moved_away(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    source = sl.files(folder, sl.json("n long, at timestamp"))
+    seconds = lambda read: read.event_time("at", sl.bounded(seconds=1)).where("n > 0")  # noqa: E731
+    (folder / "first.json").write_text(json.dumps({"n": 1, "at": TIME}))
+    job = read_all(source, spark, tmp_path, seconds)
+    (folder / "first.json").unlink()
+    later = read_all(source, spark, tmp_path, seconds)
+    assert (job.counts.read, later.counts.read) == (1, 0)
+    (folder / "second.json").write_text(json.dumps({"n": 2, "at": TIME}))
+    read_all(source, spark, tmp_path, seconds)
+    assert ask(tmp_path / "rows.db", "SELECT n FROM rows ORDER BY n") == [(1,), (2,)]
+
+
 def test_a_folder_that_is_not_there_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
     source = sl.files(tmp_path / "nowhere", sl.json("n long"))
     with pytest.raises(SetupError, match="cannot read the folder"):

@@ -291,7 +291,10 @@ class Deliverer:
         """Spark passes over files that have vanished since it listed them, and says nothing."""
         for number, scan in enumerate(self._stages.scans):
             if isinstance(scan.source, Listed):
-                scan.source.refuse_gone(self._checkpoint.listed(batch, number, LISTS), self._spark)
+                given = dict.fromkeys(self._checkpoint.listed_in(batch, number))
+                lists = self._checkpoint.listed(batch, number, LISTS).values()
+                read = [file for files in lists for file in files if file not in given]
+                scan.source.refuse_gone(tuple(given), read, self._spark)
         self._checkpoint.refuse_changed(self._spark)
 
     def _files(self, batch: int) -> dict[int, str]:

@@ -210,8 +210,8 @@ class ListedFile:
 class Listed(Protocol):
     """A source that is a list of files. Spark keeps the lists by number beside its offsets, which only count them."""
 
-    def refuse_gone(self, files: Mapping[int, tuple[ListedFile, ...]], spark: "SparkSession") -> None:
-        """Before a batch counts: raises if files of the newest list, or of some before it, are not what they were."""
+    def refuse_gone(self, given: Sequence[ListedFile], read: Sequence[ListedFile], spark: "SparkSession") -> None:
+        """Before a batch counts: raises if files given to it, or some read before, are not what they were."""
         ...
 
     def waiting(self, listed: frozenset[str], spark: "SparkSession") -> Any:

@@ -81,6 +81,9 @@ def settings(cores: int) -> dict[str, str]:
         # Below the largest number, Spark asks for the size of an Arrow batch with every row that it adds. Columns of
         # numbers need no such care; records do (OF_RECORDS).
         BYTES_PER_BATCH: str(_VECTOR),
+        # A source's list of files is written anew with every tenth batch; what that replaces stays for ten minutes, and
+        # Spark looks through all of it with every batch.
+        "spark.sql.streaming.fileSource.log.cleanupDelay": "1m",
         # The usual manager starts a process for every log entry it writes to a local disk, to ask about links.
         "spark.sql.streaming.checkpointFileManagerClass": FILES,
         # Plans of several steps have more classes than the hundred that are kept, and would be compiled every batch.

@@ -1,7 +1,7 @@
 """What Spark has listed against what is there: files that are gone, that have changed, that wait to be read."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,23 +28,22 @@ class Waiting:
 
 
 def refuse_gone(
-    source: str, listed: Mapping[int, tuple[ListedFile, ...]], spark: "SparkSession", *, goes_on: bool
+    source: str, given: Sequence[ListedFile], read: Sequence[ListedFile], spark: "SparkSession", *, goes_on: bool
 ) -> None:
-    """Raises if a file of the newest list vanished or changed, or one of the lists before it changed.
+    """Raises if a file given to a batch vanished or changed, or one that was read before changed.
 
-    An earlier file may be gone, as it was read. One that was written to once more will not be read again.
+    What was read may be gone. What is written to once more will not be read again.
     """
-    if not listed:
-        return
-    newest = max(listed)
     problems: list[str] = []
-    for number, files in listed.items():
-        for file in files:
-            found = modified(file.path, spark, quick=number != newest)
-            if found is None and number == newest:
-                problems.append(f"{file.path} vanished")
-            elif found not in (None, file.modified):
-                problems.append(f"{file.path} changed")
+    for file in given:
+        found = modified(file.path, spark)
+        if found is None:
+            problems.append(f"{file.path} vanished")
+        elif found != file.modified:
+            problems.append(f"{file.path} changed")
+    problems += [
+        f"{file.path} changed" for file in read if modified(file.path, spark, quick=True) not in (None, file.modified)
+    ]
     if not problems:
         return
     told = ", ".join(problems[:_SHOWN]) + (f" and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else "")

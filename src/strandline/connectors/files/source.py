@@ -150,7 +150,7 @@ class Files:
 
     def refuse_changed(self, extent: list[list[Any]], spark: "SparkSession") -> None:
         """Whether the files are still what was listed."""
-        self.refuse_gone({0: tuple(ListedFile(uri, at) for uri, at in extent)}, spark)
+        self.refuse_gone([ListedFile(uri, at) for uri, at in extent], (), spark)
 
     def stream(self, spark: "SparkSession") -> "DataFrame":
         frame = self._loaded(self._following(spark), self.path)
@@ -211,9 +211,9 @@ class Files:
     def _extra(self) -> list[str]:
         return [f"{_IN_SPARK[field]} as `{name}`" for name, field in self.metadata]
 
-    def refuse_gone(self, files: Mapping[int, tuple[ListedFile, ...]], spark: "SparkSession") -> None:
+    def refuse_gone(self, given: Sequence[ListedFile], read: Sequence[ListedFile], spark: "SparkSession") -> None:
         """Before a batch counts: whether its files are still what was listed, and earlier ones got no more lines."""
-        refuse_gone(self.name, files, spark, goes_on=self.goes_on_after_loss)
+        refuse_gone(self.name, given, read, spark, goes_on=self.goes_on_after_loss)
 
     def waiting(self, listed: frozenset[str], spark: "SparkSession") -> Waiting:
         """The files that are there and not yet listed: the backlog."""

@@ -6,10 +6,10 @@ from benchmarks.render_tables import source
 
 _HOW: Final = """\
 **How it is measured.** One job of ours: 1,000 keys, windows of 10 s, an early pane for every change and one on time;
-a file of events falls into its folder every second, whether it keeps up or not. Memory is that of the whole tree of
-processes, where pages that forked ones share count for each, state what the job says that it keeps, the wait the
-longest of five seconds from when an event was due to when a pane told of it. The slope is that of the straight line
-through all but the first third.
+a file of events falls into its folder every second, whether it keeps up or not, and is taken away after five minutes
+([why](../how-to/read-files.md)). Memory is that of the whole tree of processes, where pages that forked ones share
+count for each, state what the job says that it keeps, the wait the longest of five seconds from when an event was due
+to when a pane told of it. The slope is that of the straight line through all but the first third.
 """
 _HEAD: Final = "| | middle | lowest to highest | an hour | while it was looked at |"
 

@@ -3,8 +3,10 @@
 usage: python -m benchmarks.soaking ORDER.json      what to run is in the file; what was seen is written beside it
 """
 
+import contextlib
 import json
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +26,8 @@ AS_USUAL: Final = {"spark.sql.streaming.numRecentProgressUpdates": "100"}
 """Other benchmarks have Spark keep what it says of every batch; for an hour that would be a leak of our own making."""
 FILES_EVERY: Final = 1.0
 """Seconds from one file to the next: of what a job has read it keeps a list."""
+STAYS: Final = 300.0
+"""Seconds for which a file stays in the folder, which Spark lists whenever it looks for new ones."""
 
 
 @dataclass(slots=True)
@@ -67,6 +71,7 @@ def main(arguments: list[str]) -> None:
     spark = sessions.start(Contestant.OURS, home / "spark.log", Folder(str(folder)), also=AS_USUAL)
     job = latency.start(spark, folder, home / "checkpoint", eye.hear, "0 seconds")
     latency.prime(folder, lambda due: eye.due >= due)
+    threading.Thread(target=keep_tidy, args=(folder,), daemon=True).start()
     began = time.time()
     latency.feed(home, folder, order["seconds"], order["rate"], FILES_EVERY)
     sent = events_of(order["seconds"], order["rate"])
@@ -77,6 +82,20 @@ def main(arguments: list[str]) -> None:
     told = {"began": began, "ended": ended, "sent": sent, "read": eye.read, "known": eye.known, "seen": eye.seen}
     (home / "run.json").write_text(json.dumps(told))
     spark.stop()
+
+
+def keep_tidy(folder: Path) -> None:
+    """As whoever runs such a job for days does: what was read long ago is taken away."""
+    while True:
+        time.sleep(EVERY)
+        tidy(folder, time.time())
+
+
+def tidy(folder: Path, now: float) -> None:
+    for file in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # one that is being written gets its name meanwhile
+            if file.stat().st_mtime < now - STAYS:
+                file.unlink()
 
 
 def events_of(seconds: float, rate: int) -> int:

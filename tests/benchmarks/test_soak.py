@@ -112,6 +112,14 @@ def test_sockets_that_are_opened_and_never_closed_are_a_leak(tmp_path: Path, mon
     assert soak.main(Asked(work=tmp_path), 60, 10) == 1
 
 
+def test_files_that_were_read_long_ago_are_taken_away(tmp_path: Path) -> None:
+    for name, age in (("old", 301), ("new", 299)):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (10_000 - age, 10_000 - age))
+    soaking.tidy(tmp_path, now=10_000)
+    assert [each.name for each in tmp_path.iterdir()] == ["new"]
+
+
 def test_all_events_of_the_schedule_are_expected() -> None:
     assert soaking.events_of(120, 10_000) == 10 * 1_000 + 120 * 10_000
 

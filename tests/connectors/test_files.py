@@ -10,7 +10,7 @@ import pytest
 
 import strandline as sl
 from strandline.connectors.files import Files, pieces
-from strandline.connectors.files.listing import refuse_gone
+from strandline.connectors.files.listing import Waiting, refuse_gone, waiting_here
 from strandline.errors import InvalidStep, LostRecords, RunError
 from strandline.kernel.blocks import OFFSET, PARTITION
 from strandline.plan.nodes import to_plain
@@ -166,6 +166,21 @@ def test_a_file_that_got_more_lines_after_it_was_read_is_told_of(tmp_path: Path)
     os.utime(early, ns=(1, 1))
     with pytest.raises(LostRecords, match="are not what they were"):
         refuse_gone("files('in')", given, read, no_spark(), goes_on=False)
+
+
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+def test_what_waits_in_a_folder_here_is_told_without_spark(tmp_path: Path, scheme: str) -> None:
+    folder = tmp_path / "a b#c%20d"
+    folder.mkdir()
+    for name in ("one.json", "two.json", "_draft.json", "notes.txt"):
+        (folder / name).write_text("12345")
+    left = waiting_here(f"{scheme}{folder}", "*.json", frozenset([listed(folder / "one.json").path]))
+    assert left == Waiting(1, 5, listed(folder / "two.json").modified)
+
+
+@pytest.mark.parametrize("folder", ["s3a://bucket/in", "hdfs:/in", "/in/*/today"])
+def test_what_waits_elsewhere_only_spark_knows(folder: str) -> None:
+    assert waiting_here(folder, None, frozenset()) is None
 
 
 def test_no_list_no_loss() -> None:

@@ -1,6 +1,7 @@
 """What Spark has listed against what is there: files that are gone, that have changed, that wait to be read."""
 
 import logging
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("strandline.files")
 _SHOWN: Final = 3
+_LOCAL: Final = "file"
+_OF_LOCAL: Final = re.compile(r"^file:(//)?(?=/)")
+"""In what a user gives, as Hadoop reads it: one slash or three, and signs as they are."""
+_SCHEME: Final = re.compile(r"^[A-Za-z][\w+.-]*:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ def refuse_gone(
 def modified(uri: str, spark: "SparkSession", *, quick: bool = False) -> int | None:
     """When a file was last written, in milliseconds; None if it is not there, or could only be found out slowly."""
     parts = urlsplit(uri)
-    if parts.scheme in ("", "file"):
+    if parts.scheme in ("", _LOCAL):
         try:
             return Path(unquote(parts.path)).stat().st_mtime_ns // 1_000_000
         except OSError:
@@ -73,13 +78,16 @@ def modified(uri: str, spark: "SparkSession", *, quick: bool = False) -> int | N
 
 def waiting(folder: str, pattern: str | None, listed: frozenset[str], spark: "SparkSession") -> Waiting:
     """The files of a folder that are not among those listed."""
-    return _left(_there(folder, pattern, spark), listed)
+    _, system = _hadoop(folder, spark)
+    # Each file that is asked for in the JVM is several calls.
+    here = waiting_here(folder, pattern, listed) if system.getScheme() == _LOCAL else None
+    return _left(_there(folder, pattern, spark), listed) if here is None else here
 
 
 def waiting_here(folder: str, pattern: str | None, listed: frozenset[str]) -> Waiting | None:
     """The same without Spark; None where only Spark knows the file system, or what a pattern means."""
-    place = folder.removeprefix("file://")
-    if "://" in place or any(sign in place for sign in "*?[{") or "{" in (pattern or ""):
+    place = _OF_LOCAL.sub("", folder)
+    if _SCHEME.match(place) or any(sign in place for sign in "*?[{") or "{" in (pattern or ""):
         return None
     return _left(_here(Path(place).absolute(), pattern), listed)
 

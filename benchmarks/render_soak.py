@@ -25,8 +25,6 @@ def soak(told: dict[str, Any]) -> str:
         ("files", "open files and sockets", "", 1),
         ("waited", "longest wait", " ms", 1e-3),
     ):
-        if name not in run:
-            continue  # a run of before they were counted
         each = run[name]
         between = f"{each['least'] / size:,.0f} to {each['most'] / size:,.0f}{unit}"
         lines.append(

@@ -77,7 +77,7 @@ def main(asked: Asked, minutes: float = 60, rate: int = 10_000) -> int:
     empty: dict[str, Any] = {"rows": [], "reported": [], "cells": [], "latency": [], "corpora": {}}
     kept.write_text(json.dumps(facts | empty | {"soak": told}, indent=1) + "\n")
     print(f"{to_text(told)}\n\nkept in {kept}")
-    return 0 if not told["lost"] and all(told[each]["is_flat"] is not False for each in HELD if each in told) else 1
+    return 0 if not told["lost"] and all(told[each]["is_flat"] is not False for each in HELD) else 1
 
 
 def measure(minutes: float, rate: int, work: Path) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _held(looks: Sequence[Held], since: float, until: float) -> dict[str, int]:
 
 
 def soaked(
-    run: dict[str, Any], samples: Sequence[Sample], minutes: float, rate: int, looks: Sequence[Held] = ()
+    run: dict[str, Any], samples: Sequence[Sample], minutes: float, rate: int, looks: Sequence[Held]
 ) -> dict[str, Any]:
     """What is told of a run."""
     seen = [each for each in run["seen"] if run["began"] <= each["at"] <= run["ended"]]
@@ -129,7 +129,7 @@ def soaked(
         "lost": max(run["sent"] - run["known"], run["sent"] - run["read"], 0),
         "memory": _told(trend(memory), minutes),
         "state": _told(trend([(each["at"], each["bytes"]) for each in seen]), minutes),
-        **({"files": _told(trend(opened(looks, run["began"], run["ended"])), minutes)} if looks else {}),
+        "files": _told(trend(opened(looks, run["began"], run["ended"])), minutes),
         "waited": _told(trend([(each["at"], each["waited"]) for each in seen]), minutes),
         "held": holders(looks, run["began"], run["ended"]),
         "batches": seen[-1]["batches"] - seen[0]["batches"],
@@ -171,8 +171,6 @@ def to_text(told: dict[str, Any]) -> str:
     for name, unit, size in (
         ("memory", "MB", 2**20), ("state", "kB", 2**10), ("files", "open", 1), ("waited", "ms", 1e-3)
     ):  # fmt: skip
-        if name not in told:
-            continue
         each = told[name]
         verdict = {True: "flat", False: "RISES", None: "too short to tell"}[each["is_flat"]]
         lines.append(

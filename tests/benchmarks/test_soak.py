@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from benchmarks import render, render_soak, soak, soaking
-from benchmarks.meter import Held, Sample
+from benchmarks.meter import Held, Looking, Sample
 from benchmarks.runs import Beside
 from benchmarks.turns import Asked
 from strandline.errors import RunError
@@ -70,8 +70,12 @@ def samples() -> list[Sample]:
     return [Sample(95 + at / 10, at / 20, 500 * MB) for at in range(700)]
 
 
+def looks() -> list[Held]:
+    return [Held(float(at), {"java": 500 * MB}, files=400) for at in range(100, 161, 5)]
+
+
 def test_memory_is_looked_at_as_often_and_lost_events_are_told() -> None:
-    told = soak.soaked(run(known=600), samples(), 60, 10)
+    told = soak.soaked(run(known=600), samples(), 60, 10, looks())
     assert [round(each["second"]) for each in told["seen"]] == [*range(0, 61, 5)]
     assert told["memory"]["middle"] == 500 * MB
     assert told["state"]["is_flat"]
@@ -80,9 +84,9 @@ def test_memory_is_looked_at_as_often_and_lost_events_are_told() -> None:
     assert "  memory       500.0 MB, from 500.0 to 500.0; +0.0 MB an hour (+0.0% while it was looked at): flat" in (
         soak.to_text(told)
     )
-    short = soak.soaked(run(known=597), samples(), 1, 10)
+    short = soak.soaked(run(known=597), samples(), 1, 10, looks())
     assert short["lost"] == 3
-    assert soak.to_text(short).count("too short to tell") == 3
+    assert soak.to_text(short).count("too short to tell") == 4
 
 
 def test_who_holds_the_memory_is_told_of_both_ends_of_what_counts() -> None:
@@ -94,16 +98,16 @@ def test_who_holds_the_memory_is_told_of_both_ends_of_what_counts() -> None:
 
 
 def test_who_holds_the_memory_is_in_the_text_and_on_the_page() -> None:
-    looks = [Held(float(at), {"java": (230 + at) * MB}) for at in range(100, 161, 2)]
-    told = soak.soaked(run(known=600), samples(), 60, 10, looks)
+    grows = [Held(float(at), {"java": (230 + at) * MB}) for at in range(100, 161, 2)]
+    told = soak.soaked(run(known=600), samples(), 60, 10, grows)
     assert told["held"] == {"java": [353 * MB, 387 * MB]}
     assert "    java                353.0 MB after the first third, 387.0 MB at the end" in soak.to_text(told)
     assert "| `java` | 353 MB | 387 MB |" in render_soak.soak(results() | {"soak": told})
 
 
 def test_sockets_that_are_opened_and_never_closed_are_a_leak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = [Held(float(at), {"java": MB}, files=400 + 30 * (at - 100)) for at in range(100, 161, 2)]
-    told = soak.soaked(run(known=600), samples(), 60, 10, looks)
+    leaks = [Held(float(at), {"java": MB}, files=400 + 30 * (at - 100)) for at in range(100, 161, 2)]
+    told = soak.soaked(run(known=600), samples(), 60, 10, leaks)
     assert "  files      1,600.0 open, from 1,000.0 to 2,200.0; +108,000.0 open an hour" in soak.to_text(told)
     row = "| open files and sockets | 1,600 | 1,000 to 2,200 | +108,000.0 | +75.0% |"
     assert row in render_soak.soak(results() | {"soak": told})
@@ -130,7 +134,9 @@ def test_a_run_is_started_with_patience_kept_and_told(
     ends, known = [0, 0, 3], [600, 500, 0]
 
     def started(module: str, home: Path, beside: Beside, patience: float) -> tuple[list[Sample], int]:
-        beside(os.getpid())
+        watch = beside(os.getpid())
+        assert isinstance(watch, Looking)
+        watch.looks.extend(looks())
         assert module == "benchmarks.soaking"
         assert patience > 60 * json.loads((home / "order.json").read_text())["seconds"] / 60
         (home / "run.json").write_text(json.dumps(run(known.pop(0))))

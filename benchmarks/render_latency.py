@@ -18,6 +18,34 @@ of a small batch. A `trigger` not much longer than that does early panes no harm
 """
 
 
+_BELOW: Final = "**below the floor**"
+_AIMS: Final = ((350, 200), (600, 400))
+"""What an early pane was to take at most, and what was hoped for: in the middle, and of ninety-nine in a hundred."""
+_OVER_NATIVE: Final = (50, 0.15)
+"""How much longer than native: milliseconds in the middle, and the share by which the slowest hundredth is later."""
+
+
+def aims(rungs: list[dict[str, Any]]) -> str:
+    """What was aimed at before anything was measured, and what became of it."""
+    known = {rung["rung"]: rung.get("early") for rung in rungs}
+    base, native = known.get("base"), known.get("native")
+    if not base or not native:
+        return ""
+    lines = ["| early panes at 10 k events/s | measured | floor | goal | |", "|---|---|---|---|---|"]
+    for name, (floor, goal) in zip(("p50", "p99"), _AIMS, strict=True):
+        reached = "goal reached" if base[name] <= goal else "above the floor" if base[name] <= floor else _BELOW
+        lines.append(
+            f"| {name} | {base[name]:.0f} ms (native {native[name]:.0f}) | ≤ {floor} ms | ≤ {goal} ms | {reached} |"
+        )
+    later, share = base["p50"] - native["p50"], base["p99"] / native["p99"] - 1
+    for title, figure, bound, holds in (
+        ("p50 over native", f"{later:+.0f} ms", f"≤ +{_OVER_NATIVE[0]} ms", later <= _OVER_NATIVE[0]),
+        ("p99 over native", f"{share:+.0%}", f"≤ +{_OVER_NATIVE[1]:.0%}", share <= _OVER_NATIVE[1]),
+    ):
+        lines.append(f"| {title} | {figure} | {bound} | – | {'above the floor' if holds else _BELOW} |")
+    return "\n".join(lines) + "\n"
+
+
 def latency(told: dict[str, Any]) -> str:
     """The part of the page that tells of the ladder."""
     lines = [
@@ -35,4 +63,4 @@ def latency(told: dict[str, Any]) -> str:
         ]
         lines.append(f"| {rung['title']} | {' | '.join(figures)} | {rung['early']['panes']:,.0f} |")
     title = "## Latency: how soon a pane is seen, setting by setting\n"
-    return "\n".join([title, source(told, "latency.json"), "\n".join(lines) + "\n", _HOW])
+    return "\n".join([title, source(told, "latency.json"), "\n".join(lines) + "\n", aims(told["rungs"]), _HOW])

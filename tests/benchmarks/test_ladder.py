@@ -9,6 +9,7 @@ import pytest
 from benchmarks import ladder, latency, render
 from benchmarks.ladder import RUNGS, climb
 from benchmarks.latency import Setting
+from benchmarks.render_latency import aims
 from benchmarks.suite import Latency
 from benchmarks.turns import Asked
 from strandline.errors import PlanError
@@ -99,3 +100,19 @@ def test_rungs_are_climbed_up_and_down_kept_and_told_on_the_page(
     assert f"| {RUNGS[0].title} | 250 ms | 250 ms | 250 ms | 250 ms | 250 ms | 250 ms | 3 |" in page
     assert "failed: no room; no room" in page
     assert not (tmp_path / "latency.json").exists()
+
+
+def rung(name: str, p50: float, p99: float) -> dict[str, Any]:
+    return {"rung": name, "early": {"p50": p50, "p99": p99}}
+
+
+def test_the_page_says_of_every_aim_whether_it_was_reached() -> None:
+    said = aims([rung("base", 190, 610), rung("native", 150, 500)])
+    assert "| p50 | 190 ms (native 150) | ≤ 350 ms | ≤ 200 ms | goal reached |" in said
+    assert "| p99 | 610 ms (native 500) | ≤ 600 ms | ≤ 400 ms | **below the floor** |" in said
+    assert "| p50 over native | +40 ms | ≤ +50 ms | – | above the floor |" in said
+    assert "| p99 over native | +22% | ≤ +15% | – | **below the floor** |" in said
+
+
+def test_without_the_native_run_nothing_is_said_of_aims() -> None:
+    assert aims([rung("base", 190, 610)]) == ""

@@ -20,8 +20,8 @@ def test_nobody_has_chosen_another_and_it_is_the_serial_one() -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"])
 def test_one_that_is_chosen_for_every_jvm_stays_the_only_one(name: str) -> None:
-    chosen = with_one_collector(WITHOUT_ROWS | {"a": "b"}, {name: "-Xss4m -XX:+UseG1GC"})
-    assert chosen == {JAVA: "-XX:TieredStopAtLevel=1", "a": "b"}
+    chosen = with_one_collector(WITHOUT_ROWS, {name: "-Xss4m -XX:+UseG1GC"})
+    assert chosen == WITHOUT_ROWS | {JAVA: "-XX:TieredStopAtLevel=1"}
     assert "-XX:+UseG1GC" in collectors(chosen[JAVA], {name: "-XX:+UseG1GC"})
 
 

@@ -12,6 +12,7 @@ from pyspark import SparkContext, TaskContext
 from strandline.spark.ports import Stamp
 
 _PROPERTY: Final = "strandline.batch"
+_CALLED: Final = "callSite.short"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,12 @@ def tell(context: SparkContext, batch: Batch) -> None:
         "stamps": [astuple(stamp) for stamp in batch.stamps],
     }
     context.setLocalProperty(_PROPERTY, json.dumps(said))
+
+
+def called(context: SparkContext) -> None:
+    """Says whose this thread's jobs are, which PySpark forgets with every action: to find out, Spark looks through its
+    own stack for every RDD that it makes."""
+    context.setLocalProperty(_CALLED, "a batch of Strandline")
 
 
 def told() -> Batch:

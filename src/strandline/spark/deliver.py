@@ -30,7 +30,7 @@ from strandline.kernel.watermarks import FOREVER, NEVER, Progress
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Scan, Stages
 from strandline.spark.addresses import place
-from strandline.spark.batch import Batch, tell
+from strandline.spark.batch import Batch, called, tell
 from strandline.spark.checkpoint import Identity, Noted
 from strandline.spark.crash import crash_point
 from strandline.spark.gathering import Gathered, StepOutput, gather
@@ -200,6 +200,7 @@ class Deliverer:
         begun = time.perf_counter()
         gathered = self._patience.until_done(lambda: self._gathered(frame, stamps))
         played = time.perf_counter()
+        called(self._spark.sparkContext)
         for name, counts in gathered.counts.items():
             if counts.missing:
                 raise StateError(

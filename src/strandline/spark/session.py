@@ -54,10 +54,15 @@ _CORES: Final = ("spark.default.parallelism", _PARTITIONS)
 
 JAVA: Final = "spark.driver.extraJavaOptions"
 SERIAL: Final = "-XX:+UseSerialGC"
-WITHOUT_ROWS: Final = {JAVA: f"-XX:TieredStopAtLevel=1 {SERIAL}"}
+WITHOUT_ROWS: Final = {
+    JAVA: f"-XX:TieredStopAtLevel=1 {SERIAL}",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 """Where no row passes through Spark it only plans, shuffles and keeps state: what the JVM's second compiler would save
 there is less than it costs, a quarter of a job's CPU time for minutes. And it makes little garbage: the usual collector
-asks for more memory whenever it is kept waiting, the serial one only when what is in use needs it."""
+asks for more memory whenever it is kept waiting, the serial one only when what is in use needs it. The few blocks that
+do pass are not worth the code that Spark would write for them, anew in every task."""
 _COLLECTOR: Final = re.compile(r"-XX:\+Use\w*GC\b")
 _OF_EVERY_JVM: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
@@ -88,6 +93,12 @@ def settings(cores: int) -> dict[str, str]:
         "spark.sql.streaming.checkpointFileManagerClass": FILES,
         # Plans of several steps have more classes than the hundred that are kept, and would be compiled every batch.
         "spark.sql.codegen.cache.maxEntries": "2000",
+        # As is usual, and said for a session whose last job had no rows (WITHOUT_ROWS).
+        "spark.sql.codegen.wholeStage": "true",
+        "spark.sql.codegen.factoryMode": "FALLBACK",
+        # A job that has nothing to do asks its sources whether there is something; every ten milliseconds, as is usual,
+        # that takes half a core.
+        "spark.sql.streaming.pollingDelay": "50ms",
         # State calls are round trips; a Unix socket makes them shorter.
         "spark.python.unix.domain.socket.enabled": "true",
         # Spark shortens the errors of some functions and not of others, and keeps the workers of both apart. With one

@@ -30,6 +30,13 @@ REPORTED: Final = (
     Row("keys-10k", "an event's cost, 1 k → 10 k keys", "keys-1k", "keys-10k", lower_is_better=True),
     Row("keys-100k", "an event's cost, 1 k → 100 k keys", "keys-1k", "base", lower_is_better=True),
     Row("overlaps-6", "an event's cost, 1 → 6 overlaps", "overlaps-1", "overlaps-6", lower_is_better=True),
+    Row(
+        "large",
+        "events a second on two cores, against one, 4 times the events in a batch",
+        "large",
+        "large-cores-1",
+        by_wall=True,
+    ),
     Row("partitions-1", "an event's cost, 2 partitions → 1", "base", "partitions-1", lower_is_better=True),
     Row("partitions-4", "an event's cost, 2 → 4 partitions", "base", "partitions-4", lower_is_better=True),
     Row("partitions-16", "an event's cost, 2 → 16 partitions", "base", "partitions-16", lower_is_better=True),
@@ -66,6 +73,7 @@ def _suite(name: str, sizes: Sizes, rounds: int) -> Suite[Cell]:
     cell = partial(Cell, contestant=Contestant.OURS, warm_up=sizes.warm_up, warm_seconds=sizes.warm_seconds)
     usual = of(100_000)
     longer = Corpus(100_000, sizes.warm_up + 10 * sizes.batches, sizes.per_batch)
+    large = of(100_000, per_batch=4 * sizes.per_batch)
     base = cell(name="base", workload=TUMBLING, corpus=usual)
     slid = Corpus(sizes.slid[0], batches, sizes.slid[1])
     groups = (
@@ -73,6 +81,8 @@ def _suite(name: str, sizes: Sizes, rounds: int) -> Suite[Cell]:
             base,
             cell(name="events-10x", workload=TUMBLING, corpus=longer),
             cell(name="cores-1", workload=TUMBLING, corpus=usual, cores=1),
+            cell(name="large", workload=TUMBLING, corpus=large),
+            cell(name="large-cores-1", workload=TUMBLING, corpus=large, cores=1),
             *(cell(name=each, workload=TUMBLING, corpus=usual, partitions=many) for each, many in PARTITIONS.items()),
         )),
         Group("keys", tuple(cell(name=each, workload=TUMBLING, corpus=of(keys)) for each, keys in KEYS.items())),

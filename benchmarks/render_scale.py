@@ -19,14 +19,15 @@ _EVERY: Final = (1.0, 5.0, 20.0)
 _NAMES: Final = {
     "cores-1": "one core",
     "events-10x": "ten times the events",
-    "large": "four times the events in a batch",
     "large-cores-1": "four times the events in a batch, one core",
 }
 _LEFT_OUT: Final = """\
 **What it leaves out**, so that it is an upper bound: the network, over which combined elements and results go between
-machines (here all is one machine); what the source can give and the sink can take; a slow machine among many, for which
-all others wait; state that does not fit into memory. The driver gathers every pane, so where windows tell many panes a
-second, as with an early one for each change, it is the driver that limits, not the cores.
+machines (here all is one machine); that each of more tasks has fewer events of a key to combine, so that more goes on
+to the windows (on one core one task sees all of a batch, and is faster than foretold); what the source can give and the
+sink can take; a slow machine among many, for which all others wait; state that does not fit into memory. The driver
+gathers every pane, so where windows tell many panes a second, as with an early one for each change, it is the driver
+that limits, not the cores.
 """
 
 
@@ -60,9 +61,9 @@ def _paper(model: Model, foretold: dict[str, tuple[float, float]]) -> str:
         for every, cores in needed
     )
     says = (
-        "`benchmarks/paper.py` fits four numbers to the cells that differ in partitions only: "
-        f"{model.cost * 1e6:.2f} µs of a core for\nan event, {model.task * 1e3:.0f} ms for a partition in a batch; and "
-        f"of a batch {model.alone * 1e3:.0f} ms in which one core works alone, and\n{model.each * 1e3:.1f} ms more for "
+        "`benchmarks/paper.py` fits four numbers to the cells that differ in partitions or in the events of a batch:\n"
+        f"{model.cost * 1e6:.2f} µs of a core for an event, {model.task * 1e3:.0f} ms for a partition in a batch; and "
+        f"of a batch\n{model.alone * 1e3:.0f} ms in which one core works alone, and {model.each * 1e3:.1f} ms more for "
         "every partition. How long a batch takes, in cells that it was not fitted to:\n"
     )
     return "\n".join([

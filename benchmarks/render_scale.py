@@ -64,7 +64,7 @@ def _paper(model: Model, foretold: dict[str, tuple[float, float]]) -> str:
         "`benchmarks/paper.py` fits four numbers to the cells that differ in partitions or in the events of a batch:\n"
         f"{model.cost * 1e6:.2f} µs of a core for an event, {model.task * 1e3:.0f} ms for a partition in a batch; and "
         f"of a batch\n{model.alone * 1e3:.0f} ms in which one core works alone, and {model.each * 1e3:.1f} ms more for "
-        "every partition. How long a batch takes, in cells that it was not fitted to:\n"
+        "every partition. How long a batch takes, in cells\nthat it was not fitted to:\n"
     )
     return "\n".join([
         "### On paper: a hundred cores\n",

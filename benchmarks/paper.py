@@ -86,16 +86,14 @@ def batch_of(cell: Mapping[str, Any], partitions: int) -> Batch:
 def on_paper(told: Mapping[str, Any]) -> tuple[Model, dict[str, tuple[float, float]]] | None:
     """The model of a run, and of each cell that it was not fitted to the wall time foretold and measured.
 
-    None if the run has not all of the cells that it is fitted to.
+    None if the run has not all of the cells.
     """
     cells = {cell["name"]: cell for cell in told["cells"] if cell.get("batch_cpu")}
-    if not FITTED.keys() <= cells.keys():
+    if not {*FITTED, *FORETOLD} <= cells.keys():
         return None
     model = fitted([batch_of(cells[name], partitions) for name, partitions in FITTED.items()])
     found = {}
     for name, (cores, partitions) in FORETOLD.items():
-        if name not in cells:
-            continue
         seen = batch_of(cells[name], partitions)
         found[name] = (model.wall(seen.events, cores, partitions), seen.wall)
     return model, found

@@ -2,7 +2,8 @@
 
 from typing import Any, Final
 
-from benchmarks.render_tables import source
+from benchmarks.render_tables import STANDING, source
+from benchmarks.results import reached
 
 _HOW: Final = """\
 **How it is measured.** A process of its own drops a file into a folder every 100 ms, whether anyone keeps up or not;
@@ -18,31 +19,23 @@ of a small batch. A `trigger` not much longer than that does early panes no harm
 """
 
 
-_BELOW: Final = "**below the floor**"
-_AIMS: Final = ((350, 200), (600, 400))
-"""What an early pane was to take at most, and what was hoped for: in the middle, and of ninety-nine in a hundred."""
-_OVER_NATIVE: Final = (50, 0.15)
-"""How much longer than native: milliseconds in the middle, and the share by which the slowest hundredth is later."""
-
-
 def aims(rungs: list[dict[str, Any]]) -> str:
     """What was aimed at before anything was measured, and what became of it."""
     known = {rung["rung"]: rung.get("early") for rung in rungs}
     base, native = known.get("base"), known.get("native")
     if not base or not native:
         return ""
+    later, share = base["p50"] - native["p50"], 100 * (base["p99"] / native["p99"] - 1)
     lines = ["| early panes at 10 k events/s | measured | floor | goal | |", "|---|---|---|---|---|"]
-    for name, (floor, goal) in zip(("p50", "p99"), _AIMS, strict=True):
-        reached = "goal reached" if base[name] <= goal else "above the floor" if base[name] <= floor else _BELOW
-        lines.append(
-            f"| {name} | {base[name]:.0f} ms (native {native[name]:.0f}) | ≤ {floor} ms | ≤ {goal} ms | {reached} |"
-        )
-    later, share = base["p50"] - native["p50"], base["p99"] / native["p99"] - 1
-    for title, figure, bound, holds in (
-        ("p50 over native", f"{later:+.0f} ms", f"≤ +{_OVER_NATIVE[0]} ms", later <= _OVER_NATIVE[0]),
-        ("p99 over native", f"{share:+.0%}", f"≤ +{_OVER_NATIVE[1]:.0%}", share <= _OVER_NATIVE[1]),
+    for title, value, (floor, goal), form in (
+        ("p50", base["p50"], (350, 200), "{:.0f} ms"),
+        ("p99", base["p99"], (600, 400), "{:.0f} ms"),
+        ("p50 over native", later, (50, 50), "{:+.0f} ms"),
+        ("p99 over native", share, (15, 15), "{:+.0f} %"),
     ):
-        lines.append(f"| {title} | {figure} | {bound} | – | {'above the floor' if holds else _BELOW} |")
+        measured, most, hoped = (form.format(each) for each in (value, floor, goal))
+        standing = STANDING[reached(value, floor, goal, lower=True)]
+        lines.append(f"| {title} | {measured} | ≤ {most} | ≤ {hoped} | {standing} |")
     return "\n".join(lines) + "\n"
 
 

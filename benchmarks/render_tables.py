@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from benchmarks.results import shown
 
-_STANDING: Final = {
+STANDING: Final = {
     "goal": "goal reached",
     "floor": "above the floor",
     "below": "**below the floor**",
@@ -34,7 +34,7 @@ def table(rows: Iterable[dict[str, Any]]) -> str:
         spread = row["spread"]
         between = "–" if spread is None else f"{shown(spread['low'], unit)} to {shown(spread['high'], unit)}"
         floor, goal = (bound + shown(row[name], unit) for name in ("floor", "goal"))
-        standing = "failed" if row["failure"] else _STANDING[row["reached"]]
+        standing = "failed" if row["failure"] else STANDING[row["reached"]]
         lines_.append(f"| {row['against']} | {shown(row['ratio'], unit)} | {between} | {floor} | {goal} | {standing} |")
     return "\n".join(lines_) + "\n"
 

@@ -4,10 +4,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, assert_never
 
 import strandline as sl
-from benchmarks.feeds import EVENTS, Feed, Topic
+from benchmarks.feeds import EVENTS, Feed, Folder, Lines, Topic
 from benchmarks.suite import CORES
 from benchmarks.workloads import Contestant
 from strandline.spark.jars import jars_folder, paths, pinned
@@ -72,6 +72,24 @@ def of_topic(feed: Topic) -> dict[str, str]:
     return of_records(sl.kafka(feed.name, servers=feed.servers, value=sl.json(EVENTS)).longest())
 
 
+def given(contestant: Contestant, feed: Feed | None) -> dict[str, str]:
+    """What hangs on where events come from: to us, what a job of ours starts its Spark with."""
+    match feed:
+        case Topic():
+            return of_topic(feed)
+        case Lines():
+            return of_records(None)
+        case Folder() if contestant in (Contestant.OURS, Contestant.AT_ONCE):
+            # The peers, tried without the second compiler too, lose: decision 0020.
+            return dict(WITHOUT_ROWS)
+        case Folder():
+            # This part of it the peers win by: decision 0035.
+            return {JAVA: SERIAL}
+        case None:
+            return {}
+    assert_never(feed)
+
+
 def start(
     contestant: Contestant,
     log: Path,
@@ -80,14 +98,8 @@ def start(
     also: Mapping[str, str] | None = None,
 ) -> "SparkSession":
     """A fresh Spark for this process, with what is needed to read from a broker if it is to, and what else is said."""
-    wanted = settings_of(contestant) | (Room() if room is None else room).settings()
+    wanted = settings_of(contestant) | (Room() if room is None else room).settings() | given(contestant, feed)
     if isinstance(feed, Topic):
         files = [*paths(), *(jars_folder() / jar.file for jar in pinned(JARS))]
-        wanted |= {"spark.jars": ",".join(map(str, files)), **of_topic(feed)}
-    elif contestant in (Contestant.OURS, Contestant.AT_ONCE) and feed is not None:
-        # As a job of ours would start it. The peers, tried without the second compiler too, lose: decision 0020.
-        wanted |= WITHOUT_ROWS
-    elif feed is not None:
-        # This part of it the peers win by: decision 0035.
-        wanted |= {JAVA: SERIAL}
+        wanted["spark.jars"] = ",".join(map(str, files))
     return start_session("strandline-bench", log=log, overrides=wanted | dict(also or {}))

@@ -16,7 +16,7 @@ from benchmarks import feeds, ours, sessions
 from benchmarks.feeds import Feed
 from benchmarks.peers import spark as peers
 from benchmarks.sessions import Room
-from benchmarks.workloads import Contestant, Workload, from_json
+from benchmarks.workloads import Contestant, Panes, Window, Workload, from_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,7 +79,7 @@ def timed(spark: "SparkSession", order: Order, name: str = "timed") -> dict[str,
     if order.contestant is Contestant.PLAIN:
         return _plain(spark, order, order.feed, None)
     frame = peers.peer(spark, order.feed, order.workload, order.contestant)
-    return played(frame.writeStream.format("noop"), order.home / name)
+    return played(frame.writeStream.format("noop"), order.home / name, mode_of(order.workload))
 
 
 def checked(spark: "SparkSession", order: Order, feed: Feed) -> dict[str, Any]:
@@ -97,7 +97,12 @@ def checked(spark: "SparkSession", order: Order, feed: Feed) -> dict[str, Any]:
     def keep(panes: "DataFrame", batch: int) -> None:
         peers.as_cells(panes).write.parquet(f"{kept}/{batch}")
 
-    return played(frame.writeStream.foreachBatch(keep), order.home / "checked")
+    return played(frame.writeStream.foreachBatch(keep), order.home / "checked", mode_of(order.workload))
+
+
+def mode_of(workload: Workload) -> str:
+    """What Spark calls it."""
+    return "update" if workload.panes is Panes.CHANGES else "append"
 
 
 def played(writer: Any, checkpoint: Path, mode: str = "append") -> dict[str, Any]:
@@ -114,7 +119,7 @@ def _ours(spark: "SparkSession", order: Order, feed: Feed, name: str, kept: Path
     spent: dict[int, dict[str, Any]] = {}
     started = time.time()
     at_once = order.contestant is Contestant.AT_ONCE
-    hear = _listener(said, read, spent, kept)
+    hear = _listener(said, read, spent, kept, order.workload.window)
     job = ours.start(spark, feed, order.workload, order.home / name, hear, at_once=at_once)
     query = None if at_once else spark.streams.active[0]
     job.await_end()
@@ -148,7 +153,7 @@ def _only(started: float, rows: int, ended: float | None = None) -> dict[str, An
 
 
 def _listener(
-    said: dict[str, int], read: dict[int, int], spent: dict[int, dict[str, Any]], kept: Path | None
+    said: dict[str, int], read: dict[int, int], spent: dict[int, dict[str, Any]], kept: Path | None, window: Window
 ) -> "Callable[[Delivered], None]":
     """Fills in what was said, how much was read and where the time went, by batch."""
 
@@ -160,7 +165,7 @@ def _listener(
             return
         said["panes"] += panes.height
         if kept is not None:
-            ours.as_cells(panes).write_parquet(kept / f"{delivered.batch}.parquet")
+            ours.as_cells(panes, window).write_parquet(kept / f"{delivered.batch}.parquet")
 
     return hear
 

@@ -2,8 +2,9 @@
 Parquet.
 
 The event at position i arrives i / RATE seconds after the start and happened some lag before that: none for most, up to
-three seconds for one in twenty, ten seconds to a minute for one in a hundred, beyond a minute and a half for one in a
-thousand. Every batch has random numbers of its own, so that a shorter corpus is the beginning of a longer one.
+three seconds for one in twenty, ten seconds to a minute for one in a hundred (in a storm, for three in ten), beyond a
+minute and a half for one in a thousand. Every batch has random numbers of its own, so that a shorter corpus is the
+beginning of a longer one.
 """
 
 import hashlib
@@ -30,6 +31,10 @@ SHUFFLED: Final = 1_000
 FILES: Final = 2
 """In a batch: one for each core, with every other event, so that both tell of the same stretch of time."""
 ZIPF: Final = 1.1
+AGAIN: Final = 0.2
+"""The share of events that are an earlier one once more, where they are repeated."""
+REACH: Final = RATE
+"""How far back those were: a second at most, so that nobody is late for it."""
 
 Longs = npt.NDArray[np.int64]
 
@@ -44,6 +49,10 @@ class Corpus:
     hot: bool = False
     """Keys by Zipf's law instead of evenly."""
     late: bool = True
+    storm: bool = False
+    """Of the late ones, many."""
+    repeated: bool = False
+    """One event in five is an earlier one once more, as after a sender that was not sure."""
     thin: int = 1
     """Only every n-th key is kept, with all of its events: what a key costs is the same, and there are fewer."""
     seed: int = 7
@@ -51,7 +60,8 @@ class Corpus:
     @property
     def name(self) -> str:
         thin = f"-thin{self.thin}" if self.thin > 1 else ""
-        kind = ("-hot" if self.hot else "") + ("" if self.late else "-timely")
+        kinds = {"hot": self.hot, "timely": not self.late, "storm": self.storm, "repeated": self.repeated}
+        kind = "".join(f"-{name}" for name, is_so in kinds.items() if is_so)
         return f"{self.keys}keys-{self.batches}x{self.per_batch}{kind}{thin}-seed{self.seed}"
 
 
@@ -66,17 +76,40 @@ class Batch:
 
 def batch_of(corpus: Corpus, number: int) -> Batch:
     """One batch, from its number alone."""
+    batch = _fresh(corpus, number)
+    if corpus.repeated:
+        batch = _repeated(corpus, number, batch)
+    if corpus.thin == 1:
+        return batch
+    kept = batch.key % corpus.thin == 0
+    return Batch(batch.key[kept], batch.value[kept], batch.at[kept])
+
+
+def _fresh(corpus: Corpus, number: int) -> Batch:
     random = np.random.default_rng([corpus.seed, number])
     count = corpus.per_batch
     key = _keys(corpus, random, count)
     value = random.integers(0, 100, count)
     position = shuffled(random, count)
     arrival = START + (number * count + position) * 1000 // RATE
-    batch = Batch(key, value, arrival - lags(random, count, late=corpus.late))
-    if corpus.thin == 1:
-        return batch
-    kept = batch.key % corpus.thin == 0
-    return Batch(batch.key[kept], batch.value[kept], batch.at[kept])
+    return Batch(key, value, arrival - lags(random, count, late=corpus.late, storm=corpus.storm))
+
+
+def _repeated(corpus: Corpus, number: int, fresh: Batch) -> Batch:
+    """A batch in which some events give way to one of those before them, the end of the last batch among these."""
+    random = np.random.default_rng([corpus.seed, number, 1])
+    count = corpus.per_batch
+    reach = min(REACH, count)
+    before = _fresh(corpus, number - 1) if number else Batch(fresh.key[:0], fresh.value[:0], fresh.at[:0])
+    again = random.random(count) < AGAIN
+    places = np.arange(count) - np.where(again, random.integers(1, reach + 1, count), 0)
+    tail = len(before.key)
+    found = np.maximum(places + tail, 0)
+    old_and_new = (
+        np.concatenate([old, new])
+        for old, new in ((before.key, fresh.key), (before.value, fresh.value), (before.at, fresh.at))
+    )
+    return Batch(*(column[found] for column in old_and_new))
 
 
 def _keys(corpus: Corpus, random: np.random.Generator, count: int) -> Longs:
@@ -95,7 +128,7 @@ def shuffled(random: np.random.Generator, count: int) -> Longs:
     return np.arange(count) // SHUFFLED * SHUFFLED + inside
 
 
-def lags(random: np.random.Generator, count: int, *, late: bool) -> Longs:
+def lags(random: np.random.Generator, count: int, *, late: bool, storm: bool = False) -> Longs:
     """How many milliseconds behind its place each event happened."""
     luck = random.random(count)
     short, long, hopeless = (
@@ -103,8 +136,9 @@ def lags(random: np.random.Generator, count: int, *, late: bool) -> Longs:
     )
     behind = np.where(luck < 0.05, short, 0)
     if late:
-        behind = np.where((luck >= 0.05) & (luck < 0.06), long, behind)
-        behind = np.where((luck >= 0.06) & (luck < 0.061), hopeless, behind)
+        last = 0.35 if storm else 0.06
+        behind = np.where((luck >= 0.05) & (luck < last), long, behind)
+        behind = np.where((luck >= last) & (luck < last + 0.001), hopeless, behind)
     return behind
 
 

@@ -13,10 +13,25 @@ from typing import Any, Final, assert_never
 import duckdb
 
 from benchmarks.corpus import FLUSH_KEY
-from benchmarks.workloads import DELAY, Contestant, Session, Sliding, Tumbling, Workload
+from benchmarks.workloads import DELAY, Contestant, Distinct, Everything, Panes, Session, Sliding, Tumbling, Workload
 
 CELLS: Final = "key BIGINT, start_ms BIGINT, end_ms BIGINT, total BIGINT, plays BIGINT"
 """A window of a key and what it holds; a contestant's output has the same columns, and the sign of each row."""
+
+
+_SAID: Final = f"""
+    SELECT key, start_ms, end_ms, sum(sign * total) total, sum(sign * plays) plays, sum(sign) said
+    FROM read_parquet('{{output}}') WHERE key <> {FLUSH_KEY} GROUP BY ALL HAVING sum(sign) <> 0"""  # noqa: S608
+_LAST_SAID: Final = f"""
+    WITH told AS (
+        SELECT *, regexp_extract(filename, '(\\d+)(\\.parquet|/[^/]+)$', 1)::INT AS batch
+        FROM read_parquet('{{output}}', filename = true) WHERE key <> {FLUSH_KEY}),
+    of_batch AS (
+        SELECT key, start_ms, end_ms, batch, max(total) total, max(plays) plays, count(*) said
+        FROM told GROUP BY key, start_ms, end_ms, batch)
+    SELECT key, start_ms, end_ms, arg_max(total, batch) total, arg_max(plays, batch) plays, max(said) said
+    FROM of_batch GROUP BY key, start_ms, end_ms"""  # noqa: S608
+"""A file, or a folder of files, is named by its batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +55,18 @@ class Expected:
     late: int
     live: int
     """Windows of keys that are still held before the flush."""
+    changes: bool = False
+    """Whether what was said last holds, and all before it is nothing."""
 
     @property
     def cells(self) -> int:
         return _number(self.connection, "SELECT count(*) FROM expected")
 
     def judge(self, output: str) -> Verdict:
-        """Compares with Parquet files of signed cells: what was said less what was taken back, cell for cell."""
-        self.connection.execute(
-            f"""CREATE OR REPLACE TEMP TABLE got AS
-            SELECT key, start_ms, end_ms, sum(sign * total) total, sum(sign * plays) plays, sum(sign) said
-            FROM read_parquet('{output}') WHERE key <> {FLUSH_KEY} GROUP BY ALL HAVING sum(sign) <> 0"""  # noqa: S608
-        )
+        """Compares with Parquet files of signed cells: what was said less what was taken back, cell for cell; or what
+        the last batch said that told of a cell."""
+        found = _LAST_SAID if self.changes else _SAID
+        self.connection.execute(f"CREATE OR REPLACE TEMP TABLE got AS {found.format(output=output)}")
         wrong = self.connection.execute(
             """SELECT * FROM expected e FULL JOIN got g USING (key, start_ms, end_ms)
             WHERE e.total IS DISTINCT FROM g.total OR e.plays IS DISTINCT FROM g.plays OR g.said IS DISTINCT FROM 1
@@ -81,9 +96,14 @@ def expect(
             _aligned(connection, seconds, seconds, taken(contestant, workload.lateness))
         case Sliding(seconds, every):
             _aligned(connection, seconds, every, taken(contestant, workload.lateness))
+        case Everything():
+            _for_ever(connection)
+        case Distinct():
+            _distinct(connection)
         case _:
             assert_never(workload.window)
-    return Expected(connection, _late(connection, workload), _live(connection, workload, contestant))
+    changes = workload.panes is Panes.CHANGES
+    return Expected(connection, _late(connection, workload), _live(connection, workload, contestant), changes)
 
 
 def _read(connection: duckdb.DuckDBPyConnection, folder: Path, batches: int | None) -> None:
@@ -155,11 +175,32 @@ def _sessions(connection: duckdb.DuckDBPyConnection, gap: int) -> None:
     )
 
 
+def _for_ever(connection: duckdb.DuckDBPyConnection) -> None:
+    """All of a key, whenever it came."""
+    connection.execute(
+        f"""CREATE TEMP TABLE expected AS
+        SELECT key, 0 AS start_ms, 0 AS end_ms, sum(value)::BIGINT AS total, count(*) AS plays
+        FROM events WHERE key <> {FLUSH_KEY} GROUP BY key"""  # noqa: S608
+    )
+
+
+def _distinct(connection: duckdb.DuckDBPyConnection) -> None:
+    """Each event once, told apart by key, time and value. Their corpus has no late ones, so that all agree on them."""
+    connection.execute(
+        f"""CREATE TEMP TABLE expected AS
+        SELECT DISTINCT key, ms AS start_ms, value AS end_ms, value AS total, 1 AS plays
+        FROM events WHERE key <> {FLUSH_KEY}"""  # noqa: S608
+    )
+
+
 def _late(connection: duckdb.DuckDBPyConnection, workload: Workload) -> int:
     """Elements whose last window is gone, by our rule."""
     match workload.window:
-        case Session():
+        case Session() | Everything():
             return 0
+        case Distinct():
+            again = "SELECT batch > min(batch) OVER (PARTITION BY key, value, ms) AS again FROM events"
+            return _number(connection, f"SELECT count(*) FROM ({again}) WHERE again")  # noqa: S608
         case Tumbling(seconds):
             last = f"ms // {seconds * 1000} * {seconds * 1000} + {seconds * 1000}"
         case Sliding(seconds, every):
@@ -175,6 +216,15 @@ def _late(connection: duckdb.DuckDBPyConnection, workload: Workload) -> int:
 def _live(connection: duckdb.DuckDBPyConnection, workload: Workload, contestant: Contestant) -> int:
     """We let go of a window in the batch that moves the watermark past it, the others one batch later."""
     held = f"end_ms + {workload.lateness * 1000} > before" if contestant is Contestant.OURS else "end_ms > earlier"
+    match workload.window:
+        case Everything():
+            held = "TRUE"
+        case Distinct(seconds) if contestant is Contestant.OURS:
+            held = f"start_ms // {seconds * 1000} * {seconds * 1000} + {seconds * 1000} > before"
+        case Distinct():
+            held = "start_ms > earlier"
+        case _:
+            pass
     flush = "SELECT before, earlier FROM marks ORDER BY batch DESC LIMIT 1"
     return _number(connection, f"SELECT count(*) FROM expected, ({flush}) WHERE {held}")  # noqa: S608
 

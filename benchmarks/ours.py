@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 import strandline as sl
 from benchmarks.corpus import FILES
 from benchmarks.feeds import AVRO, EVENTS, Feed, Folder, Form, Lines, Topic
-from benchmarks.workloads import DELAY, Panes, Session, Sliding, Tumbling, Window, Workload
+from benchmarks.workloads import DELAY, Distinct, Everything, Panes, Session, Sliding, Tumbling, Window, Workload
 
 if TYPE_CHECKING:
     import polars as pl
@@ -21,13 +21,19 @@ if TYPE_CHECKING:
 
 def pipeline(feed: Feed, workload: Workload, *, ends: bool = False) -> sl.Pipeline:
     """The workload in our words."""
-    keyed = (
-        read(feed, ends=ends)
-        .event_time("at", sl.bounded(seconds=DELAY))
-        .key_by("key")
-        .window(kind_of(workload.window))
-        .allow_lateness(seconds=workload.lateness)
-    )
+    events = read(feed, ends=ends).event_time("at", sl.bounded(seconds=DELAY))
+    match workload.window:
+        case Distinct():
+            # Whoever comes to a window that has spoken is told apart, as late.
+            keyed = events.key_by("key", "value", "at").window(kind_of(workload.window))
+            first = keyed.trigger(sl.after_count(1), may_close=True)
+            return first.aggregate(plays=sl.count()).write(sl.discard())
+        case Everything(forgotten):
+            keyed = events.key_by("key").window(sl.everything()).time_to_live(seconds=forgotten)
+        case _:
+            keyed = events.key_by("key").window(kind_of(workload.window)).allow_lateness(seconds=workload.lateness)
+    if workload.panes is Panes.CHANGES:
+        keyed = keyed.trigger(sl.repeatedly(sl.after_count(1))).accumulate(sl.accumulating)
     if workload.panes is Panes.ALL:
         spoken = sl.after_watermark(early=sl.repeatedly(sl.after_count(1)), late=sl.repeatedly(sl.after_count(1)))
         keyed = keyed.trigger(spoken).accumulate(sl.retracting)
@@ -58,8 +64,10 @@ def source_of(feed: Folder | Topic, *, ends: bool = False) -> "Source":
 def kind_of(window: Window) -> "WindowKind":
     """A workload's window in our words."""
     match window:
-        case Tumbling(seconds):
+        case Tumbling(seconds) | Distinct(seconds):
             return sl.tumbling(seconds=seconds)
+        case Everything():
+            return sl.everything()
         case Sliding(seconds, every):
             return sl.sliding(seconds=seconds, every=f"{every}s")
         case Session(gap):
@@ -82,7 +90,7 @@ def start(
     return job
 
 
-def as_cells(panes: "pl.DataFrame") -> "pl.DataFrame":
+def as_cells(panes: "pl.DataFrame", window: Window) -> "pl.DataFrame":
     """Our panes as the judge reads them: a retraction counts against what it takes back."""
     import polars as pl  # noqa: PLC0415 - beside Spark, in the process that runs it
 
@@ -90,6 +98,14 @@ def as_cells(panes: "pl.DataFrame") -> "pl.DataFrame":
     from strandline.kernel.panes import RETRACTION  # noqa: PLC0415
 
     sign: Any = pl.when(pl.col(RETRACTION)).then(-1).otherwise(1)
-    return panes.select(
-        "key", pl.col(START).alias("start_ms"), pl.col(END).alias("end_ms"), "total", "plays", sign.alias("sign")
-    )
+    start, end, total, plays = pl.col(START), pl.col(END), pl.col("total"), pl.col("plays")
+    match window:
+        case Everything():
+            start = end = pl.lit(0, pl.Int64)
+        case Distinct():
+            # How many came at once is a matter of the batch.
+            start, plays = pl.col("at").dt.epoch("ms"), pl.lit(1, pl.Int64)
+            end = total = pl.col("value")
+        case _:
+            pass
+    return panes.select("key", start_ms=start, end_ms=end, total=total, plays=plays, sign=sign)

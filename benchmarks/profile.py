@@ -17,7 +17,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks import feeds, scale, sources, suite, turns
+from benchmarks import feeds, scale, shapes, sources, suite, turns
 from benchmarks.broker import Broker
 from benchmarks.meter import Looking, Sample
 from benchmarks.nexmark import bench as nexmark
@@ -74,8 +74,8 @@ def main(asked: Asked, cell: str = "ours", *, as_json: bool = False) -> int:
 
 
 def cells(*, quick: bool) -> Iterator[Cell | Question]:
-    """What can be looked into: the cells of four benchmarks, who have them judged."""
-    for each in (suite, sources, scale):
+    """What can be looked into: the cells of five benchmarks, who have them judged."""
+    for each in (suite, shapes, sources, scale):
         chosen = each.quick() if quick else each.full()
         for group in chosen.groups:
             yield from group.cells

@@ -17,6 +17,7 @@ from benchmarks.render_nexmark import nexmark
 from benchmarks.render_peers import peers
 from benchmarks.render_savepoints import savepoints
 from benchmarks.render_scale import scale
+from benchmarks.render_shapes import shapes
 from benchmarks.render_soak import soak
 from benchmarks.render_sources import sources
 from benchmarks.render_tables import short, source, table
@@ -28,6 +29,7 @@ from benchmarks.workloads import DELAY
 ROOT: Final = Path(__file__).resolve().parent.parent
 RESULTS: Final = ROOT / "benchmarks" / "results" / "windows.json"
 OTHERS: Final[Mapping[str, tuple[str, Callable[[dict[str, Any]], str]]]] = {
+    "of_shapes": ("shapes.json", shapes),
     "of_sources": ("sources.json", sources),
     "of_delivery": ("throughput-of-delivery.json", delivery),
     "of_bounded": ("bounded.json", bounded),

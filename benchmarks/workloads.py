@@ -1,4 +1,7 @@
-"""What is asked of everybody: a sum and a count by key, in windows of some kind, said once or with every change."""
+"""What is asked of everybody: a sum and a count by key, in windows of some kind, said once or with every change.
+
+Or each event once, however often it came.
+"""
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -30,7 +33,21 @@ class Session:
     gap: int = 2
 
 
-Window = Tumbling | Sliding | Session
+@dataclass(frozen=True, slots=True)
+class Everything:
+    """One window for all time, of a key that is forgotten so many seconds after its last event, by the clock."""
+
+    forgotten: int = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Nothing is summed: the first of events that are the same goes on, at once. They are known for a window."""
+
+    seconds: int = 20
+
+
+Window = Tumbling | Sliding | Session | Everything | Distinct
 
 
 class Panes(StrEnum):
@@ -40,6 +57,8 @@ class Panes(StrEnum):
     """Once, when the watermark passes its end."""
     ALL = "all"
     """With every batch that changes it, early, on time and for a minute late; each pane takes back the one before."""
+    CHANGES = "changes"
+    """With every batch that changes it; what it said last holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +71,11 @@ class Workload:
     @property
     def lateness(self) -> int:
         """Seconds for which a window still takes elements after its end."""
-        return 0 if self.panes is Panes.ON_TIME else 60
+        return 60 if self.panes is Panes.ALL else 0
 
     @property
     def name(self) -> str:
-        panes = "" if self.panes is Panes.ON_TIME else "-all-panes"
+        panes = {Panes.ON_TIME: "", Panes.ALL: "-all-panes", Panes.CHANGES: "-changes"}[self.panes]
         match self.window:
             case Tumbling(seconds):
                 return f"tumbling-{seconds}s{panes}"
@@ -64,6 +83,10 @@ class Workload:
                 return f"sliding-{seconds}s-{every}s{panes}"
             case Session(gap):
                 return f"session-{gap}s{panes}"
+            case Everything(forgotten):
+                return f"everything-{forgotten}s{panes}"
+            case Distinct(seconds):
+                return f"distinct-{seconds}s{panes}"
         assert_never(self.window)
 
 
@@ -85,7 +108,9 @@ class Contestant(StrEnum):
     """Rows to Python and back, nothing computed: the ceiling for whatever crosses."""
 
 
-_WINDOWS: Final[dict[str, type[Window]]] = {"tumbling": Tumbling, "sliding": Sliding, "session": Session}
+_WINDOWS: Final[dict[str, type[Window]]] = {
+    "tumbling": Tumbling, "sliding": Sliding, "session": Session, "everything": Everything, "distinct": Distinct,
+}  # fmt: skip
 
 
 def to_json(workload: Workload) -> dict[str, Any]:

@@ -10,7 +10,17 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from benchmarks.corpus import FILES
 from benchmarks.feeds import AVRO, EVENTS, Feed, Folder, Form, Topic
-from benchmarks.workloads import DELAY, Contestant, Session, Sliding, Tumbling, Window, Workload
+from benchmarks.workloads import (
+    DELAY,
+    Contestant,
+    Distinct,
+    Everything,
+    Session,
+    Sliding,
+    Tumbling,
+    Window,
+    Workload,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,12 +84,16 @@ def _unchanged(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]
 
 
 def native(events: "DataFrame", window: Window) -> "DataFrame":
-    """Spark's own windowed aggregation: it speaks once, and drops what comes too late."""
-    return (
-        events.withWatermark("at", f"{DELAY} seconds")
-        .groupBy("key", _window(window).alias("window"))
-        .agg(F.sum("value").alias("total"), F.count("*").alias("plays"))
-    )
+    """Spark's own words: windows speak once, what comes too late is dropped; without a window nothing is forgotten."""
+    totals = F.sum("value").alias("total"), F.count("*").alias("plays")
+    timed = events.withWatermark("at", f"{DELAY} seconds")
+    match window:
+        case Distinct():
+            return timed.dropDuplicates(["key", "value", "at"])
+        case Everything():
+            return events.groupBy("key").agg(*totals)
+        case _:
+            return timed.groupBy("key", _window(window).alias("window")).agg(*totals)
 
 
 def plain(spark: "SparkSession", folder: str, window: Window) -> "DataFrame":
@@ -96,6 +110,8 @@ def _window(window: Window) -> "Column":
             return F.window("at", f"{seconds} seconds", f"{every} seconds")
         case Session(gap):
             return F.session_window("at", f"{gap} seconds")
+        case Everything() | Distinct():
+            raise ValueError(f"Spark has no window that is {window}")
     assert_never(window)
 
 
@@ -104,11 +120,23 @@ def as_cells(frame: "DataFrame") -> "DataFrame":
     if "window" in frame.columns:
         bounds = [F.unix_millis(f"window.{name}").alias(f"{name}_ms") for name in ("start", "end")]
         frame = frame.select("key", *bounds, "total", "plays")
+    elif "at" in frame.columns:
+        value, once = F.col("value"), F.lit(1).cast("long")
+        told = {"start_ms": F.unix_millis("at"), "end_ms": value, "total": value, "plays": once}
+        frame = frame.select("key", *(column.alias(name) for name, column in told.items()))
+    elif "start_ms" not in frame.columns:
+        never = F.lit(0).cast("long")
+        frame = frame.select("key", never.alias("start_ms"), never.alias("end_ms"), "total", "plays")
     return frame.withColumn("sign", F.lit(1))
 
 
 def by_key(events: "DataFrame", window: Window) -> "DataFrame":
-    """A state and a timer for each key and window."""
+    """A state and a timer for each key and window; without windows, a state that is forgotten in time."""
+    if isinstance(window, Everything):
+        # By the clock there is always something that could be forgotten, and batches without events would never end.
+        events.sparkSession.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        forgetting = ForgettingTotals(window.forgotten * 1000)
+        return events.groupBy("key").transformWithStateInPandas(forgetting, SAID, "Update", "ProcessingTime")
     if not isinstance(window, Tumbling):
         raise TypeError("written for tumbling windows only")
     return (
@@ -181,6 +209,33 @@ class WindowedTotals(StatefulProcessor):
         yield pd.DataFrame({
             "key": [key[0]], "start_ms": [end - self._length], "end_ms": [end], "total": [held[0]], "plays": [held[1]],
         })  # fmt: skip
+
+    def close(self) -> None:
+        pass
+
+
+class ForgettingTotals(StatefulProcessor):
+    """Totals of one key, as long as it is heard of."""
+
+    def __init__(self, kept_ms: int) -> None:
+        self._kept = kept_ms
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._totals = handle.getValueState("totals", "total long, plays long", ttlDurationMs=self._kept)
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        rows: Any,
+        timerValues: Any,  # noqa: ARG002, N803
+    ) -> "Iterator[pd.DataFrame]":
+        import pandas as pd  # noqa: PLC0415 - in the worker
+
+        total, plays = self._totals.get() or (0, 0)
+        for frame in rows:
+            total, plays = total + int(frame["value"].sum()), plays + len(frame)
+        self._totals.update((total, plays))
+        yield pd.DataFrame({"key": [key[0]], "start_ms": [0], "end_ms": [0], "total": [total], "plays": [plays]})
 
     def close(self) -> None:
         pass

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import delivery, ladder, scale, soak, sources, windows
+from benchmarks import delivery, ladder, scale, shapes, soak, sources, windows
 from benchmarks.nexmark import bench as nexmark
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.peers import bench as peers
@@ -15,6 +15,15 @@ from benchmarks.turns import Asked
 @pytest.mark.campaign
 def test_every_contestant_gives_the_right_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert windows.main(Asked(quick=True, work=tmp_path)) == 0, capsys.readouterr().out
+
+
+@pytest.mark.spark
+@pytest.mark.campaign
+def test_a_storm_is_told_copies_are_known_and_keys_are_forgotten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    everything = tuple(group.name for group in shapes.quick().groups)
+    assert shapes.main(Asked(quick=True, only=everything, work=tmp_path)) == 0, capsys.readouterr().out
 
 
 @pytest.mark.spark

@@ -226,6 +226,16 @@ def windows(
 
 
 @bench.command()
+def shapes(
+    quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
+) -> None:
+    """A storm of late events, each event once, keys without windows: against Spark's own, each checked by a judge."""
+    from strandline.cli.bench import run_bench
+
+    raise typer.Exit(run_bench("shapes", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
+
+
+@bench.command()
 def sources(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
@@ -311,7 +321,7 @@ def soak(
 @bench.command()
 def profile(
     cell: Annotated[
-        str, typer.Argument(help="A cell of `bench windows`, `bench sources`, `bench scale` or `bench nexmark`.")
+        str, typer.Argument(help="A cell of `bench windows`, `shapes`, `sources`, `scale` or `nexmark`.")
     ] = "ours",
     quick: Quick = False,
     work: Work = None,

@@ -101,7 +101,7 @@ def checked(spark: "SparkSession", order: Order, feed: Feed) -> dict[str, Any]:
 
 
 def mode_of(workload: Workload) -> str:
-    """What Spark calls it."""
+    """In which of Spark's output modes it is told."""
     return "update" if workload.panes is Panes.CHANGES else "append"
 
 

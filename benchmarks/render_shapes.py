@@ -12,7 +12,8 @@ are 10 s to a minute late, not one in a hundred; ours hands those out that no wi
 With a pane for every change windows take them for a minute more, and take back what they said before. *Each event
 once*: {AGAIN:.0%} of the events are an earlier one once more, up to a second later, nobody is late, 400,000 a batch.
 Ours is a window of {Distinct().seconds} s for every event that speaks with the first (`after_count(1)`); copies are
-told apart as late, and counted. Native is `dropDuplicates` under a watermark. *Without windows*: a sum and a count by
+told apart as late, and counted; some million events are known at a time. Native is `dropDuplicates`, which forgets
+with the watermark, and so knows about half as many. *Without windows*: a sum and a count by
 100,000 keys over all time, told with every batch that changes them. Ours forgets a key
 {Everything().forgotten // 60} minutes after its last event, by the clock; native Spark cannot, and keeps all; by hand
 it is transformWithStateInPandas with a time to live, over every 50th key. All else is as with windows, the judge too:

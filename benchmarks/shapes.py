@@ -21,7 +21,7 @@ ONCE: Final = Workload(Distinct())
 
 ROWS: Final = (
     Row("storm", "native append on RocksDB, three events in ten late", "ours-storm", "native-storm", 0.9, 1.0),
-    Row("once", "native dropDuplicates on RocksDB, a million events known", "ours-once", "native-once", 0.9, 1.0),
+    Row("once", "native dropDuplicates on RocksDB", "ours-once", "native-once", 0.9, 1.0),
     Row(
         "ttl",
         "native group-by without a window on RocksDB, which forgets no key, 100 k keys",

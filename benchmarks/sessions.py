@@ -97,9 +97,13 @@ def start(
     room: Room | None = None,
     also: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """A fresh Spark for this process, with what is needed to read from a broker if it is to, and what else is said."""
+    """A fresh Spark for this process, with what is needed to read from a broker if it is to, and what else is said.
+
+    What a job of ours does to Spark beyond settings is ours: who writes PySpark by hand does not have it.
+    """
     wanted = settings_of(contestant) | (Room() if room is None else room).settings() | given(contestant, feed)
     if isinstance(feed, Topic):
         files = [*paths(), *(jars_folder() / jar.file for jar in pinned(JARS))]
         wanted["spark.jars"] = ",".join(map(str, files))
-    return start_session("strandline-bench", log=log, overrides=wanted | dict(also or {}))
+    plain = contestant not in (Contestant.OURS, Contestant.AT_ONCE)
+    return start_session("strandline-bench", log=log, overrides=wanted | dict(also or {}), plain=plain)

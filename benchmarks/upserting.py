@@ -33,8 +33,8 @@ COLUMNS: Final = "key bigint, window_start timestamptz, window_end timestamptz, 
 def main(arguments: list[str]) -> None:
     order = json.loads(Path(arguments[0]).read_text())
     home = Path(arguments[0]).parent
-    spark = _session(home)
-    play = ours if order["contestant"] == "ours" else by_hand
+    by_us = order["contestant"] == "ours"
+    spark, play = _session(home, plain=not by_us), ours if by_us else by_hand
     for number in range(order["warm_up"]):
         play(spark, order["folder"], order["dsn"], f"{order['table']}_warm_{number}", home / f"warm-{number}")
     batches = play(spark, order["folder"], order["dsn"], order["table"], home / "timed")
@@ -42,10 +42,10 @@ def main(arguments: list[str]) -> None:
     spark.stop()
 
 
-def _session(home: Path) -> "SparkSession":
+def _session(home: Path, *, plain: bool) -> "SparkSession":
     jars = ",".join(str(jars_folder() / jar.file) for jar in pinned(JARS))
     wanted = sessions.settings_of(Contestant.NATIVE_ROCKSDB) | {"spark.jars": jars}
-    return start_session("strandline-bench", log=home / "spark.log", overrides=wanted)
+    return start_session("strandline-bench", log=home / "spark.log", overrides=wanted, plain=plain)
 
 
 def ours(spark: "SparkSession", folder: str, dsn: str, table: str, checkpoint: Path) -> list[dict[str, Any]]:

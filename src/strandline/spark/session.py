@@ -16,10 +16,12 @@ from strandline.errors import SetupError
 from strandline.spark import gateway
 from strandline.spark.class_archive import ClassArchive
 from strandline.spark.forked import forking, started_by
+from strandline.spark.interpreted import spare_code
 from strandline.spark.jars import missing, paths
 from strandline.spark.java import Java, find_java
 from strandline.spark.lean_home import at_home, lean_home
 from strandline.spark.meanwhile import Meanwhile
+from strandline.spark.unforked import spare_processes
 from strandline.spark.unsearched import spare_search
 
 FILES: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -120,10 +122,10 @@ def settings(cores: int) -> dict[str, str]:
 
 
 def start_session(
-    name: str, *, log: Path, overrides: Mapping[str, str] | None = None, jars: bool = False
+    name: str, *, log: Path, overrides: Mapping[str, str] | None = None, jars: bool = False, plain: bool = False
 ) -> SparkSession:
     """An embedded Spark for this process, once it is there."""
-    return coming_session(name, log=log, overrides=overrides, jars=jars).there()
+    return coming_session(name, log=log, overrides=overrides, jars=jars, plain=plain).there()
 
 
 def coming_session(
@@ -133,12 +135,14 @@ def coming_session(
     overrides: Mapping[str, str] | None = None,
     jars: bool = False,
     java: Java | None = None,
+    plain: bool = False,
 ) -> "Coming":
     """An embedded Spark that begins to be there: its JVM starts while the caller does something else, and then asks for
     it or gives it up. The JVM's own chatter goes to a file.
 
     Our jars are in it where they are on this machine, since a session that runs cannot be given any, and the next job
     of this process may need them; if this one does, they must be. `java` is the one that will carry it, if it is known.
+    A `plain` one has our settings, and else is as Spark made it.
     """
     # Workers start the `python3` of PATH unless told otherwise, and that one may lack every dependency.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -148,14 +152,14 @@ def coming_session(
     home = lean_home(wanted)
     if home is not None:
         wanted = with_archive(wanted, home, java)
-    return Coming({"spark.app.name": name, **wanted}, home, log)
+    return Coming({"spark.app.name": name, **wanted}, home, log, plain=plain)
 
 
 class Coming:
     """A session on its way."""
 
-    def __init__(self, wanted: Mapping[str, str], home: Path | None, log: Path) -> None:
-        self._wanted, self._home, self._log = wanted, home, log
+    def __init__(self, wanted: Mapping[str, str], home: Path | None, log: Path, *, plain: bool = False) -> None:
+        self._wanted, self._home, self._log, self._plain = wanted, home, log, plain
         # Where a worker is this very Python, as it is wherever there is such a home.
         self._python = None if home is None or _runs() else forking(wanted)
         begins = not gateway.is_there() and gateway.may_be_unwanted(wanted.get(JAVA, ""))
@@ -171,6 +175,9 @@ class Coming:
         session.sparkContext.setLogLevel("ERROR")
         if self._home is not None and not runs_already:
             spare_search(session)
+            if not self._plain:
+                spare_processes(session)
+                spare_code(session)
         return session
 
     def given_up(self) -> None:

@@ -1,0 +1,94 @@
+"""Hadoop writes files to a local disk without a process for each, and they are as they would have been."""
+
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from strandline.spark import unforked
+from strandline.spark.checksums import Sums, judge_sums
+from strandline.spark.unforked import spare_processes
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+from local_files import COMPILED, compiled
+
+CLASSES = {"Hadoop's": "RawLocalFileSystem", "ours": unforked.NAME}
+
+
+@pytest.fixture
+def local(spark: SparkSession) -> Iterator[Any]:
+    """Hadoop's files of this machine, as Hadoop writes them, for the time of a test."""
+    context: Any = spark.sparkContext
+    files = context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(context._jsc.hadoopConfiguration())
+    field = context._jvm.java.lang.Class.forName(unforked._WRAPPER).getDeclaredField("fs")
+    field.setAccessible(True)
+    before = field.get(files)
+    hadoops = context._jvm.org.apache.hadoop.fs.RawLocalFileSystem()
+    hadoops.initialize(files.getUri(), context._jsc.hadoopConfiguration())
+    field.set(files, hadoops)
+    yield files
+    field.set(files, before)
+
+
+def used(local: Any) -> str:
+    return str(local.getRaw().getClass().getSimpleName())
+
+
+def test_a_spark_of_ours_writes_so_from_its_start(spark: SparkSession) -> None:
+    context: Any = spark.sparkContext
+    assert (
+        used(context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(context._jsc.hadoopConfiguration())) == "LocalFiles"
+    )
+
+
+@pytest.mark.parametrize("whose", CLASSES)
+def test_a_file_has_its_permissions_and_its_checksums(
+    spark: SparkSession, local: Any, whose: str, tmp_path: Path
+) -> None:
+    if whose == "ours":
+        spare_processes(spark)
+    assert used(local) == CLASSES[whose]
+    jvm: Any = spark.sparkContext._jvm
+    path, new = jvm.org.apache.hadoop.fs.Path, jvm.org.apache.hadoop.fs.permission.FsPermission
+    written = local.create(path(str(tmp_path / "made" / "whole")), True)
+    written.write(b"some bytes")
+    written.close()
+    local.setPermission(path(str(tmp_path / "made" / "whole")), new("640"))
+    local.mkdirs(path(str(tmp_path / "shared")))
+    local.setPermission(path(str(tmp_path / "shared")), new("1777"))
+    modes = {each.name: oct(stat.S_IMODE(each.stat().st_mode)) for each in tmp_path.rglob("*")}
+    # Without a word Hadoop takes the umask that it is configured with, and not that of the process.
+    assert modes == {"made": "0o755", "whole": "0o640", ".whole.crc": "0o640", "shared": "0o1777"}
+    assert judge_sums(tmp_path / "made" / "whole") is Sums.FIT
+
+
+def test_what_may_not_be_set_is_an_error(spark: SparkSession, local: Any, tmp_path: Path) -> None:
+    spare_processes(spark)
+    jvm: Any = spark.sparkContext._jvm
+    nowhere = jvm.org.apache.hadoop.fs.Path(str(tmp_path / "nowhere"))
+    with pytest.raises(Py4JJavaError, match="nowhere"):
+        local.setPermission(nowhere, jvm.org.apache.hadoop.fs.permission.FsPermission("600"))
+
+
+def test_once_is_enough(spark: SparkSession, local: Any) -> None:
+    spare_processes(spark)
+    first = local.getRaw()
+    spare_processes(spark)
+    assert local.getRaw().equals(first)
+
+
+def test_a_hadoop_that_has_no_such_place_writes_as_always(
+    spark: SparkSession, local: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unforked, "_WRAPPER", "org.apache.hadoop.fs.NoSuchFileSystem")
+    spare_processes(spark)
+    assert used(local) == "RawLocalFileSystem"
+
+
+def test_the_class_is_what_its_source_says(spark: SparkSession) -> None:
+    assert COMPILED.read_bytes() == compiled(spark.sparkContext._jvm)

@@ -9,16 +9,22 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from benchmarks import machine
+from benchmarks.medians import ratios, spread
 from benchmarks.results import Measured, to_results, to_table
 from benchmarks.runs import Run, kept, read_run
-from benchmarks.suite import OneCell, Suite
+from benchmarks.suite import OneCell, Row, Suite
 from strandline.errors import PlanError
+
+STEADY: Final = 0.15
+"""A ratio whose middle half is wider than this share of it is measured again."""
+MORE: Final = 2
+"""So many rounds more, at most: a machine that is not steady does not become so by waiting for it."""
 
 Cell_contra = TypeVar("Cell_contra", contravariant=True)
 
@@ -91,16 +97,30 @@ def in_turns(
     suite: Suite[OneCell], cells: set[str], rounds: int, home: Path, measure: Callable[[OneCell, int, bool], Run]
 ) -> Iterator[Run]:
     """Each group in turns: every cell once, then all again, back and forth. A cell is measured in its round, checked
-    or not."""
+    or not. The cells of a ratio that differs too much from round to round are measured again, so often at most."""
     for group in suite.groups:
         asked = [cell for cell in group.cells if cell.name in cells]
-        for round_ in range(min(rounds, group.rounds)):
-            for cell in asked if round_ % 2 == 0 else asked[::-1]:
+        planned, made = min(rounds, group.rounds), list[Run]()
+        for round_ in range(planned + (MORE if planned > 1 else 0)):
+            doubtful = {cell.name for cell in asked} if round_ < planned else unsteady(made, suite.rows)
+            mine = [cell for cell in asked if cell.name in doubtful]
+            for cell in mine if round_ % 2 == 0 else mine[::-1]:
                 path = home / f"{cell.name}-{round_}.json"
                 check = cell.check and round_ == 0
                 run = read_run(path) if path.exists() else kept(measure(cell, round_, check), path)
                 print(_line(run), flush=True)
+                made.append(run)
                 yield run
+
+
+def unsteady(runs: Sequence[Run], rows: Sequence[Row]) -> set[str]:
+    """The cells of rows whose ratios lie too far apart, the middle half of them, to say anything yet."""
+    measured, found = Measured(runs), set[str]()
+    for row in rows:
+        known = ratios(*(measured.rates(cell, by_wall=row.by_wall) for cell in (row.cell, row.peer)))
+        if known and (apart := spread(known)).iqr > STEADY * apart.median:
+            found |= {row.cell, row.peer}
+    return found
 
 
 def played(

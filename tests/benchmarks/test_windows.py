@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +46,23 @@ def test_cells_run_in_turns_back_and_forth_and_are_checked_the_first_time(
         ("native-sliding", 1, False),
         ("ours-sliding", 1, False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rounds"),
+    [((2.0, 2.1, 2.0, 2.0), 2), ((2.0, 2.75, 2.0, 2.0), 3), ((2.0, 4.0, 9.0, 2.0), 4)],
+    ids=["steady", "steady with one more", "never steady"],
+)
+def test_a_ratio_that_differs_from_round_to_round_is_measured_again_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seconds: Sequence[float], rounds: int
+) -> None:
+    def measure(cell: Cell, round_: int, work: Path, *, check: bool) -> Run:
+        return Run(cell.name, round_, 100, seconds[round_] if cell.name == "ours-sliding" else 2.0, 1)
+
+    monkeypatch.setattr(windows, "measure", measure)
+    main(Asked(only=("sliding",), rounds=2, work=tmp_path))
+    for cell in ("ours-sliding", "native-sliding"):
+        assert len([*tmp_path.glob(f"runs/*/{cell}-*.json")]) == rounds
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 from pyspark.sql import Row
+from pyspark.sql.types import StructType
 
 from strandline.kernel.blocks import Block, pack, unpack
 from strandline.kernel.output import Counts, Output
@@ -49,8 +50,12 @@ class Handle:
 
     state: MapState
 
-    def getMapState(self, name: str, key: str, value: str) -> MapState:  # noqa: N802 - Spark's name
-        assert (name, key, value) == ("blocks", "place string", "block binary")
+    def getMapState(self, name: str, key: StructType, value: StructType) -> MapState:  # noqa: N802 - Spark's name
+        assert (name, key.simpleString(), value.simpleString()) == (
+            "blocks",
+            "struct<place:string>",
+            "struct<block:binary>",
+        )
         return self.state
 
 

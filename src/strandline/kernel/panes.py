@@ -200,7 +200,7 @@ def _verdicts(windows: pl.LazyFrame, ask: WindowedStep, now: Instant) -> pl.Lazy
         over = over | (now.clock > later(pl.col(ARRIVED), ask.ttl.ms))
     crossed = (end > now.before) & (end <= now.after)
     tested = (pl.col(NEW) > 0) | crossed | triggers.due(ask.trigger, was, moment)
-    fires = ~pl.col(CLOSED) & (over | (tested & triggers.should(ask.trigger, state, moment)))
+    asked = ~pl.col(CLOSED) & tested & triggers.should(ask.trigger, state, moment)
     fired = triggers.fire(ask.trigger, state, moment)
     done = triggers.finished(ask.trigger, fired)
     late = (pl.col(SETTLED) > 0) | (end <= pl.col(_REACHED))
@@ -208,10 +208,13 @@ def _verdicts(windows: pl.LazyFrame, ask: WindowedStep, now: Instant) -> pl.Lazy
     timing = (
         pl.when(late).then(_said(Timing.LATE)).when(early).then(_said(Timing.EARLY)).otherwise(_said(Timing.ON_TIME))
     )
-    asked = fires & ~over
-    judged = windows.with_columns(
-        fires.alias(_FIRES), over.alias(_OVER), timing.alias(TIMING), (over | done).alias(LAST),
-        *(pl.when(asked).then(fired[name]).otherwise(pl.col(name)).alias(name) for name in state),
+    # What all the others go by is found first, once.
+    judged = windows.with_columns(over.alias(_OVER), asked.alias(_FIRES), timing.alias(TIMING)).with_columns(
+        (pl.col(_FIRES) | (pl.col(_OVER) & ~pl.col(CLOSED))).alias(_FIRES), (pl.col(_OVER) | done).alias(LAST),
+        *(
+            pl.when(pl.col(_FIRES) & ~pl.col(_OVER)).then(fired[name]).otherwise(pl.col(name)).alias(name)
+            for name in state
+        ),
     )  # fmt: skip
     return judged.with_columns(_emitted(ask).alias(_EMITTED))
 

@@ -2,10 +2,16 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
+
+from pyspark.sql.types import BinaryType, StringType, StructType
 
 from strandline.kernel.state import INDEX, digests_in
 from strandline.spark.remembered import LATELY, Remembered
+
+PLACE: Final = StructType().add("place", StringType())
+"""What an entry is kept under. In words, every task would have Spark parse it."""
+BLOCK: Final = StructType().add("block", BinaryType())
 
 
 class Held(Mapping[str, bytes]):

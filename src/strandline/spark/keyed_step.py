@@ -31,7 +31,7 @@ from strandline.plan.stages import KeyedStep, Route
 from strandline.spark.addresses import address, to_deliver_from
 from strandline.spark.batch import Batch, told
 from strandline.spark.collector import spare_imports
-from strandline.spark.held import Held
+from strandline.spark.held import BLOCK, PLACE, Held
 from strandline.spark.letters import failures, outgoing
 from strandline.spark.measured import Measured, asked_for, telling
 from strandline.spark.operations import aggregating, run_operations
@@ -52,7 +52,7 @@ class KeyGroupProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         spare_imports()
-        self._state = handle.getMapState("blocks", "place string", "block binary")
+        self._state = handle.getMapState("blocks", PLACE, BLOCK)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
         to = int(key[0])

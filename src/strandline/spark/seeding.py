@@ -18,6 +18,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from strandline.errors import SavepointError
+from strandline.spark.held import BLOCK, PLACE
 
 Blocks = Mapping[int, Mapping[str, bytes]]
 """By address and place."""
@@ -34,7 +35,7 @@ class Seeder(StatefulProcessor):
         self._mine = mine
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._state = handle.getMapState("blocks", "place string", "block binary")
+        self._state = handle.getMapState("blocks", PLACE, BLOCK)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
         mine = self._mine(int(key[0]))

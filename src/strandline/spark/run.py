@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -26,6 +28,7 @@ from strandline.spark.directly import passes_no_row
 from strandline.spark.examine import require_sound
 from strandline.spark.extent import AllOfIt, Extent, Way, bounded_by, is_bounded, pinned
 from strandline.spark.heartbeat import heartbeat
+from strandline.spark.interrupted import Interrupted
 from strandline.spark.job import Job, Listener
 from strandline.spark.meanwhile import Meanwhile
 from strandline.spark.observer import Observer
@@ -282,5 +285,9 @@ def _kept(deliverer: Deliverer, job: Job) -> Deliver:
         except StrandlineError as problem:
             job.failed(problem)
             raise RuntimeError(problem.message) from None
+        except (PySparkException, Py4JError):
+            if not job.patience.stopping.is_set():
+                raise
+            raise Interrupted from None
 
     return deliver

@@ -1,6 +1,7 @@
 """One Spark for all tests of this process."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,15 +12,20 @@ from tests.spark.damaged import Made, make
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session as a job of ours starts it; its log is in the folder of the test run."""
+def spark_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the JVM says, in the folder of the test run."""
+    return tmp_path_factory.mktemp("spark") / "spark.log"
+
+
+@pytest.fixture(scope="session")
+def spark(spark_log: Path) -> Iterator[SparkSession]:
+    """A session as a job of ours starts it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_HOME", str(find_java().home))
-        log = tmp_path_factory.mktemp("spark") / "spark.log"
         # Thousands of rows are not worth the JVM's second compiler, which would take a core from the other tests; and
         # this JVM ends with the tests, when it is too late to leave an archive of its classes behind.
         alone = {JAVA: f"{WITHOUT_ROWS[JAVA]} -Xshare:auto"}
-        session = start_session("strandline tests", log=log, jars=True, overrides=alone)
+        session = start_session("strandline tests", log=spark_log, jars=True, overrides=alone)
         yield session
         session.stop()
 

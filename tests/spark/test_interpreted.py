@@ -1,5 +1,6 @@
 """Threads of Spark that know no session compile nothing; sessions do as they are told."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,19 +10,35 @@ from strandline.spark import interpreted
 from strandline.spark.interpreted import spare_code
 
 
-def mode(spark: SparkSession) -> Any:
+@pytest.fixture
+def mode(spark: SparkSession) -> Iterator[Any]:
+    """The setting, with Spark's own default for the time of a test."""
     jvm: Any = spark.sparkContext._jvm
-    return getattr(getattr(jvm.org.apache.spark.sql.internal, "SQLConf$"), "MODULE$").CODEGEN_FACTORY_MODE()
+    entry = getattr(getattr(jvm.org.apache.spark.sql.internal, "SQLConf$"), "MODULE$").CODEGEN_FACTORY_MODE()
+    modes = getattr(getattr(jvm.org.apache.spark.sql.catalyst.expressions, "CodegenObjectFactoryMode$"), "MODULE$")
+    default = entry.getClass().getDeclaredField("_defaultValue")
+    default.setAccessible(True)
+    before = default.get(entry)
+    # Each of our sessions begins so.
+    assert entry.defaultValueString() == "NO_CODEGEN"
+    default.set(entry, modes.FALLBACK())
+    yield entry
+    default.set(entry, before)
 
 
-def test_in_a_spark_of_ours_nothing_is_compiled_without_a_session(spark: SparkSession) -> None:
-    assert mode(spark).defaultValueString() == "NO_CODEGEN"
+def test_without_a_session_nothing_is_compiled(spark: SparkSession, mode: Any) -> None:
+    assert mode.defaultValueString() == "FALLBACK"
+    spare_code(spark)
+    assert mode.defaultValueString() == "NO_CODEGEN"
 
 
 def test_a_session_says_itself_what_it_wants(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.codegen.factoryMode") == "FALLBACK"
 
 
-def test_a_spark_that_has_no_such_place_compiles(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spark_that_has_no_such_place_compiles(
+    spark: SparkSession, mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(interpreted, "_CONF", "NoSuchConf$")
     spare_code(spark)
+    assert mode.defaultValueString() == "FALLBACK"

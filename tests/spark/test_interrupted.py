@@ -34,10 +34,9 @@ def test_spark_tells_a_stop_from_a_failure(spark: SparkSession, problem: Excepti
 
 
 def test_a_job_that_is_stopped_in_a_batch_leaves_no_error_behind(
-    spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, spark_log: Path, tmp_path: Path
 ) -> None:
-    log = tmp_path_factory.getbasetemp() / "spark0" / "spark.log"
-    before = len(log.read_text())
+    before = len(spark_log.read_text())
     source = Scores(events=200_000, rate=20_000)
     job = pipeline(source, tmp_path / "scores.db").run(spark, checkpoint=tmp_path / "checkpoint")
     until = time.monotonic() + PATIENCE
@@ -45,4 +44,4 @@ def test_a_job_that_is_stopped_in_a_batch_leaves_no_error_behind(
         assert time.monotonic() < until, "no batch began"
         time.sleep(0.01)
     job.stop()
-    assert "StackOverflowError" not in log.read_text()[before:]
+    assert "StackOverflowError" not in spark_log.read_text()[before:]

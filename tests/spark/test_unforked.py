@@ -1,21 +1,18 @@
 """Hadoop writes files to a local disk without a process for each, and they are as they would have been."""
 
 import stat
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from local_files import COMPILED, compiled
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from strandline.spark import unforked
 from strandline.spark.checksums import Sums, judge_sums
 from strandline.spark.unforked import spare_processes
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
-from local_files import COMPILED, compiled
 
 CLASSES = {"Hadoop's": "RawLocalFileSystem", "ours": unforked.NAME}
 

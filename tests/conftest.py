@@ -37,4 +37,4 @@ def pytest_runtest_setup() -> None:
         sys.settrace(_TRACER)
 
 
-pytest_plugins = ["strandline.testing.plugin", "strandline.testing.services"]
+pytest_plugins = ["strandline.testing.plugin", "strandline.testing.services", "tests.spark_session"]

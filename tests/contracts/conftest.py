@@ -1,4 +1,4 @@
-"""The session that all tests of Spark share, and every sink under contract, empty."""
+"""Every sink under contract, empty."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +17,6 @@ from tests.contracts.stores import (
     Store,
     ValkeyStore,
 )
-from tests.spark.conftest import spark
-
-__all__ = ["spark"]
 
 QUICK = ("sqlite", "jsonl")
 EMBEDDED = ("duckdb", "parquet", "csv", "delta")

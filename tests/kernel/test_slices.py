@@ -110,6 +110,19 @@ def test_a_key_has_the_group_that_its_definition_in_plain_numbers_gives(rows: li
     assert key_groups(pl.DataFrame(rows, schema, orient="row"), MANY).to_list() == [_plainly(*row) for row in rows]
 
 
+def test_so_has_every_key_among_many_of_all_lengths() -> None:
+    """More than are hashed at a time, and on both sides of where a text counts as long."""
+    lengths = [*range(131), 1_000]
+    texts = [
+        None if n % 997 == 0 else bytes((n * 31 + at) % 256 for at in range(lengths[n % 132])) for n in range(40_000)
+    ]
+    rows = [(text, n * 7919 - 10**8) for n, text in enumerate(texts)]
+    found = key_groups(pl.DataFrame(rows, {"bytes": pl.Binary, "number": pl.Int64}, orient="row"), MANY).to_list()
+    assert [(n, group) for n, group in enumerate(found) if n % 41 == 0 or n > 39_900] == [
+        (n, _plainly(*row)) for n, row in enumerate(rows) if n % 41 == 0 or n > 39_900
+    ]
+
+
 def _plainly(text: bytes | None, number: int | None) -> int:
     """The definition once more, key by key and in numbers without end."""
     polynomial = sum((byte + 1) * 0x100000001B3**place for place, byte in enumerate(text or b"")) + len(text or b"")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strandline.kernel.blocks import AT, COUNTED, END, START, Block
 from strandline.kernel.output import Output
 from strandline.kernel.panes import INDEX, LAST, RETRACTION, TIMING
-from strandline.kernel.prepare import PARTS, ROWS
+from strandline.kernel.prepare import PARTS, REPEATS, ROWS
 from strandline.kernel.watermarks import FOREVER, NEVER, PartitionProgress, Progress
 from strandline.model.counts import Counts
 from strandline.model.histograms import bucket_of
@@ -132,6 +132,19 @@ def test_of_very_many_rows_that_cross_as_they_are_the_hot_key_is_found_in_whiche
     seen = look(frames[0].with_columns(pl.lit(NOW).alias(AT)), blocks, "step 1", ["team"], None).hot["step 1"]
     assert max(seen, key=seen.__getitem__) == '{"team":"hot"}'
     assert abs(seen['{"team":"hot"}'] - 6_000) <= 6
+
+
+def test_a_key_that_was_seen_once_in_a_sample_is_not_called_hot() -> None:
+    """Of elements that hardly share a window each is a part; in none of them is a key hot by itself."""
+    teams = ["hot"] * 900 + [f"team {each}" for each in range(30_000)]
+    parts = pl.DataFrame({"team": teams, COUNTED: [1] * len(teams)})
+    twice = pl.concat([parts, parts.with_columns(pl.lit(0, pl.Int64).alias(COUNTED))])  # in two windows, counted in one
+    seen = look(
+        parts.with_columns(pl.lit(NOW).alias(AT)), {0: Block({PARTS: twice}, {REPEATS: True})}, "s", ["team"], None
+    )
+    ((key, many),) = seen.hot["s"].items()
+    assert key == '{"team":"hot"}'
+    assert abs(many - 900) <= 10
 
 
 @given(st.lists(st.integers(-1_000, 10**12), min_size=1, max_size=30))

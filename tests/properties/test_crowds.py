@@ -14,11 +14,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from strandline.kernel import alone
 from strandline.kernel.blocks import Block, pack, unpack
 from strandline.kernel.output import Counts, to_block
 from strandline.kernel.player import GROUPS, KernelPlayer, Packet
 from strandline.kernel.prepare import admit, prepare
 from strandline.kernel.step import step
+from strandline.model.aggregates import Aggregate, Count, Max, Mean, Min, Sum
 from strandline.model.panes import Emitted
 from strandline.model.steps import WindowedStep
 from strandline.model.triggers import AfterCount, Repeatedly
@@ -31,6 +33,10 @@ from tests.properties.histories import AGGREGATES, History, crowded, play, secon
 
 KEYS: Final[Sequence[Any]] = (*(f"key {number}" for number in range(49)), None)
 SHARES: Final = 2
+IN_ROWS: Final[tuple[tuple[str, Aggregate], ...]] = (
+    ("n", Count()), ("given", Count("v")), ("total", Sum("v")), ("least", Min("v")), ("top", Max("v")),
+    ("average", Mean("v")),
+)  # fmt: skip
 EACH: Final = -(-int(os.environ.get("STRANDLINE_HISTORIES", "1000")) // len(KEYS) // SHARES)
 
 # A crowd that fails is cut down by `check`, which knows how and when to stop; shrinking it would take an hour.
@@ -99,6 +105,28 @@ def test_it_does_not_matter_which_task_an_element_came_from_nor_what_it_knew_of_
         return player
 
     check(history, scattered)
+
+
+class Uncombined(Scattered):
+    """Of some tasks, every element comes as a row by itself."""
+
+    def _prepare(self, task: pl.DataFrame, packet: Packet, blocks: dict[int, list[Block]]) -> Iterator[pl.DataFrame]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(alone, "_seldom_meet", lambda *_: self.chance.random() < 0.7)
+            yield from super()._prepare(task, packet, blocks)
+
+
+@pytest.mark.slow
+@calm
+@given(history=crowds(KEYS), seed=st.integers(0, 10**9))
+def test_it_does_not_matter_whether_elements_were_combined_before_they_came(history: History, seed: int) -> None:
+    def uncombined(pipeline: StoryPipeline) -> KernelPlayer:
+        player = Uncombined(pipeline.step, pipeline.watermark, partitions=pipeline.partitions)
+        player.chance = Random(seed)
+        return player
+
+    step = replace(history.pipeline.step, aggregates=IN_ROWS)
+    check(replace(history, pipeline=replace(history.pipeline, step=step)), uncombined)
 
 
 class Forgetful(ReferencePlayer):

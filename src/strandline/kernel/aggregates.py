@@ -62,6 +62,8 @@ class Part:
     fold: Fold | None = None
     sums: str | None = None
     """The column that it sums, where sums may leave the range of integers."""
+    alone: pl.Expr | None = None
+    """What `partial` makes of one element, row by row, where that can be said."""
 
     @property
     def nothing(self) -> pl.Expr:
@@ -136,24 +138,26 @@ def _in_row(
     column, mine = pl.col(aggregate.column or ""), pl.col(kept)
     # A column in which nothing was ever given has no type, and what has no type has no bits.
     bits = pl.coalesce(column, pl.lit(None, pl.UInt8))
+    there = column.is_not_null().cast(pl.Int64)
     match aggregate:
         case Count(None):
-            return _single(kept, pl.len().cast(pl.Int64), mine.sum(), 0, "add")
+            return _single(kept, pl.len().cast(pl.Int64), mine.sum(), 0, "add", pl.lit(1, pl.Int64))
         case Count():
-            return _single(kept, column.count().cast(pl.Int64), mine.sum(), 0, "add")
+            return _single(kept, column.count().cast(pl.Int64), mine.sum(), 0, "add", there)
         case Sum():
             # A column of narrow integers would be summed in its own width, and wrap.
-            whole = Part(kept, (column + pl.lit(0, pl.Int64)).sum(), mine.sum(), 0, "add", aggregate.column)
+            each = column + pl.lit(0, pl.Int64)
+            whole = Part(kept, each.sum(), mine.sum(), 0, "add", aggregate.column, each.fill_null(0))
             return InRow((whole,), limits.told(kept))
         case Min():
-            return _single(kept, column.min(), mine.min(), None, "least")
+            return _single(kept, column.min(), mine.min(), None, "least", column)
         case Max():
-            return _single(kept, greatest(column), greatest(mine), None, "greatest")
+            return _single(kept, greatest(column), greatest(mine), None, "greatest", column)
         case Mean():
-            total, many = f"{kept}.sum", f"{kept}.many"
+            total, many, exact = f"{kept}.sum", f"{kept}.many", column.cast(pl.Float64)
             parts = (
-                Part(total, column.cast(pl.Float64).sum(), pl.col(total).sum(), 0.0, "add"),
-                Part(many, column.count().cast(pl.Int64), pl.col(many).sum(), 0, "add"),
+                Part(total, exact.sum(), pl.col(total).sum(), 0.0, "add", alone=exact.fill_null(0.0)),
+                Part(many, column.count().cast(pl.Int64), pl.col(many).sum(), 0, "add", alone=there),
             )
             return InRow(parts, pl.when(pl.col(many) > 0).then(pl.col(total) / by_row(pl.col(many))))
         case AnyTrue():
@@ -169,8 +173,10 @@ def _in_row(
     assert_never(aggregate)
 
 
-def _single(kept: str, partial: pl.Expr, merge: pl.Expr, empty: Any, fold: Fold | None = None) -> InRow:
-    return InRow((Part(kept, partial, merge, empty, fold),), pl.col(kept))
+def _single(
+    kept: str, partial: pl.Expr, merge: pl.Expr, empty: Any, fold: Fold | None = None, alone: pl.Expr | None = None
+) -> InRow:
+    return InRow((Part(kept, partial, merge, empty, fold, alone=alone),), pl.col(kept))
 
 
 def _set(kept: str, column: str) -> InRow:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from strandline.errors import InvalidTime
+from strandline.kernel.alone import alone
 from strandline.kernel.blocks import AT, END, GAP, OFFSET, PARTITION, START, Block
 from strandline.kernel.contents import Combined, combine, items_of
 from strandline.kernel.sessions import COVER_END, COVER_START, cover
@@ -28,6 +29,8 @@ from strandline.model.windows import Custom, GapColumn, Session, Sliding
 REASON = "@reason"
 SURE = "@sure"
 ROWS, PARTS, ITEMS = "rows", "parts", "items:"
+REPEATS = "repeats"
+"""The fact that a window may have several parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ def prepare(
     else:
         rows = elements.join(placed.filter(~sure), on=[PARTITION, OFFSET], how="semi")
     combined = _combine(placed, keys, ask, None if sure.all() else sure)
-    return Prepared(_blocks(_frames(rows, combined), keys, groups, horizon), filtered)
+    return Prepared(_blocks(_frames(rows, combined), keys, groups, horizon, repeats=combined.repeats), filtered)
 
 
 def _in_strips(
@@ -147,7 +150,7 @@ def _frames(rows: pl.DataFrame, combined: Combined) -> dict[str, pl.DataFrame]:
 def _combine(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, sure: pl.Series | None) -> Combined:
     """Sessions of one batch are put together as far as they meet; other windows are what they are."""
     if not isinstance(ask.window, Session):
-        return combine(placed, keys, ask, sure)
+        return alone(placed, keys, ask, sure) or combine(placed, keys, ask, sure)
     covered = cover(placed if sure is None else placed.filter(sure), keys, ask.window.touching)
     return combine(covered.drop(START, END).rename({COVER_START: START, COVER_END: END}), keys, ask)
 
@@ -163,14 +166,15 @@ def surely_taken(ask: WindowedStep, horizon: int) -> pl.Expr:
 
 
 def _blocks(
-    frames: Mapping[str, pl.DataFrame], keys: Sequence[str], groups: int, horizon: int | None
+    frames: Mapping[str, pl.DataFrame], keys: Sequence[str], groups: int, horizon: int | None, *, repeats: bool = False
 ) -> dict[int, Block]:
+    facts = {"horizon": horizon} | ({REPEATS: True} if repeats else {})
     split = {name: _by_group(frame, keys, groups) for name, frame in frames.items()}
     found = sorted({group for parts in split.values() for group in parts})
     return {
         group: Block(
             {name: parts[group] for name, parts in split.items() if group in parts},
-            {"horizon": horizon},
+            facts,
         )
         for group in found
     }
@@ -190,5 +194,6 @@ def gather(blocks: Sequence[Block], ask: WindowedStep) -> list[Combined]:
     for block in blocks:
         if PARTS in block.frames:
             names = [name for name in items_of(ask) if ITEMS + name in block.frames]
-            found.append(Combined(block.frames[PARTS], {name: block.frames[ITEMS + name] for name in names}))
+            items = {name: block.frames[ITEMS + name] for name in names}
+            found.append(Combined(block.frames[PARTS], items, repeats=block.facts.get(REPEATS, False)))
     return found

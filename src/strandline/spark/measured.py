@@ -17,7 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from strandline.kernel.blocks import AT, COUNTED, Block
-from strandline.kernel.prepare import PARTS, ROWS
+from strandline.kernel.prepare import PARTS, REPEATS, ROWS
 from strandline.model.histograms import PER_OCTAVE
 
 FACT: Final = "measured"
@@ -83,9 +83,11 @@ def _from_facts(facts: Mapping[str, Any]) -> Measured:
 def look(rows: pl.DataFrame, blocks: Mapping[int, Block], step: str, keys: Sequence[str], head: int | None) -> Measured:
     """What a task sends to a keyed step, looked at as far as it costs next to nothing."""
     behind = {} if head is None else _behind(rows[AT], head)
-    frames = [block.frames for block in blocks.values()]
-    hot = _hottest_parts([each[PARTS] for each in frames if PARTS in each], keys)
-    hot.update(_hottest_rows([each[ROWS] for each in frames if ROWS in each and each[ROWS].height], keys))
+    parts = [(block.frames[PARTS], REPEATS in block.facts) for block in blocks.values() if PARTS in block.frames]
+    hot = _hottest_parts([each for each, repeats in parts if not repeats], keys)
+    rows_of = [block.frames[ROWS] for block in blocks.values() if ROWS in block.frames]
+    rows_of += [each.filter(pl.col(COUNTED) > 0) for each, repeats in parts if repeats]
+    hot.update(_hottest_rows([each for each in rows_of if each.height], keys))
     return Measured(behind=behind, hot={step: dict(hot.most_common(_HOTTEST))} if hot else {})
 
 
@@ -122,6 +124,8 @@ def _hottest_rows(rows: Sequence[pl.DataFrame], keys: Sequence[str]) -> Counter[
         _, first, many = np.unique(sampled, return_index=True, return_counts=True)
         starts = np.cumsum([0] + [-(-each.height // step) for each in rows])
         for place in highest(many, _HOTTEST).tolist():
+            if many[place] == 1 < step:
+                break  # seen once: of how many, nobody knows
             number = int(np.searchsorted(starts, first[place], side="right")) - 1
             row = (int(first[place]) - int(starts[number])) * step
             found[_key_at(rows[number : number + 1], keys, row)] += int(many[place]) * step

@@ -7,6 +7,7 @@ import faulthandler
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -16,6 +17,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 FAST, USUAL = 10, 40
 _TRACER = sys.gettrace()
+_MEASURING = Path(__file__).parent / "benchmarks"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -29,6 +31,16 @@ def pytest_configure(config: pytest.Config) -> None:
     if fast:
         # The kernel plays them all in the whole run; the oracle takes a second.
         config.option.stories_on = "reference"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before it is decided who runs: the fast tier starts no JVM, and leaves out what only those need who measure."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+        if item.path.is_relative_to(_MEASURING):
+            item.add_marker("slow")
 
 
 def pytest_runtest_setup() -> None:

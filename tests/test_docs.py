@@ -63,6 +63,7 @@ def test_every_command_that_a_page_names_is_there(page: Path) -> None:
     assert not unknown
 
 
+@pytest.mark.slow
 def test_every_public_name_is_on_the_page_of_names() -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "scripts" / "names.py", "--check"], capture_output=True, text=True, check=False

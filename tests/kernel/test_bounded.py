@@ -133,6 +133,7 @@ def test_whatever_else_speaks_early_or_late_the_answers_are_the_same(window: Win
             check(step, history(seed=9))
 
 
+@pytest.mark.slow
 def test_where_nothing_speaks_early_even_the_panes_are_the_same() -> None:
     elements = history(seed=8)
     for window in WINDOWS:

@@ -398,6 +398,7 @@ def _answer(answers: dict[Any, int], panes: pl.DataFrame | None, how: Accumulati
         answers[team, start] = known - total if taken_back else known + total
 
 
+@pytest.mark.slow
 @given(batches, triggers, st.sampled_from(Accumulation), st.sampled_from([0, 5_000]))
 def test_combining_before_the_shuffle_changes_nothing(
     played: list[Any], trigger: Trigger, how: Accumulation, lateness: int

@@ -71,6 +71,7 @@ def test_every_key_of_a_crowd_is_told_the_same(history: History, seldom: int, al
         check(history.under(aggregates=IN_ROWS), on_kernel)
 
 
+@pytest.mark.slow
 @calm_moves
 @given(history=histories(steps(triggers=ALL_TRIGGERS)), places=PLACES, alike=st.sampled_from([FEW, MANY]))
 def test_a_savepoint_holds_windows_as_they_are(history: History, places: set[int], alike: int) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -123,18 +124,21 @@ def test_the_kernel_tells_what_the_oracle_tells(history: History, places: set[in
     agree(restarted(history, places))
 
 
+@pytest.mark.slow
 @calm
 @given(history=histories(steps(windows=st.builds(Tumbling, lengths(3, 12), lengths(-2, 2)))))
 def test_plain_windows_agree_also_where_values_are_missing(history: History) -> None:
     agree(thinned(history.under(aggregates=PLAIN)))
 
 
+@pytest.mark.slow
 @calm
 @given(history=histories(SHARING), places=st.sets(st.integers(0, 30)))
 def test_windows_that_share_elements_agree(history: History, places: set[int]) -> None:
     agree(restarted(history, places))
 
 
+@pytest.mark.slow
 @calm
 @given(history=histories(SHARING, by_hand=True), places=st.sets(st.integers(0, 30)), far=st.integers(2, 9))
 def test_windows_that_share_elements_agree_when_time_jumps(history: History, places: set[int], far: int) -> None:
@@ -150,6 +154,7 @@ def test_windows_by_arrival_agree(history: History, window: CountWindow) -> None
     agree(replace(history, pipeline=replace(history.pipeline, step=asked)))
 
 
+@pytest.mark.slow
 @calm
 @given(history=histories(steps(triggers=ALL_TRIGGERS)))
 def test_they_agree_when_every_element_is_a_batch_of_its_own(history: History) -> None:

@@ -72,6 +72,7 @@ def agree(history: History) -> None:
 PLACES = st.sets(st.integers(1, 20), min_size=2)
 
 
+@pytest.mark.slow
 @calm
 @given(history=histories(steps(triggers=ALL_TRIGGERS, extras=True)), places=PLACES)
 def test_windows_of_every_kind_go_on_in_other_key_groups(history: History, places: set[int]) -> None:

@@ -293,6 +293,7 @@ def test_the_lock_holds_hashes_and_no_registrys_address() -> None:
     assert "://" not in (ROOT / "src" / "strandline" / "spark" / "jars.toml").read_text()
 
 
+@pytest.mark.slow
 def test_the_lock_holds_all_that_its_packages_need() -> None:
     ran = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout

@@ -57,6 +57,7 @@ def started(python: Path, folder: Path, module: str, env: Mapping[str, str]) -> 
     )
 
 
+@pytest.mark.slow
 def test_one_that_is_forked_has_its_own_words_streams_variables_and_folder(zygote: Zygote, said: Path) -> None:
     ended = started(zygote.python, said, "telling", variables(said))
     assert ended.stdout == f"{zygote.process.pid} {said} yes ['a word'] in 2 __main__\n"
@@ -129,6 +130,7 @@ def test_whoever_of_the_two_is_ended_takes_the_other_along(zygote: Zygote, said:
     gone(other)
 
 
+@pytest.mark.slow
 def test_it_ends_with_the_program_that_has_started_it() -> None:
     program = dedent("""
         import os

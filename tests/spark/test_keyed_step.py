@@ -84,6 +84,7 @@ def test_totals_late_and_dead_together_are_what_a_batch_job_finds(
     assert counts.dead == result.dead > 0
 
 
+@pytest.mark.slow
 def test_a_stream_without_a_horizon_gives_the_same_totals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is combined before the shuffle; it must make no difference to anyone."""
     source = Scores(6, events=1_500, rate=200)
@@ -115,6 +116,7 @@ def test_a_batch_played_again_from_the_same_state_says_and_writes_the_same_bytes
             assert state.held == wrote
 
 
+@pytest.mark.slow
 def test_every_key_group_comes_to_the_same_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     source = Scores(8, events=400, rate=100)
     stages = to_stages(pipeline(source, Path("never opened")).root)

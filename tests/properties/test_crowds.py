@@ -125,8 +125,7 @@ def test_it_does_not_matter_whether_elements_were_combined_before_they_came(hist
         player.chance = Random(seed)
         return player
 
-    step = replace(history.pipeline.step, aggregates=IN_ROWS)
-    check(replace(history, pipeline=replace(history.pipeline, step=step)), uncombined)
+    check(history.under(aggregates=IN_ROWS), uncombined)
 
 
 class Forgetful(ReferencePlayer):

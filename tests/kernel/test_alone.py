@@ -9,9 +9,11 @@ import pytest
 import strandline as sl
 from strandline.kernel import alone as module
 from strandline.kernel.alone import alone
-from strandline.kernel.blocks import AT, OFFSET, PARTITION
+from strandline.kernel.blocks import AT, OFFSET, PARTITION, START
 from strandline.kernel.contents import combine, identity, merge_rows
 from strandline.kernel.prepare import gather, prepare
+from strandline.kernel.step import Ask, step
+from strandline.kernel.watermarks import Control
 from strandline.kernel.windows import assign
 from strandline.model.aggregates import Aggregate
 from strandline.model.panes import PaneTimestamp
@@ -125,3 +127,16 @@ def test_a_block_says_that_a_window_may_have_several_parts() -> None:
         (found,) = gather([block], asking())
         assert found.repeats is repeats
         assert (found.rows.height == MANY) is repeats
+
+
+def test_each_window_speaks_once_also_where_only_one_task_had_something_for_it() -> None:
+    events, ask = came(drawn(30_000)), asking()
+    (block,) = prepare(events, KEYS, ask, 1, -1).blocks.values()
+    assert block.frames["parts"].height == MANY
+    asked = Ask(tuple(KEYS), ask, sl.bounded(seconds=0), ("0",))
+    panes = step({}, [block], [Control(0, (), drain=True)], asked).panes
+    assert panes is not None
+    found = panes.select("team", START, "total", "plays").sort("team", START)
+    meant = events.group_by("team", (pl.col(AT) // 10_000 * 10_000).alias(START))
+    totals = meant.agg(pl.col("score").sum().alias("total"), pl.len().cast(pl.Int64).alias("plays"))
+    assert found.equals(totals.sort("team", START))

@@ -54,7 +54,7 @@ RULES: Final[dict[str, str]] = {
     "1 ingest time": "Ingest time is the time at which the log took the element.",
     "1 monotone": "A watermark never falls; before anything is seen there is none.",
     "1 own batch": "A batch never makes its own elements late.",
-    "1 future bound": "With a bound, an event counts for the watermark at most as the clock plus that bound.",
+    "1 future bound": "An event counts for the watermark at most as clock plus bound; a dead letter does not count.",
     "1 end": "A finished partition leaves the minimum; when all are finished, or on drain, every window closes.",
     "1 partitions combine": "A source's watermark is the least of its active partitions, heard from or not.",
     "1 partitions idle": "A partition silent for longer than idle_after is left out and keeps its own watermark.",

@@ -77,7 +77,7 @@ def at_once(step: WindowedStep, elements: Sequence[Element]) -> Emitted:
     """The only batch is also the last: its elements come with the end of the input."""
     mine = player(step)
     frame = mine._frame(elements)
-    return mine._play(_seen(frame), frame, drain=True)
+    return mine._play(_seen(frame, None, 0), frame, drain=True)
 
 
 def answers(emitted: Emitted) -> dict[tuple[Any, Window], Mapping[str, Any]]:

@@ -104,6 +104,14 @@ def test_an_element_from_too_far_ahead_is_a_dead_letter_only_if_asked() -> None:
     assert strict.watermark == Timestamp(4_999)
 
 
+def test_a_dead_letter_from_the_future_does_not_move_time() -> None:
+    strict = KernelPlayer(COUNTS, sl.bounded("0s").future_bound("50s", dead_letter=True), partitions=("",))
+    strict.feed([at(1)])
+    assert [letter.reason for letter in strict.feed([at(100, offset=1)]).dead] == ["future"]
+    assert strict.watermark == Timestamp(999)
+    assert strict.feed([at(2, offset=2)]).late == ()
+
+
 def test_a_dead_letter_says_all_that_could_be_read() -> None:
     (letter,) = KernelPlayer(COUNTS, BY_HAND).feed([Element(END, "k", {"v": 3})]).dead
     assert (letter.reason, letter.columns) == (DeadReason.NO_EVENT_TIME, {"key": "k", "v": 3})

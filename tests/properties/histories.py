@@ -32,7 +32,16 @@ from strandline.model.triggers import (
     When,
     may_finish,
 )
-from strandline.model.watermarks import BY_HAND, Bounded, FromSource, Inputs, OnReturn, Percentile, Watermark
+from strandline.model.watermarks import (
+    BY_HAND,
+    Bounded,
+    FromSource,
+    FutureBound,
+    Inputs,
+    OnReturn,
+    Percentile,
+    Watermark,
+)
 from strandline.model.windows import Cumulating, Global, Session, Sliding, Touching, Tumbling, Window, WindowKind
 from strandline.plan.acts import Drain, FallIdle, Feed, Finish, Move, MoveClock, MoveWatermark, Restart, ReturnActive
 from strandline.plan.players import Player
@@ -255,6 +264,7 @@ RULES: st.SearchStrategy[Rules] = st.one_of(
                 ),
             ),
             idle=st.sampled_from([None, seconds(5)]),
+            future=st.none() | st.builds(FutureBound, lengths(4, 30), st.booleans()),
             on_return=st.sampled_from(OnReturn),
         ),
         st.sampled_from([(), NAMES]),

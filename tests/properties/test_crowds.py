@@ -171,7 +171,7 @@ def test_crowds_are_worth_their_time() -> None:
     look()
     assert seen >= {
         "early pane", "on_time pane", "late pane", "retraction", "expired element", "closed element",
-        "partly late element", "no_event_time", "bad_gap", "bad_window", "processing time", "Count windows",
+        "partly late element", "no_event_time", "future", "bad_gap", "bad_window", "processing time", "Count windows",
         "Tumbling windows", "Sliding windows", "Cumulating windows", "Session windows", "Global windows",
         "Custom windows",
     }  # fmt: skip

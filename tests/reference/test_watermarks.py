@@ -130,6 +130,13 @@ def test_the_future_counts_only_up_to_its_bound() -> None:
     assert counted_time(None, seconds(100), seconds(10)) == seconds(100)
 
 
+def test_whoever_is_put_aside_for_being_from_the_future_does_not_move_time_but_was_heard() -> None:
+    rule = bounded("0s").future_bound("5s", dead_letter=True)
+    first = on_rows(rule, begin(()), [Element(seconds(1), "k")], EPOCH)
+    second = on_rows(rule, first, [Element(seconds(100), "k")], seconds(3))
+    assert (second.watermark, second.partitions[""].heard) == (Timestamp(999), seconds(3))
+
+
 def test_drained_is_the_end_of_time() -> None:
     assert on_drain(begin(("p0",))).watermark == END
 

@@ -18,7 +18,16 @@ from strandline.kernel.blocks import AT, END, OFFSET, OWN, PARTITION, START, Blo
 from strandline.kernel.output import Counts, Output, gather, to_block
 from strandline.kernel.prepare import REASON, admit, prepare
 from strandline.kernel.step import PARTIAL, WATERMARK, Ask, step
-from strandline.kernel.watermarks import FOREVER, NEVER, Control, PartitionProgress, Rule, Seen, counted_times
+from strandline.kernel.watermarks import (
+    FOREVER,
+    NEVER,
+    Control,
+    PartitionProgress,
+    Rule,
+    Seen,
+    counted_times,
+    moving_time,
+)
 from strandline.model.aggregates import columns_of
 from strandline.model.elements import EPOCH, Element, Timestamp
 from strandline.model.panes import DeadLetter, Emitted, Late, LateReason, Pane, Timing
@@ -100,7 +109,7 @@ class BlockPlayer(ABC):
         if not elements:
             return self._play(())
         frame = self._frame(elements)
-        return self._play(_seen(frame), frame)
+        return self._play(_seen(frame, self._ask.watermark, self._clock), frame)
 
     def _frame(self, elements: Sequence[Element]) -> pl.DataFrame:
         """The elements as columns; a column that some batches lack is null there."""
@@ -237,11 +246,11 @@ def _element(row: dict[str, Any]) -> Element:
     return Element(Timestamp(row[AT]), row[KEY], values, row[PARTITION], row[OFFSET])
 
 
-def _seen(frame: pl.DataFrame) -> list[Seen]:
+def _seen(frame: pl.DataFrame, rule: Rule | None, clock: int) -> list[Seen]:
     """What was seen of each partition."""
     found = []
     for (name,), rows in frame.group_by(PARTITION, maintain_order=True):
-        inside = rows.filter((pl.col(AT) != NEVER) & (pl.col(AT) != FOREVER))[AT]
+        inside = moving_time(rows, rule, clock).filter((pl.col(AT) != NEVER) & (pl.col(AT) != FOREVER))[AT]
         highest: Any = inside.max()
         found.append(Seen(str(name), rows.height, highest, times=counted_times(inside)))
     return found

@@ -17,7 +17,7 @@ from strandline.kernel.contents import Combined, combine, items_of
 from strandline.kernel.sessions import COVER_END, COVER_START, cover
 from strandline.kernel.slices import key_groups
 from strandline.kernel.strips import first_over, shares, striped
-from strandline.kernel.watermarks import FOREVER, NEVER
+from strandline.kernel.watermarks import FOREVER, NEVER, put_aside_after
 from strandline.kernel.windows import assign, expires, has_one, max_timestamp
 from strandline.model.elements import Duration, TimeDomain, instant
 from strandline.model.panes import DeadReason, PaneTimestamp
@@ -49,9 +49,9 @@ def admit(
         elements = elements.with_columns(pl.lit(clock, pl.Int64).alias(AT))
     at = pl.col(AT)
     wrong = {DeadReason.NO_EVENT_TIME: at.is_null() | (at == NEVER) | (at == FOREVER)}
-    future = rule.future if isinstance(rule, Watermark) else None
-    if future is not None and future.dead_letter:
-        wrong[DeadReason.FUTURE] = at > clock + future.ahead.ms
+    last = put_aside_after(rule, clock)
+    if last is not None:
+        wrong[DeadReason.FUTURE] = at > last
     match ask.window:
         case Session(GapColumn(name)):
             elements = elements.with_columns(_lengths(elements[name]).alias(GAP))

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from strandline.kernel.blocks import AT
 from strandline.model.elements import BEGINNING, END
 from strandline.model.watermarks import Bounded, ByClock, FromSource, Inputs, OnReturn, Percentile, Watermark
 
@@ -103,6 +104,20 @@ class Progress:
     def is_idle(self) -> bool:
         unfinished = [each for each in self.partitions.values() if not each.finished]
         return bool(unfinished) and all(each.idle for each in unfinished)
+
+
+def put_aside_after(rule: Rule | None, clock: int) -> int | None:
+    """The time after which events become dead letters. Whoever is not taken in does not move the watermark either."""
+    future = rule.future if isinstance(rule, Watermark) else None
+    return clock + future.ahead.ms if future is not None and future.dead_letter else None
+
+
+def moving_time(rows: pl.DataFrame, rule: Rule | None, clock: int) -> pl.DataFrame:
+    """The rows whose times tell how far time has come: not those that have none, nor those that are put aside."""
+    last = put_aside_after(rule, clock)
+    if last is not None:
+        return rows.filter(pl.col(AT) <= last)
+    return rows.filter(pl.col(AT).is_not_null()) if rows[AT].null_count() else rows
 
 
 def counted_times(times: pl.Series) -> tuple[tuple[int, int], ...]:

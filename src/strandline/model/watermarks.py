@@ -66,7 +66,10 @@ Generator = Bounded | Percentile | FromSource | ByClock
 
 @dataclass(frozen=True, slots=True)
 class FutureBound:
-    """How far ahead of the clock an event may move the watermark; beyond it the event counts as that far ahead."""
+    """How far ahead of the clock an event may move the watermark; beyond it the event counts as that far ahead.
+
+    As a dead letter it is not taken in, and does not move the watermark at all.
+    """
 
     ahead: Duration
     dead_letter: bool = False
@@ -100,7 +103,7 @@ class Watermark:
         return replace(self, idle=duration(length, **units))
 
     def future_bound(self, ahead: Length | None = None, /, *, dead_letter: bool = False, **units: float) -> Self:
-        """No event moves the watermark further than this ahead of the clock."""
+        """No event moves the watermark further than this ahead of the clock; a dead letter does not move it at all."""
         return replace(self, future=FutureBound(duration(ahead, **units), dead_letter))
 
     def returning(self, how: OnReturn | str) -> Self:

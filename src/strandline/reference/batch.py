@@ -15,7 +15,7 @@ from strandline.reference.lateness import Judged, dead_letter
 from strandline.reference.state import KeyState
 from strandline.reference.step import Passage, Stepped, step
 from strandline.reference.values import Rank, rank
-from strandline.reference.watermarks import Progress, Rule, counted_time
+from strandline.reference.watermarks import Progress, Rule, is_put_aside
 
 Keys = Mapping[Rank, tuple[Any, KeyState | CountState]]
 """Of each key that has any, its state; by rank, so that keys of all types are told apart and have an order."""
@@ -82,7 +82,7 @@ def _admit(rule: Rule, elements: Iterable[Element], clock: Timestamp) -> tuple[l
     for element in elements:
         if element.at.is_end:
             dead.append(dead_letter(element, DeadReason.NO_EVENT_TIME))
-        elif future is not None and future.dead_letter and counted_time(future, element.at, clock) < element.at:
+        elif is_put_aside(future, element.at, clock):
             dead.append(dead_letter(element, DeadReason.FUTURE))
         else:
             admitted.append(element)

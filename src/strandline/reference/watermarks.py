@@ -128,6 +128,11 @@ def counted_time(future: FutureBound | None, at: Timestamp, clock: Timestamp) ->
     return at if future is None else min(at, clock + future.ahead)
 
 
+def is_put_aside(future: FutureBound | None, at: Timestamp, clock: Timestamp) -> bool:
+    """Whether an event is from so far in the future that it becomes a dead letter, which does not move time."""
+    return future is not None and future.dead_letter and counted_time(future, at, clock) < at
+
+
 def _awake(rule: Rule, partition: Partition, watermark: Timestamp, clock: Timestamp) -> Partition:
     """Heard now. One that was idle comes back into the minimum, or is left out until it has caught up."""
     late = partition.idle and rule.on_return is OnReturn.CATCH_UP and partition.watermark < watermark
@@ -139,7 +144,7 @@ def _observed(rule: Rule, partition: Partition, rows: Iterable[Element], clock: 
     if isinstance(rule, Inputs) or isinstance(rule.generator, FromSource | ByClock):
         return partition
     for element in rows:
-        if not element.at.is_end:
+        if not element.at.is_end and not is_put_aside(rule.future, element.at, clock):
             partition = _seen(partition, counted_time(rule.future, element.at, clock), clock)
     waits, lags = _delay(rule.generator, partition.lags, clock)
     return replace(partition, watermark=max(partition.watermark, partition.highest - waits - INSTANT), lags=lags)

@@ -14,7 +14,7 @@ from strandline.kernel.output import Counts, counts_to_facts
 from strandline.kernel.prepare import admit, prepare
 from strandline.kernel.probes import probe
 from strandline.kernel.rows import ORIGIN, STEP, Passed
-from strandline.kernel.watermarks import Control, Rule, Seen, control_to_facts, counted_times
+from strandline.kernel.watermarks import Control, Rule, Seen, control_to_facts, counted_times, moving_time
 from strandline.model.panes import DeadReason
 from strandline.model.watermarks import Percentile, Watermark
 from strandline.plan.stages import Flow, KeyedStep, Scan
@@ -312,7 +312,7 @@ def _control(arrived: Arrived, rows: pl.DataFrame, clock: int, flow: Flow, known
     """What this task saw of each partition, which others there are, and the batch's clock."""
     names = arrived.marks[PARTITION].unique().to_list()
     one = names == [""]
-    timed = rows.filter(pl.col(AT).is_not_null()) if rows[AT].null_count() else rows
+    timed = moving_time(rows, flow.watermark, clock)
     if len(names) == 1:
         highest: dict[str, Any] = {names[0]: timed[AT].max()}
     else:

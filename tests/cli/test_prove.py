@@ -47,6 +47,7 @@ def test_what_is_not_there_is_refused(words: list[str], said: str, capsys: pytes
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_mistake_made_on_purpose_is_caught_and_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--bug", "no-ledger") == 0
     told = capsys.readouterr().out

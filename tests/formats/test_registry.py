@@ -106,6 +106,7 @@ def test_nobody_at_the_address_is_a_registry_that_is_down() -> None:
         gone.client().subjects()
 
 
+@pytest.mark.slow
 def test_a_slow_registry_is_given_up_also_when_it_drips(fake: FakeRegistry) -> None:
     def drip(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)

@@ -59,6 +59,7 @@ def test_the_next_one_finds_what_is_kept_there() -> None:
     assert entry.size == sum(len(data) for place, data in group.held.items() if place != INDEX)
 
 
+@pytest.mark.slow
 def test_changes_that_have_become_as_many_as_those_before_are_put_together() -> None:
     """So there are never many blocks, and what is kept in each of them is seldom written again."""
     group = full(asking(trigger=SPEAKING, accumulation=sl.accumulating, lateness=60_000))
@@ -74,6 +75,7 @@ def test_changes_that_have_become_as_many_as_those_before_are_put_together() -> 
     assert said(group.play(("new 03", 100, 2_000))) == [("+", "new 03", 0, 103, "late")]
 
 
+@pytest.mark.slow
 def test_a_window_that_changes_with_every_batch_takes_no_more_room() -> None:
     group = full()
     for number in range(20):

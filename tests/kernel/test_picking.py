@@ -134,6 +134,7 @@ def as_before(held: Mapping[str, bytes], step: WindowedStep) -> dict[str, bytes]
 SPEAKING = sl.after_watermark(early=sl.after_count(1), late=sl.after_count(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "window",
     [sl.tumbling(seconds=10), sl.session(seconds=5), sl.everything(), sl.sliding(seconds=10, every="5s")],

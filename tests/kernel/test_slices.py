@@ -110,6 +110,7 @@ def test_a_key_has_the_group_that_its_definition_in_plain_numbers_gives(rows: li
     assert key_groups(pl.DataFrame(rows, schema, orient="row"), MANY).to_list() == [_plainly(*row) for row in rows]
 
 
+@pytest.mark.slow
 def test_so_has_every_key_among_many_of_all_lengths() -> None:
     """More than are hashed at a time, and on both sides of where a text counts as long."""
     lengths, letters = [*range(131), 1_000], bytes(at * 31 % 256 for at in range(1_300))

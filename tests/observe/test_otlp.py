@@ -54,6 +54,7 @@ def read(body: bytes) -> Found:
     return found
 
 
+@pytest.mark.slow
 def test_a_collector_is_told_what_was_counted_and_how_things_stand() -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
     requests: list[tuple[str, bytes]] = []

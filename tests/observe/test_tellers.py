@@ -27,6 +27,8 @@ from strandline.observe.watchman import EVERY, Watchman
 from strandline.services.service import Service
 from tests.observe.made import START, batch
 
+pytestmark = pytest.mark.slow
+
 RINGS = Message("scores", "lag_growing", "firing", "the lag has grown", "add cores", START)
 
 

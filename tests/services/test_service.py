@@ -19,6 +19,8 @@ from strandline.services.records import FILE
 from strandline.services.service import Program, Service, Standing
 from tests.services.programs import ECHO, Echo
 
+pytestmark = pytest.mark.slow
+
 Make = Callable[..., Service]
 
 
@@ -98,7 +100,6 @@ def test_a_port_that_is_taken_is_refused_before_anything_starts(make: Make) -> N
     assert service.status().standing is Standing.ABSENT
 
 
-@pytest.mark.slow
 def test_if_its_last_port_is_taken_it_finds_another(make: Make) -> None:
     service = make()
     service.start()
@@ -126,7 +127,6 @@ def test_one_that_died_is_seen_and_started_again(make: Make) -> None:
     assert starts(service) == 2
 
 
-@pytest.mark.slow
 def test_one_that_hangs_is_told_apart_from_one_that_works(make: Make) -> None:
     service = make()
     service.start()

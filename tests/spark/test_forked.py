@@ -18,6 +18,8 @@ from strandline.spark import forked
 from strandline.spark.forked import Zygote, environment, forget_gone, forking, started_by
 from strandline.spark.zygote import begun_with, is_possible, named
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {"spark.executorEnv.POLARS_MAX_THREADS": "1"}
 PATIENCE = 30
 
@@ -57,7 +59,6 @@ def started(python: Path, folder: Path, module: str, env: Mapping[str, str]) -> 
     )
 
 
-@pytest.mark.slow
 def test_one_that_is_forked_has_its_own_words_streams_variables_and_folder(zygote: Zygote, said: Path) -> None:
     ended = started(zygote.python, said, "telling", variables(said))
     assert ended.stdout == f"{zygote.process.pid} {said} yes ['a word'] in 2 __main__\n"
@@ -130,7 +131,6 @@ def test_whoever_of_the_two_is_ended_takes_the_other_along(zygote: Zygote, said:
     gone(other)
 
 
-@pytest.mark.slow
 def test_it_ends_with_the_program_that_has_started_it() -> None:
     program = dedent("""
         import os

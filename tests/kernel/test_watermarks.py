@@ -207,6 +207,13 @@ def test_a_percentile_forgets_what_is_older_than_its_horizon() -> None:
     assert play(ask, start, Control(10_001, (lagging(10_000),))).watermark == 9_999
 
 
+def test_a_percentile_forgets_also_when_all_that_came_has_no_time_or_was_put_aside() -> None:
+    ask = sl.percentile(1.0, first="0s", enough=1, horizon="10s")
+    start = Control(0, (lagging(10_000, 9_000),))
+    assert play(ask, start, Control(10_001, (Seen("a", 1),))).watermark == 9_999
+    assert play(ask, start, Control(10_001, (Seen("a"),))).watermark == 8_999 - 24
+
+
 def test_a_percentile_looks_at_what_several_tasks_saw_of_a_partition_at_once() -> None:
     """Otherwise a task without stragglers would move time on before those of the next one were known."""
     ask = sl.percentile(1.0, first="0s", enough=1)

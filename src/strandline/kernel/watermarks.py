@@ -223,7 +223,7 @@ def _heard(rule: Rule, known: PartitionProgress, seen: Seen, watermark: int, clo
         state = replace(known, heard=clock, idle=False, returning=known.returning or late)
     if seen.watermark is not None:
         state = replace(state, watermark=max(state.watermark, seen.watermark))
-    if seen.highest is not None and isinstance(rule, Watermark):
+    if (seen.rows or seen.highest is not None) and isinstance(rule, Watermark):
         state = _observed(rule, state, seen, clock)
     return replace(state, finished=state.finished or seen.finished)
 

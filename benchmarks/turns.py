@@ -74,7 +74,7 @@ def end_with_the_run() -> None:
 
 def chosen_cells(suite: Suite[Any], asked: Asked, others: Collection[str] = ()) -> set[str]:
     """The cells to run: those named, those of a named group, both sides of a named row; else all, or in a quick run
-    those that a floor depends on. `others` may be named as well, and are no cells."""
+    those of the rows it is held to. `others` may be named as well, and are no cells."""
     everything = {cell.name for group in suite.groups for cell in group.cells}
     if not asked.only:
         return {name for row in suite.rows for name in (row.cell, row.peer)} if asked.quick else everything

@@ -14,8 +14,8 @@ import pytest
 from benchmarks import latency, runs, windows
 from benchmarks.meter import Sample
 from benchmarks.runs import Run, weighed
-from benchmarks.suite import Cell, full
-from benchmarks.turns import Asked, work_folder
+from benchmarks.suite import AT_FIRST, Cell, full, quick
+from benchmarks.turns import Asked, chosen_cells, work_folder
 from benchmarks.windows import main
 from strandline.errors import PlanError
 
@@ -63,6 +63,15 @@ def test_a_ratio_that_differs_from_round_to_round_is_measured_again_but_not_for_
     main(Asked(only=("sliding",), rounds=2, work=tmp_path))
     for cell in ("ours-sliding", "native-sliding"):
         assert len([*tmp_path.glob(f"runs/*/{cell}-*.json")]) == rounds
+
+
+def test_a_quick_run_asks_a_row_of_each_kind_and_any_other_by_its_name() -> None:
+    every = {row.name for row in (*full().rows, *full().reported)}
+    assert {row.name for row in quick().rows} == {*AT_FIRST} < every
+    assert {row.name for row in (*quick().rows, *quick().reported)} == every
+    asked = {"ours", "native-rocksdb", "by-key-100k", "ours-all-panes", "ours-sliding", "native-sliding"}
+    assert chosen_cells(quick(), Asked(quick=True)) == asked
+    assert chosen_cells(quick(), Asked(quick=True, only=("keys-1k-1m",))) == {"ours-1k", "ours-1m"}
 
 
 @pytest.mark.slow

@@ -78,7 +78,7 @@ def main(asked: Asked) -> int:
     with Stores(work / "stores") as stores:
         runs = list(_in_turns(plan, chosen, asked.rounds or plan.rounds, stores, home, work))
     told = to_results(Measured(runs, by_wall=True), plan.suite, turns.command_of("delivery", asked), {})
-    turns.publish(told, RESULTS if asked.is_whole else home / RESULTS.name, whole=asked.is_whole)
+    turns.publish(told, asked, RESULTS, home)
     return 1 if any(run.failure for run in runs) else 0
 
 

@@ -58,7 +58,7 @@ def main(asked: Asked) -> int:
 
         runs = list(turns.in_turns(chosen, cells, asked.rounds or chosen.rounds, home, run))
     told = to_results(Measured(runs), chosen, turns.command_of("sources", asked), there.digests())
-    turns.publish(told, RESULTS if asked.is_whole else home / "sources.json", whole=asked.is_whole)
+    turns.publish(told, asked, RESULTS, home)
     return 1 if any(run.failure for run in runs) else 0
 
 

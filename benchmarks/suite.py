@@ -1,8 +1,9 @@
 """What is measured: cells, each a contestant at a workload and a size, and the rows that compare them."""
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, Self, TypeVar
 
 from benchmarks.corpus import Corpus
 from benchmarks.feeds import Form
@@ -108,6 +109,12 @@ class Suite(Generic[OneCell]):
     """Lines without a floor: what else a reader wants to know."""
     latency: Latency | None = None
 
+    def held_to(self, names: Collection[str]) -> Self:
+        """The same with these rows only, as far as nobody asks for others by name."""
+        held = tuple(row for row in self.rows if row.name in names)
+        others = tuple(row for row in self.rows if row not in held)
+        return replace(self, rows=held, reported=(*others, *self.reported))
+
 
 def full() -> Suite[Cell]:
     """The run whose figures are kept."""
@@ -126,9 +133,7 @@ def quick() -> Suite[Cell]:
         sliding=(1_000, 15_000),
         warm_seconds=0,
     )
-    first = tuple(row for row in ROWS if row.name in AT_FIRST)
-    others = tuple(row for row in (*ROWS, *REPORTED) if row not in first)
-    return Suite("quick", _groups(small), 1, first, others, Latency(seconds=15, warm_up=5))
+    return Suite("quick", _groups(small), 1, ROWS, REPORTED, Latency(seconds=15, warm_up=5)).held_to(AT_FIRST)
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ def played(
 
     runs = list(in_turns(suite, chosen_cells(suite, asked), asked.rounds or suite.rounds, home, run))
     told = to_results(Measured(runs), suite, command_of(name, asked), digests(work, corpora))
-    publish(told, target if asked.is_whole else home / target.name, whole=asked.is_whole)
+    publish(told, asked, target, home)
     return 1 if any(run.failure for run in runs) else 0
 
 
@@ -168,10 +168,13 @@ def digests(work: Path, names: str = "*keys-*") -> dict[str, str]:
     return found
 
 
-def publish(told: dict[str, Any], target: Path, *, whole: bool) -> None:
-    """Keeps the figures and shows them."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps(told, indent=1) + "\n")
-    print(f"\n{to_table(told)}\n\nkept in {target}")
-    if whole:
+def publish(told: dict[str, Any], asked: Asked, target: Path, home: Path) -> None:
+    """Shows the figures and keeps them: those of the whole as the page's, others beside their runs."""
+    kept_in = target if asked.is_whole else home / target.name
+    kept_in.parent.mkdir(parents=True, exist_ok=True)
+    kept_in.write_text(json.dumps(told, indent=1) + "\n")
+    print(f"\n{to_table(told)}\n\nkept in {kept_in}")
+    if asked.quick:
+        print("so small a run tells whether answers are right; how fast they come, only the whole one does")
+    if asked.is_whole:
         print("make the page anew with: python -m benchmarks.render")

@@ -33,7 +33,7 @@ def main(asked: Asked) -> int:
     waits = _waited(chosen.latency, asked.only, rounds, work, home)
     corpora = turns.digests(work) if cells else {}
     told = to_results(Measured(runs, waits), chosen, turns.command_of("windows", asked), corpora)
-    turns.publish(told, RESULTS if asked.is_whole else home / "windows.json", whole=asked.is_whole)
+    turns.publish(told, asked, RESULTS, home)
     return 1 if any(run.failure for run in runs) else 0
 
 

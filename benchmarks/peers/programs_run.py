@@ -125,7 +125,8 @@ def weighed(cell: Program, round_: int, uses: Sequence[Used], checked: dict[str,
         checked=checked,
     )
     if cpu <= 0 or wall <= 0:
-        return replace(run, failure="the longer run used no more than the shorter one: the machine was too busy")
+        why = "the machine is too busy, or the corpus too short"
+        return replace(run, failure=f"the longer run used no more than the shorter one: {why}")
     return run
 
 

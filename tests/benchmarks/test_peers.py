@@ -19,7 +19,7 @@ from benchmarks.peers.catalogue import ABSENT, JAVA, PEERS
 from benchmarks.peers.programs_run import Program, Used
 from benchmarks.results import Measured, to_results
 from benchmarks.runs import ROOT, Run, watched
-from benchmarks.turns import Asked
+from benchmarks.turns import Asked, chosen_cells
 from tests.benchmarks.sample import results
 
 SMALL = Corpus(keys=5, batches=2, per_batch=300, late=False)
@@ -158,6 +158,14 @@ def test_every_row_compares_cells_that_are_measured() -> None:
         assert {name for row in (*suite.rows, *suite.reported) for name in (row.cell, row.peer)} == names
         for group in suite.groups[1:]:
             assert not any(cell.corpus.late for cell in group.cells)
+
+
+def test_a_quick_run_asks_some_and_the_others_by_their_names() -> None:
+    quick = bench.quick()
+    assert {row.name for row in quick.rows} == {*bench.AT_FIRST}
+    assert {row.name for row in (*quick.rows, *quick.reported)} == {row.name for row in bench.full().rows}
+    assert chosen_cells(quick, Asked(quick=True)) == {*bench.AT_FIRST, "ours-lines", "ours-topic"}
+    assert chosen_cells(quick, Asked(quick=True, only=("pyflink",))) == {"pyflink"}
 
 
 @pytest.mark.slow

@@ -89,13 +89,17 @@ def test_a_part_is_kept_beside_the_runs_and_never_as_the_full_result(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(windows, "RESULTS", tmp_path / "results.json")
+    monkeypatch.setattr(windows, "RESULTS", tmp_path / "windows.json")
     main(Asked(only=("sliding",), rounds=1, work=tmp_path))
-    assert not (tmp_path / "results.json").exists()
+    assert not (tmp_path / "windows.json").exists()
     (kept,) = tmp_path.glob("runs/*/windows.json")
     rows = {row["name"]: row for row in json.loads(kept.read_text())["rows"]}
     assert rows["sliding"]["ratio"] == 1.0
-    assert "native, sliding with 60 overlaps" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "native, sliding with 60 overlaps" in said
+    assert "so small a run" not in said
+    main(Asked(quick=True, only=("sliding",), work=tmp_path))
+    assert "so small a run tells whether answers are right" in capsys.readouterr().out
 
 
 def test_a_failed_run_makes_the_command_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,12 +82,10 @@ def chosen_cells(suite: Suite[Any], asked: Asked, others: Collection[str] = ()) 
     rows = {row.name: {row.cell, row.peer} for row in (*suite.rows, *suite.reported)}
     groups = {group.name: {cell.name for cell in group.cells} for group in suite.groups}
     for name in asked.only:
-        places = [places for places in (rows.get(name), groups.get(name)) if places]
-        if name in everything:
-            found.add(name)
-        elif places:
-            found |= set.union(*places)
-        elif name not in others:
+        # A row is often called as its peer is; whoever names it wants to see them compared.
+        meant = {name} & everything | rows.get(name, set()) | groups.get(name, set())
+        found |= meant
+        if not meant and name not in others:
             known = ", ".join(sorted({*everything, *rows, *groups, *others}))
             raise PlanError(f"there is nothing called {name!r} to measure", hint=f"choose of: {known}")
     return found

@@ -74,6 +74,11 @@ def test_a_quick_run_asks_a_row_of_each_kind_and_any_other_by_its_name() -> None
     assert chosen_cells(quick(), Asked(quick=True, only=("keys-1k-1m",))) == {"ours-1k", "ours-1m"}
 
 
+def test_a_row_that_is_called_as_its_peer_is_has_both_of_its_sides() -> None:
+    assert chosen_cells(full(), Asked(only=("pass-through",))) == {"ours", "pass-through"}
+    assert chosen_cells(full(), Asked(only=("ours-1m",))) == {"ours-1m"}
+
+
 @pytest.mark.slow
 def test_an_interrupted_benchmark_goes_on_where_it_was(measured: list[tuple[str, int, bool]], tmp_path: Path) -> None:
     main(Asked(only=("ours-sliding",), rounds=1, work=tmp_path))

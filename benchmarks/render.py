@@ -76,8 +76,8 @@ _HOW: Final = """## How it is measured
 - **In turns.** All cells of a group run once, then again in the opposite order, and so on. A ratio is taken round by
   round; the table shows the median, and the lowest and highest round. A ratio with a floor whose middle half is wider
   than 15 % of it gets up to two rounds more.
-- **One round is one moment.** What compares two runs of our own depends on how busy the machine's caches are. A
-  thousand keys against a million has been between 1.8x and 2.9x since decision 0039, on both sides of its floor.
+- **One round is one moment.** A thousand keys against a million was 1.79x in the one round of the table, and 2.59x to
+  2.93x in three rounds of these two cells on another machine, which miss the floor; why is not known (decision 0039).
 - **By key** is transformWithStateInPandas as Spark's guide shows it: a map of open windows and a timer each, for every
   key. It is so slow that it gets only every 50th key (every 200th of a million), each with all of its events. What a
   key costs is the same, and its state is smaller, which is in its favour.

@@ -106,7 +106,7 @@ class Suite(Generic[OneCell]):
     rows: tuple[Row, ...]
     """The lines with a floor and a goal."""
     reported: tuple[Row, ...] = ()
-    """Lines without a floor: what else a reader wants to know."""
+    """Lines that it is not held to: what else a reader wants to know."""
     latency: Latency | None = None
 
     def held_to(self, names: Collection[str]) -> Self:

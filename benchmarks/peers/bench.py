@@ -38,7 +38,7 @@ ON_SPARK: Final = (
     Row("by-key-row", "transformWithState by hand, row by row", "ours", "by-key-row", 5.0, 20.0),
 )
 AT_FIRST: Final = ("bytewax", "pathway", "beam", "quix", "kafka-streams")
-"""For a quick run: not those on Spark, which `bench windows` tries as well, nor Flink, which takes minutes to start."""
+"""For a quick run: not those on Spark, which `bench windows` tries as well, nor Flink, whose two take two minutes."""
 
 
 def full() -> Suite[Measurable]:

@@ -44,6 +44,8 @@ RUNGS: Final = (
          Setting(settings=BOTH_COMPILERS)),
     Rung("partitions-1", "1 partition", Setting(partitions=1)),
     Rung("partitions-4", "4 partitions", Setting(partitions=4)),
+    Rung("key-groups-2", "2 key groups in place of 4: one step in a task, and state that can be spread half as far",
+         Setting(key_groups=2)),
     Rung("trigger-500ms", "a batch every 0.5 s", Setting(trigger="500 milliseconds")),
     Rung("trigger-1s", "a batch every second", Setting(trigger="1 second")),
     Rung("rate-1k", "1 k events/s", Setting(rate=1_000)),

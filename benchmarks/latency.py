@@ -15,6 +15,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,12 +57,13 @@ Heard = list[tuple[float, list[int], list[int]]]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How a job is run: events a second, how often a batch may start, the partitions of its shuffle, and what else
-    Spark is told."""
+    """How a job is run: events a second, how often a batch may start, the partitions of its shuffle, the key groups of
+    ours, and what else Spark is told."""
 
     rate: int = RATE
     trigger: str = "0 seconds"
     partitions: int | None = None
+    key_groups: int | None = None
     settings: dict[str, str] = field(default_factory=dict)
 
 
@@ -101,7 +103,7 @@ def main(arguments: list[str]) -> None:
     log, room = path.parent / "spark.log", Room(CORES, how.partitions)
     spark = sessions.start(contestant, log, Folder(str(folder)), room, how.settings)
     heard: Heard = []
-    play = _ours if contestant is Contestant.OURS else _native
+    play = partial(_ours, key_groups=how.key_groups) if contestant is Contestant.OURS else _native
     hear: Hear = lambda dues, ends: heard.append((time.time(), dues, ends))  # noqa: E731 - a single word
     stop = play(spark, folder, path.parent / "checkpoint", hear, how.trigger)
     prime(folder, lambda due: any(due in dues for _, dues, _ in heard))
@@ -155,7 +157,9 @@ def _native(spark: "SparkSession", folder: Path, checkpoint: Path, hear: Hear, t
     return query.stop
 
 
-def _ours(spark: "SparkSession", folder: Path, checkpoint: Path, hear: Hear, trigger: str) -> Callable[[], None]:
+def _ours(
+    spark: "SparkSession", folder: Path, checkpoint: Path, hear: Hear, trigger: str, key_groups: int | None = None
+) -> Callable[[], None]:
     from strandline.kernel.blocks import END  # noqa: PLC0415 - beside Spark, in the process that runs it
     from strandline.kernel.panes import TIMING  # noqa: PLC0415
 
@@ -165,12 +169,17 @@ def _ours(spark: "SparkSession", folder: Path, checkpoint: Path, hear: Hear, tri
             on_time = panes.filter(panes[TIMING] == Timing.ON_TIME)
             hear(panes["due"].to_list(), on_time[END].unique().to_list())
 
-    stop: Callable[[], None] = start(spark, folder, checkpoint, deliver, trigger).stop
+    stop: Callable[[], None] = start(spark, folder, checkpoint, deliver, trigger, key_groups).stop
     return stop
 
 
 def start(
-    spark: "SparkSession", folder: Path, checkpoint: Path, listener: "Callable[[Delivered], None]", trigger: str
+    spark: "SparkSession",
+    folder: Path,
+    checkpoint: Path,
+    listener: "Callable[[Delivered], None]",
+    trigger: str,
+    key_groups: int | None = None,
 ) -> "Job":
     """Ours: an early pane for every change, and one on time."""
     totals = (
@@ -182,7 +191,8 @@ def start(
         .accumulate(sl.accumulating)
         .aggregate(total=sl.sum("value"), plays=sl.count(), due=sl.max("due"))
     )
-    job: Job = totals.write(sl.discard()).run(spark, checkpoint=checkpoint, listener=listener, every=trigger)
+    written = totals.write(sl.discard())
+    job: Job = written.run(spark, checkpoint=checkpoint, listener=listener, every=trigger, key_groups=key_groups)
     return job
 
 

@@ -299,3 +299,11 @@ def test_a_block_cut_short_is_refused_at_every_length() -> None:
 def test_a_block_with_something_behind_it_is_refused() -> None:
     with pytest.raises(BrokenBlock, match="the block at index is damaged"):
         unpack(pack(SMALL) + b"\x00", "index")
+
+
+def test_truths_are_kept_without_what_lies_behind_them_in_memory() -> None:
+    """A comparison fills the rest of its last byte too, so that equal frames would have other bytes."""
+    said = pl.DataFrame({"@low": [True, True, False]})
+    found = pl.DataFrame({"a": [1, 5, 9]}).select((pl.col("a") <= 5).alias("@low"))
+    assert found.equals(said)
+    assert pack(Block({"rows": found})) == pack(Block({"rows": said}))

@@ -25,6 +25,7 @@ import numpy.typing as npt
 import polars as pl
 
 from strandline.errors import BrokenBlock
+from strandline.kernel.small import only, without
 from strandline.kernel.words import SAMPLED, VERY_OFTEN, coded
 
 MAGIC: Final = b"SLB"
@@ -86,13 +87,13 @@ def pack(block: Block) -> bytes:
     alike: dict[str, list[list[str]]] = {}
     for name, whole in block.frames.items():
         others = _alike(whole)
-        frame = whole.drop(others)
+        frame = without(whole, others)
         alike |= {name: [whole.columns, [*others], [*others.values()]]} if others else {}
         same = _same_throughout(frame)
-        rest, bases, lists = _narrowed(frame.drop(same))
+        rest, bases, lists = _narrowed(without(frame, same))
         narrow |= {name: bases} if bases else {}
         listed |= {name: lists} if lists else {}
-        parts = [_to_arrow(rest), *([_to_arrow(frame.select(same).head(1))] if same else [])]
+        parts = [_to_arrow(rest), *([_to_arrow(only(frame, same).head(1))] if same else [])]
         order = [frame.height, *frame.columns] if same else []
         frames.append([name, *(len(part) for part in parts), *order])
         streams += parts
@@ -138,7 +139,7 @@ class Packed:
         found = self._written(name, wanted, rows)
         if copies:
             found = found.with_columns(pl.col(one).alias(other) for other, one in copies.items())
-        return found.select(columns or order or found.columns)
+        return only(found, columns or order or found.columns)
 
     def _written(self, name: str, wanted: set[str] | None, rows: npt.NDArray[np.int64] | None) -> pl.DataFrame:
         """What there is in the streams of a frame: of all columns or those wanted, of all rows or some."""
@@ -241,7 +242,7 @@ def _narrowed(frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int], dict[s
         elif own and column.dtype == pl.String and column.len() < SAMPLED and len(words := _words(column)) <= _FEW:
             lists[name] = words.to_list()
             made.append(column.cast(pl.Enum(lists[name])).to_physical().cast(pl.UInt8))
-    return frame.with_columns(made), bases, lists
+    return (frame.with_columns(made) if made else frame), bases, lists
 
 
 def _words(column: pl.Series) -> pl.Series:
@@ -263,7 +264,16 @@ def _widened(
 def _whole(frame: pl.DataFrame, same: pl.DataFrame, height: int, order: Sequence[str]) -> pl.DataFrame:
     """A frame with the columns that it was written without."""
     ones = [column.new_from_index(0, height) for column in same if column.name in order]
-    return (frame.with_columns(ones) if frame.width else pl.DataFrame(ones)).select(order)
+    return only(frame.hstack(ones) if frame.width else pl.DataFrame(ones), order)
+
+
+def _plain_bits(frame: pl.DataFrame) -> pl.DataFrame:
+    """The same, with nothing behind its last bits: a comparison leaves there whatever was in memory."""
+    if pl.Boolean not in frame.dtypes:
+        return frame
+    return pl.DataFrame([
+        column.cast(pl.UInt8).cast(pl.Boolean) if column.dtype == pl.Boolean else column for column in frame
+    ])  # fmt: skip
 
 
 def _is_long(frame: pl.DataFrame) -> bool:
@@ -275,7 +285,7 @@ def _from_arrow(data: bytes, columns: Iterable[str] | None) -> pl.DataFrame:
 
 
 def _to_arrow(frame: pl.DataFrame) -> bytes:
-    out = io.BytesIO()
+    out, frame = io.BytesIO(), _plain_bits(frame)
     # Numbers are narrow already; texts and lists become less than half in hardly more time.
     texts = any(kind in _TEXTS or kind.is_nested() for kind in frame.schema.values()) and _is_long(frame)
     # Texts one after another, not as views into buffers: these lie otherwise in memory whenever they were made anew.

@@ -17,6 +17,7 @@ from strandline.kernel.blocks import AT, COUNTED, EARLIEST, END, NEW, NEWEST, OF
 from strandline.kernel.limits import at_risk, total
 from strandline.kernel.picking import Pick, ranked
 from strandline.kernel.rows import PROBLEM
+from strandline.kernel.small import only, stacked
 from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.kernel.windows import span_of
 from strandline.model.aggregates import columns_of as read_by
@@ -86,7 +87,8 @@ def _kept(ask: WindowedStep) -> list[tuple[str, InRow | InItems]]:
     return [*_ways(ask).items()]
 
 
-def _ways(ask: WindowedStep) -> dict[str, InRow | InItems]:
+@cache
+def _ways(ask: WindowedStep) -> Mapping[str, InRow | InItems]:
     """How each aggregate is kept."""
     ways = signed.columns_of if ask.signed else columns_of
     return {name: ways(name, aggregate) for name, aggregate in ask.aggregates}
@@ -106,7 +108,7 @@ def identity(keys: Sequence[str]) -> list[str]:
     return [*keys, START, END]
 
 
-def combine(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, only: pl.Series | None = None) -> Combined:
+def combine(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, some: pl.Series | None = None) -> Combined:
     """Elements, each beside one of its windows, as one row for each window, and items; if told so, only some."""
     many = pl.len().cast(pl.Int64)
     counted = pl.col(NEWEST).sum().cast(pl.Int64) if NEWEST in placed.columns else many
@@ -119,13 +121,13 @@ def combine(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, only: 
     # In any order, which is faster: a window has one row here, and what is kept or told of it is sorted later.
     picks = picks_of(ask)
     read = dict.fromkeys([*_read(keys, made), *(name for pick in picks for name in pick.columns.values())])
-    ranks = ranked(_of(placed.select(*read), only), picks, elements=True)
+    ranks = ranked(_of(only(placed, [*read]), some), picks, elements=True)
     rows = ranks.fetched(grouped(ranks.frame, keys, ask, [*made, *ranks.made]))
-    return Combined(rows, {name: _make(_of(placed, only), keys, kind) for name, kind in items_of(ask).items()})
+    return Combined(rows, {name: _make(_of(placed, some), keys, kind) for name, kind in items_of(ask).items()})
 
 
-def _of(frame: pl.DataFrame, only: pl.Series | None) -> pl.DataFrame:
-    return frame if only is None else frame.filter(only)
+def _of(frame: pl.DataFrame, some: pl.Series | None) -> pl.DataFrame:
+    return frame if some is None else frame.filter(some)
 
 
 def _read(keys: Sequence[str], made: Sequence[pl.Expr]) -> list[str]:
@@ -143,7 +145,7 @@ def _partial(part: Part, placed: pl.DataFrame, ask: WindowedStep) -> pl.Expr:
 def grouped(frame: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, made: Sequence[pl.Expr]) -> pl.DataFrame:
     """One row for each identity. Where there are few windows it is done window by window: keys alone group faster."""
     if frame.height < _WORTH_IT:
-        return frame.lazy().group_by(identity(keys)).agg(*made).collect()
+        return frame.group_by(identity(keys)).agg(*made)
     few = frame.select(_read(keys, made))
     engine = _engine(few, keys)
     bound = None if span_of(ask.window) is None else _told_apart_by(frame, ask)
@@ -214,7 +216,7 @@ def together(frames: Sequence[pl.DataFrame], keys: Sequence[str], kind: Items) -
 
 def merge_rows(frames: Sequence[pl.DataFrame], keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
     """Rows of the same windows from several tasks, as one for each."""
-    both = pl.concat(frames, how="diagonal_relaxed")
+    both = stacked(frames)
     ranks = ranked(both, picks_of(ask))
     return ranks.fetched(grouped(ranks.frame, keys, ask, [*merges(ask, both), *ranks.made]))
 
@@ -233,7 +235,7 @@ def side_by_side(found: Sequence[Combined]) -> Combined | None:
         name: pl.concat([each.items[name] for each in found if name in each.items], how="diagonal_relaxed")
         for name in names
     }
-    return Combined(pl.concat([each.rows for each in found], how="diagonal_relaxed"), items, repeats=True)
+    return Combined(stacked([each.rows for each in found]), items, repeats=True)
 
 
 def merged(found: Sequence[Combined | None], keys: Sequence[str], ask: WindowedStep) -> Combined | None:

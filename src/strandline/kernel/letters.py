@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, Final
 
 import polars as pl
@@ -60,6 +61,7 @@ _ON_THE_WAY: Final = (REASON, EXCEPTION, DETAIL, RAW, MASKED, PARTITION, OFFSET,
 _HEAD: Final = 5
 
 
+@cache
 def no_letters() -> pl.DataFrame:
     """Dead letters where they arise, none yet."""
     return pl.DataFrame(schema={**{name: ENVELOPE[name][1] for name in _ON_THE_WAY}, _PLACE: pl.Int64})
@@ -70,6 +72,8 @@ def letters_of(rows: pl.DataFrame, detail: pl.Expr | None = None, step: str | No
 
     Rows have PARTITION, OFFSET and RAW, and may have AT, STEP and EXCEPTION.
     """
+    if rows.is_empty():
+        return no_letters()
     said = pl.lit(None, pl.String)
     if detail is not None:
         said = detail

@@ -11,6 +11,7 @@ from strandline.kernel.contents import ELEMENTS, Combined, Frames, combine, iden
 from strandline.kernel.expressions import to_expr
 from strandline.kernel.rows import PROBLEM
 from strandline.kernel.slices import ordered
+from strandline.kernel.small import collected, stacked, without
 from strandline.kernel.state import (
     ADDED,
     ARRIVED,
@@ -89,12 +90,11 @@ def _ahead(windows: pl.DataFrame, now: Instant) -> pl.Series:
 
 def _wait(windows: pl.DataFrame, ask: WindowedStep, now: Instant) -> pl.DataFrame:
     """Windows that hear of what is new, and say nothing."""
-    return _unmarked(_listen(_with_told(windows, ask), ask, now)).collect()
+    return collected(_unmarked(_listen(_with_told(windows, ask), ask, now)), windows.height)
 
 
 def _together(frames: Sequence[pl.DataFrame | None]) -> pl.DataFrame:
-    found = [each for each in frames if each is not None]
-    return found[0] if len(found) == 1 else pl.concat(found, how="diagonal_relaxed")
+    return stacked([each for each in frames if each is not None])
 
 
 def _fire(
@@ -106,12 +106,14 @@ def _fire(
     if triggers.conditions(ask.trigger):
         listening = heard.collect()
         heard = _valued(listening, _before(items, listening, keys, ask), keys, ask).lazy()
-    tested = _verdicts(heard, ask, now).collect()
-    if not tested.select((pl.col(_FIRES) | pl.col(_OVER)).any()).item():
-        return None, replace(kept, windows=_unmarked(tested.lazy()).collect())
+    tested = collected(_verdicts(heard, ask, now), windows.height)
+    if not (tested[_FIRES] | tested[_OVER]).any():
+        return None, replace(kept, windows=collected(_unmarked(tested.lazy()), tested.height))
     if ask.evictor is not None:
         items = {**items, **_before(items, tested.filter(_FIRES), keys, ask)}
-    spoke = _valued(tested.select(pl.exclude(f"^{_NOW}.*$")).filter(_EMITTED), items, keys, ask)
+    untold = without(tested, [name for name in tested.columns if name.startswith(_NOW)])
+    emitted = untold[_EMITTED]
+    spoke = _valued(untold if emitted.all(ignore_nulls=False) else untold.filter(emitted), items, keys, ask)
     panes = _panes(spoke, kept.owed, keys, ask) if spoke.height else None
     return panes, _settle(tested, spoke, replace(kept, items=items), keys, ask)
 
@@ -276,7 +278,7 @@ def _panes(spoke: pl.DataFrame, owed: pl.DataFrame | None, keys: Sequence[str], 
     if ask.accumulation is Accumulation.RETRACTING:
         panes = pl.concat([*_withdrawn(spoke, owed, keys, ask), panes], how="diagonal_relaxed")
     owners = (OWNER_START, OWNER_END)
-    return ordered(panes, [*keys, *owners], owners).drop(owners)
+    return without(ordered(panes, [*keys, *owners], owners), owners)
 
 
 def _withdrawn(
@@ -324,7 +326,7 @@ def _settle(windows: pl.DataFrame, spoke: pl.DataFrame, kept: Kept, keys: Sequen
         items = {name: each.join(emptied, on=names, how="anti", nulls_equal=True) for name, each in items.items()}
     if ask.evictor is not None and ELEMENTS in items:
         items[ELEMENTS] = _after(items[ELEMENTS], windows.filter(_FIRES), keys, ask)
-    alive = _unmarked(windows.lazy().filter(~pl.col(_OVER)).with_columns(**after)).collect()
+    alive = collected(_unmarked(windows.lazy().filter(~pl.col(_OVER)).with_columns(**after)), windows.height)
     return Kept(alive, items, _still_owed(kept.owed, windows, keys))
 
 

@@ -16,6 +16,7 @@ from strandline.kernel.blocks import AT, END, GAP, OFFSET, PARTITION, START, Blo
 from strandline.kernel.contents import Combined, combine, items_of
 from strandline.kernel.sessions import COVER_END, COVER_START, cover
 from strandline.kernel.slices import key_groups
+from strandline.kernel.small import only
 from strandline.kernel.strips import first_over, shares, striped
 from strandline.kernel.watermarks import FOREVER, NEVER, put_aside_after
 from strandline.kernel.windows import assign, expires, has_one, max_timestamp
@@ -183,7 +184,7 @@ def _blocks(
 def _by_group(frame: pl.DataFrame, keys: Sequence[str], groups: int) -> dict[int, pl.DataFrame]:
     if frame.is_empty():
         return {}
-    placed = frame.with_columns(key_groups(frame.select(keys), groups).alias("@group"))
+    placed = frame.with_columns(key_groups(only(frame, keys), groups).alias("@group"))
     split = placed.partition_by("@group", as_dict=True, include_key=False, maintain_order=True)
     return {int(group): part for (group,), part in split.items()}
 

@@ -11,6 +11,7 @@ import polars as pl
 
 from strandline.kernel.blocks import END, START
 from strandline.kernel.hashes import hashed
+from strandline.kernel.small import only
 
 KEY_SLICES: Final = 8
 """Slices of a key group whose windows are kept by key."""
@@ -54,5 +55,5 @@ def _is_one(values: pl.Series) -> bool:
 def slices_of(frame: pl.DataFrame, keys: Sequence[str], span: int | None) -> pl.Series:
     """For each row the slice of its window: by its start, in spans of event time, or by its key."""
     if span is None:
-        return key_slices(frame.select(keys))
-    return frame.select(pl.col(START).floordiv(span).alias("slice")).to_series()
+        return key_slices(only(frame, keys))
+    return (frame[START] // span).alias("slice")

@@ -49,6 +49,7 @@ from strandline.kernel.contents import (
 from strandline.kernel.picking import ranked
 from strandline.kernel.places import CHANGES, SLICE, WINDOWS, as_changed, changes_of, place_of
 from strandline.kernel.slices import among, ordered, slices_of
+from strandline.kernel.small import stacked, without
 from strandline.kernel.watermarks import Progress, progress_from_facts, progress_to_facts
 from strandline.kernel.windows import span_of
 from strandline.model.panes import Accumulation, PaneTimestamp
@@ -209,10 +210,10 @@ def _merge(
     """
     found, fresh = [], None
     if span_of(ask.window) is not None:
-        known = pl.col(START).is_in(windows[START].unique().implode())
-        others = rows.filter(~known)
-        if others.height:
-            fresh = merge_rows([others], keys, ask).with_columns(**initial(ask))
+        begun = windows[START].unique()
+        if not {*rows[START].unique()} <= {*begun}:
+            known = rows[START].is_in(begun.implode())
+            fresh = merge_rows([rows.filter(~known)], keys, ask).with_columns(**initial(ask))
             rows = rows.filter(known)
     if rows.height * _SELDOM < windows.height or not rows.height:
         touched = among(windows, rows.select(identity(keys)).unique())
@@ -230,7 +231,7 @@ def _met(windows: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str], ask: Wi
     """
     joined = {*identity(keys), NEW, COUNTED, EARLIEST, TIME, *(part.name for part in parts_of(ask))}
     kept = [name for name in windows.columns if name not in joined]
-    mine = windows.drop(kept).with_columns(**_nothing_new(ask)).with_row_index(_AT)
+    mine = without(windows, kept).with_columns(**_nothing_new(ask)).with_row_index(_AT)
     both = pl.concat([mine, rows], how="diagonal_relaxed")
     ranks = ranked(both, picks_of(ask))
     met = ranks.fetched(grouped(ranks.frame, keys, ask, [*merges(ask, both), *ranks.made, pl.col(_AT).max()]))
@@ -241,7 +242,7 @@ def _met(windows: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str], ask: Wi
         found = found.with_columns(
             pl.when(opened).then(value).otherwise(name).alias(name) for name, value in new.items()
         )
-    return pl.concat([met.drop(_AT), found], how="horizontal")
+    return without(met, (_AT,)).hstack(found)
 
 
 def read_index(held: Mapping[str, bytes]) -> Index:
@@ -328,7 +329,7 @@ def read_slices(
             frames = as_changed(unpack(data, place).frames, [opened(held[each], each) for each in beside])
             for name, frame in (frames if sift is None else sift(number, frames)).items():
                 found.setdefault(name, []).append(frame)
-    frames = {name: pl.concat(each, how="diagonal_relaxed") for name, each in found.items()}
+    frames = {name: stacked(each) for name, each in found.items()}
     items = {name.removeprefix(_ITEMS): frame for name, frame in frames.items() if name.startswith(_ITEMS)}
     return Kept(frames.get(WINDOWS), items, frames.get(OWED))
 
@@ -359,7 +360,7 @@ def write_slices(
             writes |= changes
             continue
         mine = {name: parts[number] for name, parts in split.items() if number in parts}
-        data = pack(Block({**mine, WINDOWS: windows.drop(RIDING, strict=False)}))
+        data = pack(Block({**mine, WINDOWS: without(windows, RIDING)}))
         writes[place_of(number)] = data
         dues = (_least(windows[DUE_WATERMARK]), _least(windows[DUE_CLOCK]), _least(windows[HOLD]))
         entries[number] = Slice(windows.height, len(data), *dues)

@@ -30,7 +30,7 @@ from strandline.kernel.slices import slices_of
 from strandline.kernel.state import CLOSED, Kept
 from strandline.kernel.strips import next_over, shares
 from strandline.kernel.watermarks import FOREVER, NEVER, Control, Input, Progress, Rule, advance, advance_inputs
-from strandline.kernel.windows import assign, expires, has_one, max_timestamp, span_of
+from strandline.kernel.windows import assign, expires, expiry, has_one, max_timestamp, span_of
 from strandline.model.panes import LateReason, LateRows, PaneTimestamp
 from strandline.model.steps import WindowedStep
 from strandline.model.triggers import may_finish
@@ -181,7 +181,8 @@ def _is_gone(rows: pl.DataFrame, ask: Ask, now: Instant) -> bool:
     if shares(ask.step):
         earliest: Any = rows[START].min()
         return next_over(ask.step, earliest, NEVER) <= now.before
-    return bool(rows.select((expires(ask.step) <= now.before).any()).item())
+    first: Any = rows[END].min()
+    return first is not None and expiry(ask.step, first) <= now.before
 
 
 def _placed(blocks: Sequence[Block], ask: Ask, now: Instant) -> pl.DataFrame | None:

@@ -3,6 +3,7 @@
 Bounds stay inside time: where a sum would pass an end of time it stops there.
 """
 
+from functools import cache
 from typing import assert_never
 
 import polars as pl
@@ -74,7 +75,15 @@ def later(at: pl.Expr, ms: int | pl.Expr) -> pl.Expr:
 
 def max_timestamp(end: pl.Expr | None = None) -> pl.Expr:
     """The last instant of a window; that of a window without an end is the end of time itself."""
-    end = pl.col(END) if end is None else end
+    return _max_timestamp() if end is None else _last_before(end)
+
+
+@cache
+def _max_timestamp() -> pl.Expr:
+    return _last_before(pl.col(END))
+
+
+def _last_before(end: pl.Expr) -> pl.Expr:
     return pl.when(end == FOREVER).then(FOREVER).otherwise(end - 1)
 
 
@@ -82,6 +91,12 @@ def expires(ask: WindowedStep, end: pl.Expr | None = None) -> pl.Expr:
     """The gc time: once the watermark is here, the window is gone."""
     allowed = ask.lateness.allowed
     return pl.lit(FOREVER) if allowed is None else later(max_timestamp(end), allowed.ms)
+
+
+def expiry(ask: WindowedStep, end: int) -> int:
+    """The gc time of one window."""
+    allowed, last = ask.lateness.allowed, end if end == FOREVER else end - 1
+    return FOREVER if allowed is None else min(last + allowed.ms, FOREVER)
 
 
 def has_one(kind: WindowKind) -> bool:

@@ -14,6 +14,7 @@ from strandline.kernel.output import Counts, counts_to_facts
 from strandline.kernel.prepare import admit, prepare
 from strandline.kernel.probes import probe
 from strandline.kernel.rows import ORIGIN, STEP, Passed
+from strandline.kernel.small import without
 from strandline.kernel.watermarks import Control, Rule, Seen, control_to_facts, counted_times, moving_time
 from strandline.model.panes import DeadReason
 from strandline.model.watermarks import Percentile, Watermark
@@ -144,7 +145,7 @@ def prepare_scan(  # noqa: PLR0913 - what a task has
     A source that is `alone` has one partition, whatever places its records name. A task may have several parts.
     """
     clock = _clock(frame, batch)
-    arrived = _arrived(frame.drop(CLOCK, strict=False), decoder, clock, task, alone=alone)
+    arrived = _arrived(without(frame, (CLOCK,)), decoder, clock, task, alone=alone)
     leaving = _Leaving([letters_of(arrived.dead, step="decode")])
     blocks: Blocks = []
     # Records that are none are offered to nobody; they are counted where the first rows go.
@@ -197,8 +198,11 @@ class _Leaving:
         self.counts[name] = counts_to_facts(offered + Counts(contributed=rows.height, dead=refused.height))
 
     def blocks(self, scan: Scan, decoder: Decoder | None, task: int, facts: Mapping[str, Any]) -> Blocks:
-        dead = outgoing(pl.concat(self.letters, how="vertical"), scan.source.name, decoder, scan.mask)
-        frames = {**self.exits, f"dead:{scan.dead_to}": dead}
+        frames = dict(self.exits)
+        letters = [each for each in self.letters if each.height]
+        if letters:
+            dead = outgoing(pl.concat(letters, how="vertical"), scan.source.name, decoder, scan.mask)
+            frames[f"dead:{scan.dead_to}"] = dead
         full = {name: frame for name, frame in frames.items() if frame.height}
         if not full and not self.counts:
             return []
@@ -222,14 +226,12 @@ def feed(  # noqa: PLR0913, PLR0917 - what a step is fed with
     Rows that a user's own aggregate was `tried` on already are not tried again.
     """
     taken, refused = admit(rows, step.step, rule, int(control["clock"]))
-    why = pl.col(REASON).replace_strict(_DETAILS, default=f"{event_time} is missing or unreadable")
-    where = pl.col(REASON).replace_strict(_WINDOWING, default="event_time").alias(STEP)
-    dead = letters_of(with_raw(refused).with_columns(where), why) if refused.height else no_letters()
+    dead = _refused(refused, event_time) if refused.height else no_letters()
     taken, failed = (taken, None) if tried else probe(taken, step.keys, step.step)
     if failed is not None:
         dead = pl.concat([dead, failures(failed, aggregating(step.keys, step.step))], how="vertical")
     prepared = prepare(
-        taken.drop(RAW, ORIGIN, strict=False), step.keys, step.step, step.groups, batch.horizons.get(step.number)
+        without(taken, (RAW, ORIGIN)), step.keys, step.step, step.groups, batch.horizons.get(step.number)
     )
     counts = known + Counts(dead=dead.height, filtered=prepared.filtered)
     seen = look(taken, prepared.blocks, step.name, step.keys, batch.heads.get(step.number)) if batch.measured else None
@@ -245,6 +247,13 @@ def feed(  # noqa: PLR0913, PLR0917 - what a step is fed with
             mine[FACT] = to_facts(seen) if group == 0 else {}
         blocks.append((address(step, group), Block(found.frames, {**found.facts, **mine})))
     return blocks, dead
+
+
+def _refused(rows: pl.DataFrame, event_time: str | None) -> pl.DataFrame:
+    """Dead letters of rows that a step cannot take."""
+    why = pl.col(REASON).replace_strict(_DETAILS, default=f"{event_time} is missing or unreadable")
+    where = pl.col(REASON).replace_strict(_WINDOWING, default="event_time").alias(STEP)
+    return letters_of(with_raw(rows).with_columns(where), why)
 
 
 def carried(blocks: Blocks) -> Batches:
@@ -319,7 +328,8 @@ def _control(arrived: Arrived, rows: pl.DataFrame, clock: int, flow: Flow, known
         highest = dict(timed.group_by(PARTITION).agg(pl.col(AT).max()).iter_rows())
     times = _times(timed, one) if _goes_by_lag(flow.watermark) else {}
     seen = []
-    for (name,), told_of in arrived.marks.group_by(PARTITION, maintain_order=True):
+    alone = [((names[0],), arrived.marks)] if len(names) == 1 else None
+    for (name,), told_of in alone or arrived.marks.group_by(PARTITION, maintain_order=True):
         records = told_of.filter(pl.col(MARK) == RECORD)
         ended = bool((told_of[MARK] == ENDED).any())
         first: Any = told_of[OFFSET].min()

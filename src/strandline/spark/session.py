@@ -23,6 +23,7 @@ from strandline.spark.lean_home import at_home, lean_home
 from strandline.spark.meanwhile import Meanwhile
 from strandline.spark.unforked import spare_processes
 from strandline.spark.unsearched import spare_search
+from strandline.spark.untraced import spare_traces
 
 FILES: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -48,7 +49,9 @@ def of_records(longest: int | None) -> dict[str, str]:
     return {ROWS_PER_BATCH: str(min(many, MOST_ROWS))} if many >= _FEWEST else dict(OF_RECORDS)
 
 
-_OF_THIS_MACHINE: Final = ("spark.master", "spark.driver.bindAddress", "spark.driver.host", "spark.ui.enabled")
+_OF_THIS_MACHINE: Final = (
+    "spark.master", "spark.driver.bindAddress", "spark.driver.host", "spark.ui.enabled", "spark.broadcast.compress"
+)  # fmt: skip
 """What holds for a Spark inside this process, and for no other."""
 _GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
@@ -117,6 +120,8 @@ def settings(cores: int) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
+        # What tasks have in common is written four times a batch, and here never leaves the process.
+        "spark.broadcast.compress": "false",
         "spark.ui.showConsoleProgress": "false",
     }
 
@@ -178,6 +183,7 @@ class Coming:
             if not self._plain:
                 spare_processes(session)
                 spare_code(session)
+                spare_traces(session)
         return session
 
     def given_up(self) -> None:

@@ -1,4 +1,4 @@
-"""`strandline bench bounded`: a folder that ends, as one batch: against our own stream, and a plain batch job."""
+"""`strandline bench bounded`: a folder that ends, as one batch: against our own stream, a batch job, the metal."""
 
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,14 @@ ROWS: Final = (
 )
 
 
+REPORTED: Final = (
+    Row("polars", "Polars alone over the same files: the distance to the metal", "at-once", "polars"),
+    Row("duckdb", "DuckDB alone over the same files", "at-once", "duckdb"),
+    Row("stream-polars", "Polars alone, against our own stream", "stream", "polars"),
+)
+"""Lines without a floor: how far the machine is."""
+
+
 def full() -> Suite[Cell]:
     """The run whose figures are kept: ten million events."""
     return _suite("bounded", Corpus(100_000, 10, 1_000_000, late=False), warm_seconds=30, rounds=3)
@@ -29,12 +37,15 @@ def quick() -> Suite[Cell]:
 
 
 def _suite(name: str, corpus: Corpus, *, warm_seconds: float, rounds: int) -> Suite[Cell]:
-    """No event is late, so that all three have the same result; and all of a run counts, since it ends."""
-    who = (("at-once", Contestant.AT_ONCE), ("stream", Contestant.OURS), ("plain", Contestant.PLAIN))
+    """No event is late, so that all have the same result; and all of a run counts, since it ends."""
+    who = (
+        ("at-once", Contestant.AT_ONCE), ("stream", Contestant.OURS), ("plain", Contestant.PLAIN),
+        ("polars", Contestant.POLARS), ("duckdb", Contestant.DUCKDB),
+    )  # fmt: skip
     cells = tuple(
         Cell(each, contestant, TUMBLING, corpus, warm_up=0, warm_seconds=warm_seconds) for each, contestant in who
     )
-    return Suite(name, (Group("bounded", cells),), rounds, ROWS)
+    return Suite(name, (Group("bounded", cells),), rounds, ROWS, REPORTED)
 
 
 def main(asked: Asked) -> int:

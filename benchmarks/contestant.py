@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks import feeds, ours, sessions
+from benchmarks import feeds, metal, ours, sessions
 from benchmarks.feeds import Feed
 from benchmarks.peers import spark as peers
 from benchmarks.sessions import Room
@@ -55,6 +55,9 @@ def read_order(path: Path) -> Order:
 def main(arguments: list[str]) -> None:
     order = read_order(Path(arguments[0]))
     order.room.enter()
+    if order.contestant in metal.METAL:
+        (order.home / "run.json").write_text(json.dumps(_on_metal(order)))
+        return
     spark = sessions.start(order.contestant, order.home / "spark.log", order.feed, order.room)
     warm(spark, order)
     told: dict[str, Any] = {"timed": timed(spark, order), "ended": time.time()}
@@ -62,6 +65,16 @@ def main(arguments: list[str]) -> None:
         told["checked"] = checked(spark, order, order.check)
     (order.home / "run.json").write_text(json.dumps(told))
     spark.stop()
+
+
+def _on_metal(order: Order) -> dict[str, Any]:
+    """Without Spark there is nothing to warm up but the files, which the first of several times does."""
+    told: dict[str, Any] = {"timed": metal.timed(order.contestant, order.workload, order.feed), "ended": time.time()}
+    if order.check is not None:
+        kept = order.home / "panes"
+        kept.mkdir()
+        told["checked"] = metal.checked(order.contestant, order.workload, order.check, kept)
+    return told
 
 
 def warm(spark: "SparkSession", order: Order) -> None:

@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks import bounded, oracle, render
 from benchmarks.corpus import Corpus, written
+from benchmarks.feeds import Folder
+from benchmarks.metal import METAL, checked, timed
 from benchmarks.results import Measured, to_results
 from benchmarks.runs import Run
 from benchmarks.suite import TUMBLING
@@ -14,7 +18,9 @@ from tests.benchmarks.sample import results
 def test_every_row_compares_cells_that_are_measured_over_the_same_events() -> None:
     for suite in (bounded.full(), bounded.quick()):
         (group,) = suite.groups
-        assert {name for row in suite.rows for name in (row.cell, row.peer)} == {cell.name for cell in group.cells}
+        assert {name for row in (*suite.rows, *suite.reported) for name in (row.cell, row.peer)} == {
+            cell.name for cell in group.cells
+        }
         assert len({cell.corpus for cell in group.cells}) == 1
         assert not group.cells[0].corpus.late
     assert bounded.full().groups[0].cells[0].corpus.batches * 1_000_000 == 10_000_000
@@ -22,11 +28,25 @@ def test_every_row_compares_cells_that_are_measured_over_the_same_events() -> No
 
 def test_without_late_events_all_are_held_to_the_same_answer(tmp_path: Path) -> None:
     folder, _ = written(Corpus(keys=5, batches=3, per_batch=2_000, late=False), tmp_path)
-    who = (Contestant.OURS, Contestant.AT_ONCE, Contestant.PLAIN)
+    who = (Contestant.OURS, Contestant.AT_ONCE, Contestant.PLAIN, *METAL)
     found = [oracle.expect(folder, TUMBLING, contestant) for contestant in who]
     rows = [each.connection.execute("SELECT * FROM expected ORDER BY ALL").fetchall() for each in found]
-    assert rows[0] == rows[1] == rows[2] != []
+    assert rows[0] != []
+    assert all(each == rows[0] for each in rows)
     assert {each.late for each in found} == {0}
+
+
+@pytest.mark.parametrize("contestant", METAL)
+def test_on_the_metal_every_window_is_what_the_judge_says(contestant: Contestant, tmp_path: Path) -> None:
+    folder, _ = written(Corpus(keys=50, batches=3, per_batch=2_000, late=False), tmp_path / "corpora")
+    feed, kept = Folder(str(folder)), tmp_path / "kept"
+    kept.mkdir()
+    (batch,) = checked(contestant, TUMBLING, feed, kept)["batches"]
+    assert batch["rows"] >= 6_000
+    verdict = oracle.expect(folder, TUMBLING, contestant).judge(f"{kept}/*.parquet")
+    assert verdict.agrees
+    (several,) = timed(contestant, TUMBLING, feed, least=0.05)["batches"]
+    assert several["rows"] % batch["rows"] == 0
 
 
 def test_the_page_tells_of_bounded_input() -> None:

@@ -1,7 +1,8 @@
 """Who fires in a batch, and the panes that come of it: timing, numbering, corrections."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 
 import polars as pl
 
@@ -47,6 +48,9 @@ OWNER_START, OWNER_END = "@owner_start", "@owner_end"
 """The bounds of the window that takes a pane back, where they are not the pane's own."""
 
 _FIRES, _EMITTED, _OVER, _REACHED, _NOW = "@fires", "@emitted", "@over", "@reached", "@now."
+_CLOSES = pl.col(CLOSED) | (pl.col(_FIRES) & pl.col(LAST))
+_LATELY = 16
+"""What is asked of windows at an instant is the same for all key groups of a task; so many are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,7 @@ def on_time_before(rows: pl.DataFrame, ask: WindowedStep, now: Instant) -> pl.Da
     fired = triggers.fire(ask.trigger, triggers.columns(ask.trigger), _moment(ask, now))
     closed = may_finish(ask.trigger)
     told = {SPOKEN: pl.lit(1, pl.Int64), SETTLED: pl.lit(1, pl.Int64), CLOSED: pl.lit(closed)}
-    kept = initial(ask) | told | dict(fired)
+    kept = {**initial(ask), **told, **fired}
     if closed or ask.accumulation is Accumulation.DISCARDING:
         kept |= {part.name: pl.lit(part.empty, rows[part.name].dtype) for part in parts_of(ask)}
     return _unmarked(rows.lazy().with_columns(**kept)).collect()
@@ -148,6 +152,7 @@ def _unmarked(windows: pl.LazyFrame) -> pl.LazyFrame:
     return windows.drop(marks, strict=False).select(pl.exclude(f"^{_NOW}.*$"))
 
 
+@lru_cache(_LATELY)
 def deadlines(ask: WindowedStep, now: Instant) -> tuple[pl.Expr, pl.Expr]:
     """The earliest watermark and the earliest clock at which a window must be looked at again."""
     end, gone = max_timestamp(), expires(ask)
@@ -167,15 +172,20 @@ def _with_told(windows: pl.DataFrame, ask: WindowedStep) -> pl.LazyFrame:
 
 def _listen(windows: pl.LazyFrame, ask: WindowedStep, now: Instant) -> pl.LazyFrame:
     """New elements reach the count, the hold and the trigger."""
+    return windows.with_columns(_listening(ask, now))
+
+
+@lru_cache(_LATELY)
+def _listening(ask: WindowedStep, now: Instant) -> Sequence[pl.Expr]:
     heard = triggers.add(ask.trigger, triggers.now(ask.trigger), _moment(ask, now))
     reached = pl.min_horizontal(pl.lit(now.before), pl.col(HOLD) - 1)
-    return windows.with_columns(
+    return [
         (pl.col(ADDED) + pl.col(NEW)).alias(ADDED),
         pl.when(pl.col(NEW) > 0).then(now.clock).otherwise(pl.col(ARRIVED)).alias(ARRIVED),
         reached.alias(_REACHED),
         _hold(ask, now, reached).alias(HOLD),
         *(expression.alias(name) for name, expression in heard.items()),
-    )
+    ]
 
 
 def _hold(ask: WindowedStep, now: Instant, reached: pl.Expr) -> pl.Expr:
@@ -195,6 +205,14 @@ def _hold(ask: WindowedStep, now: Instant, reached: pl.Expr) -> pl.Expr:
 
 def _verdicts(windows: pl.LazyFrame, ask: WindowedStep, now: Instant) -> pl.LazyFrame:
     """Each window is tested at most once; one whose time is over speaks unasked."""
+    for asked in _asked(ask, now):
+        windows = windows.with_columns(asked)
+    return windows
+
+
+@lru_cache(_LATELY)
+def _asked(ask: WindowedStep, now: Instant) -> Sequence[Sequence[pl.Expr]]:
+    """What is asked of each window, one after the other: what all the others go by is found first, once."""
     end, state, moment = max_timestamp(), triggers.now(ask.trigger), _moment(ask, now)
     was = replace(moment, watermark=now.before, clock=now.clock_before)
     over = expires(ask) <= now.after
@@ -210,15 +228,15 @@ def _verdicts(windows: pl.LazyFrame, ask: WindowedStep, now: Instant) -> pl.Lazy
     timing = (
         pl.when(late).then(_said(Timing.LATE)).when(early).then(_said(Timing.EARLY)).otherwise(_said(Timing.ON_TIME))
     )
-    # What all the others go by is found first, once.
-    judged = windows.with_columns(over.alias(_OVER), asked.alias(_FIRES), timing.alias(TIMING)).with_columns(
+    first = [over.alias(_OVER), asked.alias(_FIRES), timing.alias(TIMING)]
+    then = [
         (pl.col(_FIRES) | (pl.col(_OVER) & ~pl.col(CLOSED))).alias(_FIRES), (pl.col(_OVER) | done).alias(LAST),
         *(
             pl.when(pl.col(_FIRES) & ~pl.col(_OVER)).then(fired[name]).otherwise(pl.col(name)).alias(name)
             for name in state
         ),
-    )  # fmt: skip
-    return judged.with_columns(_emitted(ask).alias(_EMITTED))
+    ]  # fmt: skip
+    return [first, then, [_emitted(ask).alias(_EMITTED)]]
 
 
 def _emitted(ask: WindowedStep) -> pl.Expr:
@@ -266,19 +284,25 @@ def _valued(windows: pl.DataFrame, items: Frames, keys: Sequence[str], ask: Wind
 
 def _panes(spoke: pl.DataFrame, owed: pl.DataFrame | None, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
     """The new panes, and before each of them those it takes back."""
-    early = pl.col(TIMING) == Timing.EARLY.value
-    settled = pl.when(early).then(-1).otherwise(pl.col(SETTLED)).cast(pl.Int64)
-    time = pl.col(HOLD).fill_null(max_timestamp())
-    panes = spoke.select(
-        *keys, START, END, *(pl.col(_NOW + name).alias(name) for name, _ in ask.aggregates), TIMING,
-        pl.col(SPOKEN).alias(INDEX), settled.alias(NONSPECULATIVE),
-        (pl.col(SPOKEN) == 0).alias(FIRST), LAST, time.alias(TIMESTAMP), pl.lit(False).alias(RETRACTION),
-        pl.col(START).alias(OWNER_START), pl.col(END).alias(OWNER_END), pl.col(f"^{PROBLEM}$"),
-    )  # fmt: skip
+    panes = spoke.select(*keys, *_told(ask))
     if ask.accumulation is Accumulation.RETRACTING:
         panes = pl.concat([*_withdrawn(spoke, owed, keys, ask), panes], how="diagonal_relaxed")
     owners = (OWNER_START, OWNER_END)
     return without(ordered(panes, [*keys, *owners], owners), owners)
+
+
+@cache
+def _told(ask: WindowedStep) -> Sequence[pl.Expr]:
+    """What a pane says beside its key."""
+    early = pl.col(TIMING) == Timing.EARLY.value
+    settled = pl.when(early).then(-1).otherwise(pl.col(SETTLED)).cast(pl.Int64)
+    time = pl.col(HOLD).fill_null(max_timestamp())
+    return [
+        pl.col(START), pl.col(END), *(pl.col(_NOW + name).alias(name) for name, _ in ask.aggregates), pl.col(TIMING),
+        pl.col(SPOKEN).alias(INDEX), settled.alias(NONSPECULATIVE),
+        (pl.col(SPOKEN) == 0).alias(FIRST), pl.col(LAST), time.alias(TIMESTAMP), pl.lit(False).alias(RETRACTION),
+        pl.col(START).alias(OWNER_START), pl.col(END).alias(OWNER_END), pl.col(f"^{PROBLEM}$"),
+    ]  # fmt: skip
 
 
 def _withdrawn(
@@ -309,25 +333,33 @@ def _settle(windows: pl.DataFrame, spoke: pl.DataFrame, kept: Kept, keys: Sequen
     names = identity(keys)
     if keeps_told(ask):
         windows = _remember(windows, spoke, ask)
-    fires, closes = pl.col(_FIRES), pl.col(CLOSED) | (pl.col(_FIRES) & pl.col(LAST))
-    emitted = pl.col(_EMITTED)
-    forgets = closes | fires if ask.accumulation is Accumulation.DISCARDING else closes
-    after: dict[str, pl.Expr] = {
+    items = dict(kept.items)
+    if items:
+        emptied = windows.filter(pl.col(_OVER) | _forgets(ask)).select(names)
+        items = {name: each.join(emptied, on=names, how="anti", nulls_equal=True) for name, each in items.items()}
+    if ask.evictor is not None and ELEMENTS in items:
+        items[ELEMENTS] = _after(items[ELEMENTS], windows.filter(_FIRES), keys, ask)
+    alive = collected(_unmarked(windows.lazy().filter(~pl.col(_OVER)).with_columns(**_settled(ask))), windows.height)
+    return Kept(alive, items, _still_owed(kept.owed, windows, keys))
+
+
+@cache
+def _settled(ask: WindowedStep) -> Mapping[str, pl.Expr]:
+    """What firing makes of each column."""
+    fires, emitted, forgets = pl.col(_FIRES), pl.col(_EMITTED), _forgets(ask)
+    return {
         ADDED: pl.when(fires).then(0).otherwise(pl.col(ADDED)),
         HOLD: pl.when(~fires).then(pl.col(HOLD)),
         SPOKEN: pl.col(SPOKEN) + emitted.cast(pl.Int64),
         SETTLED: pl.col(SETTLED) + (emitted & (pl.col(TIMING) != Timing.EARLY.value)).cast(pl.Int64),
-        CLOSED: closes,
+        CLOSED: _CLOSES,
+        **{part.name: pl.when(forgets).then(part.nothing).otherwise(pl.col(part.name)) for part in parts_of(ask)},
     }
-    after |= {part.name: pl.when(forgets).then(part.nothing).otherwise(pl.col(part.name)) for part in parts_of(ask)}
-    items = dict(kept.items)
-    if items:
-        emptied = windows.filter(pl.col(_OVER) | forgets).select(names)
-        items = {name: each.join(emptied, on=names, how="anti", nulls_equal=True) for name, each in items.items()}
-    if ask.evictor is not None and ELEMENTS in items:
-        items[ELEMENTS] = _after(items[ELEMENTS], windows.filter(_FIRES), keys, ask)
-    alive = collected(_unmarked(windows.lazy().filter(~pl.col(_OVER)).with_columns(**after)), windows.height)
-    return Kept(alive, items, _still_owed(kept.owed, windows, keys))
+
+
+def _forgets(ask: WindowedStep) -> pl.Expr:
+    """Whether a window's contents go with its pane."""
+    return _CLOSES | pl.col(_FIRES) if ask.accumulation is Accumulation.DISCARDING else _CLOSES
 
 
 def _after(elements: pl.DataFrame, fired: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:

@@ -13,6 +13,7 @@ A step reads the index, then the slices that its input touches or a deadline mak
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 import polars as pl
@@ -155,7 +156,8 @@ def due(slices: Mapping[int, Slice], progress: Progress) -> set[int]:
     }
 
 
-def initial(ask: WindowedStep) -> dict[str, pl.Expr]:
+@cache
+def initial(ask: WindowedStep) -> Mapping[str, pl.Expr]:
     """The columns of a window that has just been opened, besides its key, its bounds and its contents."""
     return {
         ADDED: pl.lit(0, pl.Int64),
@@ -192,7 +194,8 @@ def add(kept: Kept, added: Combined | None, keys: Sequence[str], ask: WindowedSt
     return Kept(merged, held, kept.owed, fresh)
 
 
-def _nothing_new(ask: WindowedStep) -> dict[str, pl.Expr]:
+@cache
+def _nothing_new(ask: WindowedStep) -> Mapping[str, pl.Expr]:
     nothing = {NEW: pl.lit(0, pl.Int64), COUNTED: pl.lit(0, pl.Int64)}
     if needs_earliest(ask):
         nothing[EARLIEST] = pl.lit(None, pl.Int64)

@@ -178,6 +178,7 @@ def _groups(sizes: _Sizes) -> tuple[Group[Cell], ...]:
             warmed("native-1k", rocksdb, TUMBLING, thousand),
             warmed("ours-1m", ours, TUMBLING, million),
             warmed("native-1m", rocksdb, TUMBLING, million),
+            Cell("by-key-1k", by_key, TUMBLING, replace(thousand, batches=5), warm_up=2),
             Cell("by-key-1m", by_key, TUMBLING, thin_1m, warm_up=2),
         )),
         Group("sliding", (
@@ -205,6 +206,7 @@ ROWS: Final = (
     Row("sliding", "native, sliding with 60 overlaps", "ours-sliding", "native-sliding", 3.0, 10.0),
     Row("all-panes", "early + late + retracting panes, against our own on-time-only run",
         "ours-all-panes", "ours", 0.6, 0.85),
+    Row("by-key-1k", "transformWithStateInPandas by key, 1 k keys", "ours-1k", "by-key-1k", 2.0, 5.0),
     Row("by-key-100k", "transformWithStateInPandas by key, 100 k keys", "ours", "by-key-100k", 10.0, 30.0),
     Row("by-key-1m", "transformWithStateInPandas by key, 1 M keys", "ours-1m", "by-key-1m", 30.0, 100.0),
     Row("pass-through", "the bare Arrow pass-through (the ceiling)", "ours", "pass-through", 0.5, 0.8),

@@ -268,7 +268,7 @@ def _whole(frame: pl.DataFrame, same: pl.DataFrame, height: int, order: Sequence
 
 
 def _plain_bits(frame: pl.DataFrame) -> pl.DataFrame:
-    """The same, with nothing behind its last bits: a comparison leaves there whatever was in memory."""
+    """The same, with nothing behind its last bits: a comparison leaves something there, not always the same."""
     if pl.Boolean not in frame.dtypes:
         return frame
     return pl.DataFrame([

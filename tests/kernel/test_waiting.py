@@ -8,7 +8,7 @@ import pytest
 
 import strandline as sl
 from strandline.errors import StateError
-from strandline.kernel import spread
+from strandline.kernel import spread, waiting
 from strandline.kernel.blocks import AT, OFFSET, PARTITION, START
 from strandline.kernel.panes import INDEX, LAST, TIMESTAMP, TIMING
 from strandline.kernel.prepare import prepare
@@ -115,6 +115,48 @@ def test_only_strips_that_are_touched_or_needed_are_read_and_only_touched_ones_a
     quiet = group.play(watermark=4_500)
     assert group.reads == ["index"]
     assert set(quiet.writes) == {"index"}
+
+
+def test_what_comes_to_few_of_many_strips_goes_beside_them_and_they_take_it_in_when_it_is_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "LARGE", 8)
+    many: list[Score] = [(f"team {n}", 1, 500) for n in range(8)]
+    group = KeyGroup(asking(window=MINUTE))
+    group.play(*many)
+    first = group.play(("team 3", 5, 600))
+    assert group.reads == ["index"]
+    assert set(first.writes) == {"index", "strips:beside"}
+    assert rows(group) == (0, 8)
+    told = said(group.play(watermark=999), "team", "total", "plays")
+    assert told == [("+", f"team {n}", *((6, 2) if n == 3 else (1, 1))) for n in range(8)]
+    second = group.play(("team 3", 2, 1_500), ("team 5", 1, 1_500))
+    assert set(second.writes) == {"index", "strips:beside", "strips:0"}
+    assert second.writes["strips:beside"] is None
+    assert rows(group) == (0, 10)
+    told = said(group.play(watermark=1_999), "team", "total")
+    assert told == [("+", f"team {n}", {3: 8, 5: 2}.get(n, 1)) for n in range(8)]
+    group.play(watermark=200_000)
+    assert list(group.held) == ["index"]
+
+
+def test_what_is_beside_slices_holds_the_output_back_and_goes_when_its_windows_have_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "LARGE", 8)
+    group = KeyGroup(asking(window=sl.sliding("48s", every="1s"), accumulation=sl.accumulating, lateness=5_000))
+    group.play(*((f"team {n}", 1, 500) for n in range(16)))
+    group.play(("late", 1, 2_500))
+    assert set(group.held) == {"index", "strips:0", "strips:beside"}
+    assert read_index(group.held).output_watermark < 0
+    # The last window of the strips at 0 is over at 48 s, that of the strip beside them two seconds later.
+    group.play(watermark=48_999)
+    assert said(group.play(("late", 2, 2_900)), START, "total")[-1] == ("+", 1_000, 3)
+    group.play(watermark=53_999)
+    assert {each for each in group.held if each.startswith("strips")} == {"strips:beside"}
+    assert said(group.play(("late", 4, 2_600)), START, "total") == [("+", 2_000, 7)]
+    group.play(watermark=60_000)
+    assert list(group.held) == ["index"]
 
 
 def test_the_output_watermark_stays_below_the_next_window_that_will_speak() -> None:

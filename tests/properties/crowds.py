@@ -139,13 +139,13 @@ class Crowd(History):
         printer.text(f"<a crowd of {len(self.elements)} elements in {len(self.moves)} moves>")
 
 
-def crowds(keys: Sequence[Any]) -> st.SearchStrategy[History]:
-    """Any pipeline, and a history in which each of these keys has elements of its own."""
+def crowds(keys: Sequence[Any], sharing: float = 0.2) -> st.SearchStrategy[History]:
+    """Any pipeline, and a history in which each of these keys has elements of its own. Some share theirs."""
 
     def written(trigger: Trigger, rule: Rules, seed: int) -> History:
         chance = Random(f"{seed} {trigger} {rule}")
         step = _step(trigger, chance)
-        if chance.random() < 0.2 and not isinstance(step.window, CountWindow | Global):
+        if chance.random() < sharing and not isinstance(step.window, CountWindow | Global):
             step = _sharing(step, chance)
         if chance.random() < 0.1 and not isinstance(step.window, CountWindow):
             step, rule = replace(step, time=TimeDomain.PROCESSING), (by_clock(), ())

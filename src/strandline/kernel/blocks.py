@@ -25,7 +25,7 @@ import numpy.typing as npt
 import polars as pl
 
 from strandline.errors import BrokenBlock
-from strandline.kernel.small import only, without
+from strandline.kernel.small import only, replaced, without
 from strandline.kernel.words import SAMPLED, VERY_OFTEN, coded
 
 MAGIC: Final = b"SLB"
@@ -138,7 +138,7 @@ class Packed:
         wanted = None if columns is None else {*columns, *copies.values()} - {*copies}
         found = self._written(name, wanted, rows)
         if copies:
-            found = found.with_columns(pl.col(one).alias(other) for other, one in copies.items())
+            found = found.hstack([found[one].alias(other) for other, one in copies.items()])
         return only(found, columns or order or found.columns)
 
     def _written(self, name: str, wanted: set[str] | None, rows: npt.NDArray[np.int64] | None) -> pl.DataFrame:
@@ -227,7 +227,7 @@ def _narrowed(frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int], dict[s
     lists: dict[str, list[str]] = {}
     if frame.height < _WORTH_IT:
         return frame, bases, lists
-    made: list[pl.Expr | pl.Series] = []
+    made: list[pl.Series] = []
     for column in frame:
         name, own = column.name, column.name.startswith(OWN)
         if column.dtype == pl.Int64 and (least := column.min()) is not None:
@@ -235,14 +235,14 @@ def _narrowed(frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int], dict[s
             kind = next((kind for many, kind in _NARROW if high - low < many), None)
             if kind is not None:
                 bases[name] = low
-                made.append((pl.col(name) - low).cast(kind))
+                made.append((column - low).cast(kind))
         elif column.dtype == pl.String and (few := coded(column, VERY_OFTEN)) is not None and few.words.len() <= _MOST:
             lists[name] = few.words.to_list()
             made.append(few.places.cast(pl.UInt8 if few.words.len() <= 1 << 8 else pl.UInt16))
         elif own and column.dtype == pl.String and column.len() < SAMPLED and len(words := _words(column)) <= _FEW:
             lists[name] = words.to_list()
             made.append(column.cast(pl.Enum(lists[name])).to_physical().cast(pl.UInt8))
-    return (frame.with_columns(made) if made else frame), bases, lists
+    return replaced(frame, made), bases, lists
 
 
 def _words(column: pl.Series) -> pl.Series:
@@ -254,11 +254,11 @@ def _widened(
 ) -> pl.DataFrame:
     """The frame as it was; of version 3 there are only the names of what is narrow."""
     known = bases if isinstance(bases, Mapping) else dict.fromkeys(bases, 0)
-    wide = [pl.col(name).cast(pl.Int64) + low for name, low in known.items() if name in frame.columns]
+    wide = [frame[name].cast(pl.Int64) + low for name, low in known.items() if name in frame.columns]
     wide += [
-        pl.lit(pl.Series(name, words)).gather(pl.col(name)) for name, words in lists.items() if name in frame.columns
+        pl.Series(name, words, pl.String).gather(frame[name]) for name, words in lists.items() if name in frame.columns
     ]
-    return frame.with_columns(wide) if wide else frame
+    return replaced(frame, wide)
 
 
 def _whole(frame: pl.DataFrame, same: pl.DataFrame, height: int, order: Sequence[str]) -> pl.DataFrame:

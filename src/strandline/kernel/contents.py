@@ -37,6 +37,8 @@ Frames = Mapping[str, pl.DataFrame]
 
 _WORTH_IT: Final = 10_000
 _FEW: Final = 64
+_EACH: Final = 10_000
+"""So many rows of a window, one with another, are grouped by themselves in less time than all at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ def _partial(part: Part, placed: pl.DataFrame, ask: WindowedStep) -> pl.Expr:
 
 
 def grouped(frame: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, made: Sequence[pl.Expr]) -> pl.DataFrame:
-    """One row for each identity. Where there are few windows it is done window by window: keys alone group faster."""
+    """One row for each identity: window by window where these are few and large, since keys alone group faster."""
     if frame.height < _WORTH_IT:
         return frame.group_by(identity(keys)).agg(*made)
     few = frame.select(_read(keys, made))
@@ -167,13 +169,14 @@ def _engine(frame: pl.DataFrame, keys: Sequence[str]) -> Literal["streaming", "i
 
 
 def _told_apart_by(frame: pl.DataFrame, ask: WindowedStep) -> list[str] | None:
-    """The bounds by which windows are told apart; None if there are many."""
+    """The bounds by which windows are told apart; None if there are many, or little in each."""
+    few = min(_FEW, frame.height // _EACH)
     if isinstance(ask.window, Tumbling):
         first, last = frame.select(pl.col(START).min(), pl.col(END).max()).row(0)
-        if first > NEVER and last < FOREVER and last - first <= _FEW * ask.window.size.ms:
+        if first > NEVER and last < FOREVER and last - first <= few * ask.window.size.ms:
             return [START]
     starts, ends = frame[START].n_unique(), frame[END].n_unique()
-    if max(starts, ends) > _FEW:
+    if max(starts, ends) > few:
         return None
     # Windows that begin together end together, but for those that grow step by step, and at the ends of time.
     return [START] if starts == ends else [START, END]
@@ -241,7 +244,7 @@ def side_by_side(found: Sequence[Combined]) -> Combined | None:
 def merged(found: Sequence[Combined | None], keys: Sequence[str], ask: WindowedStep) -> Combined | None:
     """One row for each identity, whichever of several places it came from."""
     there = [each for each in found if each is not None]
-    if len(there) < 2:
+    if not there or (len(there) == 1 and not there[0].repeats):
         return there[0] if there else None
     items = {}
     for name, kind in items_of(ask).items():

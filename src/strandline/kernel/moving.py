@@ -16,13 +16,13 @@ import polars as pl
 from strandline.errors import StateError
 from strandline.kernel import state, triggers, waiting
 from strandline.kernel.blocks import END, START
-from strandline.kernel.contents import Combined, parts_of
+from strandline.kernel.contents import Combined, identity, merged, parts_of
 from strandline.kernel.older import in_rows
 from strandline.kernel.panes import RETRACTION, Instant, deadlines
 from strandline.kernel.places import WINDOWS
 from strandline.kernel.slices import key_groups
 from strandline.kernel.state import INDEX, OWED, SETTLED, TOLD, Index, Kept, frames_of, read_index
-from strandline.kernel.strips import shares, slice_span
+from strandline.kernel.strips import shares
 from strandline.kernel.waiting import STRIPS, Waiting
 from strandline.kernel.watermarks import FOREVER, Progress
 from strandline.model.steps import WindowedStep
@@ -160,7 +160,7 @@ def _blocks(mine: Moved, keys: Sequence[str], ask: WindowedStep) -> dict[str, by
     kept = Kept(mine.frames.get(WINDOWS), _items(mine.frames, ""), mine.frames.get(OWED))
     dues = (pl.lit(FOREVER), pl.lit(None, pl.Int64)) if isinstance(ask.window, Count) else deadlines(ask, now)
     writes, slices = state.write_slices(kept, (), keys, ask, dues)
-    shared, strips = waiting.write(_waiting(mine.frames, keys, ask), Index(), keys, ask, now)
+    shared, strips, _ = waiting.write(_waiting(mine.frames, keys, ask), Index(), keys, ask, now)
     found = {place: data for place, data in {**writes, **shared}.items() if data is not None}
     return {**found, INDEX: state.write_index(Index(mine.progress, mine.turn, slices, strips), found)}
 
@@ -168,13 +168,11 @@ def _blocks(mine: Moved, keys: Sequence[str], ask: WindowedStep) -> dict[str, by
 def _waiting(frames: Frames, keys: Sequence[str], ask: WindowedStep) -> Waiting:
     if STRIPS not in frames:
         return Waiting()
-    span = slice_span(ask)
-    rows = state.by_slice(frames[STRIPS], keys, span)
-    items = {name: state.by_slice(frame, keys, span) for name, frame in _items(frames, SHARED).items()}
-    slices = {
-        number: Combined(mine, {name: parts[number] for name, parts in items.items() if number in parts})
-        for number, mine in rows.items()
-    }
+    rows = frames[STRIPS]
+    # What was beside a slice is a row of its own for a strip that has one there.
+    repeats = bool(rows.select(identity(keys)).is_duplicated().any())
+    whole = merged([Combined(rows, _items(frames, SHARED), repeats)], keys, ask)
+    slices = {} if whole is None else waiting.in_slices(whole, keys, ask)
     return Waiting(slices, frozenset(slices))
 
 

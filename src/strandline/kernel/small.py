@@ -24,11 +24,20 @@ def without(frame: pl.DataFrame, names: Collection[str]) -> pl.DataFrame:
     return only(frame, [name for name in frame.columns if name not in names])
 
 
+def replaced(frame: pl.DataFrame, columns: Sequence[pl.Series]) -> pl.DataFrame:
+    """With these columns in place of those of their names."""
+    if not columns:
+        return frame
+    named = {column.name: column for column in columns}
+    return pl.DataFrame([named.get(column.name, column) for column in frame])
+
+
 def stacked(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Rows of several frames; where one lacks a column, null."""
     if len(frames) == 1:
         return frames[0]
-    alike = all(each.schema == frames[0].schema for each in frames[1:])
+    first = frames[0].schema
+    alike = all(each.schema == first for each in frames[1:])
     return pl.concat(frames, how="vertical" if alike else "diagonal_relaxed")
 
 

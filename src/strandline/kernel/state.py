@@ -5,7 +5,7 @@
     "slice:<n>"    the open windows of slice n, with the items they hold and the panes they owe
     "changes:<n>"  some of them, as they are now, where the slice was left as it was; more under "changes:<n>:2" and so
                    on (see `changes`)
-    "strips:<n>"   what windows share while they wait (see `waiting`)
+    "strips:<n>"   what windows share while they wait; and "strips:beside" (see `waiting`)
 
 A step reads the index, then the slices that its input touches or a deadline makes due, and writes back only those.
 """
@@ -56,9 +56,9 @@ from strandline.kernel.windows import span_of
 from strandline.model.panes import Accumulation, PaneTimestamp
 from strandline.model.steps import WindowedStep
 
-FORM: Final = 3
+FORM: Final = 4
 """Of state in its first form, some of what is now in the row of a window was beside it (see `older`); in its second,
-changes said beside each row which one it stood for."""
+changes said beside each row which one it stood for; in its third, nothing was beside slices of strips."""
 INDEX: Final = "index"
 OWED: Final = "owed"
 _ITEMS: Final = "items:"
@@ -125,24 +125,30 @@ class Index:
     turn: int = 0
     slices: Mapping[int, Slice] = field(default_factory=dict)
     strips: Mapping[int, Slice] = field(default_factory=dict)
+    beside: Slice | None = None
+    """What came to slices of strips that were left as they are."""
     form: int = FORM
     """In which way it is all kept."""
     digests: Mapping[str, str] = field(default_factory=dict)
     """Of the blocks at all places but its own: who remembers a block need not read it again."""
 
     @property
+    def entries(self) -> Sequence[Slice]:
+        return [*self.slices.values(), *self.strips.values(), *(() if self.beside is None else (self.beside,))]
+
+    @property
     def rows(self) -> int:
-        return sum(entry.rows for entry in (*self.slices.values(), *self.strips.values()))
+        return sum(entry.rows for entry in self.entries)
 
     @property
     def size(self) -> int:
         """Bytes of all slices."""
-        return sum(entry.size for entry in (*self.slices.values(), *self.strips.values()))
+        return sum(entry.size for entry in self.entries)
 
     @property
     def output_watermark(self) -> int:
         """What the step forwards: its watermark, but below the hold of every open window."""
-        holds = [entry.hold - 1 for entry in (*self.slices.values(), *self.strips.values()) if entry.hold is not None]
+        holds = [entry.hold - 1 for entry in self.entries if entry.hold is not None]
         return min([self.progress.watermark, *holds])
 
 
@@ -262,8 +268,9 @@ def read_index(held: Mapping[str, bytes]) -> Index:
             hint="it was written by a later release: go on with that one",
         )
     slices, strips = _from_facts(facts["slices"]), _from_facts(facts["strips"])
+    beside = Slice(*facts["beside"]) if facts.get("beside") else None
     digests = facts.get("digests", {})
-    return Index(progress_from_facts(facts["progress"]), facts["turn"], slices, strips, form, digests)
+    return Index(progress_from_facts(facts["progress"]), facts["turn"], slices, strips, beside, form, digests)
 
 
 def digests_in(index: bytes) -> Mapping[str, str]:
@@ -287,6 +294,7 @@ def write_index(index: Index, writes: Mapping[str, bytes | None] | None = None, 
         "turn": index.turn,
         "slices": _to_facts(index.slices),
         "strips": _to_facts(index.strips),
+        "beside": None if index.beside is None else _told_of(index.beside),
         "form": FORM,
         "digests": left | new,
     }
@@ -302,18 +310,19 @@ def _from_facts(entries: Mapping[str, Sequence[Any]]) -> dict[int, Slice]:
 
 
 def _to_facts(slices: Mapping[int, Slice]) -> dict[str, list[int | None]]:
-    return {
-        str(number): [
-            entry.rows,
-            entry.size,
-            entry.due_watermark,
-            entry.due_clock,
-            entry.hold,
-            entry.gone,
-            entry.changes,
-        ]
-        for number, entry in sorted(slices.items())
-    }
+    return {str(number): _told_of(entry) for number, entry in sorted(slices.items())}
+
+
+def _told_of(entry: Slice) -> list[int | None]:
+    return [
+        entry.rows,
+        entry.size,
+        entry.due_watermark,
+        entry.due_clock,
+        entry.hold,
+        entry.gone,
+        entry.changes,
+    ]
 
 
 def read_slices(

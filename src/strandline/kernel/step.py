@@ -132,9 +132,9 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
     ends = {n: partial(changes.end, each, keys=ask.keys) for n, each in changing.items()}
     writes, slices = state.write_slices(kept, there, ask.keys, ask.step, dues, ends)
     writes |= {place: None for n in there for place in changes_of(n, beside[n])}
-    shared, waits = waiting.write(joined, index, ask.keys, ask.step, now)
+    shared, waits, beside_them = waiting.write(joined, index, ask.keys, ask.step, now)
     left = {n: entry for n, entry in index.slices.items() if n not in opened}
-    after = state.Index(progress, index.turn + 1, left | slices, waits)
+    after = state.Index(progress, index.turn + 1, left | slices, waits, beside_them)
     writes |= {**shared, state.INDEX: state.write_index(after, {**writes, **shared}, index)}
     contributed = judged.contributed + came.surely
     return Stepped(
@@ -159,8 +159,7 @@ def _advance(before: Progress, controls: Sequence[Control], ask: Ask) -> Progres
 def _arrived(blocks: Sequence[Block], ask: Ask, now: Instant) -> Arrived:
     """What came, as far apart as it must be looked at."""
     found, rows = gather(blocks, ask.step), [block for block in blocks if ROWS in block.frames]
-    met = shares(ask.step) or isinstance(ask.step.window, Session)
-    parts = merged(found, ask.keys, ask.step) if met else side_by_side(found)
+    parts = merged(found, ask.keys, ask.step) if isinstance(ask.step.window, Session) else side_by_side(found)
     if parts is not None and _is_gone(parts.rows, ask, now):
         raise StateError(
             "combined elements reached a window that is already gone",
@@ -173,7 +172,8 @@ def _arrived(blocks: Sequence[Block], ask: Ask, now: Instant) -> Arrived:
         return Arrived(strips=parts)
     elements = pl.concat([block.frames[ROWS] for block in rows], how="diagonal_relaxed")
     fresh, placed = waiting.apart(elements.with_columns(pl.lit(now.turn).alias(TURN)), ask.step, now)
-    return Arrived(placed, None, merged([parts, combined(fresh, ask.keys, ask.step)], ask.keys, ask.step))
+    fresher = combined(fresh, ask.keys, ask.step)
+    return Arrived(placed, None, side_by_side([each for each in (parts, fresher) if each is not None]))
 
 
 def _is_gone(rows: pl.DataFrame, ask: Ask, now: Instant) -> bool:

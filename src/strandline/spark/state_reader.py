@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from strandline.errors import StateError
 from strandline.kernel.places import SLICE, changes_of
 from strandline.kernel.state import Index, Slice, frames_of, read_index
+from strandline.kernel.waiting import BESIDE
 from strandline.spark.addresses import place as place_of
 from strandline.spark.checkpoint import Checkpoint
 from strandline.spark.holding import held
@@ -33,7 +34,8 @@ class StateSlice:
     step: int
     group: int
     kind: str
-    number: int
+    number: int | None
+    """None for what came later to slices of strips that stayed as they are."""
     size: int
     frames: Mapping[str, pl.DataFrame]
     entry: Slice | None
@@ -68,6 +70,9 @@ class KeyGroup:
         """Each slice, decoded."""
         index = self.index
         for place, frames in frames_of(self.blocks, f"step {self.step}, key group {self.group}, "):
+            if place == BESIDE:
+                yield StateSlice(self.step, self.group, STRIPS, None, len(self.blocks[place]), frames, index.beside)
+                continue
             kind, _, number = place.partition(":")
             places = [place, *(changes_of(int(number), self.blocks) if kind == WINDOWS else ())]
             size = sum(len(self.blocks[each]) for each in places)

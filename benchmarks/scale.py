@@ -19,6 +19,9 @@ OVERLAPS: Final = {"overlaps-1": 60, "overlaps-6": 10, "overlaps-60": 1}
 """Windows of a minute, one every so many seconds."""
 PARTITIONS: Final = {"partitions-1": 1, "partitions-4": 4, "partitions-8": 8, "partitions-16": 16}
 
+NATIVE: Final = Contestant.NATIVE_ROCKSDB
+"""What a second core brings to Spark by itself."""
+
 ROWS: Final = (
     Row("events", "an event's cost, 10 times the events", "base", "events-10x", 1.2, 1.05, lower_is_better=True),
     Row("keys", "an event's cost, 1 k → 1 M keys", "keys-1k", "keys-1m", 2.5, 1.5, lower_is_better=True),
@@ -37,6 +40,7 @@ REPORTED: Final = (
         "large-cores-1",
         by_wall=True,
     ),
+    Row("native", "the same in native Spark, two cores against one", "native", "native-cores-1", by_wall=True),
     Row("partitions-1", "an event's cost, 2 partitions → 1", "base", "partitions-1", lower_is_better=True),
     Row("partitions-4", "an event's cost, 2 → 4 partitions", "base", "partitions-4", lower_is_better=True),
     Row("partitions-16", "an event's cost, 2 → 16 partitions", "base", "partitions-16", lower_is_better=True),
@@ -81,6 +85,8 @@ def _suite(name: str, sizes: Sizes, rounds: int) -> Suite[Cell]:
             # Compared by the clock, so one right after the other.
             base,
             cell(name="cores-1", workload=TUMBLING, corpus=usual, cores=1),
+            cell(name="native", workload=TUMBLING, corpus=usual, contestant=NATIVE),
+            cell(name="native-cores-1", workload=TUMBLING, corpus=usual, contestant=NATIVE, cores=1),
             cell(name="large", workload=TUMBLING, corpus=large),
             cell(name="large-cores-1", workload=TUMBLING, corpus=large, cores=1),
             cell(name="events-10x", workload=TUMBLING, corpus=longer),

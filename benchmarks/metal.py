@@ -1,18 +1,25 @@
 """The distance to the metal: the same sums over the same files by Polars or DuckDB alone, and nothing else.
 
-No stream, no watermark, no state, nothing counted or kept: what a machine can do at most with such a question.
+No stream, no watermark, no state, nothing counted or kept: what a machine can do at most with such a question. And what
+a machine can do that has a core more: the same by programs that share nothing but the machine.
 """
 
+import multiprocessing
+import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 import polars as pl
 
 from benchmarks.feeds import Feed, Folder
 from benchmarks.workloads import Contestant, Tumbling, Window, Workload
+
+if TYPE_CHECKING:
+    from multiprocessing.synchronize import Barrier
 
 AT_LEAST: Final = 5.0
 """Seconds that it goes on, over and over: one time is too short for the meter."""
@@ -21,12 +28,55 @@ AT_LEAST: Final = 5.0
 def timed(contestant: Contestant, workload: Workload, feed: Feed, least: float = AT_LEAST) -> dict[str, Any]:
     """As one batch, in which everything was read several times."""
     files, size = _files(feed), _size(workload.window)
-    rows = int(pl.scan_parquet(files).select(pl.len()).collect().item())
+    if contestant is Contestant.POLARS_EACH:
+        return _on_each(files, size, least)
+    rows = _rows(files)
     started, times = time.time(), 0
     while not times or time.time() < started + least:
         _TOTALS[contestant](files, size)
         times += 1
     return _told(started, rows * times)
+
+
+def _on_each(files: str, size: int, least: float) -> dict[str, Any]:
+    """On every core that this process may use, all at once and each for so long."""
+    cores = sorted(os.sched_getaffinity(0))
+    context = multiprocessing.get_context("spawn")
+    ready = context.Barrier(len(cores))
+    with ProcessPoolExecutor(len(cores), context, _share, (ready,)) as pool:
+        done = [pool.submit(_alone, core, files, size, least) for core in cores]
+        spans = [each.result() for each in done]
+    # Who is through sooner leaves the others the machine: each counts for the time that it took itself.
+    seconds = sum(ended - started for started, ended, _ in spans) / len(spans)
+    started, rows = min(started for started, _, _ in spans), sum(rows for _, _, rows in spans)
+    batch = {"batch": 0, "rows": rows, "started": started, "ended": started + seconds, "state": []}
+    return {"started": started, "ended": time.time(), "batches": [batch]}
+
+
+_barrier: "Barrier"
+
+
+def _share(barrier: "Barrier") -> None:
+    global _barrier  # noqa: PLW0603 - a process that is spawned is told so, and in no other way
+    _barrier = barrier
+
+
+def _alone(core: int, files: str, size: int, least: float) -> tuple[float, float, int]:
+    """When it began, when it ended, and how many rows it had read: on one core, once before it counts."""
+    # Before Polars asks how many threads it may have.
+    os.sched_setaffinity(0, {core})
+    _by_polars(files, size)
+    rows, times = _rows(files), 0
+    _barrier.wait()
+    started = time.time()
+    while time.time() < started + least:
+        _by_polars(files, size)
+        times += 1
+    return started, time.time(), rows * times
+
+
+def _rows(files: str) -> int:
+    return int(pl.scan_parquet(files).select(pl.len()).collect().item())
 
 
 def checked(contestant: Contestant, workload: Workload, feed: Feed, kept: Path) -> dict[str, Any]:
@@ -77,6 +127,7 @@ def _by_duckdb(files: str, size: int) -> pl.DataFrame:
 
 _TOTALS: Final[dict[Contestant, Callable[[str, int], pl.DataFrame]]] = {
     Contestant.POLARS: _by_polars,
+    Contestant.POLARS_EACH: _by_polars,
     Contestant.DUCKDB: _by_duckdb,
 }
 METAL: Final = tuple(_TOTALS)

@@ -138,7 +138,9 @@ def taken(contestant: Contestant, lateness: int) -> str:
             return "end_ms > earlier"
         case Contestant.BY_KEY | Contestant.BY_KEY_ROW:
             return "end_ms > before AND NOT too_old"
-        case Contestant.CEILING | Contestant.AT_ONCE | Contestant.PLAIN | Contestant.POLARS | Contestant.DUCKDB:
+        case Contestant.CEILING | Contestant.AT_ONCE | Contestant.PLAIN:
+            return "TRUE"
+        case Contestant.POLARS | Contestant.POLARS_EACH | Contestant.DUCKDB:
             return "TRUE"
     assert_never(contestant)
 

@@ -200,6 +200,7 @@ def _label(name: str) -> str:
         "tumbling-memory": "native, in memory",
         "sliding": "native, 60 overlaps",
         "all-panes": "all panes over on-time only",
+        "all-panes-native": "all panes over native, RocksDB",
         "by-key-1k": "by key, 1 k keys",
         "by-key-100k": "by key, 100 k keys",
         "by-key-1m": "by key, 1 M keys",

@@ -21,6 +21,8 @@ PARTITIONS: Final = {"partitions-1": 1, "partitions-4": 4, "partitions-8": 8, "p
 
 NATIVE: Final = Contestant.NATIVE_ROCKSDB
 """What a second core brings to Spark by itself."""
+MACHINE: Final = Contestant.POLARS_EACH
+"""What it can bring at most."""
 
 ROWS: Final = (
     Row("events", "an event's cost, 10 times the events", "base", "events-10x", 1.2, 1.05, lower_is_better=True),
@@ -41,6 +43,13 @@ REPORTED: Final = (
         by_wall=True,
     ),
     Row("native", "the same in native Spark, two cores against one", "native", "native-cores-1", by_wall=True),
+    Row(
+        "machine",
+        "what the machine gives: plain Polars on each of two cores, against one",
+        "machine",
+        "machine-cores-1",
+        by_wall=True,
+    ),
     Row("partitions-1", "an event's cost, 2 partitions → 1", "base", "partitions-1", lower_is_better=True),
     Row("partitions-4", "an event's cost, 2 → 4 partitions", "base", "partitions-4", lower_is_better=True),
     Row("partitions-16", "an event's cost, 2 → 16 partitions", "base", "partitions-16", lower_is_better=True),
@@ -87,6 +96,8 @@ def _suite(name: str, sizes: Sizes, rounds: int) -> Suite[Cell]:
             cell(name="cores-1", workload=TUMBLING, corpus=usual, cores=1),
             cell(name="native", workload=TUMBLING, corpus=usual, contestant=NATIVE),
             cell(name="native-cores-1", workload=TUMBLING, corpus=usual, contestant=NATIVE, cores=1),
+            cell(name="machine", workload=TUMBLING, corpus=usual, contestant=MACHINE),
+            cell(name="machine-cores-1", workload=TUMBLING, corpus=usual, contestant=MACHINE, cores=1),
             cell(name="large", workload=TUMBLING, corpus=large),
             cell(name="large-cores-1", workload=TUMBLING, corpus=large, cores=1),
             cell(name="events-10x", workload=TUMBLING, corpus=longer),

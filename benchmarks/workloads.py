@@ -102,6 +102,8 @@ class Contestant(StrEnum):
     """Polars over the files, and nothing else."""
     DUCKDB = "duckdb"
     """DuckDB likewise."""
+    POLARS_EACH = "polars-each"
+    """Polars with one thread on each core, programs that share nothing: what a machine gives that has a core more."""
     NATIVE_ROCKSDB = "native-rocksdb"
     NATIVE_MEMORY = "native-memory"
     BY_KEY = "by-key"

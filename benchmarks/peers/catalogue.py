@@ -8,6 +8,8 @@ ABSENT: Final = "is not here"
 """How the failure of a peer begins that cannot be installed."""
 JAVA: Final = "java"
 """The environment of a program in Java: its packages are jars."""
+PRISM: Final = "github.com/apache/beam/sdks/v2/cmd/prism@v2.77.0"
+"""Beam's runner in Go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,8 @@ class Peer:
     environment: str = ""
     """None of its own: it is ours."""
     program: str = ""
+    command: str = ""
+    """A module of Go with a command that the program starts: the first word that it is told is where that lies."""
     by_topic: bool = False
     """Whether it reads from a broker, and not lines of a file."""
     is_fast: bool = True
@@ -41,6 +45,9 @@ _ALL: Final = (
     Peer("beam", "Beam 2.77, its Python runner, one worker",
          "none: a bounded run in one process; state in memory",
          "beam", "on_beam", is_fast=False, floor=10.0, goal=50.0),
+    Peer("beam-prism", "Beam 2.77 by Prism, its runner in Go",
+         "none: a bounded run on one machine; state in memory",
+         "beam", "on_beam_prism", PRISM, is_fast=False, floor=5.0, goal=20.0),
     Peer("flink-sql", "Flink SQL 2.3, two slots",
          "exactly once, a checkpoint every second; RocksDB; late events are dropped; its windows go to files",
          "flink", "on_flink_sql", floor=0.3, goal=0.8),

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -62,9 +63,23 @@ def java_of(work: Path) -> list[str]:
     return [str(find_java().path), "-Xmx8g", f"-Dlog4j2.configurationFile={quiet}", "-cp", path]
 
 
-def _ran(command: list[str]) -> None:
+def command_in_go(module: str, work: Path) -> Path:
+    """Where a command lies that Go builds from a module: `host/path/name@version`."""
+    go = shutil.which("go")
+    if go is None:
+        raise NotInstalled("needs Go, and there is none")
+    name, _, version = module.rpartition("/")[2].partition("@")
+    home = work / "environments" / f"{name}-{version}"
+    command = home / name
+    if not command.exists():
+        print(f"  building {module}", flush=True)
+        _ran([go, "install", module], os.environ | {"GOBIN": str(home)})
+    return command
+
+
+def _ran(command: list[str], environment: Mapping[str, str] | None = None) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment)
     except subprocess.TimeoutExpired:
         raise NotInstalled(f"was not there after {PATIENCE} seconds") from None
     if done.returncode != 0:

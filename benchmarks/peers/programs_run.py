@@ -20,7 +20,7 @@ from benchmarks.meter import Sample, peak_bytes
 from benchmarks.oracle import Verdict
 from benchmarks.peers import lines
 from benchmarks.peers.catalogue import ABSENT, JAVA, Peer
-from benchmarks.peers.environments import NotInstalled, java_of, python_of
+from benchmarks.peers.environments import NotInstalled, command_in_go, java_of, python_of
 from benchmarks.peers.topics import keyed
 from benchmarks.runs import ROOT, Run, last_words, scratch, started, watched
 from benchmarks.suite import TUMBLING
@@ -105,7 +105,9 @@ def command_of(peer: Peer, work: Path) -> tuple[str, ...]:
         return ()
     if peer.environment == JAVA:
         return (*java_of(work), str(PROGRAMS / peer.program))
-    return (str(python_of(peer.environment, work)), "-m", f"benchmarks.peers.programs.{peer.program}")
+    module = ("-m", f"benchmarks.peers.programs.{peer.program}")
+    words = (str(command_in_go(peer.command, work)),) if peer.command else ()
+    return (str(python_of(peer.environment, work)), *module, *words)
 
 
 def weighed(cell: Program, round_: int, uses: Sequence[Used], checked: dict[str, Any]) -> Run:

@@ -74,7 +74,14 @@ def peer(spark: "SparkSession", feed: Feed, workload: Workload, contestant: Cont
             return by_key_row(events, workload.window)
         case Contestant.CEILING:
             return events.mapInArrow(_unchanged, EVENTS)
-        case Contestant.OURS | Contestant.AT_ONCE | Contestant.PLAIN | Contestant.POLARS | Contestant.DUCKDB:
+        case (
+            Contestant.OURS
+            | Contestant.AT_ONCE
+            | Contestant.PLAIN
+            | Contestant.POLARS
+            | Contestant.POLARS_EACH
+            | Contestant.DUCKDB
+        ):
             raise ValueError(f"{contestant} is no stream of a peer's")
     assert_never(contestant)
 

@@ -1,5 +1,6 @@
 """The benchmark of bounded input, without its runs: who is compared, and by which rule each is judged."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,16 @@ def test_on_the_metal_every_window_is_what_the_judge_says(contestant: Contestant
     assert verdict.agrees
     (several,) = timed(contestant, TUMBLING, feed, least=0.05)["batches"]
     assert several["rows"] % batch["rows"] == 0
+
+
+@pytest.mark.slow
+def test_programs_that_share_nothing_read_everything_on_each_core(tmp_path: Path) -> None:
+    folder, _ = written(Corpus(keys=50, batches=2, per_batch=2_000, late=False), tmp_path)
+    told = timed(Contestant.POLARS_EACH, TUMBLING, Folder(str(folder)), least=0.2)
+    (batch,) = told["batches"]
+    assert batch["rows"] % 4_001 == 0
+    assert batch["rows"] >= 4_001 * len(os.sched_getaffinity(0))
+    assert 0.2 <= batch["ended"] - batch["started"] <= told["ended"] - told["started"]
 
 
 def test_the_page_tells_of_bounded_input() -> None:

@@ -138,6 +138,35 @@ def test_every_peer_has_a_program_and_pinned_packages(name: str) -> None:
     ).is_file()
     if peer.environment != JAVA:
         assert all("==" in package for package in environments.packages_of(peer.environment))
+    assert ("@v" in peer.command) == bool(peer.command)
+
+
+def test_a_command_that_go_builds_is_built_once_and_told_to_the_program(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    built = []
+
+    def run(command: list[str], env: dict[str, str], **_: Any) -> "subprocess.CompletedProcess[str]":
+        built.append(command)
+        Path(env["GOBIN"]).mkdir(parents=True)
+        (Path(env["GOBIN"]) / "prism").touch()
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(programs_run, "python_of", lambda name, work: Path("python"))
+    peer = PEERS["beam-prism"]
+    command = programs_run.command_of(peer, tmp_path)
+    assert command == programs_run.command_of(peer, tmp_path)
+    assert command[:3] == ("python", "-m", "benchmarks.peers.programs.on_beam_prism")
+    assert Path(command[3]).is_file()
+    assert built == [["/usr/bin/go", "install", peer.command]]
+
+
+def test_a_command_in_go_needs_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(environments.NotInstalled, match="needs Go"):
+        environments.command_in_go("example.org/tool@v1.0.0", tmp_path)
 
 
 def test_a_program_in_java_needs_a_jdk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from benchmarks.turns import Asked
 
 @pytest.mark.spark
 @pytest.mark.campaign
+@pytest.mark.timeout(1800)
 def test_every_contestant_gives_the_right_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     everything = (*(group.name for group in suite.quick().groups), windows.LATENCY)
     assert windows.main(Asked(quick=True, only=everything, work=tmp_path)) == 0, capsys.readouterr().out

@@ -1,4 +1,5 @@
-"""Beam's Python runner, in one process: text, times, fixed windows, a combiner by key; bounded, so nothing is late."""
+"""Beam in Python: text, times, fixed windows, a combiner by key; bounded, so nothing is late. By its Python runner,
+in one process, unless another is asked for."""
 
 import json
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.runner import PipelineRunner
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
 from benchmarks.peers.programs.told import FLUSH_KEY, Heard, read_order
@@ -43,9 +45,9 @@ def lined(item: Any, window: Any = beam.DoFn.WindowParam) -> Iterator[str]:
         yield json.dumps({"key": key, "start_ms": start, "end_ms": end, "total": total, "plays": plays})
 
 
-def main() -> None:
+def main(runner: PipelineRunner, options: PipelineOptions) -> None:
     order = read_order()
-    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as pipeline:
+    with beam.Pipeline(runner=runner, options=options) as pipeline:
         (
             pipeline
             | beam.io.ReadFromText(order.events)
@@ -65,4 +67,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(FnApiRunner(), PipelineOptions([]))

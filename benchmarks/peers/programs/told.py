@@ -33,8 +33,8 @@ class Order:
 
 
 def read_order() -> Order:
-    """The order that stands in the file named on the command line."""
-    path = Path(sys.argv[1])
+    """The order that stands in the file named last on the command line."""
+    path = Path(sys.argv[-1])
     order = Order(path.parent, **json.loads(path.read_text()))
     order.panes.mkdir(exist_ok=True)
     return order

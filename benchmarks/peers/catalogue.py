@@ -8,7 +8,7 @@ ABSENT: Final = "is not here"
 """How the failure of a peer begins that cannot be installed."""
 JAVA: Final = "java"
 """The environment of a program in Java: its packages are jars."""
-PRISM: Final = "github.com/apache/beam/sdks/v2/cmd/prism@v2.77.0"
+PRISM: Final = "github.com/apache/beam/sdks/v2/go/cmd/prism@v2.77.0"
 """Beam's runner in Go."""
 
 

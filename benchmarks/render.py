@@ -20,6 +20,7 @@ from benchmarks.render_scale import scale
 from benchmarks.render_shapes import shapes
 from benchmarks.render_soak import soak
 from benchmarks.render_sources import sources
+from benchmarks.render_summary import at_a_glance
 from benchmarks.render_tables import short, source, table
 from benchmarks.render_watching import watching
 from benchmarks.results import shown
@@ -50,7 +51,7 @@ _READING: Final = """A ratio is our events per CPU-second over theirs, in the sa
 we are faster. A cost or a latency, where less is better, has its bounds marked with ≤.
 """
 
-_HOW: Final = """## How it is measured
+_HOW: Final = """### How it is measured
 
 - **One corpus.** A seeded generator writes Parquet; every contestant reads the same files, two a batch, one million
   events a batch (400,000 for sessions, 100,000 for sliding windows), 50,000 events to a second of event time. They are
@@ -117,16 +118,18 @@ def page(told: dict[str, Any], **others: dict[str, Any]) -> str:
     """The page: the table, what it does not reach, how it was measured, every cell; then the same of the others."""
     parts = [
         "# Performance\n",
+        at_a_glance({"windows": told, **others}),
+        "## Windows\n",
         source(told, "windows.json"),
         _READING,
         table(told["rows"]),
         "![Ratios against floor and goal](../pictures/ratios.svg)\n",
-        short(told["rows"], "## Where the goal is not reached\n"),
-        "## Also measured\n",
+        short(told["rows"], "### Where the goal of windows is not reached\n"),
+        "### Also measured\n",
         table(told["reported"]),
         "![Cost per event by number of keys](../pictures/cost-by-keys.svg)\n",
         "![Cost per event as the stream goes on](../pictures/cost-over-time.svg)\n",
-        "## Every cell\n",
+        "### Every cell\n",
         "State is what RocksDB holds after three batches, compacted (the in-memory store: what it says it holds).\n",
         _cells(told["cells"]),
         _waits(told["latency"]),

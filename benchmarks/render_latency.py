@@ -1,5 +1,7 @@
 """What the page of figures says of latency: every rung of the ladder, and how it was measured."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from benchmarks.render_tables import STANDING, source
@@ -19,23 +21,50 @@ of a small batch. A `trigger` not much longer than that does early panes no harm
 """
 
 
-def aims(rungs: list[dict[str, Any]]) -> str:
+@dataclass(frozen=True, slots=True)
+class Aim:
     """What was aimed at before anything was measured, and what became of it."""
+
+    title: str
+    value: float
+    floor: float
+    goal: float
+    form: str
+
+    @property
+    def reached(self) -> str:
+        """Where it stands."""
+        return reached(self.value, self.floor, self.goal, lower=True)
+
+    def shown(self, value: float) -> str:
+        """In its unit."""
+        return self.form.format(value)
+
+
+def aimed(rungs: Sequence[dict[str, Any]]) -> tuple[Aim, ...]:
+    """The aims for early panes; none where the two rungs that are compared have no number."""
     known = {rung["rung"]: rung.get("early") for rung in rungs}
     base, native = known.get("base"), known.get("native")
     if not base or not native:
-        return ""
+        return ()
     later, share = base["p50"] - native["p50"], 100 * (base["p99"] / native["p99"] - 1)
+    return (
+        Aim("p50", base["p50"], 350, 200, "{:.0f} ms"),
+        Aim("p99", base["p99"], 600, 400, "{:.0f} ms"),
+        Aim("p50 over native", later, 50, 50, "{:+.0f} ms"),
+        Aim("p99 over native", share, 15, 15, "{:+.0f} %"),
+    )
+
+
+def aims(rungs: list[dict[str, Any]]) -> str:
+    """What was aimed at, as a table."""
+    found = aimed(rungs)
+    if not found:
+        return ""
     lines = ["| early panes at 10 k events/s | measured | floor | goal | |", "|---|---|---|---|---|"]
-    for title, value, (floor, goal), form in (
-        ("p50", base["p50"], (350, 200), "{:.0f} ms"),
-        ("p99", base["p99"], (600, 400), "{:.0f} ms"),
-        ("p50 over native", later, (50, 50), "{:+.0f} ms"),
-        ("p99 over native", share, (15, 15), "{:+.0f} %"),
-    ):
-        measured, most, hoped = (form.format(each) for each in (value, floor, goal))
-        standing = STANDING[reached(value, floor, goal, lower=True)]
-        lines.append(f"| {title} | {measured} | ≤ {most} | ≤ {hoped} | {standing} |")
+    for aim in found:
+        measured, most, hoped = (aim.shown(each) for each in (aim.value, aim.floor, aim.goal))
+        lines.append(f"| {aim.title} | {measured} | ≤ {most} | ≤ {hoped} | {STANDING[aim.reached]} |")
     return "\n".join([*lines, "", _lowest(rungs)])
 
 

@@ -30,13 +30,18 @@ def table(rows: Iterable[dict[str, Any]]) -> str:
     lines_ = ["| against | ratio | lowest to highest | floor | goal | |", "|---|---|---|---|---|---|"]
     for row in rows:
         unit = row["unit"]
-        bound = "≤ " if row["lower_is_better"] and row["floor"] is not None else ""
         spread = row["spread"]
         between = "–" if spread is None else f"{shown(spread['low'], unit)} to {shown(spread['high'], unit)}"
-        floor, goal = (bound + shown(row[name], unit) for name in ("floor", "goal"))
+        floor, goal = bound(row), bound(row, "goal")
         standing = "failed" if row["failure"] else STANDING[row["reached"]]
         lines_.append(f"| {row['against']} | {shown(row['ratio'], unit)} | {between} | {floor} | {goal} | {standing} |")
     return "\n".join(lines_) + "\n"
+
+
+def bound(row: dict[str, Any], name: str = "floor") -> str:
+    """A floor or a goal, which is the most there may be where less is better."""
+    most = "≤ " if row["lower_is_better"] and row["floor"] is not None else ""
+    return most + shown(row[name], row["unit"])
 
 
 def short(rows: Iterable[dict[str, Any]], title: str) -> str:

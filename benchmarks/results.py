@@ -28,6 +28,14 @@ class Measured:
             return {}
         return {run.round: run.per_second if self.by_wall or by_wall else run.per_cpu_second for run in mine}
 
+    def ratios(self, row: Row) -> list[float]:
+        """What a row says, for each round in which all of its cells were measured."""
+        rates = [self.rates(cell, by_wall=row.by_wall) for cell in row.cells]
+        shared = set.intersection(*(set(each) for each in rates))
+        cell, peer, *others = ({round_: each[round_] for round_ in shared} for each in rates)
+        found = ratios(cell, peer)
+        return [one / other for one, other in zip(found, ratios(*others), strict=True)] if others else found
+
     def failures(self, *cells: str) -> str:
         return "; ".join(f"{run.cell}: {run.failure}" for run in self.runs if run.cell in cells and run.failure)
 
@@ -48,9 +56,8 @@ def to_results(measured: Measured, suite: Suite[Any], command: str, corpora: dic
 
 
 def _row(row: Row, measured: Measured) -> dict[str, Any]:
-    found = ratios(*(measured.rates(cell, by_wall=row.by_wall) for cell in (row.cell, row.peer)))
-    told = _compared(row.name, row.against, found, (row.floor, row.goal), lower=row.lower_is_better)
-    return told | {"unit": "x", "failure": measured.failures(row.cell, row.peer), "cell": row.cell, "peer": row.peer}
+    told = _compared(row.name, row.against, measured.ratios(row), (row.floor, row.goal), lower=row.lower_is_better)
+    return told | {"unit": "x", "failure": measured.failures(*row.cells), "cell": row.cell, "peer": row.peer}
 
 
 def _latency(waits: Sequence[dict[str, Any]]) -> dict[str, Any]:

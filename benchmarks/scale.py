@@ -29,9 +29,12 @@ ROWS: Final = (
     Row("keys", "an event's cost, 1 k → 1 M keys", "keys-1k", "keys-1m", 2.5, 1.5, lower_is_better=True),
     Row("overlaps", "an event's cost, 1 → 60 overlaps", "overlaps-1", "overlaps-60", 3.0, 1.5, lower_is_better=True),
     Row("partitions", "an event's cost, 2 → 8 partitions", "base", "partitions-8", 2.0, 1.3, lower_is_better=True),
-    Row("cores", "events a second on two cores, against one", "base", "cores-1", 1.5, 1.7, by_wall=True),
-)
+    # 1.5 and 1.7, asked of cores that would give plain programs twice as much; decision 0043.
+    Row("cores", "two cores against one, of what they give plain programs that share nothing", "base", "cores-1",
+        0.75, 0.85, by_wall=True, share_of=("machine", "machine-cores-1")),
+)  # fmt: skip
 REPORTED: Final = (
+    Row("cores-alone", "events a second on two cores, against one", "base", "cores-1", by_wall=True),
     Row("keys-10k", "an event's cost, 1 k → 10 k keys", "keys-1k", "keys-10k", lower_is_better=True),
     Row("keys-100k", "an event's cost, 1 k → 100 k keys", "keys-1k", "base", lower_is_better=True),
     Row("overlaps-6", "an event's cost, 1 → 6 overlaps", "overlaps-1", "overlaps-6", lower_is_better=True),
@@ -43,13 +46,7 @@ REPORTED: Final = (
         by_wall=True,
     ),
     Row("native", "the same in native Spark, two cores against one", "native", "native-cores-1", by_wall=True),
-    Row(
-        "machine",
-        "what the machine gives: plain Polars on each of two cores, against one",
-        "machine",
-        "machine-cores-1",
-        by_wall=True,
-    ),
+    Row("machine", "the same by plain Polars, a program on each core", "machine", "machine-cores-1", by_wall=True),
     Row("partitions-1", "an event's cost, 2 partitions → 1", "base", "partitions-1", lower_is_better=True),
     Row("partitions-4", "an event's cost, 2 → 4 partitions", "base", "partitions-4", lower_is_better=True),
     Row("partitions-16", "an event's cost, 2 → 16 partitions", "base", "partitions-16", lower_is_better=True),

@@ -76,6 +76,13 @@ class Row:
     lower_is_better: bool = False
     by_wall: bool = False
     """Compared by events a second instead."""
+    share_of: tuple[str, str] | None = None
+    """Two more cells, compared likewise: the ratio is a share of theirs."""
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """All that it compares."""
+        return (self.cell, self.peer, *(self.share_of or ()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 from benchmarks import machine
-from benchmarks.medians import ratios, spread
+from benchmarks.medians import spread
 from benchmarks.results import Measured, to_results, to_table
 from benchmarks.runs import Run, kept, read_run
 from benchmarks.suite import OneCell, Row, Suite
@@ -77,9 +77,9 @@ def chosen_cells(suite: Suite[Any], asked: Asked, others: Collection[str] = ()) 
     those of the rows it is held to. `others` may be named as well, and are no cells."""
     everything = {cell.name for group in suite.groups for cell in group.cells}
     if not asked.only:
-        return {name for row in suite.rows for name in (row.cell, row.peer)} if asked.quick else everything
+        return {name for row in suite.rows for name in row.cells} if asked.quick else everything
     found: set[str] = set()
-    rows = {row.name: {row.cell, row.peer} for row in (*suite.rows, *suite.reported)}
+    rows = {row.name: {*row.cells} for row in (*suite.rows, *suite.reported)}
     groups = {group.name: {cell.name for cell in group.cells} for group in suite.groups}
     for name in asked.only:
         # A row is often called as its peer is; whoever names it wants to see them compared.
@@ -115,9 +115,9 @@ def unsteady(runs: Sequence[Run], rows: Sequence[Row]) -> set[str]:
     """The cells of rows whose ratios lie too far apart, the middle half of them, to say anything yet."""
     measured, found = Measured(runs), set[str]()
     for row in rows:
-        known = ratios(*(measured.rates(cell, by_wall=row.by_wall) for cell in (row.cell, row.peer)))
+        known = measured.ratios(row)
         if known and (apart := spread(known)).iqr > STEADY * apart.median:
-            found |= {row.cell, row.peer}
+            found |= {*row.cells}
     return found
 
 

@@ -19,7 +19,7 @@ from tests.benchmarks.sample import results
 def test_every_row_compares_cells_that_are_measured_over_the_same_events() -> None:
     for suite in (bounded.full(), bounded.quick()):
         (group,) = suite.groups
-        assert {name for row in (*suite.rows, *suite.reported) for name in (row.cell, row.peer)} == {
+        assert {name for row in (*suite.rows, *suite.reported) for name in row.cells} == {
             cell.name for cell in group.cells
         }
         assert len({cell.corpus for cell in group.cells}) == 1

@@ -115,7 +115,7 @@ def test_of_what_is_told_with_every_change_the_last_must_be_right(tmp_path: Path
 def test_every_row_compares_cells_that_are_there_and_judged() -> None:
     for suite in (shapes.full(), shapes.quick()):
         cells = {cell.name: cell for group in suite.groups for cell in group.cells}
-        assert {name for row in (*suite.rows, *suite.reported) for name in (row.cell, row.peer)} == {*cells}
+        assert {name for row in (*suite.rows, *suite.reported) for name in row.cells} == {*cells}
         assert all(cell.check for cell in cells.values())
         assert all(cell.corpus.batches > cell.warm_up for cell in cells.values())
 

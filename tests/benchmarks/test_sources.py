@@ -23,7 +23,7 @@ CELLS = sources.full().groups[0].cells
 def test_every_row_compares_cells_that_are_measured() -> None:
     for suite in (sources.full(), sources.quick()):
         names = {cell.name for group in suite.groups for cell in group.cells}
-        assert {name for row in (*suite.rows, *suite.reported) for name in (row.cell, row.peer)} == names
+        assert {name for row in (*suite.rows, *suite.reported) for name in row.cells} == names
 
 
 def test_partitions_are_of_the_same_length_so_that_batches_are_those_of_the_corpus() -> None:

@@ -17,6 +17,8 @@ RESULTS: Final = Path(__file__).resolve().parent / "results" / "scale.json"
 KEYS: Final = {"keys-1k": 1_000, "keys-10k": 10_000, "keys-1m": 1_000_000}
 OVERLAPS: Final = {"overlaps-1": 60, "overlaps-6": 10, "overlaps-60": 1}
 """Windows of a minute, one every so many seconds."""
+HELD: Final = {"state-1m": 1_000_000, "state-10m": 10_000_000}
+"""Keys whose windows stay open for an hour, so that all that ever came is held."""
 PARTITIONS: Final = {"partitions-1": 1, "partitions-4": 4, "partitions-8": 8, "partitions-16": 16}
 
 NATIVE: Final = Contestant.NATIVE_ROCKSDB
@@ -37,6 +39,13 @@ REPORTED: Final = (
     Row("cores-alone", "events a second on two cores, against one", "base", "cores-1", by_wall=True),
     Row("keys-10k", "an event's cost, 1 k → 10 k keys", "keys-1k", "keys-10k", lower_is_better=True),
     Row("keys-100k", "an event's cost, 1 k → 100 k keys", "keys-1k", "base", lower_is_better=True),
+    Row(
+        "state",
+        "an event's cost, 1 M → 10 M keys that are held for an hour",
+        "state-1m",
+        "state-10m",
+        lower_is_better=True,
+    ),
     Row("overlaps-6", "an event's cost, 1 → 6 overlaps", "overlaps-1", "overlaps-6", lower_is_better=True),
     Row(
         "large",
@@ -101,6 +110,9 @@ def _suite(name: str, sizes: Sizes, rounds: int) -> Suite[Cell]:
             *(cell(name=each, workload=TUMBLING, corpus=usual, partitions=many) for each, many in PARTITIONS.items()),
         )),
         Group("keys", tuple(cell(name=each, workload=TUMBLING, corpus=of(keys)) for each, keys in KEYS.items())),
+        Group("state", tuple(
+            cell(name=each, workload=Workload(Tumbling(3_600)), corpus=of(keys)) for each, keys in HELD.items()
+        )),
         Group("overlaps", tuple(
             cell(name=each, workload=Workload(Tumbling(60) if every == 60 else Sliding(60, every)), corpus=slid)
             for each, every in OVERLAPS.items()

@@ -62,4 +62,5 @@ def _waits(found: Counter[str], aims: Iterable[Aim]) -> Iterable[str]:
     for aim in aims:
         found[aim.reached] += 1
         if aim.reached == "below":
-            yield f"early panes, {aim.title}: {aim.shown(aim.value)}, asked for ≤ {aim.shown(aim.floor)}"
+            beside = "" if aim.native is None else f"; native Spark beside it: {aim.shown(aim.native)}"
+            yield f"early panes, {aim.title}: {aim.shown(aim.value)}, asked for ≤ {aim.shown(aim.floor)}{beside}"

@@ -45,8 +45,8 @@ def full() -> Suite[Measurable]:
     """The run whose figures are kept."""
     wide = Corpus(100_000, 9, 1_000_000)
     thin = Corpus(100_000, 5, 1_000_000, thin=50)
-    lines, topic = Corpus(100_000, 4, 500_000, late=False), Corpus(100_000, 8, 500_000, late=False)
-    return _suite("peers", (wide, thin), 4, 30.0, (lines, topic), rounds=3)
+    few, many = Corpus(100_000, 4, 500_000, late=False), Corpus(100_000, 8, 500_000, late=False)
+    return _suite("peers", (wide, thin), 4, 30.0, (few, many), rounds=3)
 
 
 def quick() -> Suite[Measurable]:
@@ -66,10 +66,9 @@ def _suite(
     *,
     rounds: int,
 ) -> Suite[Measurable]:
-    """`read` are the shorter corpora of programs: as lines, and as a topic.
+    """`read` are the shorter corpora of programs: as most of them read it, and where a JVM compiles.
 
-    Those of a topic are longer: a JVM through which every record passes compiles for half a minute, and that is no
-    cost of events.
+    These are longer: what a JVM compiles is no cost of events, and differs from start to start.
     """
     wide, thin = on_spark
     spark = (
@@ -79,7 +78,7 @@ def _suite(
         Cell("by-key-pandas", Contestant.BY_KEY, TUMBLING, thin, warm_up=min(warm_up, 2)),
         Cell("by-key-row", Contestant.BY_KEY_ROW, TUMBLING, thin, warm_up=min(warm_up, 2)),
     )
-    programs = [Program(peer.name, peer, _corpus(peer, read[peer.by_topic])) for peer in PEERS.values()]
+    programs = [Program(peer.name, peer, _corpus(peer, read[peer.longer])) for peer in PEERS.values()]
     groups: tuple[Group[Measurable], ...] = (
         Group("spark", spark),
         Group("lines", tuple(cell for cell in programs if not cell.peer.by_topic)),

@@ -109,10 +109,10 @@ def rung(name: str, p50: float, p99: float) -> dict[str, Any]:
 
 def test_the_page_says_of_every_aim_whether_it_was_reached() -> None:
     said = aims([rung("base", 190, 610), rung("native", 150, 500)])
-    assert "| p50 | 190 ms | ≤ 350 ms | ≤ 200 ms | goal reached |" in said
-    assert "| p99 | 610 ms | ≤ 600 ms | ≤ 400 ms | **below the floor** |" in said
-    assert "| p50 over native | +40 ms | ≤ +50 ms | ≤ +50 ms | goal reached |" in said
-    assert "| p99 over native | +22 % | ≤ +15 % | ≤ +15 % | **below the floor** |" in said
+    assert "| p50 | 190 ms | 150 ms | ≤ 350 ms | ≤ 200 ms | goal reached |" in said
+    assert "| p99 | 610 ms | 500 ms | ≤ 600 ms | ≤ 400 ms | **below the floor** |" in said
+    assert "| p50 over native | +40 ms |  | ≤ +50 ms | ≤ +50 ms | goal reached |" in said
+    assert "| p99 over native | +22 % |  | ≤ +15 % | ≤ +15 % | **below the floor** |" in said
 
 
 def test_the_page_names_the_lowest_rung_at_the_rate_of_the_base() -> None:

@@ -122,3 +122,12 @@ def test_the_readme_says_of_nexmark_what_was_measured() -> None:
     said = " ".join((ROOT / "README.md").read_text().split())
     assert f"The {len(rows)} questions of Nexmark" in said
     assert f"{min(ratios):.2f} to {max(ratios):.2f} times the events of Spark by hand" in said
+
+
+def test_the_readme_says_of_peers_what_was_measured() -> None:
+    rows = json.loads((ROOT / "benchmarks" / "results" / "peers.json").read_text())["rows"]
+    found = {row["name"]: shown(row["ratio"], "").removesuffix("x") for row in rows}
+    said = " ".join((ROOT / "README.md").read_text().split())
+    for name, title in (("flink-sql", "what Flink SQL"), ("kafka-streams", "Kafka Streams"), ("pathway", "Pathway")):
+        assert f"{found[name]} times {title}" in said
+    assert f"{found['bytewax']} times Bytewax" in said

@@ -12,8 +12,8 @@ Those on Spark are measured as windows are. All others read one file of JSON lin
 topic of two partitions; nobody is late there, since each has its own rule for that; each is written as its
 documentation shows it, runs in an environment of its own, and has both cores. The slow ones (Bytewax, Beam,
 PyFlink, Quix) get only every 20th key, each with all of its events. A program is started over a corpus of two
-million events, of four where a JVM stands between (ours, Flink SQL, all over a topic), which compiles for half a
-minute, and over one twice as long. What the longer run uses more, CPU of the whole process tree, is the
+million events, of four for ours, Flink SQL and all over a topic, since a JVM compiles for half a minute, and over one
+twice as long. What the longer run uses more, CPU of the whole process tree, is the
 cost of its events; the rest is the cost of starting, which is told beside it. Every run must hold every event in
 its windows, in sum and number, and a first one each window as DuckDB has it. We read the same lines or topic, half
 a million events a batch, and are measured in the same way, start of the JVM and of Spark included in the start.

@@ -1,7 +1,7 @@
 """The head of the page of figures: of every benchmark, what is held to a floor, what holds it, and who does not."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from benchmarks.render_latency import Aim, aimed
@@ -55,13 +55,11 @@ def _standing(told: dict[str, Any]) -> tuple[Counter[str], list[str]]:
         if stands in ("below", "failed"):
             value = "no number" if row["failure"] else shown(row["ratio"], row["unit"])
             below.append(f"{row['against']}: {value}, asked for {bound(row)}")
-    below += list(_waits(found, aimed(told.get("rungs", []))))
-    return found, below
+    aims = aimed(told.get("rungs", []))
+    found.update(aim.reached for aim in aims)
+    return found, [*below, *(_missed(aim) for aim in aims if aim.reached == "below")]
 
 
-def _waits(found: Counter[str], aims: Iterable[Aim]) -> Iterable[str]:
-    for aim in aims:
-        found[aim.reached] += 1
-        if aim.reached == "below":
-            beside = "" if aim.native is None else f"; native Spark beside it: {aim.shown(aim.native)}"
-            yield f"early panes, {aim.title}: {aim.shown(aim.value)}, asked for ≤ {aim.shown(aim.floor)}{beside}"
+def _missed(aim: Aim) -> str:
+    beside = "" if aim.native is None else f"; native Spark beside it: {aim.shown(aim.native)}"
+    return f"early panes, {aim.title}: {aim.shown(aim.value)}, asked for ≤ {aim.shown(aim.floor)}{beside}"

@@ -1,5 +1,7 @@
-"""Beam in Python: text, times, fixed windows, a combiner by key; bounded, so nothing is late. By its Python runner,
-in one process, unless another is asked for."""
+"""Beam in Python: text, times, fixed windows, a combiner by key; bounded, so nothing is late.
+
+By its Python runner, in one process, unless another is asked for.
+"""
 
 import json
 from collections.abc import Iterator

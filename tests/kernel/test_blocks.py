@@ -75,8 +75,8 @@ def test_a_block_that_was_read_is_written_to_the_same_bytes() -> None:
 
 def test_a_block_opens_with_its_magic_and_version() -> None:
     """Kept for ever in checkpoints: a change of layout is a new version."""
-    assert pack(SMALL)[:4] == b"SLB\x05"
-    assert MAGIC + bytes([VERSION]) == b"SLB\x05"
+    assert pack(SMALL)[:4] == b"SLB\x06"
+    assert MAGIC + bytes([VERSION]) == b"SLB\x06"
 
 
 def test_a_block_written_by_version_1_can_still_be_read() -> None:
@@ -249,7 +249,39 @@ def test_a_block_written_by_version_5_can_still_be_read() -> None:
     assert_frame_equal(kept.frames["windows"], alike(600))
 
 
-@pytest.mark.parametrize("made", [wide, narrow, spoken, alike])
+def rising(height: int) -> pl.DataFrame:
+    """A frame with all that version 6 knows: integers that rise, in small steps, in large ones, and some missing."""
+    numbers = pl.int_range(height, eager=True)
+    return pl.DataFrame({
+        "user": (1 << 60) + numbers * 200, "@at": -(1 << 62) + numbers * (1 << 31), "pairs": numbers // 2 * 300,
+        "falls": -numbers * 300, "gaps": [None, *(numbers[1:] * 300)],
+    })  # fmt: skip
+
+
+def test_a_block_written_by_version_6_can_still_be_read() -> None:
+    kept = unpack((Path(__file__).parent / "kept" / "block-6.slb").read_bytes(), "kept")
+    assert kept.facts == {"clock": 7}
+    assert_frame_equal(kept.frames["windows"], rising(600))
+
+
+@pytest.mark.parametrize(
+    ("step", "size"), [(1, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 4), ((1 << 32) - 1, 4), (1 << 32, 8)]
+)
+@pytest.mark.parametrize("first", [-(2**63), -1, 0, 1_700_000_000_000])
+def test_integers_that_rise_take_the_room_that_their_steps_need(first: int, step: int, size: int) -> None:
+    frame = pl.DataFrame({"@at": [first + each * step for each in range(10_000)]})
+    data = pack(Block({"windows": frame}))
+    assert len(data) == pytest.approx(10_000 * size, abs=1_000)
+    assert_frame_equal(unpack(data, "here").frames["windows"], frame)
+    assert pack(unpack(data, "here")) == data
+
+
+def test_integers_that_rise_further_than_a_long_integer_tells_come_back() -> None:
+    frame = pl.DataFrame({"@at": [-(2**63), *range(400), 2**63 - 1]})
+    assert_frame_equal(unpack(pack(Block({"f": frame})), "here").frames["f"], frame)
+
+
+@pytest.mark.parametrize("made", [wide, narrow, spoken, alike, rising])
 @pytest.mark.parametrize("height", [1, 255, 400, 1_000])
 def test_some_columns_and_rows_of_a_frame_are_as_they_are_in_all_of_it(
     made: Callable[[int], pl.DataFrame], height: int

@@ -7,7 +7,7 @@ elements by grouping, and merged by grouping again.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, assert_never
+from typing import Any, assert_never
 
 import polars as pl
 
@@ -15,6 +15,7 @@ from strandline.kernel import limits, sketches
 from strandline.kernel.blocks import AT, OFFSET, PARTITION
 from strandline.kernel.expressions import by_row
 from strandline.kernel.picking import Pick
+from strandline.kernel.sorting import Fold
 from strandline.model.aggregates import (
     Aggregate,
     AllTrue,
@@ -41,8 +42,6 @@ from strandline.model.aggregates import (
     UserAggregate,
     Variance,
 )
-
-Fold = Literal["add", "least", "greatest"]
 
 VALUE, BY, MANY = "@value", "@by", "@many"
 POSITION = (AT, PARTITION, OFFSET)

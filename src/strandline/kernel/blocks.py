@@ -7,9 +7,10 @@ kernel's columns start with "@", which no column of a user may. Most of them say
 (a window's bounds, how often it has spoken): such a column is kept as one value, in a stream of its own behind the
 frame's. Some say the same as another (where the last of several values stood), and only its name is kept. What crosses
 to Spark is paid for by the byte, so the long integers of a large frame are kept as how far each is above the least of
-its column, in the narrowest type that holds that; and texts that come again and again, as their numbers in a list,
-others compressed. All come back as they were. Version 1 had no such streams, version 2 nothing narrow, version 3 narrow
-integers as they are and no lists, version 4 every column by itself and texts as they are; all are read.
+its column, or where they rise and that is less, above the one before it, in the narrowest type that holds that; and
+texts that come again and again, as their numbers in a list, others compressed. All come back as they were. Version 1
+had no such streams, version 2 nothing narrow, version 3 narrow integers as they are and no lists, version 4 every
+column by itself and texts as they are, version 5 no steps; all are read.
 """
 
 import io
@@ -26,15 +27,17 @@ import polars as pl
 
 from strandline.errors import BrokenBlock
 from strandline.kernel.small import only, replaced, without
+from strandline.kernel.sorting import is_one
 from strandline.kernel.words import SAMPLED, VERY_OFTEN, coded
 
 MAGIC: Final = b"SLB"
-VERSION: Final = 5
-_READ: Final = (1, 2, 3, 4, 5)
+VERSION: Final = 6
+_READ: Final = (1, 2, 3, 4, 5, 6)
 _HEAD: Final = struct.Struct(">3sBI")
 _LENGTH: Final = struct.Struct(">I")
 _WORTH_IT: Final = 256
-_PLAIN: Final = (pl.Boolean, pl.String)
+_SIGNED: Final = 63
+"""Bits of a distance that is still a long integer."""
 _TEXTS: Final = (pl.String, pl.Binary)
 _NARROW: Final = ((1 << 8, pl.UInt8), (1 << 16, pl.UInt16), (1 << 32, pl.UInt32))
 """How many integers a narrow type has."""
@@ -83,22 +86,27 @@ def pack(block: Block) -> bytes:
     frames: list[list[Any]] = []
     streams: list[bytes] = []
     narrow: dict[str, dict[str, int]] = {}
+    rising: dict[str, dict[str, int]] = {}
     listed: dict[str, dict[str, list[str]]] = {}
     alike: dict[str, list[list[str]]] = {}
-    for name, whole in block.frames.items():
+    for name, given in block.frames.items():
+        # Asked for once: a column that was said to hold one value is made whole whenever it is asked for.
+        whole = pl.DataFrame(given.get_columns())
         others = _alike(whole)
         frame = without(whole, others)
         alike |= {name: [whole.columns, [*others], [*others.values()]]} if others else {}
         same = _same_throughout(frame)
-        rest, bases, lists = _narrowed(without(frame, same))
+        rest, bases, firsts, lists = _narrowed(without(frame, same))
         narrow |= {name: bases} if bases else {}
+        rising |= {name: firsts} if firsts else {}
         listed |= {name: lists} if lists else {}
         parts = [_to_arrow(rest), *([_to_arrow(only(frame, same).head(1))] if same else [])]
         order = [frame.height, *frame.columns] if same else []
         frames.append([name, *(len(part) for part in parts), *order])
         streams += parts
     layout = {"frames": frames, "facts": dict(block.facts)}
-    layout |= {name: each for name, each in (("narrow", narrow), ("listed", listed), ("alike", alike)) if each}
+    more: dict[str, Any] = {"narrow": narrow, "rising": rising, "listed": listed, "alike": alike}
+    layout |= {name: each for name, each in more.items() if each}
     header = json.dumps(layout, separators=(",", ":"), sort_keys=True).encode()
     body = b"".join([_LENGTH.pack(len(header)), header, *streams])
     return _HEAD.pack(MAGIC, VERSION, _checksum(body, VERSION)) + body
@@ -148,6 +156,7 @@ class Packed:
         same = pl.read_ipc_stream(self._data[at + size : at + size + length]) if more else pl.DataFrame()
         here = None if wanted is None else wanted - {*same.columns}
         frame = pl.DataFrame() if here == set() else _from_arrow(self._data[at : at + size], here)
+        frame = _risen(frame, self._layout.get("rising", {}).get(name, {}))
         if rows is not None:
             frame, height = frame[rows] if frame.width else frame, len(rows)
         narrow, listed = self._layout.get("narrow", {}).get(name, {}), self._layout.get("listed", {}).get(name, {})
@@ -210,39 +219,61 @@ def _same_throughout(frame: pl.DataFrame) -> list[str]:
     """The kernel's own columns that hold one value, where leaving them out is worth the look."""
     if frame.height < _WORTH_IT:
         return []
-    return [column.name for column in frame if column.name.startswith(OWN) and _is_one(column)]
+    return [column.name for column in frame if column.name.startswith(OWN) and is_one(column)]
 
 
-def _is_one(column: pl.Series) -> bool:
-    if column.null_count():
-        return column.null_count() == column.len()
-    # Numbers with a point are left alone: one that is none equals nothing, and two zeros look alike.
-    plain = column.dtype.is_integer() or column.dtype in _PLAIN
-    return plain and bool(column[0] == column[-1]) and bool((column == column[0]).all())
-
-
-def _narrowed(frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int], dict[str, list[str]]]:
-    """The frame in narrow types, where that is worth the look; the least of each such column of integers; the lists."""
+def _narrowed(frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int], dict[str, int], dict[str, list[str]]]:
+    """The frame in narrow types, where that is worth the look; the least of each such column of integers, or the first
+    of those kept as steps; the lists."""
     bases: dict[str, int] = {}
+    firsts: dict[str, int] = {}
     lists: dict[str, list[str]] = {}
     if frame.height < _WORTH_IT:
-        return frame, bases, lists
+        return frame, bases, firsts, lists
     made: list[pl.Series] = []
     for column in frame:
         name, own = column.name, column.name.startswith(OWN)
         if column.dtype == pl.Int64 and (least := column.min()) is not None:
             low, high = int(cast("int", least)), int(cast("int", column.max()))
-            kind = next((kind for many, kind in _NARROW if high - low < many), None)
-            if kind is not None:
+            kind, steps = _kind_of(high - low), _steps(column, low, high)
+            if steps is not None:
+                firsts[name] = low
+                made.append(steps)
+            elif kind is not None:
                 bases[name] = low
-                made.append((column - low).cast(kind))
+                made.append((column - low).cast(kind, wrap_numerical=True))
         elif column.dtype == pl.String and (few := coded(column, VERY_OFTEN)) is not None and few.words.len() <= _MOST:
             lists[name] = few.words.to_list()
             made.append(few.places.cast(pl.UInt8 if few.words.len() <= 1 << 8 else pl.UInt16))
         elif own and column.dtype == pl.String and column.len() < SAMPLED and len(words := _words(column)) <= _FEW:
             lists[name] = words.to_list()
             made.append(column.cast(pl.Enum(lists[name])).to_physical().cast(pl.UInt8))
-    return replaced(frame, made), bases, lists
+    return replaced(frame, made), bases, firsts, lists
+
+
+def _kind_of(span: int) -> "type[pl.DataType] | None":
+    """The narrowest type for numbers up to this one."""
+    return next((kind for many, kind in _NARROW if span < many), None)
+
+
+def _steps(column: pl.Series, low: int, high: int) -> pl.Series | None:
+    """How far each number is above the one before it, if they rise and this is narrower than how far above the least.
+
+    Those that do begin with the least and end with the greatest, and few others.
+    """
+    if column.null_count() or column[0] != low or column[-1] != high or (high - low).bit_length() >= _SIGNED:
+        return None
+    steps = np.diff(column.to_numpy(), prepend=low)
+    kind = _kind_of(int(steps.max())) if steps.min() >= 0 else None
+    return None if kind is None or kind == _kind_of(high - low) else pl.Series(column.name, steps).cast(kind)
+
+
+def _risen(frame: pl.DataFrame, firsts: Mapping[str, int]) -> pl.DataFrame:
+    """Steps as the numbers that they lead to."""
+    names = [name for name in firsts if name in frame.columns]
+    return replaced(
+        frame, [pl.Series(name, np.cumsum(frame[name].to_numpy(), dtype=np.int64) + firsts[name]) for name in names]
+    )
 
 
 def _words(column: pl.Series) -> pl.Series:
@@ -254,7 +285,8 @@ def _widened(
 ) -> pl.DataFrame:
     """The frame as it was; of version 3 there are only the names of what is narrow."""
     known = bases if isinstance(bases, Mapping) else dict.fromkeys(bases, 0)
-    wide = [frame[name].cast(pl.Int64) + low for name, low in known.items() if name in frame.columns]
+    there = ((name, low) for name, low in known.items() if name in frame.columns)
+    wide = [frame[name].cast(pl.Int64, wrap_numerical=True) + low for name, low in there]
     wide += [
         pl.Series(name, words, pl.String).gather(frame[name]) for name, words in lists.items() if name in frame.columns
     ]

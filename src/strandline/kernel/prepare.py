@@ -15,8 +15,9 @@ from strandline.kernel.alone import alone
 from strandline.kernel.blocks import AT, END, GAP, OFFSET, PARTITION, START, Block
 from strandline.kernel.contents import Combined, combine, items_of
 from strandline.kernel.sessions import COVER_END, COVER_START, cover
-from strandline.kernel.slices import key_groups
+from strandline.kernel.slices import group_numbers, key_groups
 from strandline.kernel.small import only
+from strandline.kernel.sorting import apart, is_worth_it
 from strandline.kernel.strips import first_over, shares, striped
 from strandline.kernel.watermarks import FOREVER, NEVER, put_aside_after
 from strandline.kernel.windows import assign, expires, has_one, max_timestamp
@@ -184,6 +185,8 @@ def _blocks(
 def _by_group(frame: pl.DataFrame, keys: Sequence[str], groups: int) -> dict[int, pl.DataFrame]:
     if frame.is_empty():
         return {}
+    if is_worth_it(frame.height):
+        return apart(frame, group_numbers(only(frame, keys), groups), groups)
     placed = frame.with_columns(key_groups(only(frame, keys), groups).alias("@group"))
     split = placed.partition_by("@group", as_dict=True, include_key=False, maintain_order=True)
     return {int(group): part for (group,), part in split.items()}

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from strandline.kernel.aggregates import Fold, Items, Part
+from strandline.kernel.aggregates import Items, Part
 from strandline.kernel.blocks import COUNTED, EARLIEST, END, NEW, START
 from strandline.kernel.contents import (
     Combined,
@@ -27,6 +27,7 @@ from strandline.kernel.contents import (
     wide_sums,
 )
 from strandline.kernel.picking import ranked
+from strandline.kernel.sorting import Fold
 from strandline.model.steps import WindowedStep
 
 Spans = Sequence[tuple[int, int]]

@@ -51,6 +51,7 @@ from strandline.kernel.picking import ranked
 from strandline.kernel.places import CHANGES, SLICE, WINDOWS, as_changed, changes_of, place_of
 from strandline.kernel.slices import among, ordered, slices_of
 from strandline.kernel.small import stacked, without
+from strandline.kernel.sorting import is_one, is_worth_it, replaced_in_order, rows_where
 from strandline.kernel.watermarks import Progress, progress_from_facts, progress_to_facts
 from strandline.kernel.windows import span_of
 from strandline.model.panes import Accumulation, PaneTimestamp
@@ -219,18 +220,34 @@ def _merge(
     """
     found, fresh = [], None
     if span_of(ask.window) is not None:
-        begun = windows[START].unique()
-        if not {*rows[START].unique()} <= {*begun}:
-            known = rows[START].is_in(begun.implode())
-            fresh = merge_rows([rows.filter(~known)], keys, ask).with_columns(**initial(ask))
+        known = _begun(rows[START], windows[START])
+        if not known.all():
+            fresh = merge_rows([rows_where(rows, ~known)], keys, ask).with_columns(**initial(ask))
             rows = rows.filter(known)
     if rows.height * _SELDOM < windows.height or not rows.height:
         touched = among(windows, rows.select(identity(keys)).unique())
+        if rows.height and (whole := _met_in_order(windows, touched, rows, keys, ask)) is not None:
+            return whole, fresh
         found.append(windows.filter(~touched).with_columns(**_nothing_new(ask)))
         windows = windows.filter(touched)
     if rows.height:
         found.append(_met(windows, rows, keys, ask))
     return found[0] if len(found) == 1 else pl.concat(found, how="diagonal_relaxed"), fresh
+
+
+def _begun(starts: pl.Series, before: pl.Series) -> pl.Series:
+    """Which of the windows that start there start with one that is there already."""
+    return starts == before[0] if before.len() and is_one(before) else starts.is_in(before.unique().implode())
+
+
+def _met_in_order(
+    windows: pl.DataFrame, touched: pl.Series, rows: pl.DataFrame, keys: Sequence[str], ask: WindowedStep
+) -> pl.DataFrame | None:
+    """All of them, in order, where windows that begin together stand so already: then nothing need be sorted later."""
+    if not is_worth_it(windows.height) or len(keys) != 1 or not is_one(windows[START]):
+        return None
+    met = _met(windows.filter(touched), rows, keys, ask)
+    return replaced_in_order(windows.with_columns(**_nothing_new(ask)), touched, met, keys[0])
 
 
 def _met(windows: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:

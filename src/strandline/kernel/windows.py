@@ -9,6 +9,7 @@ from typing import assert_never
 import polars as pl
 
 from strandline.kernel.blocks import AT, END, GAP, NEWEST, START
+from strandline.kernel.sorting import is_worth_it, plain
 from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.model.elements import Duration
 from strandline.model.steps import WindowedStep
@@ -29,6 +30,9 @@ def assign(elements: pl.DataFrame, kind: WindowKind) -> pl.DataFrame:
     """The elements with a row for each of their windows. A session's window is the element's own, before any meet."""
     match kind:
         case Tumbling(size, offset):
+            inside = _starts(elements, size, offset)
+            if inside is not None:
+                return elements.with_columns(inside.alias(START), (inside + size.ms).alias(END))
             age = since_boundary(size, offset)
             return elements.with_columns(earlier(age).alias(START), later(pl.col(AT), size.ms - age).alias(END))
         case Sliding(size, every, offset):
@@ -55,6 +59,15 @@ def assign(elements: pl.DataFrame, kind: WindowKind) -> pl.DataFrame:
             # Custom bounds were read with the element; count windows are found by arrival, in the key group.
             return elements
     assert_never(kind)
+
+
+def _starts(elements: pl.DataFrame, size: Duration, offset: Duration) -> pl.Series | None:
+    """Where the windows of many elements start, none near an end of time: NumPy divides in a third of the time."""
+    times = plain(elements[AT]) if is_worth_it(elements.height) else None
+    if times is None or times.min() < NEVER + size.ms or times.max() > FOREVER - size.ms:
+        return None
+    shift = offset.ms % size.ms
+    return pl.Series((times - shift) // size.ms * size.ms + shift)
 
 
 def since_boundary(period: Duration, offset: Duration) -> pl.Expr:

@@ -1,0 +1,78 @@
+"""Keys that are numbers are sorted and put together as such where there are many: what is told stays the same."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any, Final
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strandline.kernel import contents, sorting, state
+from strandline.model.aggregates import Aggregate, Count, Max, Min, Sum
+from tests.properties.crowds import check, crowds
+from tests.properties.histories import History
+from tests.properties.test_crowds import EACH, Scattered
+from tests.properties.test_crowds import calm as calm_crowds
+
+ENDS: Final = (-(2**63), 2**63 - 1)
+NUMBERS: Final[tuple[Any, ...]] = (*range(-20, 27), *ENDS)
+ADDING: Final[tuple[tuple[str, Aggregate], ...]] = (
+    ("n", Count()), ("given", Count("v")), ("total", Sum("v")), ("least", Min("v")), ("top", Max("v")),
+)  # fmt: skip
+"""What is put together by folding integers."""
+ENOUGH: Final = 12
+
+
+@contextmanager
+def always_sorted() -> Iterator[list[str]]:
+    """However few rows there are, numbers are sorted; and which of the ways were taken."""
+    taken: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorting, "WORTH_IT", 1)
+        patch.setattr(state, "_SELDOM", 0)
+        for module, name in ((contents, "put_together"), (state, "replaced_in_order")):
+            patch.setattr(module, name, _told(getattr(module, name), name, taken))
+        yield taken
+
+
+def _told(real: Any, name: str, taken: list[str]) -> Any:
+    def asked(*what: Any) -> pl.DataFrame | None:
+        found: pl.DataFrame | None = real(*what)
+        taken.append(name if found is not None else f"not {name}")
+        return found
+
+    return asked
+
+
+def scattered(pipeline: Any) -> Scattered:
+    player = Scattered(
+        pipeline.step, pipeline.watermark, partitions=pipeline.partitions, fires_per_element=pipeline.fires_per_element
+    )
+    player.chance = Random(7)
+    return player
+
+
+@settings(calm_crowds, max_examples=-(-EACH // 2))
+@given(history=crowds(NUMBERS), adding=st.booleans())
+def test_every_number_of_a_crowd_is_told_the_same(history: History, adding: bool) -> None:
+    with always_sorted():
+        check(history.under(aggregates=ADDING) if adding else history, scattered)
+
+
+@pytest.mark.slow
+def test_these_histories_go_every_way() -> None:
+    """Put together by sorting, or not as some values are missing; windows replaced in their order, or not."""
+    ways = set[str]()
+
+    @settings(calm_crowds, max_examples=ENOUGH)
+    @given(history=crowds(NUMBERS))
+    def look(history: History) -> None:
+        with always_sorted() as taken:
+            check(history.under(aggregates=ADDING), scattered)
+        ways.update(taken)
+
+    look()
+    assert ways >= {"put_together", "not put_together", "replaced_in_order"}

@@ -15,7 +15,8 @@ overlap (10,000 keys, 100,000 events a batch), fewer or more partitions, one cor
 core everybody is kept to it, the JVM's compilers and the Python workers too. Costs are CPU time of the whole tree of
 processes an event; what a second core brings is told in events a second. It is compared with what it brings to plain
 programs: Polars, with one thread, groups the same files on one core by itself, and on each of two cores at the same
-time. Every cell is judged. All else is as with windows.
+time. What more keys cost is told of Polars and DuckDB, too, which group the same files at once and keep nothing.
+Every cell is judged. All else is as with windows.
 """
 
 _CORES: Final = (2, 8, 32, 100)

@@ -15,6 +15,13 @@ from benchmarks.workloads import Contestant, Sliding, Tumbling, Workload
 RESULTS: Final = Path(__file__).resolve().parent / "results" / "scale.json"
 
 KEYS: Final = {"keys-1k": 1_000, "keys-10k": 10_000, "keys-1m": 1_000_000}
+METAL: Final = {
+    "polars-1k": (Contestant.POLARS, 1_000),
+    "polars-1m": (Contestant.POLARS, 1_000_000),
+    "duckdb-1k": (Contestant.DUCKDB, 1_000),
+    "duckdb-1m": (Contestant.DUCKDB, 1_000_000),
+}
+"""Who only groups by key and window: what so many keys cost anybody."""
 OVERLAPS: Final = {"overlaps-1": 60, "overlaps-6": 10, "overlaps-60": 1}
 """Windows of a minute, one every so many seconds."""
 HELD: Final = {"state-1m": 1_000_000, "state-10m": 10_000_000}
@@ -39,6 +46,8 @@ REPORTED: Final = (
     Row("cores-alone", "events a second on two cores, against one", "base", "cores-1", by_wall=True),
     Row("keys-10k", "an event's cost, 1 k → 10 k keys", "keys-1k", "keys-10k", lower_is_better=True),
     Row("keys-100k", "an event's cost, 1 k → 100 k keys", "keys-1k", "base", lower_is_better=True),
+    Row("keys-polars", "1 k → 1 M keys by plain Polars", "polars-1k", "polars-1m", lower_is_better=True),
+    Row("keys-duckdb", "1 k → 1 M keys by DuckDB", "duckdb-1k", "duckdb-1m", lower_is_better=True),
     Row(
         "state",
         "an event's cost, 1 M → 10 M keys that are held for an hour",
@@ -109,7 +118,10 @@ def _suite(name: str, sizes: Sizes, rounds: int) -> Suite[Cell]:
             cell(name="events-10x", workload=TUMBLING, corpus=longer),
             *(cell(name=each, workload=TUMBLING, corpus=usual, partitions=many) for each, many in PARTITIONS.items()),
         )),
-        Group("keys", tuple(cell(name=each, workload=TUMBLING, corpus=of(keys)) for each, keys in KEYS.items())),
+        Group("keys", (
+            *(cell(name=each, workload=TUMBLING, corpus=of(keys)) for each, keys in KEYS.items()),
+            *(cell(name=each, workload=TUMBLING, corpus=of(keys), contestant=by) for each, (by, keys) in METAL.items()),
+        )),
         Group("state", tuple(
             cell(name=each, workload=Workload(Tumbling(3_600)), corpus=of(keys)) for each, keys in HELD.items()
         )),

@@ -1,7 +1,9 @@
 """Hadoop writes files to a local disk without a process for each, and they are as they would have been."""
 
+import os
+import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,74 @@ def test_what_may_not_be_set_is_an_error(spark: SparkSession, local: Any, tmp_pa
     nowhere = jvm.org.apache.hadoop.fs.Path(str(tmp_path / "nowhere"))
     with pytest.raises(Py4JJavaError, match="nowhere"):
         local.setPermission(nowhere, jvm.org.apache.hadoop.fs.permission.FsPermission("600"))
+
+
+def listed(files: Any, path: Any, folder: Path) -> list[tuple[Any, ...]]:
+    """What is told of all that a folder holds."""
+    found = []
+    for each in files.listStatus(path(str(folder))):
+        where, who = each.getPath().toString(), (each.getPermission().toString(), each.getOwner())
+        found.append((where, each.getLen(), each.getModificationTime(), each.isDirectory(), *who, each.getBlockSize()))
+    return sorted(found)
+
+
+def test_what_a_folder_holds_is_told_as_hadoop_tells_it_whatever_changed(
+    spark: SparkSession, local: Any, tmp_path: Path
+) -> None:
+    hadoops = local.getRaw()
+    spare_processes(spark)
+    jvm: Any = spark.sparkContext._jvm
+    path = jvm.org.apache.hadoop.fs.Path
+    folder = tmp_path / "some folder"
+    (folder / "within").mkdir(parents=True)
+    for name in ("part-0", "part-1", "with space", "12:00:00", "ünïcode", ".hidden"):
+        (folder / name).write_text(name)
+    (folder / "elsewhere").symlink_to(tmp_path / "there")
+    (folder / "nowhere").symlink_to(tmp_path / "not there")
+    (tmp_path / "there").write_text("1")
+    changes: list[Callable[[], object]] = [
+        lambda: (folder / "part-0").write_text("other"),
+        lambda: (folder / "part-0").write_text("once again"),
+        lambda: (folder / "part-1").chmod(0o600),
+        lambda: os.utime(folder / "part-1", (1, 1)),
+        (folder / "with space").unlink,
+        lambda: (folder / "new").write_text("new"),
+        lambda: (tmp_path / "there").write_text("22"),
+        lambda: (folder / "new").rename(folder / "part-0"),
+        lambda: (folder / "within" / "one more").write_text(""),
+        lambda: shutil.rmtree(folder / "within"),
+        lambda: (folder / "within").write_text("no longer a folder"),
+    ]
+    told = listed(local, path, folder)
+    names = {Path(each[0]).name for each in told}
+    assert names == {"part-0", "part-1", "with space", "12:00:00", "ünïcode", ".hidden", "elsewhere", "within"}
+    for change in changes:
+        change()
+        before, told = told, listed(local, path, folder)
+        assert told == listed(hadoops, path, folder)
+        assert told != before
+        assert told == listed(local, path, folder)
+
+
+def test_a_file_holds_itself_and_what_is_not_there_is_an_error(spark: SparkSession, local: Any, tmp_path: Path) -> None:
+    spare_processes(spark)
+    jvm: Any = spark.sparkContext._jvm
+    path = jvm.org.apache.hadoop.fs.Path
+    (tmp_path / "one").write_text("1")
+    assert [Path(each[0]).name for each in listed(local, path, tmp_path / "one")] == ["one"]
+    with pytest.raises(Py4JJavaError, match="FileNotFoundException"):
+        listed(local, path, tmp_path / "gone")
+
+
+def test_a_file_that_did_not_change_is_not_looked_at_again(spark: SparkSession, local: Any, tmp_path: Path) -> None:
+    spare_processes(spark)
+    jvm: Any = spark.sparkContext._jvm
+    path = jvm.org.apache.hadoop.fs.Path
+    (tmp_path / "one").write_text("1")
+    [first] = local.listStatus(path(str(tmp_path)))
+    [again] = local.listStatus(path(str(tmp_path)))
+    same = jvm.java.lang.System.identityHashCode
+    assert same(first) == same(again)
 
 
 def test_once_is_enough(spark: SparkSession, local: Any) -> None:

@@ -96,6 +96,7 @@ def test_what_a_folder_holds_is_told_as_hadoop_tells_it_whatever_changed(
         (folder / name).write_text(name)
     (folder / "elsewhere").symlink_to(tmp_path / "there")
     (folder / "nowhere").symlink_to(tmp_path / "not there")
+    (folder / "loop").symlink_to(folder / "loop")
     (tmp_path / "there").write_text("1")
     changes: list[Callable[[], object]] = [
         lambda: (folder / "part-0").write_text("other"),

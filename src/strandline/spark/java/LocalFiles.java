@@ -4,13 +4,14 @@
  * once for each, in place of three times, and no name is taken apart again.
  */
 public class LocalFiles extends org.apache.hadoop.fs.RawLocalFileSystem {
-    private static final int FOLDERS = 64;
-    private static final int NAMES = 100000;
+    /** How many files and folders are remembered at most. */
+    private static final int REMEMBERED = 100000;
     /** All that is told of a file, but for when it was last read. */
     private static final String ASKED = "unix:size,lastModifiedTime,mode,uid,gid";
 
     /** By folder, and in it by name: what was asked of a file, and what was told of it. */
-    private final java.util.concurrent.ConcurrentHashMap told = new java.util.concurrent.ConcurrentHashMap();
+    private final java.util.HashMap told = new java.util.HashMap();
+    private int remembered = 0;
 
     public void setPermission(org.apache.hadoop.fs.Path path, org.apache.hadoop.fs.permission.FsPermission permission)
             throws java.io.IOException {
@@ -22,10 +23,10 @@ public class LocalFiles extends org.apache.hadoop.fs.RawLocalFileSystem {
     public org.apache.hadoop.fs.FileStatus[] listStatus(org.apache.hadoop.fs.Path folder) throws java.io.IOException {
         java.io.File here = pathToFile(folder);
         String[] names = here.list();
-        if (names == null || names.length > NAMES) {
+        if (names == null) {
             return super.listStatus(folder);
         }
-        java.util.Map before = (java.util.Map) told.get(folder);
+        java.util.Map before = toldOf(folder);
         java.util.Map now = new java.util.HashMap(2 * names.length);
         java.util.ArrayList found = new java.util.ArrayList(names.length);
         for (int i = 0; i < names.length; i++) {
@@ -36,26 +37,45 @@ public class LocalFiles extends org.apache.hadoop.fs.RawLocalFileSystem {
                 found.add(each[1]);
             }
         }
-        if (told.size() >= FOLDERS) {
-            told.clear();
-        }
-        told.put(folder, now);
+        remember(folder, now);
         return (org.apache.hadoop.fs.FileStatus[]) found.toArray(new org.apache.hadoop.fs.FileStatus[0]);
     }
 
-    /** What a file says of itself, and what is told of it; null if it is gone meanwhile. */
+    private synchronized java.util.Map toldOf(org.apache.hadoop.fs.Path folder) {
+        return (java.util.Map) told.get(folder);
+    }
+
+    private synchronized void remember(org.apache.hadoop.fs.Path folder, java.util.Map now) {
+        java.util.Map before = (java.util.Map) told.remove(folder);
+        remembered -= before == null ? 0 : before.size() + 1;
+        if (remembered + now.size() + 1 > REMEMBERED) {
+            told.clear();
+            remembered = 0;
+        }
+        if (now.size() + 1 <= REMEMBERED) {
+            told.put(folder, now);
+            remembered += now.size() + 1;
+        }
+    }
+
+    /** What a file says of itself, and what is told of it; null if Hadoop finds no such file. */
     private Object[] look(org.apache.hadoop.fs.Path folder, java.io.File file, String name, Object[] known)
             throws java.io.IOException {
+        Object says = null;
         try {
-            Object says = java.nio.file.Files.readAttributes(file.toPath(), ASKED, new java.nio.file.LinkOption[0]);
-            if (known != null && known[0].equals(says)) {
-                return known;
-            }
+            says = java.nio.file.Files.readAttributes(file.toPath(), ASKED, new java.nio.file.LinkOption[0]);
+        } catch (java.io.IOException unknown) {
+            // Gone, or a link that leads nowhere: Hadoop is asked.
+        } catch (java.nio.file.InvalidPathException unknown) {
+            // A name that this JVM's encoding cannot say: Hadoop is asked.
+        }
+        if (says != null && known != null && says.equals(known[0])) {
+            return known;
+        }
+        try {
             // Of three parts, or a colon in a name would begin an address.
             org.apache.hadoop.fs.Path part = new org.apache.hadoop.fs.Path(null, null, name);
             return new Object[] {says, getFileStatus(new org.apache.hadoop.fs.Path(folder, part))};
-        } catch (java.nio.file.NoSuchFileException gone) {
-            return null;
         } catch (java.io.FileNotFoundException gone) {
             return null;
         }

@@ -6,9 +6,10 @@ import subprocess
 import pytest
 
 from strandline.spark.java import find_java
-from strandline.spark.session import JAVA, WITHOUT_ROWS, with_one_collector
+from strandline.spark.session import JAVA, ONE_LOG, WITHOUT_ROWS, with_one_collector
 
 DEFAULT = "spark.driver.defaultJavaOptions"
+OTHERWISE = f"-XX:TieredStopAtLevel=1 {ONE_LOG}"
 
 
 def test_nobody_has_chosen_another_and_it_is_the_serial_one() -> None:
@@ -21,12 +22,12 @@ def test_nobody_has_chosen_another_and_it_is_the_serial_one() -> None:
 @pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"])
 def test_one_that_is_chosen_for_every_jvm_stays_the_only_one(name: str) -> None:
     chosen = with_one_collector(WITHOUT_ROWS, {name: "-Xss4m -XX:+UseG1GC"})
-    assert chosen == WITHOUT_ROWS | {JAVA: "-XX:TieredStopAtLevel=1"}
+    assert chosen == WITHOUT_ROWS | {JAVA: OTHERWISE}
     assert "-XX:+UseG1GC" in collectors(chosen[JAVA], {name: "-XX:+UseG1GC"})
 
 
 def test_one_that_is_chosen_in_the_settings_stays_the_only_one() -> None:
-    assert with_one_collector(WITHOUT_ROWS | {DEFAULT: "-XX:+UseZGC"}, {})[JAVA] == "-XX:TieredStopAtLevel=1"
+    assert with_one_collector(WITHOUT_ROWS | {DEFAULT: "-XX:+UseZGC"}, {})[JAVA] == OTHERWISE
     assert with_one_collector({DEFAULT: "-XX:+UseZGC"}, {}) == {DEFAULT: "-XX:+UseZGC"}
 
 

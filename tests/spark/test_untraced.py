@@ -35,13 +35,21 @@ def said(spark: SparkSession) -> dict[str, str]:
     return found
 
 
-def test_a_setting_says_the_same(spark: SparkSession, places: Any) -> None:
+def test_a_setting_says_the_same_unless_it_is_of_yarn_and_nobody_has_said_it(spark: SparkSession, places: Any) -> None:
+    conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    conf.set("yarn.acl.enable", "perhaps")
     before = said(spark)
     assert len(before) > 100
+    assert "yarn.nodemanager.vmem-check-enabled" in before
     spare_traces(spark)
-    conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
-    assert said(spark) == before
+    after = said(spark)
+    assert after["yarn.acl.enable"] == "perhaps"
+    assert after == {key: value for key, value in before.items() if key in after}
+    gone = before.keys() - after.keys()
+    assert len(gone) > 100
+    assert all(key.startswith("yarn.") for key in gone)
     assert not conf.getPropertySources("fs.defaultFS")
+    conf.unset("yarn.acl.enable")
 
 
 def test_a_setting_can_still_be_made(spark: SparkSession, places: Any) -> None:

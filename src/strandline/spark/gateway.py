@@ -9,6 +9,8 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
+from strandline.spark.spoken import any_name
+
 _LEAVES_ARCHIVE: Final = "ArchiveClassesAtExit"
 
 
@@ -20,7 +22,7 @@ def is_there() -> bool:
 def launched(conf: SparkConf, log: Path) -> Any:
     """A JVM, and the way to it."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as file:
+    with log.open("ab") as file, any_name():
         return launch_gateway(conf, {"stdout": file, "stderr": subprocess.STDOUT})  # type: ignore[no-untyped-call]
 
 

@@ -60,8 +60,10 @@ _CORES: Final = ("spark.default.parallelism", _PARTITIONS)
 
 JAVA: Final = "spark.driver.extraJavaOptions"
 SERIAL: Final = "-XX:+UseSerialGC"
+ONE_LOG: Final = "-Dlog4j2.contextSelector=org.apache.logging.log4j.core.selector.BasicContextSelector"
+"""Whoever asks for a logger is not looked up on the stack, to find the log of their class loader: there is one log."""
 WITHOUT_ROWS: Final = {
-    JAVA: f"-XX:TieredStopAtLevel=1 {SERIAL}",
+    JAVA: f"-XX:TieredStopAtLevel=1 {SERIAL} {ONE_LOG}",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
@@ -92,9 +94,11 @@ def settings(cores: int) -> dict[str, str]:
         # Below the largest number, Spark asks for the size of an Arrow batch with every row that it adds. Columns of
         # numbers need no such care; records do (OF_RECORDS).
         BYTES_PER_BATCH: str(_VECTOR),
-        # A source's list of files is written anew with every tenth batch; what that replaces stays for ten minutes, and
-        # Spark looks through all of it with every batch.
+        # A source's list of files is written anew with every so many batches; what that replaces stays for ten minutes,
+        # and Spark looks through all of it with every batch.
         "spark.sql.streaming.fileSource.log.cleanupDelay": "1m",
+        # With every tenth one, as is usual, each file that ever was is read and written there several times a minute.
+        "spark.sql.streaming.fileSource.log.compactInterval": "100",
         # The usual manager starts a process for every log entry it writes to a local disk, to ask about links.
         "spark.sql.streaming.checkpointFileManagerClass": FILES,
         # Plans of several steps have more classes than the hundred that are kept, and would be compiled every batch.

@@ -154,6 +154,31 @@ def test_a_file_that_cannot_be_read_or_is_gone_stops_the_job_and_going_on_is_a_c
     assert ask(tmp_path / "rows.db", "SELECT n FROM rows") == [(2,)]
 
 
+@pytest.mark.parametrize("kind", ["json", "parquet"])
+def test_a_file_whose_name_nobody_can_say_stops_the_job_and_going_on_is_a_choice(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    rows = pl.DataFrame({"n": [2]})
+    (rows.write_ndjson if kind == "json" else rows.write_parquet)(folder / f"whole.{kind}")
+    latin = os.fsencode(folder / "caf") + b"\xe9." + kind.encode()
+    Path(os.fsdecode(latin)).write_bytes((folder / f"whole.{kind}").read_bytes())
+    options: dict[str, Any] = {"columns": sl.json("n long")} if kind == "json" else {"columns": "n long"}
+    with pytest.raises(LostRecords, match="1 files of files") as lost:
+        read_all(sl.files(folder, **options), spark, tmp_path)
+    assert "%EF%BF%BD" in lost.value.detail
+    assert "has a name that is no UTF-8: rename it" in lost.value.detail
+    with pytest.raises(LostRecords, match="1 files of files"):
+        sl.files(folder, **options).extent(spark)
+    read_all(sl.files(folder, **options, on_lost="continue"), spark, tmp_path)
+    assert "no UTF-8" in caplog.text
+    assert ask(tmp_path / "rows.db", "SELECT n FROM rows") == [(2,)]
+    Path(os.fsdecode(latin)).rename(folder / f"named.{kind}")
+    read_all(sl.files(folder, **options), spark, tmp_path)
+    assert ask(tmp_path / "rows.db", "SELECT n FROM rows") == [(2,), (2,)]
+
+
 def test_a_file_that_was_read_may_be_moved_away(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

@@ -122,6 +122,19 @@ def test_what_a_folder_holds_is_told_as_hadoop_tells_it_whatever_changed(
         assert told == listed(local, path, folder)
 
 
+def test_a_file_whose_name_java_cannot_say_is_told_of(spark: SparkSession, local: Any, tmp_path: Path) -> None:
+    """Hadoop passes it over."""
+    Path(os.fsdecode(os.fsencode(tmp_path / "caf") + b"\xe9")).write_text("1")
+    jvm: Any = spark.sparkContext._jvm
+    path = jvm.org.apache.hadoop.fs.Path
+    assert listed(local, path, tmp_path) == []
+    spare_processes(spark)
+    for _ in range(2):
+        [(where, size, modified, is_folder, *_)] = listed(local, path, tmp_path)
+        assert Path(where).name == "caf\ufffd"
+        assert (size, modified, is_folder) == (0, 0, False)
+
+
 def test_a_file_holds_itself_and_what_is_not_there_is_an_error(spark: SparkSession, local: Any, tmp_path: Path) -> None:
     spare_processes(spark)
     jvm: Any = spark.sparkContext._jvm

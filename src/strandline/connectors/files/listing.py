@@ -19,6 +19,8 @@ _SHOWN: Final = 3
 _LOCAL: Final = "file"
 _OF_LOCAL: Final = re.compile(r"^file:(//)?(?=/)")
 """In what a user gives, as Hadoop reads it: one slash or three, and signs as they are."""
+_UNSAID: Final = "\ufffd"
+_UNREADABLE: Final = "has a name that is no UTF-8: rename it"
 _SCHEME: Final = re.compile(r"^[A-Za-z][\w+.-]*:")
 
 
@@ -43,7 +45,7 @@ def refuse_gone(
     for file in given:
         found = modified(file.path, spark)
         if found is None:
-            problems.append(f"{file.path} vanished")
+            problems.append(f"{file.path} {_UNREADABLE if is_unsaid(file.path) else 'vanished'}")
         elif found != file.modified:
             problems.append(f"{file.path} changed")
     problems += [
@@ -60,6 +62,11 @@ def refuse_gone(
         detail=told,
         hint="write a file elsewhere and move it in when it is whole; files(…, on_lost='continue') takes what is there",
     )
+
+
+def is_unsaid(uri: str) -> bool:
+    """Whether there is something in the name that the JVM cannot say, so that nobody finds the file by it."""
+    return _UNSAID in unquote(uri)
 
 
 def modified(uri: str, spark: "SparkSession", *, quick: bool = False) -> int | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from strandline.connectors.files.lines import Header, Lines
-from strandline.connectors.files.listing import Waiting, modified, refuse_gone, waiting
+from strandline.connectors.files.listing import Waiting, is_unsaid, modified, refuse_gone, waiting
 from strandline.connectors.files.pieces import Piece, pieces_of, read_files, read_pieces, readable
 from strandline.errors import InvalidStep, SetupError
 from strandline.formats.csv import Csv
@@ -122,6 +122,7 @@ class Files:
     def extent(self, spark: "SparkSession") -> list[list[Any]]:
         """The files that are there, each with when it was written."""
         found = [(uri, modified(uri, spark)) for uri in sorted(self._loaded(spark.read, [self.path]).inputFiles())]
+        self.refuse_gone([ListedFile(uri, 0) for uri, _ in found if is_unsaid(uri)], (), spark)
         return [[uri, at] for uri, at in found if at is not None]
 
     def within(self, extent: Any) -> "Files":  # noqa: ARG002 - a stream lists its folder itself

@@ -1,13 +1,17 @@
 /**
  * Hadoop's files of this machine, whose permissions are set by the system: Hadoop starts a process for each of them. And
  * what a folder holds is told anew of those files alone that have changed since it was last told: the system is asked
- * once for each, in place of three times, and no name is taken apart again.
+ * once for each, in place of three times, and no name is taken apart again. Hadoop passes over a file whose name Java
+ * cannot say; here it is told of, empty and as old as can be, so that whoever is to read it finds that it cannot.
  */
 public class LocalFiles extends org.apache.hadoop.fs.RawLocalFileSystem {
     /** How many files and folders are remembered at most. */
     private static final int REMEMBERED = 100000;
     /** All that is told of a file, but for when it was last read. */
     private static final String ASKED = "unix:size,lastModifiedTime,mode,uid,gid";
+
+    /** What Java has in place of what it cannot say. */
+    private static final char UNSAID = '\uFFFD';
 
     /** By folder, and in it by name: what was asked of a file, and what was told of it. */
     private final java.util.HashMap told = new java.util.HashMap();
@@ -58,7 +62,7 @@ public class LocalFiles extends org.apache.hadoop.fs.RawLocalFileSystem {
         }
     }
 
-    /** What a file says of itself, and what is told of it; null if Hadoop finds no such file. */
+    /** What a file says of itself, and what is told of it; null if there is no such file. */
     private Object[] look(org.apache.hadoop.fs.Path folder, java.io.File file, String name, Object[] known)
             throws java.io.IOException {
         Object says = null;
@@ -72,12 +76,16 @@ public class LocalFiles extends org.apache.hadoop.fs.RawLocalFileSystem {
         if (says != null && known != null && says.equals(known[0])) {
             return known;
         }
+        // Of three parts, or a colon in a name would begin an address.
+        org.apache.hadoop.fs.Path part = new org.apache.hadoop.fs.Path(null, null, name);
+        org.apache.hadoop.fs.Path path = new org.apache.hadoop.fs.Path(folder, part);
         try {
-            // Of three parts, or a colon in a name would begin an address.
-            org.apache.hadoop.fs.Path part = new org.apache.hadoop.fs.Path(null, null, name);
-            return new Object[] {says, getFileStatus(new org.apache.hadoop.fs.Path(folder, part))};
+            return new Object[] {says, getFileStatus(path)};
         } catch (java.io.FileNotFoundException gone) {
-            return null;
+            if (name.indexOf(UNSAID) < 0) {
+                return null;
+            }
+            return new Object[] {says, new org.apache.hadoop.fs.FileStatus(0, false, 1, 0, 0, makeQualified(path))};
         }
     }
 }

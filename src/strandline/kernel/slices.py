@@ -78,4 +78,4 @@ def slices_of(frame: pl.DataFrame, keys: Sequence[str], span: int | None) -> pl.
     """For each row the slice of its window: by its start, in spans of event time, or by its key."""
     if span is None:
         return key_slices(only(frame, keys))
-    return (frame[START] // span).alias("slice")
+    return pl.Series("slice", frame[START].to_numpy() // span)

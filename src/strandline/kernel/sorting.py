@@ -67,10 +67,14 @@ def plain(column: pl.Series) -> npt.NDArray[np.int64] | None:
 
 def sort_by(frame: pl.DataFrame, name: str) -> pl.DataFrame:
     """Rows in order of a column, equal ones as they stood."""
-    numbers = plain(frame[name]) if is_worth_it(frame.height) else None
+    numbers = plain(frame[name])
     if numbers is None:
         return frame.sort(name, maintain_order=True)
-    return frame if (numbers[1:] >= numbers[:-1]).all() else rows_at(frame, order_of(numbers).places)
+    if (numbers[1:] >= numbers[:-1]).all():
+        return frame
+    if is_worth_it(frame.height):
+        return rows_at(frame, order_of(numbers).places)
+    return frame[pl.Series(np.argsort(numbers, kind="stable").astype(np.uint32))]
 
 
 def is_one(column: pl.Series) -> bool:

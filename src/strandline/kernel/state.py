@@ -50,7 +50,7 @@ from strandline.kernel.contents import (
 from strandline.kernel.picking import ranked
 from strandline.kernel.places import CHANGES, SLICE, WINDOWS, as_changed, changes_of, place_of
 from strandline.kernel.slices import among, ordered, slices_of
-from strandline.kernel.small import stacked, without
+from strandline.kernel.small import only, stacked, without
 from strandline.kernel.sorting import is_one, is_worth_it, replaced_in_order, rows_where
 from strandline.kernel.watermarks import Progress, progress_from_facts, progress_to_facts
 from strandline.kernel.windows import span_of
@@ -261,13 +261,12 @@ def _met(windows: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str], ask: Wi
     both = pl.concat([mine, rows], how="diagonal_relaxed")
     ranks = ranked(both, picks_of(ask))
     met = ranks.fetched(grouped(ranks.frame, keys, ask, [*merges(ask, both), *ranks.made, pl.col(_AT).max()]))
-    found = windows.select(pl.col(kept).gather(met[_AT]))
-    if met[_AT].null_count():
-        opened = met[_AT].is_null()
-        new = {name: value for name, value in initial(ask).items() if name in kept}
-        found = found.with_columns(
-            pl.when(opened).then(value).otherwise(name).alias(name) for name, value in new.items()
-        )
+    places = met[_AT]
+    if not places.null_count():
+        return without(met, (_AT,)).hstack(only(windows, kept)[places])
+    found, opened = windows.select(pl.col(kept).gather(places)), places.is_null()
+    new = {name: value for name, value in initial(ask).items() if name in kept}
+    found = found.with_columns(pl.when(opened).then(value).otherwise(name).alias(name) for name, value in new.items())
     return without(met, (_AT,)).hstack(found)
 
 
@@ -409,9 +408,10 @@ def _split(frame: pl.DataFrame, keys: Sequence[str], span: int | None) -> dict[i
 def by_slice(frame: pl.DataFrame, keys: Sequence[str], span: int | None) -> dict[int, pl.DataFrame]:
     """Rows apart by slice, in the order in which they stand."""
     numbers = slices_of(frame, keys, span)
-    different = numbers.unique()
-    if len(different) < 2:
-        return {int(number): frame for number in different}
+    if not frame.height:
+        return {}
+    if numbers.min() == numbers.max():
+        return {int(numbers[0]): frame}
     split = frame.with_columns(numbers.alias("@slice")).partition_by(
         "@slice", as_dict=True, maintain_order=True, include_key=False
     )

@@ -8,6 +8,7 @@ import polars as pl
 
 from strandline.kernel.blocks import Block
 from strandline.kernel.output import Counts, Output, Part
+from strandline.kernel.small import stacked
 from strandline.kernel.watermarks import NEVER, Progress, progress_from_facts
 from strandline.spark.measured import Measured, asked_for
 from strandline.spark.parts import SOME, parts_of
@@ -79,7 +80,7 @@ def gather(blocks: Iterable[Block]) -> Gathered:
             clock, drained = max(clock, facts["clock"]), drained or facts["drain"]
         if "scan" in facts:
             ended[facts["scan"]] = ended.get(facts["scan"], frozenset()) | {*facts["ended"]}
-    whole = {name: pl.concat(each, how="diagonal_relaxed") for name, each in frames.items()}
+    whole = {name: stacked(each) for name, each in frames.items()}
     return Gathered(whole, steps, counts, clock, drained, ended, asked_for(blocks) or Measured(), parts)
 
 

@@ -11,7 +11,7 @@ public class LocalFiles extends org.apache.hadoop.fs.RawLocalFileSystem {
     private static final String ASKED = "unix:size,lastModifiedTime,mode,uid,gid";
 
     /** What Java has in place of what it cannot say. */
-    private static final char UNSAID = '\uFFFD';
+    private static final String UNSAID = "\uFFFD";
 
     /** By folder, and in it by name: what was asked of a file, and what was told of it. */
     private final java.util.HashMap told = new java.util.HashMap();
@@ -82,7 +82,7 @@ public class LocalFiles extends org.apache.hadoop.fs.RawLocalFileSystem {
         try {
             return new Object[] {says, getFileStatus(path)};
         } catch (java.io.FileNotFoundException gone) {
-            if (name.indexOf(UNSAID) < 0) {
+            if (!name.contains(UNSAID)) {
                 return null;
             }
             return new Object[] {says, new org.apache.hadoop.fs.FileStatus(0, false, 1, 0, 0, makeQualified(path))};

@@ -127,7 +127,7 @@ def settings(cores: int) -> dict[str, str]:
         "spark.ui.enabled": "false",
         # What tasks have in common is written four times a batch, and here never leaves the process.
         "spark.broadcast.compress": "false",
-        # Each time a block of four megabytes is made for a few thousand bytes, together a third of the garbage of a batch.
+        # Each time a block of four megabytes was made for a few thousand bytes: a third of the garbage of a batch.
         "spark.broadcast.blockSize": "256k",
         # Where a file is need not be asked of each that is listed: it is here.
         "spark.sql.sources.ignoreDataLocality": "true",

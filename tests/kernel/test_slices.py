@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from strandline.errors import Unsupported
 from strandline.kernel.blocks import START
 from strandline.kernel.slices import KEY_SLICES, key_groups, key_slices, slices_of
+from strandline.kernel.state import by_slice
 
 MANY = 1_000_003
 """Far more groups than any pipeline has, so that a pinned number says much about the hash behind it."""
@@ -202,3 +203,10 @@ def test_keys_of_one_group_spread_roughly_evenly_over_its_slices() -> None:
     sizes = key_slices(mine).value_counts()["count"]
     assert len(sizes) == KEY_SLICES
     assert sizes.is_between(425, 575).all()
+
+
+def test_slices_are_written_in_order_however_their_rows_stand_and_rows_stay_as_they_stood() -> None:
+    rows = pl.DataFrame({START: [25_000, 5_000, 15_000, 1_000], "key": ["a", "b", "c", "d"]})
+    apart = {number: part["key"].to_list() for number, part in by_slice(rows, ["key"], 10_000).items()}
+    assert list(apart.items()) == [(0, ["b", "d"]), (1, ["c"]), (2, ["a"])]
+    assert list(by_slice(rows.reverse(), ["key"], 10_000)) == [0, 1, 2]

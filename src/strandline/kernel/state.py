@@ -406,7 +406,7 @@ def _split(frame: pl.DataFrame, keys: Sequence[str], span: int | None) -> dict[i
 
 
 def by_slice(frame: pl.DataFrame, keys: Sequence[str], span: int | None) -> dict[int, pl.DataFrame]:
-    """Rows apart by slice, in the order in which they stand."""
+    """Rows apart by slice, the slices in order, so that a batch that is played again writes them alike."""
     numbers = slices_of(frame, keys, span)
     if not frame.height:
         return {}
@@ -415,7 +415,7 @@ def by_slice(frame: pl.DataFrame, keys: Sequence[str], span: int | None) -> dict
     split = frame.with_columns(numbers.alias("@slice")).partition_by(
         "@slice", as_dict=True, maintain_order=True, include_key=False
     )
-    return {int(number): part for (number,), part in split.items()}
+    return {int(number): split[number,] for (number,) in sorted(split)}
 
 
 def _least(column: pl.Series) -> Any:

@@ -1,5 +1,7 @@
 """Folders read by a real Spark: files in blocks, files that cannot be read, and files that are gone."""
 
+import bz2
+import dataclasses
 import gzip
 import json
 import os
@@ -11,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -132,6 +135,60 @@ def test_what_python_reads_by_itself_is_what_spark_reads_and_one_goes_on_where_t
     assert mixed == told("by-spark", by_spark=(True, True))
 
 
+LINES: dict[str, tuple[Any, bytes]] = {
+    "json": (
+        sl.json("n long, word string"),
+        b'{"n": 1, "word": "gr\xc3\xb6\xc3\x9fe"}\r\n\n{"n": 2}\r{"n": 3, torn\nnull\n \n{"n": 4}',
+    ),
+    "csv": (sl.csv("n long, word string"), b"n,word\r\n1,one\n\n2,\nnone,at all\n3,\xff\n4,last"),
+    "text": (sl.text("word"), b"\xef\xbb\xbfone\r\n\r\rtwo\n\n\xff\nthree"),
+    "raw": (sl.raw("word"), b"\xef\xbb\xbfone\0\r\n\r\rtwo\n\n\xff\nthree\n"),
+}
+
+
+@pytest.mark.parametrize("kind", [*LINES])
+def test_lines_that_python_reads_are_those_that_spark_reads(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    columns, content = LINES[kind]
+    folder = tmp_path / "in"
+    folder.mkdir()
+    source = sl.files(folder, columns, header=kind == "csv")
+
+    def put(name: str) -> None:
+        (folder / f"{name} 1.txt").write_bytes(content)
+        (folder / f"{name} 2.txt.gz").write_bytes(gzip.compress(content))
+        (folder / f"{name} 3.txt.bz2").write_bytes(bz2.compress(content))
+        (folder / f"{name} 4.txt.zst").write_bytes(pa.Codec("zstd").compress(content, asbytes=True))
+        (folder / f"{name} none.txt").touch()
+
+    def told(name: str, *by_python: bool, read: Files = source) -> tuple[list[str], list[Any]]:
+        for file in folder.iterdir():
+            file.unlink()
+        home = tmp_path / name
+        home.mkdir()
+        for number, plain in enumerate(by_python):
+            put(f"{number}")
+            with monkeypatch.context() as patch:
+                patch.setattr(Files, "is_plain", plain)
+                if not plain:
+                    patch.setattr(Files, "pieces", lambda *_: None)
+                read_all(read, spark, home)
+        shown = ask(home / "rows.db", f"SELECT {', '.join(columns.columns)} FROM rows")
+        if kind == "raw":  # nothing is wrong with bytes
+            return sorted(map(repr, shown)), []
+        letters = ask(home / "rows.db", "SELECT source_partition, source_offset, reason, detail, raw FROM rows_dead")
+        assert letters
+        return sorted(map(repr, shown)), sorted(letters)
+
+    mixed = told("mixed", True, False)
+    assert mixed[0]
+    assert mixed == told("by Spark", False, False)
+    assert mixed == told("by Python", True, True)
+    ending = dataclasses.replace(source, ends=True)
+    assert told("at once by Python", True, read=ending) == told("at once by Spark", False, read=ending)
+
+
 def test_a_file_that_cannot_be_read_or_is_gone_stops_the_job_and_going_on_is_a_choice(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -142,7 +199,7 @@ def test_a_file_that_cannot_be_read_or_is_gone_stops_the_job_and_going_on_is_a_c
     source = sl.files(folder, sl.json("n long"))
     with pytest.raises(RunError, match="/in/torn.json.gz cannot be read") as refused:
         read_all(source, spark, tmp_path)
-    assert "Unexpected end" in refused.value.detail
+    assert "Truncated" in refused.value.detail
     torn.unlink()
     with pytest.raises(LostRecords, match="1 files of files") as lost:
         read_all(source, spark, tmp_path)

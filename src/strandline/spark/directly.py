@@ -17,7 +17,7 @@ from strandline.spark.arrival import Batches
 from strandline.spark.batch import task_number, told
 from strandline.spark.collector import spare_imports
 from strandline.spark.parts import Writers
-from strandline.spark.ports import FILE_NAME, ByName
+from strandline.spark.ports import FILE_NAME, ByName, SparkSource
 from strandline.spark.prepare import Called, Steps, carried, leaving_task, prepare_scan
 
 
@@ -57,7 +57,8 @@ def named_task(
 def _task(
     scan: Scan, steps: Steps, read: Callable[[Batches], Iterator[pl.DataFrame]], writers: Writers
 ) -> Callable[[Batches], Batches]:
-    alone = scan.source.partitions == ("",)
+    source: SparkSource = scan.source  # type: ignore[assignment]
+    alone, decoder = source.partitions == ("",), source.decoder
     scan = replace(scan, source=Called(scan.source.name))  # type: ignore[arg-type]
 
     def run(batches: Batches) -> Batches:
@@ -65,7 +66,7 @@ def _task(
         mine, begun = told(), time.perf_counter()
         for part, frame in enumerate(read(batches)):
             came = time.perf_counter()
-            blocks = prepare_scan(frame, scan, steps, None, mine, task_number(), alone=alone, part=part)
+            blocks = prepare_scan(frame, scan, steps, decoder, mine, task_number(), alone=alone, part=part)
             yield from carried(leaving_task(blocks, writers, mine, begun, came))
             begun = time.perf_counter()
 

@@ -29,7 +29,7 @@ BYTES_AT_ONCE: Final = 64 * 2**20
 """Compressed; what a task reads at a time of files that somebody else chose for it."""
 
 Piece = tuple[str, int, int]
-"""A file's URI, and of its row groups the first and the one after the last; all of them if that is 0."""
+"""A file's URI, and of its row groups or bytes the first and the one after the last; all of them if that is 0."""
 
 
 def pieces_of(folder: str, columns: str, uris: Sequence[str]) -> list[list[Piece]] | None:
@@ -44,13 +44,17 @@ def pieces_of(folder: str, columns: str, uris: Sequence[str]) -> list[list[Piece
     # Two tasks for each core at least, so that none waits long for the last one.
     share = max(sum(sizes.values()) // (2 * (os.cpu_count() or 1)), LEAST_PER_TASK)
     most = min(share, BYTES_PER_TASK)
-    return _together([each for uri, size in sizes.items() for each in _divided(uri, size, most)], most)
+    return together([each for uri, size in sizes.items() for each in _divided(uri, size, most)], most)
 
 
 def readable(folder: str, columns: str) -> Path | None:
-    """The folder, if Python can read its files; not other file systems, nor types that the two might take differently,
-    nor folders that tell columns."""
-    if not set(parse(columns).values()) <= _SIMPLE or "://" in folder.removeprefix("file://"):
+    """The folder, if Python can read its files; not types that the two might take differently."""
+    return here(folder) if set(parse(columns).values()) <= _SIMPLE else None
+
+
+def here(folder: str) -> Path | None:
+    """The folder, if it is on this machine and one alone: no other file system, nor folders that tell columns."""
+    if "://" in folder.removeprefix("file://"):
         return None
     home = Path(folder.removeprefix("file://")).absolute()
     if any(sign in folder for sign in "*?[{") or not home.is_dir():
@@ -67,7 +71,8 @@ def _divided(uri: str, size: int, most: int) -> list[tuple[Piece, int]]:
     return [((uri, number, number + 1), share) for number in range(footer.num_row_groups)]
 
 
-def _together(found: Sequence[tuple[Piece, int]], most: int) -> list[list[Piece]]:
+def together(found: Sequence[tuple[Piece, int]], most: int) -> list[list[Piece]]:
+    """Pieces by the task that reads them: as many in each as are not too much."""
     tasks: list[list[Piece]] = []
     filled = most
     for piece, size in found:
@@ -93,7 +98,7 @@ def read_pieces(pieces: Sequence[Piece], columns: str) -> pl.DataFrame:
 def read_files(uris: Sequence[str], columns: str) -> Iterator[pl.DataFrame]:
     """Rows of whole files, some at a time."""
     pieces = [each for uri in uris for each in _divided(uri, _size(uri), BYTES_AT_ONCE)]
-    for some in _together(pieces, BYTES_AT_ONCE):
+    for some in together(pieces, BYTES_AT_ONCE):
         yield read_pieces(some, columns)
 
 

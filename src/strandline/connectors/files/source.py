@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from strandline.connectors.files.line_files import line_pieces, lines_here, read_line_pieces, read_lines
 from strandline.connectors.files.lines import Header, Lines
 from strandline.connectors.files.listing import Waiting, is_unsaid, modified, refuse_gone, waiting
 from strandline.connectors.files.pieces import Piece, pieces_of, read_files, read_pieces, readable
@@ -141,13 +142,17 @@ class Files:
         return self._typed(frame) if isinstance(self.columns, str) else self._lines(frame)
 
     def pieces(self, extent: list[list[Any]]) -> list[list[Piece]] | None:
-        """Plain Parquet files on this machine, some in each task."""
-        if not isinstance(self.columns, str) or not self._is_parquet:
+        """Files on this machine that Python reads, some in each task."""
+        uris = [uri for uri, _ in extent]
+        if self.metadata:
             return None
-        return pieces_of(self.path, self.columns, [uri for uri, _ in extent])
+        if not isinstance(self.columns, str):
+            # What stands in a header is known to whoever reads the first line.
+            return line_pieces(self.path, uris, divisible=not self.header)
+        return pieces_of(self.path, self.columns, uris) if self.format == "parquet" else None
 
     def reader(self, extent: Any) -> Callable[[list[Piece]], "pl.DataFrame"]:  # noqa: ARG002 - pieces say it all
-        return partial(read_pieces, columns=str(self.columns))
+        return partial(read_pieces, columns=self.columns) if isinstance(self.columns, str) else read_line_pieces
 
     def refuse_changed(self, extent: list[list[Any]], spark: "SparkSession") -> None:
         """Whether the files are still what was listed."""
@@ -159,8 +164,12 @@ class Files:
 
     @property
     def is_plain(self) -> bool:
-        """Plain Parquet files on this machine."""
-        return self._is_parquet and readable(self.path, str(self.columns)) is not None
+        """Plain Parquet files on this machine, or files of lines."""
+        if self.metadata:
+            return False
+        if not isinstance(self.columns, str):
+            return lines_here(self.path, self.pattern)
+        return self.format == "parquet" and readable(self.path, self.columns) is not None
 
     def names(self, spark: "SparkSession") -> "DataFrame":
         """Spark's own list of files is the same for every format."""
@@ -169,11 +178,7 @@ class Files:
         return listed.selectExpr(f"_metadata.file_path as `{FILE_NAME}`")
 
     def by_name(self) -> "Callable[[Sequence[str]], Iterator[pl.DataFrame]]":
-        return partial(read_files, columns=str(self.columns))
-
-    @property
-    def _is_parquet(self) -> bool:
-        return isinstance(self.columns, str) and self.format == "parquet" and not self.metadata
+        return partial(read_files, columns=self.columns) if isinstance(self.columns, str) else read_lines
 
     def _following(self, spark: "SparkSession") -> Any:
         reader = spark.readStream.option("maxFileAge", _ANY_AGE)

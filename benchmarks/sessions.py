@@ -78,7 +78,8 @@ def given(contestant: Contestant, feed: Feed | None) -> dict[str, str]:
         case Topic():
             return of_topic(feed)
         case Lines():
-            return of_records(None)
+            # Only we read them in a Spark.
+            return dict(WITHOUT_ROWS)
         case Folder() if contestant in (Contestant.OURS, Contestant.AT_ONCE):
             # The peers, tried without the second compiler too, lose: decision 0020.
             return dict(WITHOUT_ROWS)

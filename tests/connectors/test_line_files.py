@@ -129,6 +129,7 @@ def test_a_wrong_header_of_a_file_that_is_read_some_at_a_time_stops_the_job(
         ("torn.json.bz2", bz2.compress(b'{"n": 1}\n' * 9)[:20], "Truncated"),
         ("late.json.snappy", b"", "there was none such when the job started"),
     ],
+    ids=["torn gz", "no gz", "torn bz2", "late snappy"],  # what gzip packs holds the second in which it did
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes, problem: str) -> None:
     (tmp_path / name).write_bytes(content)

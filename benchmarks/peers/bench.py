@@ -54,7 +54,8 @@ def quick() -> Suite[Measurable]:
     wide = Corpus(10_000, 4, 100_000)
     thin = Corpus(10_000, 3, 100_000, thin=50)
     small = Corpus(10_000, 4, 50_000, late=False)
-    return _suite("peers-quick", (wide, thin), 1, 0.0, (small, small), rounds=1).held_to(AT_FIRST)
+    suite = _suite("peers-quick", (wide, thin), 1, 0.0, (small, small), rounds=1, start_counts=True)
+    return suite.held_to(AT_FIRST)
 
 
 def _suite(
@@ -65,6 +66,7 @@ def _suite(
     read: tuple[Corpus, Corpus],
     *,
     rounds: int,
+    start_counts: bool = False,
 ) -> Suite[Measurable]:
     """`read` are the shorter corpora of programs: as most of them read it, and where a JVM compiles.
 
@@ -78,7 +80,9 @@ def _suite(
         Cell("by-key-pandas", Contestant.BY_KEY, TUMBLING, thin, warm_up=min(warm_up, 2)),
         Cell("by-key-row", Contestant.BY_KEY_ROW, TUMBLING, thin, warm_up=min(warm_up, 2)),
     )
-    programs = [Program(peer.name, peer, _corpus(peer, read[peer.longer])) for peer in PEERS.values()]
+    programs = [
+        Program(peer.name, peer, _corpus(peer, read[peer.longer]), start_counts=start_counts) for peer in PEERS.values()
+    ]
     groups: tuple[Group[Measurable], ...] = (
         Group("spark", spark),
         Group("lines", tuple(cell for cell in programs if not cell.peer.by_topic)),

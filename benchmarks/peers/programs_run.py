@@ -43,6 +43,8 @@ class Program:
     warm_up: int = 0
     warm_seconds: float = 0
     check: bool = True
+    start_counts: bool = False
+    """Whether the start counts as well: in a small run it is nearly all, and differs by more than its events cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +113,14 @@ def command_of(peer: Peer, work: Path) -> tuple[str, ...]:
 
 
 def weighed(cell: Program, round_: int, uses: Sequence[Used], checked: dict[str, Any]) -> Run:
-    """What the longer run used more than the shorter one."""
+    """What the longer run used more than the shorter one; all that it used, if the start counts."""
     short, long = uses
-    cpu, wall = long.cpu_seconds - short.cpu_seconds, long.wall_seconds - short.wall_seconds
+    less = Used() if cell.start_counts else short
+    cpu, wall = long.cpu_seconds - less.cpu_seconds, long.wall_seconds - less.wall_seconds
     run = Run(
         cell.name,
         round_,
-        events=_expected(cell.corpus)[1],
+        events=_expected(cell.corpus)[1] * (2 if cell.start_counts else 1),
         cpu_seconds=cpu,
         wall_seconds=wall,
         peak_bytes=max(used.peak for used in uses),

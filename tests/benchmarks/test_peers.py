@@ -85,7 +85,10 @@ def test_a_program_whose_windows_are_wrong_has_no_number(monkeypatch: pytest.Mon
 
 
 def test_a_longer_run_that_used_no_more_has_no_number() -> None:
-    assert "too busy" in programs_run.weighed(CELL, 0, [Used(5, 3), Used(4, 4)], {}).failure
+    uses = [Used(5, 3), Used(4, 4)]
+    assert "too busy" in programs_run.weighed(CELL, 0, uses, {}).failure
+    small = programs_run.weighed(replace(CELL, start_counts=True), 0, uses, {})
+    assert (small.events, small.cpu_seconds, small.wall_seconds, small.failure) == (1_200, 4, 4, "")
 
 
 @pytest.mark.slow

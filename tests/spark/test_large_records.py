@@ -69,9 +69,11 @@ def test_long_records_cross_in_batches_of_bounded_size(spark: SparkSession, fold
 
 
 def test_a_session_of_ours_has_the_bound_where_records_are_read_and_only_there(tmp_path: Path) -> None:
-    records = totals(tmp_path)
+    (tmp_path / "packed").mkdir()
+    (tmp_path / "packed" / "only Spark unpacks it.json.snappy").touch()
     columns = sl.read(sl.files(str(tmp_path), "team string, at timestamp", format="parquet"))
-    assert session_settings(to_stages(records.root)) == OF_RECORDS
+    assert session_settings(to_stages(totals(tmp_path / "packed").root)) == OF_RECORDS
+    assert session_settings(to_stages(totals(tmp_path).root)) == WITHOUT_ROWS
     assert session_settings(to_stages(columns.where("team > 'a'").write(sl.discard()).root)) == {}
     assert session_settings(to_stages(columns.write(sl.discard()).root)) == WITHOUT_ROWS
     assert int(settings(2)[BYTES_PER_BATCH]) == 2**31 - 1, "Spark asks for no size at this number only"

@@ -233,12 +233,13 @@ def _opened(stages: Stages, lineage: str, coming: Coming) -> tuple[tuple[OpenSin
 
 def session_settings(stages: Stages) -> dict[str, str]:
     """What this job wants of a session of ours, beside what every one has."""
-    raw = [scan.source for scan in stages.scans if getattr(scan.source, "decoder", None)]
-    if raw:
-        known = [each.longest() if isinstance(each, OfTopics) else None for each in raw]
-        longest = [each for each in known if each is not None]
-        return of_records(max(longest) if len(longest) == len(raw) else None)
-    return dict(WITHOUT_ROWS) if all(passes_no_row(scan) for scan in stages.scans) else {}
+    passing = [scan.source for scan in stages.scans if not passes_no_row(scan)]
+    if not passing:
+        return dict(WITHOUT_ROWS)
+    raw = [each for each in passing if getattr(each, "decoder", None)]
+    known = [each.longest() if isinstance(each, OfTopics) else None for each in raw]
+    longest = [each for each in known if each is not None]
+    return of_records(max(longest) if len(longest) == len(raw) else None) if raw else {}
 
 
 def _backlog(spark: SparkSession, stages: Stages, home: Checkpoint) -> dict[str, Any]:

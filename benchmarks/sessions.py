@@ -11,7 +11,16 @@ from benchmarks.feeds import EVENTS, Feed, Folder, Lines, Topic
 from benchmarks.suite import CORES
 from benchmarks.workloads import Contestant
 from strandline.spark.jars import jars_folder, paths, pinned
-from strandline.spark.session import JAVA, ROCKSDB, SERIAL, WITHOUT_ROWS, of_records, settings, start_session
+from strandline.spark.session import (
+    JAVA,
+    OF_RECORDS,
+    ROCKSDB,
+    SERIAL,
+    WITHOUT_ROWS,
+    of_records,
+    settings,
+    start_session,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,8 +76,10 @@ class Room:
         os.sched_setaffinity(0, mine[: self.cores])
 
 
-def of_topic(feed: Topic) -> dict[str, str]:
-    """As a job of ours asks its topic how long records can be; all contestants have it."""
+def of_topic(contestant: Contestant, feed: Topic) -> dict[str, str]:
+    """What bounds Arrow batches: ours, where many records are a row, by their bytes; those of others by their rows."""
+    if contestant in (Contestant.OURS, Contestant.AT_ONCE):
+        return dict(OF_RECORDS)
     return of_records(sl.kafka(feed.name, servers=feed.servers, value=sl.json(EVENTS)).longest())
 
 
@@ -76,7 +87,7 @@ def given(contestant: Contestant, feed: Feed | None) -> dict[str, str]:
     """What hangs on where events come from: to us, what a job of ours starts its Spark with."""
     match feed:
         case Topic():
-            return of_topic(feed)
+            return of_topic(contestant, feed)
         case Lines():
             # Only we read them in a Spark.
             return dict(WITHOUT_ROWS)

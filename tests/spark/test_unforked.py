@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_files import COMPILED, compiled
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
@@ -169,7 +168,3 @@ def test_a_hadoop_that_has_no_such_place_writes_as_always(
     monkeypatch.setattr(unforked, "_WRAPPER", "org.apache.hadoop.fs.NoSuchFileSystem")
     spare_processes(spark)
     assert used(local) == "RawLocalFileSystem"
-
-
-def test_the_class_is_what_its_source_says(spark: SparkSession) -> None:
-    assert COMPILED.read_bytes() == compiled(spark.sparkContext._jvm)

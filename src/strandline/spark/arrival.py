@@ -1,6 +1,6 @@
 """How rows arrive in Python: as raw records to decode, as Spark's own columns, or decoded in an earlier crossing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,6 +14,7 @@ from strandline.spark.batch import told
 from strandline.spark.names import with_names
 from strandline.spark.ports import DETAIL, RAW, REASON, SIZE, SPLIT, Decoded, Decoder
 from strandline.spark.records import RECORD, TICKED
+from strandline.spark.unpacked import is_packed, unpacked
 
 MARK: Final = "@mark"
 CLOCK: Final = "@clock"
@@ -130,22 +131,25 @@ def decode_task(decoder: Decoder, topic: str | None = None) -> Callable[[Batches
     """Records as columns, those that are none and marks among them, for Spark to go on with."""
 
     def run(batches: Batches) -> Batches:
-        for frame in _frames(batches):
-            yield from (
-                decoded(with_names(frame, told().files, topic), decoder)
-                .to_arrow(compat_level=pl.CompatLevel.oldest())
-                .to_batches()
-            )
+        for some in _together(batches):
+            frame = decoded(as_crossed(some, told().files, topic), decoder)
+            yield from frame.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
 
     return run
 
 
-def _frames(batches: Batches) -> Iterator[pl.DataFrame]:
+def _together(batches: Batches) -> Iterator[list[pa.RecordBatch]]:
     """One batch at a time; lines all at once, since they are counted."""
     full = (batch for batch in batches if batch.num_rows)
     for batch in full:
-        lines = [*full] if SPLIT in batch.schema.names else []
-        yield pl.DataFrame(pa.Table.from_batches([batch, *lines]))
+        yield [batch, *full] if SPLIT in batch.schema.names else [batch]
+
+
+def as_crossed(batches: Sequence[pa.RecordBatch], files: Mapping[int, str], topic: str | None = None) -> pl.DataFrame:
+    """Rows as a source's stream has them, however they crossed."""
+    if is_packed(batches[0]):
+        return unpacked(batches)
+    return with_names(pl.DataFrame(pa.Table.from_batches(batches)), files, topic)
 
 
 def decoded(frame: pl.DataFrame, decoder: Decoder) -> pl.DataFrame:

@@ -22,6 +22,8 @@ from strandline.spark.java import find_java
 
 FETCH = "python -m strandline.spark.jars"
 
+OURS = Path(__file__).with_name("java") / "topic-blocks.jar"
+"""The one that comes with us, for sessions that have the others."""
 _PINS = Path(__file__).with_name("jars.toml")
 _RESOLVER = (sys.executable, "-m", "strandline.spark.resolve")
 _GIVE_UP_AFTER_SECONDS = 600
@@ -89,7 +91,7 @@ def paths() -> tuple[Path, ...]:
         jar = absent[0]
         fault = "is damaged" if (folder / jar.file).exists() else "is missing"
         raise SetupError(f"the jar {jar.coordinates} {fault}", detail=f"in {folder}", hint=f"type: {FETCH}")
-    return tuple(folder / jar.file for jar in pinned())
+    return (*(folder / jar.file for jar in pinned()), OURS)
 
 
 def fetch_jars(

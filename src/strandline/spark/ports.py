@@ -161,6 +161,11 @@ class OfTopics(Protocol):
         """The topic, if there is no other: then its partitions cross as numbers, and have its name before them."""
         ...
 
+    @property
+    def crosses_packed(self) -> bool:
+        """Whether many records cross in a row, in a session that has the class for it."""
+        ...
+
     def longest(self) -> int | None:
         """The bytes that a record may have, as far as somebody tells."""
         ...

@@ -20,12 +20,21 @@ from strandline.model.panes import DeadReason
 from strandline.model.watermarks import Percentile, Watermark
 from strandline.plan.stages import Flow, KeyedStep, Scan
 from strandline.spark.addresses import address, to_deliver
-from strandline.spark.arrival import CLOCK, MARK, Arrived, Batches, as_one, of_columns, of_decoded, of_records
+from strandline.spark.arrival import (
+    CLOCK,
+    MARK,
+    Arrived,
+    Batches,
+    as_crossed,
+    as_one,
+    of_columns,
+    of_decoded,
+    of_records,
+)
 from strandline.spark.batch import Batch, task_number, told
 from strandline.spark.collector import spare_imports
 from strandline.spark.letters import failures, outgoing, with_raw
 from strandline.spark.measured import FACT, Measured, look, telling, to_facts
-from strandline.spark.names import with_names
 from strandline.spark.operations import aggregating, run_operations
 from strandline.spark.parts import NOBODY, Writers, put_away
 from strandline.spark.ports import RAW, REASON, Decoder, topic_of
@@ -74,7 +83,7 @@ def prepare_task(
         tables = [batch for batch in batches if batch.num_rows]
         if tables:
             came, batch = time.perf_counter(), told()
-            frame = with_names(pl.DataFrame(pa.Table.from_batches(tables)), batch.files, topic)
+            frame = as_crossed(tables, batch.files, topic)
             blocks = prepare_scan(frame, scan, steps, decoder, batch, task_number(), alone=alone)
             yield from carried(leaving_task(blocks, writers, batch, begun, came))
 

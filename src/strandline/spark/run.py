@@ -237,9 +237,14 @@ def session_settings(stages: Stages) -> dict[str, str]:
     if not passing:
         return dict(WITHOUT_ROWS)
     raw = [each for each in passing if getattr(each, "decoder", None)]
-    known = [each.longest() if isinstance(each, OfTopics) else None for each in raw]
+    known = [_longest(each) for each in raw]
     longest = [each for each in known if each is not None]
     return of_records(max(longest) if len(longest) == len(raw) else None) if raw else {}
+
+
+def _longest(source: object) -> int | None:
+    """How long a record is that crosses by itself; None if nobody knows, or if rows have many and are few."""
+    return source.longest() if isinstance(source, OfTopics) and not source.crosses_packed else None
 
 
 def _backlog(spark: SparkSession, stages: Stages, home: Checkpoint) -> dict[str, Any]:

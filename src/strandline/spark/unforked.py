@@ -4,7 +4,7 @@ A batch writes a file for each of Spark's three logs and for every partition of 
 its checksums: so ten processes, most of them one after the other. There is no setting for it, other than a native
 library that does not come with Spark. And a folder that is read is listed with every batch, 70 microseconds for each
 file that it holds, most of them to take apart names. Hadoop's own class for such files is kept, all but these two
-methods, which takes a class of Java: `java/LocalFiles.java`, compiled by `scripts/local_files.py`. Only a Spark of our
+methods, which takes a class of Java: `java/LocalFiles.java`, compiled by `scripts/java_classes.py`. Only a Spark of our
 own is told.
 """
 

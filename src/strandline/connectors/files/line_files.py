@@ -11,9 +11,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from strandline.connectors.files.line_views import LONGEST, NEWLINE, as_lines, ends_of
+from strandline.connectors.files.line_views import NEWLINE, as_lines, ends_of
 from strandline.connectors.files.pieces import LEAST_PER_TASK, Piece, here, place_of, together
 from strandline.errors import RunError
+from strandline.kernel.views import LONGEST
 from strandline.spark.ports import SPLIT
 from strandline.spark.records import RECORD
 

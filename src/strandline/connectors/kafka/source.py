@@ -13,6 +13,7 @@ from strandline.connectors.kafka.topics import longest_of
 from strandline.errors import InvalidStep, LostRecords
 from strandline.letters.store import Marks, Redrive
 from strandline.model.elements import Timestamp
+from strandline.spark import topic_blocks
 from strandline.spark.names import NUMBER
 from strandline.spark.ports import SIZE, Decoder
 from strandline.spark.records import RECORD
@@ -141,7 +142,6 @@ class Kafka:
         if not any(end > begin for each in extent.values() for begin, end in each.values()):
             return None
         mine = self.within(extent)
-        reader = spark.read.format("kafka")
         kept = ("startingOffsets", "maxOffsetsPerTrigger", "subscribe", "subscribePattern")
         options = {name: value for name, value in mine._options().items() if name not in kept}  # noqa: SLF001 - its own
         options |= {
@@ -150,20 +150,51 @@ class Kafka:
             "endingOffsets": mine.until or "latest",
             "maxRecordsPerPartition": str(RECORDS_PER_TASK),
         }
-        for name, value in options.items():
-            reader = reader.option(name, value)
-        return self._shaped(reader.load())
+        return self._read(spark.read, options, spark)
 
     def stream(self, spark: "SparkSession") -> "DataFrame":
-        reader = spark.readStream.format("kafka")
-        for name, value in self._options().items():
+        return self._read(spark.readStream, self._options(), spark, _before(self.until) if self._ends_within else None)
+
+    def _read(
+        self, reader: Any, options: Mapping[str, str], spark: "SparkSession", only: str | None = None
+    ) -> "DataFrame":
+        packed = only is None and not self._has_headers and topic_blocks.is_there(spark)
+        asked = topic_blocks.options(self._known, self._largest, KEPT_OF_TOO_LARGE) if packed else {}
+        for name, value in {**options, **asked}.items():
             reader = reader.option(name, value)
-        frame = reader.load()
-        is_slice = self.until is not None and self.until.startswith("{")
-        return self._shaped(frame.where(_before(self.until or "")) if is_slice else frame)
+        if packed:
+            frame = reader.format(topic_blocks.SOURCE).load()
+            return topic_blocks.packed(frame, self._known, cut=self._largest is not None)
+        frame = reader.format("kafka").load()
+        return self._shaped(frame if only is None else frame.where(only))
+
+    @property
+    def crosses_packed(self) -> bool:
+        """Whether its records need not cross each in a row of its own: Spark has nothing to do with each of them."""
+        return not self._ends_within and not self._has_headers
+
+    @property
+    def _has_headers(self) -> bool:
+        return any(field == "headers" for field, _ in self._known)
+
+    @property
+    def _ends_within(self) -> bool:
+        """Whether it ends at offsets, and not just now: then Spark reads on, and what comes after is left out."""
+        return self.until is not None and self.until.startswith("{")
+
+    @property
+    def _known(self) -> tuple[tuple[str, str], ...]:
+        """What Spark calls the columns that are known without decoding, and what we do."""
+        return tuple(("timestampType" if field == "timestamp_type" else field, name) for name, field in self.metadata)
+
+    @property
+    def _largest(self) -> int | None:
+        """Records that are longer are not read; None where every one is kept whole."""
+        largest = getattr(self.value, "largest", None)
+        return None if largest is None or largest < KEPT_OF_TOO_LARGE else largest
 
     def _shaped(self, frame: "DataFrame") -> "DataFrame":
-        extra = [f"{'timestampType' if each == 'timestamp_type' else each} as `{name}`" for name, each in self.metadata]
+        extra = [f"{field} as `{name}`" for field, name in self._known]
         named = "concat(topic, '-', partition) as partition"
         place = named if self.alone is None else f"cast(partition as long) as `{NUMBER}`"
         return frame.selectExpr(place, "offset", f"{RECORD} as mark", *self._value(), *extra)
@@ -181,10 +212,9 @@ class Kafka:
 
     def _value(self) -> list[str]:
         """Records as they are; of those that are longer than the format reads, the beginning and the size."""
-        largest = getattr(self.value, "largest", None)
-        if largest is None or largest < KEPT_OF_TOO_LARGE:
+        if self._largest is None:
             return ["value"]
-        cut = f"length(value) > {largest}"
+        cut = f"length(value) > {self._largest}"
         kept = f"if({cut}, substring(value, 1, {KEPT_OF_TOO_LARGE}), value) as value"
         return [kept, f"if({cut}, length(value), null) as `{SIZE}`"]
 
@@ -197,7 +227,7 @@ class Kafka:
             "subscribePattern" if self.is_pattern else "subscribe": ",".join(self.topics),
             "failOnDataLoss": str(not self.goes_on_after_loss).lower(),
         }
-        if any(field == "headers" for _, field in self.metadata):
+        if self._has_headers:
             options["includeHeaders"] = "true"
         if self.records_per_batch is not None:
             options["maxOffsetsPerTrigger"] = str(self.records_per_batch)
@@ -280,11 +310,11 @@ def kafka(  # noqa: PLR0913 - one option of Kafka each
     )  # fmt: skip
 
 
-def _before(until: str) -> str:
+def _before(until: str | None) -> str:
     """Which records are in a slice; partitions that were added since are not."""
     told = [
         f"when topic = '{topic}' and partition = {number} then offset < {at}"
-        for topic, each in json.loads(until).items()
+        for topic, each in json.loads(until or "{}").items()
         for number, at in each.items()
     ]
     return f"case {' '.join(told)} else false end"

@@ -1,0 +1,83 @@
+"""Records that crossed many to a row, as records again, by views of the bytes that crossed: none is copied."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from strandline.kernel.views import views
+from strandline.spark.ports import SIZE
+from strandline.spark.records import RECORD
+
+CELL: Final = "@records:"
+"""Before the names of columns whose cells have what many records have, one after the other. Those that become columns
+of elements have the name of these behind another colon."""
+_INT: Final = 4
+_NONE: Final = -1
+
+Many = npt.NDArray[np.int64]
+"""How many records each row has."""
+
+
+def is_packed(batch: pa.RecordBatch) -> bool:
+    """Whether the rows of a batch have many records each."""
+    return f"{CELL}value" in batch.schema.names
+
+
+def unpacked(batches: Sequence[pa.RecordBatch]) -> pl.DataFrame:
+    """Records, under the columns of a stream of records; what else a row had, each of its records has."""
+    table = pa.Table.from_batches(batches)
+    cells = {name.removeprefix(CELL): table[name] for name in table.column_names if name.startswith(CELL)}
+    others = pl.DataFrame(table.select([name for name in table.column_names if not name.startswith(CELL)]))
+    many: Many = np.array([len(cell.as_buffer()) // 8 for cell in cells["offset"]], np.int64)
+    mine = np.repeat(np.arange(len(many)), many)
+    places = pl.DataFrame({"topic": pl.Series(cells["topic"]), "number": pl.Series(cells["partition"])})
+    found = {
+        "partition": places.select(pl.format("{}-{}", "topic", "number")).to_series().gather(mine),
+        "offset": _numbers(cells["offset"], many, np.int64),
+        "value": _bytes(cells["value"], many),
+        "mark": pl.repeat(RECORD, len(mine), dtype=pl.Int32, eager=True),
+    }
+    if "size" in cells:
+        sizes = _numbers(cells["size"], many, np.int32)
+        found[SIZE] = sizes.set(sizes == _NONE, None)
+    named = (place.partition(":") for place in cells)
+    found |= {name: _field(field, cells[f"{field}:{name}"], many, mine) for field, _, name in named if name}
+    return pl.DataFrame(found).hstack(others[mine])
+
+
+def _field(field: str, column: pa.ChunkedArray, many: Many, mine: Many) -> pl.Series:
+    """What Kafka knows of each record."""
+    match field:
+        case "key":
+            return _bytes(column, many)
+        case "offset":
+            return _numbers(column, many, np.int64)
+        case "timestamp":
+            return (_numbers(column, many, np.int64) * 1000).cast(pl.Datetime("us", "UTC"))
+        case "timestampType":
+            return _numbers(column, many, np.int32)
+        case _:
+            return pl.Series(column).gather(mine)
+
+
+def _numbers(column: pa.ChunkedArray, many: Many, kind: Any) -> pl.Series:
+    """Numbers of all rows; in one without a cell no record has any."""
+    found = [np.empty(0, kind)]
+    for cell, records in zip(column, many, strict=True):
+        found.append(np.frombuffer(cell.as_buffer(), kind) if cell.is_valid else np.full(records, _NONE, kind))
+    return pl.Series(np.concatenate(found))
+
+
+def _bytes(column: pa.ChunkedArray, many: Many) -> pl.Series:
+    """Bytes of all rows: in a cell stands how many each record has, less than none for a null, and then they all."""
+    found = [pl.Series([], dtype=pl.Binary)]
+    for cell, records in zip(column, many, strict=True):
+        block = cell.as_buffer()
+        sizes = np.frombuffer(block, np.int32, records).astype(np.int64)
+        ends = np.cumsum(np.maximum(sizes, 0)) + _INT * records
+        found.append(views(block, ends - np.maximum(sizes, 0), sizes))
+    return pl.concat(found).rechunk()

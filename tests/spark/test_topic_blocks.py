@@ -1,0 +1,165 @@
+"""Records of topics that cross many to a row are those that cross one by one; and jobs go on either way."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import lit
+
+import strandline as sl
+from strandline.connectors.kafka import Kafka
+from strandline.kernel.views import views
+from strandline.services.service import Service
+from strandline.spark import topic_blocks
+from strandline.spark.arrival import as_crossed
+from strandline.spark.job import Job
+from strandline.spark.unpacked import is_packed
+
+pytestmark = pytest.mark.spark
+pytest_plugins = ["strandline.testing.services"]
+
+KNOWN = {
+    "sent": "timestamp",
+    "how": "timestamp_type",
+    "whose": "key",
+    "at": "offset",
+    "there": "topic",
+    "part": "partition",
+}
+CUT_ABOVE = 100_000
+START = 1_714_564_800_000
+
+
+def alike(spark: SparkSession, source: Kafka, monkeypatch: pytest.MonkeyPatch) -> pl.DataFrame:
+    """What a source holds, the same by both ways."""
+    found = []
+    for packed in (True, False):
+        with monkeypatch.context() as patched:
+            if not packed:
+                patched.setattr(topic_blocks, "is_there", lambda _: False)
+            frame = source.table(source.extent(spark), spark)
+        assert frame is not None
+        batches = frame.toArrow().to_batches()
+        assert is_packed(batches[0]) is packed
+        found.append(as_crossed(batches, {}, source.alone).sort("partition", "offset"))
+    ours, theirs = found
+    assert sorted(ours.columns) == sorted(theirs.columns)
+    assert ours.select(theirs.columns).equals(theirs)
+    assert {name: ours.schema[name] for name in theirs.columns} == dict(theirs.schema)
+    return ours
+
+
+def test_records_of_every_kind_are_the_same_in_both(
+    spark: SparkSession, kafka: Service, new_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = new_topic(partitions=3), new_topic(partitions=1)
+    producer = Producer({"bootstrap.servers": kafka.address, "transactional.id": f"by-{first}", "linger.ms": 5})
+    producer.init_transactions(30)
+    values = [None, b"", b"{", b"x" * 12, b"y" * 13, b"\x00\xff", b"z" * CUT_ABOVE, b"long" * CUT_ABOVE]
+    for end in (producer.commit_transaction, producer.abort_transaction, producer.commit_transaction):
+        producer.begin_transaction()
+        for number, value in enumerate(values * 5):
+            key = None if number % 3 == 0 else b"" if number % 3 == 1 else b"key of some length"
+            sent = START + number if number % 2 else 0
+            topic = second if number % 7 == 0 else first
+            partition = 0 if topic == second else number % 2  # the third stays silent
+            producer.produce(topic, value, key, partition, timestamp=sent)
+        assert producer.flush(30) == 0
+        end(30)
+    whole = sl.kafka(first, second, servers=kafka.address, value=sl.raw(), metadata=KNOWN, until="latest")
+    found = alike(spark, whole, monkeypatch)
+    assert len(found) == 2 * 5 * len(values)  # what was taken back is not there
+    assert found["offset"].n_unique() < found.group_by("partition").agg(pl.col("offset").max() + 1)["offset"].sum()
+    short = sl.json("n long", largest=CUT_ABOVE)
+    cut = alike(spark, sl.kafka(first, servers=kafka.address, value=short, until="latest"), monkeypatch)
+    assert set(cut["@size"].drop_nulls()) == {4 * CUT_ABOVE}
+    assert max(cut["value"].bin.size().drop_nulls()) == CUT_ABOVE
+
+
+def test_many_records_and_long_ones_fill_rows_and_none_is_lost(
+    spark: SparkSession, kafka: Service, new_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(partitions=2)
+    producer = Producer({"bootstrap.servers": kafka.address, "linger.ms": 20, "queue.buffering.max.messages": 500_000})
+    for number in range(50_000):
+        producer.produce(topic, b"%d" % number, partition=0)
+    for number in range(20):
+        producer.produce(topic, b"%d" % number * 200_000, partition=1)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    source = sl.kafka(topic, servers=kafka.address, value=sl.raw(), until="latest")
+    found = alike(spark, source, monkeypatch)
+    assert found["value"][:50_000].to_list() == [b"%d" % number for number in range(50_000)]
+    assert found["value"][50_000:].bin.size().to_list() == [200_000] * 10 + [400_000] * 10
+    frame = source.table(source.extent(spark), spark)
+    assert frame is not None
+    batches = frame.withColumn("@clock", lit("noon")).toArrow().to_batches()
+    assert sum(each.num_rows for each in batches) < 30
+    assert as_crossed(batches, {})["@clock"].to_list() == ["noon"] * found.height
+
+
+@pytest.mark.parametrize("packed_first", [True, False])
+def test_a_job_goes_on_the_other_way(
+    packed_first: bool,
+    spark: SparkSession,
+    kafka: Service,
+    new_topic: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = new_topic(partitions=2)
+    producer = Producer({"bootstrap.servers": kafka.address})
+    source = sl.kafka(topic, servers=kafka.address, value=sl.json("n long"), metadata=KNOWN)
+    totals = (
+        sl.read(source)
+        .where("n % 2 = 0")  # which Spark does, once they are records again
+        .event_time("sent", sl.monotone())
+        .key_by("how")
+        .window(sl.tumbling(minutes=1))
+        .accumulate(sl.accumulating)
+        .aggregate(total=sl.sum("n"), n=sl.count())
+        .write(sl.sqlite(tmp_path / "totals.db", table="totals"))
+    )
+    for packed in (packed_first, not packed_first):
+        for number in range(1_000):
+            producer.produce(topic, json.dumps({"n": number}).encode(), partition=number % 2, timestamp=START + number)
+        assert producer.flush(30) == 0
+        with monkeypatch.context() as patched:
+            if not packed:
+                patched.setattr(topic_blocks, "is_there", lambda _: False)
+            job: Job = totals.run(spark, checkpoint=tmp_path / "job", available_now=True)
+            assert job.await_end(120)
+        assert job.counts.read == 500
+    job = totals.run(spark, checkpoint=tmp_path / "job")
+    job.drain()
+    assert job.await_end(120)
+    with closing(sqlite3.connect(tmp_path / "totals.db")) as connection:
+        rows: list[Any] = connection.execute("SELECT total, n FROM totals_now").fetchall()
+    assert rows == [(2 * sum(range(0, 1_000, 2)), 1_000)]
+
+
+def test_a_spark_without_the_class_reads_one_by_one(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert topic_blocks.is_there(spark)
+    monkeypatch.setattr(topic_blocks, "SOURCE", "strandline.NoSuchBlocks")
+    assert not topic_blocks.is_there(spark)
+
+
+@given(st.lists(st.none() | st.binary(max_size=40)), st.integers(0, 3))
+def test_views_are_the_bytes_they_stand_for(values: list[bytes | None], before: int) -> None:
+    block = b"." * before + b"".join(each or b"" for each in values)
+    sizes = np.array([-1 if each is None else len(each) for each in values], np.int64)
+    ends = before + np.cumsum(np.maximum(sizes, 0))
+    found = views(pa.py_buffer(block), ends - np.maximum(sizes, 0), sizes)
+    assert found.to_list() == values
+    assert found.rechunk().to_arrow().to_pylist() == values

@@ -17,7 +17,7 @@ from strandline.services import topics
 
 def keyed(corpus: Corpus, broker: Broker) -> Topic:
     """The topic that holds a corpus by key; filled if there is none."""
-    facts = broker.home / "topics" / f"keyed-{corpus.name}.json"
+    facts = broker.home / "keyed" / f"{corpus.name}.json"
     told: dict[str, Any] = json.loads(facts.read_text()) if facts.exists() else {}
     if told.get("servers") != broker.servers:
         told = {**asdict(corpus), "servers": broker.servers, "topic": f"keyed-{corpus.name}-{secrets.token_hex(4)}"}

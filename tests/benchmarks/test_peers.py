@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from benchmarks import feeds, render
+from benchmarks.broker import Broker
 from benchmarks.corpus import FLUSH_KEY, Corpus
 from benchmarks.meter import Sample
 from benchmarks.peers import bench, environments, lines, programs_run, topics
@@ -182,6 +183,18 @@ def test_a_keyed_topic_is_closed_in_every_partition() -> None:
     flush = topics._flushes(SMALL)
     assert flush.key.tolist() == [FLUSH_KEY, FLUSH_KEY]
     assert len(set(flush.at.tolist())) == 1
+
+
+def test_topics_by_key_are_none_of_those_that_sources_are_compared_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    filled = []
+    monkeypatch.setattr(topics, "_fill", lambda *told: filled.append(told))
+    monkeypatch.setattr(Broker, "servers", "localhost:1")
+    mine = Broker(tmp_path)
+    assert topics.keyed(SMALL, mine) == topics.keyed(SMALL, mine)
+    assert len(filled) == 1
+    assert mine.digests() == {}
 
 
 def test_every_row_compares_cells_that_are_measured() -> None:

@@ -56,6 +56,7 @@ def test_what_kafka_knows_of_a_record_can_be_columns() -> None:
     [
         ({"metadata": {"sent": "time"}}, "a record has no 'time'"),
         ({"metadata": {"score": "offset"}}, "is in the value already"),
+        ({"metadata": {"offset": "offset"}}, "the name 'offset' is taken"),
         ({"on_lost": "panic"}, "there is no on_lost 'panic'"),
         ({"starting": "yesterday"}, "starting at 'yesterday'"),
         ({"records_per_batch": 0}, "0 records a batch are none"),

@@ -12,19 +12,16 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from hypothesis import given
-from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit
 
 import strandline as sl
 from strandline.connectors.kafka import Kafka
-from strandline.kernel.views import views
 from strandline.services.service import Service
 from strandline.spark import topic_blocks
 from strandline.spark.arrival import as_crossed
 from strandline.spark.job import Job
-from strandline.spark.unpacked import is_packed
+from strandline.spark.unpacked import CELL, is_packed, unpacked
 
 pytestmark = pytest.mark.spark
 pytest_plugins = ["strandline.testing.services"]
@@ -155,11 +152,14 @@ def test_a_spark_without_the_class_reads_one_by_one(spark: SparkSession, monkeyp
     assert not topic_blocks.is_there(spark)
 
 
-@given(st.lists(st.none() | st.binary(max_size=40)), st.integers(0, 3))
-def test_views_are_the_bytes_they_stand_for(values: list[bytes | None], before: int) -> None:
-    block = b"." * before + b"".join(each or b"" for each in values)
-    sizes = np.array([-1 if each is None else len(each) for each in values], np.int64)
-    ends = before + np.cumsum(np.maximum(sizes, 0))
-    found = views(pa.py_buffer(block), ends - np.maximum(sizes, 0), sizes)
-    assert found.to_list() == values
-    assert found.rechunk().to_arrow().to_pylist() == values
+def test_a_time_that_no_calendar_has_is_none() -> None:
+    cells: dict[str, Any] = {
+        "topic": "t",
+        "partition": 0,
+        "offset": np.array([5, 6], np.int64).tobytes(),
+        "value": np.array([-1, 0], np.int32).tobytes(),
+        "timestamp:sent": np.array([2**62, START], np.int64).tobytes(),
+    }
+    found = unpacked([pa.RecordBatch.from_pydict({f"{CELL}{name}": [cell] for name, cell in cells.items()})])
+    assert found["sent"].dt.timestamp("ms").to_list() == [None, START]
+    assert found.select("partition", "offset", "value").rows() == [("t-0", 5, None), ("t-0", 6, b"")]

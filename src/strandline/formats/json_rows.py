@@ -8,9 +8,8 @@ from typing import Any
 import polars as pl
 
 from strandline.formats.told import Column, Kind, Told, tell
+from strandline.kernel.types import YEAR_ONE, YEAR_TEN_THOUSAND
 from strandline.model import elements
-
-YEAR_ONE, YEAR_TEN_THOUSAND = -62_135_596_800_000, 253_402_300_800_000
 
 
 def as_json(frame: pl.DataFrame, batch: int, columns: Sequence[str] | None = None) -> pl.Series:

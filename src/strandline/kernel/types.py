@@ -16,6 +16,8 @@ from strandline.model.ddl import HINT, SCALARS, parts
 if TYPE_CHECKING:
     import pyarrow as pa
 
+YEAR_ONE, YEAR_TEN_THOUSAND = -62_135_596_800_000, 253_402_300_800_000
+"""Where calendars begin and end, in milliseconds."""
 _DECIMAL: Final = re.compile(r"decimal\s*\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)", re.IGNORECASE)
 _INSIDE: Final = re.compile(r"(array|map|struct)\s*<(.*)>", re.IGNORECASE | re.DOTALL)
 _DIGITS, _DEEPEST = 38, 32

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from strandline.kernel.types import YEAR_ONE, YEAR_TEN_THOUSAND
 from strandline.kernel.views import views
 from strandline.spark.ports import SIZE
 from strandline.spark.records import RECORD
@@ -57,11 +58,17 @@ def _field(field: str, column: pa.ChunkedArray, many: Many, mine: Many) -> pl.Se
         case "offset":
             return _numbers(column, many, np.int64)
         case "timestamp":
-            return (_numbers(column, many, np.int64) * 1000).cast(pl.Datetime("us", "UTC"))
+            return _instants(_numbers(column, many, np.int64))
         case "timestampType":
             return _numbers(column, many, np.int32)
         case _:
             return pl.Series(column).gather(mine)
+
+
+def _instants(milliseconds: pl.Series) -> pl.Series:
+    """A time that no calendar has, which a broker may let pass, is none."""
+    there = milliseconds.is_between(YEAR_ONE, YEAR_TEN_THOUSAND, closed="left")
+    return (milliseconds.set(~there, None) * 1000).cast(pl.Datetime("us", "UTC"))
 
 
 def _numbers(column: pa.ChunkedArray, many: Many, kind: Any) -> pl.Series:

@@ -19,7 +19,7 @@ from strandline.formats.texts import Raw, Text
 from strandline.kernel.blocks import OFFSET, PARTITION
 from strandline.model.ddl import parse
 from strandline.spark.ports import FILE_NAME, SPLIT, Decoder, ListedFile
-from strandline.spark.records import RECORD
+from strandline.spark.records import RAW_SCHEMA, RECORD
 
 if TYPE_CHECKING:
     import polars as pl
@@ -77,6 +77,11 @@ class Files:
             if name in own:
                 raise InvalidStep(
                     f"the column {name!r} is in the records already", hint="give the metadata another name"
+                )
+            if name in RAW_SCHEMA.names and not isinstance(self.columns, str):
+                raise InvalidStep(
+                    f"the name {name!r} is taken: a record has its place under it",
+                    hint="give the metadata another name",
                 )
         if self.files_per_batch is not None and self.files_per_batch < 1:
             raise InvalidStep(

@@ -6,12 +6,12 @@ from typing import Any, Final, Protocol, runtime_checkable
 import polars as pl
 
 from strandline.errors import SinkError
-from strandline.formats.json_rows import YEAR_ONE, YEAR_TEN_THOUSAND
 from strandline.formats.refused import Refused
 from strandline.formats.told import names_beside, tell
 from strandline.kernel.blocks import AT, END, START
 from strandline.kernel.panes import INDEX, RETRACTION, TIMESTAMP, TIMING
 from strandline.kernel.step import WATERMARK
+from strandline.kernel.types import YEAR_ONE, YEAR_TEN_THOUSAND
 from strandline.spark.ports import REASON
 
 _INSTANTS: Final = (START, END, TIMESTAMP, AT, WATERMARK)

@@ -11,12 +11,13 @@ from strandline.connectors.kafka.extents import Slice, slice_of
 from strandline.connectors.kafka.security import Security
 from strandline.connectors.kafka.topics import longest_of
 from strandline.errors import InvalidStep, LostRecords
+from strandline.kernel.views import LONGEST
 from strandline.letters.store import Marks, Redrive
 from strandline.model.elements import Timestamp
 from strandline.spark import topic_blocks
 from strandline.spark.names import NUMBER
 from strandline.spark.ports import SIZE, Decoder
-from strandline.spark.records import RECORD
+from strandline.spark.records import RAW_SCHEMA, RECORD
 
 if TYPE_CHECKING:
     import polars as pl
@@ -191,7 +192,7 @@ class Kafka:
     def _largest(self) -> int | None:
         """Records that are longer are not read; None where every one is kept whole."""
         largest = getattr(self.value, "largest", None)
-        return None if largest is None or largest < KEPT_OF_TOO_LARGE else largest
+        return None if largest is None or largest < KEPT_OF_TOO_LARGE else min(largest, LONGEST)
 
     def _shaped(self, frame: "DataFrame") -> "DataFrame":
         extra = [f"{field} as `{name}`" for field, name in self._known]
@@ -300,6 +301,10 @@ def kafka(  # noqa: PLR0913 - one option of Kafka each
             raise InvalidStep(f"a record has no {field!r} for {name!r}", hint=f"it has {', '.join(FIELDS)}")
         if name in value.types:
             raise InvalidStep(f"the column {name!r} is in the value already", hint="give the metadata another name")
+        if name in RAW_SCHEMA.names:
+            raise InvalidStep(
+                f"the name {name!r} is taken: a record has its place under it", hint="give the metadata another name"
+            )
     if on_lost not in ("stop", "continue"):
         raise InvalidStep(f"there is no on_lost {on_lost!r}", hint="choose stop or continue")
     if records_per_batch is not None and records_per_batch < 1:

@@ -18,11 +18,11 @@ import polars as pl
 import strandline as sl
 from benchmarks.corpus import FILES, Batch, Corpus, batch_of, flush_of, table_of
 from benchmarks.feeds import AVRO, EVENTS, Form, Topic
-from strandline.formats.subjects import Kind, Schema
+from strandline.formats.registry.subjects import Kind, Schema
+from strandline.ports.protocols import Encoder
 from strandline.services import topics
 from strandline.services.catalogue import service
 from strandline.services.service import Service
-from strandline.spark.ports import Encoder
 
 _AT_ONCE: Final = 10_000
 _SUBJECT: Final = "event"

@@ -21,7 +21,7 @@ from benchmarks.workloads import Contestant, Panes, Window, Workload, from_json
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from strandline.spark.deliver import Delivered
+    from strandline.spark.delivery.deliver import Delivered
     from strandline.spark.job import Job
 
 

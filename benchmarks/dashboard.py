@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from benchmarks import machine
 from strandline.dashboard.jobs import id_of
-from strandline.spark.package_manager import find_chromium
+from strandline.spark.launch.package_manager import find_chromium
 from tests.dashboard.browser import chromium, window
 from tests.dashboard.filled import JobToFill, fill
 

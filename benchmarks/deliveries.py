@@ -12,9 +12,9 @@ from benchmarks.stores import Found, Store
 from strandline.kernel.output import Output
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
-from strandline.spark.deliver import Patience, deliver
-from strandline.spark.ledger import LedgerEntry, output_digest
-from strandline.spark.ports import OpenSink
+from strandline.ports.ledger import LedgerEntry, output_digest
+from strandline.ports.protocols import OpenSink
+from strandline.spark.delivery.deliver import Patience, deliver
 
 SHORT: Final = {Delivery.EXACTLY_ONCE: "exactly", Delivery.AT_LEAST_ONCE: "at-least"}
 _START_US: Final = 1_700_000_000_000_000

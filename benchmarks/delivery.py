@@ -16,7 +16,7 @@ from benchmarks.suite import Cell, Row, Suite
 from benchmarks.turns import Asked
 from benchmarks.upserts import Upserts
 from strandline.errors import PlanError
-from strandline.spark.jars import fetch_jars, pinned
+from strandline.spark.launch.jars import fetch_jars, pinned
 
 RESULTS: Final = Path(__file__).resolve().parent / "results" / "throughput-of-delivery.json"
 UPSERT: Final = "upsert"

@@ -20,8 +20,8 @@ import fastavro
 import polars as pl
 
 import strandline as sl
-from strandline.kernel.blocks import OFFSET, PARTITION
-from strandline.spark.ports import RAW, Decoder
+from strandline.kernel.blocks.block import OFFSET, PARTITION
+from strandline.ports.protocols import RAW, Decoder
 
 DDL: Final = "team string, user string, score long, at timestamp"
 AVRO: Final = {

@@ -20,7 +20,7 @@ from benchmarks.suite import Latency
 from benchmarks.turns import Asked
 from benchmarks.workloads import Contestant
 from strandline.errors import PlanError
-from strandline.spark.session import JAVA, SERIAL
+from strandline.spark.launch.session import JAVA, SERIAL
 
 RESULTS: Final = Path(__file__).resolve().parent / "results" / "latency.json"
 BOTH_COMPILERS: Final = {JAVA: f"-XX:TieredStopAtLevel=4 {SERIAL}"}

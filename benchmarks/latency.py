@@ -35,7 +35,7 @@ from strandline.model.panes import Timing
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from strandline.spark.deliver import Delivered
+    from strandline.spark.delivery.deliver import Delivered
     from strandline.spark.job import Job
 
 RATE: Final = 10_000
@@ -160,8 +160,8 @@ def _native(spark: "SparkSession", folder: Path, checkpoint: Path, hear: Hear, t
 def _ours(
     spark: "SparkSession", folder: Path, checkpoint: Path, hear: Hear, trigger: str, key_groups: int | None = None
 ) -> Callable[[], None]:
-    from strandline.kernel.blocks import END  # noqa: PLC0415 - beside Spark, in the process that runs it
-    from strandline.kernel.panes import TIMING  # noqa: PLC0415
+    from strandline.kernel.blocks.block import END  # noqa: PLC0415 - beside Spark, in the process that runs it
+    from strandline.kernel.window.panes import TIMING  # noqa: PLC0415
 
     def deliver(delivered: "Delivered") -> None:
         panes = delivered.output.panes

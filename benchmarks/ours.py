@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from strandline.model.windows import WindowKind
     from strandline.plan.endpoints import Source
-    from strandline.spark.deliver import Delivered
+    from strandline.spark.delivery.deliver import Delivered
     from strandline.spark.job import Job
 
 
@@ -94,8 +94,8 @@ def as_cells(panes: "pl.DataFrame", window: Window) -> "pl.DataFrame":
     """Our panes as the judge reads them: a retraction counts against what it takes back."""
     import polars as pl  # noqa: PLC0415 - beside Spark, in the process that runs it
 
-    from strandline.kernel.blocks import END, START  # noqa: PLC0415
-    from strandline.kernel.panes import RETRACTION  # noqa: PLC0415
+    from strandline.kernel.blocks.block import END, START  # noqa: PLC0415
+    from strandline.kernel.window.panes import RETRACTION  # noqa: PLC0415
 
     sign: Any = pl.when(pl.col(RETRACTION)).then(-1).otherwise(1)
     start, end, total, plays = pl.col(START), pl.col(END), pl.col("total"), pl.col("plays")

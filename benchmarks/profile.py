@@ -29,8 +29,8 @@ from benchmarks.threads import ORDER, POLARS, WORKERS, Look, between, watch
 from benchmarks.turns import Asked
 from benchmarks.workloads import to_json
 from strandline.errors import PlanError, RunError
-from strandline.observe.measure import stages_of
-from strandline.observe.metrics import STAGES
+from strandline.observe.metrics.measure import stages_of
+from strandline.observe.metrics.metrics import STAGES
 
 UNSEEN: Final = "between two looks"
 _MINE: Final = ("read", "prepare", "step")

@@ -27,10 +27,10 @@ from benchmarks import machine
 from benchmarks.medians import spread
 from benchmarks.sessions import start
 from benchmarks.workloads import Contestant
-from strandline.spark.checkpoint import Checkpoint
-from strandline.spark.restoring import restore
-from strandline.spark.savepoints import create
-from strandline.spark.state_reader import read_state
+from strandline.checkpoint.job_folder import Checkpoint
+from strandline.savepoints.restore import restore
+from strandline.savepoints.state_reader import read_state
+from strandline.savepoints.take import create
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

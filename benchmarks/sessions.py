@@ -10,8 +10,8 @@ import strandline as sl
 from benchmarks.feeds import EVENTS, Feed, Folder, Lines, Topic
 from benchmarks.suite import CORES
 from benchmarks.workloads import Contestant
-from strandline.spark.jars import jars_folder, paths, pinned
-from strandline.spark.session import (
+from strandline.spark.launch.jars import jars_folder, paths, pinned
+from strandline.spark.launch.session import (
     JAVA,
     OF_RECORDS,
     ROCKSDB,

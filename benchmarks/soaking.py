@@ -18,7 +18,7 @@ from benchmarks.feeds import Folder
 from benchmarks.workloads import Contestant
 
 if TYPE_CHECKING:
-    from strandline.spark.deliver import Delivered
+    from strandline.spark.delivery.deliver import Delivered
 
 EVERY: Final = 5.0
 """Seconds from one look to the next."""

@@ -13,7 +13,7 @@ from benchmarks.sessions import JARS
 from benchmarks.suite import TUMBLING, Cell, Group, Row, Suite
 from benchmarks.turns import Asked
 from benchmarks.workloads import Contestant
-from strandline.spark.jars import fetch_jars, pinned
+from strandline.spark.launch.jars import fetch_jars, pinned
 
 RESULTS = Path(__file__).resolve().parent / "results" / "sources.json"
 

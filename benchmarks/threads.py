@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.meter import PROC, Looking, around, members
-from strandline.spark.zygote import named
+from strandline.spark.launch.fork_server import named
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 

@@ -20,8 +20,8 @@ from benchmarks.peers import spark as peers
 from benchmarks.sessions import JARS
 from benchmarks.suite import TUMBLING
 from benchmarks.workloads import DELAY, Contestant
-from strandline.spark.jars import jars_folder, pinned
-from strandline.spark.session import start_session
+from strandline.spark.launch.jars import jars_folder, pinned
+from strandline.spark.launch.session import start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -31,14 +31,14 @@ from benchmarks.meter import look
 from benchmarks.sessions import start
 from benchmarks.turns import Asked
 from benchmarks.workloads import Contestant, Tumbling, Workload
-from strandline.observe.observer import Recorder
-from strandline.spark import deliver
+from strandline.observe.metrics.observer import Recorder
+from strandline.spark.delivery import deliver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from strandline.spark.batch import Batch
-    from strandline.spark.deliver import Delivered
+    from strandline.spark.batch_properties import Batch
+    from strandline.spark.delivery.deliver import Delivered
 
 RESULTS: Final = Path(__file__).with_name("results") / "watching.json"
 GOAL: Final = 0.02

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
+from strandline.checkpoint import job_folder
 from strandline.connectors.delta import sink as delta_sink
 from strandline.connectors.delta.table import nothing
-from strandline.connectors.files import parts as folder_parts
 from strandline.connectors.files import sink as folder_sink
-from strandline.connectors.files.log import write_new
+from strandline.connectors.files import task_files as folder_parts
+from strandline.connectors.files.manifest_log import write_new
 from strandline.connectors.kafka import ledger as kafka_ledger
 from strandline.connectors.kafka import sink as kafka_sink
 from strandline.connectors.kafka.clients import reader as kafka_reader
@@ -24,10 +25,10 @@ from strandline.connectors.sql import sink as sql_sink
 from strandline.connectors.sql import sqlite
 from strandline.kernel.output import Output
 from strandline.plan.endpoints import Delivery
-from strandline.spark import checkpoint, ledger
-from strandline.spark import deliver as delivering
-from strandline.spark.crash import crash_point
-from strandline.spark.ledger import LedgerEntry, Recorded, Sealed, Written
+from strandline.ports import ledger
+from strandline.ports.crash_points import crash_point
+from strandline.ports.ledger import LedgerEntry, Recorded, Sealed, Written
+from strandline.spark.delivery import deliver as delivering
 
 Change = Callable[[], AbstractContextManager[Any]]
 
@@ -151,25 +152,25 @@ def _each_statement_alone(self: Any) -> Iterator[None]:
         raise self._explained(problem) from None
 
 
-def _only_positions(self: Any, batch: int, original: Callable[..., Sealed] = checkpoint.Checkpoint.seal) -> Sealed:
+def _only_positions(self: Any, batch: int, original: Callable[..., Sealed] = job_folder.Checkpoint.seal) -> Sealed:
     sealed = original(self, batch)
     return replace(sealed, digest=sha256(f"{sealed.starts}{sealed.ends}".encode()).hexdigest())
 
 
 def _synced_late() -> AbstractContextManager[Any]:
-    original, synced = checkpoint.Checkpoint.note, checkpoint._synced
+    original, synced = job_folder.Checkpoint.note, job_folder._synced
 
     def note(self: Any, batch: int, *told: Any) -> None:
         synced(self._entry(batch))
         original(self, batch, *told)
 
     stack = ExitStack()
-    stack.enter_context(patch.object(checkpoint, "_synced", Path.read_bytes))
-    stack.enter_context(patch.object(checkpoint.Checkpoint, "note", note))
+    stack.enter_context(patch.object(job_folder, "_synced", Path.read_bytes))
+    stack.enter_context(patch.object(job_folder.Checkpoint, "note", note))
     return stack
 
 
-def _offsets_synced_only(path: Path, original: Callable[[Path], bytes] = checkpoint._synced) -> bytes:
+def _offsets_synced_only(path: Path, original: Callable[[Path], bytes] = job_folder._synced) -> bytes:
     return original(path) if path.parent.name == "offsets" else path.read_bytes()
 
 
@@ -353,19 +354,19 @@ _ALL: Final = (
     Bug("digest-ignored", "a batch id that is known is skipped, whatever its range", "sqlite",
         _judging(_without_digest)),
     Bug("digest-of-positions", "the digest covers positions alone, which of a folder are but a count", "sqlite",
-        _method(checkpoint.Checkpoint, "seal", _only_positions)),
+        _method(job_folder.Checkpoint, "seal", _only_positions)),
     Bug("up-to-the-last", "every id up to the last one is taken as written", "sqlite", _judging(_up_to_the_last)),
     Bug("gap-taken-as-done", "a batch after a gap in ids is taken as written", "sqlite", _judging(_gap_is_done)),
     Bug("lineage-ignored", "entries of other jobs count too", "sqlite", _method(OpenSql, "_find", _find_of_anyone)),
     Bug("chain-not-checked", "a range need not begin where the last one ended", "sqlite",
         _function(ledger, "_check_chain", lambda *_: None)),
     Bug("nothing-synced", "the offset log is not made durable", "sqlite",
-        _function(checkpoint, "_synced", Path.read_bytes)),
+        _function(job_folder, "_synced", Path.read_bytes)),
     Bug("synced-after-commit", "the offset log is made durable after the sink's commit", "sqlite", _synced_late),
     Bug("folder-not-synced", "files are made durable, their names are not", "sqlite",
-        _function(checkpoint, "sync_folder", lambda _: None)),
+        _function(job_folder, "sync_folder", lambda _: None)),
     Bug("source-log-not-synced", "which files a position stands for is not made durable", "sqlite",
-        _function(checkpoint, "_synced", _offsets_synced_only)),
+        _function(job_folder, "_synced", _offsets_synced_only)),
     Bug("unknown-swallowed", "a sink that does not answer is taken to have the batch", "sqlite",
         _method(delivering.Patience, "until_done", _swallows)),
     Bug("retry-past-the-ledger", "the second attempt writes without a look at the ledger", "sqlite",

@@ -5,11 +5,11 @@ from typing import Final
 
 import polars as pl
 
-from strandline.kernel.blocks import AT, END, OFFSET, PARTITION, START, Block
-from strandline.kernel.letters import addressed, letters_of
+from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, START, Block
+from strandline.kernel.dead_letters import addressed, letters_of
 from strandline.kernel.output import Counts, counts_to_facts
 from strandline.kernel.step import WATERMARK
-from strandline.spark.ports import RAW, REASON
+from strandline.ports.protocols import RAW, REASON
 
 EVENT: Final = "event"
 """The column with an event's number; of a dead letter that is `source_offset`."""

@@ -22,7 +22,7 @@ from strandline.errors import Fenced, StateError, StrandlineError
 from strandline.plan.endpoints import Delivery
 
 if TYPE_CHECKING:
-    from strandline.spark.deliver import Delivered
+    from strandline.spark.delivery.deliver import Delivered
 
 FENCED, REFUSED, FAILED = 3, 4, 6
 COLUMNS: Final = "event long, key string, score long, at timestamp"

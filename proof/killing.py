@@ -23,8 +23,8 @@ from proof.schedule import Kill, Kind
 from proof.stores import Asked
 from proof.torn import Fate, repaired, tear
 from strandline.plan.endpoints import Delivery
+from strandline.ports.crash_points import VARIABLE
 from strandline.services.service import Service
-from strandline.spark.crash import VARIABLE
 
 FILES: Final = 3
 """So many new files there are for each life."""

@@ -18,14 +18,14 @@ import pyarrow as pa
 
 from proof.events import block_of
 from proof.stores import Asked
+from strandline.checkpoint.examine import require_sound
+from strandline.checkpoint.file_copies import COPIES, copied
+from strandline.checkpoint.job_folder import Checkpoint, Identity
 from strandline.errors import StateError
-from strandline.kernel.blocks import pack
+from strandline.kernel.blocks.block import pack
 from strandline.plan.stages import Scan, Stages
-from strandline.spark.addresses import to_deliver
-from strandline.spark.checkpoint import Checkpoint, Identity
-from strandline.spark.copies import COPIES, copied
-from strandline.spark.deliver import Delivered, Deliverer, Patience
-from strandline.spark.examine import require_sound
+from strandline.spark.delivery.deliver import Delivered, Deliverer, Patience
+from strandline.spark.tasks.block_addresses import to_deliver
 
 PER_BATCH: Final = 9
 _ATTEMPTS: Final = 40

@@ -23,7 +23,7 @@ from proof.stores import EMBEDDED, Asked, Store
 from strandline.connectors.kafka.clients import Writer
 from strandline.errors import Fenced, SinkUnavailable, StateError, StrandlineError
 from strandline.plan.endpoints import Delivery
-from strandline.spark import crash
+from strandline.ports import crash_points
 
 POINTS: Final = {
     Delivery.EXACTLY_ONCE: ("C6", "C7", "C9", "C10", "C11", "C12"),
@@ -63,8 +63,8 @@ class State:
 @contextmanager
 def at(point: str, act: Callable[[], object], turn: int = 1) -> Iterator[None]:
     """Whoever comes to a crash point for the n-th time does this, in place of being killed."""
-    crash._passed.clear()
-    with patch.dict(os.environ, {crash.VARIABLE: f"{point}:{turn}"}), patch("os.killpg", lambda *_: act()):
+    crash_points._passed.clear()
+    with patch.dict(os.environ, {crash_points.VARIABLE: f"{point}:{turn}"}), patch("os.killpg", lambda *_: act()):
         yield
 
 
@@ -76,8 +76,8 @@ class Bomb:
         self.fired = False
 
     def before(self, batch: int) -> None:
-        crash._passed.clear()
-        os.environ[crash.VARIABLE] = f"{self._point}:1" if batch == self._batch and not self.fired else "none"
+        crash_points._passed.clear()
+        os.environ[crash_points.VARIABLE] = f"{self._point}:1" if batch == self._batch and not self.fired else "none"
 
     @contextmanager
     def planted(self) -> Iterator[None]:

@@ -16,8 +16,8 @@ from typing import Final
 from proof.forked import GROWS, SIZES, batches_of
 from proof.oracle import judged
 from proof.zygote import REFUSED, Life, Zygote
+from strandline.checkpoint.repair import mend
 from strandline.plan.endpoints import Delivery
-from strandline.spark.mend import mend
 
 POINTS: Final = ("C6:1", "C7:1", "C9:1", "C10:1", "C11:1", "C12:1", "C7:2", "C10:2")
 

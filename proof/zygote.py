@@ -27,7 +27,7 @@ from proof.standin import PER_BATCH, Job
 from proof.stores import Asked, store_of
 from strandline.errors import Fenced, SinkUnavailable, StateError, StrandlineError
 from strandline.plan.endpoints import Delivery
-from strandline.spark import crash
+from strandline.ports import crash_points
 
 FENCED, REFUSED, AWAY, FAILED, BROKEN, HUNG = 3, 4, 5, 6, 7, 8
 _ALONE: Final = {"POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -185,7 +185,7 @@ def _waited(child: int, start: float) -> Ended:
 
 def _live(life: Life) -> int:
     if life.crash is not None:
-        os.environ[crash.VARIABLE] = life.crash
+        os.environ[crash_points.VARIABLE] = life.crash
     if life.file_limit is not None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (life.file_limit, resource.RLIM_INFINITY))

@@ -13,7 +13,7 @@ import strandline as sl
 from strandline.advise.plot import plot
 from strandline.advise.report import Wishes, advise
 from strandline.advise.sample import Columns, Origin, sample_of
-from strandline.connectors.generated.drawing import EMITTED, due, events
+from strandline.connectors.generated.draw_events import EMITTED, due, events
 
 PICTURE: Final = Path(__file__).resolve().parent.parent / "docs" / "pictures" / "lateness.svg"
 START: Final = 1_700_000_000_000

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 import strandline as sl
-from strandline.connectors.generated.drawing import EMITTED, POISON, due, events
+from strandline.connectors.generated.draw_events import EMITTED, POISON, due, events
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = ROOT / "docs" / "reference" / "generator.md"

@@ -1,4 +1,4 @@
-"""Compiles what `spark/java` holds with the compiler that is part of Spark, so that nobody needs another.
+"""Compiles what `spark/patches/java` holds with the compiler that is part of Spark, so that nobody needs another.
 
 usage: .venv/bin/python scripts/java_classes.py
 """
@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 from typing import Any, Final
 
-FOLDER: Final = Path(__file__).resolve().parents[1] / "src" / "strandline" / "spark" / "java"
+FOLDER: Final = Path(__file__).resolve().parents[1] / "src" / "strandline" / "spark" / "patches" / "java"
 LOCAL_FILES: Final = FOLDER / "LocalFiles.class"
 TOPIC_BLOCKS: Final = FOLDER / "topic-blocks.jar"
 _ANY_DAY: Final = (2026, 1, 1, 0, 0, 0)
@@ -42,7 +42,7 @@ def made(jvm: Any) -> dict[Path, bytes]:
 
 
 def main() -> None:
-    from strandline.spark.session import start_session  # noqa: PLC0415 - brings up Spark
+    from strandline.spark.launch.session import start_session  # noqa: PLC0415 - brings up Spark
 
     with tempfile.TemporaryDirectory() as folder:
         spark = start_session("java", log=Path(folder) / "spark.log", jars=True)

@@ -14,8 +14,8 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from strandline.connectors.generator import Scores, records, schedule
-from strandline.spark.checkpoint import Checkpoint
+from strandline.checkpoint.job_folder import Checkpoint
+from strandline.connectors.scores import Scores, records, schedule
 
 COLOURS = {"early": "#3b82c4", "on_time": "#2e9e6b", "late": "#d98a1f"}
 INK, FAINT = "#33383f", "#c9ced6"

@@ -30,9 +30,9 @@ if __name__ == "__main__":
 from progress import Ran, Step
 
 from strandline.errors import SetupError
-from strandline.spark.jars import missing
-from strandline.spark.java import find_java
-from strandline.spark.package_manager import APT, PackageManager, find_chromium, find_manager, java_line
+from strandline.spark.launch.find_java import find_java
+from strandline.spark.launch.jars import missing
+from strandline.spark.launch.package_manager import APT, PackageManager, find_chromium, find_manager, java_line
 
 LAST_LINES = 15
 
@@ -260,7 +260,7 @@ def make_jars_ready(workshop: Workshop) -> None:
     if not missing():
         return
     with Step("JVM packages, by Spark's resolver") as step:
-        fetch = [str(workshop.python), "-m", "strandline.spark.jars"]
+        fetch = [str(workshop.python), "-m", "strandline.spark.launch.jars"]
         ran = step.run(fetch, cwd=workshop.root, on_line=step.doing)
         if ran.code != 0:
             raise SetupError(ran.output.strip().rpartition("\n")[2].removeprefix("error: "))

@@ -12,12 +12,12 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from strandline.cli.dlq import sources_of, stores_of
+from strandline.cli.actions.dlq import sources_of, stores_of
+from strandline.dashboard.dead_letter_queries import Opened
 from strandline.dashboard.jobs import id_of
-from strandline.dashboard.letters import Opened
 from strandline.dashboard.server import Dashboard, Options
-from strandline.observe.history import JobState, find_jobs
-from strandline.observe.tables import AlarmLine
+from strandline.observe.metrics.history import JobState, find_jobs
+from strandline.observe.metrics.tables import AlarmLine
 from tests.dashboard.browser import NARROW, Seen, chromium, window
 from tests.dashboard.filled import JobToFill, a_dead_process, fill
 from tests.dashboard.letters import letters_pipeline, put_letters

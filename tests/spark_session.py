@@ -20,8 +20,8 @@ def spark_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def spark(spark_log: Path) -> Iterator["SparkSession"]:
     """A session as a job of ours starts it."""
     # Not at the top: most tests do without a JVM, and need not wait for what speaks to one.
-    from strandline.spark.java import find_java  # noqa: PLC0415
-    from strandline.spark.session import JAVA, WITHOUT_ROWS, start_session  # noqa: PLC0415
+    from strandline.spark.launch.find_java import find_java  # noqa: PLC0415
+    from strandline.spark.launch.session import JAVA, WITHOUT_ROWS, start_session  # noqa: PLC0415
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_HOME", str(find_java().home))

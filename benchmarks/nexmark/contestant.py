@@ -19,7 +19,7 @@ from benchmarks.workloads import Contestant
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from strandline.spark.deliver import Delivered
+    from strandline.spark.delivery.deliver import Delivered
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from strandline.plan.pipeline import Keyed, Stream
-    from strandline.spark.deliver import Delivered
+    from strandline.spark.delivery.deliver import Delivered
     from strandline.spark.job import Job
 
 CHANGES: Final = sl.repeatedly(sl.after_count(1))
@@ -213,7 +213,7 @@ def start(
 
 def as_rows(panes: pl.DataFrame, batch: int) -> pl.DataFrame:
     """Our output as the judge reads it."""
-    from strandline.kernel.blocks import END, START  # noqa: PLC0415 - beside Spark, in the process that runs it
+    from strandline.kernel.blocks.block import END, START  # noqa: PLC0415 - beside Spark, in the process that runs it
 
     bounds = {START: "window_start", END: "window_end"}
     times = [

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from strandline.errors import SetupError
-from strandline.spark.jars import fetch_jars, jars_folder, pinned
-from strandline.spark.java import find_java
+from strandline.spark.launch.find_java import find_java
+from strandline.spark.launch.jars import fetch_jars, jars_folder, pinned
 
 JARS: Final = Path(__file__).with_name("jars.toml")
 PINS: Final = Path(__file__).with_name("environments.toml")

@@ -58,70 +58,70 @@ from strandline.plan.pipeline import Elements, Panes, Pipeline, together, union
 from strandline.plan.pipeline import read as _read
 
 if TYPE_CHECKING:
-    from strandline.connectors.call import call
     from strandline.connectors.console import console
+    from strandline.connectors.dataframe_source import frame
+    from strandline.connectors.dead_letter_files import dead_files
     from strandline.connectors.delta import delta
     from strandline.connectors.delta.source import delta_table
     from strandline.connectors.discard import discard
     from strandline.connectors.files import compact, files, folder, manifested_files, read_manifested
-    from strandline.connectors.frame import frame
+    from strandline.connectors.function_sink import call
     from strandline.connectors.generated import generator
-    from strandline.connectors.generator import scores
     from strandline.connectors.kafka import dead_topic, kafka, kafka_topic, sasl, tls
-    from strandline.connectors.letter_files import dead_files
+    from strandline.connectors.scores import scores
     from strandline.connectors.sql.duckdb import duckdb
     from strandline.connectors.sql.postgres import postgres
     from strandline.connectors.sql.sqlite import sqlite
     from strandline.connectors.valkey import valkey
     from strandline.connectors.webhook import webhook
-    from strandline.formats.avro import avro
+    from strandline.formats.avro.codec import avro
     from strandline.formats.csv import csv
     from strandline.formats.debezium import debezium
-    from strandline.formats.inference import infer_json
-    from strandline.formats.protobuf import protobuf
-    from strandline.formats.records import json
-    from strandline.formats.registry import registry
+    from strandline.formats.json.codec import json
+    from strandline.formats.json.inference import infer_json
+    from strandline.formats.protobuf.codec import protobuf
+    from strandline.formats.registry.client import registry
     from strandline.formats.secrets import secret
-    from strandline.formats.texts import raw, text
-    from strandline.spark.budget import failure_budget
+    from strandline.formats.text import raw, text
+    from strandline.spark.delivery.dead_letter_limit import failure_budget
 
 discarding = Accumulation.DISCARDING
 accumulating = Accumulation.ACCUMULATING
 retracting = Accumulation.RETRACTING
 
 _LATER = {
-    "avro": "strandline.formats.avro",
-    "call": "strandline.connectors.call",
+    "avro": "strandline.formats.avro.codec",
+    "call": "strandline.connectors.function_sink",
     "compact": "strandline.connectors.files",
     "console": "strandline.connectors.console",
     "csv": "strandline.formats.csv",
-    "dead_files": "strandline.connectors.letter_files",
+    "dead_files": "strandline.connectors.dead_letter_files",
     "dead_topic": "strandline.connectors.kafka",
     "debezium": "strandline.formats.debezium",
     "delta": "strandline.connectors.delta",
     "delta_table": "strandline.connectors.delta.source",
     "discard": "strandline.connectors.discard",
     "duckdb": "strandline.connectors.sql.duckdb",
-    "failure_budget": "strandline.spark.budget",
+    "failure_budget": "strandline.spark.delivery.dead_letter_limit",
     "files": "strandline.connectors.files",
     "folder": "strandline.connectors.files",
-    "frame": "strandline.connectors.frame",
+    "frame": "strandline.connectors.dataframe_source",
     "generator": "strandline.connectors.generated",
-    "infer_json": "strandline.formats.inference",
-    "json": "strandline.formats.records",
+    "infer_json": "strandline.formats.json.inference",
+    "json": "strandline.formats.json.codec",
     "kafka": "strandline.connectors.kafka",
     "kafka_topic": "strandline.connectors.kafka",
     "manifested_files": "strandline.connectors.files",
     "postgres": "strandline.connectors.sql.postgres",
-    "protobuf": "strandline.formats.protobuf",
-    "raw": "strandline.formats.texts",
+    "protobuf": "strandline.formats.protobuf.codec",
+    "raw": "strandline.formats.text",
     "read_manifested": "strandline.connectors.files",
-    "registry": "strandline.formats.registry",
+    "registry": "strandline.formats.registry.client",
     "sasl": "strandline.connectors.kafka",
-    "scores": "strandline.connectors.generator",
+    "scores": "strandline.connectors.scores",
     "secret": "strandline.formats.secrets",
     "sqlite": "strandline.connectors.sql.sqlite",
-    "text": "strandline.formats.texts",
+    "text": "strandline.formats.text",
     "tls": "strandline.connectors.kafka",
     "valkey": "strandline.connectors.valkey",
     "webhook": "strandline.connectors.webhook",

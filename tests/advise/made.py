@@ -7,7 +7,7 @@ import polars as pl
 import strandline as sl
 from strandline.advise.report import Advice, Wishes, advise
 from strandline.advise.sample import Columns, Origin, Sample, sample_of
-from strandline.connectors.generated.drawing import EMITTED, due, events
+from strandline.connectors.generated.draw_events import EMITTED, due, events
 
 START = 1_700_000_000_000
 """A time in the past that every sample begins with; it is the beginning of no window of a minute or more."""

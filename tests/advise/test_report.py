@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import strandline as sl
-from strandline.advise.lines import command, lines
 from strandline.advise.plot import plot
 from strandline.advise.report import Advice, Wishes
-from strandline.advise.round import LENGTHS, round_down, round_up
+from strandline.advise.round_durations import LENGTHS, round_down, round_up
+from strandline.advise.suggested_code import command, lines
 from strandline.advise.verdict import Way
 from strandline.errors import InvalidStep
 from tests.advise.made import advised, stream

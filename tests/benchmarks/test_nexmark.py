@@ -21,13 +21,13 @@ from strandline.kernel.player import KernelPlayer
 from strandline.model.elements import Element, Timestamp
 from strandline.model.panes import Emitted
 from strandline.plan.compile import to_stages
+from strandline.plan.lineage import strands_to
 from strandline.plan.nodes import Aggregated
-from strandline.plan.players import Player
-from strandline.plan.strands import strands_to
+from strandline.plan.stories.player_protocol import Player
+from strandline.ports.protocols import ByName
 from strandline.reference.player import ReferencePlayer
-from strandline.spark.directly import passes_no_row
-from strandline.spark.operations import run_operations
-from strandline.spark.ports import ByName
+from strandline.spark.sources.read_in_task import passes_no_row
+from strandline.spark.tasks.stateless_steps import run_operations
 from tests.benchmarks.sample import results
 
 TINY = Log(batches=3, per_batch=2_000)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.observe.known import VARIABLE
+from strandline.observe.known_jobs import VARIABLE
 
 
 @pytest.fixture(autouse=True, scope="session")

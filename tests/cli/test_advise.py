@@ -10,7 +10,7 @@ import pytest
 
 import strandline as sl
 from strandline.advise import capacity
-from strandline.formats.subjects import Kind, Schema
+from strandline.formats.registry.subjects import Kind, Schema
 from strandline.services.service import Service
 from tests.advise.made import START, stream
 from tests.cli.test_main import run

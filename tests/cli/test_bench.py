@@ -6,7 +6,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from strandline.cli import bench
+from strandline.cli.actions import bench
 from strandline.cli.main import main
 from strandline.errors import SetupError
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from strandline.checkpoint.job_folder import Checkpoint
 from strandline.cli.main import main
-from strandline.spark.checkpoint import Checkpoint
 from tests.spark.written import folder_of
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from strandline.cli import run as running
+from strandline.cli.actions import run as running
+from strandline.cli.actions.run import find
 from strandline.cli.config import SETTINGS, Setting, settings
 from strandline.cli.main import main
-from strandline.cli.run import find
 from strandline.errors import SetupError
 from strandline.plan.pipeline import Pipeline
 

@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 
 import strandline as sl
-from strandline.cli import demo
-from strandline.cli.dashboard import Ways, folders
-from strandline.cli.demo_beside import Beside
-from strandline.cli.demo_log import Generated
+from strandline.cli.actions.dashboard import Ways, folders
+from strandline.cli.demo import demo
+from strandline.cli.demo.dashboard_process import Beside
+from strandline.cli.demo.log import Generated
 from strandline.cli.main import main
-from strandline.connectors.generator import Scores
-from strandline.observe.known import remember
+from strandline.connectors.scores import Scores
+from strandline.observe.known_jobs import remember
 from strandline.plan.compile import to_stages
-from strandline.spark.deliver import Delivered
+from strandline.spark.delivery.deliver import Delivered
 from tests.dashboard.filled import JobToFill, fill
 from tests.dashboard.letters import letters_pipeline
 
@@ -166,7 +166,7 @@ def test_a_dashboard_outlives_a_demo_that_is_killed(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     plays = {"home": str(tmp_path), "seed": 7, "events": 10, "rate": 10, "servers": None}
     code = (
-        "import json, os, signal, sys; from strandline.cli.demo_beside import Beside; "
+        "import json, os, signal, sys; from strandline.cli.demo.dashboard_process import Beside; "
         "b = Beside(json.loads(sys.argv[1])); print(b.process.pid, b.url, flush=True); os.killpg(0, signal.SIGKILL)"
     )
     killed = subprocess.run(

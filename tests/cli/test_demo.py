@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 import strandline as sl
-from strandline.cli import demo
+from strandline.checkpoint.job_folder import Checkpoint
+from strandline.cli.demo import demo
+from strandline.cli.demo.recount import Recount
 from strandline.cli.main import main
-from strandline.cli.recount import Recount
 from strandline.kernel.output import Counts, Output
 from strandline.kernel.watermarks import Progress
 from strandline.plan.compile import to_stages
-from strandline.spark import checks
-from strandline.spark.checkpoint import Checkpoint
-from strandline.spark.deliver import Delivered
-from strandline.spark.java import Java
+from strandline.spark.delivery.deliver import Delivered
+from strandline.spark.launch import preflight
+from strandline.spark.launch.find_java import Java
 
 
 def run(*words: str) -> int:
@@ -37,8 +37,8 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine that has Java and memory, so that what is tested is the folder."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setattr(checks, "find_java", lambda: Java(tmp_path / "bin" / "java", "17.0.1", tmp_path))
-    monkeypatch.setattr(checks, "require_memory", lambda: None)
+    monkeypatch.setattr(preflight, "find_java", lambda: Java(tmp_path / "bin" / "java", "17.0.1", tmp_path))
+    monkeypatch.setattr(preflight, "require_memory", lambda: None)
 
 
 @pytest.mark.usefixtures("machine")

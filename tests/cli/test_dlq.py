@@ -14,12 +14,12 @@ import pytest
 from rich.console import Console
 
 import strandline as sl
-from strandline.cli import dlq
+from strandline.cli.actions import dlq
+from strandline.cli.actions.run import find
 from strandline.cli.main import main
-from strandline.cli.run import find
-from strandline.letters.folder import Folder
+from strandline.letters.folder_redrive import Folder
 from strandline.letters.store import Redrive
-from strandline.spark.durable import write_once
+from strandline.ports.durable_files import write_once
 from tests.contracts.test_letters import CLOCK, Place, letter
 
 pytest_plugins = ["strandline.testing.services"]

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from strandline.cli import doctor
-from strandline.cli.doctor import Finding, Standing, examine, fits, run, wanted_range
+from strandline.cli.actions import doctor
+from strandline.cli.actions.doctor import Finding, Standing, examine, fits, run, wanted_range
 from strandline.errors import SetupError
-from strandline.spark import checks
-from strandline.spark.java import Java
+from strandline.spark.launch import preflight
+from strandline.spark.launch.find_java import Java
 
 GOOD = Finding("memory", Standing.OK, "8.0 GiB free")
 SHAKY = Finding("Kafka jars", Standing.WARN, "4 of 4 not fetched yet", "type: fetch")
@@ -84,7 +84,7 @@ def test_a_refusal_becomes_a_failure_with_its_hint_as_the_fix(monkeypatch: pytes
 
 
 def test_little_memory_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "available_memory", lambda: 2**30)
+    monkeypatch.setattr(preflight, "available_memory", lambda: 2**30)
     assert doctor.memory().standing is Standing.FAIL
 
 

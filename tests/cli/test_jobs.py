@@ -11,12 +11,12 @@ import pytest
 from rich.console import Console
 
 from strandline.cli.main import main
-from strandline.cli.watch import picture, sparks
-from strandline.observe.history import History, JobState
-from strandline.observe.known import remember
-from strandline.observe.requests import DRAIN, STOP, is_asked, take_back
-from strandline.observe.store import Store
-from strandline.observe.tables import AlarmLine
+from strandline.cli.watch_view import picture, sparks
+from strandline.observe.job_requests import DRAIN, STOP, is_asked, take_back
+from strandline.observe.known_jobs import remember
+from strandline.observe.metrics.history import History, JobState
+from strandline.observe.metrics.store import Store
+from strandline.observe.metrics.tables import AlarmLine
 from tests.observe.made import batch
 
 PATIENCE = 60

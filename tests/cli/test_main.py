@@ -23,8 +23,8 @@ def run(*words: str) -> int:
 @pytest.fixture
 def demo(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A demo that plays nothing: what `strandline demo` would call."""
-    module = ModuleType("strandline.cli.demo")
-    monkeypatch.setitem(sys.modules, "strandline.cli.demo", module)
+    module = ModuleType("strandline.cli.demo.demo")
+    monkeypatch.setitem(sys.modules, "strandline.cli.demo.demo", module)
     return module
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from strandline.cli.actions.play import run
 from strandline.cli.main import app
-from strandline.cli.play import run
 from strandline.errors import InvalidStory, Unsupported
 
 HOLDS = """

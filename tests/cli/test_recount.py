@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from strandline.cli.recount import Recount, recount
-from strandline.connectors.generator import Scores, records, schedule
+from strandline.cli.demo.recount import Recount, recount
+from strandline.connectors.scores import Scores, records, schedule
 
 SOURCE = Scores(seed=3, events=800, rate=100)
 ORIGIN = 1_700_000_000_000

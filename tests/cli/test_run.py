@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from strandline.cli.actions.run import find
 from strandline.cli.main import main
-from strandline.cli.run import find
 from strandline.errors import SetupError
 from strandline.plan.pipeline import Pipeline
 

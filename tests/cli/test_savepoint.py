@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from strandline.checkpoint.job_folder import Checkpoint, Identity
 from strandline.plan.nodes import to_plain
-from strandline.spark.checkpoint import Checkpoint, Identity
 from tests.cli.test_main import run
 from tests.spark.test_restoring import KEPT, pipeline
 from tests.spark.test_savepoint_files import saved

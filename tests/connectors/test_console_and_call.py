@@ -8,16 +8,16 @@ import polars as pl
 import pytest
 
 import strandline as sl
-from strandline.connectors.call import BatchPart
 from strandline.connectors.console import OpenConsole
+from strandline.connectors.function_sink import BatchPart
 from strandline.errors import InvalidStep, SinkError, SinkUnavailable
-from strandline.kernel.blocks import END, START
+from strandline.kernel.blocks.block import END, START
 from strandline.kernel.output import Output
-from strandline.kernel.panes import INDEX, RETRACTION
+from strandline.kernel.window.panes import INDEX, RETRACTION
 from strandline.plan.compile import to_stages
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
-from strandline.spark.ports import LedgerEntry
+from strandline.ports.protocols import LedgerEntry
 from tests.plan.endpoints import scores
 
 ENTRY = LedgerEntry("mine", 1, 3, "digest")

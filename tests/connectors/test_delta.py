@@ -13,11 +13,11 @@ import strandline as sl
 from strandline.connectors.delta import sink as at_work
 from strandline.connectors.delta.sink import OpenDelta
 from strandline.errors import Fenced, InvalidSecret, SetupError, SinkError, StateError
-from strandline.kernel.blocks import AT
+from strandline.kernel.blocks.block import AT
 from strandline.kernel.output import Output
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
-from strandline.spark.ports import LedgerEntry
+from strandline.ports.protocols import LedgerEntry
 
 deltalake = pytest.importorskip("deltalake", reason='it needs "strandline[delta]"')
 

@@ -12,14 +12,14 @@ import pytest
 from pyspark import cloudpickle
 
 import strandline as sl
-from strandline.connectors.delta import parts as in_tasks
-from strandline.connectors.delta.parts import DeltaWriter
+from strandline.connectors.delta import task_files as in_tasks
 from strandline.connectors.delta.sink import OpenDelta
+from strandline.connectors.delta.task_files import DeltaWriter
 from strandline.errors import Fenced, SinkError
 from strandline.kernel.output import Output, Part
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
-from strandline.spark.ports import Stamp
+from strandline.ports.protocols import Stamp
 from tests.connectors.test_delta import entry, ids, opened, rows, table
 
 deltalake = pytest.importorskip("deltalake", reason='it needs "strandline[delta]"')

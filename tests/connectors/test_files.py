@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 
 import strandline as sl
-from strandline.connectors.files import Files, pieces
+from strandline.connectors.files import Files, parquet_splits
 from strandline.connectors.files.listing import Waiting, refuse_gone, waiting_here
 from strandline.errors import InvalidStep, LostRecords, RunError
-from strandline.kernel.blocks import OFFSET, PARTITION
+from strandline.kernel.blocks.block import OFFSET, PARTITION
 from strandline.plan.nodes import to_plain
-from strandline.spark.arrival import MARK, Arrived, as_one, decode_task, of_records
-from strandline.spark.ports import RAW, REASON, SPLIT, ListedFile
-from strandline.spark.records import RECORD
+from strandline.ports.protocols import RAW, REASON, SPLIT, ListedFile
+from strandline.ports.raw_records import RECORD
+from strandline.spark.tasks.row_decoding import MARK, Arrived, as_one, decode_task, of_records
 
 JSON = sl.json("n long")
 CSV = sl.csv("team string, n long")
@@ -196,11 +196,11 @@ def test_dead_letters_of_lines_say_why() -> None:
 def test_long_files_are_read_some_row_groups_at_a_time_and_every_row_knows_its_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "BYTES_AT_ONCE", 1_500)
+    monkeypatch.setattr(parquet_splits, "BYTES_AT_ONCE", 1_500)
     for name, first in (("a", 0), ("b", 300)):
         pl.DataFrame({"n": range(first, first + 300)}).write_parquet(tmp_path / f"{name}.parquet", row_group_size=100)
     uris = [f"file://{tmp_path}/{name}.parquet" for name in "ab"]
-    frames = [*pieces.read_files(uris, "n long")]
+    frames = [*parquet_splits.read_files(uris, "n long")]
     assert len(frames) > 2
     found = pl.concat(frames)
     assert found["n"].to_list() == [*range(600)]
@@ -217,10 +217,10 @@ def test_what_spark_reads_better_is_left_to_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
-    assert pieces.readable("in", "n long") == tmp_path / "in"
-    assert pieces.readable(folder, columns) is None
+    assert parquet_splits.readable("in", "n long") == tmp_path / "in"
+    assert parquet_splits.readable(folder, columns) is None
 
 
 def test_folders_that_tell_columns_are_left_to_spark(tmp_path: Path) -> None:
     (tmp_path / "team=red").mkdir()
-    assert pieces.readable(str(tmp_path), "n long, team string") is None
+    assert parquet_splits.readable(str(tmp_path), "n long, team string") is None

@@ -16,14 +16,14 @@ import pytest
 import strandline as sl
 from strandline.cli.main import main
 from strandline.connectors.files import sink as at_work
-from strandline.connectors.files.log import Log
+from strandline.connectors.files.manifest_log import Log
 from strandline.connectors.files.sink import OpenFolder
 from strandline.errors import Fenced, InvalidStep, SetupError, SinkError, SinkUnavailable, StateError
-from strandline.formats.laid_out import decoded, encoded, laid_out, types_of
+from strandline.formats.row_files import decoded, encoded, laid_out, types_of
 from strandline.kernel.output import Output
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
-from strandline.spark.ports import LedgerEntry
+from strandline.ports.protocols import LedgerEntry
 
 
 def opened(path: Path, **asked: Any) -> OpenFolder:

@@ -10,13 +10,13 @@ import pytest
 from pyspark import cloudpickle
 
 import strandline as sl
-from strandline.connectors.files import parts as in_tasks
-from strandline.connectors.files.parts import FolderWriter
+from strandline.connectors.files import task_files as in_tasks
 from strandline.connectors.files.sink import OpenFolder
+from strandline.connectors.files.task_files import FolderWriter
 from strandline.errors import Fenced, SinkError, SinkUnavailable
 from strandline.kernel.output import Output, Part
-from strandline.spark.ledger import LedgerEntry, output_digest
-from strandline.spark.ports import Stamp
+from strandline.ports.ledger import LedgerEntry, output_digest
+from strandline.ports.protocols import Stamp
 from tests.connectors.test_folder import data_files, entry, ids, opened, written
 
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 import strandline as sl
 from strandline.connectors.generated import Generated, source
-from strandline.connectors.generated.drawing import EMITTED, POISON, due, events, moments, records
-from strandline.connectors.generated.knobs import POISONS, Knobs, from_text, to_text
+from strandline.connectors.generated.draw_events import EMITTED, POISON, due, events, moments, records
+from strandline.connectors.generated.settings import POISONS, Knobs, from_text, to_text
 from strandline.connectors.generated.source import GeneratedDataSource, GeneratedReader
 from strandline.errors import InvalidStep
-from strandline.kernel.blocks import OFFSET, PARTITION
+from strandline.kernel.blocks.block import OFFSET, PARTITION
 from strandline.plan.nodes import to_plain
-from strandline.spark.ports import RAW
-from strandline.spark.records import ENDED, RECORD
+from strandline.ports.protocols import RAW
+from strandline.ports.raw_records import ENDED, RECORD
 
 ORIGIN = 1_700_000_000_000
 MANY = 20_000

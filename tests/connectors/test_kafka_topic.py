@@ -14,23 +14,23 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 import strandline as sl
-from strandline.connectors.kafka import topics
+from strandline.connectors.kafka import topic_admin
 from strandline.connectors.kafka.clients import Writer
-from strandline.connectors.kafka.rows import encoded, in_format
+from strandline.connectors.kafka.encode_rows import encoded, in_format
 from strandline.connectors.kafka.security import Security
-from strandline.connectors.kafka.topics import Found
+from strandline.connectors.kafka.topic_admin import Found
 from strandline.errors import Fenced, InvalidStep, RunError, SetupError, SinkError, SinkUnavailable
-from strandline.formats.json_rows import as_json
-from strandline.kernel.blocks import END, OFFSET, PARTITION
+from strandline.formats.json.write_rows import as_json
+from strandline.kernel.blocks.block import END, OFFSET, PARTITION
 from strandline.kernel.watermarks import FOREVER
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
+from strandline.ports.dead_letter_masking import with_letters
+from strandline.ports.ledger import LedgerEntry, Written
+from strandline.ports.protocols import RAW, OpenSink
 from strandline.services.service import Service
 from strandline.services.topics import Topic, create_topics
-from strandline.spark.deliver import Patience, deliver
-from strandline.spark.ledger import LedgerEntry, Written
-from strandline.spark.letters import with_letters
-from strandline.spark.ports import RAW, OpenSink
+from strandline.spark.delivery.deliver import Patience, deliver
 from tests.contracts.sinks import pane, panes
 from tests.contracts.stores import KafkaStore, records_of
 
@@ -217,7 +217,7 @@ def test_topics_that_are_missing_or_forget_are_told_before_anything_runs(
 
 
 def test_a_broker_that_is_not_there_is_told_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "FIRST_ANSWER_WITHIN_SECONDS", 0.2)
+    monkeypatch.setattr(topic_admin, "FIRST_ANSWER_WITHIN_SECONDS", 0.2)
     mine = sl.kafka_topic("totals", servers="127.0.0.1:1")
     with pytest.raises(SinkUnavailable, match="Kafka at 127.0.0.1:1 is out of reach"):
         mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
@@ -283,9 +283,9 @@ def test_what_json_has_no_word_for_is_told_all_the_same() -> None:
 def test_topics_that_promise_little_are_warned_of_once_and_not_at_home(caplog: pytest.LogCaptureFixture) -> None:
     weak, strong = Found(1, 1, 1, 1_000, "delete"), Found(1, 3, 2, 1_000, "delete")
     with caplog.at_level(logging.WARNING, "strandline.kafka"):
-        topics._warn("127.0.0.1:9092,localhost:9093,[::1]:9094", {"weak": weak})
+        topic_admin._warn("127.0.0.1:9092,localhost:9093,[::1]:9094", {"weak": weak})
         for _ in range(2):
-            topics._warn("broker.example:9092", {"weak": weak, "strong": strong})
+            topic_admin._warn("broker.example:9092", {"weak": weak, "strong": strong})
     assert [record.args[0] for record in caplog.records] == ["weak"]  # type: ignore[index]
 
 

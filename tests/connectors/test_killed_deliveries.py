@@ -25,7 +25,7 @@ from strandline.kernel.output import Output
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
 from strandline.spark.deliver import Patience, deliver
-from strandline.spark.ledger import LedgerEntry
+from strandline.ports.ledger import LedgerEntry
 
 makers = {
     "sqlite": lambda path: sl.sqlite(path, table="totals"),

@@ -10,10 +10,10 @@ import strandline as sl
 from strandline.errors import InvalidSecret, InvalidStep, RunError, SinkError, SinkUnavailable, StrandlineError
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
+from strandline.ports.ledger import LedgerEntry, Written
+from strandline.ports.protocols import OpenSink
 from strandline.services.service import Service
-from strandline.spark.deliver import Patience, deliver
-from strandline.spark.ledger import LedgerEntry, Written
-from strandline.spark.ports import OpenSink
+from strandline.spark.delivery.deliver import Patience, deliver
 from tests.contracts.sinks import pane, panes
 from tests.contracts.stores import PostgresStore
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from strandline.connectors.sql.binary_copy import binary_form, has_binary_form
 from strandline.connectors.sql.postgres import PostgresDatabase, _text_form, postgres
 from strandline.connectors.sql.tables import fit
-from strandline.formats.told import Told, tell
-from strandline.kernel.blocks import END, START
+from strandline.formats.sink_columns import Told, tell
+from strandline.kernel.blocks.block import END, START
 from strandline.model.elements import BEGINNING
 from strandline.model.elements import END as LAST
 from strandline.services.service import Service

@@ -15,13 +15,13 @@ from confluent_kafka import Producer
 import strandline as sl
 from strandline.connectors.kafka import DeadTopic, Kafka, Security
 from strandline.connectors.kafka.clients import Writer, admin_of, ends, reader, records_from
-from strandline.connectors.kafka.letters import TopicLetters
+from strandline.connectors.kafka.dead_letters import TopicLetters
 from strandline.connectors.kafka.redrive import LETTER, REDRIVEN
 from strandline.errors import SetupError, SinkError
 from strandline.letters.redrive import redrive
 from strandline.letters.store import LetterStore, Redrive
+from strandline.ports.protocols import LedgerEntry
 from strandline.services.service import Service
-from strandline.spark.ports import LedgerEntry
 from tests.contracts.test_letters import frame, letter
 
 pytestmark = pytest.mark.services

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import strandline as sl
-from strandline.connectors.valkey import parts
+from strandline.connectors.valkey import chunks
 from strandline.connectors.valkey import sink as module
-from strandline.connectors.valkey.acts import Acts
-from strandline.connectors.valkey.parts import Part
-from strandline.connectors.valkey.rows import WIDTH, keys_for, versions_of
+from strandline.connectors.valkey.chunks import Part
+from strandline.connectors.valkey.encode_rows import WIDTH, keys_for, versions_of
+from strandline.connectors.valkey.lua_scripts import Acts
 from strandline.errors import (
     Fenced,
     InvalidSecret,
@@ -31,12 +31,12 @@ from strandline.kernel.output import Output
 from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
+from strandline.ports.dead_letter_masking import with_letters
+from strandline.ports.ledger import LedgerEntry, Written
+from strandline.ports.protocols import OpenSink
 from strandline.services.service import Place, Service
 from strandline.services.valkey import Valkey
-from strandline.spark.deliver import Patience, deliver
-from strandline.spark.ledger import LedgerEntry, Written
-from strandline.spark.letters import with_letters
-from strandline.spark.ports import OpenSink
+from strandline.spark.delivery.deliver import Patience, deliver
 from tests.contracts.sinks import late, pane, panes
 from tests.contracts.stores import ValkeyStore
 
@@ -173,7 +173,7 @@ def test_rows_go_when_they_were_to(store: ValkeyStore) -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of three rows."""
-    monkeypatch.setattr(parts, "ROWS", 3)
+    monkeypatch.setattr(chunks, "ROWS", 3)
 
 
 TEN = panes(*(pane(f"team {number}", number) for number in range(10)))
@@ -254,7 +254,7 @@ def test_large_batches_are_written_and_taken_back_in_parts(store: ValkeyStore, s
 
 
 def test_a_part_has_as_many_bytes_as_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "BYTES", 100)
+    monkeypatch.setattr(chunks, "BYTES", 100)
     rows = pl.DataFrame({"key": list("abcdef"), "value": ["x" * size for size in (60, 60, 500, 1, 1, 1)]})
     whole = Part(rows=rows.with_columns(number=pl.int_range(6)), late=("y" * 60, "y" * 60, "z"))
     cut = whole.cut()
@@ -271,7 +271,7 @@ def test_a_part_has_as_many_bytes_as_it_may(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_others_keep_under_a_key_is_left_alone_and_the_row_is_a_dead_letter(
     store: ValkeyStore, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(parts, "ROWS", 3 if how == "in parts" else 100)
+    monkeypatch.setattr(chunks, "ROWS", 3 if how == "in parts" else 100)
     sink = opened(store, key=["team"])
     store.client.set(f"{store.prefix()}:team 2", "mine")
     store.client.rpush(f"{store.prefix()}:team 7", "mine", "too")
@@ -294,7 +294,7 @@ def test_what_others_keep_under_a_key_is_left_alone_and_the_row_is_a_dead_letter
 def test_its_letter_is_elsewhere_if_that_was_asked_for(
     store: ValkeyStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
-    monkeypatch.setattr(parts, "ROWS", rows)
+    monkeypatch.setattr(chunks, "ROWS", rows)
     mine, elsewhere = store.sink(key=["team"]), sl.dead_files(tmp_path)
     output = Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",), elsewhere)
     sink = with_letters(mine.open(output), output, "mine")

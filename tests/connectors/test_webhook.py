@@ -14,13 +14,13 @@ import pytest
 import strandline as sl
 from strandline.connectors.webhook import OpenWebhook
 from strandline.errors import InvalidSecret, InvalidStep, SinkError, SinkUnavailable
-from strandline.kernel.blocks import AT, OFFSET, PARTITION
+from strandline.kernel.blocks.block import AT, OFFSET, PARTITION
 from strandline.kernel.output import Output
 from strandline.kernel.watermarks import Progress
 from strandline.plan.endpoints import DeadTable, Delivery
 from strandline.plan.stages import Deliver
-from strandline.spark.letters import LettersApart
-from strandline.spark.ports import LedgerEntry
+from strandline.ports.dead_letter_masking import LettersApart
+from strandline.ports.protocols import LedgerEntry
 
 ENTRY = LedgerEntry("mine", 1, 3, "digest")
 TOKEN = "a very secret word"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.spark.ports import OpenSink
+from strandline.ports.protocols import OpenSink
 from tests.contracts.sinks import opened
 from tests.contracts.stores import (
     DeltaStore,

@@ -7,14 +7,14 @@ from typing import Any
 import polars as pl
 
 import strandline as sl
-from strandline.kernel.blocks import AT, END, OFFSET, PARTITION, START
+from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, START
 from strandline.kernel.output import Output
-from strandline.kernel.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
 from strandline.kernel.step import WATERMARK
 from strandline.kernel.watermarks import Progress
+from strandline.kernel.window.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
 from strandline.plan.compile import to_stages
 from strandline.plan.stages import Stages
-from strandline.spark.ports import DETAIL, RAW, REASON, LedgerEntry, OpenSink, SparkSink
+from strandline.ports.protocols import DETAIL, RAW, REASON, LedgerEntry, OpenSink, SparkSink
 from tests.contracts.stores import Store
 from tests.plan.endpoints import PaperSource, scores
 

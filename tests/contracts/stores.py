@@ -25,10 +25,10 @@ import valkey
 import strandline as sl
 from strandline.connectors.kafka.clients import admin_of, ends, reader, records_from
 from strandline.connectors.kafka.security import Security
-from strandline.letters.written import from_json
+from strandline.letters.envelope_json import from_json
 from strandline.plan.endpoints import Delivery
+from strandline.ports.protocols import SparkSink
 from strandline.services.topics import Topic, create_topics
-from strandline.spark.ports import SparkSink
 
 Rows = list[dict[str, Any]]
 

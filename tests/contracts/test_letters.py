@@ -13,16 +13,16 @@ import pytest
 import strandline as sl
 from strandline.connectors.kafka import DeadTopic
 from strandline.errors import SinkError, StateError
-from strandline.kernel.letters import ENVELOPE, PUBLIC
+from strandline.kernel.dead_letters import ENVELOPE, PUBLIC
 from strandline.kernel.output import Output
 from strandline.kernel.watermarks import Progress
+from strandline.letters.envelope_json import from_json, to_json
 from strandline.letters.redrive import redrive
 from strandline.letters.store import Marks, Redrive
-from strandline.letters.written import from_json, to_json
 from strandline.plan.compile import to_stages
+from strandline.ports.dead_letter_masking import with_letters
+from strandline.ports.protocols import LedgerEntry, OpenSink
 from strandline.services.service import Service
-from strandline.spark.letters import with_letters
-from strandline.spark.ports import LedgerEntry, OpenSink
 from tests.contracts.stores import PostgresStore, ValkeyStore
 from tests.plan.endpoints import PaperSource, scores
 

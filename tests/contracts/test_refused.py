@@ -12,13 +12,13 @@ import strandline as sl
 from strandline.connectors.kafka import DeadTopic
 from strandline.connectors.sql import sink as at_work
 from strandline.errors import SinkUnavailable
-from strandline.kernel.letters import PUBLIC
+from strandline.kernel.dead_letters import PUBLIC
 from strandline.plan.compile import to_stages
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
-from strandline.spark.deliver import Patience, deliver
-from strandline.spark.letters import with_letters
-from strandline.spark.ports import LedgerEntry, OpenSink, Written
+from strandline.ports.dead_letter_masking import with_letters
+from strandline.ports.protocols import LedgerEntry, OpenSink, Written
+from strandline.spark.delivery.deliver import Patience, deliver
 from tests.contracts.sinks import CREATED, pane, panes
 from tests.contracts.stores import DuckDbStore, PostgresStore, SqliteStore, Store, records_of
 from tests.contracts.test_letters import frame, letter

@@ -10,8 +10,8 @@ import pytest
 
 from strandline.errors import SchemaNotFound, SchemaRefused
 from strandline.formats.compatibility import check
-from strandline.formats.registry import Client, Registry
-from strandline.formats.subjects import Kind, Level, Reference, Schema
+from strandline.formats.registry.client import Client, Registry
+from strandline.formats.registry.subjects import Kind, Level, Reference, Schema
 from strandline.services.registry_api import Api
 from strandline.services.registry_server import Server
 from strandline.services.registry_store import Store

@@ -1,4 +1,4 @@
-"""What every sink must do for each delivery, as `spark/deliver.py` asks for it, and with two drivers at once."""
+"""What every sink must do for each delivery, as `spark/delivery/deliver.py` asks, and with two drivers at once."""
 
 import threading
 
@@ -6,8 +6,8 @@ import pytest
 
 from strandline.errors import Fenced
 from strandline.plan.endpoints import Delivery
-from strandline.spark.deliver import Patience, deliver
-from strandline.spark.ports import OpenSink, Recorded
+from strandline.ports.protocols import OpenSink, Recorded
+from strandline.spark.delivery.deliver import Patience, deliver
 from tests.contracts.sinks import entry, opened, pane, panes
 from tests.contracts.stores import Store
 

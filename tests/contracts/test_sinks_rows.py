@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 import polars as pl
 import pytest
 
-from strandline.kernel.blocks import AT, END, START
+from strandline.kernel.blocks.block import AT, END, START
 from strandline.kernel.output import Output
-from strandline.kernel.panes import INDEX, RETRACTION
 from strandline.kernel.step import WATERMARK
 from strandline.kernel.watermarks import FOREVER, NEVER
-from strandline.spark.ports import OpenSink
+from strandline.kernel.window.panes import INDEX, RETRACTION
+from strandline.ports.protocols import OpenSink
 from tests.contracts.sinks import DEAD, entry, late, opened, pane, panes
 from tests.contracts.stores import Store
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import SinkError
-from strandline.spark.ports import OpenSink, Written
+from strandline.ports.protocols import OpenSink, Written
 from tests.contracts.sinks import CREATED, entry, opened, pane, panes
 from tests.contracts.stores import SqliteStore, Store
 

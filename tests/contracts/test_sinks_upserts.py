@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 from strandline.errors import InvalidStep, SinkError
-from strandline.kernel.blocks import END
+from strandline.kernel.blocks.block import END
 from strandline.kernel.output import Output
-from strandline.kernel.panes import RETRACTION
+from strandline.kernel.window.panes import RETRACTION
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
 from tests.contracts.sinks import entry, opened, pane, panes

@@ -24,17 +24,17 @@ from pyarrow import orc
 from pyspark.sql import SparkSession
 
 import strandline as sl
-from strandline.connectors.generated.drawing import POISON, events
-from strandline.kernel.blocks import OFFSET, PARTITION
+from strandline.checkpoint.file_copies import COPIES
+from strandline.checkpoint.job_folder import Checkpoint
+from strandline.connectors.generated.draw_events import POISON, events
+from strandline.kernel.blocks.block import OFFSET, PARTITION
 from strandline.kernel.output import Output
 from strandline.plan.endpoints import Delivery, Source
 from strandline.plan.stages import Deliver
+from strandline.ports.ledger import LedgerEntry, Recorded, Written
+from strandline.ports.protocols import DETAIL, REASON, Followed, SparkSource
 from strandline.services.service import Service
-from strandline.spark.checkpoint import Checkpoint
-from strandline.spark.copies import COPIES
 from strandline.spark.job import Job
-from strandline.spark.ledger import LedgerEntry, Recorded, Written
-from strandline.spark.ports import DETAIL, REASON, Followed, SparkSource
 
 pytestmark = pytest.mark.spark
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Response, sync_playwright
 
-from strandline.spark.package_manager import find_chromium
+from strandline.spark.launch.package_manager import find_chromium
 
 WIDE, NARROW = (1280, 860), (390, 844)
 WITHIN: Final = 60_000

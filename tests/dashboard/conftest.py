@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from strandline.dashboard.desk import Desk
+from strandline.dashboard.dead_letter_page import Desk
+from strandline.dashboard.dead_letter_queries import Opened
 from strandline.dashboard.jobs import Jobs, id_of
-from strandline.dashboard.letters import Opened
 from strandline.dashboard.security import Gate, Keys
 from strandline.dashboard.server import Feed, application
-from strandline.observe.history import JobState, find_jobs
-from strandline.observe.tables import AlarmLine
+from strandline.observe.metrics.history import JobState, find_jobs
+from strandline.observe.metrics.tables import AlarmLine
 from tests.dashboard.filled import JobToFill, a_dead_process, fill
 
 PORT = 4999

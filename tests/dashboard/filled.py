@@ -10,10 +10,10 @@ from typing import Any
 
 from strandline.model.counts import Counts
 from strandline.model.histograms import Histogram, of_times
-from strandline.observe.history import JobState
-from strandline.observe.metrics import BatchMetrics, HotKey, PartitionMetrics, StepMetrics
-from strandline.observe.store import Keeping, Store
-from strandline.observe.tables import AlarmLine, PaneLine
+from strandline.observe.metrics.history import JobState
+from strandline.observe.metrics.metrics import BatchMetrics, HotKey, PartitionMetrics, StepMetrics
+from strandline.observe.metrics.store import Keeping, Store
+from strandline.observe.metrics.tables import AlarmLine, PaneLine
 
 SECOND = 1000
 PLAN = """scan      scores, event time from 'at'

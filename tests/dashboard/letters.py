@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import strandline as sl
-from strandline.cli.dlq import sources_of
-from strandline.kernel.letters import PUBLIC
-from strandline.letters.written import to_json
-from strandline.spark.durable import write_whole
+from strandline.cli.actions.dlq import sources_of
+from strandline.kernel.dead_letters import PUBLIC
+from strandline.letters.envelope_json import to_json
+from strandline.ports.durable_files import write_whole
 
 
 def letters_pipeline(folder: Path) -> sl.Pipeline:

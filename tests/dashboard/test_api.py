@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strandline.cli.dlq import sources_of, stores_of
+from strandline.cli.actions.dlq import sources_of, stores_of
+from strandline.dashboard.dead_letter_queries import Opened
 from strandline.dashboard.graph import About, hidden, names_of
-from strandline.dashboard.letters import Opened
 from tests.dashboard.conftest import OURS, Served
 from tests.dashboard.filled import JobToFill, definition, fill
 from tests.dashboard.letters import letters_pipeline, put_letters

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from strandline.cli.dlq import sources_of, stores_of
+from strandline.cli.actions.dlq import sources_of, stores_of
+from strandline.dashboard.dead_letter_queries import Opened
 from strandline.dashboard.jobs import id_of
-from strandline.dashboard.letters import Opened
 from strandline.dashboard.server import Dashboard, Options
-from strandline.observe.history import JobState, find_jobs
-from strandline.spark.package_manager import find_chromium
+from strandline.observe.metrics.history import JobState, find_jobs
+from strandline.spark.launch.package_manager import find_chromium
 from tests.dashboard.browser import NARROW, WITHIN, Seen, chromium, window
 from tests.dashboard.filled import JobToFill, fill
 from tests.dashboard.letters import letters_pipeline, put_letters

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from strandline.kernel.blocks import OFFSET, PARTITION
-from strandline.spark.ports import RAW
+from strandline.kernel.blocks.block import OFFSET, PARTITION
+from strandline.ports.protocols import RAW
 
 
 def raw(values: Sequence[bytes | None]) -> pl.DataFrame:

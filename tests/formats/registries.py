@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from strandline.formats.compatibility import check
-from strandline.formats.registry import Client, Registry
-from strandline.formats.subjects import Kind, Level
+from strandline.formats.registry.client import Client, Registry
+from strandline.formats.registry.subjects import Kind, Level
 
 Said = tuple[int, Any]
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 import strandline as sl
 from strandline.errors import InvalidSchema, RegistryDown, SchemaNotFound, SinkError
-from strandline.formats import avro_rows
-from strandline.formats.avro import Avro
-from strandline.formats.avro_columns import is_columnar
-from strandline.formats.avro_schema import parse_avro, record_of
-from strandline.formats.wire import framed
-from strandline.kernel.blocks import OFFSET
-from strandline.spark.ports import DETAIL, RAW, REASON
+from strandline.formats.avro import row_readers
+from strandline.formats.avro.codec import Avro
+from strandline.formats.avro.columns import is_columnar
+from strandline.formats.avro.schema import parse_avro, record_of
+from strandline.formats.registry.confluent_wire import framed
+from strandline.kernel.blocks.block import OFFSET
+from strandline.ports.protocols import DETAIL, RAW, REASON
 from tests.formats.batches import raw
 from tests.formats.registries import FakeRegistry, reply
 
@@ -236,7 +236,7 @@ def test_columns_and_rows_are_two_roads_to_the_same_place(data: st.DataObject) -
         return
     values = data.draw(st.lists(st.binary(max_size=20), max_size=5))
     decoded = form.decode(raw(values))
-    found, wrong = avro_rows.read_rows(values, record_of(writer), record_of(writer))
+    found, wrong = row_readers.read_rows(values, record_of(writer), record_of(writer))
     assert decoded.dead[OFFSET].to_list() == [100 + place for place in sorted(wrong)]
     kept = [row for place, row in enumerate(found.iter_rows()) if place not in wrong]
     assert repr(decoded.rows.select(form.columns).rows()) == repr(kept)

@@ -9,7 +9,7 @@ import pytest
 
 from strandline.errors import InvalidSchema
 from strandline.formats.compatibility import check
-from strandline.formats.subjects import Kind, Level
+from strandline.formats.registry.subjects import Kind, Level
 
 YES, NO = True, False
 

@@ -9,8 +9,8 @@ import pytest
 import strandline as sl
 from strandline.errors import InvalidStep
 from strandline.formats.debezium import CHANGE, CHANGED_AT
-from strandline.kernel.blocks import OFFSET
-from strandline.spark.ports import DETAIL, REASON
+from strandline.kernel.blocks.block import OFFSET
+from strandline.ports.protocols import DETAIL, REASON
 from tests.formats.batches import raw
 
 FORM = sl.debezium("id long, name string")

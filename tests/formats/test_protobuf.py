@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import strandline as sl
 from strandline.errors import InvalidSchema, RegistryDown, SinkError
-from strandline.formats.proto_messages import class_of, message_of
-from strandline.formats.proto_text import parse_proto
-from strandline.formats.protobuf import read_index, written_index
-from strandline.formats.wire import framed
-from strandline.kernel.blocks import OFFSET
-from strandline.spark.ports import DETAIL, REASON
+from strandline.formats.protobuf.codec import read_index, written_index
+from strandline.formats.protobuf.messages import class_of, message_of
+from strandline.formats.protobuf.proto_text import parse_proto
+from strandline.formats.registry.confluent_wire import framed
+from strandline.kernel.blocks.block import OFFSET
+from strandline.ports.protocols import DETAIL, REASON
 from tests.formats.batches import raw
 from tests.formats.registries import FakeRegistry, reply
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import strandline as sl
 from strandline.errors import InvalidStep
-from strandline.formats.records import Json
-from strandline.kernel.blocks import OFFSET, PARTITION
-from strandline.spark.ports import DETAIL, RAW, REASON, Decoded
+from strandline.formats.json.codec import Json
+from strandline.kernel.blocks.block import OFFSET, PARTITION
+from strandline.ports.protocols import DETAIL, RAW, REASON, Decoded
 from tests.formats.batches import raw
 from tests.formats.registries import FakeRegistry
 

@@ -12,9 +12,9 @@ import pytest
 import strandline as sl
 from strandline.errors import InvalidStep, RegistryDown, RegistryError, SchemaNotFound, SchemaRefused, SetupError
 from strandline.formats import http
-from strandline.formats.registry import Client, Registry
+from strandline.formats.registry.client import Client, Registry
+from strandline.formats.registry.subjects import Kind, Level, Naming, Reference, Schema
 from strandline.formats.secrets import Secret
-from strandline.formats.subjects import Kind, Level, Naming, Reference, Schema
 from strandline.model.elements import Duration
 from strandline.plan.nodes import to_plain
 from tests.formats.registries import FakeRegistry, reply, serving

@@ -7,13 +7,13 @@ from typing import Any
 import polars as pl
 
 import strandline as sl
-from strandline.kernel.blocks import AT, END, OFFSET, PARTITION, START, Block
-from strandline.kernel.panes import INDEX, RETRACTION, TIMING
-from strandline.kernel.prepare import REASON, prepare
-from strandline.kernel.state import INDEX as INDEX_PLACE
-from strandline.kernel.state import digest, read_index
+from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, START, Block
+from strandline.kernel.state.slice_store import INDEX as INDEX_PLACE
+from strandline.kernel.state.slice_store import digest, read_index
 from strandline.kernel.step import Ask, Stepped, step
 from strandline.kernel.watermarks import Control, Seen
+from strandline.kernel.window.panes import INDEX, RETRACTION, TIMING
+from strandline.kernel.window.prepare import REASON, prepare
 from strandline.model.aggregates import Aggregate
 from strandline.model.elements import Duration
 from strandline.model.panes import Lateness

@@ -7,13 +7,13 @@ from typing import Any, Self
 
 import polars as pl
 
-from strandline.kernel.blocks import AT, END, OFFSET, PARTITION, START, Block, pack, unpack
+from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, START, Block, pack, unpack
 from strandline.kernel.output import Counts, to_block
 from strandline.kernel.player import GROUPS, KEY, BlockPlayer, Packet, ask_of
-from strandline.kernel.prepare import admit, prepare
 from strandline.kernel.salting import HELD, SALT, gather, spread
 from strandline.kernel.step import Ask, Stepped, step
 from strandline.kernel.watermarks import NEVER, Control, Input, Rule, Seen
+from strandline.kernel.window.prepare import admit, prepare
 from strandline.model.steps import WindowedStep
 from strandline.model.watermarks import Inputs
 from strandline.plan.salting import columns_read, in_two

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import strandline as sl
-from strandline.kernel.aggregates import InItems, InRow, Items, Part, columns_of
-from strandline.kernel.blocks import AT, END, OFFSET, PARTITION, START
-from strandline.kernel.contents import Combined, combine, items_of, merge_rows, together, with_values
+from strandline.kernel.aggregation.accumulators import Combined, combine, items_of, merge_rows, together, with_values
+from strandline.kernel.aggregation.aggregates import InItems, InRow, Items, Part, columns_of
+from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, START
 from strandline.model.aggregates import Aggregate
 from strandline.model.elements import EPOCH, Element
 from strandline.model.steps import WindowedStep

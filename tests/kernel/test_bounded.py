@@ -25,7 +25,7 @@ from strandline.model.windows import (
     Window,
     WindowKind,
 )
-from strandline.plan.arrival import why_of
+from strandline.plan.arrival_order import why_of
 from tests.contracts.test_aggregates import ALL
 from tests.properties.histories import seconds
 

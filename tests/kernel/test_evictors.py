@@ -4,9 +4,9 @@ import polars as pl
 import pytest
 
 import strandline as sl
-from strandline.kernel.blocks import AT, END, OFFSET, PARTITION, START
-from strandline.kernel.contents import TURN
-from strandline.kernel.evictors import kept
+from strandline.kernel.aggregation.accumulators import TURN
+from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, START
+from strandline.kernel.window.evictors import kept
 from strandline.model.evictors import Evictor, Moment
 
 WINDOW = ((5_000, 1, 0), (9_000, 4, 0), (7_000, None, 1), (8_000, 6, 1))

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from strandline.kernel.blocks import Block, pack, unpack
+from strandline.kernel.blocks.block import Block, pack, unpack
 from strandline.kernel.output import Counts, Output, counts_to_facts, gather, to_block
 from strandline.kernel.step import Stepped
 from strandline.kernel.watermarks import PartitionProgress, Progress

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import strandline as sl
-from strandline.kernel.blocks import END, START
-from strandline.kernel.panes import OWNER_END, OWNER_START
-from strandline.kernel.sessions import COVER_END, COVER_START, cover, meet, moved
-from strandline.kernel.state import CLOSED, read_slices
+from strandline.kernel.blocks.block import END, START
+from strandline.kernel.state.slice_store import CLOSED, read_slices
+from strandline.kernel.window.panes import OWNER_END, OWNER_START
+from strandline.kernel.window.sessions import COVER_END, COVER_START, cover, meet, moved
 from strandline.model.elements import Timestamp
 from strandline.model.windows import Touching, Window
 from strandline.reference.windows import covers

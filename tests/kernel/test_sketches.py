@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.kernel import sketches
+from strandline.kernel.aggregation import sketches
 from strandline.reference import sketches as oracle
 
 NAN = float("nan")

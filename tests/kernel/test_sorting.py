@@ -10,11 +10,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from strandline.kernel import sorting
-from strandline.kernel.blocks import AT, END, START
-from strandline.kernel.slices import among, ordered
-from strandline.kernel.sorting import apart, is_one, order_of, put_together, replaced_in_order, rows_where, sort_by
-from strandline.kernel.windows import assign
+from strandline.kernel.blocks import sorting
+from strandline.kernel.blocks.block import AT, END, START
+from strandline.kernel.blocks.sorting import (
+    apart,
+    is_one,
+    order_of,
+    put_together,
+    replaced_in_order,
+    rows_where,
+    sort_by,
+)
+from strandline.kernel.state.partitioning import among, ordered
+from strandline.kernel.window.assign import assign
 from strandline.model.elements import Duration
 from strandline.model.windows import Tumbling
 

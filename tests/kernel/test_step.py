@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 import strandline as sl
 from strandline.errors import BrokenBlock, StateError
-from strandline.kernel.blocks import AT, END, NEW, OFFSET, PARTITION, START, Block, pack, unpack
+from strandline.kernel.blocks.block import AT, END, NEW, OFFSET, PARTITION, START, Block, pack, unpack
 from strandline.kernel.output import Counts, to_block
-from strandline.kernel.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
-from strandline.kernel.prepare import REASON, prepare
 from strandline.kernel.step import WATERMARK, step
 from strandline.kernel.watermarks import FOREVER, Control, Seen
+from strandline.kernel.window.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
+from strandline.kernel.window.prepare import REASON, prepare
 from strandline.model.panes import Accumulation, Emit
 from strandline.model.triggers import Trigger
 from tests.kernel.batches import KeyGroup, Score, asking, elements, refused, said

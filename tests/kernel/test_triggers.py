@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import strandline as sl
-from strandline.kernel import triggers
-from strandline.kernel.triggers import Moment
+from strandline.kernel.window import triggers
+from strandline.kernel.window.triggers import Moment
 from strandline.model.elements import Timestamp
 from strandline.model.triggers import Trigger
 from strandline.reference import triggers as oracle

@@ -4,7 +4,7 @@ from typing import Any
 
 from strandline.model.counts import Counts
 from strandline.model.histograms import Histogram, of_times
-from strandline.observe.metrics import BatchMetrics, HotKey, PartitionMetrics, StepMetrics
+from strandline.observe.metrics.metrics import BatchMetrics, HotKey, PartitionMetrics, StepMetrics
 
 START = 1_700_000_000_000
 

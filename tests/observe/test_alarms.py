@@ -10,8 +10,9 @@ import pytest
 from strandline.errors import PlanError
 from strandline.model.elements import Duration
 from strandline.model.histograms import of_times
-from strandline.observe.alarm_file import alarms_from
-from strandline.observe.alarms import (
+from strandline.observe.alarms.alarm_file import alarms_from
+from strandline.observe.alarms.notify import Command, Topic, Webhook
+from strandline.observe.alarms.rules import (
     DEFAULTS,
     SILENT_AFTER,
     Alarm,
@@ -27,9 +28,8 @@ from strandline.observe.alarms import (
     WatermarkStuck,
     look,
 )
-from strandline.observe.notify import Command, Topic, Webhook
-from strandline.observe.store import point_of
-from strandline.observe.tables import Point
+from strandline.observe.metrics.store import point_of
+from strandline.observe.metrics.tables import Point
 from tests.observe.made import START, batch, partition
 
 SECOND = 1_000

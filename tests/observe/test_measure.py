@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.kernel.blocks import AT, COUNTED, END, START, Block
+from strandline.kernel.blocks.block import AT, COUNTED, END, START, Block
 from strandline.kernel.output import Output
-from strandline.kernel.panes import INDEX, LAST, RETRACTION, TIMING
-from strandline.kernel.prepare import PARTS, REPEATS, ROWS
 from strandline.kernel.watermarks import FOREVER, NEVER, PartitionProgress, Progress
+from strandline.kernel.window.panes import INDEX, LAST, RETRACTION, TIMING
+from strandline.kernel.window.prepare import PARTS, REPEATS, ROWS
 from strandline.model.counts import Counts
 from strandline.model.histograms import bucket_of
-from strandline.observe.heavy import HeavyHitters
-from strandline.observe.lag import Following, Position, positions_in
-from strandline.observe.measure import Meter, by_timing, held_by, latencies, named_partitions, stages_of
-from strandline.observe.panes import Followed
-from strandline.spark.deliver import Delivered
-from strandline.spark.gathering import StepOutput
-from strandline.spark.measured import Measured, asked_for, buckets, highest, look, telling
+from strandline.observe.metrics.lag import Following, Position, positions_in
+from strandline.observe.metrics.measure import Meter, by_timing, held_by, latencies, named_partitions, stages_of
+from strandline.observe.metrics.pane_recording import Followed
+from strandline.observe.metrics.space_saving import HeavyHitters
+from strandline.spark.delivery.deliver import Delivered
+from strandline.spark.delivery.gather_output import StepOutput
+from strandline.spark.tasks.task_metrics import Measured, asked_for, buckets, highest, look, telling
 
 NOW = 1_700_000_000_000
 

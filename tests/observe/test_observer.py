@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from strandline.errors import RunError
-from strandline.observe.history import History, JobState
-from strandline.observe.observer import Recorder
-from strandline.observe.requests import STOP, ask, is_asked
-from strandline.observe.tables import FILE
+from strandline.observe.job_requests import STOP, ask, is_asked
+from strandline.observe.metrics.history import History, JobState
+from strandline.observe.metrics.observer import Recorder
+from strandline.observe.metrics.tables import FILE
 from strandline.spark.progress import State, Status
 from tests.observe.test_measure import NOW, delivered, panes
 

@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from strandline.errors import InvalidStep, SetupError
-from strandline.observe import otlp
-from strandline.observe.history import JobState
-from strandline.observe.otlp import Telemetry, require_otlp
+from strandline.observe.export import otlp
+from strandline.observe.export.otlp import Telemetry, require_otlp
+from strandline.observe.metrics.history import JobState
 from tests.observe.made import START, batch
 
 Found = dict[tuple[str, ...], float]

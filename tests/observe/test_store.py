@@ -12,11 +12,11 @@ import pytest
 from strandline.errors import SetupError
 from strandline.model.counts import Counts
 from strandline.model.histograms import of_times
-from strandline.observe.history import SILENT_AFTER_SECONDS, History, JobState, find_jobs
-from strandline.observe.metrics import STAGES, BatchMetrics, HotKey, StepMetrics, fold
-from strandline.observe.store import DAY, HOUR, MINUTE, SECOND, Keeping, Store
-from strandline.observe.tables import FILE, AlarmLine, PaneLine
-from strandline.observe.written import from_bytes, from_plain, to_bytes, to_plain
+from strandline.observe.metrics.encoding import from_bytes, from_plain, to_bytes, to_plain
+from strandline.observe.metrics.history import SILENT_AFTER_SECONDS, History, JobState, find_jobs
+from strandline.observe.metrics.metrics import STAGES, BatchMetrics, HotKey, StepMetrics, fold
+from strandline.observe.metrics.store import DAY, HOUR, MINUTE, SECOND, Keeping, Store
+from strandline.observe.metrics.tables import FILE, AlarmLine, PaneLine
 from tests.observe.made import START, batch, partition
 
 

@@ -16,14 +16,14 @@ from confluent_kafka import Consumer, TopicPartition
 
 from strandline.errors import RunError
 from strandline.formats.secrets import Secret
-from strandline.observe.alarm_file import Alarms
-from strandline.observe.alarms import RestartLoop
-from strandline.observe.history import History, JobState
-from strandline.observe.lines import Lines
-from strandline.observe.notify import Command, Dispatcher, Message, Topic, Webhook
-from strandline.observe.prometheus import Exporter
-from strandline.observe.store import Store
-from strandline.observe.watchman import EVERY, Watchman
+from strandline.observe.alarms.alarm_file import Alarms
+from strandline.observe.alarms.notify import Command, Dispatcher, Message, Topic, Webhook
+from strandline.observe.alarms.rules import RestartLoop
+from strandline.observe.alarms.watch import EVERY, Watchman
+from strandline.observe.export.json_lines import Lines
+from strandline.observe.export.prometheus import Exporter
+from strandline.observe.metrics.history import History, JobState
+from strandline.observe.metrics.store import Store
 from strandline.services.service import Service
 from tests.observe.made import START, batch
 

@@ -6,7 +6,7 @@ import pytest
 
 from strandline.model.counts import Counts
 from strandline.model.histograms import of_times
-from strandline.observe.metrics import BatchMetrics, HotKey, StepMetrics
+from strandline.observe.metrics.metrics import BatchMetrics, HotKey, StepMetrics
 from strandline.observe.verdicts import Level, Verdict, verdicts, worst
 from tests.observe.made import START, batch, partition
 

@@ -7,9 +7,9 @@ import strandline as sl
 from strandline.errors import InvalidStep
 from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.nodes import fingerprint
-from strandline.plan.operations import Polars, Select, Sql, Where, is_native
 from strandline.plan.pipeline import Elements, Panes
 from strandline.plan.stages import Deliver, Flagged, Flow, Input, Kept, KeyedStep, Route, Scan
+from strandline.plan.stateless_operations import Polars, Select, Sql, Where, is_native
 from tests.plan.endpoints import PaperSink, PaperSource, scores, totals
 
 WATERMARK = sl.bounded(seconds=10)

@@ -7,8 +7,8 @@ import pytest
 from strandline.model.elements import Element, Timestamp
 from strandline.model.panes import DeadLetter, Late, LateReason, Pane, Timing
 from strandline.model.windows import EVERYTHING, Window
-from strandline.plan.acts import Row
-from strandline.plan.expectations import dead_fields, late_fields, panes_differ, rows_differ, shown, text_of
+from strandline.plan.stories.expectations import dead_fields, late_fields, panes_differ, rows_differ, shown, text_of
+from strandline.plan.stories.story_steps import Row
 
 MINUTE = Window(Timestamp(0), Timestamp(60_000))
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from strandline.errors import SetupError
-from strandline.plan.players import Player
-from strandline.plan.playing import Outcome, perform
-from strandline.plan.story import StoryPipeline, to_story
+from strandline.plan.stories.play import Outcome, perform
+from strandline.plan.stories.player_protocol import Player
+from strandline.plan.stories.story import StoryPipeline, to_story
 from strandline.reference.player import ReferencePlayer
 
 SUMS = {"window": {"tumbling": "10s"}, "aggregate": {"total": {"sum": "v"}}}

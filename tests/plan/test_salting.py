@@ -9,9 +9,9 @@ from strandline.errors import InvalidStep
 from strandline.model.aggregates import Aggregate
 from strandline.plan.columns import columns_after
 from strandline.plan.compile import to_stages
-from strandline.plan.definitions import read_definition
 from strandline.plan.nodes import Write, to_plain
 from strandline.plan.pipeline import Keyed, Pipeline
+from strandline.plan.upgrade.definitions import read_definition
 from tests.plan.endpoints import PaperSink, scores
 
 WATERMARK = sl.bounded(seconds=10)

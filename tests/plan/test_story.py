@@ -29,7 +29,8 @@ from strandline.model.triggers import (
 )
 from strandline.model.watermarks import BY_HAND, ByClock, Inputs, OnReturn, bounded, from_source, percentile
 from strandline.model.windows import EVERYTHING, Count, Custom, Global, Window, cumulating, session, sliding, tumbling
-from strandline.plan.acts import (
+from strandline.plan.stories.story import Story, StoryPipeline, read_stories, story_over, to_story
+from strandline.plan.stories.story_steps import (
     Drain,
     ExpectDead,
     ExpectIdle,
@@ -47,7 +48,6 @@ from strandline.plan.acts import (
     ReturnActive,
     Row,
 )
-from strandline.plan.story import Story, StoryPipeline, read_stories, story_over, to_story
 
 SECOND = Duration(1_000)
 

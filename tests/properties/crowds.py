@@ -44,9 +44,9 @@ from strandline.model.windows import (
     Tumbling,
     WindowKind,
 )
-from strandline.plan.acts import Feed, Move
-from strandline.plan.players import Player
-from strandline.plan.story import StoryPipeline
+from strandline.plan.stories.player_protocol import Player
+from strandline.plan.stories.story import StoryPipeline
+from strandline.plan.stories.story_steps import Feed, Move
 from tests.properties.histories import (
     AGGREGATES,
     ALL_TRIGGERS,

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from strandline.kernel.strips import shares
+from strandline.kernel.window.shared_slices import shares
 from strandline.model.aggregates import Collect, Count, Max, Sum
 from strandline.model.elements import Duration, Element, TimeDomain, Timestamp
 from strandline.model.evictors import Evictor, KeepDelta, KeepLast, KeepWithin, Moment
@@ -43,9 +43,19 @@ from strandline.model.watermarks import (
     Watermark,
 )
 from strandline.model.windows import Cumulating, Global, Session, Sliding, Touching, Tumbling, Window, WindowKind
-from strandline.plan.acts import Drain, FallIdle, Feed, Finish, Move, MoveClock, MoveWatermark, Restart, ReturnActive
-from strandline.plan.players import Player
-from strandline.plan.story import StoryPipeline
+from strandline.plan.stories.player_protocol import Player
+from strandline.plan.stories.story import StoryPipeline
+from strandline.plan.stories.story_steps import (
+    Drain,
+    FallIdle,
+    Feed,
+    Finish,
+    Move,
+    MoveClock,
+    MoveWatermark,
+    Restart,
+    ReturnActive,
+)
 from strandline.reference.player import ReferencePlayer
 
 NAMES = ("p0", "p1")

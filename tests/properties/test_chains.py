@@ -13,8 +13,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import strandline as sl
-from strandline.kernel.blocks import END, START
-from strandline.kernel.panes import INDEX, LAST, RETRACTION, TIMESTAMP, TIMING
+from strandline.kernel.blocks.block import END, START
+from strandline.kernel.window.panes import INDEX, LAST, RETRACTION, TIMESTAMP, TIMING
 from strandline.model.elements import END as END_OF_TIME
 from strandline.model.elements import Element, Timestamp
 from strandline.model.panes import Accumulation, Lateness, Pane

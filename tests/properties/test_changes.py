@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.kernel import changes
+from strandline.kernel.state import slice_deltas
 from strandline.model.aggregates import Aggregate, Count, Max, Mean, Sum
 from tests.properties.crowds import check, crowds
 from tests.properties.histories import ALL_TRIGGERS, History, histories, steps
@@ -38,18 +38,18 @@ ENOUGH: Final = 12
 def kept_beside(seldom: int = ALWAYS, alike: int = FEW) -> Iterator[list[Any]]:
     """However small a slice is, what changes in it is kept beside it: always, or as long as it is less than a part."""
     seen: list[Any] = []
-    real = changes.end
+    real = slice_deltas.end
 
-    def end(each: changes.Changing, *rest: Any, **more: Any) -> Any:
+    def end(each: slice_deltas.Changing, *rest: Any, **more: Any) -> Any:
         found = real(each, *rest, **more)
         seen.append((each, found))
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(changes, "LARGE", 0)
-        patch.setattr(changes, "SELDOM", seldom)
-        patch.setattr(changes, "ALIKE", alike)
-        patch.setattr(changes, "end", end)
+        patch.setattr(slice_deltas, "LARGE", 0)
+        patch.setattr(slice_deltas, "SELDOM", seldom)
+        patch.setattr(slice_deltas, "ALIKE", alike)
+        patch.setattr(slice_deltas, "end", end)
         yield seen
 
 

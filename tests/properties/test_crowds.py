@@ -14,19 +14,19 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from strandline.kernel import alone
-from strandline.kernel.blocks import Block, pack, unpack
+from strandline.kernel.aggregation import skip_preaggregation
+from strandline.kernel.blocks.block import Block, pack, unpack
 from strandline.kernel.output import Counts, to_block
 from strandline.kernel.player import GROUPS, KernelPlayer, Packet
-from strandline.kernel.prepare import admit, prepare
 from strandline.kernel.step import step
+from strandline.kernel.window.prepare import admit, prepare
 from strandline.model.aggregates import Aggregate, Count, Max, Mean, Min, Sum
 from strandline.model.panes import Emitted
 from strandline.model.steps import WindowedStep
 from strandline.model.triggers import AfterCount, Repeatedly
 from strandline.model.watermarks import BY_HAND
 from strandline.model.windows import Tumbling
-from strandline.plan.story import StoryPipeline
+from strandline.plan.stories.story import StoryPipeline
 from strandline.reference.player import ReferencePlayer
 from tests.properties.crowds import check, crowds
 from tests.properties.histories import AGGREGATES, History, crowded, play, seconds
@@ -112,7 +112,7 @@ class Uncombined(Scattered):
 
     def _prepare(self, task: pl.DataFrame, packet: Packet, blocks: dict[int, list[Block]]) -> Iterator[pl.DataFrame]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(alone, "_seldom_meet", lambda *_: self.chance.random() < 0.7)
+            patch.setattr(skip_preaggregation, "_seldom_meet", lambda *_: self.chance.random() < 0.7)
             yield from super()._prepare(task, packet, blocks)
 
 

@@ -18,8 +18,8 @@ from strandline.model.elements import Element
 from strandline.model.panes import Emitted, LateRows
 from strandline.model.windows import Count as CountWindow
 from strandline.model.windows import Tumbling
-from strandline.plan.acts import Feed, Move, MoveWatermark, Restart
-from strandline.plan.story import StoryPipeline
+from strandline.plan.stories.story import StoryPipeline
+from strandline.plan.stories.story_steps import Feed, Move, MoveWatermark, Restart
 from tests.properties.histories import (
     ALL_TRIGGERS,
     SHARING,

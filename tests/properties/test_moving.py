@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from strandline.kernel.moving import Moved, gathered, group_numbers, grouped
 from strandline.kernel.player import GROUPS, KernelPlayer
+from strandline.kernel.state.state_export import Moved, gathered, group_numbers, grouped
 from strandline.model.windows import Count as CountWindow
-from strandline.plan.acts import Feed
-from strandline.plan.story import StoryPipeline
+from strandline.plan.stories.story import StoryPipeline
+from strandline.plan.stories.story_steps import Feed
 from tests.properties.histories import ALL_TRIGGERS, SHARING, History, histories, on_reference, play, steps
 from tests.properties.test_kernel_agrees import PLAIN, UNLIKE, in_order, restarted, thinned
 

@@ -15,7 +15,7 @@ from strandline.model.panes import Accumulation, Emitted, LateRows, Pane, Timing
 from strandline.model.steps import WindowedStep
 from strandline.model.triggers import DEFAULT
 from strandline.model.windows import Count, Session
-from strandline.plan.acts import Drain, Feed, Move, Restart
+from strandline.plan.stories.story_steps import Drain, Feed, Move, Restart
 from strandline.reference.windows import windows_of
 from tests.properties.histories import (
     AGGREGATES,

@@ -12,9 +12,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import strandline as sl
-from strandline.kernel.blocks import END, OFFSET, PARTITION, START, unpack
-from strandline.kernel.panes import INDEX, LAST, RETRACTION, TIMESTAMP, TIMING
-from strandline.kernel.prepare import REASON
+from strandline.kernel.blocks.block import END, OFFSET, PARTITION, START, unpack
+from strandline.kernel.window.panes import INDEX, LAST, RETRACTION, TIMESTAMP, TIMING
+from strandline.kernel.window.prepare import REASON
 from strandline.model.aggregates import UserAggregate
 from strandline.model.elements import Element, Timestamp
 from strandline.model.evictors import KeepWithin, Moment

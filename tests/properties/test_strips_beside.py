@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.kernel import waiting
+from strandline.kernel.window import shared_slice_store
 from tests.properties.crowds import check, crowds
 from tests.properties.histories import SHARING, History, histories
 from tests.properties.test_crowds import EACH as CROWDS
@@ -27,9 +27,9 @@ ENOUGH = 12
 def put_beside(seldom: int) -> Iterator[set[str]]:
     """However small a slice is, what comes to it goes beside it: always, or as long as it is less than a part."""
     seen: set[str] = set()
-    real = waiting.add
+    real = shared_slice_store.add
 
-    def add(before: waiting.Waiting, *rest: Any) -> waiting.Waiting:
+    def add(before: shared_slice_store.Waiting, *rest: Any) -> shared_slice_store.Waiting:
         after = real(before, *rest)
         seen.update(["put beside"] if after.is_new_beside and after.beside is not None else [])
         seen.update(["again"] if after.is_new_beside and before.beside is not None else [])
@@ -37,9 +37,9 @@ def put_beside(seldom: int) -> Iterator[set[str]]:
         return after
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(waiting, "LARGE", 0)
-        patch.setattr(waiting, "SELDOM", seldom)
-        patch.setattr(waiting, "add", add)
+        patch.setattr(shared_slice_store, "LARGE", 0)
+        patch.setattr(shared_slice_store, "SELDOM", seldom)
+        patch.setattr(shared_slice_store, "add", add)
         yield seen
 
 

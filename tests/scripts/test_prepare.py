@@ -13,8 +13,8 @@ from prepare import PipReader, Workshop, alone_in, entry_of, install_java, root_
 from progress import Ran, Step
 
 from strandline.errors import SetupError
-from strandline.spark.java import Java
-from strandline.spark.package_manager import APT, BREW, PackageManager
+from strandline.spark.launch.find_java import Java
+from strandline.spark.launch.package_manager import APT, BREW, PackageManager
 
 ROOT = Path(__file__).parents[2]
 LOCK = """polars==2.1.0 \\
@@ -290,7 +290,7 @@ def test_the_lock_holds_hashes_and_no_registrys_address() -> None:
     assert not re.search(r"^--", lock, re.MULTILINE)
     packages = re.split(r"^(?=\S)", lock, flags=re.MULTILINE)[1:]
     assert all("--hash=sha256:" in package for package in packages)
-    assert "://" not in (ROOT / "src" / "strandline" / "spark" / "jars.toml").read_text()
+    assert "://" not in (ROOT / "src" / "strandline" / "spark" / "launch" / "jars.toml").read_text()
 
 
 @pytest.mark.slow

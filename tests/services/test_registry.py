@@ -11,8 +11,8 @@ from confluent_kafka.schema_registry import Schema as TheirSchema
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from strandline.errors import InvalidSchema, SchemaRefused
-from strandline.formats.registry import Client, Registry
-from strandline.formats.subjects import Kind, Level, Reference, Schema
+from strandline.formats.registry.client import Client, Registry
+from strandline.formats.registry.subjects import Kind, Level, Reference, Schema
 from strandline.services.registry_api import Api
 from strandline.services.registry_server import LARGEST_BODY
 from strandline.services.registry_store import Store

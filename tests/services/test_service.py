@@ -15,8 +15,8 @@ from strandline.errors import ServiceError
 from strandline.services import service as life
 from strandline.services.loopback import HOST, free_ports
 from strandline.services.processes import Process, birth_of, spawn
-from strandline.services.records import FILE
 from strandline.services.service import Program, Service, Standing
+from strandline.services.service_files import FILE
 from tests.services.programs import ECHO, Echo
 
 pytestmark = pytest.mark.slow

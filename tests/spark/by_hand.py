@@ -11,15 +11,15 @@ import polars as pl
 from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
-from strandline.kernel.blocks import Block, pack, unpack
+from strandline.kernel.blocks.block import Block, pack, unpack
 from strandline.kernel.output import Counts, Output
 from strandline.plan.stages import Stages
-from strandline.spark.addresses import place
-from strandline.spark.batch import Batch
-from strandline.spark.gathering import StepOutput, gather
-from strandline.spark.keyed_step import KeyGroupProcessor, play_group, play_level
-from strandline.spark.prepare import prepare_scan, tick
-from strandline.spark.records import DRAINED, RECORD, TICKED
+from strandline.ports.raw_records import DRAINED, RECORD, TICKED
+from strandline.spark.batch_properties import Batch
+from strandline.spark.delivery.gather_output import StepOutput, gather
+from strandline.spark.tasks.block_addresses import place
+from strandline.spark.tasks.keyed_step import KeyGroupProcessor, play_group, play_level
+from strandline.spark.tasks.prepare import prepare_scan, tick
 
 Raw = tuple[str, int, bytes | None, int]
 """A row of a source's stream: partition, offset, value, mark."""

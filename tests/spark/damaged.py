@@ -14,9 +14,9 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 import strandline as sl
-from strandline.spark.checksums import beside
-from strandline.spark.copies import COPIES
-from strandline.spark.deliver import Delivered
+from strandline.checkpoint.file_copies import COPIES
+from strandline.checkpoint.hadoop_checksums import beside
+from strandline.spark.delivery.deliver import Delivered
 from strandline.spark.job import Job
 
 FILES: Final = 5

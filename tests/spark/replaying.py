@@ -17,12 +17,12 @@ from typing import Final
 import strandline as sl
 from strandline.connectors.sql.sink import OpenSql, Table
 from strandline.connectors.sql.sqlite import Sqlite, SqliteFile
-from strandline.kernel.blocks import Block, pack
+from strandline.kernel.blocks.block import Block, pack
 from strandline.kernel.output import Output, counts_to_facts
 from strandline.kernel.watermarks import progress_to_facts
 from strandline.plan.stages import Deliver
+from strandline.ports.protocols import LedgerEntry, Written
 from strandline.spark.job import Job
-from strandline.spark.ports import LedgerEntry, Written
 
 EVENTS: Final = 1_500
 FIRST: Final = 3

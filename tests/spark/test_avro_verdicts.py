@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from strandline.errors import InvalidSchema
-from strandline.formats.avro_compatibility import can_read_avro
+from strandline.formats.avro.compatibility import can_read_avro
 from tests.formats.test_compatibility import AVRO
 
 pytestmark = pytest.mark.spark

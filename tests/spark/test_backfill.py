@@ -19,11 +19,11 @@ from pyspark.sql import SparkSession
 import strandline as sl
 from strandline.connectors.kafka import Kafka
 from strandline.errors import CheckpointMismatch, InvalidStep, SavepointError, SetupError
+from strandline.ports.crash_points import VARIABLE
+from strandline.savepoints.restore import restore
+from strandline.savepoints.take import create
 from strandline.services.service import Service
-from strandline.spark.crash import VARIABLE
 from strandline.spark.job import Job
-from strandline.spark.restoring import restore
-from strandline.spark.savepoints import create
 from tests.spark.test_bounded import COLUMNS, NOON, ask, scores
 
 pytestmark = pytest.mark.spark

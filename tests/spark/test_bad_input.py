@@ -20,9 +20,9 @@ from fastavro import parse_schema, schemaless_writer
 from pyspark.sql import SparkSession
 
 import strandline as sl
-from strandline.formats.registry import Client, Registry
-from strandline.formats.subjects import Kind, Level, Schema
-from strandline.formats.wire import framed
+from strandline.formats.registry.client import Client, Registry
+from strandline.formats.registry.confluent_wire import framed
+from strandline.formats.registry.subjects import Kind, Level, Schema
 from strandline.services.service import Service
 from strandline.spark.job import Job
 from strandline.spark.progress import State, Status

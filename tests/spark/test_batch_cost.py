@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import strandline as sl
-from strandline.spark.deliver import Delivered
-from strandline.spark.session import JAVA, WITHOUT_ROWS, settings
+from strandline.spark.delivery.deliver import Delivered
+from strandline.spark.launch.session import JAVA, WITHOUT_ROWS, settings
 
 
 def test_a_job_with_rows_has_its_code_generated_though_the_last_one_of_its_session_had_none() -> None:

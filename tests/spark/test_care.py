@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from strandline.checkpoint.examine import examine, require_sound
+from strandline.checkpoint.hadoop_checksums import beside
+from strandline.checkpoint.repair import mend
 from strandline.errors import CheckpointDamaged
-from strandline.spark.checksums import beside
-from strandline.spark.examine import examine, require_sound
-from strandline.spark.mend import mend
 from tests.spark.damaged import (
     FILES,
     HOW,

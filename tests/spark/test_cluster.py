@@ -21,8 +21,8 @@ import pyspark
 import pytest
 
 import strandline
-from strandline.spark.java import find_java
-from strandline.spark.session import settings, submitted_settings
+from strandline.spark.launch.find_java import find_java
+from strandline.spark.launch.session import settings, submitted_settings
 
 SPARK_HOME = Path(pyspark.__file__).parent
 PATIENCE = 300

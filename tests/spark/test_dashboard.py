@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 import strandline as sl
 from strandline.dashboard.jobs import id_of
 from strandline.dashboard.server import Dashboard, Options
-from strandline.observe.history import find_jobs
+from strandline.observe.metrics.history import find_jobs
 from strandline.services.processes import Process, birth_of
 from strandline.spark.job import Job
-from strandline.spark.package_manager import find_chromium
+from strandline.spark.launch.package_manager import find_chromium
 from tests.dashboard.browser import chromium, window
 from tests.dashboard.screens import PAGES
 from tests.spark.test_kill import Demo, playing
@@ -78,7 +78,7 @@ def dashboard_of(demo: Demo) -> Process:
     """The process that it started for its page."""
     mine = Process(demo.process.pid, birth_of(demo.process.pid) or "")
     words = {each: Path(f"/proc/{each.pid}/cmdline").read_bytes() for each in mine.children()}
-    (found,) = [each for each, said in words.items() if b"strandline.cli.demo_dashboard" in said]
+    (found,) = [each for each, said in words.items() if b"strandline.cli.demo.dashboard_server" in said]
     return found
 
 

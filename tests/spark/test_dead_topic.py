@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 import strandline as sl
-from strandline.cli.dlq import sources_of
+from strandline.cli.actions.dlq import sources_of
 from strandline.letters.redrive import redrive
 from strandline.services.service import Service
 from strandline.spark.job import Job

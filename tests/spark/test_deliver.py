@@ -14,9 +14,9 @@ from pyspark.errors import PySparkException
 from strandline.errors import RegistryDown, RunError, SinkError, SinkUnavailable
 from strandline.kernel.output import Output
 from strandline.plan.endpoints import Delivery
-from strandline.spark.crash import POINTS
-from strandline.spark.deliver import Patience, deliver, raised_by_a_task
-from strandline.spark.ledger import LedgerEntry, Recorded, Written
+from strandline.ports.crash_points import POINTS
+from strandline.ports.ledger import LedgerEntry, Recorded, Written
+from strandline.spark.delivery.deliver import Patience, deliver, raised_by_a_task
 
 ENTRY = LedgerEntry("mine", 1, 0, "range")
 
@@ -143,7 +143,7 @@ def test_a_batch_waits_for_a_registry_that_a_task_could_not_reach_and_for_nothin
 
 
 PASSING = f"""
-from strandline.spark.crash import crash_point
+from strandline.ports.crash_points import crash_point
 for turn in range(1, 4):
     for name in {POINTS}:
         print(turn, name, flush=True)

@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import strandline as sl
-from strandline.cli.recount import recount
-from strandline.connectors.generator import Scores
+from strandline.checkpoint.job_folder import Checkpoint
+from strandline.cli.demo.recount import recount
+from strandline.connectors.scores import Scores
 from strandline.services.service import Service
-from strandline.spark.checkpoint import Checkpoint
 from strandline.spark.job import Job
 from strandline.spark.progress import State
 

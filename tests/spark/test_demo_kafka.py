@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from strandline.checkpoint.job_folder import Checkpoint
 from strandline.cli.main import main
 from strandline.services.catalogue import service
 from strandline.services.service import Standing
-from strandline.spark.checkpoint import Checkpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from strandline.checkpoint.examine import examine, require_sound
+from strandline.checkpoint.file_copies import COPIES, copied, read_copies
+from strandline.checkpoint.findings import Finding, Problem
+from strandline.checkpoint.folder_lock import alone, is_running, share
+from strandline.checkpoint.hadoop_checksums import beside
+from strandline.checkpoint.job_folder import Checkpoint
+from strandline.checkpoint.repair import mend
 from strandline.errors import CheckpointDamaged, SetupError, StateError
-from strandline.spark.checkpoint import Checkpoint
-from strandline.spark.checksums import beside
-from strandline.spark.copies import COPIES, copied, read_copies
-from strandline.spark.examine import examine, require_sound
-from strandline.spark.findings import Finding, Problem
-from strandline.spark.hold import alone, is_running, share
-from strandline.spark.mend import mend
 from tests.spark.written import COMMIT, folder_of, plan, put
 
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from pyspark.sql import SparkSession
 
 from strandline.kernel.player import ask_of
-from strandline.plan.acts import Restart
-from strandline.spark.player import Carrier, SparkPlayer
+from strandline.plan.stories.story_steps import Restart
+from strandline.spark.story_player import Carrier, SparkPlayer
 from tests.properties.crowds import crowds, difference, shown
 from tests.properties.histories import History, Played, play
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import SetupError
-from strandline.spark import jars
-from strandline.spark.jars import Jar, fetch_jars, jars_folder, missing, paths, pinned
-from strandline.spark.java import Java, find_java
+from strandline.spark.launch import jars
+from strandline.spark.launch.find_java import Java, find_java
+from strandline.spark.launch.jars import Jar, fetch_jars, jars_folder, missing, paths, pinned
 
 RESOLVER = """
 import json, pathlib, sys
@@ -108,7 +108,7 @@ def test_a_home_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: p
 def test_a_session_without_the_jars_is_told_which_one_is_missing() -> None:
     with pytest.raises(SetupError, match="spark-sql-kafka-0-10_2.13:4.2.0 is missing") as refused:
         paths()
-    assert "strandline.spark.jars" in refused.value.hint
+    assert "strandline.spark.launch.jars" in refused.value.hint
 
 
 def test_a_session_with_a_damaged_jar_is_told_so() -> None:

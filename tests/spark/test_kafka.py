@@ -16,10 +16,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec  # type
 from pyspark.sql import SparkSession
 
 import strandline as sl
+from strandline.checkpoint.job_folder import Checkpoint
 from strandline.connectors.kafka import Kafka, Security
 from strandline.connectors.kafka.lag import Moment, Verdict, lag
 from strandline.services.service import Service
-from strandline.spark.checkpoint import Checkpoint
 from strandline.spark.job import Job
 
 pytestmark = pytest.mark.spark

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 import strandline as sl
-from strandline.cli.demo import WINDOW_SECONDS, pipeline
-from strandline.cli.recount import Recount, recount
-from strandline.connectors import generator
-from strandline.connectors.generator import Scores, ScoresReader
+from strandline.cli.demo.demo import WINDOW_SECONDS, pipeline
+from strandline.cli.demo.recount import Recount, recount
+from strandline.connectors import scores
+from strandline.connectors.scores import Scores, ScoresReader
 from strandline.kernel.output import Counts
-from strandline.kernel.state import read_index
+from strandline.kernel.state.slice_store import read_index
 from strandline.kernel.watermarks import FOREVER
 from strandline.plan.compile import to_stages
 from strandline.plan.stages import Stages
-from strandline.spark.addresses import address
-from strandline.spark.batch import Batch
-from strandline.spark.ports import RAW, LedgerEntry, OpenSink, SparkSink
+from strandline.ports.protocols import RAW, LedgerEntry, OpenSink, SparkSink
+from strandline.spark.batch_properties import Batch
+from strandline.spark.tasks.block_addresses import address
 from tests.plan.endpoints import PaperSink
 from tests.spark.by_hand import Carrier, MapState, Raw, frame_of, packed, rows
 
@@ -28,7 +28,7 @@ ORIGIN = 1_700_000_000_000
 def batches(source: Scores, monkeypatch: pytest.MonkeyPatch, every: int) -> Iterator[tuple[list[list[Raw]], int]]:
     """The batches of a stream whose driver looks at the clock every so often: for each task its rows, and the clock."""
     now = ORIGIN
-    monkeypatch.setattr(generator, "_now", lambda: now)
+    monkeypatch.setattr(scores, "_now", lambda: now)
     reader = ScoresReader(source)
     start = reader.initialOffset()
     while True:

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from proof.killing import members
-from strandline.cli.demo import WINDOW_SECONDS
-from strandline.cli.recount import recount
-from strandline.connectors.generator import Scores
+from strandline.checkpoint.job_folder import Checkpoint
+from strandline.cli.demo.demo import WINDOW_SECONDS
+from strandline.cli.demo.recount import recount
+from strandline.connectors.scores import Scores
 from strandline.kernel.output import COUNTED, Counts
-from strandline.spark.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.spark
 

@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 
 import strandline as sl
 from strandline.plan.compile import to_stages
-from strandline.spark.run import session_settings
-from strandline.spark.session import (
+from strandline.spark.launch.session import (
     BYTES_PER_BATCH,
     OF_RECORDS,
     ROWS_PER_BATCH,
@@ -19,6 +18,7 @@ from strandline.spark.session import (
     of_records,
     settings,
 )
+from strandline.spark.run import session_settings
 
 MEGABYTES = 72
 BOUND = int(OF_RECORDS[BYTES_PER_BATCH])

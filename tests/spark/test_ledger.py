@@ -7,7 +7,7 @@ import pytest
 
 from strandline.errors import Fenced, StateError
 from strandline.kernel.output import Output
-from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge, output_digest
+from strandline.ports.ledger import LedgerEntry, Recorded, Written, judge, output_digest
 
 ENTRY = LedgerEntry("mine", 2, 5, "range", starts="at 4", ends="at 5", output="1.0:rows")
 BEFORE = Recorded(4, "earlier", 100, ends="at 4")

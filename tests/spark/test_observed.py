@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from strandline.cli.demo import pipeline
-from strandline.connectors.generator import Scores
+from strandline.cli.demo.demo import pipeline
+from strandline.connectors.scores import Scores
 from strandline.kernel.output import COUNTED
 from strandline.model.counts import Counts
-from strandline.observe.history import History, JobState
-from strandline.observe.metrics import fold
-from strandline.observe.requests import STOP, ask, is_asked
+from strandline.observe.job_requests import STOP, ask, is_asked
+from strandline.observe.metrics.history import History, JobState
+from strandline.observe.metrics.metrics import fold
 from strandline.spark.job import Job
 
 pytestmark = pytest.mark.spark

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from strandline.spark.java import find_java
-from strandline.spark.session import JAVA, ONE_LOG, WITHOUT_ROWS, with_one_collector
+from strandline.spark.launch.find_java import find_java
+from strandline.spark.launch.session import JAVA, ONE_LOG, WITHOUT_ROWS, with_one_collector
 
 DEFAULT = "spark.driver.defaultJavaOptions"
 OTHERWISE = f"-XX:TieredStopAtLevel=1 {ONE_LOG}"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from strandline.spark import package_manager
-from strandline.spark.package_manager import APT, BREW, DNF, find_manager, java_line
+from strandline.spark.launch import package_manager
+from strandline.spark.launch.package_manager import APT, BREW, DNF, find_manager, java_line
 
 
 def test_the_first_manager_the_machine_has_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

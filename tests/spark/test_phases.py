@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import strandline as sl
+from strandline.checkpoint.job_folder import BACKFILL
 from strandline.errors import CheckpointMismatch, SavepointError
 from strandline.spark.backfill import Backfill, Phase, Plan, keep, plan_at, plan_in, to_restore
-from strandline.spark.checkpoint import BACKFILL
 
 CUT = datetime(2024, 5, 1, tzinfo=UTC)
 COLUMNS = "team string, score long, at timestamp"

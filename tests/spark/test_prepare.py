@@ -4,15 +4,15 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import strandline as sl
-from strandline.kernel.blocks import AT, Block, unpack
+from strandline.kernel.blocks.block import AT, Block, unpack
 from strandline.kernel.output import Counts
 from strandline.kernel.watermarks import Control, Seen, control_from_facts
 from strandline.plan.compile import to_stages
 from strandline.plan.stages import Stages
-from strandline.spark.addresses import place, to_deliver
-from strandline.spark.batch import Batch, told
-from strandline.spark.ports import DETAIL, RAW, REASON
-from strandline.spark.records import ANNOUNCED, ENDED
+from strandline.ports.protocols import DETAIL, RAW, REASON
+from strandline.ports.raw_records import ANNOUNCED, ENDED
+from strandline.spark.batch_properties import Batch, told
+from strandline.spark.tasks.block_addresses import place, to_deliver
 from tests.plan.endpoints import PaperSink
 from tests.spark.by_hand import Raw, rows, task
 

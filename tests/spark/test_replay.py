@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from strandline.spark.checkpoint import Checkpoint
+from strandline.checkpoint.job_folder import Checkpoint
 from tests.spark import replaying
 from tests.spark.replaying import EVENTS
 

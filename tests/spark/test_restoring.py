@@ -14,17 +14,17 @@ import polars as pl
 import pytest
 
 import strandline as sl
+from strandline.checkpoint.job_folder import Identity
 from strandline.errors import SavepointError
-from strandline.kernel.blocks import END, START
-from strandline.kernel.moving import gathered, group_numbers
+from strandline.kernel.blocks.block import END, START
+from strandline.kernel.state.state_export import gathered, group_numbers
 from strandline.plan.compile import to_stages
 from strandline.plan.nodes import to_plain
 from strandline.plan.pipeline import Panes, Pipeline, read
-from strandline.plan.upgrade import compare
-from strandline.spark.addresses import place
-from strandline.spark.checkpoint import Identity
-from strandline.spark.restoring import Migrate, blocks_of, require_way, states_of
-from strandline.spark.savepoint_files import Draft, Manifest, Savepoint, load, verify
+from strandline.plan.upgrade.state_upgrade import compare
+from strandline.savepoints.files import Draft, Manifest, Savepoint, load, verify
+from strandline.savepoints.restore import Migrate, blocks_of, require_way, states_of
+from strandline.spark.tasks.block_addresses import place
 from tests.plan.endpoints import NoRunner, PaperSink, PaperSource
 from tests.spark.by_hand import Carrier, MapState
 

@@ -15,14 +15,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import strandline as sl
-from strandline.cli.demo import WINDOW_SECONDS, pipeline
-from strandline.cli.recount import Recount, recount
-from strandline.connectors.generator import Scores
+from strandline.checkpoint.job_folder import Checkpoint
+from strandline.cli.demo.demo import WINDOW_SECONDS, pipeline
+from strandline.cli.demo.recount import Recount, recount
+from strandline.connectors.scores import Scores
 from strandline.connectors.sql.sink import OpenSql
 from strandline.errors import CheckpointMismatch, SetupError, SinkError
 from strandline.kernel.output import COUNTED, Counts
-from strandline.spark.checkpoint import Checkpoint
-from strandline.spark.deliver import Delivered
+from strandline.spark.delivery.deliver import Delivered
 from strandline.spark.job import Job
 
 pytestmark = pytest.mark.spark

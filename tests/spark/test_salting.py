@@ -7,9 +7,9 @@ from pyspark.sql import SparkSession
 
 import strandline as sl
 from strandline.model.aggregates import Aggregate
+from strandline.savepoints.restore import restore
+from strandline.savepoints.take import create
 from strandline.spark.job import Job
-from strandline.spark.restoring import restore
-from strandline.spark.savepoints import create
 from tests.spark.test_graphs import COLUMNS, read, write
 
 pytestmark = pytest.mark.spark

@@ -8,18 +8,18 @@ from typing import Any
 import polars as pl
 import pytest
 
+from strandline.checkpoint.job_folder import Identity
 from strandline.errors import SavepointError
-from strandline.kernel.moving import Moved
 from strandline.kernel.output import Output
+from strandline.kernel.state.state_export import Moved
 from strandline.kernel.watermarks import Progress
 from strandline.plan.compile import to_stages
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver, Stages
-from strandline.plan.upgrade import Upgrade
-from strandline.spark.checkpoint import Identity
-from strandline.spark.ledger import LedgerEntry, Recorded, Written
-from strandline.spark.positions import require_positions
-from strandline.spark.savepoint_files import Draft, Manifest, Savepoint, delete, found_in, load, verify
+from strandline.plan.upgrade.state_upgrade import Upgrade
+from strandline.ports.ledger import LedgerEntry, Recorded, Written
+from strandline.savepoints.files import Draft, Manifest, Savepoint, delete, found_in, load, verify
+from strandline.savepoints.sink_positions import require_positions
 from tests.plan.endpoints import totals
 
 WINDOWS = pl.DataFrame({"team": ["red"], "@start": [0], "@end": [60_000], "@total": [7], "@told": [None]})

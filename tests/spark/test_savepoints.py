@@ -16,16 +16,16 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 import strandline as sl
+from strandline.checkpoint.job_folder import Checkpoint
 from strandline.errors import SavepointError, StateError
-from strandline.kernel.blocks import START
-from strandline.plan.upgrade import Verdict
+from strandline.kernel.blocks.block import START
+from strandline.plan.upgrade.state_upgrade import Verdict
+from strandline.savepoints.files import Savepoint, load, verify
+from strandline.savepoints.restore import Restored, restore
+from strandline.savepoints.state_reader import JobState, read_state
+from strandline.savepoints.take import create
 from strandline.services.service import Service
-from strandline.spark.checkpoint import Checkpoint
 from strandline.spark.job import Job
-from strandline.spark.restoring import Restored, restore
-from strandline.spark.savepoint_files import Savepoint, load, verify
-from strandline.spark.savepoints import create
-from strandline.spark.state_reader import JobState, read_state
 from tests.spark.test_replayed import strandline
 
 pytestmark = pytest.mark.spark

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from strandline.checkpoint.hardlink_snapshot import held
+from strandline.checkpoint.job_folder import Checkpoint
 from strandline.errors import StateError
-from strandline.spark.checkpoint import Checkpoint
-from strandline.spark.holding import held
-from strandline.spark.state_reader import committed_batch, read_state
+from strandline.savepoints.state_reader import committed_batch, read_state
 
 
 @pytest.fixture

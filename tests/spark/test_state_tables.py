@@ -11,9 +11,9 @@ from strandline.errors import SetupError
 from strandline.plan.compile import to_stages
 from strandline.plan.explain import explain_stages
 from strandline.plan.pipeline import Panes
-from strandline.spark.addresses import place
-from strandline.spark.state_reader import JobState, KeyGroup
-from strandline.spark.state_tables import Retention, chosen, key_groups_of, keys_of, retention_of, tables_of
+from strandline.savepoints.state_reader import JobState, KeyGroup
+from strandline.savepoints.state_tables import Retention, chosen, key_groups_of, keys_of, retention_of, tables_of
+from strandline.spark.tasks.block_addresses import place
 from tests.plan.endpoints import PaperSink
 from tests.spark.by_hand import Carrier, rows
 

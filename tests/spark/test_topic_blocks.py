@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit
 
 import strandline as sl
-from strandline.connectors.kafka import Kafka
+from strandline.connectors.kafka import Kafka, topic_blocks
+from strandline.ports.raw_records import PACKED
 from strandline.services.service import Service
-from strandline.spark import topic_blocks
-from strandline.spark.arrival import as_crossed
 from strandline.spark.job import Job
-from strandline.spark.unpacked import CELL, is_packed, unpacked
+from strandline.spark.tasks.row_decoding import as_crossed
+from strandline.spark.tasks.unpack_topic_rows import is_packed, unpacked
 
 pytestmark = pytest.mark.spark
 pytest_plugins = ["strandline.testing.services"]
@@ -160,6 +160,6 @@ def test_a_time_that_no_calendar_has_is_none() -> None:
         "value": np.array([-1, 0], np.int32).tobytes(),
         "timestamp:sent": np.array([2**62, START], np.int64).tobytes(),
     }
-    found = unpacked([pa.RecordBatch.from_pydict({f"{CELL}{name}": [cell] for name, cell in cells.items()})])
+    found = unpacked([pa.RecordBatch.from_pydict({f"{PACKED}{name}": [cell] for name, cell in cells.items()})])
     assert found["sent"].dt.timestamp("ms").to_list() == [None, START]
     assert found.select("partition", "offset", "value").rows() == [("t-0", 5, None), ("t-0", 6, b"")]

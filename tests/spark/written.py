@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
+from strandline.checkpoint.file_copies import Keeper
+from strandline.checkpoint.hadoop_checksums import beside, checksums
+from strandline.checkpoint.job_folder import Checkpoint
 from strandline.plan.compile import to_stages
-from strandline.spark.checkpoint import Checkpoint
-from strandline.spark.checksums import beside, checksums
-from strandline.spark.copies import Keeper
 from tests.plan.endpoints import totals
 
 ASKED = totals().root

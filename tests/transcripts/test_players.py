@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from strandline.plan.playing import Outcome
-from strandline.plan.story import Story, read_stories
+from strandline.plan.stories.play import Outcome
+from strandline.plan.stories.story import Story, read_stories
 from strandline.testing import play_all
 
 FOLDER = Path(__file__).resolve().parent

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from strandline.plan.players import Player
-from strandline.plan.playing import Outcome, perform
 from strandline.plan.salting import why_not
-from strandline.plan.story import StoryPipeline, read_stories
+from strandline.plan.stories.play import Outcome, perform
+from strandline.plan.stories.player_protocol import Player
+from strandline.plan.stories.story import StoryPipeline, read_stories
 from strandline.testing.playing import PLAYERS
 from tests.kernel.salted import SaltedPlayer
 

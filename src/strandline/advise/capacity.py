@@ -12,11 +12,11 @@ import polars as pl
 
 from strandline.advise.clocks import AHEAD, PACE
 from strandline.advise.sample import KEY, PARTITION, TIME
-from strandline.kernel.blocks import AT, OFFSET, pack, unpack
-from strandline.kernel.blocks import PARTITION as PLACE
-from strandline.kernel.prepare import prepare
+from strandline.kernel.blocks.block import AT, OFFSET, pack, unpack
+from strandline.kernel.blocks.block import PARTITION as PLACE
 from strandline.kernel.step import Ask, step
 from strandline.kernel.watermarks import NEVER, Control, Seen
+from strandline.kernel.window.prepare import prepare
 from strandline.model.aggregates import Count
 from strandline.model.elements import Duration
 from strandline.model.steps import WindowedStep

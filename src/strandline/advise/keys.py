@@ -8,7 +8,7 @@ import polars as pl
 from strandline.advise.clocks import AHEAD
 from strandline.advise.lateness import quantile
 from strandline.advise.sample import KEY, TIME
-from strandline.kernel.slices import key_groups
+from strandline.kernel.state.partitioning import key_groups
 
 _TOP: Final = 5
 _HOT: Final = 0.1

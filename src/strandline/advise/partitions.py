@@ -6,7 +6,7 @@ from typing import Final
 import polars as pl
 
 from strandline.advise.clocks import AHEAD, PACE
-from strandline.advise.round import round_up
+from strandline.advise.round_durations import round_up
 from strandline.advise.sample import PARTITION
 
 _LEAST: Final = 5_000

@@ -6,7 +6,7 @@ from html import escape
 from typing import Final
 
 from strandline.advise.report import Advice
-from strandline.observe.words import duration
+from strandline.observe.number_format import duration
 
 _INK, _FAINT, _BLUE, _GREEN, _GREY = "#33383f", "#d5dae1", "#3b82c4", "#2e9e6b", "#8a94a3"
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _FOOT = 760, 400, 64, 24, 56, 60

@@ -10,7 +10,7 @@ from strandline.advise.clocks import AHEAD, PACE, Clocks, clocks, with_ahead
 from strandline.advise.keys import Keys, keys
 from strandline.advise.lateness import Lateness, Wait, in_time, lateness, measured, quantile
 from strandline.advise.partitions import Partitions, partitions
-from strandline.advise.round import round_down, round_up
+from strandline.advise.round_durations import round_down, round_up
 from strandline.advise.sample import Sample
 from strandline.advise.verdict import MINUTE, Verdict, Way, verdict
 from strandline.errors import InvalidStep

@@ -10,8 +10,8 @@ from typing import Final
 from strandline.advise.capacity import Capacity
 from strandline.advise.keys import Keys
 from strandline.advise.lateness import Lateness, Wait
-from strandline.advise.round import round_down, round_up
-from strandline.observe.words import count, duration
+from strandline.advise.round_durations import round_down, round_up
+from strandline.observe.number_format import count, duration
 
 HOUR, DAY, MINUTE = 3_600_000, 86_400_000, 60_000
 BATCH_MS: Final = 2_000

@@ -12,15 +12,15 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from strandline.cli.advise_words import advise
-from strandline.cli.checkpoint_words import checkpoint_app
-from strandline.cli.dlq_words import dlq_app
-from strandline.cli.job_words import WORDS, alarms_app, config_app
-from strandline.cli.prove_words import prove_app
-from strandline.cli.replay_words import replay_app
-from strandline.cli.savepoint_words import lineage, plan, savepoint_app
-from strandline.cli.schema_words import schema_app
-from strandline.cli.state_words import state_app
+from strandline.cli.commands.advise import advise
+from strandline.cli.commands.checkpoint import checkpoint_app
+from strandline.cli.commands.dlq import dlq_app
+from strandline.cli.commands.jobs import WORDS, alarms_app, config_app
+from strandline.cli.commands.prove import prove_app
+from strandline.cli.commands.replay import replay_app
+from strandline.cli.commands.savepoint import lineage, plan, savepoint_app
+from strandline.cli.commands.schema import schema_app
+from strandline.cli.commands.state import state_app
 from strandline.errors import StrandlineError
 
 REFUSED, UNEXPECTED, INTERRUPTED = 2, 1, 130
@@ -69,7 +69,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Look at this machine: each thing Spark needs, and the fix where one is missing."""
-    from strandline.cli.doctor import run
+    from strandline.cli.actions.doctor import run
 
     raise typer.Exit(run(as_json=as_json))
 
@@ -89,7 +89,7 @@ def demo(
     ] = None,
 ) -> None:
     """Play a live pipeline: late events, early panes, corrections, and nothing lost."""
-    from strandline.cli.demo import run
+    from strandline.cli.demo.demo import run
 
     shown = not plain if dashboard is None else dashboard
     run(seed=seed, events=events, rate=rate, folder=folder, plain=plain, kafka=kafka, dashboard=shown)
@@ -116,7 +116,7 @@ def dashboard(  # noqa: PLR0913, PLR0917 - one option each
     key: Annotated[Path | None, typer.Option(help="The certificate's key.")] = None,
 ) -> None:
     """Show jobs in the browser: whether each is well, and if not, why."""
-    from strandline.cli.dashboard import run
+    from strandline.cli.actions.dashboard import run
 
     names = tuple(name or ())
     served = {"port": port, "bind": bind, "names": names, "certificate": certificate, "key": key}
@@ -140,7 +140,7 @@ def run(
 
     Example: `strandline run job.py:totals --checkpoint /data/jobs/totals`
     """
-    from strandline.cli.run import run
+    from strandline.cli.actions.run import run
 
     asked = {"available_now": available_now, "by_arrival": by_arrival}
     raise typer.Exit(run(pipeline, checkpoint=checkpoint, plain=plain, every=every, **asked))
@@ -153,7 +153,7 @@ def lag(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """How far a job is behind its topics, per partition, and its folders; exit 1 if one is stalled or stopped."""
-    from strandline.cli.lag import run
+    from strandline.cli.actions.lag import run
 
     raise typer.Exit(run(pipeline, checkpoint=checkpoint, as_json=as_json))
 
@@ -167,7 +167,7 @@ def explain(
 
     Example: `strandline explain job.py:totals`
     """
-    from strandline.cli.run import explain
+    from strandline.cli.actions.run import explain
 
     raise typer.Exit(explain(pipeline, as_json=as_json))
 
@@ -192,7 +192,7 @@ def play(
     as_json: Annotated[bool, typer.Option("--json", help="Print what happened as JSON.")] = False,
 ) -> None:
     """Play stories: exit 0 if all hold, 1 with the differences if not, 2 if one cannot be read."""
-    from strandline.cli.play import run
+    from strandline.cli.actions.play import run
 
     raise typer.Exit(run(files, on, as_json=as_json))
 
@@ -220,7 +220,7 @@ def windows(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
     """Windows against Spark's own and hand-written ones, each checked by a judge; goes on where it was interrupted."""
-    from strandline.cli.bench import run_bench
+    from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("windows", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
 
@@ -230,7 +230,7 @@ def shapes(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
     """A storm of late events, each event once, keys without windows: against Spark's own, each checked by a judge."""
-    from strandline.cli.bench import run_bench
+    from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("shapes", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
 
@@ -240,7 +240,7 @@ def sources(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
     """Windows over Kafka's records, in JSON and in Avro, against Spark's own, each checked by a judge."""
-    from strandline.cli.bench import run_bench
+    from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("sources", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
 
@@ -250,7 +250,7 @@ def delivery(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
     """Exactly once against at least once on the same sink, and upserts against JDBC by hand, each table judged."""
-    from strandline.cli.bench import run_bench
+    from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("delivery", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
 
@@ -260,7 +260,7 @@ def bounded(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
     """A folder that ends, as one batch: against our own stream and a plain batch job, each checked by a judge."""
-    from strandline.cli.bench import run_bench
+    from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("bounded", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
 
@@ -270,7 +270,7 @@ def nexmark(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
     """The questions of Nexmark over a log that is out of order and partly late, against Spark's own, each judged."""
-    from strandline.cli.bench import run_bench
+    from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("nexmark.bench", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
 
@@ -280,7 +280,7 @@ def peers(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
     """Tumbling windows against other systems, each in an environment of its own that is made when it is first asked."""
-    from strandline.cli.bench import run_bench
+    from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("peers.bench", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
 
@@ -290,7 +290,7 @@ def scale(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
     """What an event costs as events, keys, overlaps, partitions and cores grow, each checked by a judge."""
-    from strandline.cli.bench import run_bench
+    from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("scale", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
 
@@ -300,7 +300,7 @@ def latency(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
     """How soon panes are seen at fixed rates, early and on time, with one setting changed at a time."""
-    from strandline.cli.bench import run_bench
+    from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("ladder", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
 
@@ -313,7 +313,7 @@ def soak(
     work: Work = None,
 ) -> None:
     """Whether memory and state of a job stay as they are, looked at every five seconds; every event accounted for."""
-    from strandline.cli.bench import run_soak
+    from strandline.cli.actions.bench import run_soak
 
     raise typer.Exit(run_soak(minutes, rate=rate, quick=quick, work=work))
 
@@ -328,7 +328,7 @@ def profile(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Where the time of one run goes: CPU time by thread, what tasks did, and the stages of batches."""
-    from strandline.cli.bench import run_profile
+    from strandline.cli.actions.bench import run_profile
 
     raise typer.Exit(run_profile(cell, quick=quick, work=work, as_json=as_json))
 
@@ -341,7 +341,7 @@ def up(
     topic: Annotated[list[str] | None, typer.Option(help="A topic of Kafka to make: name or name:partitions.")] = None,
 ) -> None:
     """Start real services on this machine, without a container; they run until `strandline down`."""
-    from strandline.cli.services import up
+    from strandline.cli.actions.services import up
 
     up(names, home=home, port=port, topics=topic or ())
 
@@ -353,7 +353,7 @@ def down(
     wipe: Annotated[bool, typer.Option("--wipe", help="Delete their data too.")] = False,
 ) -> None:
     """Stop services that `strandline up` started. Their data stay."""
-    from strandline.cli.services import down
+    from strandline.cli.actions.services import down
 
     down(names or (), home=home, wipe=wipe)
 
@@ -369,10 +369,10 @@ def status(
     Example: `strandline status /data/jobs/scores`
     """
     if checkpoint is not None:
-        from strandline.cli.jobs import run_status
+        from strandline.cli.actions.jobs import run_status
 
         raise typer.Exit(run_status(checkpoint, as_json=as_json))
-    from strandline.cli.services import status
+    from strandline.cli.actions.services import status
 
     status(home=home, as_json=as_json)
 
@@ -385,7 +385,7 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines of its end.")] = 20,
 ) -> None:
     """Show the end of a service's log."""
-    from strandline.cli.services import logs
+    from strandline.cli.actions.services import logs
 
     logs(name, home=home, follow=follow, lines=lines)
 

@@ -11,14 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from strandline.errors import InvalidStep, SinkError
-from strandline.formats.laid_out import as_texts, encoded, laid_out
-from strandline.kernel.blocks import END, START
+from strandline.formats.row_files import as_texts, encoded, laid_out
+from strandline.kernel.blocks.block import END, START
 from strandline.kernel.output import Output
-from strandline.kernel.panes import RETRACTION
+from strandline.kernel.window.panes import RETRACTION
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
-from strandline.spark.ledger import LedgerEntry, Written
-from strandline.spark.unledgered import Unledgered
+from strandline.ports.ledger import LedgerEntry, Written
+from strandline.ports.unledgered_sink import Unledgered
 
 _STYLES: Final = {"panes": "", "late": "yellow", "dead": "red"}
 

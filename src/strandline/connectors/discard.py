@@ -7,7 +7,7 @@ import polars as pl
 from strandline.kernel.output import Output, Part
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
-from strandline.spark.ports import LedgerEntry, Recorded, Stamp, Written
+from strandline.ports.protocols import LedgerEntry, Recorded, Stamp, Written
 
 
 @dataclass(frozen=True, slots=True)

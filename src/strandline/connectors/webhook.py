@@ -11,17 +11,17 @@ import polars as pl
 
 from strandline.errors import InvalidSecret, InvalidStep, SinkError, SinkUnavailable
 from strandline.formats.http import Answer, Elsewhere, TooLarge, ask
-from strandline.formats.laid_out import encoded, laid_out
-from strandline.formats.refused import Refused, refused_letters
+from strandline.formats.refused_rows import Refused, refused_letters
+from strandline.formats.row_files import encoded, laid_out
 from strandline.formats.secrets import Secret, secret
 from strandline.kernel.output import Output
 from strandline.model.elements import Duration, Length, duration
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
-from strandline.spark.crash import crash_point
-from strandline.spark.ledger import LedgerEntry, Written
-from strandline.spark.ports import LetterBox
-from strandline.spark.unledgered import Unledgered
+from strandline.ports.crash_points import crash_point
+from strandline.ports.ledger import LedgerEntry, Written
+from strandline.ports.protocols import LetterBox
+from strandline.ports.unledgered_sink import Unledgered
 
 KEY: Final = "Idempotency-Key"
 ENOUGH: Final = 20

@@ -15,12 +15,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from strandline.dashboard import panels, shapes
-from strandline.dashboard.describe import Described, Parameter, openapi
-from strandline.dashboard.desk import Desk
+from strandline.dashboard import api_types, panels
+from strandline.dashboard.dead_letter_page import Desk
+from strandline.dashboard.dead_letter_queries import Asked, LetterGone
 from strandline.dashboard.graph import about, graph, names_of
 from strandline.dashboard.jobs import Jobs, NoSuchJob
-from strandline.dashboard.letters import Asked, LetterGone
+from strandline.dashboard.openapi import Described, Parameter, openapi
 from strandline.dashboard.savepoints import savepoints
 from strandline.errors import StrandlineError
 
@@ -93,56 +93,56 @@ class Api:
         reason = Parameter("reason", "only this reason", default="")
         state = Parameter("state", "only those in this state", default="", one_of=("", "new", "redriven"))
         return (
-            one("/api/jobs", "every job, those that need somebody first", shapes.JobList, self.jobs),
-            one(job, "one job on a page", shapes.Overview, self.overview),
-            one(f"{job}/series", "the golden numbers over time", shapes.Series, self.series, SPAN, POINTS),
-            one(f"{job}/times", "event time against the clock", shapes.Times, self.times, SPAN, POINTS),
-            one(f"{job}/panes", "what was told of a key", shapes.Panes, self.panes, SEARCH, key, start),
-            one(f"{job}/lateness", "how late elements come", shapes.Lateness, self.lateness),
-            one(f"{job}/partitions", "the partitions of its sources", shapes.Partitions, self.partitions),
-            one(f"{job}/keys", "the keys that get most", shapes.Keys, self.keys),
-            one(f"{job}/stages", "what it runs, and where the time goes", shapes.Graph, self.stages),
-            one(f"{job}/state", "what each step keeps", shapes.State, self.state),
-            one(f"{job}/letters", "its dead letters", shapes.Letters, self.letters, SEARCH, reason, state, limit),
-            one(f"{job}/letters/{{letter}}", "one dead letter", shapes.LetterWhole, self.letter, letter),
-            one(f"{job}/redrive", "send records back", shapes.Redriven, self.redrive, body=shapes.RedriveAsk),
-            one(f"{job}/savepoints", "its savepoints", shapes.Savepoints, self.savepoints),
-            one(f"{job}/lineage", "whose checkpoint it is", shapes.Lineage, self.lineage),
-            one(f"{job}/events", "what happened to it, newest first", shapes.Events, self.events, limit),
+            one("/api/jobs", "every job, those that need somebody first", api_types.JobList, self.jobs),
+            one(job, "one job on a page", api_types.Overview, self.overview),
+            one(f"{job}/series", "the golden numbers over time", api_types.Series, self.series, SPAN, POINTS),
+            one(f"{job}/times", "event time against the clock", api_types.Times, self.times, SPAN, POINTS),
+            one(f"{job}/panes", "what was told of a key", api_types.Panes, self.panes, SEARCH, key, start),
+            one(f"{job}/lateness", "how late elements come", api_types.Lateness, self.lateness),
+            one(f"{job}/partitions", "the partitions of its sources", api_types.Partitions, self.partitions),
+            one(f"{job}/keys", "the keys that get most", api_types.Keys, self.keys),
+            one(f"{job}/stages", "what it runs, and where the time goes", api_types.Graph, self.stages),
+            one(f"{job}/state", "what each step keeps", api_types.State, self.state),
+            one(f"{job}/letters", "its dead letters", api_types.Letters, self.letters, SEARCH, reason, state, limit),
+            one(f"{job}/letters/{{letter}}", "one dead letter", api_types.LetterWhole, self.letter, letter),
+            one(f"{job}/redrive", "send records back", api_types.Redriven, self.redrive, body=api_types.RedriveAsk),
+            one(f"{job}/savepoints", "its savepoints", api_types.Savepoints, self.savepoints),
+            one(f"{job}/lineage", "whose checkpoint it is", api_types.Lineage, self.lineage),
+            one(f"{job}/events", "what happened to it, newest first", api_types.Events, self.events, limit),
         )
 
-    def jobs(self) -> shapes.JobList:
-        return shapes.JobList(_now(), VERSION, self._read_only, tuple(self._jobs.cards()))
+    def jobs(self) -> api_types.JobList:
+        return api_types.JobList(_now(), VERSION, self._read_only, tuple(self._jobs.cards()))
 
-    def overview(self, job: str) -> shapes.Overview:
+    def overview(self, job: str) -> api_types.Overview:
         recent = self._jobs.recent(job)
         with self._jobs.reading(job) as history:
             return panels.overview(self._jobs.job(job), history, recent, _now())
 
-    def series(self, job: str, span: int, points: int) -> shapes.Series:
+    def series(self, job: str, span: int, points: int) -> api_types.Series:
         with self._jobs.reading(job) as history:
             found = history.points(since=_until(self._jobs, job) - span * 1000)
         return panels.series(found, points)
 
-    def times(self, job: str, span: int, points: int) -> shapes.Times:
+    def times(self, job: str, span: int, points: int) -> api_types.Times:
         with self._jobs.reading(job) as history:
             found = history.points(since=_until(self._jobs, job) - span * 1000)
         return panels.times(self._jobs.job(job), found, points, _now())
 
-    def panes(self, job: str, search: str, key: str, start: int | None) -> shapes.Panes:
+    def panes(self, job: str, search: str, key: str, start: int | None) -> api_types.Panes:
         with self._jobs.reading(job) as history:
             return panels.panes(history, search, key, start)
 
-    def lateness(self, job: str) -> shapes.Lateness:
+    def lateness(self, job: str) -> api_types.Lateness:
         return panels.lateness(self._jobs.recent(job))
 
-    def partitions(self, job: str) -> shapes.Partitions:
+    def partitions(self, job: str) -> api_types.Partitions:
         return panels.partitions(self._jobs.job(job).latest, _now())
 
-    def keys(self, job: str) -> shapes.Keys:
+    def keys(self, job: str) -> api_types.Keys:
         return panels.keys(self._jobs.recent(job))
 
-    def stages(self, job: str) -> shapes.Graph:
+    def stages(self, job: str) -> api_types.Graph:
         found, recent = self._jobs.job(job), self._jobs.recent(job)
         busy: dict[str, float] = {}
         for batch in recent:
@@ -150,37 +150,37 @@ class Api:
                 busy[name] = round(busy.get(name, 0.0) + seconds, 4)
         return graph(about(found.folder), panels.stage_times(recent), busy, panels.limited_by(found.signs))
 
-    def state(self, job: str) -> shapes.State:
+    def state(self, job: str) -> api_types.State:
         return panels.state(self._jobs.recent(job))
 
-    def letters(self, job: str, search: str, reason: str, state: str, limit: int) -> shapes.Letters:
+    def letters(self, job: str, search: str, reason: str, state: str, limit: int) -> api_types.Letters:
         folder = self._jobs.job(job).folder
         return self._desk.letters(folder, about(folder), Asked(search, reason, state, limit))
 
-    def letter(self, job: str, letter: str) -> shapes.LetterWhole:
+    def letter(self, job: str, letter: str) -> api_types.LetterWhole:
         folder = self._jobs.job(job).folder
         return self._desk.letter(folder, about(folder), letter)
 
-    def redrive(self, job: str, body: Mapping[str, Any]) -> shapes.Redriven:
+    def redrive(self, job: str, body: Mapping[str, Any]) -> api_types.Redriven:
         folder = self._jobs.job(job).folder
         return self._desk.redrive(folder, about(folder), _ids(body))
 
-    def savepoints(self, job: str) -> shapes.Savepoints:
+    def savepoints(self, job: str) -> api_types.Savepoints:
         folder = self._jobs.job(job).folder
         return savepoints(folder, about(folder).lineage)
 
-    def lineage(self, job: str) -> shapes.Lineage:
+    def lineage(self, job: str) -> api_types.Lineage:
         folder = self._jobs.job(job).folder
         known = about(folder)
         with self._jobs.reading(job) as history:
             lived = [each for each in history.events(limit=500) if each.kind in _LIVES]
-        runs = tuple(shapes.EventLine(each.at, each.run, each.kind, each.text) for each in reversed(lived))
-        return shapes.Lineage(
+        runs = tuple(api_types.EventLine(each.at, each.run, each.kind, each.text) for each in reversed(lived))
+        return api_types.Lineage(
             known.lineage, known.fingerprint, known.key_groups, str(folder), names_of(known, "source"),
             names_of(known, "sink"), runs,
         )  # fmt: skip
 
-    def events(self, job: str, limit: int) -> shapes.Events:
+    def events(self, job: str, limit: int) -> api_types.Events:
         with self._jobs.reading(job) as history:
             return panels.events(history, limit)
 
@@ -264,7 +264,7 @@ def _ids(body: Mapping[str, Any]) -> list[str]:
 
 
 def _problem(status: int, error: str, detail: str = "", hint: str = "") -> Response:
-    return Answer(shapes.Problem(error, detail, hint), status)
+    return Answer(api_types.Problem(error, detail, hint), status)
 
 
 def _until(jobs: Jobs, id_: str) -> int:

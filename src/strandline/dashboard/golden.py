@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from strandline.dashboard.shapes import Golden, Sign, Unit, Verdict
-from strandline.observe.history import JobState, JobView
-from strandline.observe.metrics import BatchMetrics
-from strandline.observe.tables import AlarmLine
+from strandline.dashboard.api_types import Golden, Sign, Unit, Verdict
+from strandline.observe.metrics.history import JobState, JobView
+from strandline.observe.metrics.metrics import BatchMetrics
+from strandline.observe.metrics.tables import AlarmLine
 from strandline.observe.verdicts import Verdict as Judged
 from strandline.observe.verdicts import verdicts
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from strandline.dashboard import shapes
+from strandline.dashboard import api_types
 
 SPENT_BY: Final = {
     "source": ("source", "plan", "read", "prepare"),
@@ -50,7 +50,9 @@ def about(folder: Path) -> About:
         return About()
 
 
-def graph(known: About, stages: Sequence[shapes.StageTime], busy: Mapping[str, float], limit: str) -> shapes.Graph:
+def graph(
+    known: About, stages: Sequence[api_types.StageTime], busy: Mapping[str, float], limit: str
+) -> api_types.Graph:
     """The definition as nodes in columns; the share of a batch's time is that of all nodes of a kind together."""
     drawing = _Drawing()
     _draw(known.definition, drawing)
@@ -60,8 +62,8 @@ def graph(known: About, stages: Sequence[shapes.StageTime], busy: Mapping[str, f
     for id_, (kind, label, detail, column) in drawing.nodes.items():
         share = sum(shares.get(name, 0.0) for name in SPENT_BY[kind]) if shares else None
         place = last if kind == "sink" else column
-        nodes.append(shapes.GraphNode(id_, kind, label, detail, place, share))  # type: ignore[arg-type]
-    return shapes.Graph(tuple(nodes), tuple(dict.fromkeys(drawing.edges)), tuple(stages), busy, limit, known.stages)
+        nodes.append(api_types.GraphNode(id_, kind, label, detail, place, share))  # type: ignore[arg-type]
+    return api_types.Graph(tuple(nodes), tuple(dict.fromkeys(drawing.edges)), tuple(stages), busy, limit, known.stages)
 
 
 def names_of(known: About, kind: str) -> tuple[str, ...]:

@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from strandline.dashboard.api_types import JobCard, Sign
 from strandline.dashboard.golden import golden_five, job_verdict, signs
-from strandline.dashboard.shapes import JobCard, Sign
 from strandline.errors import SetupError, StateError, StrandlineError
 from strandline.model.histograms import Histogram
-from strandline.observe.history import History, JobState, JobView
-from strandline.observe.metrics import BatchMetrics
-from strandline.observe.tables import FILE
+from strandline.observe.metrics.history import History, JobState, JobView
+from strandline.observe.metrics.metrics import BatchMetrics
+from strandline.observe.metrics.tables import FILE
 
 FEW: Final = 40
 """Batches of each job that small pictures and verdicts look back on."""

@@ -6,12 +6,12 @@ from functools import reduce
 from itertools import pairwise
 from typing import Final
 
-from strandline.dashboard import shapes
+from strandline.dashboard import api_types
 from strandline.dashboard.jobs import Watched
 from strandline.model.histograms import Histogram
-from strandline.observe.history import History
-from strandline.observe.metrics import STAGES, TIMINGS, BatchMetrics
-from strandline.observe.tables import PaneLine, Point
+from strandline.observe.metrics.history import History
+from strandline.observe.metrics.metrics import STAGES, TIMINGS, BatchMetrics
+from strandline.observe.metrics.tables import PaneLine, Point
 
 GAP: Final = 4
 """So many times the usual distance between two points is a gap, in which a line is broken."""
@@ -20,11 +20,11 @@ MOST_PANES: Final = 2_000
 MOST_KEYS: Final = 200
 
 
-def overview(job: Watched, history: History, recent: Sequence[BatchMetrics], now: int) -> shapes.Overview:
+def overview(job: Watched, history: History, recent: Sequence[BatchMetrics], now: int) -> api_types.Overview:
     assert job.view is not None  # noqa: S101 - a job that is shown was read
     assert job.card is not None  # noqa: S101
     view, last = job.view, job.latest
-    return shapes.Overview(
+    return api_types.Overview(
         now=now,
         card=job.card,
         run=view.run,
@@ -35,7 +35,7 @@ def overview(job: Watched, history: History, recent: Sequence[BatchMetrics], now
         pid=view.pid,
         problem=view.problem,
         alarms=tuple(
-            shapes.Alarm(each.rule, each.state, each.since, each.text, each.hint)
+            api_types.Alarm(each.rule, each.state, each.since, each.text, each.hint)
             for each in history.alarms()
             if each.state != "ok"
         ),
@@ -53,12 +53,12 @@ def overview(job: Watched, history: History, recent: Sequence[BatchMetrics], now
     )
 
 
-def limited_by(signs: Sequence[shapes.Sign]) -> str:
+def limited_by(signs: Sequence[api_types.Sign]) -> str:
     """Which stage limits the job."""
     return next((f"{sign.value}: {sign.why}" for sign in signs if sign.name == "backpressure"), "")
 
 
-def _ledger(recent: Iterable[BatchMetrics]) -> shapes.Ledger:
+def _ledger(recent: Iterable[BatchMetrics]) -> api_types.Ledger:
     told = Counter[str]()
     for batch in recent:
         counts = batch.counts
@@ -67,10 +67,10 @@ def _ledger(recent: Iterable[BatchMetrics]) -> shapes.Ledger:
             filtered=counts.filtered, emitted=batch.emitted, retractions=batch.retractions,
         )  # fmt: skip
     names = ("read", "again", "contributed", "late", "dead", "filtered", "emitted", "retractions")
-    return shapes.Ledger(**{name: told[name] for name in names})
+    return api_types.Ledger(**{name: told[name] for name in names})
 
 
-def stage_times(recent: Sequence[BatchMetrics]) -> tuple[shapes.StageTime, ...]:
+def stage_times(recent: Sequence[BatchMetrics]) -> tuple[api_types.StageTime, ...]:
     """Where the time of the last batches went, in the order of a batch."""
     spent: dict[str, float] = defaultdict(float)
     for batch in recent:
@@ -79,19 +79,19 @@ def stage_times(recent: Sequence[BatchMetrics]) -> tuple[shapes.StageTime, ...]:
     total, batches = sum(spent.values()), sum(batch.batches for batch in recent)
     order = [*STAGES, *(name for name in spent if name not in STAGES)]
     return tuple(
-        shapes.StageTime(name, spent[name] / batches, spent[name] / total)
+        api_types.StageTime(name, spent[name] / batches, spent[name] / total)
         for name in order
         if name in spent and total and batches
     )
 
 
-def _latencies(recent: Sequence[BatchMetrics]) -> tuple[shapes.Latency, ...]:
+def _latencies(recent: Sequence[BatchMetrics]) -> tuple[api_types.Latency, ...]:
     told = []
     for timing in TIMINGS:
         found = reduce(Histogram.__add__, (batch.latency.get(timing, Histogram()) for batch in recent), Histogram())
         if found.total:
             shares = [(found.percentile(share) or 0.0) / 1000 for share in (0.5, 0.95, 0.99)]
-            told.append(shapes.Latency(timing, found.total, *shares))
+            told.append(api_types.Latency(timing, found.total, *shares))
     return tuple(told)
 
 
@@ -118,7 +118,7 @@ _RATES: Final[dict[str, Callable[[Point], float]]] = {
 }
 
 
-def series(points: Sequence[Point], most: int) -> shapes.Series:
+def series(points: Sequence[Point], most: int) -> api_types.Series:
     """The golden numbers over time: levels as they were last, rates on average, times at their worst."""
     groups = [*buckets(points, most)]
     at: list[int] = []
@@ -135,7 +135,7 @@ def series(points: Sequence[Point], most: int) -> shapes.Series:
             _short(sum(map(many, group)) / length) if length else None
             for group, length in zip(groups, seconds, strict=True)
         )
-    return shapes.Series(tuple(at), values)
+    return api_types.Series(tuple(at), values)
 
 
 def _most(values: Iterable[float | None]) -> float | None:
@@ -161,10 +161,10 @@ def _short(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def times(job: Watched, points: Sequence[Point], most: int, now: int) -> shapes.Times:
+def times(job: Watched, points: Sequence[Point], most: int, now: int) -> api_types.Times:
     groups = [group[-1] for group in buckets(points, most) if group]
     last = job.latest
-    return shapes.Times(
+    return api_types.Times(
         now=now,
         clock=tuple(point.clock for point in groups),
         watermark=tuple(point.watermark for point in groups),
@@ -174,14 +174,14 @@ def times(job: Watched, points: Sequence[Point], most: int, now: int) -> shapes.
     )
 
 
-def lateness(recent: Sequence[BatchMetrics]) -> shapes.Lateness:
+def lateness(recent: Sequence[BatchMetrics]) -> api_types.Lateness:
     """How far behind the front of their stream elements came, and what share had come by then."""
     found = reduce(Histogram.__add__, (batch.lateness for batch in recent), Histogram())
     bars, passed = [], 0
     for lower, upper, many in found.bars():
         passed += many
-        bars.append(shapes.Bar(round(lower, 3), round(upper, 3), many, passed / found.total))
-    return shapes.Lateness(
+        bars.append(api_types.Bar(round(lower, 3), round(upper, 3), many, passed / found.total))
+    return api_types.Lateness(
         measured=found.total,
         late=sum(batch.counts.late for batch in recent),
         read=sum(batch.counts.offered for batch in recent),
@@ -190,21 +190,21 @@ def lateness(recent: Sequence[BatchMetrics]) -> shapes.Lateness:
     )
 
 
-def partitions(last: BatchMetrics | None, now: int) -> shapes.Partitions:
+def partitions(last: BatchMetrics | None, now: int) -> api_types.Partitions:
     if last is None:
-        return shapes.Partitions(now, 0, ())
+        return api_types.Partitions(now, 0, ())
     told = [
-        shapes.Partition(
+        api_types.Partition(
             each.name, each.event_time, each.watermark, each.heard, each.idle, each.finished,
             each.name == last.held_by, each.lag_records, each.lag_seconds,
         )
         for each in last.partitions
     ]  # fmt: skip
     order = sorted(told, key=lambda each: (not each.holds, each.finished, each.idle, each.name))
-    return shapes.Partitions(now, max(last.partition_count, len(told)), tuple(order))
+    return api_types.Partitions(now, max(last.partition_count, len(told)), tuple(order))
 
 
-def keys(recent: Sequence[BatchMetrics]) -> shapes.Keys:
+def keys(recent: Sequence[BatchMetrics]) -> api_types.Keys:
     """The keys that get most, and how evenly key groups are filled, over the last batches."""
     heavy, of_step = Counter[tuple[str, str]](), Counter[str]()
     groups: dict[str, tuple[int, ...]] = {}
@@ -216,20 +216,20 @@ def keys(recent: Sequence[BatchMetrics]) -> shapes.Keys:
             alike = len(known) == len(step.groups)
             groups[step.name] = tuple(map(sum, zip(known, step.groups, strict=True))) if alike else step.groups
     hot = [
-        shapes.Hot(step, key, many, min(many / of_step[step], 1.0) if of_step[step] else 0.0)
+        api_types.Hot(step, key, many, min(many / of_step[step], 1.0) if of_step[step] else 0.0)
         for (step, key), many in heavy.most_common(MOST_HOT)
     ]
     skew = [
-        shapes.Skew(name, told, max(told) * len(told) / sum(told) if sum(told) else 0.0)
+        api_types.Skew(name, told, max(told) * len(told) / sum(told) if sum(told) else 0.0)
         for name, told in groups.items()
         if told
     ]
-    return shapes.Keys(tuple(hot), tuple(skew))
+    return api_types.Keys(tuple(hot), tuple(skew))
 
 
-def state(recent: Sequence[BatchMetrics]) -> shapes.State:
+def state(recent: Sequence[BatchMetrics]) -> api_types.State:
     if not recent:
-        return shapes.State((), ())
+        return api_types.State((), ())
     some = recent[-120:]
     told = []
     for step in some[-1].steps:
@@ -237,14 +237,14 @@ def state(recent: Sequence[BatchMetrics]) -> shapes.State:
         read = sum(each.counts.read for batch in some for each in batch.steps if each.name == step.name)
         late = sum(each.counts.late for batch in some for each in batch.steps if each.name == step.name)
         told.append(
-            shapes.StepState(
+            api_types.StepState(
                 step.name, step.rows, step.bytes, step.watermark, step.output_watermark, read, late, tuple(history)
             )
         )
-    return shapes.State(tuple(batch.at for batch in some), tuple(told))
+    return api_types.State(tuple(batch.at for batch in some), tuple(told))
 
 
-def panes(history: History, search: str, key: str, start: int | None) -> shapes.Panes:
+def panes(history: History, search: str, key: str, start: int | None) -> api_types.Panes:
     """Keys that match, the windows of the chosen key, and of the chosen window what was told, in order.
 
     Without a start, that is the window that has none: the global one.
@@ -256,7 +256,7 @@ def panes(history: History, search: str, key: str, start: int | None) -> shapes.
     for line in mine:
         by_window[line.start, line.until].append(line)
     windows = [
-        shapes.PaneWindow(
+        api_types.PaneWindow(
             begin,
             until,
             len(lines),
@@ -267,20 +267,22 @@ def panes(history: History, search: str, key: str, start: int | None) -> shapes.
     ]
     windows.sort(key=lambda window: -(window.start or 0))
     chosen = [line for line in mine if line.start == start]
-    return shapes.Panes(
-        tuple(shapes.PaneKey(name, count) for name, count in many.most_common(MOST_KEYS)),
+    return api_types.Panes(
+        tuple(api_types.PaneKey(name, count) for name, count in many.most_common(MOST_KEYS)),
         tuple(windows),
         tuple(_pane(line) for line in chosen),
     )
 
 
-def _pane(line: PaneLine) -> shapes.Pane:
-    return shapes.Pane(
+def _pane(line: PaneLine) -> api_types.Pane:
+    return api_types.Pane(
         line.id, line.at, line.batch, line.key, line.start, line.until, line.timing, line.pane, line.is_last,
         line.taken_back, line.said,
     )  # fmt: skip
 
 
-def events(history: History, limit: int) -> shapes.Events:
+def events(history: History, limit: int) -> api_types.Events:
     found = history.events(limit=limit)
-    return shapes.Events(tuple(shapes.EventLine(each.at, each.run, each.kind, each.text) for each in reversed(found)))
+    return api_types.Events(
+        tuple(api_types.EventLine(each.at, each.run, each.kind, each.text) for each in reversed(found))
+    )

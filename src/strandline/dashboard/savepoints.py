@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from strandline.dashboard import shapes
+from strandline.dashboard import api_types
 
 MANIFEST: Final = "manifest.json"
 LARGEST: Final = 16 * 2**20
@@ -18,15 +18,15 @@ _NONE: Final = (
 )
 
 
-def savepoints(folder: Path, lineage: str) -> shapes.Savepoints:
+def savepoints(folder: Path, lineage: str) -> api_types.Savepoints:
     """Those of this lineage, newest first."""
     places = (folder.parent, folder.parent / "savepoints", folder / "savepoints")
     found = [line for place in places for line in _found(place, lineage)]
     newest = sorted(found, key=lambda line: (line.at or 0, line.name), reverse=True)[:MOST]
-    return shapes.Savepoints(bool(newest), "" if newest else _NONE, tuple(newest))
+    return api_types.Savepoints(bool(newest), "" if newest else _NONE, tuple(newest))
 
 
-def _found(place: Path, lineage: str) -> Iterator[shapes.SavepointLine]:
+def _found(place: Path, lineage: str) -> Iterator[api_types.SavepointLine]:
     try:
         manifests = [each / MANIFEST for each in place.iterdir() if not each.name.startswith(".")]
     except OSError:
@@ -40,8 +40,8 @@ def _found(place: Path, lineage: str) -> Iterator[shapes.SavepointLine]:
             continue
 
 
-def _line(folder: Path, told: Mapping[str, Any]) -> shapes.SavepointLine:
+def _line(folder: Path, told: Mapping[str, Any]) -> api_types.SavepointLine:
     rows = sum(int(step["rows"]) for step in told["steps"])
     made = int(datetime.fromisoformat(told["created"]).timestamp() * 1000)
     facts = {"batch": str(told["batch"]), "rows of state": f"{rows:,}", "written by": str(told["version"])}
-    return shapes.SavepointLine(folder.name, made, str(folder), facts)
+    return api_types.SavepointLine(folder.name, made, str(folder), facts)

@@ -22,12 +22,12 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from strandline.dashboard.api import Api, unexpected
-from strandline.dashboard.desk import Desk
+from strandline.dashboard.dead_letter_page import Desk
+from strandline.dashboard.dead_letter_queries import Opened
 from strandline.dashboard.jobs import Jobs
-from strandline.dashboard.letters import Opened
 from strandline.dashboard.security import ENTER, Gate, Keys, kept_key
 from strandline.errors import SetupError
-from strandline.observe.known import user_data
+from strandline.observe.known_jobs import user_data
 
 STATIC: Final = Path(__file__).parent / "static"
 PORT: Final = 4_270

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from strandline.formats.avro_compatibility import can_read_avro
-from strandline.formats.json_compatibility import can_read_json
-from strandline.formats.protobuf_compatibility import can_read_protobuf
-from strandline.formats.subjects import Kind, Level
+from strandline.formats.avro.compatibility import can_read_avro
+from strandline.formats.json.compatibility import can_read_json
+from strandline.formats.protobuf.compatibility import can_read_protobuf
+from strandline.formats.registry.subjects import Kind, Level
 
 Uses = Mapping[str, str]
 CanRead = Callable[[str, str, Uses, Uses], list[str]]

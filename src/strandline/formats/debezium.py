@@ -9,12 +9,12 @@ import polars as pl
 import pyarrow as pa
 
 from strandline.errors import InvalidStep
-from strandline.formats.letters import LARGEST, Complaint, checked_size, dead_letters, sift
-from strandline.formats.records import read_objects
+from strandline.formats.json.codec import read_objects
 from strandline.formats.schema import ddl_of, parse_ddl, types_of
-from strandline.formats.times import beyond, days, instants
-from strandline.model.changes import Change
-from strandline.spark.ports import RAW, Decoded
+from strandline.formats.time_parsing import beyond, days, instants
+from strandline.formats.undecodable_records import LARGEST, Complaint, checked_size, dead_letters, sift
+from strandline.model.row_kinds import Change
+from strandline.ports.protocols import RAW, Decoded
 
 CHANGE: Final = "change"
 CHANGED_AT: Final = "changed_at"

@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from strandline.errors import InvalidStep
-from strandline.kernel.types import scalars, to_arrow
+from strandline.kernel.blocks.column_types import scalars, to_arrow
 from strandline.model.ddl import HINT, parse
 
 

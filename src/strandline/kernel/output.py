@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from strandline.kernel.blocks import Block
+from strandline.kernel.blocks.block import Block
 from strandline.kernel.step import Stepped
 from strandline.kernel.watermarks import NEVER, Progress, progress_from_facts, progress_to_facts
 from strandline.model.counts import COUNTED, Counts

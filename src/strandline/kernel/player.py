@@ -1,7 +1,7 @@
 """The kernel as a player of stories: each call is one batch, prepared, packed, stepped in key groups and gathered.
 
 `BlockPlayer` turns calls into packets and output blocks back into panes; who carries the packets to the key groups is
-left open. `KernelPlayer` does it in memory; Spark does it in `spark/player.py`.
+left open. `KernelPlayer` does it in memory; Spark does it in `spark/story_player.py`.
 """
 
 from abc import ABC, abstractmethod
@@ -13,10 +13,8 @@ from typing import Any, Final, Self
 import polars as pl
 
 from strandline.errors import InvalidWatermark
-from strandline.kernel import panes as columns
-from strandline.kernel.blocks import AT, END, OFFSET, OWN, PARTITION, START, Block, pack, unpack
+from strandline.kernel.blocks.block import AT, END, OFFSET, OWN, PARTITION, START, Block, pack, unpack
 from strandline.kernel.output import Counts, Output, gather, to_block
-from strandline.kernel.prepare import REASON, admit, prepare
 from strandline.kernel.step import PARTIAL, WATERMARK, Ask, step
 from strandline.kernel.watermarks import (
     FOREVER,
@@ -28,6 +26,8 @@ from strandline.kernel.watermarks import (
     counted_times,
     moving_time,
 )
+from strandline.kernel.window import panes as columns
+from strandline.kernel.window.prepare import REASON, admit, prepare
 from strandline.model.aggregates import columns_of
 from strandline.model.elements import EPOCH, Element, Timestamp
 from strandline.model.panes import DeadLetter, Emitted, Late, LateReason, Pane, Timing

@@ -9,8 +9,8 @@ from typing import Final
 
 import polars as pl
 
-from strandline.kernel.blocks import AT, OFFSET, PARTITION
-from strandline.kernel.slices import key_groups
+from strandline.kernel.blocks.block import AT, OFFSET, PARTITION
+from strandline.kernel.state.partitioning import key_groups
 
 SALT: Final = "@salt"
 """The place of an element among those that its key is spread over; 0 for keys that are not hot."""

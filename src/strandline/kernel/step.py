@@ -9,9 +9,7 @@ from typing import Any
 import polars as pl
 
 from strandline.errors import StateError
-from strandline.kernel import changes, counts, sessions, state, waiting
-from strandline.kernel.blocks import AT, COUNTED, END, OFFSET, PARTITION, START, TIME, Block
-from strandline.kernel.contents import (
+from strandline.kernel.aggregation.accumulators import (
     TURN,
     Combined,
     combined,
@@ -22,15 +20,18 @@ from strandline.kernel.contents import (
     side_by_side,
     together,
 )
-from strandline.kernel.older import in_rows, is_older
-from strandline.kernel.panes import Instant, deadlines, fire
-from strandline.kernel.places import changes_of
-from strandline.kernel.prepare import REASON, ROWS, SURE, gather, surely_taken
-from strandline.kernel.slices import slices_of
-from strandline.kernel.state import CLOSED, Kept
-from strandline.kernel.strips import next_over, shares
+from strandline.kernel.blocks.block import AT, COUNTED, END, OFFSET, PARTITION, START, TIME, Block
+from strandline.kernel.state import slice_deltas, slice_store
+from strandline.kernel.state.partitioning import slices_of
+from strandline.kernel.state.slice_rows import changes_of
+from strandline.kernel.state.slice_store import CLOSED, Kept
+from strandline.kernel.state.state_migrations import in_rows, is_older
 from strandline.kernel.watermarks import FOREVER, NEVER, Control, Input, Progress, Rule, advance, advance_inputs
-from strandline.kernel.windows import assign, expires, expiry, has_one, max_timestamp, span_of
+from strandline.kernel.window import count_windows, sessions, shared_slice_store
+from strandline.kernel.window.assign import assign, expires, expiry, has_one, max_timestamp, span_of
+from strandline.kernel.window.panes import Instant, deadlines, fire
+from strandline.kernel.window.prepare import REASON, ROWS, SURE, gather, surely_taken
+from strandline.kernel.window.shared_slices import next_over, shares
 from strandline.model.panes import LateReason, LateRows, PaneTimestamp
 from strandline.model.steps import WindowedStep
 from strandline.model.triggers import may_finish
@@ -96,46 +97,48 @@ class Stepped:
 
 def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[Control], ask: Ask) -> Stepped:
     """Plays one batch over what a key group holds."""
-    index = state.read_index(held)
+    index = slice_store.read_index(held)
     was, progress = index.progress, _advance(index.progress, controls, ask)
     now = Instant(was.watermark, progress.watermark, was.clock, progress.clock, index.turn)
 
     came = _arrived(blocks, ask, now)
-    strips = waiting.read(held, index, came.strips, came.placed, progress, ask.step)
-    joined = waiting.add(strips, came.strips, ask.keys, ask.step)
-    ripe = waiting.ripen(joined, ask.keys, ask.step, now)
-    touched, due = _touched(came, ripe.windows, ask), state.due(index.slices, progress)
+    strips = shared_slice_store.read(held, index, came.strips, came.placed, progress, ask.step)
+    joined = shared_slice_store.add(strips, came.strips, ask.keys, ask.step)
+    ripe = shared_slice_store.ripen(joined, ask.keys, ask.step, now)
+    touched, due = _touched(came, ripe.windows, ask), slice_store.due(index.slices, progress)
     many = _many(touched)
     # State in an older form becomes what it is now all at once: of what is only half read, half would be forgotten.
     old = is_older(index.form, ask.step)
-    few = frozenset[int]() if old else changes.seldom(index.slices, many, due, ask.step)
+    few = frozenset[int]() if old else slice_deltas.seldom(index.slices, many, due, ask.step)
     opened = {*many, *due, *(index.slices if old else ())} - few
     there, beside = opened & index.slices.keys(), {n: entry.changes for n, entry in index.slices.items()}
     only = partial(_only, touched)
-    sift = partial(changes.dying, touched=only, keys=ask.keys, ask=ask.step, now=now)
-    read = _as_now(state.read_slices(held, there, beside, None if old else sift), ask)
-    changing = changes.begin(held, index.slices, {n: only(n) for n in few}, ask.keys)
-    kept = waiting.recall(changes.with_touched(read, changing), strips, came.placed, ask.keys, ask.step, now)
+    sift = partial(slice_deltas.dying, touched=only, keys=ask.keys, ask=ask.step, now=now)
+    read = _as_now(slice_store.read_slices(held, there, beside, None if old else sift), ask)
+    changing = slice_deltas.begin(held, index.slices, {n: only(n) for n in few}, ask.keys)
+    kept = shared_slice_store.recall(
+        slice_deltas.with_touched(read, changing), strips, came.placed, ask.keys, ask.step, now
+    )
     panes: pl.DataFrame | None = None
     if isinstance(ask.step.window, Count):
         judged = Judged(contributed=0 if came.placed is None else came.placed.height)
-        panes, kept = counts.count(kept, came.placed, ask.keys, ask.step, ask.step.window, now.after)
+        panes, kept = count_windows.count(kept, came.placed, ask.keys, ask.step, ask.step.window, now.after)
         dues = (pl.lit(FOREVER), pl.lit(None, pl.Int64))
     else:
         kept, parts, judged = _judge(kept, came.placed, came.parts, ask, now)
         taken = combined(_counted(judged.taken, kept, ask, now), ask.keys, ask.step)
         added = side_by_side([each for each in (parts, ripe.windows, taken) if each is not None])
-        kept = state.add(kept, added, ask.keys, ask.step)
+        kept = slice_store.add(kept, added, ask.keys, ask.step)
         panes, kept = fire(kept, ask.keys, ask.step, now)
         panes = _told(ripe.panes, panes, ask)
         dues = deadlines(ask.step, now)
-    ends = {n: partial(changes.end, each, keys=ask.keys) for n, each in changing.items()}
-    writes, slices = state.write_slices(kept, there, ask.keys, ask.step, dues, ends)
+    ends = {n: partial(slice_deltas.end, each, keys=ask.keys) for n, each in changing.items()}
+    writes, slices = slice_store.write_slices(kept, there, ask.keys, ask.step, dues, ends)
     writes |= {place: None for n in there for place in changes_of(n, beside[n])}
-    shared, waits, beside_them = waiting.write(joined, index, ask.keys, ask.step, now)
+    shared, waits, beside_them = shared_slice_store.write(joined, index, ask.keys, ask.step, now)
     left = {n: entry for n, entry in index.slices.items() if n not in opened}
-    after = state.Index(progress, index.turn + 1, left | slices, waits, beside_them)
-    writes |= {**shared, state.INDEX: state.write_index(after, {**writes, **shared}, index)}
+    after = slice_store.Index(progress, index.turn + 1, left | slices, waits, beside_them)
+    writes |= {**shared, slice_store.INDEX: slice_store.write_index(after, {**writes, **shared}, index)}
     contributed = judged.contributed + came.surely
     return Stepped(
         writes, panes, judged.late, progress, after.output_watermark, contributed, judged.refused, after.rows, now.turn,
@@ -171,7 +174,7 @@ def _arrived(blocks: Sequence[Block], ask: Ask, now: Instant) -> Arrived:
     if not rows:
         return Arrived(strips=parts)
     elements = pl.concat([block.frames[ROWS] for block in rows], how="diagonal_relaxed")
-    fresh, placed = waiting.apart(elements.with_columns(pl.lit(now.turn).alias(TURN)), ask.step, now)
+    fresh, placed = shared_slice_store.apart(elements.with_columns(pl.lit(now.turn).alias(TURN)), ask.step, now)
     fresher = combined(fresh, ask.keys, ask.step)
     return Arrived(placed, None, side_by_side([each for each in (parts, fresher) if each is not None]))
 
@@ -298,11 +301,11 @@ def _counted(taken: pl.DataFrame | None, kept: Kept, ask: Ask, now: Instant) -> 
     reached = pl.lit(now.before)
     if kept.windows is not None:
         names = identity(ask.keys)
-        holds = kept.windows.select(*names, state.HOLD)
+        holds = kept.windows.select(*names, slice_store.HOLD)
         taken = taken.join(holds, on=names, how="left", nulls_equal=True)
-        reached = pl.min_horizontal(reached, pl.col(state.HOLD) - 1)
+        reached = pl.min_horizontal(reached, pl.col(slice_store.HOLD) - 1)
     counts = (pl.col(AT) > reached) & (max_timestamp() > now.before)
-    return taken.with_columns(pl.when(counts).then(pl.col(AT)).alias(TIME)).drop(state.HOLD, strict=False)
+    return taken.with_columns(pl.when(counts).then(pl.col(AT)).alias(TIME)).drop(slice_store.HOLD, strict=False)
 
 
 def _told(on_time: pl.DataFrame | None, others: pl.DataFrame | None, ask: Ask) -> pl.DataFrame | None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from strandline.kernel.blocks import AT
+from strandline.kernel.blocks.block import AT
 from strandline.model.elements import BEGINNING, END
 from strandline.model.watermarks import Bounded, ByClock, FromSource, Inputs, OnReturn, Percentile, Watermark
 

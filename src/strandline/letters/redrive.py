@@ -14,9 +14,9 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.errors import SetupError
-from strandline.kernel.letters import SINK_REFUSED
+from strandline.kernel.dead_letters import SINK_REFUSED
 from strandline.letters.store import NEW, REDRIVEN, STATE, LetterStore, Redrive, TakesBack
-from strandline.spark.crash import crash_point
+from strandline.ports.crash_points import crash_point
 
 AT_ONCE: Final = 1_000
 """The most letters of one redrive; more are sent in several."""

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 import polars as pl
 
 from strandline.errors import SinkError
-from strandline.kernel.letters import PUBLIC
+from strandline.kernel.dead_letters import PUBLIC
 from strandline.plan.endpoints import DeadLetters
 
 STATE: Final = "state"

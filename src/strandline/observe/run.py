@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from strandline.errors import RunError, SetupError
-from strandline.observe.alarm_file import Alarms, read_alarms
-from strandline.observe.known import is_passing, remember
-from strandline.observe.lines import Lines
-from strandline.observe.observer import Recorder, Teller
-from strandline.observe.otlp import Telemetry, require_otlp
-from strandline.observe.store import Keeping
-from strandline.observe.watchman import Watchman
+from strandline.observe.alarms.alarm_file import Alarms, read_alarms
+from strandline.observe.alarms.watch import Watchman
+from strandline.observe.export.json_lines import Lines
+from strandline.observe.export.otlp import Telemetry, require_otlp
+from strandline.observe.known_jobs import is_passing, remember
+from strandline.observe.metrics.observer import Recorder, Teller
+from strandline.observe.metrics.store import Keeping
 from strandline.plan.compile import to_stages
 from strandline.plan.nodes import Root
-from strandline.spark.checks import folder_at
 from strandline.spark.job import Job
+from strandline.spark.launch.preflight import folder_at
 from strandline.spark.run import run as run_on_spark
 
 _log: Final = logging.getLogger("strandline")
@@ -78,7 +78,7 @@ def _tellers(port: int | None, log: str | Path | None, otlp: str | None) -> list
             _log.warning("numbers are not written to %s: %s", log, problem.strerror)
     if port is not None:
         try:
-            from strandline.observe.prometheus import Exporter  # noqa: PLC0415 - its client is an extra
+            from strandline.observe.export.prometheus import Exporter  # noqa: PLC0415 - its client is an extra
 
             found.append(Exporter(port))
         except OSError as problem:

@@ -10,8 +10,8 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
-from strandline.observe.metrics import STAGES, BatchMetrics
-from strandline.observe.words import bytes_of, count, duration
+from strandline.observe.metrics.metrics import STAGES, BatchMetrics
+from strandline.observe.number_format import bytes_of, count, duration
 
 History = Sequence[BatchMetrics]
 

@@ -18,7 +18,7 @@ from strandline.model.aggregates import (
     Variance,
 )
 from strandline.plan.nodes import Aggregated, EventTime, Node, Read, Stateless, Union, Within, Write
-from strandline.plan.operations import types_after
+from strandline.plan.stateless_operations import types_after
 
 Columns = dict[str, str | None]
 

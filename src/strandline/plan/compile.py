@@ -8,11 +8,11 @@ from strandline.model.panes import Accumulation
 from strandline.model.watermarks import Watermark
 from strandline.plan.columns import columns_after
 from strandline.plan.endpoints import Source
-from strandline.plan.native import cross
+from strandline.plan.lineage import Strand, strands_to
 from strandline.plan.nodes import Aggregated, Read, Root, Write, fingerprint, outputs_of, walk
 from strandline.plan.rules import RULES
+from strandline.plan.sql_pushdown import cross
 from strandline.plan.stages import Deliver, Flow, Input, KeyedStep, Route, Scan, Stages, step_name
-from strandline.plan.strands import Strand, strands_to
 
 FEWEST, MOST = 4, 256
 

@@ -7,12 +7,12 @@ from strandline.model.steps import cautions, lifts
 from strandline.model.triggers import describe
 from strandline.model.watermarks import describe as describe_watermark
 from strandline.model.windows import describe as describe_window
-from strandline.plan.arrival import hangs_on_arrival
+from strandline.plan.arrival_order import hangs_on_arrival
 from strandline.plan.compile import to_stages
 from strandline.plan.nodes import Root
-from strandline.plan.operations import Operation
-from strandline.plan.operations import describe as describe_operation
 from strandline.plan.stages import Flagged, Flow, Input, Kept, KeyedStep, Route, Scan, Stages
+from strandline.plan.stateless_operations import Operation
+from strandline.plan.stateless_operations import describe as describe_operation
 
 
 def explain(root: Root) -> str:

@@ -17,6 +17,7 @@ from strandline.model.watermarks import Watermark, by_clock
 from strandline.model.windows import Global, WindowKind
 from strandline.plan.endpoints import DeadLetters, Delivery, Sink, Source
 from strandline.plan.explain import explain
+from strandline.plan.lineage import strands_to
 from strandline.plan.nodes import (
     Accepted,
     Aggregated,
@@ -30,9 +31,19 @@ from strandline.plan.nodes import (
     Write,
     outputs_of,
 )
-from strandline.plan.operations import Expr, FlatMap, Map, Select, Sql, Where, both, expression, in_polars, opposite
 from strandline.plan.salting import salted
-from strandline.plan.strands import strands_to
+from strandline.plan.stateless_operations import (
+    Expr,
+    FlatMap,
+    Map,
+    Select,
+    Sql,
+    Where,
+    both,
+    expression,
+    in_polars,
+    opposite,
+)
 
 Choice = TypeVar("Choice", bound=StrEnum)
 

@@ -17,9 +17,9 @@ from strandline.model.steps import WindowedStep
 from strandline.model.triggers import DEFAULT, AfterWatermark, Trigger
 from strandline.model.windows import Count, Cumulating, Custom, Global, Session, Sliding, Tumbling
 from strandline.plan.columns import PANE, columns_after
+from strandline.plan.lineage import strands_to
 from strandline.plan.nodes import Aggregated, Stateless
-from strandline.plan.operations import Gather, Spread
-from strandline.plan.strands import strands_to
+from strandline.plan.stateless_operations import Gather, Spread
 
 HELD, SALT = "@held", "@salt"
 LEAST: Final = 1_000

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from strandline.model.steps import WindowedStep
 from strandline.model.watermarks import Watermark
 from strandline.plan.endpoints import DeadLetters, Delivery, Sink, Source
-from strandline.plan.operations import Operation
+from strandline.plan.stateless_operations import Operation
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from typing import Final
 from strandline.errors import ServiceError, SetupError
 from strandline.services.loopback import HOST, exchange
 from strandline.services.service import Place, Say
-from strandline.spark.class_archive import ClassArchive
-from strandline.spark.jars import Jar, fetch_jars, jars_folder, missing, pinned
-from strandline.spark.java import find_java
+from strandline.spark.launch.class_data_sharing import ClassArchive
+from strandline.spark.launch.find_java import find_java
+from strandline.spark.launch.jars import Jar, fetch_jars, jars_folder, missing, pinned
 
 PINS: Final = Path(__file__).with_name("kafka.toml")
 

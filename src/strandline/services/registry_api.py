@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from strandline.errors import StrandlineError
-from strandline.formats.subjects import Kind, Level, Reference, Schema, Version
+from strandline.formats.registry.subjects import Kind, Level, Reference, Schema, Version
 from strandline.services.registry_store import Store
 
 USUAL_LEVEL: Final = Level.BACKWARD

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from strandline.formats.subjects import Kind, Level, Reference, Schema, Version
+from strandline.formats.registry.subjects import Kind, Level, Reference, Schema, Version
 
 _EVERYWHERE: Final = ""
 """The subject under which the level of the whole registry is kept."""

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from strandline.errors import ServiceError
 from strandline.services.loopback import free_ports, is_free, is_free_soon
 from strandline.services.processes import Process, spawn
-from strandline.services.records import FILE, Record, alone_in, read, write
+from strandline.services.service_files import FILE, Record, alone_in, read, write
 
 Say = Callable[[str], None]
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from strandline.checkpoint.job_folder import BACKFILL, Checkpoint, write_durably
 from strandline.errors import CheckpointMismatch, InvalidStep, SavepointError, SetupError
 from strandline.kernel.watermarks import Seen
 from strandline.model.elements import Timestamp
@@ -27,11 +28,10 @@ from strandline.plan.backfill import backfilled, sources_of
 from strandline.plan.endpoints import Source
 from strandline.plan.nodes import Root
 from strandline.plan.stages import Scan, Stages
-from strandline.spark.checkpoint import BACKFILL, Checkpoint, write_durably
-from strandline.spark.crash import crash_point
-from strandline.spark.ports import Continuing, Ending, Followed
-from strandline.spark.prepare import Seam
-from strandline.spark.silence import Silent
+from strandline.ports.crash_points import crash_point
+from strandline.ports.protocols import Continuing, Ending, Followed
+from strandline.spark.sources.paused_source import Silent
+from strandline.spark.tasks.prepare import Seam
 
 Cut = datetime | Mapping[str, Mapping[str, int]]
 """A time of events, or offsets by topic and partition."""

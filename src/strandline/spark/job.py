@@ -12,15 +12,15 @@ from typing import Any, Final, Protocol, Self
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from strandline.checkpoint.folder_lock import share
+from strandline.checkpoint.job_folder import Checkpoint
 from strandline.errors import CheckpointDamaged, RunError, StrandlineError
 from strandline.kernel.output import Counts
 from strandline.kernel.watermarks import FOREVER
-from strandline.spark.budget import FailureBudget, Spending
-from strandline.spark.checkpoint import Checkpoint
-from strandline.spark.deliver import AWAY, Delivered, Patience
-from strandline.spark.hold import share
-from strandline.spark.observer import Observer
-from strandline.spark.ports import OpenSink
+from strandline.ports.protocols import OpenSink
+from strandline.spark.delivery.dead_letter_limit import FailureBudget, Spending
+from strandline.spark.delivery.deliver import AWAY, Delivered, Patience
+from strandline.spark.job_observer import Observer
 from strandline.spark.progress import JobProgress, State, Status, progress_of
 
 Listener = Callable[[Delivered], None]

@@ -6,7 +6,7 @@ from enum import StrEnum
 from strandline.kernel.output import Counts
 from strandline.model.elements import BEGINNING, END, Timestamp
 from strandline.plan.stages import step_name
-from strandline.spark.deliver import Delivered
+from strandline.spark.delivery.deliver import Delivered
 
 
 class State(StrEnum):

@@ -11,32 +11,26 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from strandline.checkpoint.examine import require_sound
+from strandline.checkpoint.file_copies import copied
+from strandline.checkpoint.job_folder import Checkpoint, Identity
 from strandline.errors import CheckpointMismatch, SetupError, StrandlineError
-from strandline.plan.arrival import hangs_on_arrival
+from strandline.plan.arrival_order import hangs_on_arrival
 from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.endpoints import Source
 from strandline.plan.nodes import Root
 from strandline.plan.stages import Stages
-from strandline.spark.at_once import Query, all_at_once
+from strandline.ports.protocols import Followed, Listed, OfTopics, OpenSink
 from strandline.spark.backfill import Backfill, Cut, Phase, asked_for, at_the_seam, begun, in_phase, seam_of
-from strandline.spark.budget import FailureBudget
-from strandline.spark.checkpoint import Checkpoint, Identity
-from strandline.spark.checks import folder_at, require_machine
-from strandline.spark.copies import copied
-from strandline.spark.deliver import Deliverer, Ranges
-from strandline.spark.directly import passes_no_row
-from strandline.spark.examine import require_sound
-from strandline.spark.extent import AllOfIt, Extent, Way, bounded_by, is_bounded, pinned
-from strandline.spark.heartbeat import heartbeat
-from strandline.spark.interrupted import Interrupted
+from strandline.spark.bounded_run import Query, all_at_once
+from strandline.spark.delivery.dead_letter_limit import FailureBudget
+from strandline.spark.delivery.deliver import Deliverer, Ranges
+from strandline.spark.delivery.open_sinks import close_sinks, open_sinks
 from strandline.spark.job import Job, Listener
-from strandline.spark.meanwhile import Meanwhile
-from strandline.spark.observer import Observer
-from strandline.spark.opening import close_sinks, open_sinks
-from strandline.spark.parts import writers_of
-from strandline.spark.ports import Followed, Listed, OfTopics, OpenSink
-from strandline.spark.prepare import Seam
-from strandline.spark.session import (
+from strandline.spark.job_observer import Observer
+from strandline.spark.launch.background import Meanwhile
+from strandline.spark.launch.preflight import folder_at, require_machine
+from strandline.spark.launch.session import (
     WITHOUT_ROWS,
     Coming,
     coming_session,
@@ -46,6 +40,12 @@ from strandline.spark.session import (
     require_rocksdb,
     submitted_session,
 )
+from strandline.spark.patches.interrupted_batch import Interrupted
+from strandline.spark.sources.heartbeat import heartbeat
+from strandline.spark.sources.read_in_task import passes_no_row
+from strandline.spark.sources.source_extent import AllOfIt, Extent, Way, bounded_by, is_bounded, pinned
+from strandline.spark.tasks.prepare import Seam
+from strandline.spark.tasks.task_writes import writers_of
 from strandline.spark.translate import translate
 
 Deliver = Callable[[DataFrame, int], None]

@@ -13,18 +13,18 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from strandline.errors import InvalidStep
-from strandline.kernel.blocks import END, START, unpack
-from strandline.kernel.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
-from strandline.kernel.types import to_polars
+from strandline.kernel.blocks.block import END, START, unpack
+from strandline.kernel.blocks.column_types import to_polars
+from strandline.kernel.window.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
 from strandline.model.ddl import parse
 from strandline.plan.columns import PANE, columns_after
 from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.nodes import Root, outputs_of
-from strandline.spark.heartbeat import heartbeat
-from strandline.spark.keyed_step import instant
-from strandline.spark.letters import with_raw
-from strandline.spark.ports import DETAIL, RAW, REASON
-from strandline.spark.session import require_rocksdb
+from strandline.ports.dead_letter_masking import with_raw
+from strandline.ports.protocols import DETAIL, RAW, REASON
+from strandline.spark.launch.session import require_rocksdb
+from strandline.spark.sources.heartbeat import heartbeat
+from strandline.spark.tasks.keyed_step import instant
 from strandline.spark.translate import translate
 
 KINDS: Final = {"out": "pane", "late": "late", "dead": "dead"}

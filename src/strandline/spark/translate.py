@@ -5,19 +5,19 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
-from strandline.kernel.blocks import OWN
-from strandline.plan.operations import FlatMap, Gather, Map, Operation, Select, Spread, Where
+from strandline.kernel.blocks.block import OWN
 from strandline.plan.stages import Flagged, Scan, Stages
-from strandline.spark.addresses import CARRIER
-from strandline.spark.arrival import CLOCK, DECODED, MARK, decode_task
-from strandline.spark.directly import is_here, named_task
-from strandline.spark.keyed_step import KeyGroupProcessor, play_level
-from strandline.spark.names import without_names
-from strandline.spark.parts import NOBODY, Writers
-from strandline.spark.ports import REASON, ByName, Listed, SparkSource, topic_of
-from strandline.spark.prepare import Seam, prepare_task, tick_task
-from strandline.spark.records import RECORD
-from strandline.spark.silence import Silent
+from strandline.plan.stateless_operations import FlatMap, Gather, Map, Operation, Select, Spread, Where
+from strandline.ports.protocols import REASON, ByName, Listed, SparkSource, topic_of
+from strandline.ports.raw_records import RECORD
+from strandline.spark.sources.paused_source import Silent
+from strandline.spark.sources.read_in_task import is_here, named_task
+from strandline.spark.tasks.block_addresses import CARRIER
+from strandline.spark.tasks.keyed_step import KeyGroupProcessor, play_level
+from strandline.spark.tasks.partition_codes import without_names
+from strandline.spark.tasks.prepare import Seam, prepare_task, tick_task
+from strandline.spark.tasks.row_decoding import CLOCK, DECODED, MARK, decode_task
+from strandline.spark.tasks.task_writes import NOBODY, Writers
 
 
 def translate(

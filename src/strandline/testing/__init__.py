@@ -5,8 +5,8 @@
 True
 """
 
-from strandline.plan.playing import Failure, Outcome
-from strandline.plan.story import Story, read_stories
+from strandline.plan.stories.play import Failure, Outcome
+from strandline.plan.stories.story import Story, read_stories
 from strandline.testing.playing import PLAYERS, USUAL_PLAYER, play, play_all, play_file
 from strandline.testing.streams import TestStream
 

@@ -9,12 +9,12 @@ from pyspark.sql import SparkSession
 
 from strandline.kernel.player import ask_of
 from strandline.kernel.step import Ask
-from strandline.plan.players import Player
-from strandline.plan.playing import Outcome, perform
-from strandline.plan.story import Story, StoryPipeline
-from strandline.spark.checks import require_machine
-from strandline.spark.player import Carrier, SparkPlayer
-from strandline.spark.session import start_session
+from strandline.plan.stories.play import Outcome, perform
+from strandline.plan.stories.player_protocol import Player
+from strandline.plan.stories.story import Story, StoryPipeline
+from strandline.spark.launch.preflight import require_machine
+from strandline.spark.launch.session import start_session
+from strandline.spark.story_player import Carrier, SparkPlayer
 
 
 def play_together(stories: Sequence[Story]) -> list[Outcome]:

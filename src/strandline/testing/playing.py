@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from strandline.errors import InvalidStory, Unsupported
-from strandline.plan.players import Player
-from strandline.plan.playing import Outcome, perform
-from strandline.plan.story import Story, StoryPipeline, read_stories, to_story
+from strandline.plan.stories.play import Outcome, perform
+from strandline.plan.stories.player_protocol import Player
+from strandline.plan.stories.story import Story, StoryPipeline, read_stories, to_story
 from strandline.reference.player import ReferencePlayer
 
 USUAL_PLAYER: Final = "kernel"

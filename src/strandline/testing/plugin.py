@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import StrandlineError
-from strandline.plan.playing import Outcome, perform
-from strandline.plan.story import SUFFIX, Story, read_stories
+from strandline.plan.stories.play import Outcome, perform
+from strandline.plan.stories.story import SUFFIX, Story, read_stories
 from strandline.testing.playing import PLAYERS, USUAL_PLAYER, player_named
 
 

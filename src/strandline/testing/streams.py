@@ -7,8 +7,8 @@ from strandline.errors import InvalidWatermark
 from strandline.model.elements import TimeDomain
 from strandline.model.steps import WindowedStep
 from strandline.model.watermarks import BY_HAND, ByClock, Inputs, Watermark
-from strandline.plan.playing import Outcome, perform
-from strandline.plan.story import Story, StoryPipeline, story_over
+from strandline.plan.stories.play import Outcome, perform
+from strandline.plan.stories.story import Story, StoryPipeline, story_over
 from strandline.testing.playing import USUAL_PLAYER, player_named
 
 Rows = Sequence[Mapping[str, Any]]

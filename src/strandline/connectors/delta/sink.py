@@ -13,23 +13,23 @@ from typing import Any, Final, TypeVar
 
 import polars as pl
 
-from strandline.connectors.delta.letters import DeltaLetters
-from strandline.connectors.delta.merging import Merge
-from strandline.connectors.delta.parts import DeltaWriter, actions, added, storable
+from strandline.connectors.delta.dead_letters import DeltaLetters
 from strandline.connectors.delta.table import BATCH, Act, DeltaLog, Overtaken, appended, delta_library, nothing
+from strandline.connectors.delta.task_files import DeltaWriter, actions, added, storable
+from strandline.connectors.delta.upserts import Merge
 from strandline.errors import InvalidSecret, InvalidStep, SinkError, SinkUnavailable, StateError
-from strandline.formats.laid_out import kinds_of, laid_out
+from strandline.formats.row_files import kinds_of, laid_out
 from strandline.formats.secrets import Secret
-from strandline.formats.told import names_beside
-from strandline.kernel.blocks import END, START
+from strandline.formats.sink_columns import names_beside
+from strandline.kernel.blocks.block import END, START
+from strandline.kernel.latest_per_key import standing
 from strandline.kernel.output import Output
-from strandline.kernel.standing import standing
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
-from strandline.spark.crash import crash_point
-from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge
-from strandline.spark.ports import Stamp
-from strandline.spark.stamps import label, show
+from strandline.ports.crash_points import crash_point
+from strandline.ports.file_stamps import label, show
+from strandline.ports.ledger import LedgerEntry, Recorded, Written, judge
+from strandline.ports.protocols import Stamp
 
 Done = TypeVar("Done")
 

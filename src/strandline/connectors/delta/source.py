@@ -16,10 +16,10 @@ from pyspark.sql.types import StructType
 from strandline.connectors.delta.table import delta_library
 from strandline.errors import InvalidStep, LostRecords, SetupError
 from strandline.formats.secrets import Secret
-from strandline.kernel.blocks import OFFSET, PARTITION
-from strandline.kernel.types import to_arrow, to_polars
+from strandline.kernel.blocks.block import OFFSET, PARTITION
+from strandline.kernel.blocks.column_types import to_arrow, to_polars
 from strandline.model.ddl import parse
-from strandline.spark.registered import registered
+from strandline.ports.register_data_source import registered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

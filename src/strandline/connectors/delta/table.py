@@ -11,8 +11,8 @@ import polars as pl
 import pyarrow as pa
 
 from strandline.errors import SetupError, SinkError, SinkUnavailable
-from strandline.spark.durable import sync_folder
-from strandline.spark.ledger import LedgerEntry, Recorded
+from strandline.ports.durable_files import sync_folder
+from strandline.ports.ledger import LedgerEntry, Recorded
 
 KEPT: Final = 1_000
 """So far back are the entries of a job looked for, much further than Spark can go."""

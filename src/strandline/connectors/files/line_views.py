@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from strandline.kernel.views import views
+from strandline.kernel.blocks.binary_views import views
 
 NEWLINE: Final = 10
 _RETURN: Final = 13

@@ -8,9 +8,9 @@ from typing import Final
 import polars as pl
 
 from strandline.errors import RunError
-from strandline.formats.letters import Complaint, dead_letters
-from strandline.kernel.blocks import OFFSET, PARTITION
-from strandline.spark.ports import RAW, SPLIT, Decoded, Decoder, Masked, Masking
+from strandline.formats.undecodable_records import Complaint, dead_letters
+from strandline.kernel.blocks.block import OFFSET, PARTITION
+from strandline.ports.protocols import RAW, SPLIT, Decoded, Decoder, Masked, Masking
 
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _SHOWN: Final = 100

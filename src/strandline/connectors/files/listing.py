@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from strandline.errors import LostRecords
-from strandline.spark.ports import ListedFile
+from strandline.ports.protocols import ListedFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

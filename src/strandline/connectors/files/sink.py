@@ -7,24 +7,24 @@ from typing import Any, Final
 
 import polars as pl
 
-from strandline.connectors.files.letters import letters_in
-from strandline.connectors.files.log import BATCH, CLAIM, MARK, ROWS, File, Held, Log
-from strandline.connectors.files.parts import PANES, PARTS, FolderWriter, add_file
+from strandline.connectors.files.dead_letters import letters_in
+from strandline.connectors.files.manifest_log import BATCH, CLAIM, MARK, ROWS, File, Held, Log
+from strandline.connectors.files.task_files import PANES, PARTS, FolderWriter, add_file
 from strandline.errors import InvalidStep, SinkError, SinkUnavailable
-from strandline.formats.laid_out import FORMATS, VOID, joined, laid_out, types_of
-from strandline.formats.told import BATCH as BATCH_COLUMN
-from strandline.formats.told import names_beside
-from strandline.kernel.blocks import END, START
+from strandline.formats.row_files import FORMATS, VOID, joined, laid_out, types_of
+from strandline.formats.sink_columns import BATCH as BATCH_COLUMN
+from strandline.formats.sink_columns import names_beside
+from strandline.kernel.blocks.block import END, START
 from strandline.kernel.output import Output
-from strandline.kernel.panes import INDEX, RETRACTION
-from strandline.letters.noted import NotedLetters
+from strandline.kernel.window.panes import INDEX, RETRACTION
+from strandline.letters.file_notes import NotedLetters
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
-from strandline.spark.crash import crash_point
-from strandline.spark.durable import sync_folder
-from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge
-from strandline.spark.ports import Stamp
-from strandline.spark.stamps import label, show
+from strandline.ports.crash_points import crash_point
+from strandline.ports.durable_files import sync_folder
+from strandline.ports.file_stamps import label, show
+from strandline.ports.ledger import LedgerEntry, Recorded, Written, judge
+from strandline.ports.protocols import Stamp
 
 _ATTEMPTS: Final = 100
 

@@ -10,16 +10,16 @@ from urllib.parse import unquote
 from strandline.connectors.files.line_files import line_pieces, lines_here, read_line_pieces, read_lines
 from strandline.connectors.files.lines import Header, Lines
 from strandline.connectors.files.listing import Waiting, is_unsaid, modified, refuse_gone, waiting
-from strandline.connectors.files.pieces import Piece, pieces_of, read_files, read_pieces, readable
+from strandline.connectors.files.parquet_splits import Piece, pieces_of, read_files, read_pieces, readable
 from strandline.errors import InvalidStep, SetupError
 from strandline.formats.csv import Csv
 from strandline.formats.debezium import Debezium
-from strandline.formats.records import Json
-from strandline.formats.texts import Raw, Text
-from strandline.kernel.blocks import OFFSET, PARTITION
+from strandline.formats.json.codec import Json
+from strandline.formats.text import Raw, Text
+from strandline.kernel.blocks.block import OFFSET, PARTITION
 from strandline.model.ddl import parse
-from strandline.spark.ports import FILE_NAME, SPLIT, Decoder, ListedFile
-from strandline.spark.records import RAW_SCHEMA, RECORD
+from strandline.ports.protocols import FILE_NAME, SPLIT, Decoder, ListedFile
+from strandline.ports.raw_records import RAW_SCHEMA, RECORD
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,12 +10,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from strandline.connectors.generated.drawing import due, records
-from strandline.connectors.generated.knobs import COLUMNS, POISONS, Knobs, from_text, to_text
+from strandline.connectors.generated.draw_events import due, records
+from strandline.connectors.generated.settings import COLUMNS, POISONS, Knobs, from_text, to_text
 from strandline.model.ddl import parse
 from strandline.model.elements import Length, Timestamp, duration
-from strandline.spark.records import ENDED, RAW_COLUMNS, RAW_SCHEMA, RECORD
-from strandline.spark.registered import registered
+from strandline.ports.raw_records import ENDED, RAW_COLUMNS, RAW_SCHEMA, RECORD
+from strandline.ports.register_data_source import registered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, Final
 
-from strandline.connectors.kafka import groups
+from strandline.connectors.kafka import consumer_groups
 from strandline.connectors.kafka.security import Security
 from strandline.errors import SetupError, SinkError, SinkUnavailable
 
@@ -31,7 +31,7 @@ Ends = Mapping[str, Mapping[str, int]]
 
 
 def require_client() -> None:
-    if not groups.is_installed():
+    if not consumer_groups.is_installed():
         raise SetupError("confluent-kafka is not installed", hint='pip install "strandline[kafka]"')
 
 

@@ -13,7 +13,7 @@ from strandline.connectors.kafka.clients import admin_of, ends, reader, records_
 from strandline.connectors.kafka.security import Security
 from strandline.errors import SinkUnavailable, StateError
 from strandline.kernel.output import Output, counts_to_facts
-from strandline.spark.ledger import LedgerEntry, Recorded
+from strandline.ports.ledger import LedgerEntry, Recorded
 
 VERSION: Final = 1
 KEPT: Final = 1_000

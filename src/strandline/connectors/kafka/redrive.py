@@ -8,7 +8,7 @@ import polars as pl
 from strandline.connectors.kafka.clients import Writer, admin_of, ends, reader, records_from
 from strandline.connectors.kafka.security import Security
 from strandline.letters.store import Marks, Redrive
-from strandline.spark.crash import crash_point
+from strandline.ports.crash_points import crash_point
 
 REDRIVEN: Final = "strandline-redriven"
 """The header that names the redrive of a record."""

@@ -14,22 +14,22 @@ from typing import Final
 import polars as pl
 
 from strandline.connectors.kafka.clients import TakenOver, Writer
+from strandline.connectors.kafka.dead_letters import BATCH, around, fitting
+from strandline.connectors.kafka.encode_rows import Format, Headers, encoded, headers_of, in_format, refuse_unknown
 from strandline.connectors.kafka.ledger import Ledger, Record
-from strandline.connectors.kafka.letters import BATCH, around, fitting
-from strandline.connectors.kafka.rows import Format, Headers, encoded, headers_of, in_format, refuse_unknown
 from strandline.connectors.kafka.security import Security
-from strandline.connectors.kafka.topics import Topics, made_ready
+from strandline.connectors.kafka.topic_admin import Topics, made_ready
 from strandline.errors import Fenced, InvalidStep, SinkError, SinkUnavailable
-from strandline.formats.json_rows import as_json
-from strandline.formats.refused import Refused, refused_letters
-from strandline.formats.told import names_beside, tell
-from strandline.kernel.blocks import END, START
-from strandline.kernel.letters import NAMES
+from strandline.formats.json.write_rows import as_json
+from strandline.formats.refused_rows import Refused, refused_letters
+from strandline.formats.sink_columns import names_beside, tell
+from strandline.kernel.blocks.block import END, START
+from strandline.kernel.dead_letters import NAMES
+from strandline.kernel.latest_per_key import standing
 from strandline.kernel.output import Output
-from strandline.kernel.standing import standing
 from strandline.plan.stages import Deliver
-from strandline.spark.crash import crash_point
-from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge
+from strandline.ports.crash_points import crash_point
+from strandline.ports.ledger import LedgerEntry, Recorded, Written, judge
 
 TAKEN: Final = 3
 """So many times in a row a batch may find that another producer has its name, though no other driver has claimed it."""

@@ -6,18 +6,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.connectors.kafka import groups, redrive
-from strandline.connectors.kafka.extents import Slice, slice_of
+from strandline.connectors.kafka import consumer_groups, redrive, topic_blocks
 from strandline.connectors.kafka.security import Security
-from strandline.connectors.kafka.topics import longest_of
+from strandline.connectors.kafka.topic_admin import longest_of
+from strandline.connectors.kafka.topic_extent import Slice, slice_of
 from strandline.errors import InvalidStep, LostRecords
-from strandline.kernel.views import LONGEST
+from strandline.kernel.blocks.binary_views import LONGEST
 from strandline.letters.store import Marks, Redrive
 from strandline.model.elements import Timestamp
-from strandline.spark import topic_blocks
-from strandline.spark.names import NUMBER
-from strandline.spark.ports import SIZE, Decoder
-from strandline.spark.records import RAW_SCHEMA, RECORD
+from strandline.ports.protocols import SIZE, Decoder
+from strandline.ports.raw_records import PARTITION_CODE, RAW_SCHEMA, RECORD
 
 if TYPE_CHECKING:
     import polars as pl
@@ -197,7 +195,7 @@ class Kafka:
     def _shaped(self, frame: "DataFrame") -> "DataFrame":
         extra = [f"{field} as `{name}`" for field, name in self._known]
         named = "concat(topic, '-', partition) as partition"
-        place = named if self.alone is None else f"cast(partition as long) as `{NUMBER}`"
+        place = named if self.alone is None else f"cast(partition as long) as `{PARTITION_CODE}`"
         return frame.selectExpr(place, "offset", f"{RECORD} as mark", *self._value(), *extra)
 
     @property
@@ -207,7 +205,7 @@ class Kafka:
 
     def longest(self) -> int | None:
         """The bytes that a record may have, as its topics have it; None where nobody tells."""
-        if self.is_pattern or not groups.is_installed():
+        if self.is_pattern or not consumer_groups.is_installed():
             return None
         return longest_of(self.servers, self.security, self.topics)
 
@@ -242,9 +240,9 @@ class Kafka:
 
     def refuse_lost(self, offsets: Offsets) -> None:
         """Before a job goes on: whether what it would read next is still there."""
-        if self.goes_on_after_loss or not groups.is_installed():
+        if self.goes_on_after_loss or not consumer_groups.is_installed():
             return
-        gone = groups.gone(self.servers, self.security, offsets)
+        gone = consumer_groups.gone(self.servers, self.security, offsets)
         if gone:
             told = ", ".join(f"{many} of {partition}" for partition, many in gone.items())
             raise LostRecords(
@@ -268,8 +266,8 @@ class Kafka:
 
     def delivered(self, job: str, offsets: Offsets) -> None:
         """After a batch: the group by which Kafka's own tools see how far the job is. Recovery does not use it."""
-        if groups.is_installed():
-            groups.commit(self.servers, self.security, self.group or job, offsets)
+        if consumer_groups.is_installed():
+            consumer_groups.commit(self.servers, self.security, self.group or job, offsets)
 
 
 def kafka(  # noqa: PLR0913 - one option of Kafka each

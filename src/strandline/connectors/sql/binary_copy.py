@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from strandline.formats.told import Column, Kind, Told
+from strandline.formats.sink_columns import Column, Kind, Told
 from strandline.model.elements import BEGINNING, END
 
 _BEFORE: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from strandline.formats.told import Column, Kind, Told
+from strandline.formats.sink_columns import Column, Kind, Told
 
 
 class Refusal(Exception):

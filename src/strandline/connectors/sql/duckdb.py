@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from strandline.connectors.sql.dead_letters import TableLetters
 from strandline.connectors.sql.dialect import Refusal, Traits
-from strandline.connectors.sql.letters import TableLetters
 from strandline.connectors.sql.sink import OpenSql, Table, opened, table_of
 from strandline.errors import SetupError, SinkError, SinkUnavailable
-from strandline.formats.told import Column, Kind, Told
+from strandline.formats.sink_columns import Column, Kind, Told
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver

@@ -10,12 +10,12 @@ import polars as pl
 
 from strandline.connectors.sql.binary_copy import binary_form, has_binary_form
 from strandline.connectors.sql.conninfo import Place, place_of
+from strandline.connectors.sql.dead_letters import TableLetters
 from strandline.connectors.sql.dialect import Refusal, Traits
-from strandline.connectors.sql.letters import TableLetters
 from strandline.connectors.sql.sink import OpenSql, Table, opened, table_of
 from strandline.errors import SinkError, SinkUnavailable
 from strandline.formats.secrets import Secret
-from strandline.formats.told import Column, Kind, Told
+from strandline.formats.sink_columns import Column, Kind, Told
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver

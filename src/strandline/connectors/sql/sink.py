@@ -16,20 +16,20 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.connectors.sql.dialect import Dialect
-from strandline.connectors.sql.sifting import sift
+from strandline.connectors.sql.isolate_bad_rows import sift
 from strandline.connectors.sql.tables import create_now_view, fit, refuse_long_names
 from strandline.connectors.sql.upserts import Upsert
 from strandline.errors import InvalidStep, SinkError
-from strandline.formats.laid_out import FIRST_MS, LAST_MS
-from strandline.formats.refused import Refused, refused_letters
-from strandline.formats.told import Column, Kind, Told, names_beside, tell
-from strandline.kernel.blocks import AT, END, START
+from strandline.formats.refused_rows import Refused, refused_letters
+from strandline.formats.row_files import FIRST_MS, LAST_MS
+from strandline.formats.sink_columns import Column, Kind, Told, names_beside, tell
+from strandline.kernel.blocks.block import AT, END, START
+from strandline.kernel.latest_per_key import standing
 from strandline.kernel.output import Output, counts_to_facts
-from strandline.kernel.standing import standing
 from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.plan.stages import Deliver
-from strandline.spark.crash import crash_point
-from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge
+from strandline.ports.crash_points import crash_point
+from strandline.ports.ledger import LedgerEntry, Recorded, Written, judge
 
 KEPT: Final = 1_000
 """Entries of a job that are kept, many more than Spark can go back."""

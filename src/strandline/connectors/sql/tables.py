@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from strandline.connectors.sql.dialect import Dialect
 from strandline.errors import SinkError
-from strandline.formats.told import BATCH, NEWEST, Column
-from strandline.kernel.blocks import END, START
-from strandline.kernel.panes import INDEX, RETRACTION
+from strandline.formats.sink_columns import BATCH, NEWEST, Column
+from strandline.kernel.blocks.block import END, START
+from strandline.kernel.window.panes import INDEX, RETRACTION
 
 
 def fit(database: Dialect, table: str, columns: Sequence[Column], *, widen: bool, unique: Sequence[str] = ()) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from strandline.connectors.sql.dialect import Dialect
-from strandline.formats.told import Told
+from strandline.formats.sink_columns import Told
 
 
 @dataclass(frozen=True, slots=True)

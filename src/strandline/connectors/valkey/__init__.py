@@ -1,5 +1,5 @@
 """Valkey and Redis: the latest answer under each key, never an older one over a newer."""
 
-from strandline.connectors.valkey.keys import Valkey, valkey
+from strandline.connectors.valkey.sink_definition import Valkey, valkey
 
 __all__ = ["Valkey", "valkey"]

@@ -10,22 +10,22 @@ from typing import Final
 
 import polars as pl
 
-from strandline.connectors.valkey.acts import Acts, Seen
-from strandline.connectors.valkey.parts import KEY, NUMBER, VALUE, Part, no_pairs
-from strandline.connectors.valkey.rows import key_of, keys_for, values_of, versions_of
+from strandline.connectors.valkey.chunks import KEY, NUMBER, VALUE, Part, no_pairs
+from strandline.connectors.valkey.encode_rows import key_of, keys_for, values_of, versions_of
+from strandline.connectors.valkey.lua_scripts import Acts, Seen
 from strandline.connectors.valkey.server import Server
 from strandline.errors import InvalidStep, SinkError
-from strandline.formats.json_rows import as_json
-from strandline.formats.refused import Refused, refused_letters
-from strandline.formats.told import names_beside, tell
-from strandline.kernel.letters import CUT, NAMES
+from strandline.formats.json.write_rows import as_json
+from strandline.formats.refused_rows import Refused, refused_letters
+from strandline.formats.sink_columns import names_beside, tell
+from strandline.kernel.dead_letters import CUT, NAMES
+from strandline.kernel.latest_per_key import standing
 from strandline.kernel.output import Output
-from strandline.kernel.standing import standing
-from strandline.letters.written import to_json
+from strandline.letters.envelope_json import to_json
 from strandline.model.elements import Duration
 from strandline.plan.stages import Deliver
-from strandline.spark.crash import crash_point
-from strandline.spark.ledger import LedgerEntry, Recorded, Written, judge
+from strandline.ports.crash_points import crash_point
+from strandline.ports.ledger import LedgerEntry, Recorded, Written, judge
 
 LARGEST: Final = 64 * 1024 * 1024
 """A row that is longer is refused: one of 512 MB would end the connection, each time anew."""

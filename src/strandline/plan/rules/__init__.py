@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Final
 
 from strandline.plan.nodes import Root
-from strandline.plan.rules.refuse_closing import refuse_closing
 from strandline.plan.rules.refuse_columns import refuse_columns
 from strandline.plan.rules.refuse_delivery import refuse_delivery
-from strandline.plan.rules.refuse_for_ever import refuse_for_ever
-from strandline.plan.rules.refuse_repeated import refuse_repeated
+from strandline.plan.rules.refuse_double_counting import refuse_repeated
+from strandline.plan.rules.refuse_early_close import refuse_closing
+from strandline.plan.rules.refuse_missing_time import refuse_timeless
 from strandline.plan.rules.refuse_retractions import refuse_retractions
-from strandline.plan.rules.refuse_timeless import refuse_timeless
+from strandline.plan.rules.refuse_unbounded_state import refuse_for_ever
 
 RULES: Final[tuple[Callable[[Root], Root], ...]] = (
     refuse_timeless,

@@ -7,7 +7,7 @@ from strandline.model.aggregates import columns_of as read_by
 from strandline.model.windows import Custom, GapColumn, Session
 from strandline.plan.columns import Columns, columns_after
 from strandline.plan.nodes import Aggregated, EventTime, Node, Root, Stateless, Union, walk
-from strandline.plan.operations import Polars, Select, Sql
+from strandline.plan.stateless_operations import Polars, Select, Sql
 
 _NUMERIC = (Sum, Mean, Variance, StdDev, Quantile, BitAnd, BitOr, BitXor)
 

@@ -4,8 +4,8 @@ from strandline.errors import InvalidStep
 from strandline.model.aggregates import ApproxCountDistinct
 from strandline.model.panes import Accumulation
 from strandline.model.windows import Count
+from strandline.plan.lineage import strands_to
 from strandline.plan.nodes import Aggregated, Root, outputs_of, walk
-from strandline.plan.strands import strands_to
 
 
 def refuse_retractions(root: Root) -> Root:

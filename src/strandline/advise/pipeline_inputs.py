@@ -1,0 +1,172 @@
+"""What a pipeline says of its own input: a sample of its source, its event time, its keys, its window and its delay.
+
+The source is read as the job would read it, by its own format and through its own door. What stands before the event
+time is done too, as far as it is Python's; SQL runs in Spark alone, which is not started here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from strandline.advise.file_sample import tail_of_files
+from strandline.advise.sample import DECODED, Columns, Origin, Taken, left_out, sample_of
+from strandline.advise.topic_sample import SENT, decoded, tail_of
+from strandline.connectors.files.source import Files
+from strandline.connectors.kafka.source import Kafka
+from strandline.errors import InvalidStep
+from strandline.kernel.blocks.block import PARTITION
+from strandline.kernel.stateless_steps import PROBLEM
+from strandline.model.watermarks import Bounded
+from strandline.model.windows import Tumbling
+from strandline.plan.endpoints import Source
+from strandline.plan.lineage import Strand, strands_to
+from strandline.plan.nodes import Aggregated, Read, Root, Write, outputs_of, walk
+from strandline.plan.salting import SALT
+from strandline.plan.stateless_operations import Operation, Select, Spread, Sql, Where, describe, is_native
+from strandline.spark.tasks.stateless_steps import run_operations
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A source of a pipeline, and what is asked of it."""
+
+    source: Source
+    strand: Strand
+    time: str
+    keys: tuple[str, ...] = ()
+    window: int | None = None
+
+    @property
+    def delay(self) -> int | None:
+        generator = None if self.strand.time is None else self.strand.time.watermark.generator
+        return generator.delay.ms if isinstance(generator, Bounded) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows of a source, and what is to be said of them."""
+
+    rows: pl.DataFrame
+    name: str
+    arrival: str = ""
+    notes: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
+
+
+def sample_of_pipeline(root: Root, where: str, columns: Columns, most: int, of: str | None = None) -> Taken:
+    """What its source holds, with its own event time and keys; columns that are named go before."""
+    asked = asked_of(root, of)
+    found = _read(asked.source, most)
+    keys = columns.keys or asked.keys
+    before = [each for each in asked.strand.before if not isinstance(each, Spread)]
+    after = [each for each in asked.strand.after if not isinstance(each, Spread)]
+    time = columns.time or asked.time
+    rows, notes = _after(found.rows, before)
+    if not {*keys} <= {*rows.columns}:
+        rows, more = _after(rows, after, time)
+        notes += more
+    _refuse_sql([time, *keys], rows, [*before, *after])
+    own = (SENT, PARTITION) if isinstance(asked.source, Kafka) else (None, None)
+    chosen = Columns(time, keys, columns.arrival or own[0], columns.partition or own[1])
+    arrival = found.arrival if columns.arrival is None else f"the column {columns.arrival!r}"
+    origin = Origin(found.name, "", arrival, (*found.notes, *notes), DECODED, where)
+    delay = asked.delay if time == asked.time else None
+    return Taken(sample_of(rows, chosen, origin), found.known, asked.window, delay)
+
+
+def asked_of(root: Root, of: str | None = None) -> Asked:
+    """The source that is meant, with what the first step over it asks; a salted step as it was written."""
+    found: dict[tuple[str, str], Asked] = {}
+    nodes: list[Aggregated | Write] = [each for each in walk(root) if isinstance(each, Aggregated)]
+    for node in [*nodes, *outputs_of(root)]:
+        for strand in strands_to(node.of):
+            if not isinstance(strand.origin, Read) or strand.time is None or strand.time.column is None:
+                continue
+            source = strand.origin.source
+            asked = Asked(source, strand, strand.time.column)
+            if isinstance(node, Aggregated):
+                window = node.step.window
+                size = window.size.ms if isinstance(window, Tumbling) else None
+                asked = replace(asked, keys=tuple(name for name in node.keys if name != SALT), window=size)
+            found.setdefault((source.name, asked.time), asked)
+    meant = [each for each in found.values() if of is None or of in each.source.name]
+    if len(meant) == 1:
+        return meant[0]
+    names = ", ".join(f"{each.source.name} by {each.time}" for each in found.values())
+    if not found:
+        raise InvalidStep("no source of the pipeline has an event time", hint="give it one with event_time(…)")
+    if not meant:
+        raise InvalidStep(f"no source of the pipeline is called {of!r}", detail=f"it has {names}")
+    raise InvalidStep("the pipeline has several sources", detail=names, hint="say which one with --of NAME")
+
+
+def _read(source: Source, most: int) -> _Rows:
+    if isinstance(source, Kafka):
+        tail = tail_of(source, most)
+        arrived = decoded(source, tail)
+        notes = (*tail.notes, *left_out(arrived, "records"))
+        return _Rows(arrived.rows, source.name, tail.arrival, notes, tail.known)
+    if isinstance(source, Files):
+        arrived, notes = tail_of_files(source, most)
+        return _Rows(arrived.rows, source.name, "", (*notes, *left_out(arrived, "lines")))
+    raise InvalidStep(
+        f"{source.name} cannot be sampled", hint="write some of it to a folder of Parquet, and give that to advise"
+    )
+
+
+def _after(rows: pl.DataFrame, operations: Sequence[Operation], time: str = "") -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """Rows after what Python does to them, and what is to be said of what Spark would do. Their time stays."""
+    notes: list[str] = []
+    for operation in operations:
+        if is_native(operation):
+            rows = _renamed(rows, operation)
+            if isinstance(operation, Where):
+                notes.append(f"«{describe(operation)}» runs in Spark: rows that it leaves out are in the sample")
+            continue
+        passed = run_operations(rows, [operation])
+        failed = 0 if passed.failed is None else passed.failed.height
+        if failed:
+            assert passed.failed is not None  # noqa: S101 - as was just counted
+            said = f"«{describe(operation)}» cannot take {failed} of {rows.height} rows: {passed.failed[PROBLEM][0]}"
+            if passed.rows.is_empty():
+                raise InvalidStep(said, hint="SQL before it is not run here; name --time and --key by other columns")
+            notes.append(said)
+        if passed.filtered:
+            notes.append(f"«{describe(operation)}» leaves {passed.filtered} of {rows.height} rows out")
+        rows = _with_time(passed.rows, rows, time)
+    return rows, tuple(notes)
+
+
+def _with_time(rows: pl.DataFrame, before: pl.DataFrame, time: str) -> pl.DataFrame:
+    """A selection after the event time leaves the column that time is read from."""
+    if not time or time in rows.columns or rows.height != before.height:
+        return rows
+    return rows.with_columns(before[time])
+
+
+def _renamed(rows: pl.DataFrame, operation: Operation) -> pl.DataFrame:
+    """SQL that only names columns can be followed; a column that it computes is not known afterwards."""
+    if not isinstance(operation, Select):
+        return rows
+    plain = {name: each.text.strip("`") for name, each in operation.columns if isinstance(each, Sql)}
+    told = [pl.col(text).alias(name) for name, text in plain.items() if text in rows.columns]
+    computed = [name for name, text in plain.items() if text not in rows.columns]
+    if operation.beside:
+        return rows.with_columns(told).drop(computed, strict=False)
+    return rows.select(pl.col("^@.*$"), *told)
+
+
+def _refuse_sql(wanted: list[str], rows: pl.DataFrame, operations: Sequence[Operation]) -> None:
+    for name in wanted:
+        computing = next((each for each in operations if is_native(each) and name in _computed(each)), None)
+        if name not in rows.columns and computing is not None:
+            raise InvalidStep(
+                f"the column {name!r} is computed by SQL, which runs in Spark alone",
+                detail=f"by «{describe(computing)}»",
+                hint="name other columns with --time and --key, or write it in Polars",
+            )
+
+
+def _computed(operation: Operation) -> set[str]:
+    return {name for name, _ in operation.columns} if isinstance(operation, Select) else set()

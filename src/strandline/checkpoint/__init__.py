@@ -1,0 +1,1 @@
+"""The folder of a job: identity, logs, copies, examination and repair."""

@@ -1,0 +1,395 @@
+"""A job's folder: Spark's checkpoint, and beside it who this job is."""
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Final
+
+from strandline.errors import CheckpointMismatch, SetupError
+from strandline.kernel.watermarks import FOREVER
+from strandline.plan.compile import FEWEST
+from strandline.plan.explain import explain_stages
+from strandline.plan.nodes import Root, to_plain
+from strandline.plan.stages import Stages
+from strandline.plan.upgrade.compare import changes
+from strandline.ports.durable_files import sync_folder
+from strandline.ports.ledger import Sealed
+from strandline.ports.protocols import ListedFile
+
+_ABOUT: Final = "strandline.json"
+EXTENT: Final = "extent.json"
+"""What bounded input holds."""
+BACKFILL: Final = "backfill.json"
+"""Where history ends and a topic begins."""
+_NOTES: Final = "notes.json"
+_DIGEST: Final = "sha256"
+_COMPACT: Final = ".compact"
+NOWHERE: Final = "-"
+"""What stands in Spark's log for a source that has no position yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose checkpoint it is: the pipeline's fingerprint, and the lineage its sink entries carry."""
+
+    fingerprint: str
+    lineage: str
+    stages: str
+    definition: Any = None
+    key_groups: int = FEWEST
+    """Whose key group a key is in depends on how many there are."""
+    first: int = 0
+    """The number of the first batch in Spark's logs: a job that was restored counts on from its savepoint."""
+    moves: tuple[Mapping[str, Any], ...] = ()
+    """The savepoints that it was restored from, oldest first: which, at which batch and positions, by which version."""
+    starting: tuple[int, ...] = ()
+    """The outputs that hold nothing from before it was restored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """The watermark of the job, and of each keyed step, after a batch."""
+
+    watermark: int
+    steps: Mapping[int, int]
+    epochs: tuple[int, ...] = ()
+    """Of the driver, in each sink."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A folder on this machine."""
+
+    folder: Path
+
+    def claim(self, root: Root, stages: Stages) -> Identity:
+        """The identity kept here, or a new one; refused if the folder belongs to another pipeline."""
+        about = self.folder / _ABOUT
+        if about.exists():
+            return self._known(about, root, stages)
+        self._make()
+        # A run that was killed while it wrote its identity leaves the draft, and nothing that could be lost.
+        if any(found != _draft(about) for found in self.folder.iterdir()):
+            raise CheckpointMismatch(
+                f"the folder {self.folder} is not empty and holds no Strandline checkpoint",
+                hint="choose an empty folder",
+            )
+        lineage, groups = uuid.uuid4().hex, stages.groups
+        identity = Identity(stages.fingerprint, lineage, explain_stages(stages), to_plain(root), groups)
+        self.adopt(identity)
+        return identity
+
+    @property
+    def key_groups(self) -> int | None:
+        """How many the state kept here is divided into; None if nothing is."""
+        about = self.folder / _ABOUT
+        return read_identity(about).key_groups if about.exists() else None
+
+    @property
+    def identity(self) -> Identity:
+        """Whose checkpoint it is."""
+        about = self.folder / _ABOUT
+        if not about.exists():
+            raise CheckpointMismatch(f"{self.folder} holds no Strandline checkpoint", hint="name the folder of a job")
+        return read_identity(about)
+
+    def adopt(self, identity: Identity) -> None:
+        """Writes down whose checkpoint it is, for one that was made elsewhere than in a run."""
+        told = asdict(identity)
+        write_durably(self.folder / _ABOUT, json.dumps({**told, _DIGEST: _digest(told)}, indent=2) + "\n")
+
+    def _make(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as problem:
+            raise SetupError(
+                f"cannot make the folder {self.folder}", detail=problem.strerror or "", hint="choose another folder"
+            ) from None
+
+    def _known(self, about: Path, root: Root, stages: Stages) -> Identity:
+        identity = read_identity(about)
+        if identity.fingerprint != stages.fingerprint:
+            found = changes(identity.definition, to_plain(root))
+            raise CheckpointMismatch(
+                f"the checkpoint in {self.folder} was made by another definition",
+                detail="; ".join(map(str, found)) or "a detail that cannot be shown",
+                hint="give this pipeline a folder of its own, go back to the definition that made it, or restore a "
+                "savepoint with this one: `strandline plan` says what that would do",
+            )
+        return identity
+
+    def offsets(self, batch: int, source: int = 0) -> dict[str, Any] | None:
+        """Where a source stood at the end of a batch, as Spark's offset log says; None if it has no such entry."""
+        entry = self._entry(batch)
+        if not entry.exists():
+            return None
+        line = entry.read_text().splitlines()[2 + source]
+        found: Any = None if line == NOWHERE else json.loads(line)
+        return found if isinstance(found, dict) else None
+
+    def positions(self, batch: int) -> tuple[str, ...]:
+        """Where all sources stood at the end of a batch, each as Spark writes it; the heartbeat is the last."""
+        return tuple(self._entry(batch).read_text().splitlines()[2:])
+
+    def clock(self, batch: int) -> int:
+        """A batch's own time in milliseconds, which Spark keeps, and gives again when the batch is played again."""
+        facts = json.loads(self._entry(batch).read_text().splitlines()[1])
+        return int(facts["batchTimestampMs"])
+
+    def latest_offsets(self, source: int = 0) -> dict[str, Any]:
+        """Where a source stood at the end of the newest batch."""
+        newest = self.newest()
+        return {} if newest is None else self.offsets(newest, source) or {}
+
+    def newest(self) -> int | None:
+        """The number of the newest batch that was planned."""
+        return max(self._numbers("offsets"), default=None)
+
+    def committed(self) -> list[int]:
+        """The batches that were committed and are still kept, oldest first."""
+        planned = set(self._numbers("offsets"))
+        return [batch for batch in self._numbers("commits") if batch in planned]
+
+    def in_spark(self, batch: int) -> int:
+        """The number that Spark has for a batch of the job."""
+        return batch - self.first
+
+    def numbered(self, batch: int) -> int:
+        """The number that the job has for a batch of Spark's."""
+        return batch + self.first
+
+    @property
+    def first(self) -> int:
+        """The job's number of Spark's batch 0; asked for with every look into a log of Spark's."""
+        about = self.folder / _ABOUT
+        try:
+            now = about.stat()
+        except FileNotFoundError:
+            return 0
+        return _as_it_was(about, now.st_mtime_ns, now.st_ino, now.st_size).first
+
+    def _numbers(self, log: str) -> list[int]:
+        """The batches in one of Spark's logs, in order."""
+        found = (entry.name for entry in (self.spark / log).glob("[0-9]*"))
+        return sorted(self.numbered(int(name)) for name in found if name.isdigit())
+
+    def history(self, source: int, batches: int) -> list[tuple[int, dict[str, Any]]]:
+        """The clock, and where a source stood, at the end of each of the last batches."""
+        numbers = self._numbers("offsets")[-batches:]
+        found = [(self.clock(number), self.offsets(number, source)) for number in numbers]
+        return [(clock, offsets) for clock, offsets in found if offsets is not None]
+
+    def seal(self, batch: int) -> Sealed:
+        """Makes a batch's range durable, which Spark does not do, and returns what names it.
+
+        A position of a source of files is but a number: which files it stands for is in the source's own log.
+        """
+        before = self._before(batch)
+        content = _synced(self._entry(batch))
+        positions = content.decode().splitlines()[2:]
+        earlier = [] if before is None else self._entry(before).read_text().splitlines()[2:]
+        digest = hashlib.sha256(content)
+        digest.update("\n".join(["", *earlier]).encode())
+        for entry in self._lists(batch):
+            digest.update(_synced(entry))
+        starts = None if before is None else self._moved_to(before) or "\n".join(earlier)
+        return Sealed(digest.hexdigest(), starts, "\n".join(positions))
+
+    def _moved_to(self, batch: int) -> str | None:
+        """Where a savepoint ended, in the words that sinks have written down, if this job begins right after it."""
+        moves = self.identity.moves if self.in_spark(batch) == 0 and (self.folder / _ABOUT).exists() else ()
+        return str(moves[-1]["ends"]) if moves else None
+
+    def to_copy(self, batch: int | None) -> list[Path]:
+        """The small files without which a job cannot go on; those that it does not have are named all the same.
+
+        Whose it is, what was looked up when it began, what its state looks like, a batch's range.
+        """
+        begun = [self.folder / name for name in (_ABOUT, EXTENT, BACKFILL)]
+        if batch is None:
+            return begun
+        lasting = ("metadata", "state/*/_metadata/v2/[0-9]*", "state/*/_stateSchema/*/[0-9]*", "sources/*/0")
+        found = [path for each in lasting for path in sorted(self.spark.glob(each))]
+        before = self._before(batch)
+        ranges = [self._entry(each) for each in (before, batch) if each is not None]
+        return [*begun, *found, *ranges, *self._lists(batch)]
+
+    def _lists(self, batch: int) -> list[Path]:
+        """What sources that keep logs of their own wrote for a batch."""
+        before = self._before(batch)
+        earlier = [] if before is None else self._entry(before).read_text().splitlines()[2:]
+        positions = self._entry(batch).read_text().splitlines()[2:]
+        ranges = enumerate(zip_longest(earlier, positions))
+        return [
+            entry
+            for source, (start, end) in ranges
+            for entry in self._source_log(source, _log_offset(start), _log_offset(end))
+        ]
+
+    def _before(self, batch: int) -> int | None:
+        """The batch before: the newest below it that has an entry, since ids may have gaps."""
+        if self._entry(batch - 1).exists():
+            return batch - 1
+        return max((number for number in self._numbers("offsets") if number < batch), default=None)
+
+    def _source_log(self, source: int, after: int, until: int) -> list[Path]:
+        """What a source that keeps a log of its own wrote between two positions."""
+        folder = self.spark / "sources" / str(source)
+        places = [folder / f"{number}{kind}" for number in range(after + 1, until + 1) for kind in ("", ".compact")]
+        return [place for place in places if place.exists()]
+
+    def note(self, batch: int, watermark: int, steps: Mapping[int, int], epochs: tuple[int, ...] = ()) -> None:
+        """Remembers how far time had come after a batch. Only a help: a note that is lost is done without."""
+        kept = {number: each for number, each in self._notes().items() if number == batch - 1}
+        kept[batch] = Noted(watermark, steps, epochs)
+        told = {number: asdict(each) for number, each in kept.items()}
+        staged = _draft(self.folder / _NOTES)
+        staged.write_text(json.dumps(told) + "\n")
+        staged.replace(self.folder / _NOTES)
+
+    def noted(self, batch: int) -> "Noted | None":
+        """What was noted of a batch, if it is one of the last two."""
+        return self._notes().get(batch)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether an earlier run has closed every window, every sink holds it, and Spark knows of it."""
+        notes = self._notes()
+        newest = max(notes, default=-1)
+        return bool(notes) and notes[newest].watermark == FOREVER and self.is_committed(newest)
+
+    def _notes(self) -> dict[int, "Noted"]:
+        try:
+            told = json.loads((self.folder / _NOTES).read_text())
+            return {
+                int(number): Noted(
+                    each["watermark"],
+                    {int(step): mark for step, mark in each["steps"].items()},
+                    tuple(each.get("epochs", ())),
+                )
+                for number, each in told.items()
+            }
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}
+
+    def listed(self, batch: int, source: int, lists: int | None = None) -> dict[int, tuple[ListedFile, ...]]:
+        """The files in the last lists that a source had made by the end of a batch, by number; None: in all of them."""
+        newest = (self.offsets(batch, source) or {}).get("logOffset")
+        if newest is None:
+            return {}
+        first = 0 if lists is None else max(newest + 1 - lists, 0)
+        found: dict[int, list[ListedFile]] = {}
+        for number in range(newest, first - 1, -1):
+            entry = self._list(source, number)
+            for line in reversed([] if entry is None else entry.read_text().splitlines()[1:]):
+                file = json.loads(line)
+                if file["batchId"] < first:
+                    break
+                found.setdefault(file["batchId"], []).append(ListedFile(file["path"], file["timestamp"]))
+            if entry is not None and entry.suffix == _COMPACT:
+                break  # it repeats all before it, and those are deleted some time later
+        return {number: tuple(files) for number, files in found.items()}
+
+    def listed_in(self, batch: int, source: int) -> tuple[ListedFile, ...]:
+        """The files that a source gives to one batch."""
+        before, newest = ((self.offsets(each, source) or {}).get("logOffset", -1) for each in (batch - 1, batch))
+        lists = self.listed(batch, source, newest - before) if newest > before else {}
+        return tuple(file for number, files in lists.items() if number > before for file in files)
+
+    def _list(self, source: int, number: int) -> Path | None:
+        folder = self.spark / "sources" / str(source)
+        names = (folder / str(number), folder / f"{number}{_COMPACT}")
+        return next((path for path in names if path.exists()), None)
+
+    def refuse_changed(self, spark: Any) -> None:
+        """Spark's own log is what it is; sources that are lists of files are asked for themselves."""
+
+    def is_committed(self, batch: int) -> bool:
+        return (self.spark / "commits" / str(self.in_spark(batch))).exists() or (batch == 0 and self.all_done.exists())
+
+    @property
+    def all_done(self) -> Path:
+        """There once bounded input was played as one batch, and every sink holds it."""
+        return self.folder / "extent.done"
+
+    @property
+    def drain(self) -> Path:
+        """The file that asks a running job to drain."""
+        return self.folder / "drain"
+
+    @property
+    def spark(self) -> Path:
+        return self.folder / "spark"
+
+    def _entry(self, batch: int) -> Path:
+        return self.spark / "offsets" / str(self.in_spark(batch))
+
+
+def read_identity(about: Path) -> Identity:
+    """Whose checkpoint it is, every byte of it."""
+    try:
+        told = json.loads(about.read_text())
+        said = told.pop(_DIGEST, None)
+        lists = {name: tuple(told.get(name, ())) for name in ("moves", "starting")}
+        identity = Identity(**{**told, **lists})
+    except (ValueError, TypeError, AttributeError) as problem:
+        raise _unreadable(about, str(problem)) from None
+    if said not in (None, _digest(told)):
+        raise _unreadable(about, "it is not what was written")
+    return identity
+
+
+@lru_cache(maxsize=8)
+def _as_it_was(about: Path, *version: int) -> Identity:  # noqa: ARG001 - another version is read anew
+    return read_identity(about)
+
+
+def _digest(told: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def _unreadable(about: Path, why: str) -> CheckpointMismatch:
+    return CheckpointMismatch(f"cannot read {about}", detail=why, hint=f"strandline checkpoint check {about.parent}")
+
+
+def write_durably(path: Path, text: str) -> None:
+    """A whole file or none, also after a power cut."""
+    staged = _draft(path)
+    try:
+        with staged.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        staged.replace(path)
+        sync_folder(path.parent)
+    except OSError as problem:
+        staged.unlink(missing_ok=True)
+        raise SetupError(f"cannot write {path}", detail=problem.strerror or "", hint="choose another folder") from None
+
+
+def _synced(path: Path) -> bytes:
+    """A file's bytes, once they and its name are durable."""
+    with path.open("rb") as file:
+        content = file.read()
+        os.fsync(file.fileno())
+    sync_folder(path.parent)
+    return content
+
+
+def _log_offset(position: str | None) -> int:
+    """Where a source of files stands in its log; -1 where there is no such place."""
+    try:
+        told = json.loads(position or "")
+    except ValueError:
+        return -1
+    return int(told["logOffset"]) if isinstance(told, dict) and "logOffset" in told else -1
+
+
+def _draft(path: Path) -> Path:
+    return path.with_suffix(".tmp")

@@ -1,0 +1,217 @@
+"""Savepoints at the command line: taken, looked at, restored; a definition against older state; a job's lineage."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from strandline.checkpoint.job_folder import Checkpoint, Identity
+from strandline.cli.actions.run import find, function_at
+from strandline.errors import SavepointError
+from strandline.kernel.watermarks import FOREVER, NEVER
+from strandline.plan.nodes import to_plain
+from strandline.plan.upgrade.state_upgrade import Upgrade, Verdict, compare
+from strandline.savepoints.files import MANIFEST, Savepoint, delete, found_in, load, verify
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_COLOURS: Final = {
+    Verdict.SAME: "green",
+    Verdict.COMPATIBLE: "green",
+    Verdict.MIGRATABLE: "yellow",
+    Verdict.INCOMPATIBLE: "red",
+}
+
+
+def run_create(checkpoint: Path, to: Path, *, batch: int | None) -> int:
+    """Takes a savepoint and says what is in it."""
+    from strandline.savepoints.take import create
+
+    with _spark() as spark:
+        taken = create(spark, checkpoint, to, batch=batch)
+    rows = sum(step.rows for step in taken.manifest.steps)
+    _say(f"{taken.folder} holds batch {taken.manifest.batch}: {rows} open windows, {_size(taken.size)}")
+    return 0
+
+
+def run_list(folder: Path, *, as_json: bool) -> int:
+    """A line for each."""
+    if not folder.is_dir():
+        raise SavepointError(f"there is no folder {folder}", hint="name the folder that savepoints were written to")
+    found = [*found_in(folder)]
+    if as_json:
+        print(json.dumps([_facts(each) for each in found], indent=2))
+        return 0
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("name", "created", "batch", "watermark", "windows", "size", "lineage"):
+        table.add_column(name, justify="right" if name in ("batch", "windows", "size") else "left")
+    for each in found:
+        told = each.manifest
+        rows = sum(step.rows for step in told.steps)
+        table.add_row(each.name, told.created, str(told.batch), _time(told.watermark), str(rows), _size(each.size),
+                      told.identity.lineage[:8])  # fmt: skip
+    Console(soft_wrap=True).print(table)
+    return 0
+
+
+def run_show(folder: Path, *, as_json: bool) -> int:
+    """All that is known of one, after every file was looked at."""
+    found = load(folder)
+    verify(found)
+    if as_json:
+        print(json.dumps(_facts(found), indent=2))
+        return 0
+    told = found.manifest
+    _say(f"{found.folder}: batch {told.batch} of lineage {told.identity.lineage}, {told.created}, "
+         f"by Strandline {told.version}")  # fmt: skip
+    _say(f"whole: {len(told.files)} files, {_size(found.size)}; watermark {_time(told.watermark)}; "
+         f"{told.identity.key_groups} key groups in {told.partitions} partitions")  # fmt: skip
+    _say(told.identity.stages)
+    for position in told.positions:
+        _say(f"position  {position}")
+    for step in told.steps:
+        _say(f"step {step.number}    {step.rows} open windows by {', '.join(step.keys)}: {', '.join(step.frames)}")
+    for sink in told.sinks:
+        _say(f"sink      {sink.sink} at batch {sink.batch}, digest {sink.digest[:12]}…")
+    _tell_moves(told.identity)
+    return 0
+
+
+def run_restore(
+    savepoint: Path,
+    where: str,
+    *,
+    checkpoint: Path,
+    fork: bool,
+    partitions: int | None,
+    key_groups: int | None,
+    migrate: str | None,
+) -> int:
+    """Restores, and says what was done to each part."""
+    from strandline.savepoints.restore import restore
+
+    pipeline = find(where)
+    function = None if migrate is None else function_at(migrate)
+    with _spark() as spark:
+        done = restore(pipeline.root, spark, savepoint, checkpoint, fork=fork, partitions=partitions,
+                       key_groups=key_groups, migrate=function)  # fmt: skip
+    _tell_upgrade(done.upgrade)
+    _say(f"{done.checkpoint} goes on after batch {done.batch}, as lineage {done.lineage}, with {done.key_groups} key "
+         f"groups in {done.partitions} partitions: strandline run {where} --checkpoint {checkpoint}")  # fmt: skip
+    return 0
+
+
+def run_delete(folder: Path, *, yes: bool) -> int:
+    """Deletes one, after a question."""
+    found = load(folder)
+    if not yes and not typer.confirm(f"Delete {found.folder}, batch {found.manifest.batch}?"):
+        return 1
+    delete(found)
+    _say(f"{found.folder} is deleted")
+    return 0
+
+
+def run_plan(where: str, place: Path, *, as_json: bool) -> int:
+    """Prints what would become of every part; the exit code says whether there is a way."""
+    upgrade = compare(_identity(place).definition, to_plain(_checked(where)))
+    if as_json:
+        print(json.dumps({"verdict": upgrade.verdict, "parts": [asdict(part) for part in upgrade.parts]}, indent=2))
+    else:
+        _tell_upgrade(upgrade)
+        _say({
+            Verdict.SAME: "Nothing has changed.",
+            Verdict.COMPATIBLE: "It can go on: take a savepoint, and restore it with this definition.",
+            Verdict.MIGRATABLE: "It can go on with a function that says what the state means: --migrate file.py:name",
+            Verdict.INCOMPATIBLE: "It cannot go on with this state.",
+        }[upgrade.verdict])  # fmt: skip
+    return int(upgrade.verdict is Verdict.INCOMPATIBLE)
+
+
+def run_lineage(folder: Path, *, as_json: bool) -> int:
+    """What a job came from, oldest first, and itself."""
+    identity = _identity(folder)
+    if as_json:
+        print(json.dumps({"lineage": identity.lineage, "fingerprint": identity.fingerprint, "moves": identity.moves},
+                         indent=2))  # fmt: skip
+        return 0
+    _say(f"lineage {identity.lineage}, definition {identity.fingerprint[:12]}…, counted from batch {identity.first}")
+    _tell_moves(identity)
+    return 0
+
+
+def _checked(where: str) -> Any:
+    """A definition that could run at all."""
+    from strandline.plan.compile import to_stages
+
+    root = find(where).root
+    to_stages(root)
+    return root
+
+
+def _identity(folder: Path) -> Identity:
+    """Of a job, or of the job that a savepoint is of."""
+    if (folder / MANIFEST).is_file():
+        return load(folder).manifest.identity
+    return Checkpoint(folder.absolute()).identity
+
+
+def _tell_upgrade(upgrade: Upgrade) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    for part in upgrade.parts:
+        console.print(f"[{_COLOURS[part.verdict]}]{part.verdict:<12}[/] {part.what}")
+        for said in part.words:
+            console.print(f"{'':<12}   {said}", markup=False)
+
+
+def _tell_moves(identity: Identity) -> None:
+    for move in identity.moves:
+        _say(f"{move['as']:<9} of savepoint {move['name']} ({str(move['savepoint'])[:8]}) at batch {move['batch']}, "
+             f"by Strandline {move['version']} on {move['at']}, from lineage {move['lineage']}")  # fmt: skip
+        for position in move["positions"]:
+            _say(f"          from {position}")
+
+
+def _facts(found: Savepoint) -> dict[str, Any]:
+    return {"folder": str(found.folder), "bytes": found.size, **asdict(found.manifest)}
+
+
+@contextmanager
+def _spark() -> Iterator["SparkSession"]:
+    """A Spark for one command; what it has to say is kept only while it runs."""
+    from strandline.spark.launch.preflight import require_machine
+    from strandline.spark.launch.session import start_session
+
+    aside = Path(tempfile.mkdtemp(prefix="strandline-"))
+    try:
+        require_machine(aside)
+        session = start_session("strandline savepoint", log=aside / "spark.log")
+        try:
+            yield session
+        finally:
+            session.stop()
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _say(text: str) -> None:
+    Console(highlight=False, soft_wrap=True, markup=False).print(text)
+
+
+def _time(ms: int) -> str:
+    if ms in (NEVER, FOREVER):
+        return "none yet" if ms == NEVER else "the end"
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def _size(many: int) -> str:
+    return f"{many / 2**20:.1f} MiB" if many >= 2**20 else f"{many / 2**10:.1f} KiB"

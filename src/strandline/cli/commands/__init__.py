@@ -1,0 +1,1 @@
+"""Declare the commands of `strandline` and their options."""

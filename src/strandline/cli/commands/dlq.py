@@ -1,0 +1,105 @@
+"""The words of `strandline dlq`, and their options."""
+
+from typing import Annotated
+
+import typer
+
+dlq_app = typer.Typer(
+    name="dlq", help="Dead letters: what could not be taken in, and the way back.", no_args_is_help=True
+)
+
+PipelineArgument = Annotated[str, typer.Argument(help="Where it is: file.py:name or package.module:name.")]
+IdsArgument = Annotated[list[str] | None, typer.Argument(help="Ids of letters, or their beginnings.")]
+ReasonOption = Annotated[str | None, typer.Option(help="Only letters with this reason.")]
+StepOption = Annotated[str | None, typer.Option(help="Only letters of this step.")]
+SourceOption = Annotated[str | None, typer.Option(help="Only letters of this source.")]
+StateOption = Annotated[str | None, typer.Option(help="Only letters in this state: new or redriven.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Every letter.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+
+
+@dlq_app.command("list")
+def dlq_list(
+    pipeline: PipelineArgument,
+    reason: ReasonOption = None,
+    step: StepOption = None,
+    source: SourceOption = None,
+    state: StateOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many to show.")] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """The letters, newest first."""
+    from strandline.cli.actions.dlq import Which, run_list
+
+    which = Which(reason=reason, step=step, source=source, state=state)
+    raise typer.Exit(run_list(pipeline, which, limit=limit, as_json=as_json))
+
+
+@dlq_app.command("show")
+def dlq_show(
+    pipeline: PipelineArgument,
+    letter: Annotated[str, typer.Argument(help="Its id, or the beginning of it.")],
+    raw: Annotated[bool, typer.Option("--raw", help="Only the record's bytes, as they came.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """One letter with all that is known of it."""
+    from strandline.cli.actions.dlq import run_show
+
+    raise typer.Exit(run_show(pipeline, letter, raw=raw, as_json=as_json))
+
+
+@dlq_app.command("count")
+def dlq_count(
+    pipeline: PipelineArgument,
+    by: Annotated[
+        str, typer.Option(help="reason, step, source, source_partition, exception, schema_id or state.")
+    ] = "reason",
+    reason: ReasonOption = None,
+    step: StepOption = None,
+    source: SourceOption = None,
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How many letters there are, by reason or another field."""
+    from strandline.cli.actions.dlq import Which, run_count
+
+    which = Which(reason=reason, step=step, source=source, state=state)
+    raise typer.Exit(run_count(pipeline, which, by=by, as_json=as_json))
+
+
+@dlq_app.command("redrive")
+def dlq_redrive(  # noqa: PLR0913, PLR0917 - one option each
+    pipeline: PipelineArgument,
+    letters: IdsArgument = None,
+    reason: ReasonOption = None,
+    step: StepOption = None,
+    source: SourceOption = None,
+    every: AllOption = False,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Send records back to where they came from, each once; exit 1 if one of them cannot go."""
+    from strandline.cli.actions.dlq import Which, run_redrive
+
+    # Those that went back before are passed over, unless they are named: then it is told.
+    which = Which(tuple(letters or ()), reason, step, source, None if letters else "new", every)
+    raise typer.Exit(run_redrive(pipeline, which, dry=dry, as_json=as_json))
+
+
+@dlq_app.command("drop")
+def dlq_drop(  # noqa: PLR0913, PLR0917 - one option each
+    pipeline: PipelineArgument,
+    letters: IdsArgument = None,
+    reason: ReasonOption = None,
+    step: StepOption = None,
+    source: SourceOption = None,
+    state: StateOption = None,
+    every: AllOption = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete letters for good."""
+    from strandline.cli.actions.dlq import Which, run_drop
+
+    which = Which(tuple(letters or ()), reason, step, source, state, every)
+    raise typer.Exit(run_drop(pipeline, which, yes=yes, as_json=as_json))

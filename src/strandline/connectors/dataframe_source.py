@@ -1,0 +1,66 @@
+"""A streaming DataFrame that the user already has, as a source."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from strandline.errors import InvalidStep
+from strandline.kernel.blocks.block import OFFSET, OWN, PARTITION
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A DataFrame with its columns; where it has them, those that say from which partition a row is, and its place."""
+
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    partition: str | None
+    offset: str | None
+    frame: "DataFrame" = field(compare=False, repr=False)
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        return ("",) if self.partition is None else ()
+
+    @property
+    def types(self) -> dict[str, str]:
+        return dict(self.columns)
+
+    @property
+    def decoder(self) -> None:
+        return None
+
+    def stream(self, spark: "SparkSession") -> "DataFrame":  # noqa: ARG002 - it belongs to one already
+        if self.partition is None or self.offset is None:
+            return self.frame
+        place = [
+            f"cast(`{self.partition}` as string) as `{PARTITION}`",
+            f"cast(`{self.offset}` as bigint) as `{OFFSET}`",
+        ]
+        return self.frame.selectExpr("*", *place)
+
+
+def frame(
+    dataframe: "DataFrame", *, name: str = "frame", partition: str | None = None, offset: str | None = None
+) -> Frame:
+    """A streaming DataFrame of a session of yours: `frame(spark.readStream.table("orders"))`.
+
+    If it has columns that tell a partition and a position in it, name them: each partition then has its own
+    watermark, and late elements and dead letters can be found again. The `name` tells it apart in a checkpoint.
+    """
+    if not dataframe.isStreaming:
+        raise InvalidStep("this DataFrame is not a stream", hint="make it with spark.readStream")
+    if (partition is None) != (offset is None):
+        raise InvalidStep("a partition without an offset, or the other way round", hint="name both or none")
+    fields = dataframe.schema.fields
+    for field_ in fields:
+        if field_.name.startswith(OWN):
+            raise InvalidStep(f"the column {field_.name!r} starts with @", hint="those names are Strandline's own")
+    missing = [each for each in (partition, offset) if each is not None and each not in dataframe.columns]
+    if missing:
+        raise InvalidStep(f"there is no column {missing[0]!r}", detail=f"it has {', '.join(dataframe.columns)}")
+    return Frame(
+        name, tuple((each.name, each.dataType.simpleString()) for each in fields), partition, offset, dataframe
+    )

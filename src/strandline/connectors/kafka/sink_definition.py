@@ -1,0 +1,89 @@
+"""Topics of Kafka as sinks, as a user asks for them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from strandline.connectors.kafka.dead_letters import DeadTopic, TopicLetters
+from strandline.connectors.kafka.encode_rows import Format
+from strandline.connectors.kafka.security import Security
+from strandline.connectors.kafka.sink import OpenKafka, Place
+from strandline.connectors.kafka.topic_admin import Topics
+from strandline.errors import InvalidStep
+from strandline.plan.endpoints import Ledgered
+from strandline.plan.stages import Deliver
+
+_MODES: Final = ("append", "upsert")
+_OPTIONS: Final = ("acks", "batch.size", "client.id", "compression.type", "linger.ms", "transaction.timeout.ms")
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaTopic(Ledgered):
+    """A topic, and what is written to it."""
+
+    place: Place
+
+    @property
+    def name(self) -> str:
+        return f"kafka_topic({self.place.topics.rows!r})"
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """What makes it the same sink to a checkpoint: not by which door it is reached."""
+        place, topics = self.place, self.place.topics
+        names = {"topic": topics.rows, "late": topics.late, "dead": topics.dead, "ledger": topics.ledger}
+        return {**names, "by_key": place.by_key, "key": place.key, "value": place.value}
+
+    def open(self, output: Deliver) -> OpenKafka:
+        return OpenKafka(self.place, output, self.name)
+
+    def letters(self) -> TopicLetters:
+        """The dead letters beside the rows."""
+        return TopicLetters(DeadTopic(self.place.topics.dead, self.place.servers, security=self.place.security))
+
+
+def kafka_topic(  # noqa: PLR0913 - one choice each
+    topic: str,
+    *,
+    servers: str,
+    value: Format | None = None,
+    key: Iterable[str] | Format | None = None,
+    mode: str = "append",
+    late: str | None = None,
+    dead: str | None = None,
+    ledger: str | None = None,
+    security: Security | None = None,
+    options: Mapping[str, str] | None = None,
+) -> KafkaTopic:
+    """Panes into a topic, a transaction a batch: `write(kafka_topic("totals", servers="localhost:9092"))`.
+
+    Values are JSON with every column, or as a format says: `value=avro(…, registry=…)`. Keys are JSON of the panes'
+    keys, of other columns, `key=["team"]`, or as a format says: `key=text("team")`. With `mode="upsert"` the topic is
+    one to be compacted: a record for each key and window, the newest counts, and one without a value takes it back.
+    Late elements and dead letters go to `<topic>.late` and `<topic>.dead`, the ledger is in `<topic>.ledger`.
+    """
+    if not topic:
+        raise InvalidStep("a topic without a name", hint='write kafka_topic("totals", …)')
+    if mode not in _MODES:
+        raise InvalidStep(f"there is no mode {mode!r}", hint=f"choose one of {', '.join(_MODES)}")
+    if value is not None and not isinstance(value, Format):
+        raise InvalidStep(f"rows cannot be written as {value!r}", hint="take json, avro, protobuf, text or raw")
+    chosen = key if key is None or isinstance(key, Format) else (key,) if isinstance(key, str) else tuple(key)
+    if chosen == ():
+        raise InvalidStep("a key of no columns", hint="name one or more, or leave it out")
+    topics = Topics(topic, late or f"{topic}.late", dead or f"{topic}.dead", ledger or f"{topic}.ledger")
+    if len({topic, *topics.beside}) < 1 + len((topics.late, topics.dead, topics.ledger)):
+        raise InvalidStep("two of a sink's topics have one name", hint="rows, late, dead and ledger want one each")
+    place = Place(servers, topics, mode == "upsert", chosen, value, security or Security(), _checked(options or {}))
+    return KafkaTopic(place)
+
+
+def _checked(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    for name, said in options.items():
+        if name not in _OPTIONS:
+            raise InvalidStep(f"{name} is no option of this sink", hint=f"it takes {', '.join(_OPTIONS)}")
+        if name == "acks" and str(said) not in ("all", "-1"):
+            raise InvalidStep(
+                f"acks={said} would count a record as written that a broker may still lose", hint="leave it at all"
+            )
+    return tuple(sorted((name, str(said)) for name, said in options.items()))

@@ -1,0 +1,217 @@
+"""A seeded stream of team scores with everything a real one has: disorder, silence, stragglers and broken records.
+
+Each event is a function of the seed, its partition and its number, so any range can be read again. The first batch only
+announces the partitions; then the stream starts, and events are emitted on a schedule. The moment it started is kept in
+Spark's offset log with the positions.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+
+from strandline.errors import InvalidStep
+from strandline.model.ddl import parse
+from strandline.ports.raw_records import ANNOUNCED, ENDED, RAW_COLUMNS, RAW_SCHEMA, RECORD
+from strandline.ports.register_data_source import registered
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from strandline.formats.json.codec import Json
+
+TEAMS: Final = ("amber", "blue", "coral", "jade", "red")
+_COLUMNS: Final = "team string, user string, score long, at timestamp"
+_CHUNK: Final = 1024
+_FORMAT: Final = "strandline_scores"
+_ORIGIN: Final = "origin"
+_UNKNOWN, _KNOWN = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Scores of five teams over four partitions, the last of which falls silent for the middle third of the stream."""
+
+    seed: int = 7
+    events: int = 15_000
+    rate: int = 500
+    width: int = 4
+    tardy: float = 0.02
+    """The share of events that come five to twelve seconds late: a correction."""
+    stragglers: float = 0.01
+    """The share of events that come a minute or two late: hopeless."""
+    poison: float = 0.005
+    """The share of records that are broken."""
+
+    def __post_init__(self) -> None:
+        if self.events < self.width:
+            raise InvalidStep(f"{self.events} events do not fill {self.width} partitions", hint="ask for more events")
+        if self.rate < 1:
+            raise InvalidStep(f"a rate of {self.rate} events a second never ends", hint="ask for one or more")
+
+    @property
+    def name(self) -> str:
+        return f"scores(seed={self.seed}, events={self.events}, rate={self.rate})"
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        return tuple(str(number) for number in range(self.width))
+
+    @property
+    def types(self) -> dict[str, str]:
+        return parse(_COLUMNS)
+
+    @property
+    def decoder(self) -> "Json":
+        from strandline.formats.json.codec import Json  # noqa: PLC0415 - Polars: who asks for positions does without
+
+        return Json(_COLUMNS)
+
+    def stream(self, spark: "SparkSession") -> "DataFrame":
+        asked = json.dumps([self.seed, self.events, self.rate, self.width, self.tardy, self.stragglers, self.poison])
+        return spark.readStream.format(registered(spark, ScoresDataSource)).option("scores", asked).load()
+
+
+def scores(*, seed: int = 7, events: int = 15_000, rate: int = 500) -> Scores:
+    """A stream to try things on."""
+    return Scores(seed, events, rate)
+
+
+def schedule(ask: Scores, partition: int) -> npt.NDArray[np.int64]:
+    """When each event of a partition is emitted, in milliseconds after the start of the stream."""
+    count = ask.events // ask.width + (partition < ask.events % ask.width)
+    length = ask.events * 1000 / ask.rate
+    steps = np.arange(count) * (length / max(count, 1))
+    if partition == ask.width - 1:
+        # The same events in two thirds of the time: the middle third is silent.
+        steps = steps * (2 / 3)
+        steps = np.where(steps < length / 3, steps, steps + length / 3)
+    return steps.astype(np.int64)
+
+
+def records(ask: Scores, partition: int, start: int, end: int, origin: int) -> list[bytes]:
+    """The records [start, end) of a partition of a stream that started at `origin`."""
+    emitted = schedule(ask, partition)
+    found: list[bytes] = []
+    for chunk in range(start // _CHUNK, -(-end // _CHUNK)):
+        first = chunk * _CHUNK
+        moments = emitted[first : first + _CHUNK] + origin
+        found += _chunk(ask, partition, chunk, moments)[max(start - first, 0) : end - first]
+    return found
+
+
+def _chunk(ask: Scores, partition: int, chunk: int, moments: npt.NDArray[np.int64]) -> list[bytes]:
+    """A chunk is drawn whole, so that a range within it does not depend on where it was cut."""
+    draw = np.random.default_rng([ask.seed, partition, chunk])
+    team = draw.integers(0, len(TEAMS), _CHUNK)
+    user = draw.integers(0, 200, _CHUNK)
+    score = draw.integers(1, 10, _CHUNK)
+    delay = np.minimum(draw.exponential(600, _CHUNK), 2_500)
+    for share, least, most in ((ask.tardy, 5_000, 12_000), (ask.stragglers, 60_000, 120_000)):
+        delay = np.where(draw.random(_CHUNK) < share, draw.uniform(least, most, _CHUNK), delay)
+    broken = np.where(draw.random(_CHUNK) < ask.poison, draw.integers(0, 5, _CHUNK), -1)
+    at = moments - delay.astype(np.int64)[: len(moments)]
+    stamps = np.datetime_as_string(at.astype("datetime64[ms]"), unit="ms")
+    rows = zip(team, user, score, stamps, broken, strict=False)
+    return [_record(TEAMS[t], int(u), int(s), str(a), int(b)) for t, u, s, a, b in rows]
+
+
+def _record(team: str, user: int, score: int, at: str, broken: int) -> bytes:
+    whole = f'{{"team": "{team}", "user": "u{user}", "score": {score}, "at": "{at}Z"}}'
+    match broken:
+        case 0:
+            return whole[:-9].encode()
+        case 1:
+            return whole.replace(f'"score": {score}', '"score": "many"').encode()
+        case 2:
+            return whole.replace(f'"at": "{at}Z"', '"at": "half past nine"').encode()
+        case 3:
+            return b"\xff\xfe" + whole.encode()
+        case 4:
+            return whole.replace(f', "at": "{at}Z"', "").encode()
+        case _:
+            return whole.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Range(InputPartition):
+    """The records [start, end) of one partition, and the mark that goes with them."""
+
+    partition: int
+    start: int
+    end: int
+    origin: int
+    mark: int = RECORD
+
+
+class ScoresReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Positions of every partition, and the moment the stream started: 0 before it is announced, 1 until it starts."""
+
+    def __init__(self, ask: Scores) -> None:
+        self._ask = ask
+        self._schedules = [schedule(ask, number) for number in range(ask.width)]
+        self._now = _now
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """What has been emitted by now is all there is."""
+        now = _now()
+        self._now = lambda: now
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return {_ORIGIN: _UNKNOWN} | {str(number): 0 for number in range(self._ask.width)}
+
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: ARG002, N802 - Spark's name
+        if start[_ORIGIN] == _UNKNOWN:
+            return start | {_ORIGIN: _KNOWN}
+        origin = self._now() if start[_ORIGIN] == _KNOWN else start[_ORIGIN]
+        elapsed = self._now() - origin
+        emitted = {
+            str(number): max(int(np.searchsorted(moments, elapsed, side="right")), start[str(number)])
+            for number, moments in enumerate(self._schedules)
+        }
+        return {_ORIGIN: origin} | emitted
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Range]:
+        if start[_ORIGIN] == _UNKNOWN:
+            return [Range(number, 0, 0, 0, ANNOUNCED) for number in range(self._ask.width)]
+        ranges = []
+        for number, moments in enumerate(self._schedules):
+            first, last = start[str(number)], end[str(number)]
+            if last > first:
+                ranges.append(Range(number, first, last, end[_ORIGIN], ENDED if last == len(moments) else RECORD))
+        return ranges
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        asked = cast("Range", partition)
+        values: list[bytes | None] = [*records(self._ask, asked.partition, asked.start, asked.end, asked.origin)]
+        marks = [RECORD] * len(values)
+        if asked.mark != RECORD:
+            values, marks = [*values, None], [*marks, asked.mark]
+        columns = ([str(asked.partition)] * len(values), range(asked.start, asked.start + len(values)), values, marks)
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, RAW_SCHEMA.types, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=RAW_SCHEMA)
+
+
+class ScoresDataSource(DataSource):
+    """The generator as Spark reads it."""
+
+    @classmethod
+    def name(cls) -> str:
+        return _FORMAT
+
+    def schema(self) -> str:
+        return RAW_COLUMNS
+
+    def streamReader(self, schema: Any) -> ScoresReader:  # noqa: ARG002, N802 - Spark's name
+        return ScoresReader(Scores(*json.loads(self.options["scores"])))
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,1 @@
+"""Decode and encode Avro records."""

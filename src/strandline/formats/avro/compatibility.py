@@ -1,0 +1,107 @@
+"""Whether Avro data written with one schema can be read with another, by the rules of Avro's schema resolution."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from strandline.formats.avro.schema import (
+    NO_DEFAULT,
+    Array,
+    Enum,
+    Fixed,
+    Map,
+    Node,
+    Primitive,
+    Record,
+    Union,
+    parse_avro,
+)
+
+_READS: Final[Mapping[str, frozenset[str]]] = {
+    "long": frozenset({"int"}),
+    "float": frozenset({"int", "long"}),
+    "double": frozenset({"int", "long", "float"}),
+    "string": frozenset({"bytes"}),
+    "bytes": frozenset({"string"}),
+}
+
+Pairs = frozenset[tuple[int, int]]
+
+
+def can_read_avro(
+    reader: str, writer: str, reader_uses: Mapping[str, str] | None = None, writer_uses: Mapping[str, str] | None = None
+) -> list[str]:
+    """Why the reader's schema cannot read what the writer's wrote; nothing if it can."""
+    return list(why_not(parse_avro(reader, reader_uses), parse_avro(writer, writer_uses)))
+
+
+def why_not(reader: Node, writer: Node, place: str = "", seen: Pairs = frozenset()) -> Iterator[str]:
+    """Each reason with its place. Records that hold themselves are judged once."""
+    match reader, writer:
+        case (_, Union(branches)):
+            for branch in branches:
+                yield from why_not(reader, branch, place, seen)
+        case (Union(branches), _):
+            if all(any(why_not(branch, writer, place, seen)) for branch in branches):
+                yield f"{_at(place)}no branch of the union reads {_told(writer)}"
+        case (Record(), Record()):
+            if (id(reader), id(writer)) not in seen:
+                yield from _records(reader, writer, place, seen | {(id(reader), id(writer))})
+        case (Enum(), Enum()):
+            yield from _enums(reader, writer, place)
+        case (Fixed(), Fixed()):
+            yield from _fixed(reader, writer, place)
+        case (Array(wanted), Array(inner)) | (Map(wanted), Map(inner)):
+            yield from why_not(wanted, inner, f"{place}[]", seen)
+        case (Primitive(name=wanted_name), Primitive(name=name)) if name in {wanted_name, *_READS.get(wanted_name, ())}:
+            pass
+        case _:
+            yield f"{_at(place)}{_told(writer)} was written, {_told(reader)} is read"
+
+
+def _records(reader: Record, writer: Record, place: str, seen: Pairs) -> Iterator[str]:
+    yield from _names(reader, writer, place)
+    for field in reader.fields:
+        inside = f"{place}.{field.name}" if place else field.name
+        names = (field.name, *field.aliases)
+        written = next((each for name in names for each in writer.fields if each.name == name), None)
+        if written is not None:
+            yield from why_not(field.type, written.type, inside, seen)
+        elif field.default is NO_DEFAULT:
+            yield f"{_at(inside)}the field is not written, and has no default to be read"
+
+
+def _enums(reader: Enum, writer: Enum, place: str) -> Iterator[str]:
+    yield from _names(reader, writer, place)
+    unknown = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
+    if unknown and reader.default is None:
+        yield f"{_at(place)}the symbols {', '.join(unknown)} may be written, and are not read"
+
+
+def _fixed(reader: Fixed, writer: Fixed, place: str) -> Iterator[str]:
+    yield from _names(reader, writer, place)
+    if reader.size != writer.size:
+        yield f"{_at(place)}a fixed of {writer.size} bytes was written, {reader.size} are read"
+
+
+def _names(reader: Record | Enum | Fixed, writer: Record | Enum | Fixed, place: str) -> Iterator[str]:
+    """Names are compared without their namespace; an alias of the reader's counts in full."""
+    if _short(reader.name) != _short(writer.name) and writer.name not in reader.aliases:
+        yield f"{_at(place)}{writer.name} was written, {reader.name} is read, and is not known by that name"
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _told(node: Node) -> str:
+    match node:
+        case Primitive(name=name):
+            return name
+        case Record() | Enum() | Fixed():
+            return f"{type(node).__name__.lower()} {node.name}"
+        case Array() | Map() | Union():
+            return f"a{'n' if isinstance(node, Array) else ''} {type(node).__name__.lower()}"
+
+
+def _at(place: str) -> str:
+    return f"{place}: " if place else ""

@@ -1,0 +1,1 @@
+"""Decode, encode and infer JSON records."""

@@ -1,0 +1,225 @@
+"""Records in whole batches: JSON objects to columns, and those that are none to dead letters, one by one."""
+
+import json as stdlib_json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from pyarrow import json as arrow_json
+
+from strandline.errors import InvalidStep, SinkError
+from strandline.formats.registry.client import Registry
+from strandline.formats.registry.confluent_wire import HEAD, by_schema, schema_of
+from strandline.formats.registry.subjects import Kind
+from strandline.formats.schema import ddl_of, parse_ddl, types_of
+from strandline.formats.text import texts_of
+from strandline.formats.time_parsing import beyond, days, instants
+from strandline.formats.undecodable_records import LARGEST, Complaint, Places, checked_size, sift, tell
+from strandline.formats.varints import NOT_UTF8
+from strandline.ports.dead_letter_masking import mask_json
+from strandline.ports.protocols import RAW, Decoded, Masked
+
+_SPACE: Final = " \t\r\n"
+_BYTE_ORDER_MARK: Final = "\ufeff"
+_BEYOND: Final = "a number or a time out of the range of its type"
+_NULL_AFTER_OBJECT: Final = re.compile(r"\}[ \t\r\n]*null")
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """JSON objects, one a record; the columns as DDL. Fields that are not asked for are passed over."""
+
+    ddl: str
+    registry: Registry | None = None
+    """Where records come under the id of a JSON Schema. The columns are those of the DDL all the same."""
+    largest: int = LARGEST
+
+    def __post_init__(self) -> None:
+        checked_size(self.largest)
+        for field in parse_ddl(self.ddl):
+            _refuse_unreadable(field.type, field.name, top=True)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(parse_ddl(self.ddl).names)
+
+    @property
+    def types(self) -> Mapping[str, str]:
+        """Each column's type, as DDL writes it."""
+        return types_of(parse_ddl(self.ddl))
+
+    def decode(self, raw: pl.DataFrame) -> Decoded:
+        """The records that are JSON objects of this shape, and the others with the parser's complaint."""
+        schema = parse_ddl(self.ddl)
+        sifted = sift(raw, self.largest)
+        complaints = dict(sifted.complaints)
+        places, values = self._unframed(sifted.full, raw[RAW][sifted.full], complaints)
+        good, found, wrong = read_objects(values, _as_written(schema))
+        rows = _timed(found, schema)
+        out = beyond(rows, schema)
+        complaints |= {int(places[at]): Complaint(why) for at, why in wrong.items()}
+        complaints |= {int(places[good[at]]): Complaint(_BEYOND) for at in out.arg_true()}
+        if out.any():
+            rows, good = rows.filter(~out), good[~out.to_numpy()]
+        return tell(raw, places[good], rows, sifted.empty, complaints)
+
+    def _unframed(
+        self, places: Places, values: pl.Series, complaints: dict[int, Complaint]
+    ) -> tuple[Places, pl.Series]:
+        """Takes the ids off, and sets aside the records whose id is wrong."""
+        if self.registry is None:
+            return places, values
+        groups, wrong = by_schema(values.to_arrow())
+        complaints |= {int(places[at]): Complaint(why) for at, why in wrong.items()}
+        kept = [np.empty(0, np.int64)]
+        for number, mine in groups.items():
+            found = schema_of(self.registry.client(), number, Kind.JSON)
+            if isinstance(found, Complaint):
+                complaints |= dict.fromkeys(places[mine].tolist(), found)
+            else:
+                kept.append(mine)
+        known = np.sort(np.concatenate(kept))
+        return places[known], values[known].bin.slice(HEAD)
+
+    def mask(self, value: bytes, fields: frozenset[str]) -> Masked | None:
+        """The object without what these fields say, at any depth, behind the same schema's id."""
+        head = b"" if self.registry is None else value[:HEAD]
+        found = mask_json(value[len(head) :], fields)
+        return None if found is None else Masked(head + found.value, found.hidden)
+
+    def encode(self, rows: pl.DataFrame) -> pl.Series:
+        """Each row as a JSON object; times in ISO 8601, in UTC."""
+        schema = parse_ddl(self.ddl)
+        texts = [pl.col(field.name).pipe(_to_text, field.type) for field in schema]
+        try:
+            found = rows.select(self.columns).select(texts).write_ndjson()
+        except pl.exceptions.PolarsError as problem:
+            raise SinkError("these rows cannot be written as JSON", detail=str(problem)[:200]) from None
+        return pl.Series(found.encode().split(b"\n")[:-1], dtype=pl.Binary)
+
+
+def json(ddl: str, *, registry: Registry | None = None, largest: int = LARGEST) -> Json:
+    """JSON records with these columns: `json("team string, score long, at timestamp")`."""
+    return Json(ddl, registry, largest)
+
+
+def _refuse_unreadable(kind: pa.DataType, name: str, *, top: bool = False) -> None:
+    if pa.types.is_map(kind) or (pa.types.is_date(kind) and not top):
+        raise InvalidStep(
+            f"the column {name!r} cannot be read from JSON as {ddl_of(kind)}",
+            hint="name an object's fields: struct<a: long, b: string>; a date stands in a column of its own",
+        )
+    if pa.types.is_list(kind):
+        _refuse_unreadable(kind.value_type, name)
+    if pa.types.is_struct(kind):
+        for field in kind:
+            _refuse_unreadable(field.type, name)
+
+
+def _to_text(column: pl.Expr, kind: pa.DataType) -> pl.Expr:
+    if pa.types.is_timestamp(kind):
+        return column.dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ")
+    if pa.types.is_date(kind):
+        return column.dt.strftime("%Y-%m-%d")
+    if pa.types.is_decimal(kind):
+        return column.cast(pl.String)
+    return column
+
+
+def _as_written(schema: pa.Schema) -> pa.Schema:
+    """Times are written as texts; they are read as such and understood afterwards, each on its own."""
+    return pa.schema([pa.field(f.name, pa.string() if pa.types.is_temporal(f.type) else f.type) for f in schema])
+
+
+def _timed(table: pa.Table, schema: pa.Schema) -> pl.DataFrame:
+    frame = pl.DataFrame(table)
+    times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
+    dates = [field.name for field in schema if pa.types.is_date(field.type)]
+    return frame.with_columns(
+        *(instants(frame[name]) for name in times),
+        *(days(frame[name]) for name in dates),
+    )
+
+
+def read_objects(values: pl.Series, schema: pa.Schema) -> tuple[Places, pa.Table, dict[int, str]]:
+    """The places of the records that could be read, their columns, and a complaint for each of the others."""
+    lines, closed = _lines(texts_of(values))
+    complaints = _complaints(lines, closed)
+    places = np.arange(len(lines))
+    if complaints:
+        places = np.delete(places, list(complaints))
+        lines = lines[places]
+    good: list[Places] = [np.empty(0, np.int64)]
+    tables: list[pa.Table] = []
+    _halve(lines, places, schema, good, tables, complaints)
+    table = pa.concat_tables(tables) if tables else schema.empty_table()
+    return np.concatenate(good), table, complaints
+
+
+def _lines(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Texts without what may stand around an object, and which of them open and close one: usually all, as they are."""
+    closed = _closed(texts)
+    if closed.all():
+        return texts, closed
+    lines = texts.str.strip_prefix(_BYTE_ORDER_MARK).str.strip_chars(_SPACE)
+    return lines, _closed(lines)
+
+
+def _closed(texts: pl.Series) -> pl.Series:
+    return texts.str.starts_with("{") & texts.str.ends_with("}")
+
+
+def _complaints(lines: pl.Series, closed: pl.Series) -> dict[int, str]:
+    """What is wrong at first sight. A record that opens and closes an object cannot run into its neighbours."""
+    found = dict.fromkeys(lines.is_null().arg_true(), NOT_UTF8)
+    for place in (~closed).fill_null(value=False).arg_true():
+        found[place] = "not a JSON object" if lines[place] else "an empty record"
+    # Arrow's parser crashes the process on a null that stands where an object should; in a text it is harmless.
+    for place in (lines.str.contains("null", literal=True) & closed).fill_null(value=False).arg_true():
+        if not _NULL_AFTER_OBJECT.search(lines[place]):
+            continue
+        try:
+            stdlib_json.loads(lines[place])
+        except (ValueError, RecursionError) as problem:
+            found[place] = str(problem)
+    return found
+
+
+def _halve(
+    lines: pl.Series,
+    places: Places,
+    schema: pa.Schema,
+    good: list[Places],
+    tables: list[pa.Table],
+    complaints: dict[int, str],
+) -> None:
+    """Reads all at once; where that fails, each half on its own, down to the records at fault."""
+    if not len(places):
+        return
+    try:
+        tables.append(_parse(lines, schema))
+        good.append(places)
+    except (pa.ArrowInvalid, ValueError) as problem:
+        if len(places) == 1:
+            complaints[int(places[0])] = str(problem)
+            return
+        middle = len(places) // 2
+        for half in (slice(0, middle), slice(middle, None)):
+            _halve(lines[half], places[half], schema, good, tables, complaints)
+
+
+def _parse(lines: pl.Series, schema: pa.Schema) -> pa.Table:
+    parsing = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    # A block must hold the longest record, and one block keeps the parser from starting threads. It ends with a
+    # newline, so that records written over several lines are not cut at their last one.
+    joined = pl.concat([lines, pl.Series([""])]).str.join("\n")
+    text = joined.to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()[2]
+    reading = arrow_json.ReadOptions(use_threads=False, block_size=max(len(text) + 1, 1024))
+    table = arrow_json.read_json(pa.BufferReader(text), reading, parsing)
+    if table.num_rows != len(lines):
+        raise ValueError("more than one JSON object in a record")
+    return table

@@ -1,0 +1,124 @@
+"""Whether Protobuf messages written with one schema can be read with another: numbers and wire types decide."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from strandline.formats.protobuf.messages import all_messages, file_of
+
+_ALIKE: Final = (
+    {
+        FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_UINT32,
+        FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_BOOL, FieldDescriptor.TYPE_ENUM,
+    },
+    {FieldDescriptor.TYPE_SINT32, FieldDescriptor.TYPE_SINT64},
+    {FieldDescriptor.TYPE_FIXED32, FieldDescriptor.TYPE_SFIXED32},
+    {FieldDescriptor.TYPE_FIXED64, FieldDescriptor.TYPE_SFIXED64},
+    {FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES},
+)  # fmt: skip
+"""Types that are written the same way, so that a field may go from one to another."""
+_NAMES: Final = {
+    getattr(FieldDescriptor, name): name.removeprefix("TYPE_").lower()
+    for name in dir(FieldDescriptor)
+    if name.startswith("TYPE_")
+}
+
+
+def can_read_protobuf(
+    reader: str, writer: str, reader_uses: Mapping[str, str] | None = None, writer_uses: Mapping[str, str] | None = None
+) -> list[str]:
+    """Why the reader's schema cannot read what the writer's wrote; nothing if it can. Packages may differ."""
+    ours, theirs = (
+        _messages(file_of(text, tuple((uses or {}).items())))
+        for text, uses in ((reader, reader_uses), (writer, writer_uses))
+    )
+    reasons: list[str] = []
+    for name, message in theirs.items():
+        if name in ours:
+            reasons += why_not(ours[name], message)
+        else:
+            reasons.append(f"{name}: the message may be written, and is not read")
+    return list(dict.fromkeys(reasons))
+
+
+def why_not(reader: Descriptor, writer: Descriptor, seen: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Why one message cannot be read as another, with all that is in it."""
+    if reader.full_name in seen:
+        return
+    yield from _fields(reader, writer, _short(reader))
+    for field in reader.fields:
+        written = writer.fields_by_number.get(field.number)
+        if field.message_type is not None and written is not None and written.message_type is not None:
+            yield from why_not(field.message_type, written.message_type, seen | {reader.full_name})
+
+
+def _messages(file: Any) -> dict[str, Descriptor]:
+    return {each.full_name.removeprefix(f"{file.package}."): each for each in all_messages(file)}
+
+
+def _fields(reader: Descriptor, writer: Descriptor, place: str) -> Iterator[str]:
+    for field in reader.fields:
+        written = writer.fields_by_number.get(field.number)
+        inside = f"{place}.{field.name}"
+        if written is not None:
+            yield from _field(field, written, inside)
+        elif field.is_required:
+            yield f"{inside}: the field is required, and not written"
+    for written in writer.fields:
+        if written.number not in reader.fields_by_number and written.is_required:
+            yield f"{place}.{written.name}: the field is required by the writer, and not read"
+    yield from _oneofs(reader, writer, place)
+
+
+def _field(reader: FieldDescriptor, writer: FieldDescriptor, place: str) -> Iterator[str]:
+    if reader.type != writer.type and not any({reader.type, writer.type} <= alike for alike in _ALIKE):
+        yield f"{place}: {_NAMES[writer.type]} was written, {_NAMES[reader.type]} is read"
+        return
+    named = reader.message_type is not None and not (_is_map(reader) and _is_map(writer))
+    if named and _short(reader.message_type) != _short(writer.message_type):
+        yield f"{place}: {_short(writer.message_type)} was written, {_short(reader.message_type)} is read"
+    if reader.is_repeated != writer.is_repeated and not _is_delimited(reader):
+        one, many = ("repeated", "single") if writer.is_repeated else ("single", "repeated")
+        yield f"{place}: {one} numbers were written, {many} ones are read"
+    if reader.is_required and not writer.is_required:
+        yield f"{place}: the field is required, and may not be written"
+
+
+def _oneofs(reader: Descriptor, writer: Descriptor, place: str) -> Iterator[str]:
+    """A choice may grow, and may come or go; it must not lose a member, nor take in what could stand beside it."""
+    ours, theirs = _choices(reader), _choices(writer)
+    for name, numbers in theirs.items():
+        if name in ours:
+            for number in numbers - set(reader.fields_by_number):
+                yield f"{place}.{name}: the choice lost the field {number}"
+    for name, numbers in ours.items():
+        known = {number for number in numbers if number in writer.fields_by_number}
+        moved = known - theirs.get(name, set())
+        if name in theirs and moved:
+            yield f"{place}.{name}: the fields {_listed(moved)} moved into a choice that was there"
+        elif len(moved) > 1 and not any(moved <= members for members in theirs.values()):
+            yield f"{place}.{name}: the fields {_listed(moved)} moved into one choice, and could stand side by side"
+
+
+def _choices(message: Descriptor) -> dict[str, set[int]]:
+    """The oneofs that were written as such."""
+    found = {each.name: {field.number for field in each.fields} for each in message.oneofs}
+    own = {f"_{field.name}": {field.number} for field in message.fields}
+    return {name: numbers for name, numbers in found.items() if own.get(name) != numbers}
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+def _is_delimited(field: FieldDescriptor) -> bool:
+    return field.message_type is not None or field.cpp_type == FieldDescriptor.CPPTYPE_STRING
+
+
+def _short(message: Any) -> str:
+    return str(message.full_name.removeprefix(f"{message.file.package}."))
+
+
+def _listed(numbers: set[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))

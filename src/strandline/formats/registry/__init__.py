@@ -1,0 +1,1 @@
+"""Talk to a schema registry and judge compatibility."""

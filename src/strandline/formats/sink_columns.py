@@ -1,0 +1,148 @@
+"""Rows as a sink tells them: our columns under public names, and for each column the kind of value it holds."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+import polars as pl
+
+from strandline.kernel import dead_letters
+from strandline.kernel.blocks.block import AT, END, OFFSET, OWN, PARTITION, START
+from strandline.kernel.step import PARTIAL, WATERMARK
+from strandline.kernel.window.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
+from strandline.ports.protocols import REASON
+
+BATCH: Final = "@batch"
+"""The batch that brought a row."""
+NEWEST: Final = "@newest"
+
+NAMES: Final = {
+    START: "window_start", END: "window_end", TIMING: "timing", INDEX: "pane_index",
+    NONSPECULATIVE: "nonspeculative_index", FIRST: "is_first", LAST: "is_last", TIMESTAMP: "pane_time",
+    RETRACTION: "retraction", AT: "event_time", PARTITION: "source_partition", OFFSET: "source_offset",
+    REASON: "reason", WATERMARK: "watermark", PARTIAL: "partial", BATCH: "batch", **dead_letters.NAMES,
+    NEWEST: "newest",
+}  # fmt: skip
+"""What our columns are called in a table; with a `_` behind where a user's column already has that name."""
+
+_INSTANTS: Final = (START, END, TIMESTAMP, AT, WATERMARK, dead_letters.SEEN)
+
+
+class Kind(StrEnum):
+    """What a column holds, as far as databases tell it apart."""
+
+    INTEGER = "integer"
+    WIDE = "wide integer"
+    REAL = "real"
+    DECIMAL = "decimal"
+    BOOLEAN = "boolean"
+    TEXT = "text"
+    BINARY = "binary"
+    INSTANT = "instant"
+    """Milliseconds, with the two ends of time among them."""
+    MOMENT = "moment"
+    """A time with a zone."""
+    WALL = "wall-clock time"
+    DATE = "date"
+    TIME = "time of day"
+    JSON = "json"
+    UNKNOWN = "unknown"
+    """Nothing but nulls so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: its public name, its kind, and of a decimal its digits, all and after the point."""
+
+    name: str
+    kind: Kind
+    digits: tuple[int, int] = (38, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Rows, with the columns a table must have for them."""
+
+    rows: pl.DataFrame
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    def only(self, rows: pl.DataFrame, names: Iterable[str] | None = None) -> "Told":
+        """Other rows of the same kind, with some of the columns."""
+        wanted = set(self.names if names is None else names)
+        columns = tuple(column for column in self.columns if column.name in wanted)
+        return Told(rows.select(column.name for column in columns), columns)
+
+
+def tell(frame: pl.DataFrame, batch: int) -> Told:
+    """A frame under its public names, with its batch; lists and structures as JSON."""
+    told = named(frame, batch)
+    return Told(pl.DataFrame([plain(told.rows[each.name], each.kind) for each in told.columns]), told.columns)
+
+
+def named(frame: pl.DataFrame, batch: int) -> Told:
+    """A frame under its public names, with its batch; values as they are."""
+    public = names_beside(frame.columns)
+    shown = frame.with_columns(pl.lit(batch, pl.Int64).alias(BATCH)).rename(public, strict=False)
+    instants = {public[name] for name in _INSTANTS if name in frame.columns}
+    return Told(shown, tuple(_column(name, kind, name in instants) for name, kind in shown.schema.items()))
+
+
+def names_beside(columns: Iterable[str]) -> dict[str, str]:
+    """What our columns are called beside a user's own, which keep their names; many databases mind no case."""
+    taken = {name.lower() for name in columns if not name.startswith(OWN)}
+    names = {}
+    for own, name in NAMES.items():
+        free = name
+        while free in taken:
+            free += "_"
+        names[own] = free
+    return names
+
+
+def row_as_json(row: Mapping[str, Any]) -> bytes:
+    """One row, to be read by people and to be sent again."""
+    return json.dumps(dict(row), default=_readable, ensure_ascii=False).encode()
+
+
+_KINDS: Final[tuple[tuple[Any, Kind], ...]] = (
+    (pl.Boolean, Kind.BOOLEAN), (pl.String, Kind.TEXT), (pl.Categorical, Kind.TEXT), (pl.Enum, Kind.TEXT),
+    (pl.Binary, Kind.BINARY), (pl.Date, Kind.DATE), (pl.Time, Kind.TIME), (pl.Null, Kind.UNKNOWN),
+    (pl.Duration, Kind.INTEGER), (pl.UInt64, Kind.WIDE), (pl.Int128, Kind.WIDE),
+)  # fmt: skip
+
+
+def _column(name: str, kind: Any, instant: bool) -> Column:
+    if instant:
+        return Column(name, Kind.INSTANT)
+    if isinstance(kind, pl.Decimal):
+        return Column(name, Kind.DECIMAL, (kind.precision or 38, kind.scale))
+    if isinstance(kind, pl.Datetime):
+        return Column(name, Kind.WALL if kind.time_zone is None else Kind.MOMENT)
+    for each, found in _KINDS:
+        if kind == each:
+            return Column(name, found)
+    if kind.is_integer():
+        return Column(name, Kind.INTEGER)
+    return Column(name, Kind.REAL if kind.is_float() else Kind.JSON if kind.is_nested() else Kind.TEXT)
+
+
+def plain(values: pl.Series, kind: Kind) -> pl.Series:
+    """Values that every database has: what is nested as JSON, texts as texts."""
+    if kind is Kind.JSON:
+        texts = [None if each is None else json.dumps(each, default=_readable) for each in values.to_list()]
+        return pl.Series(values.name, texts, pl.String)
+    if kind is Kind.TEXT:
+        return values.cast(pl.String)
+    if kind is Kind.UNKNOWN:
+        return values.cast(pl.String)
+    return values.dt.total_microseconds() if values.dtype == pl.Duration else values
+
+
+def _readable(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)

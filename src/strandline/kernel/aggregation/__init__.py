@@ -1,0 +1,1 @@
+"""Combine, merge and read aggregates over columns."""

@@ -1,0 +1,1 @@
+"""Encode frames as checksummed blocks, and hash, sort and join their columns."""

@@ -1,0 +1,1 @@
+"""Keep the state of a key group: slices, their deltas, an index, export and migrations."""

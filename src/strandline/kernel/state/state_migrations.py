@@ -1,0 +1,62 @@
+"""State as releases before this one kept it, made into what this one keeps.
+
+The first or last element of a window, the one with the most of something, and the different values that it had seen
+were items beside its row; they are now in the row (`picking`, `aggregates`).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+from strandline.kernel.aggregation.accumulators import Frames, picks_of, sets_of
+from strandline.kernel.aggregation.aggregates import BY, POSITION, VALUE
+from strandline.kernel.aggregation.first_last import Pick
+from strandline.model.steps import WindowedStep
+
+_OF_ITEMS: Final = (VALUE, BY, *POSITION)
+
+
+_MOVED: Final = 2
+"""The form in which it was in the row for the first time."""
+
+
+def is_older(form: int, ask: WindowedStep) -> bool:
+    """Whether something that a step keeps is elsewhere in state of this form."""
+    return form < _MOVED and bool(picks_of(ask) or sets_of(ask))
+
+
+def in_rows(rows: pl.DataFrame, items: Frames, ask: WindowedStep) -> tuple[pl.DataFrame, Frames]:
+    """Rows of windows or strips with all that is kept there now, and the items that are still items."""
+    left = dict(items)
+    for pick in picks_of(ask):
+        old = left.pop(pick.name, None)
+        if pick.kept not in rows.columns:
+            rows = _joined(rows, None if old is None else _one(old, pick), [*pick.columns])
+    for name in sets_of(ask):
+        old = left.pop(name, None)
+        if f"@{name}" not in rows.columns:
+            found = _joined(rows, None if old is None else _values(old, f"@{name}"), [f"@{name}"])
+            rows = found.with_columns(pl.col(f"@{name}").fill_null(pl.lit([])))
+    return rows, left
+
+
+def _one(items: pl.DataFrame, pick: Pick) -> pl.DataFrame:
+    names = dict(zip(pick.columns, (VALUE, *([BY] if pick.by else []), *POSITION), strict=True))
+    return items.select(*_window(items), *(pl.col(old).alias(new) for new, old in names.items()))
+
+
+def _values(items: pl.DataFrame, kept: str) -> pl.DataFrame:
+    return items.group_by(_window(items), maintain_order=True).agg(pl.col(VALUE).alias(kept))
+
+
+def _window(items: pl.DataFrame) -> list[str]:
+    """What an item had to be told by."""
+    return [name for name in items.columns if name not in _OF_ITEMS]
+
+
+def _joined(rows: pl.DataFrame, found: pl.DataFrame | None, columns: Sequence[str]) -> pl.DataFrame:
+    if found is None:
+        return rows.with_columns(pl.lit(None).alias(name) for name in columns)
+    window = [name for name in found.columns if name not in columns]
+    return rows.join(found, on=window, how="left", nulls_equal=True, maintain_order="left")

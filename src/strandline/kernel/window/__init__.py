@@ -1,0 +1,1 @@
+"""The window operator: assign windows, fire triggers, emit panes."""

@@ -1,0 +1,1 @@
+"""Evaluate alarm rules over stored metrics and notify."""

@@ -1,0 +1,93 @@
+"""Alarms as TOML: which rules, with which limits, and who is to hear of them.
+
+    [lag_growing]                  # a rule by its name; what is not said is as usual
+    batches = 30
+
+    [state_growing]
+    off = true
+
+    [[tell]]
+    webhook = "https://example.org/hook"
+    headers = { Authorization = "env:ALARM_TOKEN" }     # secrets by reference
+
+    [[tell]]
+    command = ["notify-send", "strandline"]
+
+Rules that are not named are there with their defaults; `rules = "named"` at the top leaves them out.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from strandline.errors import InvalidStep, StrandlineError
+from strandline.model.elements import Duration
+from strandline.observe.alarms.notify import Told, told_from
+from strandline.observe.alarms.rules import DEFAULTS, KINDS, Rule
+
+_NAMED: Final = "named"
+_RULES: Final = {kind.name: kind for kind in KINDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Alarms:
+    """The rules of a job, and who hears of what they find."""
+
+    rules: tuple[Rule, ...] = DEFAULTS
+    tell: tuple[Told, ...] = ()
+
+
+def read_alarms(path: Path) -> Alarms:
+    """The alarms of a file."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise InvalidStep(f"the alarms {path} cannot be read", detail=problem.strerror or "") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise InvalidStep(f"the alarms {path} are no TOML", detail=str(problem)) from None
+    try:
+        return alarms_from(found)
+    except StrandlineError as problem:
+        raise InvalidStep(f"{path}: {problem.message}", detail=problem.detail, hint=problem.hint) from None
+
+
+def alarms_from(found: Mapping[str, Any]) -> Alarms:
+    """The alarms in a table."""
+    told = found.get("tell", [])
+    named = {name: each for name, each in found.items() if name not in ("tell", "rules")}
+    unknown = sorted(named.keys() - _RULES.keys())
+    if unknown:
+        raise InvalidStep(f"there is no rule {unknown[0]!r}", hint=f"choose among {', '.join(_RULES)}")
+    kept = [rule for rule in DEFAULTS if rule.name not in named and found.get("rules") != _NAMED]
+    made = [_rule(_RULES[name], each) for name, each in named.items() if not _is_off(name, each)]
+    if not isinstance(told, list):
+        raise InvalidStep("tell is a list of tables", hint="write [[tell]]")
+    return Alarms(tuple(kept + made), tuple(told_from(each) for each in told))
+
+
+def _is_off(name: str, told: Any) -> bool:
+    if not isinstance(told, Mapping):
+        raise InvalidStep(f"{name} is no table", hint=f"write [{name}]")
+    return bool(told.get("off", False))
+
+
+def _rule(kind: type[Rule], told: Mapping[str, Any]) -> Rule:
+    known = {each.name: each for each in fields(kind)}
+    values: dict[str, Any] = {}
+    for name, value in told.items():
+        if name == "off":
+            continue
+        if name not in known:
+            raise InvalidStep(f"{kind.name} has no {name!r}", hint=f"it has {', '.join(known)}")
+        values[name] = _value(kind.name, name, value, known[name].default)
+    return kind(**values)
+
+
+def _value(rule: str, name: str, value: Any, usual: Any) -> Any:
+    if isinstance(usual, Duration):
+        return Duration.parse(str(value))
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise InvalidStep(f"{rule}.{name} is {value!r}", hint="give a number of zero or more")
+    return int(value) if isinstance(usual, int) else float(value)

@@ -1,0 +1,1 @@
+"""Export metrics: Prometheus, OpenTelemetry, JSON lines, Spark listeners."""

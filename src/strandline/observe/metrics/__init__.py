@@ -1,0 +1,1 @@
+"""Measure, store and read the metrics of every batch."""

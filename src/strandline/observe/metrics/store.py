@@ -1,0 +1,213 @@
+"""Keeps a job's numbers: one file beside its checkpoint, bounded whatever happens, written by one thread.
+
+Points of the last hour are kept as they came, one every two seconds at most, partitions and hot keys every ten; older
+ones are folded minute by minute, and those of the day before yesterday go. Events, panes and runs are rings.
+"""
+
+import os
+import socket
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
+from functools import reduce
+from operator import attrgetter
+from pathlib import Path
+from typing import Final
+
+from strandline.observe.metrics.encoding import from_bytes, to_bytes
+from strandline.observe.metrics.history import JobState
+from strandline.observe.metrics.metrics import BatchMetrics, fold, slim
+from strandline.observe.metrics.tables import FILE, VERSION, AlarmLine, PaneLine, Point, open_to_write
+
+SECOND: Final = 1000
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+
+_POINT: Final = tuple(each.name for each in fields(Point))
+_PANE: Final = tuple(each.name for each in fields(PaneLine) if each.name != "id")
+_ALARM: Final = tuple(each.name for each in fields(AlarmLine))
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How much is kept."""
+
+    fine: int = HOUR
+    """Milliseconds for which points are kept as they came."""
+    finest: int = 2 * SECOND
+    whole: int = 10 * SECOND
+    coarse_whole: int = 5 * MINUTE
+    """Partitions and hot keys are kept once in so long; and what is old, once in so long."""
+    coarse: int = MINUTE
+    """What points become after that."""
+    days: float = 1.0
+    panes: int = 4_000
+    """So many panes of the keys that are followed; 0 keeps none."""
+    events: int = 1_000
+    runs: int = 200
+
+
+class Store:
+    """A job's metrics file, held by the one who writes it."""
+
+    def __init__(self, folder: Path, name: str = "", keeping: Keeping | None = None) -> None:
+        self._folder, self.keeping = folder, keeping or Keeping()
+        self._connection = _opened(folder)
+        self._run = 0
+        self._folded_until = 0
+        for each, value in {"version": str(VERSION), "name": name}.items():
+            self._connection.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (each, value))
+
+    @property
+    def run(self) -> int:
+        """The number of this start, from 1."""
+        return self._run
+
+    def start(self, now: int) -> None:
+        """A job starts: its run, with who runs it."""
+        with self._at_once():
+            found = self._connection.execute("SELECT coalesce(max(run), 0) + 1 FROM runs").fetchone()
+            self._run = int(found[0])
+            self._connection.execute(
+                "INSERT INTO runs (run, pid, host, started, heartbeat, state) VALUES (?, ?, ?, ?, ?, ?)",
+                (self._run, os.getpid(), socket.gethostname(), now, now, JobState.STARTING.value),
+            )
+            self._connection.execute("DELETE FROM runs WHERE run <= ?", (self._run - self.keeping.runs,))
+            self._event(now, "started", f"run {self._run}, process {os.getpid()} on {socket.gethostname()}")
+
+    def alive(self, now: int, state: JobState, problem: str = "") -> None:
+        """A sign of life."""
+        ended = None if state.is_alive else now
+        query = "UPDATE runs SET heartbeat = ?, state = ?, problem = ?, ended = ? WHERE run = ?"
+        self._connection.execute(query, (now, state.value, problem, ended, self._run))
+
+    def event(self, now: int, kind: str, text: str) -> None:
+        with self._at_once():
+            self._event(now, kind, text)
+
+    def add(self, metrics: BatchMetrics, panes: Sequence[PaneLine] = ()) -> None:
+        """A batch; one that comes within a second of the one before it is folded into its point."""
+        with self._at_once():
+            last = self._connection.execute("SELECT at, run, detail FROM points ORDER BY at DESC LIMIT 1").fetchone()
+            if last is not None and last[1] == self._run and metrics.at - last[0] < self.keeping.finest:
+                # The point stays where it is, so that a stream of quick batches still moves on second by second.
+                self._put(fold(from_bytes(last[2]), metrics), last[0])
+            else:
+                self._put(metrics, max(metrics.at, last[0] + 1 if last else 0))
+            self._keep_whole(metrics, metrics.at - metrics.at % self.keeping.whole)
+            self._say(panes)
+        if metrics.at - self._folded_until >= self.keeping.coarse:
+            self.tidy(metrics.at)
+
+    def alarms(self, lines: Iterable[AlarmLine]) -> None:
+        """How every alarm stands now."""
+        with self._at_once():
+            self._connection.executemany(
+                f"INSERT OR REPLACE INTO alarms VALUES ({_marks(_ALARM)})",  # noqa: S608
+                map(attrgetter(*_ALARM), lines),
+            )
+
+    def tidy(self, now: int) -> None:
+        """What is old becomes coarse, what is very old goes."""
+        self._folded_until = now
+        keep = self.keeping
+        with self._at_once():
+            self._connection.execute("DELETE FROM points WHERE at < ?", (now - int(keep.days * DAY),))
+            before = (now - keep.fine) // keep.coarse * keep.coarse
+            many = "SELECT run, at / ? AS minute FROM points WHERE at < ? GROUP BY run, minute"
+            query = f"{many} HAVING count(*) > 1 LIMIT 120"
+            for run, minute in self._connection.execute(query, (keep.coarse, before)).fetchall():
+                self._fold(run, minute * keep.coarse, (minute + 1) * keep.coarse)
+            self._connection.execute("DELETE FROM wholes WHERE at < ?", (now - int(keep.days * DAY),))
+            kept = "SELECT max(at) FROM wholes WHERE at < ? GROUP BY at / ?"
+            self._connection.execute(
+                f"DELETE FROM wholes WHERE at < ? AND at NOT IN ({kept})",  # noqa: S608
+                (before, before, keep.coarse_whole),
+            )
+            self._ring("panes", keep.panes)
+            self._ring("events", keep.events)
+        self._connection.execute("PRAGMA incremental_vacuum(256)")
+
+    def close(self) -> None:
+        with suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._connection.close()
+
+    def _fold(self, run: int, start: int, end: int) -> None:
+        chosen = "FROM points WHERE run = ? AND at >= ? AND at < ?"
+        found = self._connection.execute(f"SELECT at, detail {chosen} ORDER BY at", (run, start, end)).fetchall()
+        self._connection.execute(f"DELETE {chosen}", (run, start, end))
+        self._put(reduce(fold, [from_bytes(detail) for _, detail in found]), found[-1][0], run)
+
+    def _put(self, metrics: BatchMetrics, at: int, run: int | None = None) -> None:
+        point = point_of(metrics, at, self._run if run is None else run)
+        self._connection.execute(
+            f"INSERT OR REPLACE INTO points VALUES ({_marks(_POINT)}, ?)",  # noqa: S608
+            (*attrgetter(*_POINT)(point), to_bytes(slim(metrics))),
+        )
+
+    def _keep_whole(self, metrics: BatchMetrics, at: int) -> None:
+        told = BatchMetrics(metrics.batch, metrics.at, metrics.clock, partitions=metrics.partitions, hot=metrics.hot)
+        self._connection.execute("INSERT OR REPLACE INTO wholes VALUES (?, ?)", (at, to_bytes(told)))
+
+    def _say(self, panes: Sequence[PaneLine]) -> None:
+        if panes and self.keeping.panes:
+            rows = map(attrgetter(*_PANE), panes[-self.keeping.panes :])
+            self._connection.executemany(f"INSERT INTO panes ({', '.join(_PANE)}) VALUES ({_marks(_PANE)})", rows)  # noqa: S608
+            self._ring("panes", self.keeping.panes)
+
+    def _ring(self, table: str, many: int) -> None:
+        self._connection.execute(f"DELETE FROM {table} WHERE id <= (SELECT max(id) FROM {table}) - ?", (many,))  # noqa: S608
+
+    def _event(self, now: int, kind: str, text: str) -> None:
+        self._connection.execute(
+            "INSERT INTO events (at, run, kind, text) VALUES (?, ?, ?, ?)", (now, self._run, kind, text)
+        )
+
+    @contextmanager
+    def _at_once(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+
+def point_of(metrics: BatchMetrics, at: int, run: int) -> Point:
+    """The golden numbers of a batch, or of several."""
+    p50, p95, p99 = (metrics.latency_seconds(share) for share in (0.5, 0.95, 0.99))
+    counts, each = metrics.counts, max(metrics.batches, 1)
+    return Point(
+        at, run, metrics.batch, metrics.batches, metrics.clock, metrics.seconds,
+        counts.read, counts.contributed, counts.late, counts.dead, counts.filtered, metrics.emitted,
+        metrics.watermark, metrics.lag_records, metrics.lag_seconds, p50, p95, p99, metrics.took,
+        metrics.stages.get("deliver", 0.0) / each, metrics.stages.get("commit", 0.0) / each,
+        metrics.state_rows, metrics.state_bytes,
+    )  # fmt: skip
+
+
+def _marks(names: Sequence[str]) -> str:
+    return ", ".join("?" * len(names))
+
+
+def _opened(folder: Path) -> sqlite3.Connection:
+    """The file; one that is broken, or of another version, is set aside."""
+    try:
+        connection = open_to_write(folder)
+        found = connection.execute("SELECT value FROM about WHERE name = 'version'").fetchone()
+        if found is None or found[0] == str(VERSION):
+            return connection
+        connection.close()
+    except sqlite3.OperationalError:
+        raise  # out of reach, or held by somebody: nothing is wrong with it
+    except sqlite3.DatabaseError:
+        pass
+    place = folder / FILE
+    place.replace(place.with_suffix(".old"))
+    for suffix in ("-wal", "-shm"):
+        place.with_name(FILE + suffix).unlink(missing_ok=True)
+    return open_to_write(folder)

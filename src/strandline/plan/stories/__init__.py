@@ -1,0 +1,1 @@
+"""The story format: parse, play and compare."""

@@ -1,0 +1,169 @@
+"""A story's words for its steps: what comes in, how time moves, what must come out."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final
+
+from strandline.errors import InvalidTime
+from strandline.model.elements import BEGINNING, Element, Timestamp, instant
+from strandline.model.panes import LateReason, Timing
+from strandline.model.windows import EVERYTHING, Window
+from strandline.plan.stories.located_values import Written
+from strandline.plan.stories.story_steps import (
+    Drain,
+    Expectation,
+    ExpectDead,
+    ExpectIdle,
+    ExpectLate,
+    ExpectPanes,
+    ExpectState,
+    ExpectWatermark,
+    FallIdle,
+    Feed,
+    Finish,
+    Ignore,
+    Move,
+    MoveClock,
+    MoveWatermark,
+    Restart,
+    ReturnActive,
+    Row,
+    Step,
+)
+
+WORDS: Final = (
+    "input", "watermark", "idle", "active", "finish", "clock", "expect", "expect_some", "ignore", "expect_late",
+    "expect_dead", "expect_watermark", "expect_idle", "expect_state", "expect_output_watermark", "restart", "drain",
+)  # fmt: skip
+
+Readers = Mapping[str, Callable[[Written], Any]]
+
+
+def steps_of(given: Written, aggregates: Collection[str]) -> tuple[Step, ...]:
+    """The steps of a story, in order. Elements are numbered in their partitions as they come."""
+    offsets = Counter[str]()
+    return tuple(_step(each, aggregates, offsets) for each in given.items("a list of steps"))
+
+
+def _step(given: Written, aggregates: Collection[str], offsets: Counter[str]) -> Step:
+    word, of, _ = given.worded(dict.fromkeys(WORDS, ()), "a step")
+    if word == "input":
+        elements = [_element(each, offsets) for each in of.items("a list of elements")]
+        return Step(Feed(tuple(elements)), given.place)
+    if word in ("expect", "expect_some"):
+        fields = {**_PANE, **dict.fromkeys(aggregates, Written.plain)}
+        rows = _rows(of, lambda row: row.only(fields, "a pane"), fields)
+        return Step(ExpectPanes(rows, some=word == "expect_some"), given.place)
+    return Step(_expectation(word, of) if word.startswith("expect") else _move(word, of), given.place)
+
+
+def _element(given: Written, offsets: Counter[str]) -> Element:
+    """An element: a time that is missing or cannot be read is the beginning of time, and makes it a dead letter."""
+    columns = {name: each.plain() for name, each in given.members("an element, as a mapping").items()}
+    partition = columns.pop("partition", "")
+    if not isinstance(partition, str):
+        raise given.wrong("a partition's name as a text")
+    offsets[partition] += 1
+    return Element(
+        at=_at(columns.pop("at", None)),
+        key=columns.pop("key", "k"),
+        columns=columns,
+        partition=partition,
+        offset=offsets[partition] - 1,
+    )
+
+
+def _at(given: Any) -> Timestamp:
+    try:
+        return instant(given)
+    except InvalidTime:
+        return BEGINNING
+
+
+def _move(word: str, of: Written) -> Move | Ignore:
+    match word:
+        case "watermark" if isinstance(of.value, dict):
+            named = of.only(("of", "to"), "a watermark of one partition")
+            return MoveWatermark(of.has(named, "to").time(), of.has(named, "of").text())
+        case "watermark":
+            return MoveWatermark(of.time())
+        case "clock":
+            return MoveClock(of.time())
+        case "idle":
+            return FallIdle(of.text("the name of a partition or input"))
+        case "active":
+            return ReturnActive(of.text("the name of a partition or input"))
+        case "finish":
+            return Finish(of.text("the name of a partition or input"))
+    if of.value is not None:
+        raise of.wrong(f"nothing after {word!r}")
+    bare: dict[str, Move | Ignore] = {"restart": Restart(), "drain": Drain(), "ignore": Ignore()}
+    return bare[word]
+
+
+def _expectation(word: str, of: Written) -> Expectation:
+    match word:
+        case "expect_late":
+            return ExpectLate(_rows(of, Written.members, _LATE))
+        case "expect_dead":
+            return ExpectDead(_rows(of, Written.members, _DEAD))
+        case "expect_idle":
+            return ExpectIdle(of.truth())
+        case "expect_state":
+            return ExpectState(0 if of.value == "empty" else _state_rows(of))
+        case _:
+            at = BEGINNING if of.value == "none" else of.time()
+            return ExpectWatermark(at, of_output=word == "expect_output_watermark")
+
+
+def _state_rows(of: Written) -> int:
+    if not isinstance(of.value, dict):
+        raise of.wrong("'empty', or {rows: how many windows are held}")
+    return of.has(of.only(("rows",), "a state"), "rows").whole()
+
+
+def _rows(given: Written, members: Callable[[Written], Mapping[str, Written]], readers: Readers) -> tuple[Row, ...]:
+    """Expected rows; a field that no reader knows is a column, compared as it stands."""
+    return tuple(
+        Row({name: readers.get(name, Written.plain)(each) for name, each in members(row).items()}, row.place)
+        for row in given.items("a list of rows")
+    )
+
+
+def _window(given: Written) -> Window:
+    if given.value == "global":
+        return EVERYTHING
+    bounds = given.items("a window: [start, end], or global")
+    if len(bounds) != 2:
+        raise given.wrong("a window: [start, end], or global")
+    return Window(bounds[0].time(), bounds[1].time())
+
+
+def _optional(read: Callable[[Written], Any]) -> Callable[[Written], Any]:
+    return lambda given: None if given.value is None else read(given)
+
+
+def _word(words: Iterable[str]) -> Callable[[Written], str]:
+    known = [*words]
+    return lambda given: given.one_of(known)
+
+
+_PANE: Final[Readers] = {
+    "key": Written.plain,
+    "window": _window,
+    "timing": _word(Timing),
+    "index": Written.whole,
+    "nonspeculative_index": Written.whole,
+    "first": Written.truth,
+    "last": Written.truth,
+    "timestamp": Written.time,
+    "retraction": Written.truth,
+}
+_LATE: Final[Readers] = {
+    "at": Written.time,
+    "reason": _word(LateReason),
+    "window": _optional(_window),
+    "watermark": Written.time,
+    "partial": Written.truth,
+}
+_DEAD: Final[Readers] = {"at": _optional(Written.time), "reason": Written.text}

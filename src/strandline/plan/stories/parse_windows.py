@@ -1,0 +1,136 @@
+"""A story's words for where, what is let go of, and how time moves: windows, evictors, watermarks as model values."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from strandline.model.elements import ZERO, Duration
+from strandline.model.evictors import Evictor, KeepDelta, KeepLast, KeepWithin, Moment
+from strandline.model.expressions import expression
+from strandline.model.watermarks import (
+    Bounded,
+    FromSource,
+    FutureBound,
+    Generator,
+    Inputs,
+    OnReturn,
+    Percentile,
+    Watermark,
+)
+from strandline.model.windows import Count, Cumulating, Custom, Global, Session, Sliding, Tumbling, WindowKind, session
+from strandline.plan.stories.located_values import Written
+
+_WINDOWS: Final = {
+    "tumbling": ("offset",),
+    "sliding": ("every", "offset"),
+    "cumulating": ("step", "offset"),
+    "session": ("touching",),
+    "count": ("every",),
+    "custom": (),
+}
+
+
+def window(given: Written) -> WindowKind:
+    """`global`, or a mapping with the kind of window and what belongs to it."""
+    if given.value == "global":
+        return Global()
+    word, of, more = given.worded(_WINDOWS, "a window")
+    with given.telling():
+        match word:
+            case "tumbling":
+                return Tumbling(of.length(), _length(more, "offset"))
+            case "sliding":
+                return Sliding(of.length(), given.has(more, "every").length(), _length(more, "offset"))
+            case "cumulating":
+                return Cumulating(of.length(), given.has(more, "step").length(), _length(more, "offset"))
+            case "session":
+                return _session(of, more)
+            case "count":
+                return Count(of.whole(), more["every"].whole() if "every" in more else None)
+            case _:
+                bounds = of.only(("start", "end"), "a custom window")
+                return Custom(of.has(bounds, "start").text(), of.has(bounds, "end").text())
+
+
+def _session(of: Written, more: Mapping[str, Written]) -> Session:
+    touching = more["touching"].text() if "touching" in more else "merge"
+    if not isinstance(of.value, dict):
+        return session(of.length(), touching=touching)
+    named = of.only(("column",), "a session's gap")
+    return session(column=of.has(named, "column").text(), touching=touching)
+
+
+def _length(more: Mapping[str, Written], name: str, otherwise: Duration = ZERO) -> Duration:
+    return more[name].length() if name in more else otherwise
+
+
+def evictor(given: Written) -> Evictor:
+    """`{keep_last: 4, when: before}` and its kin."""
+    kinds = {"keep_last": ("when",), "keep_within": ("when",), "keep_delta": ("from", "when")}
+    word, of, more = given.worded(kinds, "an evictor")
+    moment = Moment(more["when"].one_of([*Moment])) if "when" in more else Moment.BEFORE
+    with given.telling():
+        match word:
+            case "keep_last":
+                return KeepLast(of.whole(), moment)
+            case "keep_within":
+                return KeepWithin(of.length(), moment)
+            case _:
+                distance = expression(of.text("a distance, such as 'last.value - value'"))
+                return KeepDelta(distance, given.has(more, "from").number(), moment)
+
+
+_AROUND: Final = ("idle_after", "future", "future_dead_letter", "on_return")
+_WATERMARKS: Final = {
+    "bounded": ("partitions", *_AROUND),
+    "percentile": ("horizon", "least", "most", "first", "enough", "partitions", *_AROUND),
+    "from_source": _AROUND,
+    "inputs": ("on_return",),
+}
+
+
+def watermark(given: Written) -> tuple[Watermark | Inputs, tuple[str, ...]]:
+    """The rule that the watermark follows, and the partitions that are known from the start."""
+    word, of, more = given.worded(_WATERMARKS, "a watermark")
+    on_return = OnReturn(more["on_return"].one_of([*OnReturn])) if "on_return" in more else None
+    with given.telling():
+        if word == "inputs":
+            return Inputs(_names(of), on_return or OnReturn.CATCH_UP), ()
+        rule = Watermark(
+            _generator(word, of, more),
+            idle=_length(more, "idle_after") if "idle_after" in more else None,
+            future=_future(given, more),
+            on_return=on_return or OnReturn.WAIT,
+        )
+    known = of.only(("partitions",), "from_source") if word == "from_source" and of.value is not None else more
+    return rule, _names(known["partitions"]) if "partitions" in known else ()
+
+
+def _generator(word: str, of: Written, more: Mapping[str, Written]) -> Generator:
+    match word:
+        case "bounded":
+            return Bounded(of.length())
+        case "percentile":
+            said: dict[str, Any] = {
+                name: more[name].length() for name in ("horizon", "least", "most", "first") if name in more
+            }
+            if "enough" in more:
+                said["enough"] = more["enough"].whole()
+            return Percentile(of.number("a share, such as 0.99"), **said)
+        case _:
+            return FromSource()
+
+
+def _future(given: Written, more: Mapping[str, Written]) -> FutureBound | None:
+    if "future" in more:
+        dead_letter = more["future_dead_letter"].truth() if "future_dead_letter" in more else False
+        return FutureBound(more["future"].length(), dead_letter)
+    if "future_dead_letter" in more:
+        raise given.wrong("'future' too, since without a bound nothing lies too far ahead")
+    return None
+
+
+def _names(given: Written) -> tuple[str, ...]:
+    names = tuple(each.text("a name") for each in given.items("a list of names"))
+    if len(set(names)) < len(names):
+        raise given.wrong("names that differ")
+    return names

@@ -1,0 +1,199 @@
+"""Plays a story on a player, step by step, and says at which step it did not hold."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from strandline.errors import StrandlineError
+from strandline.model.aggregates import Collect
+from strandline.model.elements import BEGINNING, Timestamp
+from strandline.model.panes import Emitted
+from strandline.plan.stories.expectations import Difference, dead_fields, late_fields, panes_differ, rows_differ
+from strandline.plan.stories.player_protocol import Player
+from strandline.plan.stories.story import EXPECTATION, Story, StoryPipeline
+from strandline.plan.stories.story_steps import (
+    Drain,
+    Expectation,
+    ExpectDead,
+    ExpectIdle,
+    ExpectLate,
+    ExpectPanes,
+    ExpectState,
+    ExpectWatermark,
+    FallIdle,
+    Feed,
+    Finish,
+    Ignore,
+    Move,
+    MoveClock,
+    MoveWatermark,
+    Restart,
+    ReturnActive,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Where a story did not hold: the step, counted from 1, its place, what was expected there, and what came."""
+
+    step: int
+    place: str
+    difference: Difference
+    is_error: bool = False
+
+    def __str__(self) -> str:
+        told = self.difference
+        lines = [f"{self.place}: step {self.step}: {told.summary}" if self.step else f"{self.place}: {told.summary}"]
+        if told.expected or told.got:
+            lines += ["  expected", *(f"    {row}" for row in told.expected or ("  nothing",))]
+            lines += ["  got", *(f"    {row}" for row in told.got or ("  nothing",))]
+        return "\n".join([*lines, *(f"  {remark}" for remark in told.remarks)])
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a story went: whether it held, where it did not, and everything that came out of it."""
+
+    story: Story
+    failures: tuple[Failure, ...]
+    outputs: Emitted
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"{self.story.name}: holds"
+        return "\n".join([f"{self.story.name}: does not hold", *map(str, self.failures)])
+
+
+def perform(story: Story, player_of: Callable[[StoryPipeline], Player]) -> Outcome:
+    """Plays a story to its end, or to an error, on a player made for its pipeline."""
+    failures, outputs = _refused(story) if story.refusal else _played(story, player_of)
+    return Outcome(story, _as_meant(story, failures), outputs)
+
+
+def _refused(story: Story) -> tuple[tuple[Failure, ...], Emitted]:
+    return (Failure(0, story.place, Difference(str(story.refusal), (), ()), is_error=True),), Emitted()
+
+
+def _played(story: Story, player_of: Callable[[StoryPipeline], Player]) -> tuple[tuple[Failure, ...], Emitted]:
+    try:
+        stage = _Stage(player_of(story.pipeline), story.pipeline)
+    except StrandlineError as error:
+        return (Failure(0, story.place, Difference(str(error), (), ()), is_error=True),), Emitted()
+    failures = []
+    try:
+        for number, step in enumerate(story.steps, 1):
+            try:
+                difference = stage.act(step.act)
+            except StrandlineError as error:
+                failures.append(Failure(number, step.place, Difference(str(error), (), ()), is_error=True))
+                return tuple(failures), stage.outputs
+            if difference is not None:
+                failures.append(Failure(number, step.place, difference))
+        failures += [Failure(len(story.steps), story.place, left) for left in stage.left_over()]
+        return tuple(failures), stage.outputs
+    finally:
+        stage.player.close()
+
+
+def _as_meant(story: Story, failures: tuple[Failure, ...]) -> tuple[Failure, ...]:
+    """A story that is meant to fail holds when it does so in the way it says."""
+    if story.fails is None:
+        return failures
+    if story.fails == EXPECTATION:
+        held = any(not failure.is_error for failure in failures)
+    else:
+        held = any(story.fails in str(failure) for failure in failures)
+    if held:
+        return ()
+    wanted = "some expectation" if story.fails == EXPECTATION else f"the text {story.fails!r}"
+    summary = f"it should fail with {wanted}, and {'fails otherwise' if failures else 'does not fail'}"
+    return (Failure(0, story.place, Difference(summary, (), ())), *failures)
+
+
+class _Stage:
+    """A player, and what it has brought out that no expectation has seen yet."""
+
+    def __init__(self, player: Player, pipeline: StoryPipeline) -> None:
+        self.player = player
+        self.outputs = Emitted()
+        self._pending = Emitted()
+        self._multisets = {name for name, kind in pipeline.step.aggregates if isinstance(kind, Collect)}
+
+    def act(self, act: Move | Expectation) -> Difference | None:
+        match act:
+            case ExpectPanes() | ExpectLate() | ExpectDead() | Ignore():
+                return self._look_at_output(act)
+            case ExpectWatermark() | ExpectIdle() | ExpectState():
+                return self._look_at_player(act)
+            case Restart():
+                self.player = self.player.restart()
+                return None
+            case _:
+                emitted = self._move(act)
+                self.outputs += emitted
+                self._pending += emitted
+                return None
+
+    def _move(self, move: Feed | MoveWatermark | MoveClock | FallIdle | ReturnActive | Finish | Drain) -> Emitted:
+        match move:
+            case Feed(elements):
+                return self.player.feed(elements)
+            case MoveWatermark(to, of):
+                return self.player.move_watermark(to, of)
+            case MoveClock(to):
+                return self.player.move_clock(to)
+            case FallIdle(name):
+                return self.player.fall_idle(name)
+            case ReturnActive(name):
+                return self.player.return_active(name)
+            case Finish(name):
+                return self.player.finish(name)
+            case Drain():
+                return self.player.drain()
+        assert_never(move)
+
+    def _look_at_output(self, expected: ExpectPanes | ExpectLate | ExpectDead | Ignore) -> Difference | None:
+        """Compares what is pending, which is then no longer so."""
+        pending = self._pending
+        match expected:
+            case ExpectPanes(rows, some):
+                self._pending = replace(pending, panes=())
+                return panes_differ(rows, pending.panes, self._multisets, some=some)
+            case ExpectLate(rows):
+                self._pending = replace(pending, late=())
+                return rows_differ("late row", rows, [late_fields(late) for late in pending.late])
+            case ExpectDead(rows):
+                self._pending = replace(pending, dead=())
+                return rows_differ("dead letter", rows, [dead_fields(letter) for letter in pending.dead])
+            case Ignore():
+                self._pending = Emitted()
+                return None
+        assert_never(expected)
+
+    def _look_at_player(self, expected: ExpectWatermark | ExpectIdle | ExpectState) -> Difference | None:
+        match expected:
+            case ExpectWatermark(at, of_output):
+                got = self.player.output_watermark if of_output else self.player.watermark
+                return _unequal("the output watermark" if of_output else "the watermark", _told(at), _told(got))
+            case ExpectIdle(is_idle):
+                return _unequal("idleness", str(is_idle).lower(), str(self.player.is_idle).lower())
+            case ExpectState(rows):
+                return _unequal("the number of windows held", str(rows), str(self.player.rows))
+        assert_never(expected)
+
+    def left_over(self) -> list[Difference]:
+        """What came out and was never expected."""
+        seen = [self._look_at_output(expected) for expected in (ExpectPanes(()), ExpectLate(()), ExpectDead(()))]
+        return [replace(left, summary=f"at the end of the story {left.summary}") for left in seen if left is not None]
+
+
+def _told(at: Timestamp) -> str:
+    return "none" if at == BEGINNING else str(at)
+
+
+def _unequal(what: str, expected: str, got: str) -> Difference | None:
+    return None if expected == got else Difference(f"{what} was expected to be {expected}, is {got}", (), ())

@@ -1,0 +1,1 @@
+"""Compare two definitions of a pipeline and decide what their state allows."""

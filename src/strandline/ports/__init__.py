@@ -1,0 +1,1 @@
+"""The protocols that sources, sinks and codecs implement; below Spark."""

@@ -1,0 +1,1 @@
+"""Portable snapshots of a job's state: take, read, restore."""

@@ -1,0 +1,94 @@
+"""State put into a new checkpoint of Spark's: one batch that reads blocks and keeps them where the job will look.
+
+Spark has no way to write state but to run a stateful query. So one runs, once, with the state operators of the job in
+the order of the job, over a file of blocks; its checkpoint is then the job's. What that batch read is of no interest to
+the job: the positions in its entry of the offset log are replaced by those of the savepoint.
+"""
+
+import contextlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+from pyspark.errors import PySparkException
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from strandline.errors import SavepointError
+from strandline.spark.tasks.state_map import BLOCK, PLACE
+
+Blocks = Mapping[int, Mapping[str, bytes]]
+"""By address and place."""
+
+_SEED: Final = "kg long, place string, block binary"
+_KINDS: Final = {"kg": pl.Int64, "place": pl.String, "block": pl.Binary}
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+
+
+class Seeder(StatefulProcessor):
+    """Keeps what is addressed to this level, and sends the rest on."""
+
+    def __init__(self, mine: Callable[[int], bool]) -> None:
+        self._mine = mine
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._state = handle.getMapState("blocks", PLACE, BLOCK)
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
+        mine = self._mine(int(key[0]))
+        for row in rows:
+            if mine:
+                self._state.updateValue((row.place,), (bytes(row.block),))
+            else:
+                yield Row(kg=row.kg, place=row.place, block=bytes(row.block))
+
+    def close(self) -> None:
+        pass
+
+
+def seed(spark: SparkSession, folder: Path, levels: Sequence[frozenset[int]], blocks: Blocks, partitions: int) -> None:
+    """Makes `folder` Spark's checkpoint after batch 0, with these blocks as the state of the levels' addresses."""
+    seeds = folder.with_name("seed")
+    seeds.mkdir()
+    rows = [(to, place, data) for to, held in sorted(blocks.items()) for place, data in sorted(held.items())]
+    pl.DataFrame(rows, schema=_KINDS, orient="row").write_parquet(seeds / "blocks.parquet")
+    with _partitions(spark, partitions):
+        stream = spark.readStream.schema(_SEED).parquet(str(seeds))
+        for mine in levels:
+            seeder = Seeder(mine.__contains__)
+            stream = stream.groupBy("kg").transformWithState(seeder, _SEED, "Append", "None")
+        writer = stream.writeStream.format("noop").option("checkpointLocation", str(folder))
+        try:
+            writer.trigger(availableNow=True).start().awaitTermination()
+        except PySparkException as problem:
+            raise SavepointError(
+                "Spark could not take the state", detail=str(problem).partition("\n")[0][:300]
+            ) from None
+    if not (folder / "commits" / "0").exists():
+        raise SavepointError("Spark took the state and did not commit it", hint="see its log")
+    shutil.rmtree(seeds)
+
+
+def place_at(folder: Path, positions: Sequence[str], clock: int) -> None:
+    """Lets the batch that brought the state stand for that of the savepoint: its positions, its clock."""
+    entry = folder / "offsets" / "0"
+    version, facts, *_ = entry.read_text().splitlines()
+    told = json.loads(facts) | {"batchTimestampMs": clock}
+    entry.with_name(".0.crc").unlink(missing_ok=True)
+    entry.write_text("\n".join([version, json.dumps(told), *positions]))
+    shutil.rmtree(folder / "sources", ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _partitions(spark: SparkSession, number: int) -> Iterator[None]:
+    """A query keeps for ever the number of partitions that it started with."""
+    was = spark.conf.get(_PARTITIONS)
+    spark.conf.set(_PARTITIONS, str(number))
+    try:
+        yield
+    finally:
+        if was is not None:
+            spark.conf.set(_PARTITIONS, was)

@@ -1,0 +1,79 @@
+"""Whether the sinks of a job stand where a savepoint does, asked before anything is changed.
+
+A restored job goes on in its sinks' ledgers, so each must hold exactly what the job had told at the savepoint: a batch
+more would be told twice, one less would be missing. A fork has another lineage, and so needs other outputs: in the same
+ones its rows would stand beside those of the job it comes from.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from strandline.errors import SavepointError
+from strandline.plan.endpoints import Delivery, Sink
+from strandline.plan.nodes import to_plain
+from strandline.plan.stages import Stages
+from strandline.plan.upgrade.state_upgrade import Upgrade
+from strandline.ports.ledger import Recorded
+from strandline.ports.protocols import OpenSink
+from strandline.savepoints.files import Savepoint
+from strandline.spark.delivery.open_sinks import open_sinks
+
+_LEDGERED: Final = (Delivery.EXACTLY_ONCE, Delivery.AT_MOST_ONCE)
+
+
+def require_positions(stages: Stages, upgrade: Upgrade, found: Savepoint, *, fork: bool) -> tuple[int, ...]:
+    """The outputs that begin with nothing; refused with what to do if one stands where it must not."""
+    identity = found.manifest.identity
+    # A job that was forked or given a sink, and saved again before it told anything, has told that sink nothing.
+    silent = bool(identity.starting) and found.manifest.batch == identity.first
+    lineages = dict.fromkeys([identity.lineage, *(str(move["lineage"]) for move in identity.moves)])
+    opened = open_sinks(stages, identity.lineage)
+    starting = []
+    try:
+        for output, sink in zip(stages.outputs, opened, strict=True):
+            if fork:
+                same = output.number not in upgrade.new_sinks and output.delivery not in _LEDGERED
+                _require_empty(sink, output.sink, lineages, same=same)
+                starting.append(output.number)
+                continue
+            new = output.number in upgrade.new_sinks or output.delivery not in _LEDGERED or silent
+            if _begins(sink.latest(identity.lineage), output.sink.name, found, new=new):
+                starting.append(output.number)
+    finally:
+        for each in opened:
+            each.close()
+    return tuple(starting)
+
+
+def _require_empty(sink: OpenSink, asked: Sink, lineages: Iterable[str], *, same: bool) -> None:
+    """Nobody of a fork's past may have written here: so the ledger says, or, without one, that it is the same place."""
+    is_a_place = len(to_plain(asked)) > 1  # a console is none
+    if any(sink.latest(lineage) is not None for lineage in lineages) or (same and is_a_place):
+        raise SavepointError(
+            f"a fork cannot write to {asked.name}, where the job it comes from has written",
+            hint="give the fork an output of its own: another table, folder or topic",
+        )
+
+
+def _begins(last: Recorded | None, name: str, found: Savepoint, *, new: bool) -> bool:
+    """Whether a sink of the same job begins with nothing; if it holds anything, that must be all of the savepoint."""
+    manifest = found.manifest
+    if last is None and new:
+        return True
+    if last is not None and (last.batch, last.digest) == (manifest.batch, manifest.digest):
+        return False
+    if last is None:
+        raise SavepointError(
+            f"{name} holds nothing of this job, which had written to it",
+            detail=f"the savepoint is at batch {manifest.batch}",
+            hint="restore the sink from a copy of the same moment, or fork onto an output of its own",
+        )
+    where = "made from another range" if last.batch == manifest.batch else f"at batch {last.batch}"
+    ahead = last.batch > manifest.batch
+    raise SavepointError(
+        f"{name} is not where the savepoint is",
+        detail=f"the savepoint is at batch {manifest.batch}, the sink {where}",
+        hint="restore the sink from a copy of the same moment, "
+        + ("take a newer savepoint, " if ahead else "take an older savepoint, ")
+        + "or fork onto an output of its own",
+    )

@@ -1,0 +1,151 @@
+"""What a job keeps, as tables: open windows by step, with plain names and times; and how much each key group holds.
+
+slices           a row for each slice of each key group: rows, bytes, the oldest window in it
+step_0           the open windows of keyed step 0: key group, slice, keys, bounds, and what is kept of each
+step_0_strips    what overlapping windows share while they wait
+step_0_…         items that windows hold, one table for each aggregate that needs them
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import polars as pl
+
+from strandline.errors import SetupError
+from strandline.kernel.blocks.block import END, OWN, START
+from strandline.savepoints.state_reader import JobState, StateSlice
+from strandline.spark.tasks.keyed_step import instant
+
+SLICES: Final = "slices"
+_WINDOWS: Final = "windows"
+_BOUNDS: Final = (START, END)
+_PLACE: Final = ("key_group", "slice")
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What is kept in a step and for how long, in the words of `explain`."""
+
+    step: int
+    words: str
+
+
+def tables_of(state: JobState) -> dict[str, pl.DataFrame]:
+    """All of it, by name."""
+    slices = [each for group in state.groups for each in group.slices()]
+    found: dict[str, list[pl.DataFrame]] = {}
+    for each in slices:
+        for name, frame in each.frames.items():
+            found.setdefault(_table(each.step, name), []).append(_plain(frame, each))
+    tables = {name: pl.concat(frames, how="diagonal_relaxed") for name, frames in sorted(found.items())}
+    return {SLICES: _slices(slices), **tables}
+
+
+def key_groups_of(state: JobState) -> pl.DataFrame:
+    """A row for each key group of each step: its rows, its bytes, its oldest window, and how far its time is."""
+    rows = []
+    for group in state.groups:
+        slices = list(group.slices())
+        rows.append(
+            {
+                "step": group.step,
+                "key_group": group.group,
+                "partition": group.partition,
+                "rows": sum(each.rows for each in slices),
+                "bytes": group.size,
+                "oldest": min((at for each in slices if (at := _oldest(each)) is not None), default=None),
+                "watermark": group.index.progress.watermark,
+            }
+        )
+    kinds = {"step": pl.Int64, "key_group": pl.Int64, "partition": pl.Int64, "rows": pl.Int64, "bytes": pl.Int64,
+             "oldest": pl.Int64, "watermark": pl.Int64}  # fmt: skip
+    return pl.DataFrame(rows, schema=kinds).with_columns(instant(name).alias(name) for name in ("oldest", "watermark"))
+
+
+def chosen(table: pl.DataFrame, key: str | None, window: datetime | None) -> pl.DataFrame:
+    """The windows of a key, given as the values of its columns with commas between them; and those over an instant."""
+    keys = keys_of(table)
+    if key is not None:
+        values = _values(key, len(keys))
+        if len(values) != len(keys):
+            raise SetupError(
+                f"a key here has {len(keys)} columns, and {key!r} is {len(values)} values",
+                hint=f"give {','.join(keys)}",
+            )
+        told = (pl.col(name).cast(pl.String) == value for name, value in zip(keys, values, strict=True))
+        table = table.filter(pl.all_horizontal(told))
+    if window is not None:
+        start, end = pl.col("window_start"), pl.col("window_end")
+        table = table.filter((start.is_null() | (start <= window)) & (end.is_null() | (end > window)))
+    return table
+
+
+def keys_of(table: pl.DataFrame) -> list[str]:
+    """The columns that elements were keyed by: those between the place of a window and its bounds."""
+    names = table.columns
+    return names[len(_PLACE) : names.index("window_start")]
+
+
+def retention_of(stages: str) -> list[Retention]:
+    """For how long each step keeps what, from the stages as a job's identity tells them."""
+    found: list[Retention] = []
+    step = 0
+    for line in stages.splitlines():
+        title, words = line[:10].strip(), line[10:].strip()
+        if title.startswith("keyed"):
+            step = int(title.removeprefix("keyed").strip() or 0)
+        if words.startswith("keeps "):
+            found.append(Retention(step, words))
+    return found
+
+
+def _table(step: int, frame: str) -> str:
+    return f"step_{step}" if frame == _WINDOWS else f"step_{step}_{frame.replace(':', '_')}"
+
+
+def _plain(frame: pl.DataFrame, of: StateSlice) -> pl.DataFrame:
+    """Where a row is kept, its keys, its bounds as times, and the kernel's own columns without their sign."""
+    place = [pl.lit(of.group, pl.Int64).alias(_PLACE[0]), pl.lit(of.number, pl.Int64).alias(_PLACE[1])]
+    keys = [name for name in frame.columns if not name.startswith(OWN)]
+    bounds = [instant(name).alias(f"window_{name.removeprefix(OWN)}") for name in _BOUNDS if name in frame.columns]
+    taken = {*keys, *_PLACE, "window_start", "window_end"}
+    own = [pl.col(name).alias(_told(name, taken))
+           for name in frame.columns if name.startswith(OWN) and name not in _BOUNDS]  # fmt: skip
+    return frame.select(*place, *keys, *bounds, *own)
+
+
+def _told(name: str, taken: set[str]) -> str:
+    plain = name.removeprefix(OWN)
+    return f"kept_{plain}" if plain in taken else plain
+
+
+def _slices(slices: Sequence[StateSlice]) -> pl.DataFrame:
+    rows: list[Mapping[str, Any]] = [
+        {"step": each.step, "key_group": each.group, "kind": each.kind, "slice": each.number, "rows": each.rows,
+         "bytes": each.size, "oldest": _oldest(each)}
+        for each in slices
+    ]  # fmt: skip
+    kinds = {"step": pl.Int64, "key_group": pl.Int64, "kind": pl.String, "slice": pl.Int64, "rows": pl.Int64,
+             "bytes": pl.Int64, "oldest": pl.Int64}  # fmt: skip
+    return pl.DataFrame(rows, schema=kinds).with_columns(instant("oldest").alias("oldest"))
+
+
+def _oldest(each: StateSlice) -> int | None:
+    """Where its first window begins, in milliseconds."""
+    starts = [_least(frame[START]) for frame in each.frames.values() if START in frame.columns and frame.height]
+    return min(starts, default=None)
+
+
+def _least(column: pl.Series) -> int:
+    return int(column.min())  # type: ignore[arg-type] # bounds are whole numbers
+
+
+def _values(key: str, columns: int) -> list[str]:
+    """A comma may be part of a key that has one column."""
+    return [key] if columns == 1 else list(_split(key))
+
+
+def _split(key: str) -> Iterator[str]:
+    return (part.strip() for part in key.split(","))

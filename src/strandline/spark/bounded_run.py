@@ -1,0 +1,141 @@
+"""Bounded input as one batch job: no micro-batches, no state store; every key group steps once, to the end of time.
+
+    read all ──► prepare ──► shuffle by key group ──► step, with nothing held before and nothing kept after ──► deliver
+
+It is the same prepare, the same step and the same delivery under the same ledger as a stream's; only that the whole
+input is one range, and that the heartbeat's only tick asks for a drain.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import reduce
+from itertools import groupby
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from strandline.kernel.blocks.block import pack, unpack
+from strandline.plan.stages import Scan, Stages
+from strandline.ports.protocols import Ending, InPieces
+from strandline.ports.raw_records import DRAINED, RAW_COLUMNS
+from strandline.spark.launch.session import OF_RECORDS
+from strandline.spark.patches.worker_gc import spare_imports
+from strandline.spark.sources.read_in_task import is_here, pieces_task
+from strandline.spark.sources.source_extent import Extent
+from strandline.spark.tasks.block_addresses import CARRIER
+from strandline.spark.tasks.keyed_step import Play, place_of, play_level
+from strandline.spark.tasks.prepare import CARRIED, tick_task
+from strandline.spark.tasks.row_decoding import Batches
+from strandline.spark.tasks.task_metrics import Measured, asked_for, telling
+from strandline.spark.tasks.task_writes import NOBODY, Writers
+from strandline.spark.translate import prepared
+
+_GROUP: Final = "strandline-at-once"
+
+
+class Query:
+    """A batch job where a streaming query is expected: it ends, it may have failed, it can be stopped."""
+
+    lastProgress: Final = {"batchId": 1}  # noqa: N815 - Spark's name
+    """Its only batch is behind it, and Spark tells nothing of that."""
+    recentProgress: Final = ()  # noqa: N815 - Spark's name
+
+    def __init__(self, spark: SparkSession, act: Callable[[], None], name: str) -> None:
+        self._spark, self._name = spark, f"{_GROUP}-{name}"
+        self._problem: Exception | None = None
+        self._stopped = False
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=[act], daemon=True)
+
+    def start(self) -> "Query":
+        self._thread.start()
+        return self
+
+    def _run(self, act: Callable[[], None]) -> None:
+        self._spark.sparkContext.setJobGroup(self._name, "bounded input, at once", interruptOnCancel=True)
+        try:
+            act()
+        except Exception as problem:  # noqa: BLE001 - whoever waits asks for it
+            self._problem = problem
+        finally:
+            self._ended.set()
+
+    def awaitTermination(self) -> None:  # noqa: N802 - Spark's name
+        self._ended.wait()
+
+    def exception(self) -> Exception | None:
+        return None if self._stopped else self._problem
+
+    def stop(self) -> None:
+        if not self._ended.is_set():
+            self._stopped = True
+            self._spark.sparkContext.cancelJobGroup(self._name)
+            self._ended.wait()
+
+
+def all_at_once(stages: Stages, extent: Extent, spark: SparkSession, writers: Writers = NOBODY) -> DataFrame:
+    """Addressed blocks, of which those that are left at the end are to be delivered."""
+    mine = _session(spark)
+    frames: list[DataFrame] = []
+    for scan, part in zip(stages.scans, extent.sources, strict=True):
+        frames += _read(scan, part, stages, mine, writers)
+    last = mine.createDataFrame([(None, 0, None, DRAINED)], RAW_COLUMNS).coalesce(1)
+    frames.append(last.mapInArrow(tick_task(stages.timed), CARRIER))
+    carried = reduce(DataFrame.unionByName, frames)
+    for level, _ in enumerate(stages.levels, 1):
+        play, is_mine = play_level(stages.by_number, level)
+        # Blocks of one address come together, so that one key group is in memory at a time.
+        spread = carried.repartition(spark.sparkContext.defaultParallelism, "kg")
+        carried = spread.sortWithinPartitions("kg").mapInArrow(_play(play, is_mine), CARRIER)
+    return carried
+
+
+def _read(scan: Scan, part: Any, stages: Stages, spark: SparkSession, writers: Writers) -> list[DataFrame]:
+    """What a source holds on its way to the key groups; where Python can read it, rows never pass through Spark."""
+    assert isinstance(scan.source, Ending)  # noqa: S101 - or there would be no extent
+    pieces = scan.source.pieces(part) if is_here(scan, spark) and isinstance(scan.source, InPieces) else None
+    if pieces and isinstance(scan.source, InPieces):
+        numbers = spark.range(0, len(pieces), 1, len(pieces))
+        task = pieces_task(scan, stages.by_number, pieces, scan.source.reader(part), writers)
+        return [numbers.mapInArrow(task, CARRIER)]
+    frame = scan.source.table(part, spark)
+    return [] if frame is None else [prepared(scan, stages, frame, writers)]
+
+
+def _session(spark: SparkSession) -> SparkSession:
+    """The same Spark with settings of its own: blocks are long, and an Arrow batch of two gigabytes would end it."""
+    mine = spark.newSession()
+    for name, value in (spark.conf.getAll | OF_RECORDS).items():
+        if mine.conf.isModifiable(name):
+            mine.conf.set(name, value)
+    return mine
+
+
+def _play(play: Play, mine: Callable[[int], bool]) -> Callable[[Batches], Batches]:
+    def run(batches: Batches) -> Batches:
+        spare_imports()
+        for to, packed in groupby(_rows(batches), key=lambda row: row[0]):
+            if not mine(to):
+                yield from (_carried([(to, data)]) for _, data in packed)
+                continue
+            blocks = sorted((unpack(data, f"key group {to}, input") for _, data in packed), key=place_of)
+            begun, seen = time.perf_counter(), asked_for(blocks)
+            _, sent = play(to, {}, blocks)
+            if seen is not None:
+                where, last = sent[-1]
+                sent[-1] = where, telling(last, seen + Measured({"step": time.perf_counter() - begun}))
+            yield from (_carried([(where, pack(block))]) for where, block in sent)
+
+    return run
+
+
+def _rows(batches: Batches) -> Iterator[tuple[int, bytes]]:
+    for batch in batches:
+        yield from zip(batch["kg"].to_pylist(), batch["block"].to_pylist(), strict=True)
+
+
+def _carried(rows: list[tuple[int, Any]]) -> pa.RecordBatch:
+    columns = [pa.array([to for to, _ in rows], pa.int64()), pa.array([data for _, data in rows], pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, schema=CARRIED)

@@ -1,0 +1,1 @@
+"""Deliver the output of a batch to its sinks, on the driver."""

@@ -1,0 +1,1 @@
+"""Start Spark: find Java, fetch jars, launch the JVM, fork Python workers."""

@@ -1,0 +1,1 @@
+"""Every change to the internals of Spark, Hadoop or the JVM."""

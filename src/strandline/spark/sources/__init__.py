@@ -1,0 +1,1 @@
+"""Streams that Spark reads for us: heartbeats, files, topics, paused sources."""

@@ -1,0 +1,87 @@
+"""The heartbeat: a second input that ticks when no data comes, so that clocks, idleness and time to live still count.
+
+Its position is a number of ticks, whether the job is to drain, and whether history is behind it. All stand in Spark's
+offset log, so that a batch that is played again ticks and drains the same. A file beside the checkpoint asks for the
+drain.
+"""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+
+from strandline.ports.raw_records import DRAINED, RAW_COLUMNS, SEAM, TICKED
+from strandline.ports.register_data_source import registered
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_FORMAT: Final = "strandline_heartbeat"
+
+
+def heartbeat(spark: SparkSession, *, every: float, drain: Path, live: bool = False) -> DataFrame:
+    """A row each so many seconds, or sooner when the file that asks for a drain appears.
+
+    After a backfill the job is `live`: the first row then says that history has ended.
+    """
+    # Processes that Spark starts only to ask for positions are sent what stands here, and need not load the rest of us.
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+    reader = spark.readStream.format(registered(spark, HeartbeatSource))
+    return reader.option("every", str(every)).option("drain", str(drain)).option("live", str(int(live))).load()
+
+
+class HeartbeatSource(DataSource):
+    """The heartbeat as Spark reads it."""
+
+    @classmethod
+    def name(cls) -> str:
+        return _FORMAT
+
+    def schema(self) -> str:
+        return RAW_COLUMNS
+
+    def streamReader(self, schema: Any) -> "HeartbeatReader":  # noqa: ARG002, N802 - Spark's name
+        live = int(self.options.get("live", "0"))
+        return HeartbeatReader(float(self.options["every"]), Path(self.options["drain"]), live)
+
+
+class HeartbeatReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Ticks since the epoch, and whether to drain."""
+
+    def __init__(self, every: float, drain: Path, live: int = 0) -> None:
+        self._every, self._drain, self._live = every, drain, live
+        self._until: int | None = None
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """It ticks up to now, and no further."""
+        self._until = self._tick()
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return {"tick": self._tick(), "drain": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: ARG002, N802 - Spark's name
+        drained = max(start["drain"], int(self._drain.exists()))
+        live = {"live": 1} if self._live else {}
+        return {"tick": max(self._tick(), start["tick"]), "drain": drained, **live}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        seam = (SEAM,) if end.get("live", 0) > start.get("live", 0) else ()
+        return [InputPartition((DRAINED if end["drain"] else TICKED, *seam))] if start != end else []
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        import pyarrow as pa  # noqa: PLC0415 - only where it is read
+
+        from strandline.ports.raw_records import RAW_SCHEMA  # noqa: PLC0415
+
+        rows = [{"partition": None, "offset": 0, "value": None, "mark": mark} for mark in partition.value]
+        yield pa.RecordBatch.from_pylist(rows, schema=RAW_SCHEMA)
+
+    def _tick(self) -> int:
+        now = int(time.time() // self._every)
+        return now if self._until is None else min(now, self._until)

@@ -1,0 +1,129 @@
+"""The extent of bounded input: what its sources hold, looked up once, durable before any of it is read.
+
+A run that is killed and started again reads the same, so that a sink can tell a batch that it has from one it has not.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from strandline.checkpoint.job_folder import EXTENT, Checkpoint, Noted, write_durably
+from strandline.errors import CheckpointMismatch, InvalidStep
+from strandline.kernel.watermarks import NEVER
+from strandline.plan.stages import Stages
+from strandline.ports.ledger import Sealed
+from strandline.ports.protocols import Ending, ListedFile
+
+
+class Way(StrEnum):
+    """How bounded input is played: as one batch, or in the order in which it came."""
+
+    AT_ONCE = "at_once"
+    BY_ARRIVAL = "by_arrival"
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What each source holds, by the number of its scan; and the clock of the run that looked it up."""
+
+    way: Way
+    clock: int
+    sources: tuple[Any, ...]
+
+
+def is_bounded(stages: Stages) -> bool:
+    """Whether the input ends; refused if only a part of it does."""
+    ending = [scan.source.name for scan in stages.scans if isinstance(scan.source, Ending) and scan.source.ends]
+    others = [scan.source.name for scan in stages.scans if scan.source.name not in ending]
+    if ending and others:
+        raise InvalidStep(
+            f"{ending[0]} ends, and {others[0]} does not",
+            hint="let all sources end, or none; run(backfill=…) reads history first and goes on with a topic",
+        )
+    return bool(ending)
+
+
+def pinned(home: Checkpoint, stages: Stages, way: Way, spark: SparkSession, *, meant: bool) -> Extent:
+    """The extent that this job's folder holds, or a new one; `meant` says that the way was asked for by name."""
+    path = home.folder / EXTENT
+    if path.exists():
+        known = _read(path)
+        if meant and known.way is not way:
+            raise CheckpointMismatch(
+                f"the run in {home.folder} was begun the other way, {known.way}",
+                hint="go on as it was begun, or choose another folder",
+            )
+        return known
+    sources = tuple(scan.source.extent(spark) for scan in stages.scans if isinstance(scan.source, Ending))
+    found = Extent(way, time.time_ns() // 1_000_000, sources)
+    write_durably(path, json.dumps({"way": way, "clock": found.clock, "sources": sources}) + "\n")
+    return found
+
+
+def bounded_by(stages: Stages, extent: Extent) -> Stages:
+    """The stages over sources that have this extent and nothing beyond it."""
+    scans = [
+        replace(scan, source=scan.source.within(part)) if isinstance(scan.source, Ending) else scan
+        for scan, part in zip(stages.scans, extent.sources, strict=True)
+    ]
+    return replace(stages, scans=tuple(scans))
+
+
+def _read(path: Path) -> Extent:
+    try:
+        told = json.loads(path.read_text())
+        return Extent(Way(told["way"]), int(told["clock"]), tuple(told["sources"]))
+    except (ValueError, KeyError, TypeError) as problem:
+        raise CheckpointMismatch(
+            f"cannot read {path}", detail=str(problem), hint=f"strandline checkpoint check {path.parent}"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class AllOfIt:
+    """An extent as the only range of a job: what `deliver.py` asks of a checkpoint, for one batch."""
+
+    home: Checkpoint
+    extent: Extent
+    stages: Stages
+
+    def numbered(self, batch: int) -> int:
+        return batch
+
+    def seal(self, batch: int) -> Sealed:  # noqa: ARG002 - there is one
+        content = (self.home.folder / EXTENT).read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        return Sealed(digest, None, f"all of {digest}")
+
+    def clock(self, batch: int) -> int:  # noqa: ARG002
+        return self.extent.clock
+
+    def offsets(self, batch: int, source: int = 0) -> dict[str, Any] | None:  # noqa: ARG002
+        return None
+
+    def listed(self, batch: int, source: int, lists: int | None = None) -> dict[int, tuple[ListedFile, ...]]:  # noqa: ARG002
+        return {}
+
+    def listed_in(self, batch: int, source: int) -> tuple[ListedFile, ...]:  # noqa: ARG002
+        """Nothing: of so many files as there may be, each row brings the name of its own."""
+        return ()
+
+    def noted(self, batch: int) -> Noted:  # noqa: ARG002
+        """Before the only batch, no time has passed at all: nothing can be late."""
+        return Noted(NEVER, {step.number: NEVER for step in self.stages.steps})
+
+    def note(self, batch: int, watermark: int, steps: Mapping[int, int], epochs: tuple[int, ...] = ()) -> None:
+        self.home.note(batch, watermark, steps, epochs)
+        write_durably(self.home.all_done, "")
+
+    def refuse_changed(self, spark: SparkSession) -> None:
+        for scan, part in zip(self.stages.scans, self.extent.sources, strict=True):
+            if isinstance(scan.source, Ending):
+                scan.source.refuse_changed(part, spark)

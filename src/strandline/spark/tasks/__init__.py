@@ -1,0 +1,1 @@
+"""Code that runs in Spark tasks: decode, prepare, step, transport."""

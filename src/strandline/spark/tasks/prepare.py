@@ -1,0 +1,360 @@
+"""mapInArrow: in every partition, rows become blocks, one for each key group, with what was seen of the source."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import polars as pl
+import pyarrow as pa
+
+from strandline.kernel.aggregation.check_user_aggregates import probe
+from strandline.kernel.blocks.block import AT, OFFSET, PARTITION, Block, pack
+from strandline.kernel.blocks.small_frames import without
+from strandline.kernel.dead_letters import letters_of, no_letters
+from strandline.kernel.output import Counts, counts_to_facts
+from strandline.kernel.stateless_steps import ORIGIN, STEP, Passed
+from strandline.kernel.watermarks import Control, Rule, Seen, control_to_facts, counted_times, moving_time
+from strandline.kernel.window.prepare import admit, prepare
+from strandline.model.panes import DeadReason
+from strandline.model.watermarks import Percentile, Watermark
+from strandline.plan.stages import Flow, KeyedStep, Scan
+from strandline.ports.dead_letter_masking import failures, outgoing, with_raw
+from strandline.ports.protocols import RAW, REASON, Decoder, topic_of
+from strandline.ports.raw_records import DRAINED, ENDED, RECORD, SEAM
+from strandline.spark.batch_properties import Batch, task_number, told
+from strandline.spark.patches.worker_gc import spare_imports
+from strandline.spark.tasks.block_addresses import address, to_deliver
+from strandline.spark.tasks.row_decoding import (
+    CLOCK,
+    MARK,
+    Arrived,
+    Batches,
+    as_crossed,
+    as_one,
+    of_columns,
+    of_decoded,
+    of_records,
+)
+from strandline.spark.tasks.stateless_steps import aggregating, run_operations
+from strandline.spark.tasks.task_metrics import FACT, Measured, look, telling, to_facts
+from strandline.spark.tasks.task_writes import NOBODY, Writers, put_away
+
+CARRIED: Final = pa.schema([("kg", pa.int64()), ("block", pa.binary())])
+
+_DETAILS: Final = {
+    DeadReason.FUTURE.value: "its time is further ahead of the clock than allowed",
+    DeadReason.BAD_GAP.value: "its gap is missing, unreadable or not above zero",
+    DeadReason.BAD_WINDOW.value: "its bounds are missing, unreadable or not a span of time",
+}
+
+_WINDOWING: Final = dict.fromkeys([DeadReason.BAD_GAP.value, DeadReason.BAD_WINDOW.value], "window")
+
+
+@dataclass(frozen=True, slots=True)
+class Seam:
+    """Where history ends and a topic goes on: by the names of their flows, what is told of their partitions."""
+
+    over: Mapping[str, tuple[Seen, ...]]
+    live: Mapping[str, tuple[Seen, ...]]
+
+
+Steps = Mapping[int, KeyedStep]
+Blocks = list[tuple[int, Block]]
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """What is left of a source in a task."""
+
+    name: str
+
+
+def prepare_task(
+    scan: Scan, steps: Steps, decoder: Decoder | None, writers: Writers = NOBODY
+) -> Callable[[Batches], Batches]:
+    """The function that Spark runs over one partition of a source; a source itself need not travel."""
+    alone, topic = scan.source.partitions == ("",), topic_of(scan.source)
+    scan = replace(scan, source=Called(scan.source.name))  # type: ignore[arg-type]
+
+    def run(batches: Batches) -> Batches:
+        spare_imports()
+        begun = time.perf_counter()
+        tables = [batch for batch in batches if batch.num_rows]
+        if tables:
+            came, batch = time.perf_counter(), told()
+            frame = as_crossed(tables, batch.files, topic)
+            blocks = prepare_scan(frame, scan, steps, decoder, batch, task_number(), alone=alone)
+            yield from carried(leaving_task(blocks, writers, batch, begun, came))
+
+    return run
+
+
+def leaving_task(blocks: Blocks, writers: Writers, batch: Batch, begun: float, came: float) -> Blocks:
+    """The blocks of a task without rows that are put away; the first tells where its time went, if that is asked."""
+    made = time.perf_counter()
+    blocks = put_away(blocks, writers, batch)
+    if not batch.measured or not blocks:
+        return blocks
+    spent = {"read": came - begun, "prepare": made - came, "write": time.perf_counter() - made}
+    return [(blocks[0][0], telling(blocks[0][1], Measured(spent))), *blocks[1:]]
+
+
+def tick_task(steps: tuple[KeyedStep, ...], seam: Seam | None = None) -> Callable[[Batches], Batches]:
+    """The function that Spark runs over the heartbeat: every key group hears of the clock, of the end, of a seam."""
+
+    def run(batches: Batches) -> Batches:
+        spare_imports()
+        tables = [batch for batch in batches if batch.num_rows]
+        if tables:
+            yield from carried(tick(pl.DataFrame(pa.Table.from_batches(tables)), steps, told(), task_number(), seam))
+
+    return run
+
+
+def tick(
+    frame: pl.DataFrame, steps: tuple[KeyedStep, ...], batch: Batch, task: int, seam: Seam | None = None
+) -> Blocks:
+    """Controls without rows."""
+    clock = _clock(frame, batch)
+    drain = bool((frame["mark"] == DRAINED).any())
+    control = control_to_facts(Control(clock, drain=drain))
+    facts = {"control": control, "from": "tick", "counts": counts_to_facts(Counts())}
+    blocks = [(address(step, group), Block(facts=facts)) for step in steps for group in range(step.groups)]
+    if seam is not None and bool((frame["mark"] == SEAM).any()):
+        blocks += _at_the_seam(steps, seam, facts, clock)
+    return [*blocks, (to_deliver(task), Block(facts={"clock": clock, "drain": drain}))]
+
+
+def _at_the_seam(steps: tuple[KeyedStep, ...], seam: Seam, facts: Mapping[str, Any], clock: int) -> Blocks:
+    """Said once: history has ended, and what comes after it has come as far as the cut."""
+    blocks: Blocks = []
+    for step in steps:
+        for each in step.inputs:
+            if each.name in seam.over or each.name in seam.live:
+                seen = seam.over.get(each.name) or seam.live[each.name]
+                told_of = {**facts, "control": control_to_facts(Control(clock, seen, of=each.name))}
+                blocks += [(address(step, group), Block(facts=told_of)) for group in range(step.groups)]
+    return blocks
+
+
+def prepare_scan(  # noqa: PLR0913 - what a task has
+    frame: pl.DataFrame,
+    scan: Scan,
+    steps: Steps,
+    decoder: Decoder | None,
+    batch: Batch,
+    task: int,
+    *,
+    alone: bool = False,
+    part: int = 0,
+) -> Blocks:
+    """The blocks of one task: for every key group of every step that its rows may go to, and for delivery.
+
+    A source that is `alone` has one partition, whatever places its records name. A task may have several parts.
+    """
+    clock = _clock(frame, batch)
+    arrived = _arrived(without(frame, (CLOCK,)), decoder, clock, task, alone=alone)
+    leaving = _Leaving([letters_of(arrived.dead, step="decode")])
+    blocks: Blocks = []
+    # Records that are none are offered to nobody; they are counted where the first rows go.
+    unread = Counts(read=arrived.dead.height, dead=arrived.dead.height)
+    # Whoever goes several ways came once.
+    came = Counts(read=arrived.rows.height)
+    for flow in scan.flows:
+        timed = _with_time(run_operations(arrived.rows, flow.operations), flow)
+        leaving.fail(timed.failed, flow)
+        known = batch.partitions.get(scan.number, ())
+        control = control_to_facts(_control(arrived, timed.rows, clock, flow, known))
+        for route in flow.routes:
+            passed = run_operations(timed.rows, route.operations)
+            leaving.fail(passed.failed, flow)
+            offered = unread + came + _counts(timed) + _counts(passed)
+            unread, came = Counts(), Counts(again=arrived.rows.height)
+            if route.output is not None:
+                leaving.leave(route.output, *_leaving(passed.rows, flow), offered)
+                continue
+            step, sender = steps[route.step or 0], f"{scan.number}.{task:06}.{part:06}"
+            made, refused = feed(passed.rows, step, flow.watermark, control, batch, offered, sender, flow.event_time)
+            leaving.letters.append(refused)
+            blocks += made
+    ended = sorted(arrived.marks.filter(pl.col(MARK) == ENDED)[PARTITION])
+    facts = {"clock": clock, "drain": False, "scan": scan.number, "ended": ended}
+    return [*blocks, *leaving.blocks(scan, decoder, task, facts)]
+
+
+@dataclass
+class _Leaving:
+    """What a task sends past all key groups: dead letters, and rows that go straight to an output."""
+
+    letters: list[pl.DataFrame]
+    exits: dict[str, pl.DataFrame] = field(default_factory=dict)
+    counts: dict[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def fail(self, failed: pl.DataFrame | None, flow: Flow) -> None:
+        if failed is None:
+            return
+        if flow.event_time is not None and AT not in failed.columns and flow.event_time in failed.columns:
+            # It failed before its time was asked for, and knows it all the same.
+            is_time = failed.schema[flow.event_time] == pl.Datetime
+            failed = failed.with_columns(_milliseconds(flow.event_time).alias(AT)) if is_time else failed
+        self.letters.append(failures(failed))
+
+    def leave(self, output: int, rows: pl.DataFrame, refused: pl.DataFrame, offered: Counts) -> None:
+        name = f"out:{output}"
+        self.letters.append(refused)
+        self.exits[name] = rows
+        self.counts[name] = counts_to_facts(offered + Counts(contributed=rows.height, dead=refused.height))
+
+    def blocks(self, scan: Scan, decoder: Decoder | None, task: int, facts: Mapping[str, Any]) -> Blocks:
+        frames = dict(self.exits)
+        letters = [each for each in self.letters if each.height]
+        if letters:
+            dead = outgoing(pl.concat(letters, how="vertical"), scan.source.name, decoder, scan.mask)
+            frames[f"dead:{scan.dead_to}"] = dead
+        full = {name: frame for name, frame in frames.items() if frame.height}
+        if not full and not self.counts:
+            return []
+        return [(to_deliver(task), Block(full, {**facts, "counts": self.counts}))]
+
+
+def feed(  # noqa: PLR0913, PLR0917 - what a step is fed with
+    rows: pl.DataFrame,
+    step: KeyedStep,
+    rule: Rule | None,
+    control: Mapping[str, Any],
+    batch: Batch,
+    known: Counts,
+    sender: str,
+    event_time: str | None = None,
+    *,
+    tried: bool = False,
+) -> tuple[Blocks, pl.DataFrame]:
+    """A block for each key group of a step, the control in all of them; and the rows that it cannot take.
+
+    Rows that a user's own aggregate was `tried` on already are not tried again.
+    """
+    taken, refused = admit(rows, step.step, rule, int(control["clock"]))
+    dead = _refused(refused, event_time) if refused.height else no_letters()
+    taken, failed = (taken, None) if tried else probe(taken, step.keys, step.step)
+    if failed is not None:
+        dead = pl.concat([dead, failures(failed, aggregating(step.keys, step.step))], how="vertical")
+    prepared = prepare(
+        without(taken, (RAW, ORIGIN)), step.keys, step.step, step.groups, batch.horizons.get(step.number)
+    )
+    counts = known + Counts(dead=dead.height, filtered=prepared.filtered)
+    seen = look(taken, prepared.blocks, step.name, step.keys, batch.heads.get(step.number)) if batch.measured else None
+    blocks: Blocks = []
+    for group in range(step.groups):
+        found = prepared.blocks.get(group, Block())
+        mine: dict[str, Any] = {
+            "control": control,
+            "from": sender,
+            "counts": counts_to_facts(counts if group == 0 else Counts()),
+        }
+        if seen is not None:
+            mine[FACT] = to_facts(seen) if group == 0 else {}
+        blocks.append((address(step, group), Block(found.frames, {**found.facts, **mine})))
+    return blocks, dead
+
+
+def _refused(rows: pl.DataFrame, event_time: str | None) -> pl.DataFrame:
+    """Dead letters of rows that a step cannot take."""
+    why = pl.col(REASON).replace_strict(_DETAILS, default=f"{event_time} is missing or unreadable")
+    where = pl.col(REASON).replace_strict(_WINDOWING, default="event_time").alias(STEP)
+    return letters_of(with_raw(rows).with_columns(where), why)
+
+
+def carried(blocks: Blocks) -> Batches:
+    """Blocks as Spark carries them."""
+    addresses = pa.array([to for to, _ in blocks], pa.int64())
+    packed = pa.array([pack(block) for _, block in blocks], pa.binary())
+    yield pa.RecordBatch.from_arrays([addresses, packed], schema=CARRIED)
+
+
+def _arrived(frame: pl.DataFrame, decoder: Decoder | None, clock: int, task: int, *, alone: bool) -> Arrived:
+    if decoder is None and MARK not in frame.columns:
+        return of_columns(frame, clock, task, alone=alone)
+    arrived = of_records(frame, decoder) if decoder is not None and MARK not in frame.columns else of_decoded(frame)
+    return as_one(arrived) if alone else arrived
+
+
+def _clock(frame: pl.DataFrame, batch: Batch) -> int:
+    if batch.clock is not None:
+        return batch.clock
+    clock: Any = frame[CLOCK].dt.timestamp("ms").max()
+    return int(clock)
+
+
+def _with_time(passed: Passed, flow: Flow) -> Passed:
+    """Rows with their event time in milliseconds."""
+    name = flow.event_time
+    at = pl.lit(None, pl.Int64) if name is None else _milliseconds(name)
+    return passed.then(lambda rows: Passed(rows.with_columns(at.alias(AT)))).then(lambda rows: _within(rows, flow))
+
+
+def _within(rows: pl.DataFrame, flow: Flow) -> Passed:
+    """Those inside the flow's span. Whoever has no time is not asked; what comes next tells of them."""
+    if flow.start is None and flow.end is None:
+        return Passed(rows)
+    after = pl.lit(True) if flow.start is None else pl.col(AT) >= flow.start
+    before = pl.lit(True) if flow.end is None else pl.col(AT) < flow.end
+    kept = rows.filter(pl.col(AT).is_null() | (after & before))
+    return Passed(kept, filtered=rows.height - kept.height)
+
+
+def _milliseconds(name: str) -> pl.Expr:
+    """Division floors, so that times before the epoch round alike."""
+    return pl.col(name).dt.timestamp("us") // 1000
+
+
+def _counts(passed: Passed) -> Counts:
+    dead = 0 if passed.failed is None else passed.failed.height
+    return Counts(again=passed.made, dead=dead, filtered=passed.filtered)
+
+
+def _leaving(rows: pl.DataFrame, flow: Flow) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Elements that go straight to an output; those that should have a time and have none do not."""
+    shown = rows.drop(RAW, ORIGIN, strict=False)
+    if flow.event_time is None:
+        return shown, no_letters()
+    missing = rows.filter(pl.col(AT).is_null())
+    if missing.is_empty():
+        return shown, no_letters()
+    why = pl.lit(DeadReason.NO_EVENT_TIME.value).alias(REASON)
+    dead = letters_of(with_raw(missing).with_columns(why), pl.lit(f"{flow.event_time} is missing"), "event_time")
+    return shown.filter(pl.col(AT).is_not_null()), dead
+
+
+def _control(arrived: Arrived, rows: pl.DataFrame, clock: int, flow: Flow, known: tuple[str, ...]) -> Control:
+    """What this task saw of each partition, which others there are, and the batch's clock."""
+    names = arrived.marks[PARTITION].unique().to_list()
+    one = names == [""]
+    timed = moving_time(rows, flow.watermark, clock)
+    if len(names) == 1:
+        highest: dict[str, Any] = {names[0]: timed[AT].max()}
+    else:
+        highest = dict(timed.group_by(PARTITION).agg(pl.col(AT).max()).iter_rows())
+    times = _times(timed, one) if _goes_by_lag(flow.watermark) else {}
+    seen = []
+    alone = [((names[0],), arrived.marks)] if len(names) == 1 else None
+    for (name,), told_of in alone or arrived.marks.group_by(PARTITION, maintain_order=True):
+        records = told_of.filter(pl.col(MARK) == RECORD)
+        ended = bool((told_of[MARK] == ENDED).any())
+        first: Any = told_of[OFFSET].min()
+        many = int(records["rows"].sum())
+        seen.append(Seen(str(name), many, highest.get(str(name)), ended, times=times.get(str(name), ()), first=first))
+    heard = {each.partition for each in seen}
+    seen += [Seen(name) for name in known if name not in heard]
+    return Control(clock, tuple(seen), of=flow.name)
+
+
+def _goes_by_lag(watermark: Watermark | None) -> bool:
+    return watermark is not None and isinstance(watermark.generator, Percentile)
+
+
+def _times(timed: pl.DataFrame, one: bool) -> dict[str, tuple[tuple[int, int], ...]]:
+    ordered = timed.sort(PARTITION, OFFSET)
+    if one:
+        return {"": counted_times(ordered[AT])}
+    return {str(name): counted_times(each[AT]) for (name,), each in ordered.group_by(PARTITION, maintain_order=True)}

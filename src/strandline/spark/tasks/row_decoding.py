@@ -1,0 +1,183 @@
+"""How rows arrive in Python: as raw records to decode, as Spark's own columns, or decoded in an earlier crossing."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+
+from strandline.kernel.blocks.block import OFFSET, OWN, PARTITION
+from strandline.kernel.dead_letters import CUT, MASKED, TOO_LARGE
+from strandline.kernel.stateless_steps import spread
+from strandline.ports.protocols import DETAIL, RAW, REASON, SIZE, SPLIT, Decoded, Decoder
+from strandline.ports.raw_records import RECORD, TICKED
+from strandline.spark.batch_properties import told
+from strandline.spark.tasks.partition_codes import with_names
+from strandline.spark.tasks.unpack_topic_rows import is_packed, unpacked
+
+MARK: Final = "@mark"
+CLOCK: Final = "@clock"
+
+Batches = Iterator[pa.RecordBatch]
+
+DECODED: Final = (
+    f"`{PARTITION}` string, `{OFFSET}` long, `{MARK}` int, "
+    f"`{RAW}` binary, `{REASON}` string, `{DETAIL}` string, `{MASKED}` string"
+)
+"""What stands beside a user's columns where records are decoded in a crossing of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Rows with PARTITION and OFFSET; records that are none; and what was told of partitions themselves."""
+
+    rows: pl.DataFrame
+    dead: pl.DataFrame
+    marks: pl.DataFrame
+    read: int
+
+
+_DECODED: Final = {
+    PARTITION: pl.String, OFFSET: pl.Int64, RAW: pl.Binary, REASON: pl.String, DETAIL: pl.String, MASKED: pl.String,
+}  # fmt: skip
+"""What is known of a record that could not be decoded."""
+_MARKS: Final = {PARTITION: pl.String, MARK: pl.Int32, OFFSET: pl.Int64, "rows": pl.Int64}
+_CUT: Final = "a record of {} bytes, more than are read; its first {} are kept here, the whole where it came from"
+
+
+def of_records(frame: pl.DataFrame, decoder: Decoder) -> Arrived:
+    """Raw records, decoded here."""
+    known = _known(frame)
+    records = known.filter(pl.col(MARK) == RECORD)
+    decoded = _decode(records, decoder)
+    rows = _told_apart(_with_others(decoded.rows, known), records.height - decoded.dead.height)
+    return Arrived(rows, decoded.dead, _marks(known), rows.height + decoded.dead.height)
+
+
+def _known(frame: pl.DataFrame) -> pl.DataFrame:
+    """Records under our names, each in a place of its own: lines are counted from where their block starts.
+
+    A line has a byte at least, so that the lines of one block end before the next begins.
+    """
+    known = frame.rename({"partition": PARTITION, "offset": OFFSET, "value": RAW, "mark": MARK})
+    if SPLIT not in known.columns:
+        return known
+    block, row = pl.struct(PARTITION, OFFSET).rle_id(), pl.int_range(pl.len(), dtype=pl.Int64)
+    numbered = known.with_columns(block.alias("@block"), row.alias("@row"))
+    return numbered.with_columns(pl.col(OFFSET) + pl.col("@row") - pl.col("@row").first().over("@block")).drop(
+        "@block", "@row"
+    )
+
+
+def _decode(records: pl.DataFrame, decoder: Decoder) -> Decoded:
+    """Records as columns. Those that their source cut are not decoded: what is left of them might well be read."""
+    place = [PARTITION, OFFSET, RAW, *([SPLIT] if SPLIT in records.columns else [])]
+    if SIZE not in records.columns or records[SIZE].null_count() == records.height:
+        return decoder.decode(records.select(place))
+    whole = pl.col(SIZE).is_null()
+    found = decoder.decode(records.filter(whole).select(place))
+    cut = records.filter(~whole).select(
+        PARTITION,
+        OFFSET,
+        RAW,
+        pl.lit(TOO_LARGE).alias(REASON),
+        pl.format(_CUT, SIZE, pl.col(RAW).bin.size()).alias(DETAIL),
+        pl.lit(CUT).alias(MASKED),
+    )
+    return Decoded(found.rows, pl.concat([found.dead, cut], how="diagonal"))
+
+
+def _told_apart(rows: pl.DataFrame, records: int) -> pl.DataFrame:
+    """Rows of which several come from one record, as an update does in a changelog, get places of their own."""
+    if rows.height <= records:
+        return rows
+    return spread(rows, pl.int_range(pl.len(), dtype=pl.Int64).over(PARTITION, OFFSET))
+
+
+def _with_others(rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """Rows with the columns that were known without decoding."""
+    others = [name for name in known.columns if not name.startswith(OWN)]
+    if not others:
+        return rows
+    return rows.join(
+        known.select(PARTITION, OFFSET, *others), on=[PARTITION, OFFSET], how="left", maintain_order="left"
+    )
+
+
+def of_columns(frame: pl.DataFrame, clock: int, task: int, *, alone: bool = False) -> Arrived:
+    """Spark's own columns. Where the source gives no position, it is the batch, the task and the row."""
+    placed = PARTITION in frame.columns
+    if not placed:
+        frame = frame.with_columns(
+            pl.lit(f"{clock}.{task}").alias(PARTITION), pl.int_range(pl.len(), dtype=pl.Int64).alias(OFFSET)
+        )
+    if alone or not placed:
+        marks = pl.DataFrame({PARTITION: [""], OFFSET: [0], MARK: [RECORD], "rows": [frame.height]})
+        return Arrived(frame, pl.DataFrame(schema=_DECODED), marks, frame.height)
+    marks = _marks(frame.with_columns(pl.lit(RECORD).alias(MARK)))
+    return Arrived(frame, pl.DataFrame(schema=_DECODED), marks, frame.height)
+
+
+def of_decoded(frame: pl.DataFrame) -> Arrived:
+    """Records decoded in a crossing before this one."""
+    records = frame.filter(pl.col(MARK) == RECORD)
+    rows = records.filter(pl.col(REASON).is_null()).drop(MARK, REASON, DETAIL, MASKED)
+    dead = records.filter(pl.col(REASON).is_not_null()).select(*_DECODED)
+    return Arrived(rows, dead, _marks(frame), records.height)
+
+
+def decode_task(decoder: Decoder, topic: str | None = None) -> Callable[[Batches], Batches]:
+    """Records as columns, those that are none and marks among them, for Spark to go on with."""
+
+    def run(batches: Batches) -> Batches:
+        for some in _together(batches):
+            frame = decoded(as_crossed(some, told().files, topic), decoder)
+            yield from frame.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
+
+    return run
+
+
+def _together(batches: Batches) -> Iterator[list[pa.RecordBatch]]:
+    """One batch at a time; lines all at once, since they are counted."""
+    full = (batch for batch in batches if batch.num_rows)
+    for batch in full:
+        yield [batch, *full] if SPLIT in batch.schema.names else [batch]
+
+
+def as_crossed(batches: Sequence[pa.RecordBatch], files: Mapping[int, str], topic: str | None = None) -> pl.DataFrame:
+    """Rows as a source's stream has them, however they crossed."""
+    if is_packed(batches[0]):
+        return unpacked(batches)
+    return with_names(pl.DataFrame(pa.Table.from_batches(batches)), files, topic)
+
+
+def decoded(frame: pl.DataFrame, decoder: Decoder) -> pl.DataFrame:
+    """Raw records as they travel after they were decoded."""
+    known = _known(frame)
+    found = _decode(known.filter(pl.col(MARK) == RECORD), decoder)
+    marks = known.filter(pl.col(MARK) != RECORD).select(PARTITION, OFFSET, MARK)
+    rows = [_with_others(found.rows, known), found.dead, marks]
+    whole = pl.concat(rows, how="diagonal_relaxed").with_columns(pl.col(MARK).fill_null(RECORD).cast(pl.Int32))
+    order = [PARTITION, OFFSET, MARK, RAW, REASON, DETAIL, MASKED]
+    missing = [pl.lit(None, _DECODED[name]).alias(name) for name in order if name not in whole.columns]
+    return whole.with_columns(missing).select(*order, pl.exclude(f"^{OWN}.*$"))
+
+
+def as_one(arrived: Arrived) -> Arrived:
+    """Of a source that is one partition, whatever places its records name."""
+    if not arrived.marks.height:
+        return arrived
+    told = {PARTITION: [""], OFFSET: [0], MARK: [RECORD], "rows": [int(arrived.marks["rows"].sum())]}
+    return replace(arrived, marks=pl.DataFrame(told))
+
+
+def _marks(known: pl.DataFrame) -> pl.DataFrame:
+    """For each partition and mark the rows that bear it, and the first position."""
+    if known.height and (known[MARK] == RECORD).all() and (known[PARTITION] == known[PARTITION][0]).all():
+        # The records of one partition, as most tasks have them, need no grouping.
+        told_of = {PARTITION: [known[PARTITION][0]], MARK: [RECORD], OFFSET: [known[OFFSET].min()]}
+        return pl.DataFrame({**told_of, "rows": [known.height]}, schema=_MARKS)
+    told = known.lazy().filter(pl.col(MARK) < TICKED)
+    counted = told.group_by(PARTITION, MARK).agg(pl.col(OFFSET).min(), pl.len().cast(pl.Int64).alias("rows"))
+    return counted.sort(PARTITION, MARK).collect()

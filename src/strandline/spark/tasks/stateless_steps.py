@@ -1,0 +1,59 @@
+"""The stateless steps of a route, run over rows one after the other."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from strandline.kernel import salting
+from strandline.kernel import stateless_steps as kernel
+from strandline.kernel.aggregation.check_user_aggregates import probe
+from strandline.kernel.blocks.block import AT
+from strandline.kernel.stateless_steps import STEP, Passed
+from strandline.model import ddl
+from strandline.model.steps import WindowedStep
+from strandline.plan.stages import Kept
+from strandline.plan.stateless_operations import FlatMap, Gather, Map, Operation, Select, Spread, Where, describe
+
+
+def run_operations(rows: pl.DataFrame, operations: Sequence[Operation | Kept]) -> Passed:
+    """Rows after all of it."""
+    passed = Passed(rows)
+    for operation in operations:
+        passed = passed.then(lambda each, operation=operation: _named(_run(each, operation), operation))  # type: ignore[misc]
+    return passed
+
+
+def _named(passed: Passed, operation: Operation | Kept) -> Passed:
+    """The rows that a step could not take know which it was."""
+    if passed.failed is None or isinstance(operation, Kept):
+        return passed
+    # Elements are spread for a step that the user wrote; it is that one's code which could not take them.
+    said = aggregating(operation.keys, operation.step) if isinstance(operation, Spread) else describe(operation)
+    return replace(passed, failed=passed.failed.with_columns(pl.lit(said).alias(STEP)))
+
+
+def aggregating(keys: Sequence[str], step: WindowedStep) -> str:
+    """How a letter speaks of a keyed step."""
+    return f"aggregate {', '.join(name for name, _ in step.aggregates)} by {', '.join(keys)}"
+
+
+def _run(rows: pl.DataFrame, operation: Operation | Kept) -> Passed:
+    match operation:
+        case Kept(flag):
+            return kernel.keep_flagged(rows, flag)
+        case Where(condition):
+            return kernel.keep(rows, condition.expression)  # type: ignore[union-attr]
+        case Select(columns, beside):
+            return kernel.compute(rows, [(name, each.expression) for name, each in columns], beside=beside)  # type: ignore[union-attr]
+        case Map(function, columns):
+            return kernel.apply(rows, function, [*ddl.parse(columns).items()])
+        case FlatMap(function, columns):
+            return kernel.apply_to_each(rows, function, [*ddl.parse(columns).items()])
+        case Spread(keys, salts, least, needed, step):
+            # Elements without a time are told as such, and are no reason to refuse the others of their key.
+            taken, failed = probe(rows.filter(pl.col(AT).is_not_null()), keys, step)
+            taken = pl.concat([taken, rows.filter(pl.col(AT).is_null())])
+            return Passed(salting.spread(taken, keys, salts, least, [name for name, _ in needed]), failed)
+        case Gather():
+            return Passed(salting.gather(rows))

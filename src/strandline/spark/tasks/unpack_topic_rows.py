@@ -1,0 +1,87 @@
+"""Records that crossed many to a row, as records again, by views of the bytes that crossed: none is copied."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from strandline.kernel.blocks.binary_views import views
+from strandline.kernel.blocks.column_types import YEAR_ONE, YEAR_TEN_THOUSAND
+from strandline.ports.protocols import SIZE
+from strandline.ports.raw_records import PACKED, RECORD
+
+_INT: Final = 4
+_NONE: Final = -1
+
+Many = npt.NDArray[np.int64]
+"""How many records each row has."""
+
+
+def is_packed(batch: pa.RecordBatch) -> bool:
+    """Whether the rows of a batch have many records each."""
+    return f"{PACKED}value" in batch.schema.names
+
+
+def unpacked(batches: Sequence[pa.RecordBatch]) -> pl.DataFrame:
+    """Records, under the columns of a stream of records; what else a row had, each of its records has."""
+    table = pa.Table.from_batches(batches)
+    cells = {name.removeprefix(PACKED): table[name] for name in table.column_names if name.startswith(PACKED)}
+    others = pl.DataFrame(table.select([name for name in table.column_names if not name.startswith(PACKED)]))
+    many: Many = np.array([len(cell.as_buffer()) // 8 for cell in cells["offset"]], np.int64)
+    mine = np.repeat(np.arange(len(many)), many)
+    places = pl.DataFrame({"topic": pl.Series(cells["topic"]), "number": pl.Series(cells["partition"])})
+    found = {
+        "partition": places.select(pl.format("{}-{}", "topic", "number")).to_series().gather(mine),
+        "offset": _numbers(cells["offset"], many, np.int64),
+        "value": _bytes(cells["value"], many),
+        "mark": pl.repeat(RECORD, len(mine), dtype=pl.Int32, eager=True),
+    }
+    if "size" in cells:
+        sizes = _numbers(cells["size"], many, np.int32)
+        found[SIZE] = sizes.set(sizes == _NONE, None)
+    named = (place.partition(":") for place in cells)
+    found |= {name: _field(field, cells[f"{field}:{name}"], many, mine) for field, _, name in named if name}
+    return pl.DataFrame(found).hstack(others[mine])
+
+
+def _field(field: str, column: pa.ChunkedArray, many: Many, mine: Many) -> pl.Series:
+    """What Kafka knows of each record."""
+    match field:
+        case "key":
+            return _bytes(column, many)
+        case "offset":
+            return _numbers(column, many, np.int64)
+        case "timestamp":
+            return _instants(_numbers(column, many, np.int64))
+        case "timestampType":
+            return _numbers(column, many, np.int32)
+        case _:
+            return pl.Series(column).gather(mine)
+
+
+def _instants(milliseconds: pl.Series) -> pl.Series:
+    """A time that no calendar has, which a broker may let pass, is none."""
+    there = milliseconds.is_between(YEAR_ONE, YEAR_TEN_THOUSAND, closed="left")
+    return (milliseconds.set(~there, None) * 1000).cast(pl.Datetime("us", "UTC"))
+
+
+def _numbers(column: pa.ChunkedArray, many: Many, kind: Any) -> pl.Series:
+    """Numbers of all rows; in one without a cell no record has any."""
+    found = [np.empty(0, kind)]
+    for cell, records in zip(column, many, strict=True):
+        found.append(np.frombuffer(cell.as_buffer(), kind) if cell.is_valid else np.full(records, _NONE, kind))
+    return pl.Series(np.concatenate(found))
+
+
+def _bytes(column: pa.ChunkedArray, many: Many) -> pl.Series:
+    """Bytes of all rows: in a cell stands how many each record has, less than none for a null, and then they all."""
+    found = [pl.Series([], dtype=pl.Binary)]
+    for cell, records in zip(column, many, strict=True):
+        block = cell.as_buffer()
+        sizes = np.frombuffer(block, np.int32, records).astype(np.int64)
+        ends = np.cumsum(np.maximum(sizes, 0)) + _INT * records
+        found.append(views(block, ends - np.maximum(sizes, 0), sizes))
+    return pl.concat(found).rechunk()

@@ -1,0 +1,89 @@
+"""A job as it runs, in the terminal: as lines, and as a picture."""
+
+from io import StringIO
+
+import polars as pl
+import pytest
+from rich.console import Console
+
+from strandline.cli.live_view import LiveView, PlainView
+from strandline.kernel.blocks.block import END, START
+from strandline.kernel.output import Counts, Output
+from strandline.kernel.watermarks import FOREVER, NEVER, PartitionProgress, Progress
+from strandline.kernel.window.panes import INDEX, RETRACTION, TIMING
+from strandline.spark.delivery.deliver import Delivered
+
+PANES = pl.DataFrame(
+    {
+        "team": ["red", "red"],
+        "total": [5, 8],
+        START: [0, 0],
+        END: [10_000, 10_000],
+        TIMING: ["on_time", "late"],
+        INDEX: [0, 1],
+        RETRACTION: [True, False],
+    }
+)
+
+
+def delivered(batch: int, watermark: int = 12_000, panes: pl.DataFrame | None = None, **counts: int) -> Delivered:
+    progress = Progress(watermark, 15_000, {"2": PartitionProgress(), "3": PartitionProgress(idle=True)})
+    output = Output(panes, progress=progress, counts=Counts(**counts))
+    return Delivered(batch, output, {}, repeated=False)
+
+
+def test_plain_lines_tell_the_clocks_the_count_and_every_pane() -> None:
+    file = StringIO()
+    view = PlainView(Console(file=file))
+    view.say("Starting")
+    view.delivered(delivered(0, NEVER))
+    view.delivered(delivered(1, panes=PANES, read=5, contributed=3, late=1, dead=1))
+    view.delivered(delivered(2, FOREVER, read=5, contributed=5))
+    view.close()
+    assert file.getvalue().splitlines() == [
+        "Starting",
+        "batch 0: watermark not known yet, clock 00:00:15; 0 in = 0 contributed + 0 late + 0 dead letters",
+        "batch 1: watermark 00:00:12, clock 00:00:15; 5 in = 3 contributed + 1 late + 1 dead letters",
+        "  [00:00:00, 00:00:10) takes back team red, total 5; on_time, pane 0",
+        "  [00:00:00, 00:00:10) says team red, total 8; late, pane 1",
+        "batch 2: watermark at the end, clock 00:00:15; 10 in = 8 contributed + 1 late + 1 dead letters",
+    ]
+
+
+def drawn(*batches: Delivered, said: str = "") -> str:
+    """The last picture, as text."""
+    console = Console(file=StringIO(), force_terminal=True, width=110, height=40)
+    view = LiveView(console)
+    if said:
+        view.say(said)
+    for batch in batches:
+        view.delivered(batch)
+    view.close()
+    paper = Console(file=StringIO(), width=110)
+    paper.print(view._draw())
+    assert isinstance(paper.file, StringIO)
+    return paper.file.getvalue()
+
+
+def test_a_picture_before_the_first_batch() -> None:
+    told = drawn(said="Starting Spark")
+    assert "Starting Spark" in told
+    assert "no watermark yet" in told
+    assert "0 in = 0 contributed" in told
+
+
+def test_a_picture_in_the_middle_shows_both_clocks_the_idle_partitions_and_the_panes() -> None:
+    told = drawn(delivered(0, panes=PANES, read=5, contributed=3, late=1, dead=1))
+    assert "watermark 00:00:12" in told
+    assert "idle: partition 3" in told
+    assert "5 in = 3 contributed + 1 late + 1 dead letters" in told
+    assert told.count("00:00:00 – 00:00:10") == 2
+
+
+def test_a_picture_at_the_end_says_so() -> None:
+    assert "the stream has ended: every window is closed" in drawn(delivered(0, read=1), delivered(1, FOREVER))
+
+
+@pytest.mark.parametrize("watermark", [NEVER, -(10**12), 12_000, 10**13, FOREVER])
+def test_a_picture_can_be_drawn_wherever_the_watermark_stands(watermark: int) -> None:
+    assert "strandline" in drawn(delivered(0, read=1), delivered(1, watermark))

@@ -1,0 +1,204 @@
+"""Changes to a large slice are kept beside it; the slice itself is neither written again nor read in vain."""
+
+import polars as pl
+import pytest
+
+import strandline as sl
+from strandline.errors import BrokenBlock
+from strandline.kernel.blocks.block import Block, opened, pack, unpack
+from strandline.kernel.state import slice_deltas
+from strandline.kernel.state.slice_rows import GONE, ROW, WINDOWS, as_changed, changes_of
+from strandline.kernel.state.slice_store import INDEX, Slice, frames_of, read_index
+from strandline.kernel.state.state_export import gathered
+from strandline.model.panes import Emit
+from strandline.model.steps import WindowedStep
+from tests.kernel.batches import KeyGroup, asking, said
+
+SPEAKING = sl.after_watermark(early=sl.after_count(1), late=sl.after_count(1))
+CORRECTING = asking(trigger=SPEAKING, accumulation=sl.retracting, lateness=60_000)
+MANY = 40
+SLICE, BESIDE = "slice:0", "changes:0"
+
+
+@pytest.fixture(autouse=True)
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of forty windows are large ones here."""
+    monkeypatch.setattr(slice_deltas, "LARGE", MANY)
+
+
+def full(step: WindowedStep = CORRECTING) -> KeyGroup:
+    """A key group with a slice of many windows, told on time."""
+    group = KeyGroup(step)
+    group.play(*((f"team {number:02}", number, 1_000) for number in range(MANY)), watermark=9_999)
+    return group
+
+
+def test_a_late_element_is_kept_beside_the_slice_of_its_window() -> None:
+    group = full()
+    before = group.held[SLICE]
+    late = group.play(("team 07", 100, 2_000))
+    assert said(late) == [("-", "team 07", 0, 7, "on_time"), ("+", "team 07", 0, 107, "late")]
+    assert set(late.writes) == {"index", BESIDE}
+    assert group.held[SLICE] is before
+    beside = unpack(group.held[BESIDE], BESIDE).frames
+    assert (beside[WINDOWS]["team"].to_list(), beside[GONE][ROW].to_list()) == (["team 07"], [7])
+
+
+def test_the_next_one_finds_what_is_kept_there() -> None:
+    group = full()
+    group.play(("team 07", 100, 2_000))
+    group.play(("team 09", 1, 2_000))
+    again = group.play(("team 07", 1_000, 2_000), ("a new team", 5, 2_000))
+    assert said(again) == [
+        ("+", "a new team", 0, 5, "late"),
+        ("-", "team 07", 0, 107, "late"), ("+", "team 07", 0, 1_107, "late"),
+    ]  # fmt: skip
+    assert group.reads == ["index", SLICE, BESIDE, f"{BESIDE}:2"]
+    entry = read_index(group.held).slices[0]
+    assert (entry.rows, entry.gone, entry.changes) == (MANY + 1, 3, 3)
+    assert entry.size == sum(len(data) for place, data in group.held.items() if place != INDEX)
+
+
+@pytest.mark.slow
+def test_changes_that_have_become_as_many_as_those_before_are_put_together() -> None:
+    """So there are never many blocks, and what is kept in each of them is seldom written again."""
+    group = full(asking(trigger=SPEAKING, accumulation=sl.accumulating, lateness=60_000))
+    sizes: list[list[int]] = []
+    for number in range(20):
+        told = said(group.play((f"new {number:02}", number, 2_000)))
+        assert told == [("+", f"new {number:02}", 0, number, "late")]
+        there = changes_of(0, group.held)
+        assert [place for place in group.held if place.startswith("changes")] == there
+        sizes.append([unpack(group.held[place], place).frames[WINDOWS].height for place in there])
+    assert sizes[:8] == [[1], [1, 1], [1, 1, 1], [4], [4, 1], [4, 1, 1], [4, 1, 1, 1], [4, 4]]
+    assert sizes[11:17] == [[4, 4, 4], [4, 4, 4, 1], [4, 4, 4, 1, 1], [4, 4, 4, 1, 1, 1], [16], [16, 1]]
+    assert said(group.play(("new 03", 100, 2_000))) == [("+", "new 03", 0, 103, "late")]
+
+
+@pytest.mark.slow
+def test_a_window_that_changes_with_every_batch_takes_no_more_room() -> None:
+    group = full()
+    for number in range(20):
+        again = group.play(("team 07", 1, 2_000))
+        assert said(again)[-1] == ("+", "team 07", 0, 8 + number, "late")
+    entry = read_index(group.held).slices[0]
+    assert entry.rows == MANY
+    assert entry.changes < 4
+    assert entry.gone == entry.changes  # what stands in the slice, and in all but the last of its changes
+
+
+def test_where_many_change_the_slice_is_written_again() -> None:
+    group = full()
+    group.play(("team 07", 100, 2_000))
+    many = group.play(*((f"team {number:02}", 1, 2_000) for number in range(MANY // 2)))
+    assert many.writes[BESIDE] is None
+    assert BESIDE not in group.held
+    assert read_index(group.held).slices[0].changes == 0
+    assert len(said(many)) == MANY  # half of them, each taken back and told anew
+
+
+def test_a_slice_is_gathered_with_its_changes() -> None:
+    group = full()
+    group.play(("team 07", 100, 2_000), ("a new team", 5, 2_000))
+    rows = gathered([group.held]).frames[WINDOWS]
+    assert rows.height == MANY + 1
+    assert ROW not in rows.columns
+    found = dict(zip(rows["team"], rows["@spoken"], strict=True))
+    assert (found["team 07"], found["a new team"], found["team 08"]) == (2, 1, 1)
+    assert [place for place, _ in frames_of(group.held)] == [SLICE]
+
+
+def test_what_changes_stand_for_is_gone_from_their_slice_and_from_changes_before() -> None:
+    base = {WINDOWS: pl.DataFrame({"team": ["a", "b", "c"], "total": [1, 2, 3]})}
+    first = pl.DataFrame({"team": ["b", "d"], "total": [20, 4]}), pl.DataFrame({ROW: [1]})
+    second = pl.DataFrame({"team": ["d"], "total": [40]}), pl.DataFrame({ROW: [4]})
+    changed = [opened(pack(Block({WINDOWS: rows, GONE: gone})), "") for rows, gone in (first, second)]
+    assert as_changed(base, changed[:1])[WINDOWS].rows() == [("a", 1), ("c", 3), ("b", 20), ("d", 4)]
+    assert as_changed(base, changed)[WINDOWS].rows() == [("a", 1), ("c", 3), ("b", 20), ("d", 40)]
+
+
+def test_changes_in_the_form_before_go_on() -> None:
+    """Each row of one block said which row of its slice it stood for."""
+    group = full()
+    group.play(("team 07", 100, 2_000), ("a new team", 5, 2_000))
+    rows = unpack(group.held[BESIDE], BESIDE).frames[WINDOWS]
+    stands_for = pl.Series(ROW, [None, 7], pl.Int64)
+    assert rows["team"].to_list() == ["a new team", "team 07"]
+    group.held[BESIDE] = pack(Block({WINDOWS: rows.with_columns(stands_for)}))
+    facts = dict(unpack(group.held[INDEX], INDEX).facts)
+    (*entry, _, _) = facts["slices"]["0"]
+    group.held[INDEX] = pack(Block(facts={**facts, "slices": {"0": [*entry, rows.height]}, "form": 2, "digests": {}}))
+    found = gathered([group.held]).frames[WINDOWS]
+    assert found.height == MANY + 1
+    assert ROW not in found.columns
+    again = group.play(("team 07", 1_000, 2_000), ("a new team", 1, 2_000))
+    assert said(again) == [
+        ("-", "a new team", 0, 5, "late"), ("+", "a new team", 0, 6, "late"),
+        ("-", "team 07", 0, 107, "late"), ("+", "team 07", 0, 1_107, "late"),
+    ]  # fmt: skip
+    assert (read_index(group.held).slices[0].rows, read_index(group.held).slices[0].changes) == (MANY + 1, 2)
+    assert gathered([group.held]).frames[WINDOWS].height == MANY + 1
+
+
+def test_a_slice_that_is_due_is_read_whole() -> None:
+    group = full(asking(trigger=SPEAKING, accumulation=sl.accumulating, lateness=60_000))
+    group.play(("team 07", 100, 2_000))
+    gone = group.play(("team 08", 1, 2_000), watermark=69_999)
+    assert said(gone) == [("+", "team 08", 0, 9, "late")]
+    assert {place for place, data in gone.writes.items() if data is None} == {SLICE, BESIDE}
+    assert set(group.held) == {"index"}
+    assert gone.rows == 0
+
+
+@pytest.mark.parametrize("final", [Emit.IF_NON_EMPTY, Emit.ALWAYS])
+def test_windows_that_are_over_say_their_last_if_they_have_one(final: Emit) -> None:
+    waiting = sl.after_watermark(early=sl.after_count(1), late=sl.after_count(2))
+    group = full(asking(trigger=waiting, accumulation=sl.accumulating, lateness=60_000, final_pane=final))
+    group.play(("team 07", 100, 2_000))  # the first of two that it would speak for
+    gone = said(group.play(watermark=69_999))
+    assert ("+", "team 07", 0, 107, "late") in gone
+    assert len(gone) == (MANY if final is Emit.ALWAYS else 1)
+
+
+def test_a_jump_over_the_end_and_the_life_of_windows_tells_them_on_time() -> None:
+    group = KeyGroup(CORRECTING)
+    group.play(*((f"team {number:02}", number, 1_000) for number in range(MANY)))
+    told = said(group.play(watermark=90_000))
+    assert len(told) == 2 * MANY
+    assert {timing for *_, timing in told} == {"early", "on_time"}
+
+
+def test_what_is_held_back_goes_on_when_the_change_does() -> None:
+    """The window that held the output watermark back has spoken; its slice no longer holds anything."""
+    step = asking(trigger=sl.repeatedly(sl.after_count(2)), accumulation=sl.accumulating, lateness=60_000)
+    group = KeyGroup(step)
+    group.play(*((f"team {number:02}", number, 1_000) for number in range(MANY) for _ in range(2)))
+    first = group.play(("team 07", 1, 1_000))
+    assert read_index(group.held).slices[0].hold == 9_999
+    second = group.play(("team 07", 1, 1_000))
+    assert read_index(group.held).slices[0] == Slice(
+        MANY, sum(len(group.held[place]) for place in (SLICE, *changes_of(0, 2))), 9_999, None, None, 2, 2
+    )
+    assert said(first) == []
+    assert said(second) == [("+", "team 07", 0, 16, "early")]
+
+
+def test_damaged_changes_are_refused_with_their_place() -> None:
+    group = full()
+    group.play(("team 07", 1, 2_000))
+    group.held[BESIDE] = group.held[BESIDE][:-1] + b"?"
+    with pytest.raises(BrokenBlock, match="the block at changes:0 is damaged"):
+        group.play(("team 07", 1, 2_000))
+
+
+def test_what_keeps_items_or_shares_or_meets_is_never_kept_beside() -> None:
+    entry = {0: Slice(MANY, 1, 0, None, None)}
+    plain = asking(lateness=60_000)
+    assert slice_deltas.seldom(entry, {0: 1}, set(), plain) == {0}
+    assert slice_deltas.seldom(entry, {0: 1}, {0}, plain) == frozenset()
+    assert slice_deltas.seldom(entry, {0: MANY // 2}, set(), plain) == frozenset()
+    for other in (
+        asking(window=sl.session(seconds=5)), asking(window=sl.count_window(3)),
+        asking(window=sl.sliding(seconds=10, every="5s")), asking(aggregates=(("all", sl.collect("score")),)),
+    ):  # fmt: skip
+        assert slice_deltas.seldom(entry, {0: 1}, set(), other) == frozenset()

@@ -1,0 +1,60 @@
+"""Queries of Spark that know nothing of us: their progress is told as numbers all the same."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from strandline.model.counts import Counts
+from strandline.observe.export.spark_listener import QueryListener
+from strandline.observe.metrics.history import JobState
+from strandline.observe.metrics.metrics import BatchMetrics
+
+PROGRESS: dict[str, Any] = {
+    "id": "5f0c", "name": "clicks", "batchId": 7, "timestamp": "2026-01-01T12:00:00.000Z", "numInputRows": 100,
+    "durationMs": {"latestOffset": 5, "getBatch": 1, "queryPlanning": 20, "addBatch": 300, "walCommit": 10,
+                   "commitOffsets": 14, "triggerExecution": 350},
+    "eventTime": {"watermark": "2026-01-01T11:59:50.000Z"},
+    "stateOperators": [{"operatorName": "stateStoreSave", "numRowsTotal": 12, "memoryUsedBytes": 3_400}],
+    "sources": [{"latestOffset": {"clicks": {"0": 150}}, "endOffset": {"clicks": {"0": 100}}}],
+    "sink": {"numOutputRows": 8},
+}  # fmt: skip
+
+
+class Heard:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, BatchMetrics]] = []
+
+    def tell(self, job: str, metrics: BatchMetrics, state: JobState) -> None:
+        assert state is JobState.RUNNING
+        self.told.append((job, metrics))
+
+
+class Event:
+    def __init__(self, progress: dict[str, Any]) -> None:
+        self.progress, self.id = progress, progress.get("id")
+
+
+def test_what_spark_says_of_a_batch_becomes_its_numbers() -> None:
+    heard = Heard()
+    listener = QueryListener([heard])
+    event: Any = Event(PROGRESS)
+    listener.onQueryStarted(event)
+    listener.onQueryProgress(event)
+    listener.onQueryIdle(event)
+    listener.onQueryTerminated(event)
+    ((job, told),) = heard.told
+    assert (job, told.batch, told.counts) == ("clicks", 7, Counts(read=100, contributed=100))
+    assert (told.emitted, told.lag_records, told.behind_seconds) == (8, 50, 10.0)
+    assert (told.state_rows, told.state_bytes) == (12, 3_400)
+    assert told.stages == {"source": 0.006, "plan": 0.02, "step": 0.3, "commit": 0.024}
+    assert told.read_per_second == pytest.approx(100 / 0.35)
+
+
+def test_what_cannot_be_read_is_told_in_the_log_only(caplog: pytest.LogCaptureFixture) -> None:
+    event: Any = Event({"id": "x"})
+    with caplog.at_level(logging.WARNING, "strandline"):
+        QueryListener([Heard()]).onQueryProgress(event)
+    assert "were not told" in caplog.text

@@ -1,0 +1,44 @@
+"""Which pipelines hang on the order of arrival, and why."""
+
+from typing import Any
+
+import pytest
+
+import strandline as sl
+from strandline.plan.arrival_order import hangs_on_arrival
+from strandline.plan.compile import to_stages
+from tests.plan.endpoints import PaperSink, scores
+
+
+def why(change: Any, *, window: Any = None, clock: bool = False) -> str | None:
+    read = scores()
+    timed = read.processing_time() if clock else read.event_time("at", sl.bounded(seconds=1))
+    keyed = change(timed.key_by("team").window(window or sl.tumbling(minutes=1)))
+    return hangs_on_arrival(to_stages(keyed.aggregate(total=sl.sum("score")).write(PaperSink()).root))
+
+
+EARLY = sl.after_watermark(early=sl.after_count(5), late=sl.after_count(1))
+
+
+@pytest.mark.parametrize(
+    ("change", "window", "clock", "reason"),
+    [
+        (lambda keyed: keyed, None, False, None),
+        (lambda keyed: keyed.trigger(sl.after_watermark(late=sl.after_count(1))), None, False, None),
+        (lambda keyed: keyed.trigger(EARLY).accumulate(sl.retracting), None, False, None),
+        (lambda keyed: keyed.trigger(EARLY).accumulate(sl.accumulating), sl.session(seconds=3), False, "that grow"),
+        (lambda keyed: keyed.trigger(EARLY), None, False, "divides what windows hold"),
+        (lambda keyed: keyed.trigger(sl.repeatedly(sl.after_count(3))), None, False, "by what has come so far"),
+        (lambda keyed: keyed, sl.count_window(3), False, "as they come"),
+        (lambda keyed: keyed, None, True, "the clock's"),
+        (lambda keyed: keyed.evict(sl.keep_last(2)), None, False, "an evictor"),
+        (lambda keyed: keyed.time_to_live("1h"), sl.everything(), False, "a time to live"),
+    ],
+)
+def test_a_pipeline_says_whether_it_hangs_on_arrival(change: Any, window: Any, clock: bool, reason: str | None) -> None:
+    found = why(change, window=window, clock=clock)
+    assert (found is None) if reason is None else (found is not None and reason in found)
+
+
+def test_elements_that_are_only_passed_on_go_by_parts() -> None:
+    assert hangs_on_arrival(to_stages(scores().where("score > 3").write(PaperSink()).root)) is not None

@@ -1,0 +1,129 @@
+"""A new definition against the state of an older one: what is said of each kind of change."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pytest
+
+import strandline as sl
+from strandline.plan.nodes import to_plain
+from strandline.plan.pipeline import Keyed, Pipeline, read
+from strandline.plan.upgrade.state_upgrade import Upgrade, Verdict, compare
+from tests.plan.endpoints import NoRunner, PaperSink, PaperSource
+
+SAME, COMPATIBLE, MIGRATABLE, INCOMPATIBLE = Verdict
+
+
+@dataclass(frozen=True)
+class Said:
+    """A pipeline, by what may be said otherwise in it."""
+
+    source: PaperSource = PaperSource()
+    column: str = "at"
+    watermark: Any = sl.bounded(seconds=10)
+    where: str | None = None
+    keys: tuple[str, ...] = ("team",)
+    window: Any = sl.tumbling(minutes=2)
+    trigger: Any = sl.after_watermark(late=sl.after_count(1))
+    accumulate: Any = sl.accumulating
+    lateness: int = 5
+    evictor: Any = None
+    aggregates: tuple[tuple[str, Any], ...] = (("total", sl.sum("score")),)
+    sink: PaperSink = PaperSink()
+
+    @property
+    def keyed(self) -> Keyed:
+        elements = read(self.source, NoRunner())
+        elements = elements.where(self.where) if self.where else elements
+        keyed = elements.event_time(self.column, self.watermark).key_by(*self.keys).window(self.window)
+        keyed = keyed.trigger(self.trigger).accumulate(self.accumulate).allow_lateness(minutes=self.lateness)
+        return keyed.evict(self.evictor) if self.evictor else keyed
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.keyed.aggregate(**dict(self.aggregates)).write(self.sink)
+
+
+WAS = Said()
+
+
+def upgrade(was: Pipeline, now: Pipeline) -> Upgrade:
+    return compare(to_plain(was.root), to_plain(now.root))
+
+
+EARLY = sl.after_watermark(early=sl.every(seconds=30), late=sl.after_count(1))
+MORE = (*WAS.aggregates, ("n", sl.count()))
+WIDER = PaperSource(columns="team string, user string, score double, at timestamp")
+SEEN = PaperSource(columns="team string, user string, score long, seen timestamp")
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "said"),
+    [
+        ({}, SAME, ""),
+        ({"aggregates": MORE}, COMPATIBLE, "n is new: in windows that are open it begins with nothing"),
+        ({"aggregates": (("n", sl.count()),)}, COMPATIBLE, "total is gone: what was kept for it is forgotten"),
+        ({"aggregates": (("total", sl.max("score")),)}, MIGRATABLE, "total was Sum(column='score') and is Max("),
+        ({"lateness": 9}, COMPATIBLE, "windows that are open live by the new length"),
+        ({"trigger": EARLY}, COMPATIBLE, "it begins anew"),
+        ({"watermark": sl.bounded(seconds=99)}, COMPATIBLE, "the watermark goes on by the new rule, and never back"),
+        ({"where": "score > 0"}, COMPATIBLE, "those that came before went the old way"),
+        ({"sink": PaperSink("other")}, COMPATIBLE, "starts without the rows that went elsewhere before"),
+        ({"source": WIDER}, COMPATIBLE, "its records are read another way"),
+        ({"window": sl.tumbling(minutes=3)}, MIGRATABLE, "open windows have other bounds"),
+        ({"keys": ("team", "user")}, MIGRATABLE, "keys were team and are team, user"),
+        ({"accumulate": sl.retracting}, MIGRATABLE, "have kept more, or less, than the new way needs"),
+        ({"column": "seen", "source": SEEN}, MIGRATABLE, "event time was at and is seen"),
+        ({"source": PaperSource(name="elsewhere")}, INCOMPATIBLE, "positions of one source mean nothing to another"),
+    ],
+)
+def test_each_change_has_its_verdict_and_its_words(change: dict[str, Any], verdict: Verdict, said: str) -> None:
+    found = upgrade(WAS.pipeline, Said(**change).pipeline)
+    assert found.verdict is verdict
+    assert any(said in words for part in found.of(verdict) for words in (*part.words, "")), found
+
+
+def test_overlapping_windows_cannot_begin_or_end_to_share_what_they_hold() -> None:
+    sliding, early = sl.sliding(minutes=2, every="1m"), sl.after_watermark(early=sl.after_count(1))
+    assert upgrade(Said(window=sliding).pipeline, Said(window=sliding, trigger=early).pipeline).verdict is MIGRATABLE
+    assert upgrade(Said(trigger=early).pipeline, WAS.pipeline).verdict is COMPATIBLE
+
+
+def test_an_aggregate_that_is_new_where_elements_are_kept_is_for_its_author_to_say() -> None:
+    evicting = Said(evictor=sl.keep_last(3))
+    more = Said(evictor=sl.keep_last(3), aggregates=(*WAS.aggregates, ("n", sl.count())))
+    assert upgrade(evicting.pipeline, more.pipeline).verdict is MIGRATABLE
+
+
+def test_steps_find_their_state_though_others_came_before_them_or_went() -> None:
+    one = WAS.keyed.aggregate(total=sl.sum("score"))
+    other = Said(keys=("user",)).keyed.aggregate(n=sl.count())
+    both = sl.together(other.write(PaperSink("users")), one.write(PaperSink()))
+    grown = upgrade(WAS.pipeline, both)
+    assert [(step.number, step.was) for step in grown.steps] == [(0, None), (1, 0)]
+    assert grown.steps[0].part.words == ("it is new, and begins with nothing at the positions of the savepoint",)
+    assert grown.steps[1].part.verdict is SAME
+    assert grown.new_sinks == (0,)
+    shrunk = upgrade(both, WAS.pipeline)
+    assert [(step.number, step.was) for step in shrunk.steps] == [(0, 1)]
+    assert "old step n by user" in [part.what for part in shrunk.others]
+    assert shrunk.verdict is COMPATIBLE
+
+
+def test_a_step_over_panes_is_matched_too_and_sources_keep_their_positions() -> None:
+    def chained(*streams: sl.Elements) -> Pipeline:
+        elements = streams[0] if len(streams) == 1 else sl.union(*streams)
+        panes = elements.key_by("team").window(sl.tumbling(minutes=1)).aggregate(total=sl.sum("score"))
+        longer = panes.with_columns(who=pl.lit("all")).key_by("who").window(sl.tumbling(minutes=5))
+        return longer.aggregate(all=sl.sum("total")).write(PaperSink())
+
+    def stream(name: str) -> sl.Elements:
+        return read(PaperSource(name), NoRunner()).event_time("at", sl.monotone())
+
+    same = upgrade(chained(stream("a")), chained(stream("a")))
+    assert (same.verdict, same.sources) == (SAME, (0,))
+    more = upgrade(chained(stream("b")), chained(stream("a"), stream("b")))
+    assert more.sources == (None, 0)
+    assert more.steps[0].part.verdict is INCOMPATIBLE
+    assert "it takes its elements from papersource(a) and papersource(b)" in more.steps[0].part.words[0]

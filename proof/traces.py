@@ -11,6 +11,7 @@ import strandline as sl
 from proof.inbox import Event
 from proof.jobs import Real, panes_of
 from strandline.model.elements import Element, Timestamp
+from strandline.model.steps import WindowedStep
 from strandline.plan.compile import to_stages
 from strandline.reference.player import ReferencePlayer
 
@@ -23,7 +24,8 @@ def expected(real: Real, batches: Mapping[int, list[Event]]) -> tuple[Trace, Cou
     step = to_stages(panes_of(real)[1].write(sl.discard()).root).steps[0]
     (source,) = step.inputs
     assert source.watermark is not None
-    player = ReferencePlayer(step.step, source.watermark, partitions=source.partitions or ("0",))
+    assert isinstance(step.operator, WindowedStep)
+    player = ReferencePlayer(step.operator, source.watermark, partitions=source.partitions or ("0",))
     panes: Trace = Counter()
     late: Counter[int] = Counter()
     for batch, events in sorted(batches.items()):

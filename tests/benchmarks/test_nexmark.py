@@ -20,9 +20,10 @@ from benchmarks.workloads import Contestant
 from strandline.kernel.player import KernelPlayer
 from strandline.model.elements import Element, Timestamp
 from strandline.model.panes import Emitted
+from strandline.model.steps import WindowedStep
 from strandline.plan.compile import to_stages
 from strandline.plan.lineage import strands_to
-from strandline.plan.nodes import Aggregated
+from strandline.plan.nodes import KeyedNode
 from strandline.plan.stories.player_protocol import Player
 from strandline.ports.protocols import ByName
 from strandline.reference.player import ReferencePlayer
@@ -60,10 +61,11 @@ def _key(row: dict[str, Any], keys: tuple[str, ...]) -> Any:
 
 def player_of(query: str, kind: type[ReferencePlayer] | type[KernelPlayer]) -> Player:
     asked = ours.ASKED[query]("nowhere").root
-    assert isinstance(asked, Aggregated)
-    (strand,) = strands_to(asked.of)
+    assert isinstance(asked, KeyedNode)
+    assert isinstance(asked.operator, WindowedStep)
+    (strand,) = strands_to(asked.inputs[0])
     assert strand.time is not None
-    return kind(asked.step, strand.time.watermark)
+    return kind(asked.operator, strand.time.watermark)
 
 
 def keep(said: Emitted, query: str, batch: int, folder: Path) -> None:
@@ -116,9 +118,9 @@ def test_the_judge_agrees_with_what_a_question_computes_of_each_bid(query: str, 
     passed = run_operations(pl.concat(read(uris)), scan.flows[0].operations)
     assert passed.failed is None
     rows = passed.rows
-    if isinstance(asked, Aggregated):
+    if isinstance(asked, KeyedNode) and isinstance(asked.operator, WindowedStep):
         summed = [
-            PLAIN[type(each).__name__](pl.col(str(each.column))).alias(name) for name, each in asked.step.aggregates
+            PLAIN[type(each).__name__](pl.col(str(each.column))).alias(name) for name, each in asked.operator.aggregates
         ]
         rows = rows.group_by(asked.keys).agg(summed)
     ours.as_rows(rows, 0).write_parquet(tmp_path / "said.parquet")

@@ -7,13 +7,13 @@ from typing import Any
 import polars as pl
 
 import strandline as sl
-from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, START, Block
+from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, REASON, START, Block
 from strandline.kernel.state.slice_store import INDEX as INDEX_PLACE
 from strandline.kernel.state.slice_store import digest, read_index
-from strandline.kernel.step import Ask, Stepped, step
+from strandline.kernel.step import Stepped, StepSpec, step
 from strandline.kernel.watermarks import Control, Seen
 from strandline.kernel.window.panes import INDEX, RETRACTION, TIMING
-from strandline.kernel.window.prepare import REASON, prepare
+from strandline.kernel.window.prepare import prepare
 from strandline.model.aggregates import Aggregate
 from strandline.model.elements import Duration
 from strandline.model.panes import Lateness
@@ -77,8 +77,8 @@ class KeyGroup:
     _offset: int = 0
 
     @property
-    def ask(self) -> Ask:
-        return Ask(("team",), self.step, sl.bounded(ms=0), ("0",))
+    def ask(self) -> StepSpec:
+        return StepSpec(("team",), self.step, sl.bounded(ms=0), ("0",))
 
     def play(
         self, *scores: Score, watermark: int | None = None, clock: int | None = None, drain: bool = False
@@ -109,10 +109,10 @@ class KeyGroup:
 
 def said(stepped: Stepped, *columns: str) -> list[tuple[Any, ...]]:
     """The panes of a batch: team, window start, value and timing, or other columns; a retraction has a minus sign."""
-    if stepped.panes is None:
+    if stepped.rows is None:
         return []
     wanted = columns or ("team", START, "total", TIMING)
-    rows = stepped.panes.iter_rows(named=True)
+    rows = stepped.rows.iter_rows(named=True)
     return [("-" if row[RETRACTION] else "+", *(row[name] for name in wanted)) for row in rows]
 
 

@@ -8,12 +8,12 @@ from typing import Any, Self
 import polars as pl
 
 from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, START, Block, pack, unpack
+from strandline.kernel.operators import operator_of
 from strandline.kernel.output import Counts, to_block
 from strandline.kernel.player import GROUPS, KEY, BlockPlayer, Packet, ask_of
 from strandline.kernel.salting import HELD, SALT, gather, spread
-from strandline.kernel.step import Ask, Stepped, step
+from strandline.kernel.step import Stepped, StepSpec, step
 from strandline.kernel.watermarks import NEVER, Control, Input, Rule, Seen
-from strandline.kernel.window.prepare import admit, prepare
 from strandline.model.steps import WindowedStep
 from strandline.model.watermarks import Inputs
 from strandline.plan.salting import columns_read, in_two
@@ -29,38 +29,40 @@ class SaltedPlayer(BlockPlayer):
         super().__init__(ask, rule, partitions=partitions, fires_per_element=fires_per_element)
         hold, take = in_two(ask)
         self._hold = replace(ask_of(hold, rule, partitions), keys=(KEY, SALT))
-        self._take = Ask((KEY,), take, Inputs((NAME,)), inputs=(Input(NAME),))
+        self._take = StepSpec((KEY,), take, Inputs((NAME,)), inputs=(Input(NAME),))
         self._held: list[dict[str, bytes]] = [{} for _ in range(2 * GROUPS)]
         self._reached = NEVER
 
     def _carry(self, packet: Packet) -> Iterator[Block]:
         rows, dead = (None, None) if packet.elements is None else self._admitted(packet.elements, packet.control.clock)
         waiting = self._stepped(0, rows, packet.horizon, self._hold, [packet.control])
-        found = [gather(_placed(each.panes)) for each in waiting if each.panes is not None]
+        found = [gather(_placed(each.rows)) for each in waiting if each.rows is not None]
         told = [self._told_to(each, packet.control.clock) for each in waiting]
         given = pl.concat(found, how="diagonal_relaxed") if found else None
         if given is not None:
             kept = [KEY, AT, PARTITION, OFFSET, *self._columns(given), "window_start", "window_end"]
-            given, _ = admit(given.select(kept), self._take.step, None, packet.control.clock)
+            given, _ = operator_of(self._take.operator, self._take.keys).admit(
+                given.select(kept), None, packet.control.clock
+            )
         taken = self._stepped(GROUPS, given, self._reached, self._take, told)
         self._reached = taken[0].progress.watermark
         for number, (first, last) in enumerate(zip(waiting, taken, strict=True)):
             assert last.late is None
             late = None if first.late is None else first.late.drop(SALT, HELD, strict=False)
-            both = replace(last, late=late, progress=first.progress, rows=first.rows + last.rows)
+            both = replace(last, late=late, progress=first.progress, state_rows=first.state_rows + last.state_rows)
             yield to_block(both, dead if number == 0 else None, Counts())
 
     def _admitted(self, elements: pl.DataFrame, clock: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-        rows, dead = admit(elements, self._ask.step, self._ask.watermark, clock)
+        rows, dead = operator_of(self._ask.operator, self._ask.keys).admit(elements, self._ask.watermark, clock)
         return spread(rows, (KEY,), SALTS, 1, self._columns(rows)), dead
 
     def _columns(self, rows: pl.DataFrame) -> list[str]:
-        return [name for name in columns_read(self._ask.step) if name in rows.columns]
+        return [name for name in columns_read(self._definition) if name in rows.columns]
 
     def _stepped(
-        self, first: int, rows: pl.DataFrame | None, horizon: int, ask: Ask, controls: list[Control]
+        self, first: int, rows: pl.DataFrame | None, horizon: int, ask: StepSpec, controls: list[Control]
     ) -> list[Stepped]:
-        blocks = {} if rows is None else prepare(rows, ask.keys, ask.step, GROUPS, horizon).blocks
+        blocks = {} if rows is None else operator_of(ask.operator, ask.keys).prepare(rows, GROUPS, horizon).blocks
         found = []
         for group in range(GROUPS):
             held = self._held[first + group]

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 import strandline as sl
 from strandline.kernel.blocks.block import AT, END, GAP, NEWEST, OFFSET, START
+from strandline.kernel.state.partitioning import span_of
 from strandline.kernel.watermarks import FOREVER, NEVER
-from strandline.kernel.window.assign import assign, expires, span_of
+from strandline.kernel.window.assign import assign, expires
 from strandline.model.elements import Duration, Element, Timestamp
 from strandline.model.panes import DeadReason
 from strandline.model.windows import Tumbling, WindowKind

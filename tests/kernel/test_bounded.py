@@ -25,7 +25,7 @@ from strandline.model.windows import (
     Window,
     WindowKind,
 )
-from strandline.plan.arrival_order import why_of
+from strandline.plan.operators import plan_of
 from tests.contracts.test_aggregates import ALL
 from tests.properties.histories import seconds
 
@@ -129,7 +129,7 @@ def test_whatever_else_speaks_early_or_late_the_answers_are_the_same(window: Win
     aggregates = (("total", ALL[2]), ("many", ALL[0]), ("newest", ALL[10]))
     for trigger, accumulation in product(OTHERS, Accumulation):
         step = WindowedStep(aggregates, window, trigger, accumulation, Lateness(seconds(60)))
-        if why_of(step) is None:
+        if plan_of(step).order_dependence is None:
             check(step, history(seed=9))
 
 

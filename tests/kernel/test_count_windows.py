@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 import strandline as sl
 from strandline.kernel.aggregation.accumulators import ELEMENTS
 from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, START
-from strandline.kernel.state.slice_store import Kept
 from strandline.kernel.watermarks import FOREVER
 from strandline.kernel.window.count_windows import SEEN, UNTOLD, count
 from strandline.kernel.window.panes import TIMESTAMP
+from strandline.kernel.window.window_rows import OpenWindows
 from strandline.model.panes import PaneTimestamp
 from strandline.model.steps import WindowedStep
 from strandline.model.windows import Count
@@ -27,7 +27,7 @@ class Counting:
     def __init__(self, size: int, every: int | None = None, **answers: Any) -> None:
         self.kind = Count(size, every)
         self.ask = WindowedStep((("all", sl.collect("v")),), self.kind, **answers)
-        self.kept = Kept()
+        self.kept = OpenWindows()
         self._offset = 0
 
     def play(self, *values: int, key: Any = "k", end: bool = False) -> list[tuple[int, int, list[int]]]:
@@ -65,7 +65,7 @@ def test_at_the_end_of_input_the_rest_is_told_under_the_bounds_of_the_whole_wind
     counting = Counting(3)
     counting.play(1, 2, 3, 4)
     assert counting.play(5, end=True) == [(3, 6, [4, 5])]
-    assert counting.kept == Kept()
+    assert counting.kept == OpenWindows()
     assert Counting(3).play(end=True) == []
 
 

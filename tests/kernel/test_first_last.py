@@ -13,12 +13,15 @@ from strandline.kernel.aggregation.accumulators import picks_of, sets_of
 from strandline.kernel.aggregation.aggregates import BY, POSITION, VALUE
 from strandline.kernel.aggregation.first_last import Pick, ranked
 from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, START, Block, pack, unpack
-from strandline.kernel.state.slice_rows import WINDOWS
+from strandline.kernel.operator import Fit
 from strandline.kernel.state.slice_store import FORM, INDEX, read_index
-from strandline.kernel.state.state_export import Fit, fitted, gathered
-from strandline.kernel.state.state_migrations import in_rows
+from strandline.kernel.state_export import export
+from strandline.kernel.window.export import fitted
+from strandline.kernel.window.state_migrations import in_rows
 from strandline.model.steps import WindowedStep
 from tests.kernel.batches import KeyGroup, asking, said
+
+WINDOWS = "windows"
 
 PICKS = (
     Pick("first", "score"), Pick("last", "score", last=True), Pick("least", "score", "weight"),
@@ -173,7 +176,7 @@ def test_a_savepoint_of_an_older_form_is_fitted() -> None:
     step = asking(aggregates=BEST, lateness=60_000)
     group = KeyGroup(step)
     group.play(("red", 5, 1_000), ("red", 3, 2_000), ("blue", 4, 3_000))
-    now, before = gathered([group.held]), gathered([as_before(group.held, step)])
+    now, before = export([group.held]), export([as_before(group.held, step)])
     assert {*before.frames} > {*now.frames}
     again = fitted(before, step, Fit())
     assert {*again.frames} == {*now.frames}

@@ -24,7 +24,7 @@ def stepped(
     output_watermark: int = 5_000,
     rows: int = 0,
 ) -> Stepped:
-    return Stepped({}, panes, late, PROGRESS, output_watermark, contributed, refused, rows)
+    return Stepped({}, panes, late, PROGRESS, output_watermark, contributed, refused, state_rows=rows)
 
 
 def test_everyone_who_came_in_is_somewhere() -> None:

@@ -207,6 +207,7 @@ def test_keys_of_one_group_spread_roughly_evenly_over_its_slices() -> None:
 
 def test_slices_are_written_in_order_however_their_rows_stand_and_rows_stay_as_they_stood() -> None:
     rows = pl.DataFrame({START: [25_000, 5_000, 15_000, 1_000], "key": ["a", "b", "c", "d"]})
-    apart = {number: part["key"].to_list() for number, part in by_slice(rows, ["key"], 10_000).items()}
+    apart = {number: part["key"].to_list() for number, part in by_slice(rows, slices_of(rows, ["key"], 10_000)).items()}
     assert list(apart.items()) == [(0, ["b", "d"]), (1, ["c"]), (2, ["a"])]
-    assert list(by_slice(rows.reverse(), ["key"], 10_000)) == [0, 1, 2]
+    again = rows.reverse()
+    assert list(by_slice(again, slices_of(again, ["key"], 10_000))) == [0, 1, 2]

@@ -10,10 +10,10 @@ import pytest
 
 import strandline as sl
 from strandline.kernel.aggregation.accumulators import merged
-from strandline.kernel.blocks.block import AT, END, GAP, NEW, OFFSET, PARTITION, START, Block, pack
+from strandline.kernel.blocks.block import AT, END, GAP, NEW, OFFSET, PARTITION, REASON, START, Block, pack
 from strandline.kernel.state.partitioning import key_groups
 from strandline.kernel.watermarks import FOREVER, NEVER
-from strandline.kernel.window.prepare import REASON, admit, gather, prepare
+from strandline.kernel.window.prepare import admit, gather, prepare
 from strandline.model.elements import TimeDomain
 from strandline.model.panes import PaneTimestamp
 from strandline.model.steps import WindowedStep, lifts

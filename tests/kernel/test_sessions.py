@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 import strandline as sl
 from strandline.kernel.blocks.block import END, START
-from strandline.kernel.state.slice_store import CLOSED, read_slices
 from strandline.kernel.window.panes import OWNER_END, OWNER_START
 from strandline.kernel.window.sessions import COVER_END, COVER_START, cover, meet, moved
+from strandline.kernel.window.window_rows import CLOSED
+from strandline.kernel.window.window_slices import read_windows
 from strandline.model.elements import Timestamp
 from strandline.model.windows import Touching, Window
 from strandline.reference.windows import covers
@@ -144,7 +145,7 @@ def test_what_is_owed_waits_until_the_new_session_speaks() -> None:
     group = KeyGroup(ask)
     group.play(("red", 1, 0), ("red", 2, 0))
     assert said(group.play(("red", 4, 5_000)), START, END, "total") == []
-    kept = read_slices(group.held, [int(place.removeprefix("slice:")) for place in group.held if place != "index"])
+    kept = read_windows(group.held, [int(place.removeprefix("slice:")) for place in group.held if place != "index"])
     assert kept.owed is not None
     assert kept.owed.select(START, END, OWNER_START, OWNER_END).rows() == [(0, GAP, 0, 15_000)]
     assert said(group.play(("red", 8, 5_000)), START, END, "total") == [

@@ -27,7 +27,9 @@ both_ways = pytest.mark.parametrize("combined", [False, True], ids=["one by one"
 def rows(group: KeyGroup) -> tuple[int, int]:
     """Windows kept by themselves, and strips."""
     index = read_index(group.held)
-    return sum(each.rows for each in index.slices.values()), sum(each.rows for each in index.strips.values())
+    return sum(each.rows for each in index.store("slice").values()), sum(
+        each.rows for each in index.store("strips").values()
+    )
 
 
 @both_ways
@@ -177,9 +179,9 @@ def test_strips_behind_the_watermark_are_a_defect_and_stop_the_job() -> None:
 
 def test_many_keys_are_spread_a_few_at_a_time_and_stay_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     scores: list[Score] = [(f"team {n % 7}", n, n * 997 % 9_000) for n in range(60)]
-    once = KeyGroup(asking(window=FEW)).play(*scores, watermark=20_000).panes
+    once = KeyGroup(asking(window=FEW)).play(*scores, watermark=20_000).rows
     monkeypatch.setattr(windows_from_slices, "_CELLS", 16)
-    apart = KeyGroup(asking(window=FEW)).play(*scores, watermark=20_000).panes
+    apart = KeyGroup(asking(window=FEW)).play(*scores, watermark=20_000).rows
     assert once is not None
     assert apart is not None
     assert once.equals(apart)
@@ -224,12 +226,12 @@ def test_every_aggregate_is_told_from_strips_as_from_its_elements() -> None:
     )
     shared = KeyGroup(asking(window=FEW, aggregates=aggregates))
     told = shared.take(list(prepare(frame, ["team"], shared.step, 1, -5_000).blocks.values()), Control(0, drain=True))
-    assert told.panes is not None
-    for row in told.panes.iter_rows(named=True):
+    assert told.rows is not None
+    for row in told.rows.iter_rows(named=True):
         mine = frame.filter(pl.col(AT).is_between(row[START], row[START] + 3_999) & (pl.col("team") == row["team"]))
         alone = KeyGroup(asking(window=sl.tumbling("1h", offset="30m"), aggregates=aggregates))
         blocks = list(prepare(mine, ["team"], alone.step, 1, -5_000_000).blocks.values())
-        panes = alone.take(blocks, Control(0, drain=True)).panes
+        panes = alone.take(blocks, Control(0, drain=True)).rows
         assert panes is not None
         for name, _ in aggregates:
             assert row[name] == pytest.approx(panes[name].to_list()[0], nan_ok=True), (name, row[START])

@@ -11,7 +11,7 @@ from strandline.kernel.aggregation import skip_preaggregation as module
 from strandline.kernel.aggregation.accumulators import combine, identity, merge_rows
 from strandline.kernel.aggregation.skip_preaggregation import alone
 from strandline.kernel.blocks.block import AT, OFFSET, PARTITION, START
-from strandline.kernel.step import Ask, step
+from strandline.kernel.step import StepSpec, step
 from strandline.kernel.watermarks import Control
 from strandline.kernel.window.assign import assign
 from strandline.kernel.window.prepare import gather, prepare
@@ -133,8 +133,8 @@ def test_each_window_speaks_once_also_where_only_one_task_had_something_for_it()
     events, ask = came(drawn(30_000)), asking()
     (block,) = prepare(events, KEYS, ask, 1, -1).blocks.values()
     assert block.frames["parts"].height == MANY
-    asked = Ask(tuple(KEYS), ask, sl.bounded(seconds=0), ("0",))
-    panes = step({}, [block], [Control(0, (), drain=True)], asked).panes
+    asked = StepSpec(tuple(KEYS), ask, sl.bounded(seconds=0), ("0",))
+    panes = step({}, [block], [Control(0, (), drain=True)], asked).rows
     assert panes is not None
     found = panes.select("team", START, "total", "plays").sort("team", START)
     meant = events.group_by("team", (pl.col(AT) // 10_000 * 10_000).alias(START))

@@ -7,9 +7,11 @@ import strandline as sl
 from strandline.errors import BrokenBlock
 from strandline.kernel.blocks.block import Block, opened, pack, unpack
 from strandline.kernel.state import slice_deltas
-from strandline.kernel.state.slice_rows import GONE, ROW, WINDOWS, as_changed, changes_of
+from strandline.kernel.state.slice_rows import GONE, ROW, as_changed
+from strandline.kernel.state.slice_rows import WINDOWS as STORE
 from strandline.kernel.state.slice_store import INDEX, Slice, frames_of, read_index
-from strandline.kernel.state.state_export import gathered
+from strandline.kernel.state_export import export
+from strandline.kernel.window.window_slices import takes_deltas
 from strandline.model.panes import Emit
 from strandline.model.steps import WindowedStep
 from tests.kernel.batches import KeyGroup, asking, said
@@ -17,6 +19,7 @@ from tests.kernel.batches import KeyGroup, asking, said
 SPEAKING = sl.after_watermark(early=sl.after_count(1), late=sl.after_count(1))
 CORRECTING = asking(trigger=SPEAKING, accumulation=sl.retracting, lateness=60_000)
 MANY = 40
+WINDOWS = STORE.rows
 SLICE, BESIDE = "slice:0", "changes:0"
 
 
@@ -54,8 +57,8 @@ def test_the_next_one_finds_what_is_kept_there() -> None:
         ("-", "team 07", 0, 107, "late"), ("+", "team 07", 0, 1_107, "late"),
     ]  # fmt: skip
     assert group.reads == ["index", SLICE, BESIDE, f"{BESIDE}:2"]
-    entry = read_index(group.held).slices[0]
-    assert (entry.rows, entry.gone, entry.changes) == (MANY + 1, 3, 3)
+    entry = read_index(group.held).store("slice")[0]
+    assert (entry.rows, entry.gone, entry.deltas) == (MANY + 1, 3, 3)
     assert entry.size == sum(len(data) for place, data in group.held.items() if place != INDEX)
 
 
@@ -67,7 +70,7 @@ def test_changes_that_have_become_as_many_as_those_before_are_put_together() -> 
     for number in range(20):
         told = said(group.play((f"new {number:02}", number, 2_000)))
         assert told == [("+", f"new {number:02}", 0, number, "late")]
-        there = changes_of(0, group.held)
+        there = STORE.delta_places(0, group.held)
         assert [place for place in group.held if place.startswith("changes")] == there
         sizes.append([unpack(group.held[place], place).frames[WINDOWS].height for place in there])
     assert sizes[:8] == [[1], [1, 1], [1, 1, 1], [4], [4, 1], [4, 1, 1], [4, 1, 1, 1], [4, 4]]
@@ -81,10 +84,10 @@ def test_a_window_that_changes_with_every_batch_takes_no_more_room() -> None:
     for number in range(20):
         again = group.play(("team 07", 1, 2_000))
         assert said(again)[-1] == ("+", "team 07", 0, 8 + number, "late")
-    entry = read_index(group.held).slices[0]
+    entry = read_index(group.held).store("slice")[0]
     assert entry.rows == MANY
-    assert entry.changes < 4
-    assert entry.gone == entry.changes  # what stands in the slice, and in all but the last of its changes
+    assert entry.deltas < 4
+    assert entry.gone == entry.deltas  # what stands in the slice, and in all but the last of its changes
 
 
 def test_where_many_change_the_slice_is_written_again() -> None:
@@ -93,14 +96,14 @@ def test_where_many_change_the_slice_is_written_again() -> None:
     many = group.play(*((f"team {number:02}", 1, 2_000) for number in range(MANY // 2)))
     assert many.writes[BESIDE] is None
     assert BESIDE not in group.held
-    assert read_index(group.held).slices[0].changes == 0
+    assert read_index(group.held).store("slice")[0].deltas == 0
     assert len(said(many)) == MANY  # half of them, each taken back and told anew
 
 
 def test_a_slice_is_gathered_with_its_changes() -> None:
     group = full()
     group.play(("team 07", 100, 2_000), ("a new team", 5, 2_000))
-    rows = gathered([group.held]).frames[WINDOWS]
+    rows = export([group.held]).frames[WINDOWS]
     assert rows.height == MANY + 1
     assert ROW not in rows.columns
     found = dict(zip(rows["team"], rows["@spoken"], strict=True))
@@ -113,8 +116,8 @@ def test_what_changes_stand_for_is_gone_from_their_slice_and_from_changes_before
     first = pl.DataFrame({"team": ["b", "d"], "total": [20, 4]}), pl.DataFrame({ROW: [1]})
     second = pl.DataFrame({"team": ["d"], "total": [40]}), pl.DataFrame({ROW: [4]})
     changed = [opened(pack(Block({WINDOWS: rows, GONE: gone})), "") for rows, gone in (first, second)]
-    assert as_changed(base, changed[:1])[WINDOWS].rows() == [("a", 1), ("c", 3), ("b", 20), ("d", 4)]
-    assert as_changed(base, changed)[WINDOWS].rows() == [("a", 1), ("c", 3), ("b", 20), ("d", 40)]
+    assert as_changed(STORE, base, changed[:1])[WINDOWS].rows() == [("a", 1), ("c", 3), ("b", 20), ("d", 4)]
+    assert as_changed(STORE, base, changed)[WINDOWS].rows() == [("a", 1), ("c", 3), ("b", 20), ("d", 40)]
 
 
 def test_changes_in_the_form_before_go_on() -> None:
@@ -128,7 +131,7 @@ def test_changes_in_the_form_before_go_on() -> None:
     facts = dict(unpack(group.held[INDEX], INDEX).facts)
     (*entry, _, _) = facts["slices"]["0"]
     group.held[INDEX] = pack(Block(facts={**facts, "slices": {"0": [*entry, rows.height]}, "form": 2, "digests": {}}))
-    found = gathered([group.held]).frames[WINDOWS]
+    found = export([group.held]).frames[WINDOWS]
     assert found.height == MANY + 1
     assert ROW not in found.columns
     again = group.play(("team 07", 1_000, 2_000), ("a new team", 1, 2_000))
@@ -136,8 +139,11 @@ def test_changes_in_the_form_before_go_on() -> None:
         ("-", "a new team", 0, 5, "late"), ("+", "a new team", 0, 6, "late"),
         ("-", "team 07", 0, 107, "late"), ("+", "team 07", 0, 1_107, "late"),
     ]  # fmt: skip
-    assert (read_index(group.held).slices[0].rows, read_index(group.held).slices[0].changes) == (MANY + 1, 2)
-    assert gathered([group.held]).frames[WINDOWS].height == MANY + 1
+    assert (read_index(group.held).store("slice")[0].rows, read_index(group.held).store("slice")[0].deltas) == (
+        MANY + 1,
+        2,
+    )
+    assert export([group.held]).frames[WINDOWS].height == MANY + 1
 
 
 def test_a_slice_that_is_due_is_read_whole() -> None:
@@ -147,7 +153,7 @@ def test_a_slice_that_is_due_is_read_whole() -> None:
     assert said(gone) == [("+", "team 08", 0, 9, "late")]
     assert {place for place, data in gone.writes.items() if data is None} == {SLICE, BESIDE}
     assert set(group.held) == {"index"}
-    assert gone.rows == 0
+    assert gone.state_rows == 0
 
 
 @pytest.mark.parametrize("final", [Emit.IF_NON_EMPTY, Emit.ALWAYS])
@@ -174,10 +180,10 @@ def test_what_is_held_back_goes_on_when_the_change_does() -> None:
     group = KeyGroup(step)
     group.play(*((f"team {number:02}", number, 1_000) for number in range(MANY) for _ in range(2)))
     first = group.play(("team 07", 1, 1_000))
-    assert read_index(group.held).slices[0].hold == 9_999
+    assert read_index(group.held).store("slice")[0].hold == 9_999
     second = group.play(("team 07", 1, 1_000))
-    assert read_index(group.held).slices[0] == Slice(
-        MANY, sum(len(group.held[place]) for place in (SLICE, *changes_of(0, 2))), 9_999, None, None, 2, 2
+    assert read_index(group.held).store("slice")[0] == Slice(
+        MANY, sum(len(group.held[place]) for place in (SLICE, *STORE.delta_places(0, 2))), 9_999, None, None, 2, 2
     )
     assert said(first) == []
     assert said(second) == [("+", "team 07", 0, 16, "early")]
@@ -194,11 +200,12 @@ def test_damaged_changes_are_refused_with_their_place() -> None:
 def test_what_keeps_items_or_shares_or_meets_is_never_kept_beside() -> None:
     entry = {0: Slice(MANY, 1, 0, None, None)}
     plain = asking(lateness=60_000)
-    assert slice_deltas.seldom(entry, {0: 1}, set(), plain) == {0}
-    assert slice_deltas.seldom(entry, {0: 1}, {0}, plain) == frozenset()
-    assert slice_deltas.seldom(entry, {0: MANY // 2}, set(), plain) == frozenset()
+    assert takes_deltas(plain)
+    assert slice_deltas.seldom(entry, {0: 1}, set()) == {0}
+    assert slice_deltas.seldom(entry, {0: 1}, {0}) == frozenset()
+    assert slice_deltas.seldom(entry, {0: MANY // 2}, set()) == frozenset()
     for other in (
         asking(window=sl.session(seconds=5)), asking(window=sl.count_window(3)),
         asking(window=sl.sliding(seconds=10, every="5s")), asking(aggregates=(("all", sl.collect("score")),)),
     ):  # fmt: skip
-        assert slice_deltas.seldom(entry, {0: 1}, set(), other) == frozenset()
+        assert not takes_deltas(other)

@@ -1,6 +1,5 @@
 """What a key group keeps: slices and their index, read back as they were written."""
 
-from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -12,20 +11,10 @@ from strandline.errors import StateError
 from strandline.kernel.aggregation.accumulators import identity
 from strandline.kernel.blocks.block import END, START, Block, pack, unpack
 from strandline.kernel.state import slice_store
-from strandline.kernel.state.slice_store import (
-    FORM,
-    HOLD,
-    INDEX,
-    Index,
-    Kept,
-    Slice,
-    keeps_told,
-    read_index,
-    read_slices,
-    write_index,
-    write_slices,
-)
+from strandline.kernel.state.slice_store import FORM, HOLD, INDEX, Index, Slice, read_index, write_index
 from strandline.kernel.watermarks import NEVER, PartitionProgress, Progress
+from strandline.kernel.window.window_rows import OpenWindows, keeps_told
+from strandline.kernel.window.window_slices import read_windows, write_windows
 from strandline.model.steps import WindowedStep
 from tests.kernel.batches import KeyGroup, asking
 
@@ -40,8 +29,10 @@ def windows(*rows: tuple[str | None, int, int | None], span: int = 10_000) -> pl
 
 
 def test_an_index_comes_back_as_it_was() -> None:
-    index = Index(PROGRESS, 17, {-3: Slice(2, 100, 7_000, None, 9_999), 4: Slice(1, 50, 8_000, 12_000, None)})
-    index = replace(index, strips={0: Slice(3, 80, 6_000, None, 6_000)})
+    windows = {-3: Slice(2, 100, 7_000, None, 9_999), 4: Slice(1, 50, 8_000, 12_000, None)}
+    shared, beside = {0: Slice(3, 80, 6_000, None, 6_000)}, {0: Slice(1, 20, 6_000, None, None)}
+    others = {7: Slice(1, 2, 3, None, None, 4, 5)}
+    index = Index(PROGRESS, 17, {"slice": windows, "strips": shared, "strips:beside": beside, "left": others})
     assert read_index({INDEX: write_index(index)}) == index
 
 
@@ -57,12 +48,12 @@ def test_state_of_a_later_release_is_refused_with_the_way_out() -> None:
     facts = unpack(write_index(Index(PROGRESS)), INDEX).facts
     with pytest.raises(StateError, match=f"the state of this job has form {FORM + 1}") as refused:
         read_index({INDEX: pack(Block(facts={**facts, "form": FORM + 1}))})
-    assert refused.value.hint == "it was written by a later release: go on with that one"
+    assert refused.value.hint == "a later release wrote it: run the job with that release"
 
 
 def test_a_key_group_that_was_never_touched_knows_nothing() -> None:
     assert read_index({}) == Index()
-    assert read_slices({}, [1, 2]) == Kept()
+    assert read_windows({}, [1, 2]) == OpenWindows()
 
 
 @pytest.mark.parametrize(
@@ -72,23 +63,23 @@ def test_a_key_group_that_was_never_touched_knows_nothing() -> None:
 def test_a_slice_is_due_when_the_watermark_reaches_it_or_the_clock_passes_it(
     watermark: int, clock: int, due: set[int]
 ) -> None:
-    index = Index(slices={1: Slice(1, 1, 7_000, None, None), 2: Slice(1, 1, 8_000, 12_000, None)})
-    assert slice_store.due(index.slices, Progress(watermark, clock)) == due
+    index = Index(stores={"slice": {1: Slice(1, 1, 7_000, None, None), 2: Slice(1, 1, 8_000, 12_000, None)}})
+    assert slice_store.due(index.store("slice"), Progress(watermark, clock)) == due
 
 
 def test_the_output_watermark_stays_below_every_hold() -> None:
     slices = {1: Slice(1, 1, 0, None, 4_000), 2: Slice(2, 1, 0, None, 3_000), 3: Slice(4, 1, 0, None, None)}
-    assert Index(PROGRESS, slices=slices).output_watermark == 2_999
+    assert Index(PROGRESS, stores={"slice": slices}).output_watermark == 2_999
     assert Index(PROGRESS).output_watermark == 5_000
     assert Index().output_watermark == NEVER
-    assert Index(slices=slices).rows == 7
+    assert Index(stores={"slice": slices}).rows == 7
 
 
 def test_windows_come_back_from_the_slices_they_were_written_to() -> None:
     ask = asking(aggregates=(("all", sl.collect("score")),))
     mine = windows(("red", 0, 5), ("blue", 0, 3), (None, 10_000, None), ("red", -10_000, None))
     items = mine.select(*identity(["team"])).with_columns(pl.lit(1).alias("@value"))
-    writes, entries = write_slices(Kept(mine, {"all": items}), [0, 7], ["team"], ask, NOTHING)
+    writes, entries = write_windows(OpenWindows(mine, {"all": items}), [0, 7], ["team"], ask, NOTHING)
     assert {place: data is None for place, data in writes.items()} == {
         "slice:0": False, "slice:7": True, "slice:1": False, "slice:-1": False,
     }  # fmt: skip
@@ -97,25 +88,25 @@ def test_windows_come_back_from_the_slices_they_were_written_to() -> None:
     }  # fmt: skip
     assert all(entry.size == len(writes[f"slice:{number}"] or b"") for number, entry in entries.items())
     held = {place: data for place, data in writes.items() if data is not None}
-    back = read_slices(held, [-1, 0, 1])
+    back = read_windows(held, [-1, 0, 1])
     assert back.windows is not None
     assert_frame_equal(back.windows, mine.sort(START, "team"))
     assert_frame_equal(back.items["all"].sort(START, "team"), items.sort(START, "team"))
-    some = read_slices(held, [1]).windows
+    some = read_windows(held, [1]).windows
     assert some is not None
     assert some["team"].to_list() == [None]
 
 
 def test_the_bytes_of_a_slice_do_not_depend_on_the_order_of_its_rows() -> None:
     mine = windows(("red", 0, 5), ("a team with a name that fits no view", 0, 3), (None, 0, None))
-    one, _ = write_slices(Kept(mine), [0], ["team"], asking(), NOTHING)
-    other, _ = write_slices(Kept(mine.reverse()), [0], ["team"], asking(), NOTHING)
+    one, _ = write_windows(OpenWindows(mine), [0], ["team"], asking(), NOTHING)
+    other, _ = write_windows(OpenWindows(mine.reverse()), [0], ["team"], asking(), NOTHING)
     assert one == other
 
 
 def test_a_slice_that_nothing_is_left_in_is_removed() -> None:
-    for kept in (Kept(), Kept(windows())):
-        assert write_slices(kept, [3, 4], ["team"], asking(), NOTHING) == ({"slice:3": None, "slice:4": None}, {})
+    for kept in (OpenWindows(), OpenWindows(windows())):
+        assert write_windows(kept, [3, 4], ["team"], asking(), NOTHING) == ({"slice:3": None, "slice:4": None}, {})
 
 
 @pytest.mark.parametrize(
@@ -133,6 +124,6 @@ def test_what_was_told_last_is_kept_only_where_it_is_needed(answers: dict[str, A
     group.play(("red", 5, 0))
     group.play(("red", 5, 0), watermark=10)
     assert keeps_told(ask) is keeps
-    kept = read_slices(group.held, [0]).windows
+    kept = read_windows(group.held, [0]).windows
     assert kept is not None
     assert any(name.startswith("@told") for name in kept.columns) is keeps

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 import strandline as sl
 from strandline.errors import BrokenBlock, StateError
-from strandline.kernel.blocks.block import AT, END, NEW, OFFSET, PARTITION, START, Block, pack, unpack
+from strandline.kernel.blocks.block import AT, END, NEW, OFFSET, PARTITION, REASON, START, Block, pack, unpack
 from strandline.kernel.output import Counts, to_block
 from strandline.kernel.step import WATERMARK, step
 from strandline.kernel.watermarks import FOREVER, Control, Seen
 from strandline.kernel.window.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
-from strandline.kernel.window.prepare import REASON, prepare
+from strandline.kernel.window.prepare import prepare
 from strandline.model.panes import Accumulation, Emit
 from strandline.model.triggers import Trigger
 from tests.kernel.batches import KeyGroup, Score, asking, elements, refused, said
@@ -67,11 +67,11 @@ def test_a_retraction_repeats_the_withdrawn_pane_in_every_column() -> None:
         group.play(("red", 3, 2_000)),
         group.play(("red", 1, 2_000)),
     ):
-        assert batch.panes is not None
-        withdrawn = batch.panes.filter(RETRACTION)
+        assert batch.rows is not None
+        withdrawn = batch.rows.filter(RETRACTION)
         expected = [] if last is None else last.with_columns(pl.lit(True).alias(RETRACTION)).rows()
         assert withdrawn.rows() == expected
-        last = batch.panes.filter(~pl.col(RETRACTION))
+        last = batch.rows.filter(~pl.col(RETRACTION))
     assert last is not None
 
 
@@ -189,8 +189,8 @@ def test_an_on_time_pane_without_news_repeats_the_value_or_tells_the_empty_one(h
     group = KeyGroup(asking(trigger=EARLY_AND_LATE, accumulation=how, lateness=60_000))
     group.play(("red", 5, 0))
     batch = group.play(watermark=10_000)
-    assert batch.panes is not None
-    assert batch.panes.filter(~pl.col(RETRACTION)).select("total", TIMING, INDEX).rows() == [(value, "on_time", 1)]
+    assert batch.rows is not None
+    assert batch.rows.filter(~pl.col(RETRACTION)).select("total", TIMING, INDEX).rows() == [(value, "on_time", 1)]
 
 
 def test_an_on_time_pane_without_news_can_be_left_out_and_takes_no_number() -> None:
@@ -384,9 +384,9 @@ def test_whoever_comes_in_is_told_of_or_late_and_all_told_adds_up_to_what_was_ta
         batch = group.play(*came, watermark=watermark, clock=clock)
         late = refused(batch)
         assert batch.contributed + len(late) == len(came)
-        _answer(answers, batch.panes, how)
+        _answer(answers, batch.rows, how)
         taken += sum(score for _, score, _ in came) - sum(score for _, score, _ in late)
-    _answer(answers, group.play(drain=True).panes, how)
+    _answer(answers, group.play(drain=True).rows, how)
     assert sum(answers.values()) == taken
     assert list(group.held) == ["index"]
 

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.kernel.blocks.block import AT, COUNTED, END, START, Block
+from strandline.kernel.operator import ROWS
 from strandline.kernel.output import Output
 from strandline.kernel.watermarks import FOREVER, NEVER, PartitionProgress, Progress
 from strandline.kernel.window.panes import INDEX, LAST, RETRACTION, TIMING
-from strandline.kernel.window.prepare import PARTS, REPEATS, ROWS
+from strandline.kernel.window.prepare import PARTS, REPEATS
 from strandline.model.counts import Counts
 from strandline.model.histograms import bucket_of
 from strandline.observe.metrics.lag import Following, Position, positions_in

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import strandline as sl
-from strandline.plan.arrival_order import hangs_on_arrival
+from strandline.plan.arrival_order import order_dependence
 from strandline.plan.compile import to_stages
 from tests.plan.endpoints import PaperSink, scores
 
@@ -14,7 +14,7 @@ def why(change: Any, *, window: Any = None, clock: bool = False) -> str | None:
     read = scores()
     timed = read.processing_time() if clock else read.event_time("at", sl.bounded(seconds=1))
     keyed = change(timed.key_by("team").window(window or sl.tumbling(minutes=1)))
-    return hangs_on_arrival(to_stages(keyed.aggregate(total=sl.sum("score")).write(PaperSink()).root))
+    return order_dependence(to_stages(keyed.aggregate(total=sl.sum("score")).write(PaperSink()).root))
 
 
 EARLY = sl.after_watermark(early=sl.after_count(5), late=sl.after_count(1))
@@ -35,10 +35,10 @@ EARLY = sl.after_watermark(early=sl.after_count(5), late=sl.after_count(1))
         (lambda keyed: keyed.time_to_live("1h"), sl.everything(), False, "a time to live"),
     ],
 )
-def test_a_pipeline_says_whether_it_hangs_on_arrival(change: Any, window: Any, clock: bool, reason: str | None) -> None:
+def test_a_pipeline_says_whether_it_order_dependence(change: Any, window: Any, clock: bool, reason: str | None) -> None:
     found = why(change, window=window, clock=clock)
     assert (found is None) if reason is None else (found is not None and reason in found)
 
 
 def test_elements_that_are_only_passed_on_go_by_parts() -> None:
-    assert hangs_on_arrival(to_stages(scores().where("score > 3").write(PaperSink()).root)) is not None
+    assert order_dependence(to_stages(scores().where("score > 3").write(PaperSink()).root)) is not None

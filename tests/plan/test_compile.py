@@ -5,10 +5,11 @@ import pytest
 
 import strandline as sl
 from strandline.errors import InvalidStep
+from strandline.model.steps import WindowedStep
 from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.nodes import fingerprint
 from strandline.plan.pipeline import Elements, Panes
-from strandline.plan.stages import Deliver, Flagged, Flow, Input, Kept, KeyedStep, Route, Scan
+from strandline.plan.stages import Deliver, Flagged, Flow, Input, KeepFlagged, KeyedStep, Route, Scan, StrandInput
 from strandline.plan.stateless_operations import Polars, Select, Sql, Where, is_native
 from tests.plan.endpoints import PaperSink, PaperSource, scores, totals
 
@@ -32,7 +33,8 @@ def test_a_pipeline_becomes_a_scan_a_keyed_step_and_a_delivery() -> None:
     assert stages.scans == (Scan(0, PaperSource(), (), (flow,), dead_to=0),)
     inputs = (Input("flow 0", watermark, ("0", "1")),)
     routes = (Route((), output=0),)
-    assert step == KeyedStep(0, 1, ("team",), step.step, inputs, routes, late_to=0, dead_to=0, groups=6)
+    strands = (StrandInput("input", ("team",), "scores"),)
+    assert step == KeyedStep(0, 1, ("team",), step.operator, inputs, strands, routes, late_to=0, dead_to=0, groups=6)
     assert stages.outputs == (Deliver(0, PaperSink(), sl.Delivery.EXACTLY_ONCE, ("team",)),)
     assert stages.fingerprint == fingerprint(root)
 
@@ -55,7 +57,7 @@ def test_sql_before_the_event_time_runs_in_spark_and_polars_in_python() -> None:
 def test_what_sql_drops_after_the_event_time_still_moves_time_on() -> None:
     (scan,) = to_stages(by_team(timed().where("score > 0")).write(PaperSink()).root).scans
     assert scan.native == (Flagged("@flag0", "score > 0"),)
-    assert scan.flows[0].routes[0].operations == (Kept("@flag0"),)
+    assert scan.flows[0].routes[0].operations == (KeepFlagged("@flag0"),)
 
 
 def test_the_branches_of_a_stream_are_read_once_and_told_apart_by_flags() -> None:
@@ -87,7 +89,9 @@ def test_a_step_over_panes_that_are_taken_back_minds_their_signs() -> None:
     panes = timed().key_by("team").window(sl.tumbling(minutes=1)).accumulate(sl.retracting).aggregate(n=sl.count())
     again = panes.key_by("n").window(sl.tumbling(minutes=1)).aggregate(teams=sl.count())
     first, second = to_stages(again.write(PaperSink()).root).steps
-    assert (first.step.signed, second.step.signed) == (False, True)
+    assert isinstance(first.operator, WindowedStep)
+    assert isinstance(second.operator, WindowedStep)
+    assert (first.operator.signed, second.operator.signed) == (False, True)
 
 
 def test_each_stream_of_a_union_is_an_input_with_a_watermark_of_its_own() -> None:

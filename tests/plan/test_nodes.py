@@ -10,12 +10,12 @@ import pytest
 
 import strandline as sl
 from strandline.model.panes import Accumulation, Emit, Lateness, PaneTimestamp
-from strandline.plan.nodes import Aggregated, EventTime, Node, Read, Write, fingerprint, walk
+from strandline.plan.nodes import EventTime, KeyedNode, Node, Read, Write, fingerprint, walk, with_inputs
 from tests.plan.endpoints import PaperSink, PaperSource, totals
 
 
 def test_a_walk_goes_from_the_source_to_the_sink() -> None:
-    assert [type(node) for node in walk(totals().root)] == [Read, EventTime, Aggregated, Write]
+    assert [type(node) for node in walk(totals().root)] == [Read, EventTime, KeyedNode, Write]
 
 
 def test_equal_pipelines_have_one_fingerprint() -> None:
@@ -47,20 +47,24 @@ def changed(**parts: Any) -> Node:
     root = totals().root
     assert isinstance(root, Write)
     panes = root.of
-    assert isinstance(panes, Aggregated)
-    timed = panes.of
+    assert isinstance(panes, KeyedNode)
+    (timed,) = panes.inputs
     assert isinstance(timed, EventTime)
     for name, value in parts.items():
+        assert isinstance(panes, KeyedNode)
         where, _, field = name.partition("_")
         match where:
             case "step":
-                panes = replace(panes, step=replace(panes.step, **{field: value}))
+                panes = replace(panes, operator=replace(panes.operator, **{field: value}))
+            case "panes" if field == "keys":
+                panes = replace(panes, streams=(replace(panes.streams[0], keys=value),))
             case "panes":
                 panes = replace(panes, **{field: value})
             case "time":
-                panes = replace(panes, of=replace(timed, **{field: value}))
+                panes = with_inputs(panes, lambda _: replace(timed, **{field: value}))
             case "source":
-                panes = replace(panes, of=replace(timed, of=Read(replace(PaperSource(), **{field: value}))))
+                source = Read(replace(PaperSource(), **{field: value}))
+                panes = with_inputs(panes, lambda _: replace(timed, of=source))
             case "sink":
                 root = replace(root, sink=replace(PaperSink(), **{field: value}))
             case _:

@@ -11,7 +11,7 @@ from strandline.model.elements import Duration
 from strandline.model.panes import Lateness, LateRows
 from strandline.model.triggers import DEFAULT
 from strandline.model.windows import Global
-from strandline.plan.nodes import Aggregated, EventTime, Read, Write
+from strandline.plan.nodes import EventTime, KeyedNode, Read, Write
 from strandline.plan.pipeline import Keyed, read
 from tests.plan.endpoints import NoRunner, PaperSink, PaperSource, scores, totals
 
@@ -28,8 +28,8 @@ def write_of(pipeline: sl.Pipeline) -> Write:
 
 
 def step_of(panes: Any) -> Any:
-    assert isinstance(panes.root, Aggregated)
-    return panes.root.step
+    assert isinstance(panes.root, KeyedNode)
+    return panes.root.operator
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_the_last_answer_to_a_question_counts() -> None:
 def test_a_pipeline_holds_its_steps_from_source_to_sink() -> None:
     root = totals().root
     assert isinstance(root, Write)
-    assert isinstance(root.of, Aggregated)
-    assert isinstance(root.of.of, EventTime)
-    assert root.of.of.of == Read(PaperSource())
+    assert isinstance(root.of, KeyedNode)
+    assert isinstance(root.of.inputs[0], EventTime)
+    assert root.of.inputs[0].of == Read(PaperSource())
     assert root.sink == PaperSink()
 
 

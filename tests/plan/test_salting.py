@@ -7,6 +7,7 @@ import pytest
 import strandline as sl
 from strandline.errors import InvalidStep
 from strandline.model.aggregates import Aggregate
+from strandline.model.steps import WindowedStep
 from strandline.plan.columns import columns_after
 from strandline.plan.compile import to_stages
 from strandline.plan.nodes import Write, to_plain
@@ -30,7 +31,8 @@ def test_a_step_that_keeps_every_element_becomes_two() -> None:
     held, gathered = stages.steps
     assert (held.keys, gathered.keys) == (("team", "@salt"), ("team",))
     assert (held.level, gathered.level) == (1, 2)
-    assert [name for name, _ in gathered.step.aggregates] == ["all"]
+    assert isinstance(gathered.operator, WindowedStep)
+    assert [name for name, _ in gathered.operator.aggregates] == ["all"]
 
 
 def test_it_is_told_where_hot_keys_are_spread_and_gathered() -> None:

@@ -23,7 +23,8 @@ from strandline.model.triggers import continued
 from strandline.model.watermarks import Inputs
 from strandline.model.windows import Tumbling, Window
 from strandline.plan.compile import to_stages
-from strandline.plan.nodes import Accepted, Aggregated, EventTime, Read, Write
+from strandline.plan.nodes import EventTime, Read, Write, over
+from strandline.plan.operators import Accepted
 from strandline.plan.stages import Stages
 from strandline.reference import watermarks
 from strandline.reference.batch import Kept, play
@@ -92,8 +93,8 @@ CHAINS = st.builds(
 
 def stages_of(chain: Chain) -> Stages:
     meant = frozenset(Accepted)
-    first = Aggregated(EventTime(Read(Typed()), "at", RULE), ("key",), chain.first, meant)
-    second = Aggregated(first, ("key",), replace(chain.second, signed=False), meant)
+    first = over(EventTime(Read(Typed()), "at", RULE), ("key",), chain.first, accepted=meant)
+    second = over(first, ("key",), replace(chain.second, signed=False), accepted=meant)
     return to_stages(Write(second, PaperSink(), sl.Delivery.EXACTLY_ONCE))
 
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from strandline.kernel.aggregation import skip_preaggregation
 from strandline.kernel.blocks.block import Block, pack, unpack
+from strandline.kernel.operators import operator_of
 from strandline.kernel.output import Counts, to_block
 from strandline.kernel.player import GROUPS, KernelPlayer, Packet
 from strandline.kernel.step import step
-from strandline.kernel.window.prepare import admit, prepare
 from strandline.model.aggregates import Aggregate, Count, Max, Mean, Min, Sum
 from strandline.model.panes import Emitted
 from strandline.model.steps import WindowedStep
@@ -77,8 +77,9 @@ class Scattered(KernelPlayer):
 
     def _prepare(self, task: pl.DataFrame, packet: Packet, blocks: dict[int, list[Block]]) -> Iterator[pl.DataFrame]:
         horizon = self.chance.choice([None, packet.horizon, packet.horizon + self.chance.randrange(20_000)])
-        taken, dead = admit(task, self._ask.step, self._ask.watermark, packet.control.clock)
-        for group, block in prepare(taken, self._ask.keys, self._ask.step, GROUPS, horizon).blocks.items():
+        operator = operator_of(self._ask.operator, self._ask.keys)
+        taken, dead = operator.admit(task, self._ask.watermark, packet.control.clock)
+        for group, block in operator.prepare(taken, GROUPS, horizon).blocks.items():
             blocks.setdefault(group, []).append(block)
         yield dead
 

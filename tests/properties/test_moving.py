@@ -1,6 +1,7 @@
 """State that is taken out of its key groups, kept in Parquet, and put into others goes on as if it had stayed."""
 
 import io
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Self
 
@@ -9,8 +10,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from strandline.kernel.operator import Exported
+from strandline.kernel.operators import operator_of
 from strandline.kernel.player import GROUPS, KernelPlayer
-from strandline.kernel.state.state_export import Moved, gathered, group_numbers, grouped
+from strandline.kernel.state_export import distribute, export, with_group_numbers
 from strandline.model.windows import Count as CountWindow
 from strandline.plan.stories.story import StoryPipeline
 from strandline.plan.stories.story_steps import Feed
@@ -30,11 +33,11 @@ calm = settings(
 )
 
 
-def through_parquet(moved: Moved, keys: tuple[str, ...]) -> Moved:
+def through_parquet(moved: Exported, keys: Sequence[str]) -> Exported:
     """As a savepoint keeps it: every frame must come back as it was."""
     back = {}
     for name, frame in moved.frames.items():
-        numbered = group_numbers(frame, keys, GROUPS)
+        numbered = with_group_numbers(frame, keys, GROUPS)
         file = io.BytesIO()
         numbered.write_parquet(file)
         file.seek(0)
@@ -48,10 +51,10 @@ class MovedPlayer(KernelPlayer):
     """One that, when it is restarted, has gone through a savepoint and through another number of key groups."""
 
     def restart(self) -> Self:
-        again, keys, step = super().restart(), self._ask.keys, self._ask.step
-        spread = grouped(through_parquet(gathered(self._held), keys), keys, step, FIVE)
+        again, operator = super().restart(), operator_of(self._ask.operator, self._ask.keys)
+        spread = distribute(through_parquet(export(self._held), operator.keys), operator, FIVE)
         assert [*spread] == [*range(FIVE)]
-        gone_back = grouped(gathered(spread.values()), keys, step, GROUPS)
+        gone_back = distribute(export(spread.values()), operator, GROUPS)
         again._held = [gone_back[group] for group in range(GROUPS)]
         return again
 

@@ -12,9 +12,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import strandline as sl
-from strandline.kernel.blocks.block import END, OFFSET, PARTITION, START, unpack
+from strandline.kernel.blocks.block import END, OFFSET, PARTITION, REASON, START, unpack
 from strandline.kernel.window.panes import INDEX, LAST, RETRACTION, TIMESTAMP, TIMING
-from strandline.kernel.window.prepare import REASON
 from strandline.model.aggregates import UserAggregate
 from strandline.model.elements import Element, Timestamp
 from strandline.model.evictors import KeepWithin, Moment
@@ -24,7 +23,8 @@ from strandline.model.triggers import DEFAULT, AfterCount, AfterWatermark, Repea
 from strandline.model.windows import Cumulating, Sliding, Tumbling, Window
 from strandline.plan import salting
 from strandline.plan.compile import to_stages
-from strandline.plan.nodes import Accepted, Aggregated, EventTime, Read, Write
+from strandline.plan.nodes import EventTime, Read, Write, over
+from strandline.plan.operators import Accepted
 from strandline.plan.salting import salted
 from strandline.plan.stages import Stages
 from strandline.reference import watermarks
@@ -113,8 +113,8 @@ def _every_key_is_hot(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def stages_of(step: WindowedStep, salt: int | None) -> Stages:
     of = EventTime(Read(Typed()), "at", RULE)
-    asked = (of, ("key",), step, frozenset(Accepted))
-    node = Aggregated(*asked) if salt is None else salted(Aggregated(*asked), salt)
+    meant, keys = frozenset(Accepted), ("key",)
+    node = over(of, keys, step, accepted=meant) if salt is None else salted(of, keys, step, salt, meant, None)
     return to_stages(Write(node, PaperSink(), sl.Delivery.EXACTLY_ONCE))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from strandline.kernel.aggregation import accumulators
 from strandline.kernel.blocks import sorting
-from strandline.kernel.state import slice_store
+from strandline.kernel.window import window_rows
 from strandline.model.aggregates import Aggregate, Count, Max, Min, Sum
 from tests.properties.crowds import check, crowds
 from tests.properties.histories import History
@@ -34,8 +34,8 @@ def always_sorted() -> Iterator[list[str]]:
     taken: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorting, "WORTH_IT", 1)
-        patch.setattr(slice_store, "_SELDOM", 0)
-        for module, name in ((accumulators, "put_together"), (slice_store, "replaced_in_order")):
+        patch.setattr(window_rows, "_SELDOM", 0)
+        for module, name in ((accumulators, "put_together"), (window_rows, "replaced_in_order")):
             patch.setattr(module, name, _told(getattr(module, name), name, taken))
         yield taken
 

@@ -17,7 +17,7 @@ import strandline as sl
 from strandline.checkpoint.job_folder import Identity
 from strandline.errors import SavepointError
 from strandline.kernel.blocks.block import END, START
-from strandline.kernel.state.state_export import gathered, group_numbers
+from strandline.kernel.state_export import export, with_group_numbers
 from strandline.plan.compile import to_stages
 from strandline.plan.nodes import to_plain
 from strandline.plan.pipeline import Panes, Pipeline, read
@@ -83,8 +83,8 @@ def save(carrier: Carrier, asked: Pipeline, folder: Path) -> Savepoint:
     for to, state in sorted(carrier.groups.items(), key=lambda each: place(each[0])):
         by_step.setdefault(place(to)[0], []).append(state.held)
     for number, groups in by_step.items():
-        moved, keys = gathered(groups), carrier.stages.by_number[number].keys
-        frames = {name: group_numbers(frame, keys, carrier.stages.groups) for name, frame in moved.frames.items()}
+        moved, keys = export(groups), carrier.stages.by_number[number].keys
+        frames = {name: with_group_numbers(frame, keys, carrier.stages.groups) for name, frame in moved.frames.items()}
         steps.append(draft.step(number, keys, moved, frames))
     identity = Identity("print", "line", "", to_plain(asked.root), carrier.stages.groups)
     made = Manifest(
@@ -133,7 +133,7 @@ def test_an_added_aggregate_begins_with_nothing_in_windows_that_are_open_and_a_r
     assert told(go_on(saved, asked), MORE, 3) == {
         ("red", 0): (17, 16, 1, None), ("red", 1): (44, 32, 1, None), ("grey", 1): (64, 64, 1, None)
     }  # fmt: skip
-    kept = gathered(state.held for state in go_on(saved, asked).groups.values()).frames
+    kept = export(state.held for state in go_on(saved, asked).groups.values()).frames
     assert [*kept] == ["windows"]
     assert not any("kinds" in name for name in kept["windows"].columns)
 

@@ -10,8 +10,8 @@ import pytest
 
 from strandline.checkpoint.job_folder import Identity
 from strandline.errors import SavepointError
+from strandline.kernel.operator import Exported
 from strandline.kernel.output import Output
-from strandline.kernel.state.state_export import Moved
 from strandline.kernel.watermarks import Progress
 from strandline.plan.compile import to_stages
 from strandline.plan.endpoints import Delivery
@@ -28,7 +28,7 @@ IDENTITY = Identity("print", "line", "stages", {"is": "Together", "outputs": []}
 
 def saved(folder: Path, **changes: Any) -> Savepoint:
     draft = Draft(folder)
-    moved = Moved(Progress(5, 6), 3, {"windows": WINDOWS})
+    moved = Exported(Progress(5, 6), 3, {"windows": WINDOWS})
     step = draft.step(0, ("team",), moved, {"windows": WINDOWS.select(pl.lit(2).alias("@group"), pl.all())})
     made = Manifest(
         id="1", created="2024-05-01T12:00:00+00:00", version="0", batch=8, clock=6, watermark=5, identity=IDENTITY,

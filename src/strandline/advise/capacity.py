@@ -14,9 +14,9 @@ from strandline.advise.clocks import AHEAD, PACE
 from strandline.advise.sample import KEY, PARTITION, TIME
 from strandline.kernel.blocks.block import AT, OFFSET, pack, unpack
 from strandline.kernel.blocks.block import PARTITION as PLACE
-from strandline.kernel.step import Ask, step
+from strandline.kernel.operators import operator_of
+from strandline.kernel.step import StepSpec, step
 from strandline.kernel.watermarks import NEVER, Control, Seen
-from strandline.kernel.window.prepare import prepare
 from strandline.model.aggregates import Count
 from strandline.model.elements import Duration
 from strandline.model.steps import WindowedStep
@@ -58,7 +58,7 @@ def capacity(rows: pl.DataFrame, window: int, delay: int, groups: int) -> Capaci
 def _kernel(sane: pl.DataFrame, window: int, delay: int, groups: int) -> float:
     """Events a second that the kernel counts: the sample over and over, each time later, until there are enough."""
     count = WindowedStep(aggregates=(("events", Count()),), window=Tumbling(Duration(window)))
-    ask = Ask((KEY,), count, bounded(Duration(delay)), tuple(sane[PARTITION].unique().sort()))
+    ask = StepSpec((KEY,), count, bounded(Duration(delay)), tuple(sane[PARTITION].unique().sort()))
     elements = sane.select(
         pl.col(KEY).fill_null(""), pl.col(TIME).alias(AT), pl.col(PARTITION).alias(PLACE),
         pl.int_range(pl.len()).alias(OFFSET),
@@ -77,13 +77,13 @@ def _kernel(sane: pl.DataFrame, window: int, delay: int, groups: int) -> float:
     return done / took
 
 
-def _play(batch: pl.DataFrame, ask: Ask, held: list[dict[str, bytes]], mark: int) -> int:
+def _play(batch: pl.DataFrame, ask: StepSpec, held: list[dict[str, bytes]], mark: int) -> int:
     """A batch as Spark would carry it, without Spark; the watermark after it."""
     seen = [
         Seen(str(name), each.height, int(each[AT].max() or 0))  # type: ignore[arg-type]
         for (name,), each in batch.group_by(PLACE)
     ]
-    blocks = prepare(batch, ask.keys, ask.step, len(held), mark).blocks
+    blocks = operator_of(ask.operator, ask.keys).prepare(batch, len(held), mark).blocks
     for group, kept in enumerate(held):
         mine = [unpack(pack(blocks[group]), "input")] if group in blocks else []
         stepped = step(kept, mine, [Control(0, tuple(seen), False)], ask)

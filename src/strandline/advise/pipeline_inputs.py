@@ -17,11 +17,13 @@ from strandline.connectors.kafka.source import Kafka
 from strandline.errors import InvalidStep
 from strandline.kernel.blocks.block import PARTITION
 from strandline.kernel.stateless_steps import PROBLEM
+from strandline.model.steps import WindowedStep
 from strandline.model.watermarks import Bounded
 from strandline.model.windows import Tumbling
+from strandline.plan.compile import strands_into
 from strandline.plan.endpoints import Source
-from strandline.plan.lineage import Strand, strands_to
-from strandline.plan.nodes import Aggregated, Read, Root, Write, outputs_of, walk
+from strandline.plan.lineage import Strand
+from strandline.plan.nodes import KeyedNode, Read, Root, Write, outputs_of, walk
 from strandline.plan.salting import SALT
 from strandline.plan.stateless_operations import Operation, Select, Spread, Sql, Where, describe, is_native
 from strandline.spark.tasks.stateless_steps import run_operations
@@ -78,15 +80,15 @@ def sample_of_pipeline(root: Root, where: str, columns: Columns, most: int, of: 
 def asked_of(root: Root, of: str | None = None) -> Asked:
     """The source that is meant, with what the first step over it asks; a salted step as it was written."""
     found: dict[tuple[str, str], Asked] = {}
-    nodes: list[Aggregated | Write] = [each for each in walk(root) if isinstance(each, Aggregated)]
+    nodes: list[KeyedNode | Write] = [each for each in walk(root) if isinstance(each, KeyedNode)]
     for node in [*nodes, *outputs_of(root)]:
-        for strand in strands_to(node.of):
+        for strand in strands_into(node):
             if not isinstance(strand.origin, Read) or strand.time is None or strand.time.column is None:
                 continue
             source = strand.origin.source
             asked = Asked(source, strand, strand.time.column)
-            if isinstance(node, Aggregated):
-                window = node.step.window
+            if isinstance(node, KeyedNode):
+                window = node.operator.window if isinstance(node.operator, WindowedStep) else None
                 size = window.size.ms if isinstance(window, Tumbling) else None
                 asked = replace(asked, keys=tuple(name for name in node.keys if name != SALT), window=size)
             found.setdefault((source.name, asked.time), asked)

@@ -100,17 +100,31 @@ def _draw(node: Any, drawing: _Drawing) -> tuple[list[str], int]:
             return [_add(drawing, node, "source", *_named(node.get("source")), 0)], 0
         case "Aggregated":
             before, column = _draw(node.get("of"), drawing)
-            step = node.get("step")
-            values = [str(pair[0]) for pair in step.get("aggregates", ())] if isinstance(step, Mapping) else []
-            label = ", ".join(values) or "keyed step"
-            detail = f"by {', '.join(map(str, node.get('keys', ())))}"
-            return [_link(drawing, before, _add(drawing, node, "step", label, detail, column + 1))], column + 1
+            return _draw_step(node, node.get("step"), node.get("keys", ()), before, column, drawing)
+        case "Keyed":
+            streams = [each for each in node.get("streams", ()) if isinstance(each, Mapping)]
+            fed = [_draw(each.get("of"), drawing) for each in streams]
+            before = [id_ for ids, _ in fed for id_ in ids]
+            column = max((column for _, column in fed), default=0)
+            keys = streams[0].get("keys", ()) if streams else ()
+            return _draw_step(node, node.get("operator"), keys, before, column, drawing)
         case "Write":
             before, column = _draw(node.get("of"), drawing)
             label, detail = _named(node.get("sink"))
             return [_link(drawing, before, _add(drawing, node, "sink", label, detail, column + 1))], column + 1
         case _:
             return _draw(node.get("of"), drawing)
+
+
+def _draw_step(  # noqa: PLR0913, PLR0917 - what is drawn of a step
+    node: Any, operator: Any, keys: Sequence[Any], before: Sequence[str], column: int, drawing: _Drawing
+) -> tuple[list[str], int]:
+    """Draw a keyed step: what it computes, and by which keys."""
+    known = operator if isinstance(operator, Mapping) else {}
+    values = [str(pair[0]) for pair in known.get("aggregates", ())]
+    label = ", ".join(values) or str(known.get("is", "keyed step")).lower()
+    detail = f"by {', '.join(map(str, keys))}"
+    return [_link(drawing, before, _add(drawing, node, "step", label, detail, column + 1))], column + 1
 
 
 def _add(drawing: _Drawing, node: Any, kind: str, label: str, detail: str, column: int) -> str:

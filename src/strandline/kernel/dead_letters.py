@@ -9,8 +9,8 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.kernel.blocks.block import AT, OFFSET, PARTITION
+from strandline.kernel.blocks.block import REASON as REASON  # noqa: PLC0414 - refused elements have the same column
 from strandline.kernel.stateless_steps import EXCEPTION, FAILED, ORIGIN, PROBLEM, STEP
-from strandline.kernel.window.prepare import REASON as REASON  # noqa: PLC0414 - refused elements have the same column
 
 ID: Final = "@id"
 """Made of where a letter came from and why, so that a batch played again gives it the same."""

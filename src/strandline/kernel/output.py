@@ -45,14 +45,14 @@ class Output:
 
 def to_block(stepped: Stepped, dead: pl.DataFrame | None, counts: Counts) -> Block:
     """The output of one key group as a block."""
-    frames = {"panes": stepped.panes, "late": stepped.late, "dead": dead}
+    frames = {"panes": stepped.rows, "late": stepped.late, "dead": dead}
     full = {name: frame for name, frame in frames.items() if frame is not None and frame.height}
-    everyone = counts + Counts(contributed=stepped.contributed, late=stepped.refused)
+    everyone = counts + Counts(contributed=stepped.contributed, late=stepped.refused, filtered=stepped.filtered)
     facts = {
         "progress": progress_to_facts(stepped.progress),
         "counts": counts_to_facts(everyone),
         "output_watermark": stepped.output_watermark,
-        "rows": stepped.rows,
+        "rows": stepped.state_rows,
     }
     return Block(full, facts)
 

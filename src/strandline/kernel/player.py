@@ -13,9 +13,10 @@ from typing import Any, Final, Self
 import polars as pl
 
 from strandline.errors import InvalidWatermark
-from strandline.kernel.blocks.block import AT, END, OFFSET, OWN, PARTITION, START, Block, pack, unpack
+from strandline.kernel.blocks.block import AT, END, OFFSET, OWN, PARTITION, REASON, START, Block, pack, unpack
+from strandline.kernel.operators import operator_of
 from strandline.kernel.output import Counts, Output, gather, to_block
-from strandline.kernel.step import PARTIAL, WATERMARK, Ask, step
+from strandline.kernel.step import PARTIAL, WATERMARK, StepSpec, step
 from strandline.kernel.watermarks import (
     FOREVER,
     NEVER,
@@ -27,7 +28,6 @@ from strandline.kernel.watermarks import (
     moving_time,
 )
 from strandline.kernel.window import panes as columns
-from strandline.kernel.window.prepare import REASON, admit, prepare
 from strandline.model.aggregates import columns_of
 from strandline.model.elements import EPOCH, Element, Timestamp
 from strandline.model.panes import DeadLetter, Emitted, Late, LateReason, Pane, Timing
@@ -49,17 +49,18 @@ class Packet:
     horizon: int
 
 
-def ask_of(step: WindowedStep, rule: Rule, partitions: Sequence[str]) -> Ask:
+def ask_of(step: WindowedStep, rule: Rule, partitions: Sequence[str]) -> StepSpec:
     """What the key groups are asked to do for a story: it has one key, and its inputs or partitions are known."""
-    return Ask((KEY,), step, rule, rule.names if isinstance(rule, Inputs) else tuple(partitions))
+    return StepSpec((KEY,), step, rule, rule.names if isinstance(rule, Inputs) else tuple(partitions))
 
 
-def prepared(packet: Packet, ask: Ask) -> tuple[Mapping[int, Block], pl.DataFrame | None]:
+def prepared(packet: Packet, ask: StepSpec) -> tuple[Mapping[int, Block], pl.DataFrame | None]:
     """The blocks of a packet by key group, and those of its elements that cannot be taken in."""
     if packet.elements is None:
         return {}, None
-    taken, dead = admit(packet.elements, ask.step, ask.watermark, packet.control.clock)
-    return prepare(taken, ask.keys, ask.step, GROUPS, packet.horizon).blocks, dead
+    operator = operator_of(ask.operator, ask.keys)
+    taken, dead = operator.admit(packet.elements, ask.watermark, packet.control.clock)
+    return operator.prepare(taken, GROUPS, packet.horizon).blocks, dead
 
 
 class BlockPlayer(ABC):
@@ -68,6 +69,7 @@ class BlockPlayer(ABC):
     def __init__(
         self, ask: WindowedStep, rule: Rule, *, partitions: Sequence[str] = (), fires_per_element: bool = False
     ) -> None:
+        self._definition = ask
         self._ask = ask_of(ask, rule, partitions)
         self._fires_per_element = fires_per_element
         self._clock = EPOCH.ms
@@ -184,7 +186,7 @@ class BlockPlayer(ABC):
         return Pane(
             key=row[KEY],
             window=_window(row),
-            values={name: row[name] for name, _ in self._ask.step.aggregates},
+            values={name: row[name] for name, _ in self._definition.aggregates},
             timing=Timing(row[columns.TIMING]),
             index=row[columns.INDEX],
             nonspeculative_index=row[columns.NONSPECULATIVE],

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from strandline.errors import InvalidStep
 from strandline.plan.endpoints import Source
-from strandline.plan.nodes import EventTime, Node, Read, Root, Together, Union, Within, Write, walk
+from strandline.plan.nodes import EventTime, Node, Read, Root, Together, Union, Within, Write, walk, with_inputs
 
 
 def sources_of(root: Node | Together) -> tuple[Source, ...]:
@@ -47,10 +47,8 @@ def _both(node: Node, history: Source, topic: Source, cut: int | None) -> Node:
                 )
             past = replace(node, of=_instead(of, history))
             return Union((Within(past, end=cut), Within(node, start=cut)))
-        case Union(streams):
-            return Union(tuple(_both(each, history, topic, cut) for each in streams))
         case _:
-            return replace(node, of=_both(node.of, history, topic, cut))
+            return with_inputs(node, lambda each: _both(each, history, topic, cut))
 
 
 def _instead(node: Node, source: Source) -> Node:
@@ -58,7 +56,5 @@ def _instead(node: Node, source: Source) -> Node:
     match node:
         case Read():
             return Read(source)
-        case Union(streams):
-            return Union(tuple(_instead(each, source) for each in streams))
         case _:
-            return replace(node, of=_instead(node.of, source))
+            return with_inputs(node, lambda each: _instead(each, source))

@@ -4,15 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from strandline.errors import InvalidStep
-from strandline.model.panes import Accumulation
 from strandline.model.watermarks import Watermark
 from strandline.plan.columns import columns_after
 from strandline.plan.endpoints import Source
 from strandline.plan.lineage import Strand, strands_to
-from strandline.plan.nodes import Aggregated, Read, Root, Write, fingerprint, outputs_of, walk
+from strandline.plan.nodes import KeyedNode, Node, Read, Root, Write, fingerprint, outputs_of, walk
 from strandline.plan.rules import RULES
 from strandline.plan.sql_pushdown import cross
-from strandline.plan.stages import Deliver, Flow, Input, KeyedStep, Route, Scan, Stages, step_name
+from strandline.plan.stages import Deliver, Flow, Input, KeyedStep, Route, Scan, Stages, StrandInput, step_name
 
 FEWEST, MOST = 4, 256
 
@@ -23,7 +22,7 @@ def groups_for(cores: int) -> int:
     return min(max(FEWEST, 2 * cores), MOST)
 
 
-Consumer = Aggregated | Write
+Consumer = KeyedNode | Write
 
 
 def to_stages(root: Root, groups: int = FEWEST) -> Stages:
@@ -45,11 +44,11 @@ class _Plan:
         return outputs_of(self.root)
 
     @property
-    def steps(self) -> tuple[Aggregated, ...]:
-        return tuple(node for node in walk(self.root) if isinstance(node, Aggregated))
+    def steps(self) -> tuple[KeyedNode, ...]:
+        return tuple(node for node in walk(self.root) if isinstance(node, KeyedNode))
 
     @property
-    def rests(self) -> tuple[Aggregated, ...]:
+    def rests(self) -> tuple[KeyedNode, ...]:
         """The steps whose late elements go elsewhere, each an output of its own, after those that were written."""
         return tuple(step for step in self.steps if step.rest is not None)
 
@@ -59,7 +58,7 @@ class _Plan:
 
     def stages(self) -> Stages:
         consumers: tuple[Consumer, ...] = (*self.steps, *self.writes)
-        strands = {consumer: tuple(strands_to(consumer.of)) for consumer in consumers}
+        strands = {consumer: strands_into(consumer) for consumer in consumers}
         scans = tuple(self._scan(source, strands) for source in self.sources)
         flows = {_flow_key(strand): name for strand, name in self._flows(strands)}
         steps = tuple(self._step(step, strands, flows) for step in self.steps)
@@ -77,50 +76,54 @@ class _Plan:
 
     def _scan(self, source: Source, strands: Mapping[Consumer, tuple[Strand, ...]]) -> Scan:
         mine = [
-            (consumer, strand)
+            (consumer, number, strand)
             for consumer, found in strands.items()
-            for strand in found
+            for number, strand in enumerate(found)
             if isinstance(strand.origin, Read) and strand.origin.source == source
         ]
         names = {_flow_key(strand): name for strand, name in self._flows(strands)}
-        crossing = cross([strand for _, strand in mine])
+        crossing = cross([strand for _, _, strand in mine])
         flows: dict[str, Flow] = {}
-        for (consumer, strand), before, after in zip(mine, crossing.before, crossing.after, strict=True):
+        for (consumer, given, strand), before, after in zip(mine, crossing.before, crossing.after, strict=True):
             name = names[_flow_key(strand)]
             column, rule = _time_of(strand)
             start, end = _span_of(strand)
             known = flows.get(name) or Flow(name, before, column, rule, routes=(), start=start, end=end)
-            flows[name] = replace(known, routes=(*known.routes, self._route(consumer, after)))
+            flows[name] = replace(known, routes=(*known.routes, self._route(consumer, given, after)))
         number = self.sources.index(source)
         dead_to = self._reached(source)
         return Scan(number, source, crossing.native, tuple(flows.values()), dead_to, self._mask(dead_to))
 
-    def _route(self, consumer: Consumer, operations: tuple[object, ...]) -> Route:
+    def _route(self, consumer: Consumer, number: int, operations: tuple[object, ...]) -> Route:
+        """Return the route of a consumer's strand, which has that number among its strands."""
         if isinstance(consumer, Write):
             return Route(operations, output=self.writes.index(consumer))  # type: ignore[arg-type]
-        return Route(operations, step=self.steps.index(consumer))  # type: ignore[arg-type]
+        return Route(operations, step=self.steps.index(consumer), input=number)  # type: ignore[arg-type]
 
     def _step(
-        self, node: Aggregated, strands: Mapping[Consumer, tuple[Strand, ...]], flows: Mapping[tuple[object, ...], str]
+        self, node: KeyedNode, strands: Mapping[Consumer, tuple[Strand, ...]], flows: Mapping[tuple[object, ...], str]
     ) -> KeyedStep:
         number = self.steps.index(node)
         routes = tuple(
-            self._route(consumer, strand.after)
+            self._route(consumer, given, strand.after)
             for consumer, found in strands.items()
-            for strand in found
+            for given, strand in enumerate(found)
             if strand.origin == node
         )
         inputs = tuple(dict.fromkeys(self._input(strand, flows) for strand in strands[node]))
+        roles = tuple((stream.role, stream.keys) for stream in node.streams for _ in strands_to(stream.of))
+        names = tuple(self._origin(strand) for strand in strands[node])
         dead_to = self._reached(node)
         late_to = dead_to if node.rest is None else len(self.writes) + self.rests.index(node)
-        signed = any(_takes_back(strand) for strand in strands[node])
-        step = replace(node.step, signed=signed)
+        operator = node.plan.with_signs(any(_takes_back(strand) for strand in strands[node]))
+        strand_inputs = tuple(StrandInput(*role, name) for role, name in zip(roles, names, strict=True))
         return KeyedStep(
             number,
             self._level(node),
             node.keys,
-            step,
+            operator,
             inputs,
+            strand_inputs,
             routes,
             late_to,
             dead_to,
@@ -132,17 +135,23 @@ class _Plan:
         dead = self.writes[output].dead
         return () if dead is None else dead.mask
 
+    def _origin(self, strand: Strand) -> str:
+        """Name where a strand comes from, for late rows."""
+        if isinstance(strand.origin, KeyedNode):
+            return step_name(self.steps.index(strand.origin))
+        return strand.origin.source.name
+
     def _input(self, strand: Strand, flows: Mapping[tuple[object, ...], str]) -> Input:
-        if isinstance(strand.origin, Aggregated):
+        if isinstance(strand.origin, KeyedNode):
             return Input(step_name(self.steps.index(strand.origin)), None)
         assert strand.time is not None  # noqa: S101 - a rule has seen to it
         return Input(flows[_flow_key(strand)], strand.time.watermark, strand.origin.source.partitions)
 
-    def _level(self, node: Aggregated) -> int:
-        before = [strand.origin for strand in strands_to(node.of) if isinstance(strand.origin, Aggregated)]
+    def _level(self, node: KeyedNode) -> int:
+        before = [strand.origin for strand in strands_into(node) if isinstance(strand.origin, KeyedNode)]
         return 1 + max((self._level(step) for step in before), default=0)
 
-    def _reached(self, origin: Source | Aggregated) -> int:
+    def _reached(self, origin: Source | KeyedNode) -> int:
         """The first output that rows of this origin come to."""
         for number, write in enumerate(self.writes):
             for node in walk(write):
@@ -162,6 +171,12 @@ class _Plan:
         return tuple(written)
 
 
+def strands_into(consumer: Consumer) -> tuple[Strand, ...]:
+    """Return the strands of all inputs of a consumer, in order: the position of a strand identifies its elements."""
+    nodes: tuple[Node, ...] = consumer.inputs
+    return tuple(strand for node in nodes for strand in strands_to(node))
+
+
 def _flow_key(strand: Strand) -> tuple[object, ...]:
     """What makes two strands one flow: the same rows with the same time."""
     return (strand.origin, strand.before, *_time_of(strand), *_span_of(strand))
@@ -176,12 +191,12 @@ def _time_of(strand: Strand) -> tuple[str | None, Watermark | None]:
 
 
 def _takes_back(strand: Strand) -> bool:
-    return isinstance(strand.origin, Aggregated) and strand.origin.step.accumulation is Accumulation.RETRACTING
+    return isinstance(strand.origin, KeyedNode) and strand.origin.takes_back
 
 
 def _told_apart_by(write: Write) -> tuple[str, ...] | None:
     """The keys of the panes that are written, as far as they are still among the columns; None if elements are."""
-    steps = [strand.origin for strand in strands_to(write.of) if isinstance(strand.origin, Aggregated)]
+    steps = [strand.origin for strand in strands_to(write.of) if isinstance(strand.origin, KeyedNode)]
     if not steps:
         return None
     left = columns_after(write.of)

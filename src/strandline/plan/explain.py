@@ -3,14 +3,11 @@
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from strandline.model.steps import cautions, lifts
-from strandline.model.triggers import describe
 from strandline.model.watermarks import describe as describe_watermark
-from strandline.model.windows import describe as describe_window
-from strandline.plan.arrival_order import hangs_on_arrival
+from strandline.plan.arrival_order import order_dependence
 from strandline.plan.compile import to_stages
 from strandline.plan.nodes import Root
-from strandline.plan.stages import Flagged, Flow, Input, Kept, KeyedStep, Route, Scan, Stages
+from strandline.plan.stages import Flagged, Flow, Input, KeepFlagged, KeyedStep, Route, Scan, Stages
 from strandline.plan.stateless_operations import Operation
 from strandline.plan.stateless_operations import describe as describe_operation
 
@@ -33,10 +30,10 @@ def explain_stages(stages: Stages) -> str:
             hidden = f", {', '.join(out.dead.mask)} masked" if out.dead.mask else ""
             lines.append(("", f"dead letters to {out.dead.name}{hidden}"))
     if all(getattr(scan.source, "ends", False) for scan in stages.scans):
-        why = hangs_on_arrival(stages)
+        why = order_dependence(stages)
         lines.append(("ends", "played as one batch" if why is None else f"played in the order of arrival: {why}"))
     for step in stages.steps:
-        lines += [("caution", caution) for caution in cautions(step.step)]
+        lines += [("caution", caution) for caution in step.plan.cautions()]
     return "\n".join(f"{title:<9} {text}" for title, text in lines)
 
 
@@ -51,31 +48,28 @@ def _scan(scan: Scan, stages: Stages) -> Iterator[tuple[str, str]]:
 
 
 def _prepared(scan: Scan, flow: Flow, route: Route, stages: Stages) -> Iterator[tuple[str, str]]:
-    done = [describe_operation(each) for each in (*flow.operations, *route.operations) if not isinstance(each, Kept)]
+    done = [
+        describe_operation(each) for each in (*flow.operations, *route.operations) if not isinstance(each, KeepFlagged)
+    ]
     if scan.source.decoder is not None:
         done.insert(0, "decode")
     if route.step is None:
         yield "prepare", f"in Python, per partition: {', '.join([*done, 'rows'])}{_towards(route, stages)}"
         return
     step = stages.by_number[route.step]
-    keys = ", ".join(step.keys)
-    combined = f"combine by {keys}" if lifts(step.step) else f"group by {keys} one by one"
-    yield (
-        "prepare",
-        f"in Python, per partition: {', '.join([*done, describe_window(step.step.window), combined])}",
-    )
+    done.append(step.plan.explain_prepare(step.strands[route.input].keys))
+    yield "prepare", f"in Python, per partition: {', '.join(done)}"
     yield "", "one block for each key group crosses the shuffle"
 
 
 def _step(step: KeyedStep, stages: Stages) -> Iterator[tuple[str, str]]:
-    values = ", ".join(name for name, _ in step.step.aggregates)
-    yield _title(step, stages), f"in Python, per key group: {describe(step.step.trigger)}, {step.step.accumulation}"
+    yield _title(step, stages), f"in Python, per key group: {step.plan.explain_step()}"
     yield "", " and ".join(_watermark(each) for each in step.inputs)
-    yield "", f"keeps {values} per key and window until {_until(step)}"
+    yield "", step.plan.explain_state()
     for route in step.routes:
-        done = [describe_operation(each) for each in route.operations if not isinstance(each, Kept)]
+        done = [describe_operation(each) for each in route.operations if not isinstance(each, KeepFlagged)]
         if done or len(stages.outputs) + len(stages.steps) > 2:
-            yield "", ", ".join(["panes", *done]) + _towards(route, stages)
+            yield "", ", ".join(["panes" if step.plan.declared else "rows", *done]) + _towards(route, stages)
 
 
 def _title(step: KeyedStep, stages: Stages) -> str:
@@ -110,10 +104,3 @@ def _watermark(given: Input) -> str:
         return f"watermark of {given.name.replace('step', 'keyed')}"
     idle = f", partitions idle after {given.watermark.idle}" if given.watermark.idle else ""
     return f"watermark {describe_watermark(given.watermark.generator)}{idle}"
-
-
-def _until(step: KeyedStep) -> str:
-    allowed = step.step.lateness.allowed
-    if step.step.ttl is not None:
-        return f"{step.step.ttl} after its last element"
-    return "the end of the stream" if allowed is None else f"{allowed} after the window's end"

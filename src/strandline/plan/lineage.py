@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from strandline.errors import InvalidStep
-from strandline.plan.nodes import Aggregated, EventTime, Node, Read, Stateless, Union, Within, Write
+from strandline.plan.nodes import EventTime, KeyedNode, Node, Read, Stateless, Union, Within, Write
 from strandline.plan.stateless_operations import Operation
 
 
@@ -12,7 +12,7 @@ from strandline.plan.stateless_operations import Operation
 class Strand:
     """From where, what is done before time is known, what time is, and what is done after that."""
 
-    origin: Read | Aggregated
+    origin: Read | KeyedNode
     before: tuple[Operation, ...] = ()
     time: EventTime | None = None
     after: tuple[Operation, ...] = ()
@@ -27,7 +27,7 @@ class Strand:
 def strands_to(node: Node) -> Iterator[Strand]:
     """Every way on which rows reach the end of this node; a union has as many as it has streams."""
     match node:
-        case Read() | Aggregated():
+        case Read() | KeyedNode():
             yield Strand(node)
         case Union(streams):
             for stream in streams:
@@ -52,7 +52,7 @@ def _followed(strand: Strand, operation: Operation) -> Strand:
 
 
 def _timed(strand: Strand, time: EventTime) -> Strand:
-    if isinstance(strand.origin, Aggregated):
+    if isinstance(strand.origin, KeyedNode):
         raise InvalidStep(
             "panes have a time already: that of their windows",
             hint="leave event_time out; stamp_panes says which of a window's times its panes carry",

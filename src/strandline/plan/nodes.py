@@ -1,91 +1,199 @@
-"""The steps of a pipeline, one frozen node a step, each holding the steps before it."""
+"""The nodes of a pipeline: frozen values, each holding the nodes it takes rows from."""
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any
 
+from strandline.model import ddl
+from strandline.model.operators import Operator
 from strandline.model.steps import WindowedStep
 from strandline.model.watermarks import Watermark
 from strandline.plan.endpoints import DeadLetters, Delivery, Sink, Source
-from strandline.plan.stateless_operations import Operation
+from strandline.plan.operators import plan_of
+from strandline.plan.operators.contract import INPUT, Accepted, Columns, OperatorPlan
+from strandline.plan.stateless_operations import Operation, types_after
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The elements of a source."""
+    """Read the elements of a source."""
 
     source: Source
+
+    @property
+    def inputs(self) -> "tuple[Node, ...]":
+        return ()
+
+    @property
+    def columns(self) -> Columns:
+        return dict(self.source.types)
+
+    @property
+    def takes_back(self) -> bool:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
 class Stateless:
-    """Rows, each looked at alone: elements, or panes."""
+    """Apply an operation to each row by itself, elements or rows of an operator. Retractions pass like other rows."""
 
     of: "Node"
     operation: Operation
 
+    @property
+    def inputs(self) -> "tuple[Node, ...]":
+        return (self.of,)
+
+    @property
+    def columns(self) -> Columns:
+        return types_after(self.operation, self.of.columns, ddl.parse)
+
+    @property
+    def takes_back(self) -> bool:
+        return self.of.takes_back
+
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """The elements of several streams as one; each brings its own watermark."""
+    """Merge several streams; each keeps its own watermark."""
 
     streams: tuple["Node", ...]
+
+    @property
+    def inputs(self) -> "tuple[Node, ...]":
+        return self.streams
+
+    @property
+    def columns(self) -> Columns:
+        return self.streams[0].columns
+
+    @property
+    def takes_back(self) -> bool:
+        return any(stream.takes_back for stream in self.streams)
 
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """Elements with a time of their own, and a watermark over it; without a column, their time is the clock's."""
+    """Give elements a time and a watermark; without a column, their time is the clock's."""
 
     of: "Node"
     column: str | None
     watermark: Watermark
 
+    @property
+    def inputs(self) -> "tuple[Node, ...]":
+        return (self.of,)
+
+    @property
+    def columns(self) -> Columns:
+        return self.of.columns
+
+    @property
+    def takes_back(self) -> bool:
+        return self.of.takes_back
+
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Elements whose time lies in a span, in milliseconds; those that have no time pass, to be told of."""
+    """Keep elements whose time lies in a span, in milliseconds; those without a time pass, to become dead letters."""
 
     of: "Node"
     start: int | None = None
     end: int | None = None
 
+    @property
+    def inputs(self) -> "tuple[Node, ...]":
+        return (self.of,)
 
-class Accepted(StrEnum):
-    """What is refused unless its author says that it is meant."""
+    @property
+    def columns(self) -> Columns:
+        return self.of.columns
 
-    REPEATED = "repeated"
-    """Panes that repeat each other are aggregated again."""
-    FOR_EVER = "for_ever"
-    """State is kept for every key that was ever seen."""
-    CLOSING = "closing"
-    """Windows close before their lateness is over."""
+    @property
+    def takes_back(self) -> bool:
+        return self.of.takes_back
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregated:
-    """Panes: elements by key, through a windowed step."""
+class KeyedInput:
+    """One input of a keyed operator: its role, the stream, and the key columns there."""
 
+    role: str
     of: "Node"
     keys: tuple[str, ...]
-    step: WindowedStep
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedNode:
+    """Apply a keyed operator to inputs by role."""
+
+    streams: tuple[KeyedInput, ...]
+    operator: Operator
     accepted: frozenset[Accepted] = frozenset()
     rest: Sink | None = None
-    """Where late elements go, if not with the panes."""
+    """Sink of late elements, if they do not go with the rows."""
+
+    @property
+    def inputs(self) -> "tuple[Node, ...]":
+        return tuple(stream.of for stream in self.streams)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return the key columns of its rows: those of its first input."""
+        return self.streams[0].keys
+
+    @property
+    def plan(self) -> OperatorPlan:
+        return plan_of(self.operator)
+
+    @property
+    def columns(self) -> Columns:
+        return self.plan.columns(self.streams[0].of.columns, self.keys)
+
+    @property
+    def takes_back(self) -> bool:
+        return self.plan.takes_back
 
     @property
     def name(self) -> str:
-        """How an error speaks of it."""
-        return f"{', '.join(name for name, _ in self.step.aggregates)} by {', '.join(self.keys)}"
+        """Name it in errors."""
+        return self.plan.name(self.keys)
+
+    @property
+    def persisted(self) -> Mapping[str, Any]:
+        """Return what checkpoints store. A windowed step is stored as it was before operators had several inputs."""
+        if isinstance(self.operator, WindowedStep):
+            (only,) = self.streams
+            return {
+                "is": "Aggregated",
+                "of": only.of,
+                "keys": only.keys,
+                "step": self.operator,
+                "accepted": self.accepted,
+                "rest": self.rest,
+            }
+        return {
+            "is": "Keyed",
+            "streams": self.streams,
+            "operator": self.operator,
+            "accepted": self.accepted,
+            "rest": self.rest,
+        }
+
+
+def over(of: "Node", keys: tuple[str, ...], operator: Operator, **options: Any) -> KeyedNode:
+    """Return a keyed node with one input."""
+    return KeyedNode((KeyedInput(INPUT, of, keys),), operator, **options)
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Rows, late elements and dead letters on their way out."""
+    """Write rows, late elements and dead letters."""
 
     of: "Node"
     sink: Sink
@@ -93,32 +201,46 @@ class Write:
     # Another place for dead letters does not make it another job, so a checkpoint does not mind.
     dead: DeadLetters | None = field(default=None, compare=False)
 
+    @property
+    def inputs(self) -> "tuple[Node, ...]":
+        return (self.of,)
+
+    @property
+    def columns(self) -> Columns:
+        return self.of.columns
+
+    @property
+    def takes_back(self) -> bool:
+        return self.of.takes_back
+
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Several outputs that run as one job."""
+    """Run several outputs as one job."""
 
     outputs: tuple[Write, ...]
 
 
-Node = Read | Stateless | Union | EventTime | Within | Aggregated | Write
+Node = Read | Stateless | Union | EventTime | Within | KeyedNode | Write
 Root = Write | Together
+
+
+def with_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
+    """Return a node over changed inputs."""
+    match node:
+        case Read():
+            return node
+        case Union(streams):
+            return Union(tuple(change(each) for each in streams))
+        case KeyedNode(streams):
+            return replace(node, streams=tuple(replace(each, of=change(each.of)) for each in streams))
+        case _:
+            return replace(node, of=change(node.of))
 
 
 def outputs_of(root: Root) -> tuple[Write, ...]:
     """What a pipeline writes, in order."""
     return root.outputs if isinstance(root, Together) else (root,)
-
-
-def before(node: Node) -> tuple[Node, ...]:
-    """The nodes that a node takes its rows from."""
-    match node:
-        case Read():
-            return ()
-        case Union(streams):
-            return streams
-        case _:
-            return (node.of,)
 
 
 def walk(root: Node | Together) -> Iterator[Node]:
@@ -131,7 +253,7 @@ def walk(root: Node | Together) -> Iterator[Node]:
 
 
 def _walk(root: Node | Together) -> Iterator[Node]:
-    nodes: tuple[Node, ...] = root.outputs if isinstance(root, Together) else before(root)
+    nodes: tuple[Node, ...] = root.outputs if isinstance(root, Together) else root.inputs
     for node in nodes:
         yield from _walk(node)
     if not isinstance(root, Together):
@@ -145,6 +267,8 @@ def fingerprint(root: Node | Together) -> str:
 
 def to_plain(value: Any) -> Any:
     """A value as JSON: what it is called, and what it holds; or what it says makes it the same to a checkpoint."""
+    if isinstance(value, KeyedNode):
+        return {name: to_plain(each) for name, each in value.persisted.items()}
     if hasattr(value, "definition") and not isinstance(value, type):
         return {"is": type(value).__name__, **{name: to_plain(each) for name, each in value.definition.items()}}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -12,16 +12,15 @@ from strandline.model.elements import Duration, Length, TimeDomain, duration
 from strandline.model.evictors import Evictor
 from strandline.model.panes import Accumulation, Emit, Lateness, LateRows, PaneTimestamp
 from strandline.model.steps import WindowedStep
-from strandline.model.triggers import DEFAULT, Trigger, continued
+from strandline.model.triggers import DEFAULT, Trigger
 from strandline.model.watermarks import Watermark, by_clock
 from strandline.model.windows import Global, WindowKind
 from strandline.plan.endpoints import DeadLetters, Delivery, Sink, Source
 from strandline.plan.explain import explain
 from strandline.plan.lineage import strands_to
 from strandline.plan.nodes import (
-    Accepted,
-    Aggregated,
     EventTime,
+    KeyedNode,
     Node,
     Read,
     Root,
@@ -30,7 +29,9 @@ from strandline.plan.nodes import (
     Union,
     Write,
     outputs_of,
+    over,
 )
+from strandline.plan.operators.contract import Accepted
 from strandline.plan.salting import salted
 from strandline.plan.stateless_operations import (
     Expr,
@@ -158,8 +159,9 @@ class Keyed:
             time=TimeDomain.PROCESSING if timeless else TimeDomain.EVENT,
             **answers,
         )
-        asked = Aggregated(self.of, self.keys, step, self.accepted, self.rest)
-        return Panes(asked if self.salt is None else salted(asked, self.salt), self.runner)
+        if self.salt is None:
+            return Panes(over(self.of, self.keys, step, accepted=self.accepted, rest=self.rest), self.runner)
+        return Panes(salted(self.of, self.keys, step, self.salt, self.accepted, self.rest), self.runner)
 
     def _accept(self, what: Accepted, meant: bool) -> "Keyed":
         return replace(self, accepted=self.accepted | {what} if meant else self.accepted - {what})
@@ -266,10 +268,10 @@ class Panes(Stream):
         ones held would be counted twice; `even_repeated` says that it is meant.
         """
         triggers = [
-            strand.origin.step.trigger for strand in strands_to(self.root) if isinstance(strand.origin, Aggregated)
+            strand.origin.plan.next_trigger for strand in strands_to(self.root) if isinstance(strand.origin, KeyedNode)
         ]
         accepted = frozenset({Accepted.REPEATED}) if even_repeated else frozenset()
-        return Keyed(self.root, _keys(columns), self.runner, Questions(trigger=continued(triggers[0])), accepted)
+        return Keyed(self.root, _keys(columns), self.runner, Questions(trigger=triggers[0]), accepted)
 
 
 @dataclass(frozen=True, slots=True)

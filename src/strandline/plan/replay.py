@@ -4,9 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from strandline.errors import InvalidStep
-from strandline.model.windows import Cumulating, Sliding, Tumbling
 from strandline.plan.endpoints import Sink, Source
-from strandline.plan.nodes import Aggregated, EventTime, Node, Read, Root, Union, Within, Write, outputs_of, walk
+from strandline.plan.nodes import EventTime, KeyedNode, Node, Read, Root, Within, Write, outputs_of, walk, with_inputs
 
 
 def replayed(root: Root, rewound: Callable[[Source], Source], sink: Sink, since: int | None) -> Write:
@@ -24,7 +23,7 @@ def only_output(root: Root) -> Write:
         raise InvalidStep(
             "a replay is of one output", detail=f"this pipeline has {len(writes)}", hint="replay one each"
         )
-    steps = [node for node in walk(writes[0]) if isinstance(node, Aggregated)]
+    steps = [node for node in walk(writes[0]) if isinstance(node, KeyedNode)]
     if not steps:
         raise InvalidStep("there are no panes to compare", hint="a replay is of a pipeline with a keyed step")
     if any(isinstance(node, EventTime) and node.column is None for node in walk(writes[0])):
@@ -34,13 +33,13 @@ def only_output(root: Root) -> Write:
 
 def _refuse_partial(write: Write) -> None:
     """From a time on, every window that starts then or later must be whole."""
-    steps = [node for node in walk(write) if isinstance(node, Aggregated)]
+    steps = [node for node in walk(write) if isinstance(node, KeyedNode)]
     if len(steps) > 1:
         raise InvalidStep(
             "windows over the panes of others would miss those before the time that is replayed from",
             hint="replay from the beginning: --from earliest",
         )
-    if not isinstance(steps[0].step.window, Tumbling | Sliding | Cumulating):
+    if not steps[0].plan.has_fixed_windows:
         raise InvalidStep(
             "windows without fixed bounds may begin before the time that is replayed from",
             hint="replay from the beginning: --from earliest",
@@ -51,9 +50,7 @@ def _again(node: Node, rewound: Callable[[Source], Source], since: int | None) -
     match node:
         case Read(source):
             return Read(rewound(source))
-        case Union(streams):
-            return Union(tuple(_again(each, rewound, since) for each in streams))
         case EventTime(of) if since is not None:
             return Within(replace(node, of=_again(of, rewound, since)), start=since)
         case _:
-            return replace(node, of=_again(node.of, rewound, since))
+            return with_inputs(node, lambda each: _again(each, rewound, since))

@@ -16,9 +16,11 @@ from strandline.model.panes import Accumulation, Emit, PaneTimestamp
 from strandline.model.steps import WindowedStep
 from strandline.model.triggers import DEFAULT, AfterWatermark, Trigger
 from strandline.model.windows import Count, Cumulating, Custom, Global, Session, Sliding, Tumbling
-from strandline.plan.columns import PANE, columns_after
+from strandline.plan.columns import PANE
+from strandline.plan.endpoints import Sink
 from strandline.plan.lineage import strands_to
-from strandline.plan.nodes import Aggregated, Stateless
+from strandline.plan.nodes import KeyedNode, Node, Stateless, over
+from strandline.plan.operators.contract import Accepted
 from strandline.plan.stateless_operations import Gather, Spread
 
 HELD, SALT = "@held", "@salt"
@@ -26,9 +28,12 @@ LEAST: Final = 1_000
 """A key with fewer rows in a task than this is not worth spreading."""
 
 
-def salted(node: Aggregated, salt: int) -> Aggregated:
-    """The same step as two, if that brings something; or the reason why it cannot be."""
-    return _in_two(node, salt) if piles_up(node.step) else node
+def salted(
+    of: Node, keys: tuple[str, ...], step: WindowedStep, salt: int, accepted: frozenset[Accepted], rest: Sink | None
+) -> KeyedNode:
+    """Return the step as two, where that brings something; raise where it cannot be salted."""
+    whole = over(of, keys, step, accepted=accepted, rest=rest)
+    return _in_two(whole, step, salt) if piles_up(step) else whole
 
 
 def piles_up(step: WindowedStep) -> bool:
@@ -46,14 +51,15 @@ def in_two(step: WindowedStep) -> tuple[WindowedStep, WindowedStep]:
     return hold, replace(step, window=Custom("window_start", "window_end"))
 
 
-def _in_two(node: Aggregated, salt: int) -> Aggregated:
-    step, known = node.step, columns_after(node.of)
+def _in_two(node: KeyedNode, step: WindowedStep, salt: int) -> KeyedNode:
+    (of,) = node.inputs
+    known = of.columns
     columns = tuple((name, known.get(name)) for name in columns_read(step) if name not in node.keys)
-    _refuse(node, [name for name, _ in columns])
+    _refuse(node, step, [name for name, _ in columns])
     hold, take = in_two(step)
-    spread = Stateless(node.of, Spread(node.keys, salt, LEAST, columns, step))
-    held = Aggregated(spread, (*node.keys, SALT), hold, node.accepted, node.rest)
-    return Aggregated(Stateless(held, Gather(columns)), node.keys, take, node.accepted)
+    spread = Stateless(of, Spread(node.keys, salt, LEAST, columns, step))
+    held = over(spread, (*node.keys, SALT), hold, accepted=node.accepted, rest=node.rest)
+    return over(Stateless(held, Gather(columns)), node.keys, take, accepted=node.accepted)
 
 
 def columns_read(step: WindowedStep) -> list[str]:
@@ -61,8 +67,8 @@ def columns_read(step: WindowedStep) -> list[str]:
     return list(dict.fromkeys(name for _, each in step.aggregates for name in columns_of(each)))
 
 
-def _refuse(node: Aggregated, columns: list[str]) -> None:
-    why = why_not(node.step) or _why_not_here(node, columns)
+def _refuse(node: KeyedNode, step: WindowedStep, columns: list[str]) -> None:
+    why = why_not(step) or _why_not_here(node, columns)
     if why is not None:
         raise InvalidStep(f"hot keys of {node.name} cannot be salted: {why[0]}", hint=why[1])
 
@@ -103,8 +109,8 @@ def _speaks_at_the_end(trigger: Trigger) -> bool:
             return trigger == DEFAULT
 
 
-def _why_not_here(node: Aggregated, columns: list[str]) -> tuple[str, str] | None:
-    if any(isinstance(strand.origin, Aggregated) for strand in strands_to(node.of)):
+def _why_not_here(node: KeyedNode, columns: list[str]) -> tuple[str, str] | None:
+    if any(isinstance(strand.origin, KeyedNode) for strand in strands_to(node.inputs[0])):
         return "its elements are panes of another step", "salt that step"
     taken = next((name for name in columns if name in PANE), None)
     if taken is not None:

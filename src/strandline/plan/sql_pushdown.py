@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from strandline.errors import InvalidStep
 from strandline.plan.lineage import Strand
-from strandline.plan.stages import Flagged, Kept
+from strandline.plan.stages import Flagged, KeepFlagged
 from strandline.plan.stateless_operations import (
     Operation,
     Select,
@@ -22,7 +22,7 @@ from strandline.plan.stateless_operations import (
     names_only,
 )
 
-_Ops = tuple[Operation | Kept, ...]
+_Ops = tuple[Operation | KeepFlagged, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def cross(strands: Sequence[Strand]) -> Crossing:
     shared = _shared(strands)
     flags = _Flags()
     native: list[Operation | Flagged] = []
-    kept: list[tuple[int, Kept]] = []
+    kept: list[tuple[int, KeepFlagged]] = []
     for place, operation in enumerate(strands[0].operations[:shared]):
         if isinstance(operation, Where) and any(_after_time(strand, place) for strand in strands):
             kept.append((place, flags.of(operation)))
@@ -63,10 +63,10 @@ class _Flags:
     def __init__(self) -> None:
         self.made: list[Flagged] = []
 
-    def of(self, operation: Where) -> Kept:
+    def of(self, operation: Where) -> KeepFlagged:
         name = f"@flag{len(self.made)}"
         self.made.append(Flagged(name, operation.condition.text))
-        return Kept(name)
+        return KeepFlagged(name)
 
 
 def _shared(strands: Sequence[Strand]) -> int:
@@ -92,7 +92,7 @@ def _with_times(operation: Operation, strands: Sequence[Strand], place: int) -> 
     return Select((*operation.columns, *((name, Sql(f"`{name}`")) for name in sorted(times - named))), beside=False)
 
 
-def _rest(strand: Strand, shared: int, flags: _Flags) -> Iterator[tuple[int, Operation | Kept]]:
+def _rest(strand: Strand, shared: int, flags: _Flags) -> Iterator[tuple[int, Operation | KeepFlagged]]:
     changed: Operation | None = None
     for place, operation in enumerate(strand.operations[shared:], shared):
         if not is_native(operation):

@@ -10,15 +10,16 @@ shuffle and a state operator; a step's level is one more than the highest of tho
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from strandline.model.steps import WindowedStep
+from strandline.model.operators import Operator
 from strandline.model.watermarks import Watermark
 from strandline.plan.endpoints import DeadLetters, Delivery, Sink, Source
+from strandline.plan.operators import OperatorPlan, plan_of
 from strandline.plan.stateless_operations import Operation
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """Keeps the rows that a native condition, computed beside them under this name, is true of."""
+class KeepFlagged:
+    """Filter on a boolean column that Spark computed."""
 
     flag: str
 
@@ -35,9 +36,11 @@ class Flagged:
 class Route:
     """What happens to rows in Python, and where they go: to a keyed step or to an output, by number."""
 
-    operations: tuple[Operation | Kept, ...]
+    operations: tuple[Operation | KeepFlagged, ...]
     step: int | None = None
     output: int | None = None
+    input: int = 0
+    """Number of the strand among those of the step; part of the identity of elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class Flow:
     """Rows with one notion of time: what is done in Python to learn it, its column, its watermark."""
 
     name: str
-    operations: tuple[Operation | Kept, ...]
+    operations: tuple[Operation | KeepFlagged, ...]
     event_time: str | None
     watermark: Watermark | None
     routes: tuple[Route, ...]
@@ -78,14 +81,25 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
+class StrandInput:
+    """One strand into a keyed step: its role, its key columns, and the name of where it comes from."""
+
+    role: str
+    keys: tuple[str, ...]
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
 class KeyedStep:
-    """In every key group: fold the watermark, add, fire, expire; then what happens to the panes."""
+    """Play a keyed operator in every key group, then send its rows on."""
 
     number: int
     level: int
     keys: tuple[str, ...]
-    step: WindowedStep
+    operator: Operator
     inputs: tuple[Input, ...]
+    strands: tuple[StrandInput, ...]
+    """By number; a flow that reaches the step by several paths is one input and several strands."""
     routes: tuple[Route, ...]
     late_to: int
     """The output that late elements go to."""
@@ -98,6 +112,10 @@ class KeyedStep:
     @property
     def name(self) -> str:
         return step_name(self.number)
+
+    @property
+    def plan(self) -> OperatorPlan:
+        return plan_of(self.operator)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ import polars as pl
 
 from strandline.checkpoint.job_folder import Identity
 from strandline.errors import SavepointError
-from strandline.kernel.state.state_export import Moved
+from strandline.kernel.operator import Exported
 from strandline.kernel.watermarks import progress_from_facts, progress_to_facts
 from strandline.ports.durable_files import sync_folder
 
@@ -96,11 +96,11 @@ class Savepoint:
     def name(self) -> str:
         return self.folder.name
 
-    def step(self, number: int) -> Moved:
+    def step(self, number: int) -> Exported:
         """What a keyed step kept."""
         mine = next(each for each in self.manifest.steps if each.number == number)
         frames = {name: pl.read_parquet(self.folder / file).drop(GROUP) for name, file in mine.frames.items()}
-        return Moved(progress_from_facts(mine.progress), mine.turn, frames)
+        return Exported(progress_from_facts(mine.progress), mine.turn, frames)
 
     @property
     def size(self) -> int:
@@ -126,7 +126,9 @@ class Draft:
                 f"cannot write {folder}", detail=problem.strerror or "", hint="choose another place"
             ) from None
 
-    def step(self, number: int, keys: tuple[str, ...], moved: Moved, frames: Mapping[str, pl.DataFrame]) -> StepFiles:
+    def step(
+        self, number: int, keys: tuple[str, ...], moved: Exported, frames: Mapping[str, pl.DataFrame]
+    ) -> StepFiles:
         """Writes the frames of a keyed step; each must be read back as it was."""
         files = {name: f"state/step-{number}/{quote(name.replace(':', '.'), safe='')}.parquet" for name in frames}
         for name, frame in frames.items():

@@ -22,13 +22,14 @@ from pyspark.sql import SparkSession
 from strandline.checkpoint.job_folder import NOWHERE, Checkpoint, Identity
 from strandline.errors import SavepointError
 from strandline.kernel.blocks.column_types import to_polars
-from strandline.kernel.state.state_export import Fit, Moved, fitted, grouped, missing
+from strandline.kernel.operator import Exported, Fit
+from strandline.kernel.operators import operator_of
+from strandline.kernel.state_export import distribute
 from strandline.kernel.watermarks import NEVER, Progress
-from strandline.plan.columns import columns_after
 from strandline.plan.compile import to_stages
 from strandline.plan.endpoints import Source
 from strandline.plan.explain import explain_stages
-from strandline.plan.nodes import Aggregated, Root, to_plain, walk
+from strandline.plan.nodes import KeyedNode, Root, to_plain, walk
 from strandline.plan.stages import KeyedStep, Stages, step_name
 from strandline.plan.upgrade.state_upgrade import StepUpgrade, Upgrade, Verdict, compare
 from strandline.ports.durable_files import sync_folder
@@ -141,12 +142,12 @@ def _require_kept(stages: Stages, positions: tuple[str, ...]) -> None:
 
 def states_of(
     root: Root, stages: Stages, found: Savepoint, upgrade: Upgrade, migrate: Migrate | None
-) -> dict[int, Moved]:
+) -> dict[int, Exported]:
     """What each step of the new definition begins with."""
     there = {each.number for each in found.manifest.steps}
     names = {step_name(each.was): step_name(each.number) for each in upgrade.steps if each.was is not None}
-    nodes = [node for node in walk(root) if isinstance(node, Aggregated)]
-    moved: dict[int, Moved] = {}
+    nodes = [node for node in walk(root) if isinstance(node, KeyedNode)]
+    moved: dict[int, Exported] = {}
     for each in upgrade.steps:
         if each.was is None or each.was not in there:
             continue
@@ -157,12 +158,13 @@ def states_of(
 
 
 def _fitted(
-    state: Moved, keyed: KeyedStep, each: StepUpgrade, types: Mapping[str, str | None], migrate: Migrate | None
-) -> Moved:
+    state: Exported, keyed: KeyedStep, each: StepUpgrade, types: Mapping[str, str | None], migrate: Migrate | None
+) -> Exported:
     if each.part.verdict is Verdict.MIGRATABLE and migrate is not None:
         state = replace(state, frames=_migrated(state, each, migrate))
-    state = fitted(_widened(state, keyed, types), keyed.step, Fit(each.added, each.removed, each.new_trigger))
-    lacks = missing(state, keyed.keys, keyed.step)
+    operator = operator_of(keyed.operator, keyed.keys)
+    state = operator.fitted(_widened(state, keyed, types), Fit(each.added, each.removed, each.new_trigger))
+    lacks = operator.missing(state)
     if lacks:
         raise SavepointError(
             f"{each.part.what} cannot go on with this state", detail="; ".join(lacks), hint="let migrate= add it"
@@ -171,7 +173,7 @@ def _fitted(
     return state
 
 
-def _migrated(state: Moved, each: StepUpgrade, migrate: Migrate) -> dict[str, pl.DataFrame]:
+def _migrated(state: Exported, each: StepUpgrade, migrate: Migrate) -> dict[str, pl.DataFrame]:
     """Frames as a user's own code makes them."""
     try:
         made: dict[str, Any] = dict(migrate(each.number, dict(state.frames)))
@@ -187,11 +189,11 @@ def _migrated(state: Moved, each: StepUpgrade, migrate: Migrate) -> dict[str, pl
     return made
 
 
-def _types(node: Aggregated) -> Mapping[str, str | None]:
-    return columns_after(node.of)
+def _types(node: KeyedNode) -> Mapping[str, str | None]:
+    return node.inputs[0].columns
 
 
-def _widened(state: Moved, keyed: KeyedStep, types: Mapping[str, str | None]) -> Moved:
+def _widened(state: Exported, keyed: KeyedStep, types: Mapping[str, str | None]) -> Exported:
     """Keys of the type that new elements have; values adapt by themselves."""
     kinds = {key: to_polars(kind) for key in keyed.keys if (kind := types.get(key)) is not None}
     frames = {}
@@ -208,7 +210,7 @@ def _widened(state: Moved, keyed: KeyedStep, types: Mapping[str, str | None]) ->
     return replace(state, frames=frames)
 
 
-def _renamed(state: Moved, names: Mapping[str, str]) -> Moved:
+def _renamed(state: Exported, names: Mapping[str, str]) -> Exported:
     """Inputs that are other steps are called by their numbers, which may be others now."""
     progress = state.progress
     partitions = {names.get(name, name): each for name, each in progress.partitions.items()}
@@ -266,7 +268,7 @@ def _write(  # noqa: PLR0913, PLR0917 - all that a checkpoint is made of
     stages: Stages,
     found: Savepoint,
     identity: Identity,
-    steps: Mapping[int, Moved],
+    steps: Mapping[int, Exported],
     positions: tuple[str, ...],
     upgrade: Upgrade,
     partitions: int,
@@ -296,11 +298,11 @@ def _write(  # noqa: PLR0913, PLR0917 - all that a checkpoint is made of
         raise
 
 
-def blocks_of(stages: Stages, steps: Mapping[int, Moved]) -> dict[int, Mapping[str, bytes]]:
+def blocks_of(stages: Stages, steps: Mapping[int, Exported]) -> dict[int, Mapping[str, bytes]]:
     found: dict[int, Mapping[str, bytes]] = {}
     for number, moved in steps.items():
         keyed = stages.by_number[number]
-        for group, blocks in grouped(moved, keyed.keys, keyed.step, keyed.groups).items():
+        for group, blocks in distribute(moved, operator_of(keyed.operator, keyed.keys), keyed.groups).items():
             found[address(keyed, group)] = blocks
     return found
 

@@ -16,13 +16,9 @@ from pyspark.sql import SparkSession
 from strandline.checkpoint.hardlink_snapshot import held
 from strandline.checkpoint.job_folder import Checkpoint
 from strandline.errors import StateError
-from strandline.kernel.state.slice_rows import SLICE, changes_of
-from strandline.kernel.state.slice_store import Index, Slice, frames_of, read_index
-from strandline.kernel.window.shared_slice_store import BESIDE
+from strandline.kernel.state.slice_rows import store_of
+from strandline.kernel.state.slice_store import BESIDE, Index, Slice, frames_of, read_index
 from strandline.spark.tasks.block_addresses import place as place_of
-
-WINDOWS, STRIPS = SLICE, "strips"
-"""The kinds of slice: windows by themselves, and what windows share."""
 
 _VARIABLE: Final = "blocks"
 
@@ -42,8 +38,8 @@ class StateSlice:
 
     @property
     def rows(self) -> int:
-        """Open windows, or strips."""
-        found = self.frames.get("windows", self.frames.get("strips"))
+        """Rows of the store."""
+        found = self.frames.get(store_of(self.kind).rows)
         return 0 if found is None else found.height
 
 
@@ -71,13 +67,14 @@ class KeyGroup:
         index = self.index
         for place, frames in frames_of(self.blocks, f"step {self.step}, key group {self.group}, "):
             if place == BESIDE:
-                yield StateSlice(self.step, self.group, STRIPS, None, len(self.blocks[place]), frames, index.beside)
+                kind, entry = store_of(place).name, index.store(BESIDE).get(0)
+                yield StateSlice(self.step, self.group, kind, None, len(self.blocks[place]), frames, entry)
                 continue
-            kind, _, number = place.partition(":")
-            places = [place, *(changes_of(int(number), self.blocks) if kind == WINDOWS else ())]
+            store, number = store_of(place), int(place.partition(":")[2])
+            places = [place, *store.delta_places(number, self.blocks)]
             size = sum(len(self.blocks[each]) for each in places)
-            entries = index.strips if kind == STRIPS else index.slices
-            yield StateSlice(self.step, self.group, kind, int(number), size, frames, entries.get(int(number)))
+            entry = index.store(store.name).get(number)
+            yield StateSlice(self.step, self.group, store.name, number, size, frames, entry)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from strandline.checkpoint.hardlink_snapshot import held
 from strandline.checkpoint.job_folder import Checkpoint, Identity
 from strandline.errors import SavepointError
-from strandline.kernel.state.state_export import Moved, gathered, group_numbers
+from strandline.kernel.operator import Exported
+from strandline.kernel.state_export import export, with_group_numbers
 from strandline.kernel.watermarks import NEVER
 from strandline.plan.upgrade.definitions import Definition, name_of, read_definition
 from strandline.ports.ledger import Sealed
@@ -99,9 +100,9 @@ def _require_whole(state: JobState, identity: Identity, definition: Definition) 
 
 def _step(draft: Draft, state: JobState, number: int, identity: Identity, definition: Definition) -> StepFiles:
     keys = tuple(definition.steps[number]["keys"])
-    moved: Moved = gathered(each.blocks for each in state.of_step(number))
+    moved: Exported = export(each.blocks for each in state.of_step(number))
     frames: dict[str, pl.DataFrame] = {
-        name: group_numbers(frame, keys, identity.key_groups) for name, frame in moved.frames.items()
+        name: with_group_numbers(frame, keys, identity.key_groups) for name, frame in moved.frames.items()
     }
     return draft.step(number, keys, moved, frames)
 

@@ -15,7 +15,7 @@ from strandline.checkpoint.examine import require_sound
 from strandline.checkpoint.file_copies import copied
 from strandline.checkpoint.job_folder import Checkpoint, Identity
 from strandline.errors import CheckpointMismatch, SetupError, StrandlineError
-from strandline.plan.arrival_order import hangs_on_arrival
+from strandline.plan.arrival_order import order_dependence
 from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.endpoints import Source
 from strandline.plan.nodes import Root
@@ -164,7 +164,7 @@ class _Run:
     def to_the_end(self, *, by_arrival: bool) -> Job:
         """All that is there: as one batch, or batch after batch as it came, and then a drain."""
         # What was restored from a savepoint is in Spark's state, which only a stream goes on with.
-        streamed = by_arrival or bool(self.identity.moves) or hangs_on_arrival(self.stages) is not None
+        streamed = by_arrival or bool(self.identity.moves) or order_dependence(self.stages) is not None
         way = Way.BY_ARRIVAL if streamed else Way.AT_ONCE
         extent = pinned(self.home, self.stages, way, self.session, meant=by_arrival)
         if extent.way is Way.AT_ONCE:

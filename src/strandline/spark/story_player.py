@@ -21,7 +21,7 @@ from strandline.errors import RunError
 from strandline.kernel.blocks.block import Block, pack, unpack
 from strandline.kernel.output import Counts, counts_to_facts, to_block
 from strandline.kernel.player import GROUPS, BlockPlayer, Packet, prepared
-from strandline.kernel.step import Ask, step
+from strandline.kernel.step import StepSpec, step
 from strandline.kernel.watermarks import Rule, control_from_facts, control_to_facts
 from strandline.model.steps import WindowedStep
 from strandline.ports.register_data_source import registered
@@ -34,7 +34,7 @@ _ANSWER_WITHIN_SECONDS: Final = 300
 _LOOK_EVERY_SECONDS: Any = 0.05  # Spark takes parts of a second, though its annotation says otherwise
 _ELEMENTS: Final = "elements"
 
-Asks = Mapping[int, Ask]
+Asks = Mapping[int, StepSpec]
 
 
 class Carrier:
@@ -158,7 +158,7 @@ def _played_by(asks: Asks) -> Play:
     return play
 
 
-def _blocks(data: Block, ask: Ask) -> dict[int, Block]:
+def _blocks(data: Block, ask: StepSpec) -> dict[int, Block]:
     packet = Packet(data.frames.get(_ELEMENTS), control_from_facts(data.facts["control"]), data.facts["horizon"])
     found, dead = prepared(packet, ask)
     facts = {"control": data.facts["control"], "from": "story", "counts": counts_to_facts(Counts())}

@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from strandline.kernel.player import ask_of
-from strandline.kernel.step import Ask
+from strandline.kernel.step import StepSpec
 from strandline.plan.stories.play import Outcome, perform
 from strandline.plan.stories.player_protocol import Player
 from strandline.plan.stories.story import Story, StoryPipeline
@@ -37,7 +37,7 @@ def play_alone(pipeline: StoryPipeline) -> Player:
     return _player(Carrier(_session(), {0: _ask(pipeline)}), 0, pipeline)
 
 
-def _ask(pipeline: StoryPipeline) -> Ask:
+def _ask(pipeline: StoryPipeline) -> StepSpec:
     return ask_of(pipeline.step, pipeline.watermark, pipeline.partitions)
 
 

@@ -64,7 +64,7 @@ def _told(pipeline: Pipeline) -> dict[str, Any]:
         "fingerprint": stages.fingerprint,
         "sources": [scan.source.name for scan in stages.scans],
         "steps": [
-            {"name": step.name, "level": step.level, "keys": list(step.keys), "window": str(step.step.window)}
+            {"name": step.name, "level": step.level, "keys": list(step.keys), "window": step.plan.describe()}
             for step in stages.steps
         ],
         "sinks": [

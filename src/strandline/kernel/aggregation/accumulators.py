@@ -15,12 +15,25 @@ from strandline.kernel.aggregation import retractable_aggregates
 from strandline.kernel.aggregation.aggregates import MANY, InItems, InRow, Items, Part, columns_of
 from strandline.kernel.aggregation.first_last import Pick, ranked
 from strandline.kernel.aggregation.overflow import at_risk, total
-from strandline.kernel.blocks.block import AT, COUNTED, EARLIEST, END, NEW, NEWEST, OFFSET, PARTITION, SIGN, START, TIME
+from strandline.kernel.blocks.block import (
+    AT,
+    COUNTED,
+    EARLIEST,
+    END,
+    NEW,
+    NEWEST,
+    OFFSET,
+    PARTITION,
+    SIGN,
+    START,
+    TIME,
+    Frames,
+)
 from strandline.kernel.blocks.small_frames import only, stacked
 from strandline.kernel.blocks.sorting import Fold, is_worth_it, put_together
+from strandline.kernel.state.partitioning import span_of
 from strandline.kernel.stateless_steps import PROBLEM
 from strandline.kernel.watermarks import FOREVER, NEVER
-from strandline.kernel.window.assign import span_of
 from strandline.model.aggregates import columns_of as read_by
 from strandline.model.evictors import KeepDelta
 from strandline.model.expressions import names_of
@@ -33,8 +46,6 @@ ELEMENTS = "elements"
 """The items that are the elements themselves, kept where an evictor must look at each."""
 TURN = "@turn"
 """The number of the batch that brought an element: with its position, its place in the order of arrival."""
-
-Frames = Mapping[str, pl.DataFrame]
 
 _WORTH_IT: Final = 10_000
 _FEW: Final = 64

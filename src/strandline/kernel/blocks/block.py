@@ -50,10 +50,16 @@ _MOST: Final = 1 << 16
 
 OWN: Final = "@"
 
+Frames = Mapping[str, pl.DataFrame]
+
 AT: Final = "@at"
 """An element's event time, in milliseconds."""
 PARTITION: Final = "@partition"
 OFFSET: Final = "@offset"
+INPUT: Final = "@input"
+"""Number of the input that an element came by. A step with one input leaves the column out."""
+REASON: Final = "@reason"
+"""Why an element was refused."""
 SIGN: Final = "@sign"
 """1 for an element, -1 for one that takes an equal one back; only where a step's elements may."""
 START: Final = "@start"
@@ -71,6 +77,11 @@ NEWEST: Final = "@newest"
 """Whether a window is the last of an element's to go."""
 TIME: Final = "@time"
 """Their combined time, of those that hold the output watermark back; null if none does."""
+
+
+def element_columns(frame: pl.DataFrame) -> list[str]:
+    """Name the columns that identify an element: its input, where a step has several, its partition and its offset."""
+    return [name for name in (INPUT, PARTITION, OFFSET) if name in frame.columns]
 
 
 @dataclass(frozen=True, slots=True)

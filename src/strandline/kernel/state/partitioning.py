@@ -4,7 +4,7 @@ Both are kept in checkpoints, so no release may ever change them.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, assert_never
 
 import numpy as np
 import polars as pl
@@ -13,6 +13,7 @@ from strandline.kernel.blocks.block import END, START
 from strandline.kernel.blocks.hashing import hashed
 from strandline.kernel.blocks.small_frames import only
 from strandline.kernel.blocks.sorting import Places, is_one, is_worth_it, place_in, plain, rises, sort_by
+from strandline.model.windows import Count, Cumulating, Custom, Global, Session, Sliding, Tumbling, WindowKind
 
 KEY_SLICES: Final = 8
 """Slices of a key group whose windows are kept by key."""
@@ -79,3 +80,17 @@ def slices_of(frame: pl.DataFrame, keys: Sequence[str], span: int | None) -> pl.
     if span is None:
         return key_slices(only(frame, keys))
     return pl.Series("slice", frame[START].to_numpy() // span)
+
+
+def span_of(kind: WindowKind) -> int | None:
+    """How much event time a slice of state covers; None where windows are kept by key instead."""
+    match kind:
+        case Tumbling(size, _):
+            return size.ms
+        case Sliding(_, every, _):
+            return every.ms
+        case Cumulating(size, _, _):
+            return size.ms
+        case Session() | Global() | Custom() | Count():
+            return None
+    assert_never(kind)

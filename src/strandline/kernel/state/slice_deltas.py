@@ -1,84 +1,78 @@
-"""Changes to a large slice are kept beside it, in blocks of their own, and what is there already is left as it is.
+"""Keep changes to a large slice in delta blocks beside it, so that unchanged rows are not written again.
 
-    "changes:<n>"      windows of slice n as they are now, and the places of the rows that are therefore gone; the rows
-    "changes:<n>:2"…   of the slice and of its changes are counted through
+    "changes:<n>"      rows of slice n as they are now, and the positions of the rows that they replace; rows of the
+    "changes:<n>:2"…   slice and of its deltas are counted through
 
-To sort and write all windows again for the sake of some costs more than all else that a batch does. Every batch adds a
-block; blocks that have become as large as those before them are put together, so that there are never many and a
-window is seldom written again. When too much of a slice is gone it is written whole.
+Sorting and writing all rows for the sake of a few costs more than everything else in a batch. Every batch adds a delta;
+deltas of similar size are merged, so that there are never many and a row is seldom written again. When too much of a
+slice is replaced, the slice is written whole.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
-from strandline.kernel.aggregation.accumulators import Frames, identity, items_of
-from strandline.kernel.blocks.block import END, START, Block, Packed, opened, pack
+from strandline.kernel.blocks.block import Block, Packed, opened, pack
+from strandline.kernel.blocks.small_frames import without
 from strandline.kernel.state.partitioning import among, ordered
-from strandline.kernel.state.slice_rows import GONE, ROW, WINDOWS, Places, alive, changes_of, gone_by, place_of
-from strandline.kernel.state.slice_store import ADDED, DUE_CLOCK, DUE_WATERMARK, HOLD, RIDING, Kept, Slice
-from strandline.kernel.window.assign import expires, max_timestamp
-from strandline.kernel.window.panes import Instant
-from strandline.kernel.window.shared_slices import shares
-from strandline.model.panes import Emit
-from strandline.model.steps import WindowedStep
-from strandline.model.windows import Count, Session
+from strandline.kernel.state.slice_rows import GONE, ROW, Places, Store, alive, gone_by
+from strandline.kernel.state.slice_store import DUE_CLOCK, DUE_WATERMARK, HOLD, NOT_STORED, Slice, Slices
 
 LARGE: Final = 2_000
-"""So many windows make it worth the trouble."""
+"""Rows from which on a slice gets deltas."""
 SELDOM: Final = 2
-"""Touched now or gone before are fewer than one in so many."""
+"""Rows touched now or replaced before must be fewer than one in so many."""
 ALIKE: Final = 4
-"""So many blocks of changes, none of them so many times as large as the last, become one."""
+"""So many deltas, none of them so many times as large as the last, are merged."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """One block of a slice: the first is the slice, others are changes."""
+    """One block of a slice: the first is the slice, others are deltas."""
 
+    store: Store
     block: Packed
     """Read as far as it must be."""
     names: pl.DataFrame
-    """What tells its windows apart, and what they hold back."""
+    """The columns of its rows that were asked for: those that identify them, and their hold."""
     size: int
     """Its bytes."""
     gone: Places
-    """Places of rows before it that it leaves nothing at."""
+    """Positions of earlier rows that it invalidates."""
     since: int
-    """The place of its first row."""
+    """Position of its first row."""
 
     def among(self, places: Places) -> Places:
-        """Those of its rows that are at these places."""
+        """Return those of its rows that are at these positions."""
         first, last = np.searchsorted(places, [self.since, self.since + self.names.height])
         return places[first:last] - self.since
 
     def at(self, rows: Places) -> pl.DataFrame:
-        """Some of its rows."""
-        return self.block.frame(WINDOWS, rows=rows).drop(ROW, strict=False)
+        """Read some of its rows."""
+        return self.block.frame(self.store.rows, rows=rows).drop(ROW, strict=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Changing:
-    """A slice of which some windows change in this batch."""
+    """A slice of which some rows change in this batch."""
 
+    store: Store
     number: int
     entry: Slice
     runs: tuple[Run, ...]
     places: Places
-    """Where the windows that are touched stand."""
+    """Where the touched rows are."""
     others: Places
-    """Where the others do."""
+    """Where the others are."""
     mine: pl.DataFrame
-    """The windows that are touched, as they are before this batch."""
+    """The touched rows as they are before this batch."""
 
 
-def seldom(slices: Mapping[int, Slice], touched: Mapping[int, int], due: set[int], ask: WindowedStep) -> frozenset[int]:
-    """Of the slices that so many elements come to, those that are left as they are; not one that is due as a whole."""
-    if not _is_plain(ask):
-        return frozenset()
+def seldom(slices: Slices, touched: Mapping[int, int], due: set[int]) -> frozenset[int]:
+    """Return the slices that get a delta: so few rows of them are touched, and they are not due as a whole."""
     return frozenset(
         number
         for number, rows in touched.items()
@@ -89,96 +83,75 @@ def seldom(slices: Mapping[int, Slice], touched: Mapping[int, int], due: set[int
     )
 
 
-def _is_plain(ask: WindowedStep) -> bool:
-    """Whether a window is one row that no other window has a part in."""
-    return not (isinstance(ask.window, Session | Count) or shares(ask) or items_of(ask))
-
-
 def begin(
     held: Mapping[str, bytes],
-    slices: Mapping[int, Slice],
+    store: Store,
+    slices: Slices,
     touched: Mapping[int, Sequence[pl.DataFrame]],
-    keys: Sequence[str],
+    names: Sequence[str],
+    bounds: Sequence[str] = (),
+    also: Sequence[str] = (),
 ) -> dict[int, Changing]:
-    """What these slices hold of the windows that something comes to."""
+    """Read the touched rows of these slices, identified by `names`; a bound that all rows share is left out."""
     found = {}
     for number, frames in sorted(touched.items()):
         entry = slices[number]
-        runs = _read(held, [place_of(number), *changes_of(number, entry.changes)], keys)
-        names = pl.concat([run.names for run in runs], how="vertical_relaxed")
-        wanted = among(names, _wanted(names, frames, keys)).to_numpy()
-        left = alive(names.height, (run.gone for run in runs))
+        runs = read_runs(held, store, number, entry, [*names, *also])
+        known = pl.concat([run.names for run in runs], how="vertical_relaxed")
+        wanted = among(known, wanted_rows(known, frames, names, bounds)).to_numpy()
+        left = alive(known.height, (run.gone for run in runs))
         places, others = np.flatnonzero(left & wanted), np.flatnonzero(left & ~wanted)
-        found[number] = Changing(number, entry, runs, places, others, _at(runs, places))
+        found[number] = Changing(store, number, entry, runs, places, others, _at(runs, places))
     return found
 
 
-def _read(held: Mapping[str, bytes], places: Sequence[str], keys: Sequence[str]) -> tuple[Run, ...]:
+def appending(store: Store, number: int, entry: Slice, runs: tuple[Run, ...]) -> Changing:
+    """Describe a slice to which rows are added, and none replaced."""
+    left = alive(sum(run.names.height for run in runs), (run.gone for run in runs))
+    return Changing(store, number, entry, runs, np.zeros(0, np.int64), np.flatnonzero(left), pl.DataFrame())
+
+
+def read_runs(
+    held: Mapping[str, bytes], store: Store, number: int, entry: Slice, names: Sequence[str]
+) -> tuple[Run, ...]:
+    """Read some columns of a slice and of its deltas."""
     runs: list[Run] = []
     since = 0
-    for place in places:
+    for place in (store.place(number), *store.delta_places(number, entry.deltas)):
         data = held[place]
         block = opened(data, place)
-        names = block.frame(WINDOWS, [*identity(keys), HOLD])
-        runs.append(Run(block, names, len(data), gone_by(block) if runs else np.zeros(0, np.int64), since))
-        since += names.height
+        known = block.frame(store.rows, names)
+        gone = gone_by(store, block) if runs else np.zeros(0, np.int64)
+        runs.append(Run(store, block, known, len(data), gone, since))
+        since += known.height
     return tuple(runs)
 
 
 def _at(runs: Sequence[Run], places: Places) -> pl.DataFrame:
-    """The rows of these runs at some places."""
+    """Read the rows of these runs at some positions."""
     found = [run.at(mine) for run in runs if len(mine := run.among(places))]
     return pl.concat(found, how="diagonal_relaxed") if found else pl.DataFrame()
 
 
-def dying(
-    number: int,
-    frames: Frames,
-    touched: Callable[[int], Sequence[pl.DataFrame]],
-    keys: Sequence[str],
-    ask: WindowedStep,
-    now: Instant,
-) -> Frames:
-    """Of a slice whose windows are all over, those that may still have something to say; of any other slice, all."""
-    windows = frames[WINDOWS]
-    if ask.final_pane is Emit.ALWAYS or not _is_plain(ask) or windows.height < LARGE:
-        return frames
-    gone, end = windows.select(expires(ask).max(), max_timestamp().max().alias(END)).row(0)
-    if gone > now.after or end > now.before:  # it lives, or has its on-time pane to tell
-        return frames
-    coming = touched(number)
-    comes = among(windows, _wanted(windows, coming, keys)) if coming else pl.lit(False)
-    return {WINDOWS: windows.filter((pl.col(ADDED) > 0) | pl.col(HOLD).is_not_null() | comes)}
-
-
-def with_touched(kept: Kept, changing: Mapping[int, Changing]) -> Kept:
-    """What was read of other slices, and of these the windows that something comes to."""
-    frames = [each.mine for each in changing.values() if each.mine.height]
-    if not frames:
-        return kept
-    windows = [] if kept.windows is None else [kept.windows]
-    return replace(kept, windows=pl.concat([*windows, *frames], how="diagonal_relaxed"))
-
-
-def end(each: Changing, windows: pl.DataFrame, keys: Sequence[str]) -> tuple[dict[str, bytes | None], Slice]:
-    """What is written of a slice after a batch: its windows that were touched, with earlier changes or without; and its
-    new entry."""
-    left = _left(each, windows.height)
+def end(each: Changing, rows: pl.DataFrame, names: Sequence[str]) -> tuple[dict[str, bytes | None], Slice]:
+    """Write the touched rows of a slice after a batch, merged with earlier deltas where that pays; and its new entry."""
+    left = _left(each, rows.height)
     merged, since = each.runs[left:], sum(run.names.height for run in each.runs[:left])
-    rows = [_at(merged, each.others), windows.drop(RIDING)] if merged else [windows.drop(RIDING)]
+    kept = without(rows, NOT_STORED)
+    frames = [_at(merged, each.others), kept] if merged else [kept]
     gone = np.concatenate([each.places, *(run.gone for run in merged)])
-    now = ordered(pl.concat(rows, how="diagonal_relaxed"), identity(keys))
+    now = ordered(pl.concat(frames, how="diagonal_relaxed"), names)
     places = pl.DataFrame({ROW: np.sort(gone[gone < since])})
-    data = pack(Block({WINDOWS: now, GONE: places}))
-    beside = changes_of(each.number, max(left, each.entry.changes))
+    data = pack(Block({each.store.rows: now, GONE: places}))
+    beside = each.store.delta_places(each.number, max(left, each.entry.deltas))
     writes: dict[str, bytes | None] = {**dict.fromkeys(beside[left:]), beside[left - 1]: data}
-    there = each.entry.rows + windows.height - each.mine.height
+    there = each.entry.rows + rows.height - each.mine.height
     entry = Slice(
         there,
         sum(run.size for run in each.runs[:left]) + len(data),
-        min(each.entry.due_watermark, _least(windows[DUE_WATERMARK])),
-        _earlier(each.entry.due_clock, _least(windows[DUE_CLOCK])),
-        _hold(each, windows),
+        min(each.entry.due_watermark, _least(rows[DUE_WATERMARK])),
+        _earlier(each.entry.due_clock, _least(rows[DUE_CLOCK])),
+        _hold(each, rows) if HOLD in rows.columns else None,
         since + now.height - there,
         left,
     )
@@ -186,7 +159,7 @@ def end(each: Changing, windows: pl.DataFrame, keys: Sequence[str]) -> tuple[dic
 
 
 def _left(each: Changing, rows: int) -> int:
-    """How many blocks are left as they are when so many rows are added: the slice, and changes that are larger."""
+    """Count the blocks that stay as they are when so many rows are added: the slice, and larger deltas."""
     sizes = [len(run.among(each.others)) for run in each.runs]
     left = len(sizes)
     while True:
@@ -199,16 +172,18 @@ def _left(each: Changing, rows: int) -> int:
         left = alike
 
 
-def _wanted(rows: pl.DataFrame, frames: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
-    """What comes to the windows of a slice, by what tells these apart: where all begin together, their keys alone."""
-    one = all(rows[name].min() == rows[name].max() for name in (START, END))
-    names = [*keys] if one else identity(keys)
-    return pl.concat([frame.select(names) for frame in frames]).unique()
+def wanted_rows(
+    rows: pl.DataFrame, frames: Sequence[pl.DataFrame], names: Sequence[str], bounds: Sequence[str]
+) -> pl.DataFrame:
+    """Return the identities that frames touch; bounds are left out where all rows of a slice share them."""
+    one = all(rows[name].min() == rows[name].max() for name in bounds)
+    needed = [name for name in names if name not in bounds] if one else [*names]
+    return pl.concat([frame.select(needed) for frame in frames]).unique()
 
 
-def _hold(each: Changing, windows: pl.DataFrame) -> int | None:
-    """The least of all windows; where none held anything before, none but the touched can."""
-    least: int | None = _least(windows[HOLD])
+def _hold(each: Changing, rows: pl.DataFrame) -> int | None:
+    """Return the least hold of all rows; where none held anything before, only touched rows can."""
+    least: int | None = _least(rows[HOLD])
     if each.entry.hold is None:
         return least
     others = [_least(run.names[HOLD].gather(run.among(each.others))) for run in each.runs]

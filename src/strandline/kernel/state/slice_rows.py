@@ -1,58 +1,93 @@
-"""Where the windows of a slice stand: in its block and in those of its changes, and which of their rows are true."""
+"""Locate the rows of a slice: in its block and in its deltas, and which of them are still valid."""
 
 import itertools
 from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from strandline.kernel.aggregation.accumulators import Frames
-from strandline.kernel.blocks.block import Packed
+from strandline.kernel.blocks.block import Frames, Packed
 
-SLICE, CHANGES = "slice", "changes"
-WINDOWS: Final = "windows"
 ROW: Final = "@row"
-"""The place of a row among those of a slice and of its changes, counted through."""
+"""Position of a row among those of a slice and of its deltas, counted through."""
 GONE: Final = "gone"
-"""The frame of places whose rows are gone: changes stand for them, or they are no more."""
+"""Frame with the positions of rows that are no longer valid: a delta replaced or deleted them."""
 
 Places = npt.NDArray[np.int64]
 
 
-def as_changed(frames: Frames, changes: Sequence[Packed]) -> Frames:
-    """The frames of a slice with changes in place of the windows they stand for."""
-    if not changes:
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Name and layout of one slice store of an operator.
+
+    "<name>:<n>"                         slice n: its rows, and other frames beside them
+    "<deltas>:<n>", "<deltas>:<n>:2" …   rows of slice n as they are now, and the positions that they replace
+    """
+
+    name: str
+    rows: str
+    """Frame of a block that holds the rows."""
+
+    @property
+    def deltas(self) -> str:
+        """First part of the places of deltas."""
+        return _DELTAS.get(self.name, f"{self.name}.deltas")
+
+    def place(self, number: int) -> str:
+        return f"{self.name}:{number}"
+
+    def delta_places(self, number: int, there: int | Container[str]) -> list[str]:
+        """Return the places of that many deltas of a slice, or of those that are there."""
+        first = f"{self.deltas}:{number}"
+        places = itertools.chain([first], (f"{first}:{each}" for each in itertools.count(2)))
+        if isinstance(there, int):
+            return list(itertools.islice(places, there))
+        return list(itertools.takewhile(there.__contains__, places))
+
+
+_DELTAS: Final = {"slice": "changes"}
+"""The first store there was; its places must stay."""
+
+WINDOWS: Final = Store("slice", "windows")
+"""Open windows."""
+SHARED: Final = Store("strips", "strips")
+"""Shared slices of overlapping windows."""
+
+
+def store_of(place: str, stores: Sequence[Store] = (WINDOWS, SHARED)) -> Store:
+    """Return the store that a place belongs to; a store that is not listed keeps its rows under its own name."""
+    name = place.partition(":")[0]
+    return next((each for each in stores if each.name == name), Store(name, name))
+
+
+def is_delta(place: str) -> bool:
+    """Tell whether a place holds a delta."""
+    kind = place.partition(":")[0]
+    return kind in _DELTAS.values() or kind.endswith(".deltas")
+
+
+def as_changed(store: Store, frames: Frames, deltas: Sequence[Packed]) -> Frames:
+    """Apply deltas to the frames of a slice."""
+    if not deltas:
         return frames
-    rows = [frames[WINDOWS], *(each.frame(WINDOWS).drop(ROW, strict=False) for each in changes)]
-    left = alive(sum(each.height for each in rows), map(gone_by, changes))
-    return {**frames, WINDOWS: pl.concat(rows, how="diagonal_relaxed").filter(pl.Series(left))}
+    rows = [frames[store.rows], *(each.frame(store.rows).drop(ROW, strict=False) for each in deltas)]
+    left = alive(sum(each.height for each in rows), (gone_by(store, each) for each in deltas))
+    return {**frames, store.rows: pl.concat(rows, how="diagonal_relaxed").filter(pl.Series(left))}
 
 
 def alive(rows: int, gone: Iterable[Places]) -> npt.NDArray[np.bool_]:
-    """Which of so many rows are still true."""
+    """Mark the rows that are still valid."""
     left = np.ones(rows, np.bool_)
     for places in gone:
         left[places] = False
     return left
 
 
-def gone_by(changes: Packed) -> Places:
-    """The places that changes leave nothing at."""
-    # In the second form, each row beside the one it stands for.
-    name = GONE if GONE in changes.names else WINDOWS
-    return changes.frame(name, [ROW])[ROW].drop_nulls().to_numpy()
-
-
-def place_of(number: int) -> str:
-    return f"{SLICE}:{number}"
-
-
-def changes_of(number: int, there: int | Container[str]) -> list[str]:
-    """The places of so many blocks of changes to a slice, or of those that are there."""
-    first = f"{CHANGES}:{number}"
-    places = itertools.chain([first], (f"{first}:{each}" for each in itertools.count(2)))
-    if isinstance(there, int):
-        return list(itertools.islice(places, there))
-    return list(itertools.takewhile(there.__contains__, places))
+def gone_by(store: Store, delta: Packed) -> Places:
+    """Read the positions that a delta invalidates."""
+    # The second form of state kept each position beside the row that replaced it.
+    name = GONE if GONE in delta.names else store.rows
+    return delta.frame(name, [ROW])[ROW].drop_nulls().to_numpy()

@@ -115,17 +115,3 @@ def expiry(ask: WindowedStep, end: int) -> int:
 def has_one(kind: WindowKind) -> bool:
     """Whether an element has one window, and no more."""
     return isinstance(kind, Tumbling | Session | Global | Custom)
-
-
-def span_of(kind: WindowKind) -> int | None:
-    """How much event time a slice of state covers; None where windows are kept by key instead."""
-    match kind:
-        case Tumbling(size, _):
-            return size.ms
-        case Sliding(_, every, _):
-            return every.ms
-        case Cumulating(size, _, _):
-            return size.ms
-        case Session() | Global() | Custom() | Count():
-            return None
-    assert_never(kind)

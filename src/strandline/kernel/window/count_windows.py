@@ -10,9 +10,10 @@ import polars as pl
 from strandline.kernel.aggregation.accumulators import ELEMENTS, combine, parts_of, with_values
 from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, START
 from strandline.kernel.blocks.nan_safe_join import beside
-from strandline.kernel.state.slice_store import HOLD, Kept
+from strandline.kernel.state.slice_store import HOLD
 from strandline.kernel.watermarks import FOREVER
 from strandline.kernel.window.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
+from strandline.kernel.window.window_rows import OpenWindows
 from strandline.model.panes import PaneTimestamp, Timing
 from strandline.model.steps import WindowedStep
 from strandline.model.windows import Count
@@ -22,21 +23,21 @@ _NOW = "@now."
 
 
 def count(
-    kept: Kept, rows: pl.DataFrame | None, keys: Sequence[str], ask: WindowedStep, kind: Count, watermark: int
-) -> tuple[pl.DataFrame | None, Kept]:
+    kept: OpenWindows, rows: pl.DataFrame | None, keys: Sequence[str], ask: WindowedStep, kind: Count, watermark: int
+) -> tuple[pl.DataFrame | None, OpenWindows]:
     """A pane for each window that fills, and at the end of input one for the rest; and what each key keeps."""
     every = kind.every or kind.size
     seen = None if kept.windows is None else kept.windows.select(*keys, SEEN, UNTOLD)
     numbered = _numbered(kept.items.get(ELEMENTS), seen, rows, keys)
     if numbered is None:
-        return None, Kept() if watermark == FOREVER else kept
+        return None, OpenWindows() if watermark == FOREVER else kept
     totals = _totals(seen, rows, keys, every)
     placed = _placed(numbered, totals, keys, kind)
     if watermark == FOREVER:
         placed = pl.concat([placed, _rest(numbered, totals, keys, kind)], how="diagonal_relaxed")
     panes = _panes(placed, keys, ask) if placed.height else None
     if watermark == FOREVER:
-        return panes, Kept()
+        return panes, OpenWindows()
     return panes, _left(numbered, totals, keys, kind)
 
 
@@ -107,11 +108,11 @@ def _panes(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.D
     ).sort(*keys, START, END)  # fmt: skip
 
 
-def _left(numbered: pl.DataFrame, totals: pl.DataFrame, keys: Sequence[str], kind: Count) -> Kept:
+def _left(numbered: pl.DataFrame, totals: pl.DataFrame, keys: Sequence[str], kind: Count) -> OpenWindows:
     """The elements that a pane may still hold, and the count of each key."""
     known = beside(numbered.drop(SEEN, strict=False), totals.select(*keys, SEEN), keys)
     oldest = pl.col(SEEN) - kind.size if kind.every else pl.col(SEEN) // kind.size * kind.size
     recent = known.filter(pl.col(ORDINAL) >= oldest).drop(SEEN)
     nowhere = (pl.lit(0, pl.Int64).alias(START), pl.lit(0, pl.Int64).alias(END))
     windows = totals.select(*keys, *nowhere, SEEN, UNTOLD, pl.lit(None, pl.Int64).alias(HOLD))
-    return Kept(windows, {ELEMENTS: recent.with_columns(nowhere)})
+    return OpenWindows(windows, {ELEMENTS: recent.with_columns(nowhere)})

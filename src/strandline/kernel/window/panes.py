@@ -1,7 +1,7 @@
 """Who fires in a batch, and the panes that come of it: timing, numbering, corrections."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 
 import polars as pl
@@ -9,34 +9,34 @@ import polars as pl
 from strandline.kernel.aggregation.accumulators import (
     ELEMENTS,
     Combined,
-    Frames,
     combine,
     identity,
     parts_of,
     with_values,
 )
-from strandline.kernel.blocks.block import COUNTED, EARLIEST, END, NEW, START, TIME
+from strandline.kernel.blocks.block import COUNTED, EARLIEST, END, NEW, START, TIME, Frames
 from strandline.kernel.blocks.small_frames import collected, stacked, without
 from strandline.kernel.expressions import to_expr
+from strandline.kernel.operator import Instant
 from strandline.kernel.state.partitioning import ordered
-from strandline.kernel.state.slice_store import (
+from strandline.kernel.state.slice_store import HOLD
+from strandline.kernel.stateless_steps import PROBLEM
+from strandline.kernel.window import evictors, triggers
+from strandline.kernel.window.assign import expires, later, max_timestamp
+from strandline.kernel.window.shared_slices import waits
+from strandline.kernel.window.window_rows import (
     ADDED,
     ARRIVED,
     CLOSED,
-    HOLD,
     SETTLED,
     SPOKEN,
     TOLD,
     TOLD_TIME,
     TOLD_TIMING,
-    Kept,
+    OpenWindows,
     initial,
     keeps_told,
 )
-from strandline.kernel.stateless_steps import PROBLEM
-from strandline.kernel.window import evictors, triggers
-from strandline.kernel.window.assign import expires, later, max_timestamp
-from strandline.kernel.window.shared_slices import waits
 from strandline.model.evictors import Moment
 from strandline.model.expressions import Expression, Name
 from strandline.model.panes import Accumulation, Emit, PaneTimestamp, Timing
@@ -61,18 +61,9 @@ _LATELY = 16
 """What is asked of windows at an instant is the same for all key groups of a task; so many are remembered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Instant:
-    """The two clocks of a batch, each before and after it, and the batch's number."""
-
-    before: int
-    after: int
-    clock_before: int
-    clock: int
-    turn: int = 0
-
-
-def fire(kept: Kept, keys: Sequence[str], ask: WindowedStep, now: Instant) -> tuple[pl.DataFrame | None, Kept]:
+def fire(
+    kept: OpenWindows, keys: Sequence[str], ask: WindowedStep, now: Instant
+) -> tuple[pl.DataFrame | None, OpenWindows]:
     """The panes of a batch, in order, and what stays open after it, of what is kept with what is new added to it."""
     windows, fresh, kept = kept.windows, kept.fresh, replace(kept, fresh=None)
     if windows is None:
@@ -110,8 +101,8 @@ def _together(frames: Sequence[pl.DataFrame | None]) -> pl.DataFrame:
 
 
 def _fire(
-    windows: pl.DataFrame, kept: Kept, keys: Sequence[str], ask: WindowedStep, now: Instant
-) -> tuple[pl.DataFrame | None, Kept]:
+    windows: pl.DataFrame, kept: OpenWindows, keys: Sequence[str], ask: WindowedStep, now: Instant
+) -> tuple[pl.DataFrame | None, OpenWindows]:
     """Every window is tested."""
     heard = _listen(_with_told(windows, ask), ask, now)
     items = kept.items
@@ -336,7 +327,9 @@ def last_panes(windows: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) ->
     )  # fmt: skip
 
 
-def _settle(windows: pl.DataFrame, spoke: pl.DataFrame, kept: Kept, keys: Sequence[str], ask: WindowedStep) -> Kept:
+def _settle(
+    windows: pl.DataFrame, spoke: pl.DataFrame, kept: OpenWindows, keys: Sequence[str], ask: WindowedStep
+) -> OpenWindows:
     """What firing leaves behind; windows at the end of their life are forgotten."""
     names = identity(keys)
     if keeps_told(ask):
@@ -348,7 +341,7 @@ def _settle(windows: pl.DataFrame, spoke: pl.DataFrame, kept: Kept, keys: Sequen
     if ask.evictor is not None and ELEMENTS in items:
         items[ELEMENTS] = _after(items[ELEMENTS], windows.filter(_FIRES), keys, ask)
     alive = collected(_unmarked(windows.lazy().filter(~pl.col(_OVER)).with_columns(**_settled(ask))), windows.height)
-    return Kept(alive, items, _still_owed(kept.owed, windows, keys))
+    return OpenWindows(alive, items, _still_owed(kept.owed, windows, keys))
 
 
 @cache

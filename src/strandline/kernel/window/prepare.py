@@ -6,16 +6,16 @@ windows that live beyond it surely take their elements, and those are combined. 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import polars as pl
 
 from strandline.errors import InvalidTime
 from strandline.kernel.aggregation.accumulators import Combined, combine, items_of
 from strandline.kernel.aggregation.skip_preaggregation import alone
-from strandline.kernel.blocks.block import AT, END, GAP, OFFSET, PARTITION, START, Block
+from strandline.kernel.blocks.block import AT, END, GAP, OFFSET, PARTITION, REASON, START, Block
 from strandline.kernel.blocks.small_frames import only
 from strandline.kernel.blocks.sorting import apart, is_worth_it
+from strandline.kernel.operator import ROWS, Prepared
 from strandline.kernel.state.partitioning import group_numbers, key_groups
 from strandline.kernel.watermarks import FOREVER, NEVER, put_aside_after
 from strandline.kernel.window.assign import assign, expires, has_one, max_timestamp
@@ -28,19 +28,10 @@ from strandline.model.triggers import may_finish
 from strandline.model.watermarks import Inputs, Watermark
 from strandline.model.windows import Custom, GapColumn, Session, Sliding
 
-REASON = "@reason"
 SURE = "@sure"
-ROWS, PARTS, ITEMS = "rows", "parts", "items:"
+PARTS, ITEMS = "parts", "items:"
 REPEATS = "repeats"
 """The fact that a window may have several parts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """Blocks by key group, and how many elements belong to no window at all."""
-
-    blocks: Mapping[int, Block]
-    filtered: int
 
 
 def admit(

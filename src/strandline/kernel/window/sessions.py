@@ -12,10 +12,11 @@ import polars as pl
 from strandline.kernel.aggregation.accumulators import identity, items_of, picks_of, plain_parts, together
 from strandline.kernel.aggregation.first_last import ranked
 from strandline.kernel.blocks.block import END, START
-from strandline.kernel.state.slice_store import ADDED, ARRIVED, CLOSED, HOLD, SETTLED, SPOKEN, TOLD_TIMING, Kept
+from strandline.kernel.state.slice_store import HOLD
 from strandline.kernel.window import triggers
 from strandline.kernel.window.assign import expires, max_timestamp
 from strandline.kernel.window.panes import OWNER_END, OWNER_START, last_panes
+from strandline.kernel.window.window_rows import ADDED, ARRIVED, CLOSED, SETTLED, SPOKEN, TOLD_TIMING, OpenWindows
 from strandline.model.panes import Accumulation, LateReason, PaneTimestamp
 from strandline.model.steps import WindowedStep
 from strandline.model.windows import Touching
@@ -73,7 +74,7 @@ def cover(spans: pl.DataFrame, keys: Sequence[str], touching: Touching) -> pl.Da
     )
 
 
-def unite(kept: Kept, live: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, before: int) -> Kept:
+def unite(kept: OpenWindows, live: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, before: int) -> OpenWindows:
     """Open sessions that an accepted element joins or makes grow become one, under the new bounds."""
     names = identity(keys)
     grows = pl.col("@joined") & pl.col("@reason").is_null()
@@ -93,7 +94,7 @@ def unite(kept: Kept, live: pl.DataFrame, keys: Sequence[str], ask: WindowedStep
         for name, kind in items_of(ask).items()
         if name in kept.items
     }
-    return Kept(windows, items, _owed(kept.owed, parts, joined, keys, ask))
+    return OpenWindows(windows, items, _owed(kept.owed, parts, joined, keys, ask))
 
 
 def _united(parts: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, before: int) -> pl.DataFrame:

@@ -18,7 +18,6 @@ import polars as pl
 
 from strandline.kernel.aggregation.accumulators import (
     Combined,
-    Frames,
     identity,
     items_of,
     merge_rows,
@@ -26,15 +25,15 @@ from strandline.kernel.aggregation.accumulators import (
     side_by_side,
     together,
 )
-from strandline.kernel.blocks.block import END, START, Block, pack, unpack
+from strandline.kernel.blocks.block import END, START, Block, Frames, pack, unpack
 from strandline.kernel.blocks.small_frames import stacked
-from strandline.kernel.state import slice_store
+from strandline.kernel.operator import Instant
 from strandline.kernel.state.partitioning import slices_of
-from strandline.kernel.state.slice_store import Index, Kept, Slice
-from strandline.kernel.state.state_migrations import in_rows
+from strandline.kernel.state.slice_rows import SHARED
+from strandline.kernel.state.slice_store import BESIDE, Index, Slice, Slices, by_slice, due
 from strandline.kernel.watermarks import FOREVER, Progress
 from strandline.kernel.window.assign import assign, expires, max_timestamp
-from strandline.kernel.window.panes import Instant, on_time, on_time_before
+from strandline.kernel.window.panes import on_time, on_time_before
 from strandline.kernel.window.prepare import SURE
 from strandline.kernel.window.shared_slices import (
     first_over,
@@ -47,14 +46,16 @@ from strandline.kernel.window.shared_slices import (
     striped,
     windows_ending,
 )
+from strandline.kernel.window.state_migrations import in_rows
+from strandline.kernel.window.window_rows import OpenWindows, keeps_told
+from strandline.kernel.window.window_slices import in_order
 from strandline.kernel.window.windows_from_slices import spread
 from strandline.model.elements import ZERO
 from strandline.model.panes import Accumulation, Emit, LateRows
 from strandline.model.steps import WindowedStep
 from strandline.model.triggers import Never
 
-STRIPS: Final = "strips"
-BESIDE: Final = f"{STRIPS}:beside"
+STRIPS: Final = SHARED.name
 LARGE: Final = 256
 """So many strips of a slice make it worth the trouble to leave them as they are."""
 SELDOM: Final = 4
@@ -98,7 +99,7 @@ class Ripe:
 @cache
 def _remembers(ask: WindowedStep) -> bool:
     """Whether a window that has ended needs a row even if nothing comes any more: strips cannot tell what it must."""
-    return slice_store.keeps_told(ask) or ask.final_pane is Emit.ALWAYS or isinstance(ask.trigger, Never)
+    return keeps_told(ask) or ask.final_pane is Emit.ALWAYS or isinstance(ask.trigger, Never)
 
 
 def apart(rows: pl.DataFrame, ask: WindowedStep, now: Instant) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
@@ -127,19 +128,20 @@ def read(
     if not shares(ask):
         return Waiting()
     span = slice_span(ask)
-    numbers = slice_store.due(index.strips, progress)
-    beside = None if index.beside is None else _combined(unpack(held[BESIDE], BESIDE), ask)
+    there = index.store(STRIPS)
+    numbers = due(there, progress)
+    beside = _combined(unpack(held[BESIDE], BESIDE), ask) if index.store(BESIDE) else None
     coming = [each.rows for each in (came, beside) if each is not None]
     touched = Counter[int]()
     for rows in coming:
         touched.update(dict(slices_of(rows, (), span).value_counts().iter_rows()))
-    stay = frozenset(n for n, many in touched.items() if _is_seldom(many, index.strips.get(n)))
+    stay = frozenset(n for n, many in touched.items() if _is_seldom(many, there.get(n)))
     if came is not None:
         numbers |= _numbers(came, span) - stay
     if late is not None and not _remembers(ask):
         asked = late.select(pl.col(START) // span, (pl.col(END) - 1) // span).unique().rows()
-        numbers |= {n for n in index.strips for first, last in asked if first <= n <= last}
-    found = {n: _combined(unpack(held[_place(n)], _place(n)), ask) for n in sorted(numbers) if n in index.strips}
+        numbers |= {n for n in there for first, last in asked if first <= n <= last}
+    found = {n: _combined(unpack(held[_place(n)], _place(n)), ask) for n in sorted(numbers) if n in there}
     return Waiting(found, beside=beside, stay=stay)
 
 
@@ -154,8 +156,8 @@ def _combined(block: Block, ask: WindowedStep) -> Combined:
 
 
 def recall(
-    kept: Kept, waiting: Waiting, late: pl.DataFrame | None, keys: Sequence[str], ask: WindowedStep, now: Instant
-) -> Kept:
+    kept: OpenWindows, waiting: Waiting, late: pl.DataFrame | None, keys: Sequence[str], ask: WindowedStep, now: Instant
+) -> OpenWindows:
     """With rows for windows that have said nothing but their on-time pane, now that elements come to them late."""
     if late is None or not waiting.all or _remembers(ask):
         return kept
@@ -176,7 +178,7 @@ def recall(
             found = [each for each in (items.get(name), mine) if each is not None]
             items[name] = together(found, keys, items_of(ask)[name])
     windows = rows if kept.windows is None else pl.concat([kept.windows, rows], how="diagonal_relaxed")
-    return Kept(windows, items, kept.owed)
+    return OpenWindows(windows, items, kept.owed)
 
 
 def _inside(strips: pl.DataFrame, windows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
@@ -211,14 +213,17 @@ def add(waiting: Waiting, came: Combined | None, keys: Sequence[str], ask: Windo
 def in_slices(strips: Combined, keys: Sequence[str], ask: WindowedStep) -> dict[int, Combined]:
     """Strips apart by slice, each slice in order."""
     span = slice_span(ask)
-    rows = slice_store.by_slice(slice_store.in_order(strips.rows, keys), keys, span)
-    items = {
-        name: slice_store.by_slice(slice_store.in_order(each, keys), keys, span) for name, each in strips.items.items()
-    }
+    rows = _sliced(strips.rows, keys, span)
+    items = {name: _sliced(each, keys, span) for name, each in strips.items.items()}
     return {
         number: Combined(mine, {name: parts[number] for name, parts in items.items() if number in parts})
         for number, mine in rows.items()
     }
+
+
+def _sliced(frame: pl.DataFrame, keys: Sequence[str], span: int) -> dict[int, pl.DataFrame]:
+    ordered = in_order(frame, keys)
+    return by_slice(ordered, slices_of(ordered, keys, span))
 
 
 def _numbers(strips: Combined | None, span: int) -> frozenset[int]:
@@ -267,39 +272,41 @@ def _ending(rows: pl.DataFrame, ask: WindowedStep, now: Instant) -> Iterable[tup
 
 def write(
     waiting: Waiting, index: Index, keys: Sequence[str], ask: WindowedStep, now: Instant
-) -> tuple[dict[str, bytes | None], dict[int, Slice], Slice | None]:
-    """The bytes of what changed, None where all is over, and what the index says of slices and of what is beside."""
+) -> tuple[dict[str, bytes | None], dict[str, Slices]]:
+    """Write what changed, delete what is over, and return the entries of both stores in the index."""
     writes: dict[str, bytes | None] = {}
-    entries = {n: entry for n, entry in index.strips.items() if n not in waiting.slices}
+    known = index.store(STRIPS)
+    entries = {n: entry for n, entry in known.items() if n not in waiting.slices}
     for number, strips in waiting.slices.items():
         due, hold, gone = _deadlines(strips.rows, ask, now)
         if gone <= now.after:
-            writes |= {_place(number): None} if number in index.strips else {}
+            writes |= {_place(number): None} if number in known else {}
             continue
         if number in waiting.changed:
             data = pack(Block(_frames(strips)))
             writes[_place(number)] = data
             entries[number] = Slice(strips.rows.height, len(data), due, None, hold)
         else:
-            was = index.strips[number]
+            was = known[number]
             entries[number] = Slice(was.rows, was.size, due, None, hold)
     beside, entry = _write_beside(waiting, index, keys, ask, now)
-    return writes | beside, entries, entry
+    stores: dict[str, Slices] = {STRIPS: entries, BESIDE: {} if entry is None else {0: entry}}
+    return writes | beside, {name: slices for name, slices in stores.items() if slices}
 
 
 def _write_beside(
     waiting: Waiting, index: Index, keys: Sequence[str], ask: WindowedStep, now: Instant
 ) -> tuple[dict[str, bytes | None], Slice | None]:
     """What is beside slices, without what is over."""
-    was, left = index.beside, None if waiting.beside is None else _alive(waiting.beside, ask, now)
+    was, left = index.store(BESIDE).get(0), None if waiting.beside is None else _alive(waiting.beside, ask, now)
     if left is None:
         return {} if was is None else {BESIDE: None}, None
     due, hold, _ = _deadlines(left.rows, ask, now)
     if was is not None and not waiting.is_new_beside and left is waiting.beside:
         return {}, Slice(was.rows, was.size, due, None, hold)
     ordered = Combined(
-        slice_store.in_order(left.rows, keys),
-        {name: slice_store.in_order(each, keys) for name, each in left.items.items()},
+        in_order(left.rows, keys),
+        {name: in_order(each, keys) for name, each in left.items.items()},
     )
     data = pack(Block(_frames(ordered)))
     return {BESIDE: data}, Slice(left.rows.height, len(data), due, None, hold)

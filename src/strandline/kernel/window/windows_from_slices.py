@@ -15,7 +15,6 @@ import polars as pl
 
 from strandline.kernel.aggregation.accumulators import (
     Combined,
-    Frames,
     items_of,
     merges,
     needs_earliest,
@@ -26,7 +25,7 @@ from strandline.kernel.aggregation.accumulators import (
 )
 from strandline.kernel.aggregation.aggregates import Items, Part
 from strandline.kernel.aggregation.first_last import ranked
-from strandline.kernel.blocks.block import COUNTED, EARLIEST, END, NEW, START
+from strandline.kernel.blocks.block import COUNTED, EARLIEST, END, NEW, START, Frames
 from strandline.kernel.blocks.sorting import Fold
 from strandline.model.steps import WindowedStep
 

@@ -1,4 +1,4 @@
-"""The rules of a plan, in order: each takes a pipeline and returns it, changed or not, or says why it cannot run."""
+"""The rules of a plan, in order: each takes a pipeline and returns it, or says why it cannot run."""
 
 from collections.abc import Callable
 from typing import Final
@@ -6,18 +6,16 @@ from typing import Final
 from strandline.plan.nodes import Root
 from strandline.plan.rules.refuse_columns import refuse_columns
 from strandline.plan.rules.refuse_delivery import refuse_delivery
-from strandline.plan.rules.refuse_double_counting import refuse_repeated
-from strandline.plan.rules.refuse_early_close import refuse_closing
-from strandline.plan.rules.refuse_missing_time import refuse_timeless
+from strandline.plan.rules.refuse_double_counting import refuse_double_counting
+from strandline.plan.rules.refuse_missing_time import refuse_missing_time
 from strandline.plan.rules.refuse_retractions import refuse_retractions
-from strandline.plan.rules.refuse_unbounded_state import refuse_for_ever
+from strandline.plan.rules.refuse_unbounded_state import refuse_unbounded_state
 
 RULES: Final[tuple[Callable[[Root], Root], ...]] = (
-    refuse_timeless,
+    refuse_missing_time,
     refuse_columns,
     refuse_delivery,
     refuse_retractions,
-    refuse_repeated,
-    refuse_closing,
-    refuse_for_ever,
+    refuse_double_counting,
+    refuse_unbounded_state,
 )

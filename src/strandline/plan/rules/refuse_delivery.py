@@ -1,16 +1,16 @@
-"""A sink is asked for no more than it can promise."""
+"""Refuse a delivery that a sink does not offer."""
 
 from strandline.errors import InvalidStep
 from strandline.plan.endpoints import Delivery, Sink
-from strandline.plan.nodes import Aggregated, Root, outputs_of, walk
+from strandline.plan.nodes import KeyedNode, Root, outputs_of, walk
 
 
 def refuse_delivery(root: Root) -> Root:
-    """Each sink offers the delivery that was asked of it; one for late elements, that of the output they belong to."""
+    """Check every sink of rows and of late elements; late elements have the delivery of their output."""
     for write in outputs_of(root):
         _check(write.sink, write.delivery)
         for node in walk(write):
-            if isinstance(node, Aggregated) and node.rest is not None:
+            if isinstance(node, KeyedNode) and node.rest is not None:
                 _check(node.rest, write.delivery)
     return root
 

@@ -1,29 +1,20 @@
-"""Panes that repeat what earlier ones said would be counted twice by another aggregate."""
+"""Refuse to aggregate panes that repeat what earlier panes held: they would be counted twice."""
 
 from strandline.errors import InvalidStep
-from strandline.model.elements import ZERO
-from strandline.model.panes import Accumulation
-from strandline.model.steps import WindowedStep
-from strandline.model.triggers import DEFAULT, AfterWatermark
 from strandline.plan.lineage import strands_to
-from strandline.plan.nodes import Accepted, Aggregated, Root, walk
+from strandline.plan.nodes import KeyedNode, Root, walk
+from strandline.plan.operators.contract import Accepted
 
 
-def refuse_repeated(root: Root) -> Root:
-    """A step over accumulating panes, unless those can speak only once, or it is meant."""
+def refuse_double_counting(root: Root) -> Root:
+    """Refuse an operator over accumulating panes, unless each window has one pane or the author accepts it."""
     for node in walk(root):
-        if isinstance(node, Aggregated) and Accepted.REPEATED not in node.accepted:
-            for strand in strands_to(node.of):
+        if isinstance(node, KeyedNode) and Accepted.REPEATED not in node.accepted:
+            for strand in (strand for stream in node.inputs for strand in strands_to(stream)):
                 before = strand.origin
-                if isinstance(before, Aggregated) and repeats(before.step):
+                if isinstance(before, KeyedNode) and before.plan.repeats:
                     raise InvalidStep(
                         f"{node.name} would count twice: each pane of {before.name} holds what those before it held",
                         hint="let that step be retracting or discarding, or say key_by(…, even_repeated=True)",
                     )
     return root
-
-
-def repeats(step: WindowedStep) -> bool:
-    """Whether a window can say the same thing in more than one pane."""
-    once = step.trigger in (DEFAULT, AfterWatermark()) and step.lateness.allowed == ZERO
-    return step.accumulation is Accumulation.ACCUMULATING and not once

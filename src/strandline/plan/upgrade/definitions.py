@@ -11,6 +11,8 @@ from typing import Any, Final
 
 Plain = dict[str, Any]
 
+KEYED: Final = ("Aggregated", "Keyed")
+"""What keyed steps are called: windowed steps by their first name, all others by the second."""
 _READING: Final = frozenset({"value", "columns", "decoder", "format", "header", "metadata"})
 """Of a source: how its records are read. Everything else says which records those are."""
 
@@ -41,7 +43,7 @@ def read_definition(plain: Any) -> Definition:
         if node not in nodes:
             nodes.append(node)
     reads = [node["source"] for node in nodes if node["is"] == "Read"]
-    steps = [node for node in nodes if node["is"] == "Aggregated"]
+    steps = [_as_keyed(node) for node in nodes if node["is"] in KEYED]
     rests = [node["rest"] for node in steps if node.get("rest") is not None]
     writes = [node for node in nodes if node["is"] == "Write"]
     ordered = plain["outputs"] if isinstance(plain, dict) and plain.get("is") == "Together" else writes
@@ -49,13 +51,18 @@ def read_definition(plain: Any) -> Definition:
     return Definition(tuple(sources), tuple(steps), (*(each["sink"] for each in ordered), *rests))
 
 
-def ways_to(node: Plain) -> list[Way]:
-    """The ways that lead to a node, from sources or from other keyed steps."""
-    match node["is"]:
-        case "Union":
-            return [way for stream in node["streams"] for way in _ways(stream)]
-        case _:
-            return _ways(node["of"])
+def ways_to(step: Plain) -> list[Way]:
+    """Return the ways that lead to a keyed step, from sources or from other keyed steps."""
+    return [way for stream in step["streams"] for way in _ways(stream["of"])]
+
+
+def _as_keyed(node: Plain) -> Plain:
+    """Return a keyed step with its inputs by role; a windowed step is stored with one input and no role."""
+    if node["is"] == "Keyed":
+        return {**node, "keys": node["streams"][0]["keys"]}
+    stream = {"is": "KeyedInput", "role": "input", "of": node["of"], "keys": node["keys"]}
+    rest = {name: each for name, each in node.items() if name not in ("is", "of", "step")}
+    return {**rest, "is": "Keyed", "streams": [stream], "operator": node["step"]}
 
 
 def place_of(source: Plain) -> str:
@@ -76,8 +83,8 @@ def _ways(node: Plain) -> list[Way]:
     match node["is"]:
         case "Read":
             return [Way(node)]
-        case "Aggregated":
-            return [Way(node)]
+        case "Aggregated" | "Keyed":
+            return [Way(_as_keyed(node))]
         case "Union":
             return [way for stream in node["streams"] for way in _ways(stream)]
         case "Stateless":
@@ -92,6 +99,8 @@ def _walk(node: Any) -> Iterator[Plain]:
     if not isinstance(node, dict) or "is" not in node:
         return
     before = node.get("outputs") or node.get("streams") or ([node["of"]] if "of" in node else [])
+    if node["is"] == "Keyed":
+        before = [stream["of"] for stream in before]
     for each in before:
         yield from _walk(each)
     if node["is"] != "Together":

@@ -94,6 +94,14 @@ _CHANGED: Final[Mapping[str, Finding]] = {
 }
 
 
+_CHANGED_DEDUPLICATE: Final[Mapping[str, Finding]] = {
+    "keep": (Verdict.INCOMPATIBLE, "what is kept of a key is another element"),
+    "within": (Verdict.COMPATIBLE, "elements are compared over the new span; keys that have expired are not known"),
+    "lateness": (Verdict.COMPATIBLE, "the state fits; keys that have expired are not known"),
+    "time": (Verdict.MIGRATABLE, "elements were compared by another clock"),
+}
+
+
 def compare(was: Any, now: Any) -> Upgrade:
     """Two definitions, as `to_plain` gives them: the one that made the state, and the one that is to go on with it."""
     old, new = read_definition(was), read_definition(now)
@@ -109,7 +117,13 @@ def compare(was: Any, now: Any) -> Upgrade:
 
 def step_words(step: Plain) -> str:
     """How a keyed step is spoken of: what it computes, by what."""
-    return f"{', '.join(name for name, _ in step['step']['aggregates'])} by {', '.join(step['keys'])}"
+    operator = step["operator"]
+    what = ", ".join(name for name, _ in operator["aggregates"]) if "aggregates" in operator else _verb(operator)
+    return f"{what} by {', '.join(step['keys'])}"
+
+
+def _verb(operator: Plain) -> str:
+    return str(operator["is"]).lower()
 
 
 def _matched(old: tuple[Plain, ...], new: tuple[Plain, ...]) -> dict[int, int]:
@@ -132,11 +146,13 @@ def _equal(one: Plain, other: Plain) -> bool:
 
 
 def _same_work(one: Plain, other: Plain) -> bool:
-    return bool(one["keys"] == other["keys"] and one["step"] == other["step"])
+    return bool(one["keys"] == other["keys"] and one["operator"] == other["operator"])
 
 
 def _same_place(one: Plain, other: Plain) -> bool:
-    return bool(one["keys"] == other["keys"] and one["step"]["window"] == other["step"]["window"])
+    here, there = one["operator"], other["operator"]
+    same = here["is"] == there["is"] and here.get("window") == there.get("window")
+    return bool(one["keys"] == other["keys"] and same)
 
 
 def _same_keys(one: Plain, other: Plain) -> bool:
@@ -149,13 +165,26 @@ def _step(number: int, now: Plain, was: int | None, old: Definition) -> StepUpgr
         said = "it is new, and begins with nothing at the positions of the savepoint"
         return StepUpgrade(Part(what, Verdict.COMPATIBLE, (said,)), number, None)
     before = old.steps[was]
-    aggregates = _Aggregates.between(before["step"], now["step"])
-    found = [*_keys(before, now), *_fields(before["step"], now["step"]), *aggregates.findings(now["step"])]
-    found += [*_inputs(before, now), *_layout(before["step"], now["step"])]
+    here, there = before["operator"], now["operator"]
+    aggregates = _Aggregates.between(here, there)
+    found = [*_keys(before, now), *_operators(here, there), *_inputs(before, now)]
     part = Part(what, max((verdict for verdict, _ in found), key=_ORDER.index, default=Verdict.SAME),
                 tuple(dict.fromkeys(said for _, said in found)))  # fmt: skip
-    new_trigger = before["step"]["trigger"] != now["step"]["trigger"]
+    new_trigger = here.get("trigger") != there.get("trigger")
     return StepUpgrade(part, number, was, aggregates.added, (*aggregates.removed,), new_trigger)
+
+
+def _operators(was: Plain, now: Plain) -> Iterator[Finding]:
+    """Compare two definitions of an operator."""
+    if was["is"] != now["is"]:
+        yield Verdict.INCOMPATIBLE, f"it was a {_verb(was)} and is a {_verb(now)}: neither can use the other's state"
+        return
+    match now["is"]:
+        case "WindowedStep":
+            aggregates = _Aggregates.between(was, now)
+            yield from (*_fields(was, now, _CHANGED), *aggregates.findings(now), *_layout(was, now))
+        case _:
+            yield from _fields(was, now, _CHANGED_DEDUPLICATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +195,7 @@ class _Aggregates:
 
     @classmethod
     def between(cls, was: Plain, now: Plain) -> "_Aggregates":
-        old, new = dict(was["aggregates"]), dict(now["aggregates"])
+        old, new = dict(was.get("aggregates", ())), dict(now.get("aggregates", ()))
         changed = tuple((n, words(old[n]), words(new[n])) for n in new if n in old and old[n] != new[n])
         return cls(tuple(n for n in new if n not in old), tuple(n for n in old if n not in new), changed)
 
@@ -196,8 +225,8 @@ def _keys(was: Plain, now: Plain) -> Iterator[Finding]:
         yield Verdict.COMPATIBLE, "late elements go elsewhere from now on"
 
 
-def _fields(was: Plain, now: Plain) -> Iterator[Finding]:
-    for name, (verdict, effect) in _CHANGED.items():
+def _fields(was: Plain, now: Plain, changed: Mapping[str, Finding]) -> Iterator[Finding]:
+    for name, (verdict, effect) in changed.items():
         if was.get(name) != now.get(name):
             told = f"{name.replace('_', ' ')} was {words(was.get(name))} and is {words(now.get(name))}"
             yield verdict, f"{told}: {effect}"

@@ -9,11 +9,13 @@ import polars as pl
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, SIGN, START, Block, pack, unpack
+from strandline.kernel.blocks.block import AT, END, INPUT, OFFSET, PARTITION, SIGN, START, Block, pack, unpack
+from strandline.kernel.dead_letters import SOURCE
+from strandline.kernel.operators import operator_of
 from strandline.kernel.output import Counts, counts_to_facts
 from strandline.kernel.salting import HELD, SALT
 from strandline.kernel.stateless_steps import ORIGIN, PROBLEM
-from strandline.kernel.step import Ask, Stepped, step
+from strandline.kernel.step import Stepped, StepSpec, step
 from strandline.kernel.watermarks import (
     FOREVER,
     NEVER,
@@ -26,13 +28,12 @@ from strandline.kernel.watermarks import (
 )
 from strandline.kernel.window.panes import INDEX, LAST, RETRACTION, TIMESTAMP, TIMING
 from strandline.model.watermarks import Inputs
-from strandline.plan.columns import PANE
 from strandline.plan.stages import KeyedStep, Route
 from strandline.ports.dead_letter_masking import failures, outgoing
 from strandline.spark.batch_properties import Batch, told
 from strandline.spark.patches.worker_gc import spare_imports
 from strandline.spark.tasks.block_addresses import address, to_deliver_from
-from strandline.spark.tasks.prepare import Blocks, Steps, feed
+from strandline.spark.tasks.prepare import Blocks, From, Steps, feed
 from strandline.spark.tasks.state_map import BLOCK, PLACE, Held
 from strandline.spark.tasks.stateless_steps import aggregating, run_operations
 from strandline.spark.tasks.task_metrics import Measured, asked_for, telling
@@ -90,13 +91,13 @@ def play_level(steps: Steps, level: int) -> tuple[Play, Callable[[int], bool]]:
     return play, mine.__contains__
 
 
-def ask_of(keyed: KeyedStep) -> Ask:
+def spec_of(keyed: KeyedStep) -> StepSpec:
     """What the kernel is asked for a step; how several inputs meet is said by the inputs."""
     (first, *more) = keyed.inputs
     if not more and first.watermark is not None:
-        return Ask(keyed.keys, keyed.step, first.watermark, first.partitions)
+        return StepSpec(keyed.keys, keyed.operator, first.watermark, first.partitions)
     inputs = tuple(Input(each.name, each.watermark, each.partitions) for each in keyed.inputs)
-    return Ask(keyed.keys, keyed.step, Inputs(tuple(each.name for each in inputs)), inputs=inputs)
+    return StepSpec(keyed.keys, keyed.operator, Inputs(tuple(each.name for each in inputs)), inputs=inputs)
 
 
 def play_group(
@@ -106,7 +107,7 @@ def play_group(
     controls = [control_from_facts(block.facts["control"]) for block in blocks]
     counts = sum((Counts(**block.facts["counts"]) for block in blocks), Counts())
     dead: list[pl.DataFrame] = []
-    stepped = _without_problems(step(held, blocks, controls, ask_of(keyed)), keyed, group, dead)
+    stepped = _without_problems(step(held, blocks, controls, spec_of(keyed)), keyed, group, dead)
     sent: Blocks = []
     frames: dict[str, pl.DataFrame] = {}
     for route in keyed.routes:
@@ -114,31 +115,41 @@ def play_group(
         if route.output is not None:
             frames |= {} if rows is None else {f"out:{route.output}": rows}
         else:
-            sent += _fed(rows, stepped, (keyed, group), steps[route.step or 0], batch, dead)
+            sent += _fed(rows, stepped, (keyed, group), steps[route.step or 0], route.input, batch, dead)
     if stepped.late is not None:
-        frames[f"late:{keyed.late_to}"] = stepped.late.drop(SALT, HELD, strict=False)
+        frames[f"late:{keyed.late_to}"] = _late(stepped.late, keyed)
     if dead:
         # Panes are no records of a source, and their columns are JSON already.
         frames[f"dead:{keyed.dead_to}"] = outgoing(pl.concat(dead, how="vertical"), None, None, keyed.mask)
-    everyone = counts + Counts(contributed=stepped.contributed, late=stepped.refused)
+    everyone = counts + Counts(contributed=stepped.contributed, late=stepped.refused, filtered=stepped.filtered)
     facts = {
         "step": keyed.number,
         "progress": progress_to_facts(stepped.progress),
         "counts": {keyed.name: counts_to_facts(everyone)},
         "output_watermark": stepped.output_watermark,
-        "rows": stepped.rows,
+        "rows": stepped.state_rows,
         "size": stepped.size,
     }
     return stepped.writes, [*sent, (to_deliver_from(keyed, group), Block(frames, facts))]
 
 
+def _late(late: pl.DataFrame, keyed: KeyedStep) -> pl.DataFrame:
+    """Name the origin of each late element where a step has several; partition and offset alone do not identify it."""
+    shown = late.drop(SALT, HELD, strict=False)
+    if INPUT not in shown.columns:
+        return shown
+    names = {number: strand.origin for number, strand in enumerate(keyed.strands)}
+    origin = pl.col(INPUT).replace_strict(names, return_dtype=pl.String).alias(SOURCE)
+    return shown.with_columns(origin).drop(INPUT)
+
+
 def _without_problems(stepped: Stepped, keyed: KeyedStep, group: int, dead: list[pl.DataFrame]) -> Stepped:
     """Panes for which a user's aggregate raised have null in its place, and a dead letter that says why."""
-    if stepped.panes is None or PROBLEM not in stepped.panes.columns:
+    if stepped.rows is None or PROBLEM not in stepped.rows.columns:
         return stepped
-    placed = stepped.panes.with_columns(*_visible(), *_position(stepped, keyed, group))
-    dead.append(failures(placed.filter(pl.col(PROBLEM).is_not_null()), aggregating(keyed.keys, keyed.step)))
-    return replace(stepped, panes=stepped.panes.drop(PROBLEM))
+    placed = stepped.rows.with_columns(*_visible(stepped.rows), *_position(stepped, keyed, group))
+    dead.append(failures(placed.filter(pl.col(PROBLEM).is_not_null()), aggregating(keyed)))
+    return replace(stepped, rows=stepped.rows.drop(PROBLEM))
 
 
 def _position(stepped: Stepped, keyed: KeyedStep, group: int) -> list[pl.Expr]:
@@ -153,20 +164,27 @@ def _passed(
     stepped: Stepped, keyed: KeyedStep, group: int, route: Route, dead: list[pl.DataFrame]
 ) -> pl.DataFrame | None:
     """The panes at the end of a route, and dead letters for those that a function could not take."""
-    if stepped.panes is None or (not route.operations and route.output is not None):
-        return stepped.panes
-    passed = run_operations(
-        stepped.panes.with_columns(*_visible(), *_position(stepped, keyed, group)), route.operations
-    )
+    rows = stepped.rows
+    if rows is None or (not route.operations and route.output is not None):
+        return rows
+    seen = rows.with_columns(*_visible(rows), *_position(stepped, keyed, group))
+    passed = run_operations(seen, route.operations)
     if passed.failed is not None:
         dead.append(failures(passed.failed))
     if route.output is not None:
-        return passed.rows.drop(PARTITION, OFFSET, ORIGIN, *PANE, strict=False)
+        return passed.rows.drop(*_own(keyed, rows), strict=False)
     return passed.rows
 
 
-def _visible() -> list[pl.Expr]:
-    """What can be read of a pane, under names without a sign."""
+def _own(keyed: KeyedStep, rows: pl.DataFrame) -> list[str]:
+    """Name the columns that were added for operations only; rows that are elements keep their position."""
+    return [*(name for name in (PARTITION, OFFSET) if name not in rows.columns), ORIGIN, *keyed.plan.declared]
+
+
+def _visible(rows: pl.DataFrame) -> list[pl.Expr]:
+    """Return what operations can read of a pane, under public names; other rows declare nothing."""
+    if TIMING not in rows.columns:
+        return []
     return [
         instant(START).alias("window_start"), instant(END).alias("window_end"), pl.col(TIMING).alias("timing"),
         pl.col(INDEX).alias("pane_index"), pl.col(LAST).alias("is_last"), pl.col(RETRACTION).alias("retraction"),
@@ -185,6 +203,7 @@ def _fed(
     stepped: Stepped,
     sender: tuple[KeyedStep, int],
     target: KeyedStep,
+    strand: int,
     batch: Batch,
     dead: list[pl.DataFrame],
 ) -> Blocks:
@@ -196,21 +215,32 @@ def _fed(
     if rows is None:
         facts = {"control": control, "from": name, "counts": counts_to_facts(Counts())}
         return [(address(target, number), Block(facts=facts)) for number in range(target.groups)]
-    # A window without an end has panes at the end of time, which elements cannot have.
-    stamped = pl.min_horizontal(pl.col(TIMESTAMP), pl.lit(FOREVER - 1)).alias(AT)
     # Elements that were spread and are gathered here keep the time they came with.
     gathered = AT in rows.columns
-    at = pl.col(AT) if gathered else stamped
-    sign = pl.when(pl.col(RETRACTION)).then(-1).otherwise(1).cast(pl.Int64).alias(SIGN)
-    users = pl.exclude("^@.*$")
-    elements = rows.select(users, PARTITION, OFFSET, at, *([sign] if target.step.signed else []))
+    elements = rows.select(pl.exclude("^@.*$"), PARTITION, OFFSET, *_time_and_sign(rows, target))
     counts = Counts(again=elements.height)
-    blocks, refused = feed(elements, target, None, control, batch, counts, name, tried=gathered)
+    sent = From(name, strand, is_probed=gathered)
+    blocks, refused = feed(elements, target, sent, control, batch, counts)
     if refused.height:
         dead.append(refused)
     return blocks
 
 
+def _time_and_sign(rows: pl.DataFrame, target: KeyedStep) -> list[pl.Expr]:
+    """Return the time of rows as elements of another step, and their sign where that step takes one."""
+    at = pl.col(AT)
+    if AT not in rows.columns:
+        # A window without an end has panes at the end of time, which elements cannot have.
+        at = pl.min_horizontal(pl.col(TIMESTAMP), pl.lit(FOREVER - 1)).alias(AT)
+    if not operator_of(target.operator, target.keys).takes_signs:
+        return [at]
+    if SIGN in rows.columns:
+        return [at, pl.col(SIGN)]
+    if RETRACTION not in rows.columns:
+        return [at, pl.lit(1, pl.Int64).alias(SIGN)]
+    return [at, pl.when(pl.col(RETRACTION)).then(-1).otherwise(1).cast(pl.Int64).alias(SIGN)]
+
+
 def place_of(block: Block) -> str:
     """Which task or key group sent it: no two are the same."""
-    return f"{block.facts['from']} {block.facts['control']['of']}"
+    return f"{block.facts['from']} {block.facts['control']['of']} {block.facts.get('input', 0):06}"

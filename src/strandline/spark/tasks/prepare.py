@@ -8,14 +8,13 @@ from typing import Any, Final
 import polars as pl
 import pyarrow as pa
 
-from strandline.kernel.aggregation.check_user_aggregates import probe
-from strandline.kernel.blocks.block import AT, OFFSET, PARTITION, Block, pack
+from strandline.kernel.blocks.block import AT, INPUT, OFFSET, PARTITION, Block, pack
 from strandline.kernel.blocks.small_frames import without
 from strandline.kernel.dead_letters import letters_of, no_letters
+from strandline.kernel.operators import operator_of
 from strandline.kernel.output import Counts, counts_to_facts
 from strandline.kernel.stateless_steps import ORIGIN, STEP, Passed
 from strandline.kernel.watermarks import Control, Rule, Seen, control_to_facts, counted_times, moving_time
-from strandline.kernel.window.prepare import admit, prepare
 from strandline.model.panes import DeadReason
 from strandline.model.watermarks import Percentile, Watermark
 from strandline.plan.stages import Flow, KeyedStep, Scan
@@ -175,7 +174,8 @@ def prepare_scan(  # noqa: PLR0913 - what a task has
                 leaving.leave(route.output, *_leaving(passed.rows, flow), offered)
                 continue
             step, sender = steps[route.step or 0], f"{scan.number}.{task:06}.{part:06}"
-            made, refused = feed(passed.rows, step, flow.watermark, control, batch, offered, sender, flow.event_time)
+            sent = From(sender, route.input, flow.watermark, flow.event_time)
+            made, refused = feed(passed.rows, step, sent, control, batch, offered)
             leaving.letters.append(refused)
             blocks += made
     ended = sorted(arrived.marks.filter(pl.col(MARK) == ENDED)[PARTITION])
@@ -218,30 +218,31 @@ class _Leaving:
         return [(to_deliver(task), Block(full, {**facts, "counts": self.counts}))]
 
 
-def feed(  # noqa: PLR0913, PLR0917 - what a step is fed with
-    rows: pl.DataFrame,
-    step: KeyedStep,
-    rule: Rule | None,
-    control: Mapping[str, Any],
-    batch: Batch,
-    known: Counts,
-    sender: str,
-    event_time: str | None = None,
-    *,
-    tried: bool = False,
-) -> tuple[Blocks, pl.DataFrame]:
-    """A block for each key group of a step, the control in all of them; and the rows that it cannot take.
+@dataclass(frozen=True, slots=True)
+class From:
+    """Where rows for a keyed step come from: the sender, the number of the strand, and how their time was found."""
 
-    Rows that a user's own aggregate was `tried` on already are not tried again.
-    """
-    taken, refused = admit(rows, step.step, rule, int(control["clock"]))
-    dead = _refused(refused, event_time) if refused.height else no_letters()
-    taken, failed = (taken, None) if tried else probe(taken, step.keys, step.step)
+    sender: str
+    strand: int = 0
+    rule: Rule | None = None
+    event_time: str | None = None
+    is_probed: bool = False
+    """Whether a user's own code was tried on these rows already."""
+
+
+def feed(  # noqa: PLR0913, PLR0917 - what a step is fed with
+    rows: pl.DataFrame, step: KeyedStep, sent: From, control: Mapping[str, Any], batch: Batch, known: Counts
+) -> tuple[Blocks, pl.DataFrame]:
+    """Make a block for each key group of a step, the control in all of them; return also the rows it cannot take."""
+    operator = operator_of(step.operator, step.strands[sent.strand].keys)
+    if len(step.strands) > 1:
+        rows = rows.with_columns(pl.lit(sent.strand, pl.Int32).alias(INPUT))
+    taken, refused = operator.admit(rows, sent.rule, int(control["clock"]))
+    dead = _refused(refused, sent.event_time) if refused.height else no_letters()
+    taken, failed = (taken, None) if sent.is_probed else operator.probe(taken)
     if failed is not None:
-        dead = pl.concat([dead, failures(failed, aggregating(step.keys, step.step))], how="vertical")
-    prepared = prepare(
-        without(taken, (RAW, ORIGIN)), step.keys, step.step, step.groups, batch.horizons.get(step.number)
-    )
+        dead = pl.concat([dead, failures(failed, aggregating(step))], how="vertical")
+    prepared = operator.prepare(without(taken, (RAW, ORIGIN)), step.groups, batch.horizons.get(step.number))
     counts = known + Counts(dead=dead.height, filtered=prepared.filtered)
     seen = look(taken, prepared.blocks, step.name, step.keys, batch.heads.get(step.number)) if batch.measured else None
     blocks: Blocks = []
@@ -249,9 +250,11 @@ def feed(  # noqa: PLR0913, PLR0917 - what a step is fed with
         found = prepared.blocks.get(group, Block())
         mine: dict[str, Any] = {
             "control": control,
-            "from": sender,
+            "from": sent.sender,
             "counts": counts_to_facts(counts if group == 0 else Counts()),
         }
+        if len(step.strands) > 1:
+            mine["input"] = sent.strand
         if seen is not None:
             mine[FACT] = to_facts(seen) if group == 0 else {}
         blocks.append((address(step, group), Block(found.frames, {**found.facts, **mine})))

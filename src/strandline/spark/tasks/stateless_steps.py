@@ -11,12 +11,13 @@ from strandline.kernel.aggregation.check_user_aggregates import probe
 from strandline.kernel.blocks.block import AT
 from strandline.kernel.stateless_steps import STEP, Passed
 from strandline.model import ddl
-from strandline.model.steps import WindowedStep
-from strandline.plan.stages import Kept
+from strandline.model.operators import Operator
+from strandline.plan.operators import plan_of
+from strandline.plan.stages import KeepFlagged, KeyedStep
 from strandline.plan.stateless_operations import FlatMap, Gather, Map, Operation, Select, Spread, Where, describe
 
 
-def run_operations(rows: pl.DataFrame, operations: Sequence[Operation | Kept]) -> Passed:
+def run_operations(rows: pl.DataFrame, operations: Sequence[Operation | KeepFlagged]) -> Passed:
     """Rows after all of it."""
     passed = Passed(rows)
     for operation in operations:
@@ -24,23 +25,27 @@ def run_operations(rows: pl.DataFrame, operations: Sequence[Operation | Kept]) -
     return passed
 
 
-def _named(passed: Passed, operation: Operation | Kept) -> Passed:
+def _named(passed: Passed, operation: Operation | KeepFlagged) -> Passed:
     """The rows that a step could not take know which it was."""
-    if passed.failed is None or isinstance(operation, Kept):
+    if passed.failed is None or isinstance(operation, KeepFlagged):
         return passed
     # Elements are spread for a step that the user wrote; it is that one's code which could not take them.
-    said = aggregating(operation.keys, operation.step) if isinstance(operation, Spread) else describe(operation)
+    said = _named_step(operation.step, operation.keys) if isinstance(operation, Spread) else describe(operation)
     return replace(passed, failed=passed.failed.with_columns(pl.lit(said).alias(STEP)))
 
 
-def aggregating(keys: Sequence[str], step: WindowedStep) -> str:
-    """How a letter speaks of a keyed step."""
-    return f"aggregate {', '.join(name for name, _ in step.aggregates)} by {', '.join(keys)}"
+def aggregating(step: KeyedStep) -> str:
+    """Name a keyed step in a dead letter."""
+    return _named_step(step.operator, step.keys)
 
 
-def _run(rows: pl.DataFrame, operation: Operation | Kept) -> Passed:
+def _named_step(operator: Operator, keys: Sequence[str]) -> str:
+    return f"aggregate {plan_of(operator).name(keys)}"
+
+
+def _run(rows: pl.DataFrame, operation: Operation | KeepFlagged) -> Passed:
     match operation:
-        case Kept(flag):
+        case KeepFlagged(flag):
             return kernel.keep_flagged(rows, flag)
         case Where(condition):
             return kernel.keep(rows, condition.expression)  # type: ignore[union-attr]

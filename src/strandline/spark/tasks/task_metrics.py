@@ -17,7 +17,8 @@ import numpy.typing as npt
 import polars as pl
 
 from strandline.kernel.blocks.block import AT, COUNTED, Block
-from strandline.kernel.window.prepare import PARTS, REPEATS, ROWS
+from strandline.kernel.operator import ROWS
+from strandline.kernel.window.prepare import PARTS, REPEATS
 from strandline.model.histograms import PER_OCTAVE
 
 FACT: Final = "measured"

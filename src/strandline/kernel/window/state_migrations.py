@@ -9,9 +9,10 @@ from typing import Final
 
 import polars as pl
 
-from strandline.kernel.aggregation.accumulators import Frames, picks_of, sets_of
+from strandline.kernel.aggregation.accumulators import picks_of, sets_of
 from strandline.kernel.aggregation.aggregates import BY, POSITION, VALUE
 from strandline.kernel.aggregation.first_last import Pick
+from strandline.kernel.blocks.block import Frames
 from strandline.model.steps import WindowedStep
 
 _OF_ITEMS: Final = (VALUE, BY, *POSITION)

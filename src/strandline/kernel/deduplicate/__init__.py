@@ -1,0 +1,1 @@
+"""The deduplication operator: keep the first or last element of each key."""

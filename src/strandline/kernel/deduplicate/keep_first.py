@@ -1,0 +1,179 @@
+"""Keep the first element of each key: drop elements that are less than `within` away from an emitted one.
+
+Rows of state are sorted by a hash of the key, so a batch looks its keys up by binary search; only rows with an equal
+hash have their key compared. New rows are appended to the slice of their time; a slice expires as a whole.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from strandline.kernel.blocks.block import AT
+from strandline.kernel.blocks.small_frames import only
+from strandline.kernel.deduplicate.stores import (
+    FIRST,
+    HASH,
+    deleted,
+    first_slices,
+    span_of,
+    with_deadline,
+    write_rows,
+)
+from strandline.kernel.operator import Batch
+from strandline.kernel.state import slice_deltas
+from strandline.kernel.state.slice_deltas import Changing, Run
+from strandline.kernel.state.slice_store import Slice, Slices
+from strandline.model.deduplicate import Deduplicate
+
+Longs = npt.NDArray[np.int64]
+_FEW = 64
+"""Keys with several spans in one batch, up to which a loop is faster than whole arrays."""
+
+
+def keep_first(
+    batch: Batch, elements: pl.DataFrame | None, keys: Sequence[str], definition: Deduplicate
+) -> tuple[pl.DataFrame | None, dict[str, bytes | None], Slices]:
+    """Return the elements that are no duplicates, the blocks to write and the slices after the batch.
+
+    Elements have HASH and are sorted by it, then by time and position.
+    """
+    slices = dict(batch.index.store(FIRST.name))
+    writes: dict[str, bytes | None] = {}
+    fresh: pl.DataFrame | None = None
+    if elements is not None and elements.height:
+        runs = {number: _runs(batch, number, slices[number]) for number in _reached(elements, slices, definition)}
+        unseen = elements.filter(~pl.Series(_in_state(elements, runs, keys, definition)))
+        fresh = unseen.filter(pl.Series(_firsts(unseen, keys, definition)))
+        if fresh.height:
+            added, entries = _add(batch, fresh, keys, definition, slices, runs)
+            writes |= added
+            slices |= entries
+    if definition.within is not None:
+        for number, entry in list(slices.items()):
+            if entry.due_watermark <= batch.now.after:
+                writes |= deleted(FIRST, number, entry)
+                del slices[number]
+    return fresh, writes, slices
+
+
+def _runs(batch: Batch, number: int, entry: Slice) -> tuple[Run, ...]:
+    return slice_deltas.read_runs(batch.held, FIRST, number, entry, (HASH, AT))
+
+
+def _reached(elements: pl.DataFrame, slices: Slices, definition: Deduplicate) -> list[int]:
+    """Return the slices that may hold an emitted element close enough to one of these."""
+    span = span_of(definition)
+    if span is None or definition.within is None:
+        return sorted(slices)
+    times = elements[AT].to_numpy()
+    least = (int(times.min()) - definition.within.ms) // span
+    most = (int(times.max()) + definition.within.ms) // span
+    return sorted(number for number in slices if least <= number <= most)
+
+
+def _in_state(
+    elements: pl.DataFrame, runs: Mapping[int, Sequence[Run]], keys: Sequence[str], definition: Deduplicate
+) -> npt.NDArray[np.bool_]:
+    """Mark the elements that an emitted element in state makes duplicates."""
+    duplicate = np.zeros(elements.height, np.bool_)
+    hashes, times = elements[HASH].to_numpy(), elements[AT].to_numpy()
+    for run in (run for each in runs.values() for run in each):
+        theirs = run.names[HASH].to_numpy()
+        first = np.searchsorted(theirs, hashes, "left")
+        many = np.searchsorted(theirs, hashes, "right") - first
+        mine = np.repeat(np.arange(len(hashes)), many)
+        if not len(mine):
+            continue
+        rows = np.repeat(first - np.concatenate([[0], np.cumsum(many)[:-1]]), many) + np.arange(len(mine))
+        if definition.within is not None:
+            near = np.abs(run.names[AT].to_numpy()[rows] - times[mine]) < definition.within.ms
+            mine, rows = mine[near], rows[near]
+        same = _same_keys(only(elements, keys)[mine], run.block.frame(FIRST.rows, keys, rows=rows))
+        duplicate[mine[same]] = True
+    return duplicate
+
+
+def _same_keys(one: pl.DataFrame, other: pl.DataFrame) -> npt.NDArray[np.bool_]:
+    """Compare keys row by row: equal hashes may belong to different keys."""
+    same = np.ones(one.height, np.bool_)
+    for name in one.columns:
+        same &= one[name].eq_missing(other[name].cast(one.schema[name])).to_numpy()
+    return same
+
+
+def _firsts(elements: pl.DataFrame, keys: Sequence[str], definition: Deduplicate) -> npt.NDArray[np.bool_]:
+    """Mark the elements to emit: of each key the earliest, then each that is `within` or more after the one before."""
+    many = elements.height
+    if not many:
+        return np.zeros(0, np.bool_)
+    begins = _begins(elements, keys)
+    if definition.within is None:
+        return begins
+    first = begins.copy()
+    starts = np.flatnonzero(begins)
+    ends = np.append(starts[1:], many)
+    times = elements[AT].to_numpy()
+    # Where a key's elements are all within the span of its first, nothing more is emitted for it.
+    open_ = times[ends - 1] - times[starts] >= definition.within.ms
+    following = _following(times, starts, ends, definition.within.ms) if open_.any() else starts
+    at, end = starts[open_], ends[open_]
+    while len(at) > _FEW:
+        at = following[at]
+        left = at < end
+        at, end = at[left], end[left]
+        first[at] = True
+    for begin, stop in zip(at.tolist(), end.tolist(), strict=True):
+        place = int(following[begin])
+        while place < stop:
+            first[place] = True
+            place = int(following[place])
+    return first
+
+
+def _following(times: Longs, starts: Longs, ends: Longs, within: int) -> Longs:
+    """For each element the position of the first one of its key that is `within` or more later; else the key's end."""
+    found = np.empty(len(times), np.int64)
+    key = np.repeat(np.arange(len(starts)), ends - starts)
+    # One search over all keys: times of each key are shifted behind those of the key before.
+    least = times.min()
+    stride = int(times.max() - least) + within + 1
+    if stride * len(starts) < 2**62:
+        line = key * stride + (times - least)
+        found[:] = np.searchsorted(line, line + within, "left")
+        return np.minimum(found, np.repeat(ends, ends - starts), out=found)
+    for begin, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        mine = times[begin:end]
+        found[begin:end] = begin + np.searchsorted(mine, mine + within, "left")
+    return found
+
+
+def _begins(elements: pl.DataFrame, keys: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Mark the first row of each key; rows of a key stand together."""
+    begins = np.ones(elements.height, np.bool_)
+    if elements.height > 1:
+        rows = only(elements, keys)
+        begins[1:] = ~_same_keys(rows.slice(0, elements.height - 1), rows.slice(1))
+    return begins
+
+
+def _add(
+    batch: Batch,
+    fresh: pl.DataFrame,
+    keys: Sequence[str],
+    definition: Deduplicate,
+    slices: Slices,
+    runs: Mapping[int, tuple[Run, ...]],
+) -> tuple[dict[str, bytes | None], dict[int, Slice]]:
+    """Append emitted elements to the slices of their times."""
+    rows = with_deadline(only(fresh, [*keys, AT, HASH]), definition)
+    numbers = first_slices(rows, keys, definition)
+    changing: dict[int, Changing] = {
+        number: slice_deltas.appending(
+            FIRST, number, slices[number], runs[number] if number in runs else _runs(batch, number, slices[number])
+        )
+        for number in numbers.unique().to_list()
+        if number in slices
+    }
+    return write_rows(FIRST, rows, numbers, changing)

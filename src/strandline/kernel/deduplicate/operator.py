@@ -1,0 +1,139 @@
+"""Emit one element of each key and span of event time: the deduplication operator.
+
+Late elements, for which it is no longer known whether they are duplicates, go to the late output. Duplicates are
+counted as filtered.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from strandline.kernel.blocks.block import AT, REASON, Block, element_columns
+from strandline.kernel.blocks.small_frames import only, without
+from strandline.kernel.blocks.sorting import apart, is_worth_it
+from strandline.kernel.deduplicate.keep_first import keep_first
+from strandline.kernel.deduplicate.keep_last import keep_last
+from strandline.kernel.deduplicate.stores import FIRST, HASH, LAST, first_slices, with_deadline, with_hash, write_rows
+from strandline.kernel.operator import PARTIAL, ROWS, WATERMARK, Batch, Exported, Fit, Played, Prepared
+from strandline.kernel.state.partitioning import group_numbers, key_slices
+from strandline.kernel.state.slice_rows import Store
+from strandline.kernel.state.slice_store import INDEX, Index, write_index
+from strandline.kernel.watermarks import FOREVER, NEVER, Rule, put_aside_after
+from strandline.model.deduplicate import Deduplicate, Keep
+from strandline.model.elements import TimeDomain
+from strandline.model.panes import DeadReason, LateReason
+
+
+@dataclass(frozen=True, slots=True)
+class DeduplicateOperator:
+    """Deduplication over certain keys."""
+
+    definition: Deduplicate
+    keys: tuple[str, ...]
+
+    @property
+    def takes_signs(self) -> bool:
+        return False
+
+    @property
+    def _store(self) -> Store:
+        return FIRST if self.definition.keep is Keep.FIRST else LAST
+
+    def admit(self, elements: pl.DataFrame, rule: Rule | None, clock: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+        if self.definition.time is TimeDomain.PROCESSING:
+            elements = elements.with_columns(pl.lit(clock, pl.Int64).alias(AT))
+        at, last = pl.col(AT), put_aside_after(rule, clock)
+        missing = pl.when(at.is_null() | (at == NEVER) | (at == FOREVER)).then(pl.lit(DeadReason.NO_EVENT_TIME.value))
+        reason = missing if last is None else missing.when(at > last).then(pl.lit(DeadReason.FUTURE.value))
+        judged = elements.with_columns(reason.alias(REASON))
+        return judged.filter(pl.col(REASON).is_null()).drop(REASON), judged.filter(pl.col(REASON).is_not_null())
+
+    def probe(self, elements: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+        return elements, None
+
+    def prepare(self, elements: pl.DataFrame, groups: int, horizon: int | None) -> Prepared:  # noqa: ARG002 - a part of the protocol
+        if elements.is_empty():
+            return Prepared({}, 0)
+        numbers = group_numbers(only(elements, self.keys), groups)
+        if is_worth_it(elements.height):
+            split = apart(elements, numbers, groups)
+        else:
+            placed = elements.with_columns(pl.Series("@group", numbers))
+            parts = placed.partition_by("@group", as_dict=True, include_key=False, maintain_order=True)
+            split = {int(group): part for (group,), part in parts.items()}
+        return Prepared({group: Block({ROWS: split[group]}) for group in sorted(split)}, 0)
+
+    def play(self, batch: Batch) -> Played:
+        elements = [block.frames[ROWS] for block in batch.blocks if ROWS in block.frames]
+        timely: pl.DataFrame | None = None
+        late: pl.DataFrame | None = None
+        if elements:
+            timely, late = self._split_late(pl.concat(elements, how="diagonal_relaxed"), batch.now.before)
+            timely = self._in_order(timely)
+        came = 0 if timely is None else timely.height
+        if self.definition.keep is Keep.FIRST:
+            rows, writes, slices = keep_first(batch, timely, self.keys, self.definition)
+            emitted = 0 if rows is None else rows.height
+            rows = None if rows is None or not rows.height else without(rows, (HASH,)).sort(AT, *element_columns(rows))
+            duplicates = came - emitted
+        else:
+            rows, duplicates, writes, slices = keep_last(batch, timely, self.keys, self.definition)
+        stores = {self._store.name: slices} if slices else {}
+        return Played(writes, stores, rows, late, came - duplicates, 0 if late is None else late.height, duplicates)
+
+    def _split_late(self, elements: pl.DataFrame, watermark: int) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+        """Split off elements so far behind the watermark that expired keys may have had their like."""
+        if self.definition.within is None or watermark == NEVER:
+            return elements, None
+        behind = elements[AT].to_numpy() <= watermark - self.definition.lateness.ms
+        if not bool(np.any(behind)):
+            return elements, None
+        late = elements.filter(pl.Series(behind)).with_columns(
+            pl.lit(LateReason.EXPIRED.value).alias(REASON),
+            pl.lit(watermark, pl.Int64).alias(WATERMARK),
+            pl.lit(False).alias(PARTIAL),
+        )
+        return elements.filter(pl.Series(~behind)), late.sort(element_columns(late))
+
+    def _in_order(self, elements: pl.DataFrame) -> pl.DataFrame:
+        """Sort elements so that those of one key stand together, by time and position."""
+        hashed = with_hash(elements, self.keys)
+        position = [AT, *element_columns(hashed)]
+        ordered = hashed.sort(HASH, *position, maintain_order=True)
+        return hashed.sort(HASH, *self.keys, *position, maintain_order=True) if self._collides(ordered) else ordered
+
+    def _collides(self, ordered: pl.DataFrame) -> bool:
+        """Tell whether different keys have one hash."""
+        if ordered.height < 2:
+            return False
+        same_hash = ordered[HASH].slice(0, ordered.height - 1) == ordered[HASH].slice(1)
+        names = list(self.keys)
+        here, there = ordered.select(names).slice(0, ordered.height - 1), ordered.select(names).slice(1)
+        same = pl.all_horizontal([here[name].eq_missing(there[name]).alias(name) for name in names])
+        return bool((same_hash & ~pl.select(same).to_series()).any())
+
+    def blocks_of(self, exported: Exported) -> dict[str, bytes]:
+        rows = exported.frames.get(self._store.rows)
+        if rows is None or rows.is_empty():
+            return {INDEX: write_index(Index(exported.progress, exported.turn))}
+        ready = with_deadline(with_hash(rows, self.keys), self.definition)
+        by_time = self._store is FIRST
+        numbers = first_slices(ready, self.keys, self.definition) if by_time else key_slices(only(ready, self.keys))
+        writes, slices = write_rows(self._store, ready, numbers, {})
+        found = {place: data for place, data in writes.items() if data is not None}
+        index = Index(exported.progress, exported.turn, {self._store.name: slices})
+        return {**found, INDEX: write_index(index, found)}
+
+    def fitted(self, exported: Exported, fit: Fit) -> Exported:  # noqa: ARG002 - a part of the protocol
+        return exported
+
+    def missing(self, exported: Exported) -> list[str]:
+        found = (
+            [f"there is no frame {self._store.rows}"]
+            if exported.frames and self._store.rows not in exported.frames
+            else []
+        )
+        rows = exported.frames.get(self._store.rows)
+        needed = [] if rows is None else [name for name in (*self.keys, AT) if name not in rows.columns]
+        return found + [f"{self._store.rows} has no column {name}" for name in needed]

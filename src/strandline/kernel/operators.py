@@ -1,0 +1,22 @@
+"""Make the operator that plays a definition: the one place that knows which operators there are."""
+
+from functools import lru_cache
+from typing import assert_never
+
+from strandline.kernel.deduplicate.operator import DeduplicateOperator
+from strandline.kernel.operator import KeyedOperator
+from strandline.kernel.window.operator import WindowOperator
+from strandline.model.deduplicate import Deduplicate
+from strandline.model.operators import Operator
+from strandline.model.steps import WindowedStep
+
+
+@lru_cache(maxsize=256)
+def operator_of(definition: Operator, keys: tuple[str, ...]) -> KeyedOperator:
+    """Return the operator for a definition and its key columns."""
+    match definition:
+        case WindowedStep():
+            return WindowOperator(definition, keys)
+        case Deduplicate():
+            return DeduplicateOperator(definition, keys)
+    assert_never(definition)

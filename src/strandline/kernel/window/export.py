@@ -1,0 +1,131 @@
+"""Import exported window state: write it as blocks, fit it to another definition, say what it lacks.
+
+"windows", "items:<name>", "owed"     open windows, their items, the panes they still have to retract
+"strips", "strips:items:<name>"       shared slices of overlapping windows
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import polars as pl
+
+from strandline.kernel.aggregation.accumulators import Combined, identity, merged, parts_of
+from strandline.kernel.blocks.block import END, START
+from strandline.kernel.operator import Exported, Fit, Instant
+from strandline.kernel.state.slice_rows import WINDOWS as STORE
+from strandline.kernel.state.slice_store import INDEX, Index, write_index
+from strandline.kernel.watermarks import FOREVER
+from strandline.kernel.window import shared_slice_store, triggers
+from strandline.kernel.window.panes import RETRACTION, deadlines
+from strandline.kernel.window.shared_slice_store import STRIPS, Waiting
+from strandline.kernel.window.shared_slices import shares
+from strandline.kernel.window.state_migrations import in_rows
+from strandline.kernel.window.window_rows import SETTLED, TOLD, OpenWindows, initial
+from strandline.kernel.window.window_slices import OWED, write_windows
+from strandline.model.steps import WindowedStep
+from strandline.model.windows import Count
+
+WINDOWS: Final = STORE.rows
+ITEMS: Final = "items:"
+SHARED: Final = f"{STRIPS}:"
+
+Frames = Mapping[str, pl.DataFrame]
+
+
+def fitted(moved: Exported, ask: WindowedStep, fit: Fit) -> Exported:
+    """State as another definition of its step would have it: a new aggregate begins with nothing in windows that are
+    open, one that is gone is forgotten, and a new trigger begins anew."""
+    frames = {name: frame for name, frame in _as_now(moved.frames, ask).items() if not _items_of(name, fit.removed)}
+    for place in (WINDOWS, STRIPS, OWED):
+        if place in frames:
+            rows = frames[place].drop(_columns_of(frames[place], fit.removed, ask))
+            empty = [] if place == OWED else [part for part in parts_of(ask) if part.name not in rows.columns]
+            frames[place] = rows.with_columns(part.nothing.alias(part.name) for part in empty)
+    if fit.new_trigger and WINDOWS in frames:
+        old = [
+            name for name in frames[WINDOWS].columns if name == triggers.ROOT or name.startswith(f"{triggers.ROOT}.")
+        ]
+        frames[WINDOWS] = frames[WINDOWS].drop(old).with_columns(**triggers.anew(ask.trigger, pl.col(SETTLED) > 0))
+    return replace(moved, frames=frames)
+
+
+def _as_now(frames: Frames, ask: WindowedStep) -> Frames:
+    """Frames that an older release may have written."""
+    now = dict(frames)
+    for place, before in ((WINDOWS, ""), (STRIPS, SHARED)):
+        if place in frames:
+            items = _items(frames, before)
+            now[place], left = in_rows(frames[place], items, ask)
+            now = {name: each for name, each in now.items() if name not in {f"{before}{ITEMS}{n}" for n in items}}
+            now |= {f"{before}{ITEMS}{name}": each for name, each in left.items()}
+    return now
+
+
+def missing(moved: Exported, keys: Sequence[str], ask: WindowedStep) -> list[str]:
+    """What a step needs of its open windows that these frames do not have, each in words."""
+    found = []
+    for place in (WINDOWS, STRIPS):
+        rows = moved.frames.get(place)
+        if rows is None:
+            continue
+        needed = [*keys, START, END, *(part.name for part in parts_of(ask))]
+        needed += list(initial(ask)) if place == WINDOWS else []
+        found += [f"{place} have no column {name}" for name in needed if name not in rows.columns]
+    if STRIPS in moved.frames and not shares(ask):
+        found.append("windows were kept in shared strips, and this step keeps each by itself")
+    elif STRIPS not in moved.frames and WINDOWS in moved.frames and shares(ask):
+        found.append("each window was kept by itself, and this step keeps them in shared strips")
+    return found
+
+
+def instant(moved: Exported) -> Instant:
+    """The moment at which state stands still."""
+    at, clock = moved.progress.watermark, moved.progress.clock
+    return Instant(at, at, clock, clock, moved.turn)
+
+
+def blocks_of(mine: Exported, keys: Sequence[str], ask: WindowedStep) -> dict[str, bytes]:
+    """Write the state of one key group as the operator itself would have written it."""
+    now = instant(mine)
+    kept = OpenWindows(mine.frames.get(WINDOWS), _items(mine.frames, ""), mine.frames.get(OWED))
+    dues = (pl.lit(FOREVER), pl.lit(None, pl.Int64)) if isinstance(ask.window, Count) else deadlines(ask, now)
+    writes, slices = write_windows(kept, (), keys, ask, dues)
+    shared, stores = shared_slice_store.write(_waiting(mine.frames, keys, ask), Index(), keys, ask, now)
+    found = {place: data for place, data in {**writes, **shared}.items() if data is not None}
+    index = Index(mine.progress, mine.turn, {STORE.name: slices, **stores})
+    return {**found, INDEX: write_index(index, found)}
+
+
+def _waiting(frames: Frames, keys: Sequence[str], ask: WindowedStep) -> Waiting:
+    if STRIPS not in frames:
+        return Waiting()
+    rows = frames[STRIPS]
+    # What was beside a slice is a row of its own for a strip that has one there.
+    repeats = bool(rows.select(identity(keys)).is_duplicated().any())
+    whole = merged([Combined(rows, _items(frames, SHARED), repeats)], keys, ask)
+    slices = {} if whole is None else shared_slice_store.in_slices(whole, keys, ask)
+    return Waiting(slices, frozenset(slices))
+
+
+def _items(frames: Frames, before: str) -> dict[str, pl.DataFrame]:
+    start = before + ITEMS
+    return {name.removeprefix(start): frame for name, frame in frames.items() if name.startswith(start)}
+
+
+def _items_of(name: str, aggregates: Sequence[str]) -> bool:
+    """Whether a frame holds the items of one of these."""
+    return any(name in (f"{ITEMS}{each}", f"{SHARED}{ITEMS}{each}") for each in aggregates)
+
+
+def _columns_of(frame: pl.DataFrame, aggregates: Sequence[str], ask: WindowedStep) -> list[str]:
+    """The columns that were kept for these, and nobody needs now."""
+    needed = {part.name for part in parts_of(ask)} | {name for name, _ in ask.aggregates}
+    told = {each for each in aggregates if RETRACTION in frame.columns}
+    mine = [
+        name
+        for each in aggregates
+        for name in frame.columns
+        if name in (f"@{each}", f"{TOLD}{each}") or name in told or name.startswith(f"@{each}.")
+    ]
+    return [name for name in mine if name not in needed and name not in (START, END)]

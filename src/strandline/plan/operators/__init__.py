@@ -1,0 +1,22 @@
+"""What the plan knows of each keyed operator: columns, checks, explanation. The one place that matches the union."""
+
+from typing import assert_never
+
+from strandline.model.deduplicate import Deduplicate
+from strandline.model.operators import Operator
+from strandline.model.steps import WindowedStep
+from strandline.plan.operators.contract import Accepted, Columns, OperatorPlan
+from strandline.plan.operators.deduplicate import DeduplicatePlan
+from strandline.plan.operators.window import WindowPlan
+
+__all__ = ["Accepted", "Columns", "OperatorPlan", "plan_of"]
+
+
+def plan_of(operator: Operator) -> OperatorPlan:
+    """Return the plan's side of an operator."""
+    match operator:
+        case WindowedStep():
+            return WindowPlan(operator)
+        case Deduplicate():
+            return DeduplicatePlan(operator)
+    assert_never(operator)

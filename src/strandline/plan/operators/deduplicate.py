@@ -1,0 +1,90 @@
+"""Plan the deduplication operator."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from strandline.errors import InvalidStep
+from strandline.model.deduplicate import Deduplicate, Keep
+from strandline.model.elements import ZERO, TimeDomain
+from strandline.model.triggers import DEFAULT, Trigger
+from strandline.plan.operators.contract import Accepted, Columns
+
+
+@dataclass(frozen=True, slots=True)
+class DeduplicatePlan:
+    """The plan's side of a deduplication."""
+
+    operator: Deduplicate
+
+    @property
+    def takes_back(self) -> bool:
+        return self.operator.keep is Keep.LAST
+
+    @property
+    def repeats(self) -> bool:
+        return False
+
+    @property
+    def declared(self) -> Mapping[str, str]:
+        return {}
+
+    @property
+    def has_fixed_windows(self) -> bool:
+        return False
+
+    @property
+    def next_trigger(self) -> Trigger:
+        return DEFAULT
+
+    @property
+    def order_dependence(self) -> str | None:
+        if self.operator.time is TimeDomain.PROCESSING:
+            return "time is the clock's"
+        if self.operator.keep is Keep.FIRST and self.operator.within is None:
+            return None
+        return "which element is kept depends on the batch it comes in" if self.operator.within is not None else None
+
+    def with_signs(self, signs: bool) -> Deduplicate:  # noqa: ARG002 - retractions are refused
+        return self.operator
+
+    def name(self, keys: Sequence[str]) -> str:
+        return f"deduplicate by {', '.join(keys)}"
+
+    def columns(self, known: Columns, keys: Sequence[str]) -> Columns:  # noqa: ARG002 - rows are elements
+        return known
+
+    def check_columns(self, need: Callable[[str], str | None], keys: Sequence[str]) -> None:
+        """Nothing but keys is read."""
+
+    def refuse_retractions(self, name: str, before: str) -> None:
+        raise InvalidStep(
+            f"{name} cannot process retractions, and {before} sends them",
+            hint="let that step be discarding or accumulating, or deduplicate before it",
+        )
+
+    def refuse(self, name: str, accepted: frozenset[Accepted]) -> None:
+        if self.operator.within is None and Accepted.FOR_EVER not in accepted:
+            raise InvalidStep(
+                f"{name} keeps every key it ever sees",
+                hint='give it a span, as in within="10m", or say forever=True',
+            )
+
+    def explain_prepare(self, keys: Sequence[str]) -> str:
+        return f"group by {', '.join(keys)} one by one"
+
+    def explain_step(self) -> str:
+        within = "" if self.operator.within is None else f" within {self.operator.within} of event time"
+        return f"deduplicate: keep the {self.operator.keep} of each key{within}"
+
+    def explain_state(self) -> str:
+        kept = "keys and times" if self.operator.keep is Keep.FIRST else "the last element of each key"
+        if self.operator.within is None:
+            return f"keeps {kept} forever"
+        late = "" if self.operator.lateness == ZERO else f" and {self.operator.lateness} of lateness"
+        return f"keeps {kept} until {self.operator.within}{late} after their time"
+
+    def describe(self) -> str:
+        return self.explain_step()
+
+    def cautions(self) -> tuple[str, ...]:
+        return ()

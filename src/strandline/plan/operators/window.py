@@ -1,0 +1,226 @@
+"""Plan the window operator."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from strandline.errors import InvalidStep
+from strandline.model import ddl
+from strandline.model.aggregates import (
+    Aggregate,
+    AllTrue,
+    AnyTrue,
+    ApproxCountDistinct,
+    BitAnd,
+    BitOr,
+    BitXor,
+    Collect,
+    Count,
+    CountDistinct,
+    Mean,
+    Quantile,
+    StdDev,
+    StringAgg,
+    Sum,
+    TopK,
+    UserAggregate,
+    Variance,
+)
+from strandline.model.aggregates import columns_of as read_by
+from strandline.model.elements import ZERO, TimeDomain
+from strandline.model.panes import Accumulation
+from strandline.model.steps import WindowedStep, cautions, lifts
+from strandline.model.triggers import (
+    DEFAULT,
+    AfterWatermark,
+    Never,
+    Repeatedly,
+    Trigger,
+    continued,
+    describe,
+    finishes_by_watermark_only,
+    may_finish,
+)
+from strandline.model.windows import Count as CountWindow
+from strandline.model.windows import Cumulating, Custom, GapColumn, Global, Session, Sliding, Tumbling
+from strandline.model.windows import describe as describe_window
+from strandline.plan.operators.contract import Accepted, Columns
+
+PANE: Final[Mapping[str, str]] = {
+    "window_start": "timestamp",
+    "window_end": "timestamp",
+    "timing": "string",
+    "pane_index": "long",
+    "is_last": "boolean",
+    "retraction": "boolean",
+}
+"""Columns of a pane besides its key and its values, as the next operations read them."""
+
+_NUMERIC = (Sum, Mean, Variance, StdDev, Quantile, BitAnd, BitOr, BitXor)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """The plan's side of a windowed aggregation."""
+
+    step: WindowedStep
+
+    @property
+    def takes_back(self) -> bool:
+        return self.step.accumulation is Accumulation.RETRACTING
+
+    @property
+    def repeats(self) -> bool:
+        once = self.step.trigger in (DEFAULT, AfterWatermark()) and self.step.lateness.allowed == ZERO
+        return self.step.accumulation is Accumulation.ACCUMULATING and not once
+
+    @property
+    def declared(self) -> Mapping[str, str]:
+        return PANE
+
+    @property
+    def has_fixed_windows(self) -> bool:
+        return isinstance(self.step.window, Tumbling | Sliding | Cumulating)
+
+    @property
+    def next_trigger(self) -> Trigger:
+        return continued(self.step.trigger)
+
+    @property
+    def order_dependence(self) -> str | None:
+        step = self.step
+        if step.time is TimeDomain.PROCESSING:
+            return "time is the clock's"
+        if isinstance(step.window, CountWindow):
+            return "windows hold elements as they come"
+        if step.evictor is not None:
+            return "an evictor looks at what came last"
+        if step.ttl is not None:
+            return "state has a time to live, by the clock"
+        trigger = step.trigger
+        match trigger.of if isinstance(trigger, Repeatedly) else trigger:
+            case Never() | AfterWatermark(None, _):
+                return None
+            case AfterWatermark() if step.accumulation is Accumulation.DISCARDING:
+                return f"{describe(trigger)} divides what windows hold among panes"
+            case AfterWatermark() if step.accumulation is Accumulation.ACCUMULATING and isinstance(
+                step.window, Session
+            ):
+                return "sessions that grow leave panes under the bounds they had"
+            case AfterWatermark():
+                # Of panes that each hold all before them the last one says it all, and nothing is early at the end.
+                return None
+            case _:
+                return f"{describe(trigger)} speaks by what has come so far"
+
+    def with_signs(self, signs: bool) -> WindowedStep:
+        return replace(self.step, signed=signs)
+
+    def name(self, keys: Sequence[str]) -> str:
+        return f"{', '.join(name for name, _ in self.step.aggregates)} by {', '.join(keys)}"
+
+    def columns(self, known: Columns, keys: Sequence[str]) -> Columns:
+        values = {name: _value_type(aggregate, known) for name, aggregate in self.step.aggregates}
+        return {**{key: known.get(key) for key in keys}, **values, **PANE}
+
+    def check_columns(self, need: Callable[[str], str | None], keys: Sequence[str]) -> None:
+        for name, aggregate in self.step.aggregates:
+            for column in read_by(aggregate):
+                kind = need(column)
+                if isinstance(aggregate, _NUMERIC) and not ddl.is_number(kind) and kind != "boolean":
+                    raise InvalidStep(
+                        f"{name!r} computes with {column!r}, which is a {kind}", hint="choose a column of numbers"
+                    )
+        match self.step.window:
+            case Session(GapColumn(column)):
+                need(column)
+            case Custom(start, end):
+                need(start)
+                need(end)
+        clash = sorted({name for name, _ in self.step.aggregates} & set(keys))
+        if clash:
+            raise InvalidStep(f"{clash[0]!r} is both a key and an aggregate", hint="give the aggregate another name")
+
+    def refuse_retractions(self, name: str, before: str) -> None:
+        if self.step.evictor is not None or isinstance(self.step.window, CountWindow):
+            raise InvalidStep(
+                f"{name} goes by the order in which elements come, and {before} sends retractions",
+                hint="let that step be discarding, or this one do without an evictor and count windows",
+            )
+        for aggregate, kind in self.step.aggregates:
+            if isinstance(kind, ApproxCountDistinct):
+                raise InvalidStep(
+                    f"nothing can be taken back from {aggregate!r}, an approximate count", hint="use count_distinct"
+                )
+
+    def refuse(self, name: str, accepted: frozenset[Accepted]) -> None:
+        if Accepted.CLOSING not in accepted and closes_early(self.step):
+            raise InvalidStep(
+                f"the trigger of {name} finishes, and its windows take no elements after that",
+                detail=f"{describe(self.step.trigger)}; what comes later goes to the late output as closed",
+                hint="wrap it in repeatedly(…), give after_watermark a late part, or say trigger(…, may_close=True)",
+            )
+        if Accepted.FOR_EVER in accepted:
+            return
+        if isinstance(self.step.window, Global) and self.step.ttl is None:
+            raise InvalidStep(
+                f"{name} keeps a row for every key it ever sees: its window has no end",
+                hint="give it a window or time_to_live(…), or say keep_for_ever()",
+            )
+        if not isinstance(self.step.window, Global | CountWindow) and self.step.lateness.allowed is None:
+            raise InvalidStep(
+                f"{name} keeps every window it ever opens: its lateness has no end",
+                hint="allow a length of time, or say keep_for_ever()",
+            )
+
+    def explain_prepare(self, keys: Sequence[str]) -> str:
+        by = ", ".join(keys)
+        combined = f"combine by {by}" if lifts(self.step) else f"group by {by} one by one"
+        return f"{describe_window(self.step.window)}, {combined}"
+
+    def explain_step(self) -> str:
+        return f"{describe(self.step.trigger)}, {self.step.accumulation}"
+
+    def explain_state(self) -> str:
+        values = ", ".join(name for name, _ in self.step.aggregates)
+        return f"keeps {values} per key and window until {self._until()}"
+
+    def _until(self) -> str:
+        allowed = self.step.lateness.allowed
+        if self.step.ttl is not None:
+            return f"{self.step.ttl} after its last element"
+        return "the end of the stream" if allowed is None else f"{allowed} after the window's end"
+
+    def describe(self) -> str:
+        return str(self.step.window)
+
+    def cautions(self) -> tuple[str, ...]:
+        return cautions(self.step)
+
+
+def closes_early(step: WindowedStep) -> bool:
+    """Tell whether a window may close while it could still take elements."""
+    if not may_finish(step.trigger):
+        return False
+    return not finishes_by_watermark_only(step.trigger) or step.lateness.allowed != ZERO
+
+
+def _value_type(aggregate: Aggregate, known: Columns) -> str | None:
+    of = known.get(aggregate.column or "")
+    match aggregate:
+        case Count() | CountDistinct() | ApproxCountDistinct():
+            return "long"
+        case Mean() | Variance() | StdDev():
+            return "double"
+        case AnyTrue() | AllTrue():
+            return "boolean"
+        case StringAgg():
+            return "string"
+        case Sum():
+            return "double" if of in ("float", "double") else of and (of if of.startswith("decimal") else "long")
+        case Collect() | TopK():
+            return of and f"array<{of}>"
+        case UserAggregate():
+            return None
+        case _:
+            return of

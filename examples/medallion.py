@@ -1,8 +1,8 @@
-"""Bronze, silver, gold: one job keeps three layers of tables of Delta Lake, each batch in each of them once.
+"""Keep bronze, silver and gold tables of Delta Lake in one job, each batch committed once to each of them.
 
-bronze   every score that could be read, as it came; in lake/bronze_dead what could not, with the reason
-silver   scores of the teams we know, with the minute they belong to
-gold     the total of each team and five seconds, corrected as late scores come in
+bronze   every score that could be decoded, as it was read; lake/bronze_dead holds the dead letters with their reasons
+silver   scores of known teams, with the minute of their event time
+gold     the total of each team in windows of five seconds, corrected when late scores arrive
 
     python examples/medallion.py            # needs: pip install "strandline[delta]"
 """
@@ -39,4 +39,4 @@ if __name__ == "__main__":
         print(f"{name}: {rows.height} rows, {DeltaTable(f'lake/{name}').version()} commits")
     print(layers["gold"].sort("window_start", "team").select("team", "window_start", "total", "plays").head(8))
     if layers["gold"]["plays"].sum() != layers["silver"].height:
-        raise SystemExit("gold does not tell of every row in silver")
+        raise SystemExit("gold does not count every row of silver")

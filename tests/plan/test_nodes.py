@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,10 @@ def _longer(one: str, other: str) -> str:
     return max(one, other, key=len)
 
 
+def _always(node: Node) -> Callable[[Node], Node]:
+    return lambda _: node
+
+
 def changed(**parts: Any) -> Node:
     """The pipeline with one word changed: `keys=…` of the panes, `step_…=…` of their step, and so on."""
     root = totals().root
@@ -61,10 +66,10 @@ def changed(**parts: Any) -> Node:
             case "panes":
                 panes = replace(panes, **{field: value})
             case "time":
-                panes = with_inputs(panes, lambda _: replace(timed, **{field: value}))
+                panes = with_inputs(panes, _always(replace(timed, **{field: value})))
             case "source":
                 source = Read(replace(PaperSource(), **{field: value}))
-                panes = with_inputs(panes, lambda _: replace(timed, of=source))
+                panes = with_inputs(panes, _always(replace(timed, of=source)))
             case "sink":
                 root = replace(root, sink=replace(PaperSink(), **{field: value}))
             case _:

@@ -116,7 +116,7 @@ def _draw(node: Any, drawing: _Drawing) -> tuple[list[str], int]:
             return _draw(node.get("of"), drawing)
 
 
-def _draw_step(  # noqa: PLR0913, PLR0917 - what is drawn of a step
+def _draw_step(
     node: Any, operator: Any, keys: Sequence[Any], before: Sequence[str], column: int, drawing: _Drawing
 ) -> tuple[list[str], int]:
     """Draw a keyed step: what it computes, and by which keys."""

@@ -30,7 +30,7 @@ def export(groups: Iterable[Mapping[str, bytes]]) -> Exported:
         for place, frames in frames_of(blocks):
             store = place.partition(":")[0]
             for name, frame in frames.items():
-                plain = store == WINDOWS.name or name == store
+                plain = store in {WINDOWS.name, name}
                 found.setdefault(name if plain else f"{store}:{name}", []).append(frame)
     if len({each.turn for each in known}) > 1 or any(each.progress != known[0].progress for each in known):
         raise StateError(

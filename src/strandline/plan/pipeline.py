@@ -1,6 +1,6 @@
 """How a pipeline is said: fluent words, each returning a new value; the four questions are visible in the code."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, Protocol, Self, TypeVar
@@ -8,7 +8,8 @@ from typing import Any, Protocol, Self, TypeVar
 from strandline.errors import InvalidStep
 from strandline.model import ddl
 from strandline.model.aggregates import Aggregate
-from strandline.model.elements import Duration, Length, TimeDomain, duration
+from strandline.model.deduplicate import Deduplicate, Keep
+from strandline.model.elements import ZERO, Duration, Length, TimeDomain, duration
 from strandline.model.evictors import Evictor
 from strandline.model.panes import Accumulation, Emit, Lateness, LateRows, PaneTimestamp
 from strandline.model.steps import WindowedStep
@@ -220,6 +221,34 @@ class Stream:
             none_before = missed if none_before is None else both(none_before, missed)
         assert none_before is not None  # noqa: S101 - there is a condition
         return (*found, self._then(Where(none_before)))
+
+    def deduplicate(
+        self,
+        *,
+        by: str | Sequence[str],
+        keep: Keep | str = Keep.FIRST,
+        within: Length | None = None,
+        allowed_lateness: Length | None = None,
+        late: Sink | None = None,
+        forever: bool = False,
+    ) -> "Elements":
+        """Keep one element of each key: the first, or the last as a changelog in which newer elements replace it.
+
+        Elements are duplicates if they are less than `within` apart in event time; without it every key is kept, which
+        `forever=True` must accept. Elements that come `allowed_lateness` or more behind the watermark are late: they go
+        to the late output, beside the rows or to the sink `late`.
+        """
+        times = [strand.time for strand in strands_to(self.root)]
+        timeless = any(time is not None and time.column is None for time in times)
+        operator = Deduplicate(
+            _chosen(Keep, keep),
+            None if within is None else duration(within),
+            ZERO if allowed_lateness is None else duration(allowed_lateness),
+            TimeDomain.PROCESSING if timeless else TimeDomain.EVENT,
+        )
+        accepted = frozenset({Accepted.FOR_EVER}) if forever else frozenset[Accepted]()
+        keys = _keys((by,) if isinstance(by, str) else tuple(by))
+        return Elements(over(self.root, keys, operator, accepted=accepted, rest=late), self.runner)
 
     def write(
         self, sink: Sink, *, delivery: Delivery | str = Delivery.EXACTLY_ONCE, dead: DeadLetters | None = None

@@ -92,7 +92,7 @@ def begin(
     bounds: Sequence[str] = (),
     also: Sequence[str] = (),
 ) -> dict[int, Changing]:
-    """Read the touched rows of these slices, identified by `names`; a bound that all rows share is left out."""
+    """Read the touched rows of these slices, identified by `names`; bounds that all rows share are left out."""
     found = {}
     for number, frames in sorted(touched.items()):
         entry = slices[number]
@@ -134,7 +134,7 @@ def _at(runs: Sequence[Run], places: Places) -> pl.DataFrame:
 
 
 def end(each: Changing, rows: pl.DataFrame, names: Sequence[str]) -> tuple[dict[str, bytes | None], Slice]:
-    """Write the touched rows of a slice after a batch, merged with earlier deltas where that pays; and its new entry."""
+    """Write the touched rows of a slice after a batch, merged with earlier deltas where that pays."""
     left = _left(each, rows.height)
     merged, since = each.runs[left:], sum(run.names.height for run in each.runs[:left])
     kept = without(rows, NOT_STORED)

@@ -1,6 +1,6 @@
 """Keep the state of a key group in slices under one index.
 
-    "index"        the progress of the inputs; per slice its rows, bytes, earliest deadlines and hold; a digest per block
+    "index"        the progress of the inputs; per slice its rows, bytes, deadlines and hold; a digest per block
     "<store>:<n>"  the frames of slice n of a store, more places for its deltas (see `slice_rows`, `slice_deltas`)
 
 A step reads the index, then the slices that its input touches or a deadline makes due, and writes back only those. An

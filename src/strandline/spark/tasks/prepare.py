@@ -230,7 +230,7 @@ class From:
     """Whether a user's own code was tried on these rows already."""
 
 
-def feed(  # noqa: PLR0913, PLR0917 - what a step is fed with
+def feed(
     rows: pl.DataFrame, step: KeyedStep, sent: From, control: Mapping[str, Any], batch: Batch, known: Counts
 ) -> tuple[Blocks, pl.DataFrame]:
     """Make a block for each key group of a step, the control in all of them; return also the rows it cannot take."""

@@ -94,6 +94,16 @@ class Pane:
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a changelog: an insertion, or the retraction of an equal row."""
+
+    key: Any
+    at: Timestamp
+    values: Mapping[str, Any]
+    retraction: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Late:
     """An element that came too late, and why: which window refused it, at which watermark."""
 

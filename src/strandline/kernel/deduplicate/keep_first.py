@@ -24,7 +24,7 @@ from strandline.kernel.deduplicate.stores import (
 from strandline.kernel.operator import Batch
 from strandline.kernel.state import slice_deltas
 from strandline.kernel.state.slice_deltas import Changing, Run
-from strandline.kernel.state.slice_store import Slice, Slices
+from strandline.kernel.state.slice_store import DUE_WATERMARK, Slice, Slices
 from strandline.model.deduplicate import Deduplicate
 
 Longs = npt.NDArray[np.int64]
@@ -40,7 +40,10 @@ def keep_first(
     Elements have HASH and are sorted by it, then by time and position.
     """
     slices = dict(batch.index.store(FIRST.name))
+    expired = {} if definition.within is None else _expired(slices, batch.now.after)
     writes: dict[str, bytes | None] = {}
+    for number, entry in expired.items():
+        writes |= deleted(FIRST, number, entry)
     fresh: pl.DataFrame | None = None
     if elements is not None and elements.height:
         runs = {number: _runs(batch, number, slices[number]) for number in _reached(elements, slices, definition)}
@@ -50,12 +53,12 @@ def keep_first(
             added, entries = _add(batch, fresh, keys, definition, slices, runs)
             writes |= added
             slices |= entries
-    if definition.within is not None:
-        for number, entry in list(slices.items()):
-            if entry.due_watermark <= batch.now.after:
-                writes |= deleted(FIRST, number, entry)
-                del slices[number]
+    slices = {number: entry for number, entry in slices.items() if number not in expired}
     return fresh, writes, slices
+
+
+def _expired(slices: Slices, watermark: int) -> Slices:
+    return {number: entry for number, entry in slices.items() if entry.due_watermark <= watermark}
 
 
 def _runs(batch: Batch, number: int, entry: Slice) -> tuple[Run, ...]:
@@ -168,6 +171,8 @@ def _add(
 ) -> tuple[dict[str, bytes | None], dict[int, Slice]]:
     """Append emitted elements to the slices of their times."""
     rows = with_deadline(only(fresh, [*keys, AT, HASH]), definition)
+    if definition.within is not None:
+        rows = rows.filter(pl.col(DUE_WATERMARK) > batch.now.after)
     numbers = first_slices(rows, keys, definition)
     changing: dict[int, Changing] = {
         number: slice_deltas.appending(

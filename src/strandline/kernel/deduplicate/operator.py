@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from strandline.kernel.blocks.block import AT, REASON, Block, element_columns
+from strandline.kernel.blocks.block import AT, INPUT, REASON, Block, element_columns
 from strandline.kernel.blocks.small_frames import only, without
 from strandline.kernel.blocks.sorting import apart, is_worth_it
 from strandline.kernel.deduplicate.keep_first import keep_first
@@ -75,10 +75,11 @@ class DeduplicateOperator:
         if self.definition.keep is Keep.FIRST:
             rows, writes, slices = keep_first(batch, timely, self.keys, self.definition)
             emitted = 0 if rows is None else rows.height
-            rows = None if rows is None or not rows.height else without(rows, (HASH,)).sort(AT, *element_columns(rows))
+            rows = None if rows is None or not rows.height else _emitted(rows)
             duplicates = came - emitted
         else:
             rows, duplicates, writes, slices = keep_last(batch, timely, self.keys, self.definition)
+            rows = None if rows is None else without(rows, (INPUT,))
         stores = {self._store.name: slices} if slices else {}
         return Played(writes, stores, rows, late, came - duplicates, 0 if late is None else late.height, duplicates)
 
@@ -137,3 +138,8 @@ class DeduplicateOperator:
         rows = exported.frames.get(self._store.rows)
         needed = [] if rows is None else [name for name in (*self.keys, AT) if name not in rows.columns]
         return found + [f"{self._store.rows} has no column {name}" for name in needed]
+
+
+def _emitted(rows: pl.DataFrame) -> pl.DataFrame:
+    """Order emitted elements by time and position."""
+    return without(without(rows, (HASH,)).sort(AT, *element_columns(rows)), (INPUT,))

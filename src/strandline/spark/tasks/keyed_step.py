@@ -167,7 +167,9 @@ def _passed(
     rows = stepped.rows
     if rows is None or (not route.operations and route.output is not None):
         return rows
-    seen = rows.with_columns(*_visible(rows), *_position(stepped, keyed, group))
+    # As elements of another step rows are identified by where they come from; on their way out they keep their own.
+    keeps = route.output is not None and OFFSET in rows.columns
+    seen = rows.with_columns(*_visible(rows), *([] if keeps else _position(stepped, keyed, group)))
     passed = run_operations(seen, route.operations)
     if passed.failed is not None:
         dead.append(failures(passed.failed))

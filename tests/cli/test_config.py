@@ -137,12 +137,12 @@ def test_a_new_project_runs_as_it_is_configured(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path / "scores")
     started: list[dict[str, Any]] = []
 
-    def carry(*_: Any, **options: Any) -> int:
+    def run_pipeline(*_: Any, **options: Any) -> int:
         started.append(options)
         return 0
 
     monkeypatch.setattr(running, "remember", lambda *_: None)
-    monkeypatch.setattr(running, "carry", carry)
+    monkeypatch.setattr(running, "run_pipeline", run_pipeline)
     assert run("run", "pipeline.py", "--plain", "--every", "5 seconds") == 0
     (options,) = started
     assert {name: options[name] for name in ("checkpoint", "name", "alarms", "every", "pane_log")} == {

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 import strandline as sl
-from strandline.cli.actions.dashboard import Ways, folders
+from strandline.cli.actions.dashboard import RedrivePipelines, folders
 from strandline.cli.demo import demo
-from strandline.cli.demo.dashboard_process import Beside
-from strandline.cli.demo.log import Generated
+from strandline.cli.demo.dashboard_process import DashboardProcess
+from strandline.cli.demo.log import GeneratedLog
 from strandline.cli.main import main
 from strandline.connectors.scores import Scores
 from strandline.observe.known_jobs import remember
@@ -87,10 +87,10 @@ def a_job_of(pipeline: sl.Pipeline, folder: Path) -> Path:
 def test_letters_go_back_by_the_pipeline_that_was_named(tmp_path: Path) -> None:
     job = a_job_of(letters_pipeline(tmp_path), tmp_path / "job")
     (tmp_path / "named_pipeline.py").write_text(PIPELINE.format(folder=str(tmp_path)))
-    opened = Ways([f"{tmp_path / 'named_pipeline.py'}:pipeline"]).back(job)
+    opened = RedrivePipelines([f"{tmp_path / 'named_pipeline.py'}:pipeline"]).open(job)
     assert opened is not None
     assert [*opened.sources]
-    assert Ways().back(job) is None
+    assert RedrivePipelines().open(job) is None
 
 
 def test_letters_go_back_by_the_pipeline_that_the_job_was_started_with(
@@ -100,12 +100,12 @@ def test_letters_go_back_by_the_pipeline_that_the_job_was_started_with(
     job = a_job_of(letters_pipeline(tmp_path), tmp_path / "job")
     (tmp_path / "known_pipeline.py").write_text(PIPELINE.format(folder=str(tmp_path)))
     remember(job, f"{tmp_path / 'known_pipeline.py'}:pipeline")
-    assert Ways().back(job) is not None
+    assert RedrivePipelines().open(job) is not None
     other = fill(tmp_path / "other", JobToFill(batches=1))
     remember(other, f"{tmp_path / 'known_pipeline.py'}:pipeline")
-    assert Ways().back(other) is None
+    assert RedrivePipelines().open(other) is None
     monkeypatch.chdir(tmp_path)
-    assert Ways().back(job) is None
+    assert RedrivePipelines().open(job) is None
 
 
 class Heard:
@@ -125,25 +125,25 @@ class Heard:
 
 
 def shown(folder: Path, heard: Heard) -> AbstractContextManager[Callable[[str], None]]:
-    return demo._shown(folder, demo.Asked(7, 10, 10), Generated(Scores(7, 10, 10), folder), heard)
+    return demo._with_dashboard(folder, demo.DemoOptions(7, 10, 10), GeneratedLog(Scores(7, 10, 10), folder), heard)
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Beside]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[DashboardProcess]:
     """Every dashboard that a demo starts."""
-    found: list[Beside] = []
+    found: list[DashboardProcess] = []
 
-    def start(*given: Any) -> Beside:
-        found.append(Beside(*given))
+    def start(*given: Any) -> DashboardProcess:
+        found.append(DashboardProcess(*given))
         return found[-1]
 
-    monkeypatch.setattr(demo, "Beside", start)
+    monkeypatch.setattr(demo, "DashboardProcess", start)
     return found
 
 
 @pytest.mark.slow
 def test_a_demo_tells_its_address_with_whatever_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[Beside]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[DashboardProcess]
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     heard = Heard()
@@ -166,8 +166,8 @@ def test_a_dashboard_outlives_a_demo_that_is_killed(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     plays = {"home": str(tmp_path), "seed": 7, "events": 10, "rate": 10, "servers": None}
     code = (
-        "import json, os, signal, sys; from strandline.cli.demo.dashboard_process import Beside; "
-        "b = Beside(json.loads(sys.argv[1])); print(b.process.pid, b.url, flush=True); os.killpg(0, signal.SIGKILL)"
+        "import json, os, signal, sys; from strandline.cli.demo.dashboard_process import DashboardProcess; "
+        "b = DashboardProcess(json.loads(sys.argv[1])); print(b.process.pid, b.url, flush=True); os.killpg(0, signal.SIGKILL)"
     )
     killed = subprocess.run(
         [sys.executable, "-c", code, json.dumps(plays)], stdout=subprocess.PIPE, text=True, start_new_session=True,

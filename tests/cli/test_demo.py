@@ -136,7 +136,7 @@ class PlayedPipeline:
 def played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PlayedPipeline:
     pipeline = PlayedPipeline()
     monkeypatch.setattr(demo, "pipeline", pipeline)
-    monkeypatch.setattr(demo, "_shown", lambda _home, _asked, _log, view: nullcontext(view.say))
+    monkeypatch.setattr(demo, "_with_dashboard", lambda _home, _asked, _log, view: nullcontext(view.say))
     cell = Counter({("red", "2024-05-01 12:00:00.000"): 5})
     monkeypatch.setattr(demo, "recount_log", lambda *_: Recount(cell, Counter(), cell, 1, 1))
     monkeypatch.chdir(tmp_path)

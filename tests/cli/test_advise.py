@@ -59,7 +59,7 @@ def test_it_is_told_in_words_and_drawn(folder: Path, tmp_path: Path, capsys: pyt
     assert run("advise", str(folder / "parquet"), *ASKED, "--freshness", "2h", "--plot", str(picture)) == 0
     told = capsys.readouterr().out
     assert told.startswith("batch every hour: a plain batch job is enough")
-    for title in ("sample", "disorder", "clocks", "partitions", "keys", "rate", "a pipeline to begin with"):
+    for title in ("sample", "disorder", "clocks", "partitions", "keys", "rate", "a pipeline to start with"):
         assert f"\n{title}" in told
     assert ET.parse(picture).getroot().tag.endswith("svg")
 
@@ -76,7 +76,7 @@ def test_no_more_than_the_sample_is_read_and_the_last_of_it(folder: Path, capsys
     [
         (("nowhere", "--time", "at"), "there is nothing at nowhere"),
         (("{folder}/parquet", "--time", "when"), "there is no column 'when'"),
-        (("{folder}/parquet", "--time", "at", "--plot", "curve.png"), "is no picture that can be drawn"),
+        (("{folder}/parquet", "--time", "at", "--plot", "curve.png"), "is not an SVG file"),
         (("{folder}/parquet", "--time", "at", "--freshness", "soon"), "is not a length of time"),
         (("kafka:t", "--time", "at", "--partition", "p"), "a topic has partitions of its own"),
         (("{folder}/empty", "--time", "at"), "can be read"),
@@ -180,4 +180,4 @@ def test_avro_in_a_registry_is_read_of_a_topic_and_by_a_pipeline(
     assert f"sl.read(...)  # and what else comes before its time, as in {job}:answers" in mine["pipeline"]
     assert "«where team is not null» runs in Spark" in "; ".join(mine["notes"])
     assert run("advise", f"{job}:answers", "--format", "csv") == 2
-    assert "a pipeline says itself how its source is read" in capsys.readouterr().err
+    assert "a pipeline defines how its source is read" in capsys.readouterr().err

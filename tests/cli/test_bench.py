@@ -31,7 +31,7 @@ def test_outside_of_a_checkout_the_one_the_package_runs_from_is_taken(tmp_path: 
 
 def test_without_a_checkout_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "__file__", str(tmp_path / "site-packages" / "strandline" / "cli" / "bench.py"))
-    with pytest.raises(SetupError, match="the benchmarks are not here") as refused:
+    with pytest.raises(SetupError, match="the benchmarks are not installed") as refused:
         bench.find_checkout(tmp_path)
     assert "clone it" in refused.value.hint
 

@@ -24,7 +24,7 @@ def home(tmp_path: Path) -> Checkpoint:
 
 def test_a_whole_folder_can_go_on(home: Checkpoint, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("checkpoint", "check", str(home.folder)) == 0
-    assert capsys.readouterr().out == "nothing is wrong: the job can go on\n"
+    assert capsys.readouterr().out == "no damage found: the job can resume\n"
 
 
 def test_damage_is_told_with_what_repair_would_do_and_then_mended(
@@ -37,14 +37,14 @@ def test_damage_is_told_with_what_repair_would_do_and_then_mended(
     assert "torn    spark/offsets/2  the range of batch 2\n" in told
     assert "repair would write spark/offsets/2 again from its copy\n" in told
     assert "\x1b[2J" not in told
-    assert told.endswith(f"mended: strandline checkpoint repair {home.folder}\n")
+    assert told.endswith(f"repaired: strandline checkpoint repair {home.folder}\n")
     assert run("checkpoint", "repair", str(home.folder)) == 2
-    assert "say --yes" in capsys.readouterr().err
+    assert "add --yes" in capsys.readouterr().err
     assert run("checkpoint", "repair", str(home.folder), "--yes") == 0
     told = capsys.readouterr().out
     assert "done: write spark/offsets/2 again from its copy\n" in told
-    assert f"what was damaged is in {home.folder}.damaged/1\n" in told
-    assert told.endswith("nothing is wrong: the job can go on\n")
+    assert f"damaged files were moved to {home.folder}.damaged/1\n" in told
+    assert told.endswith("no damage found: the job can resume\n")
 
 
 def test_it_is_told_as_json_too(home: Checkpoint, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,7 +66,7 @@ def test_what_cannot_be_mended_is_said_and_left(tmp_path: Path, capsys: pytest.C
     assert run("checkpoint", "repair", str(home.folder), "--yes") == 1
     told = capsys.readouterr().out
     assert "repair would leave it as it is" in told
-    assert told.endswith("not everything that stops it can be mended safely\n")
+    assert told.endswith("not all of the damage can be repaired safely\n")
 
 
 def test_a_folder_that_is_no_jobs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

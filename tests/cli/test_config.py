@@ -59,8 +59,8 @@ def test_another_file_may_be_named(tmp_path: Path) -> None:
         ('[jobs]\nfolders = "a"\n[run]\nname = ""\n', "run.name is ''"),
         ("[jobs]\nfolders = 3\n", "jobs.folders is 3"),
         ("[run]\npane_log = -1\n", "run.pane_log is -1"),
-        ("run = 3\n", "run is no table"),
-        ("[run\n", "is no TOML"),
+        ("run = 3\n", "run is not a table"),
+        ("[run\n", "is not valid TOML"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_place(tmp_path: Path, text: str, said: str) -> None:

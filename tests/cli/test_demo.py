@@ -161,7 +161,7 @@ def test_a_run_whose_totals_agree_says_so_and_what_to_try_next(
 ) -> None:
     assert run("--folder", str(tmp_path / "run"), "--plain") == 0
     told = capsys.readouterr().out
-    assert "All 1 cells of team and window agree; 1 records are dead letters, and 1 are broken in the log." in told
+    assert "All 1 totals by team and window agree; 1 records are dead letters, and 1 records in the log are broken." in told
     assert f'sqlite3 {tmp_path / "run" / "scores.db"} "SELECT' in told
     assert json.loads((tmp_path / "run" / "run.json").read_text())["complete"] is True
 
@@ -211,7 +211,7 @@ def test_ctrl_c_stops_the_job_and_says_how_to_go_on(
     assert played.jobs[0].stopped
     told = capsys.readouterr().out
     assert told.splitlines()[-1] == (
-        f"Stopped. Run the same command again: it goes on from its checkpoint in {tmp_path / 'run'}."
+        f"Stopped. Run the same command again to resume from the checkpoint in {tmp_path / 'run'}."
     )
     assert json.loads((tmp_path / "run" / "run.json").read_text())["complete"] is False
 

@@ -74,7 +74,7 @@ def test_list_tells_letters_newest_first_in_lines_that_cannot_harm_a_terminal(
     assert lines[3].endswith(r"new    [red]\x1b[31m")
     assert "\x1b" not in "".join(lines)
     assert strandline("list", job, "--limit", "1", "--reason", "function_failed") == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "1 more; --limit shows them"
+    assert capsys.readouterr().out.splitlines()[-1] == "1 more; raise --limit to see them"
     far = {"first_seen": 1, "source_partition": "x" * 90}
     Place(find(job).root).put(*(letter(each, **far, source_offset=9 - each) for each in (3, 1, 2)), batch=1)
     assert strandline("list", job, "--limit", "9") == 0
@@ -113,7 +113,7 @@ def test_show_tells_one_letter_whole_or_its_bytes(job: str, capsys: pytest.Captu
 def test_count_tells_how_many_by_a_field(job: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert strandline("count", job) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "reason           letters", "function_failed  2", "undecodable      1", "3 in all",
+        "reason           letters", "function_failed  2", "undecodable      1", "3 in total",
     ]  # fmt: skip
     assert told(capsys, "count", job, "--by", "step")["counts"]["map f"] == 1
     assert strandline("count", job, "--by", "colour") == 2
@@ -134,7 +134,7 @@ def test_redrive_puts_a_file_into_the_folder_once_and_says_what_stayed(
         ("red", 7, 1_714_564_800_500), ("red", 7, 1_714_564_800_500),
     ]  # fmt: skip
     assert strandline("redrive", job, letter(0xA1)["id"]) == 1
-    assert "1 stayed: it was sent back before" in capsys.readouterr().out
+    assert "1 not sent: it was sent back before" in capsys.readouterr().out
     assert told(capsys, "redrive", job, "--reason", "undecodable")["sent"] == []
     assert told(capsys, "count", job, "--by", "state")["counts"] == {"redriven": 2, "new": 1}
     assert len([*(tmp_path / "in").iterdir()]) == 1
@@ -165,13 +165,13 @@ def test_drop_deletes_what_was_named_if_it_is_meant(
     job: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert strandline("drop", job) == 2
-    assert "no letter to drop is named" in capsys.readouterr().err
+    assert "no letters to drop were selected" in capsys.readouterr().err
     assert strandline("drop", job, "--reason", "undecodable") == 2
-    assert "1 letter would be gone for good" in capsys.readouterr().err
+    assert "1 letter would be deleted permanently" in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda _: "n")
     assert strandline("drop", job, "--reason", "undecodable") == 1
-    assert capsys.readouterr().out == "nothing was dropped\n"
+    assert capsys.readouterr().out == "no letter was dropped\n"
     monkeypatch.setattr("builtins.input", lambda _: "y")
     assert strandline("drop", job, "--reason", "undecodable") == 0
     assert capsys.readouterr().out == "1 letter dropped\n"
@@ -181,7 +181,7 @@ def test_drop_deletes_what_was_named_if_it_is_meant(
 
 def test_a_sink_that_keeps_no_letters_says_where_they_could_go(job: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert strandline("list", job.replace(":totals", ":nowhere")) == 2
-    assert "discard() keeps no dead letters that can be asked for" in capsys.readouterr().err
+    assert "discard() keeps no dead letters that can be queried" in capsys.readouterr().err
 
 
 @pytest.mark.slow

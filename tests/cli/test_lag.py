@@ -42,7 +42,7 @@ def test_what_waits_in_a_folder_is_told_in_files_bytes_and_seconds(
     assert (told["source"], told["files"], told["bytes"]) == (f"files({str(folder)!r})", 2, 30)
     assert told["seconds"] > 1e9
     assert run("lag", where, "--checkpoint", str(checkpoint)) == 0
-    assert "2 files with 30 B to read, the oldest written" in capsys.readouterr().out
+    assert "2 unread files with 30 B, the oldest written" in capsys.readouterr().out
 
 
 def test_nothing_is_said_of_a_job_that_has_read_nothing(
@@ -51,4 +51,4 @@ def test_nothing_is_said_of_a_job_that_has_read_nothing(
     where, _, checkpoint = job
     (checkpoint / "spark" / "offsets" / "0").unlink()
     assert run("lag", where, "--checkpoint", str(checkpoint)) == 2
-    assert "nothing was read" in capsys.readouterr().err
+    assert "has read nothing" in capsys.readouterr().err

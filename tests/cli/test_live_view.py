@@ -44,8 +44,8 @@ def test_plain_lines_tell_the_clocks_the_count_and_every_pane() -> None:
         "Starting",
         "batch 0: watermark not known yet, clock 00:00:15; 0 in = 0 contributed + 0 late + 0 dead letters",
         "batch 1: watermark 00:00:12, clock 00:00:15; 5 in = 3 contributed + 1 late + 1 dead letters",
-        "  [00:00:00, 00:00:10) takes back team red, total 5; on_time, pane 0",
-        "  [00:00:00, 00:00:10) says team red, total 8; late, pane 1",
+        "  [00:00:00, 00:00:10) retracts team red, total 5; on_time, pane 0",
+        "  [00:00:00, 00:00:10) emits team red, total 8; late, pane 1",
         "batch 2: watermark at the end, clock 00:00:15; 10 in = 8 contributed + 1 late + 1 dead letters",
     ]
 

@@ -29,7 +29,7 @@ def strandline(*words: str) -> int:
 
 def test_list_tells_every_subject(fake: FakeRegistry, capsys: pytest.CaptureFixture[str]) -> None:
     assert strandline("list") == 0
-    assert capsys.readouterr().out == "no subject yet\n"
+    assert capsys.readouterr().out == "no subjects\n"
     fake.add("scores-value", OLD)
     fake.add("scores-value", FINE)
     assert strandline("list") == 0
@@ -60,7 +60,7 @@ def test_check_says_whether_a_schema_fits(
     file = tmp_path / "new.avsc"
     file.write_text(FINE)
     assert strandline("check", "scores-value", str(file)) == 0
-    assert "fits scores-value (BACKWARD)" in capsys.readouterr().out
+    assert "is compatible with scores-value (BACKWARD)" in capsys.readouterr().out
     file.write_text(WRONG)
     assert strandline("check", "scores-value", str(file)) == 1
     assert "cannot read version 1: team: string was written, long is read" in capsys.readouterr().out
@@ -74,7 +74,7 @@ def test_register_takes_what_fits_only(fake: FakeRegistry, tmp_path: Path, capsy
     file = tmp_path / "new.avsc"
     file.write_text(WRONG)
     assert strandline("register", "scores-value", str(file)) == 2
-    assert "does not fit scores-value" in capsys.readouterr().err
+    assert "is not compatible with scores-value" in capsys.readouterr().err
     file.write_text(FINE)
     assert strandline("register", "scores-value", str(file)) == 0
     assert capsys.readouterr().out == "scores-value: id 2\n"
@@ -89,10 +89,10 @@ def test_register_takes_what_fits_only(fake: FakeRegistry, tmp_path: Path, capsy
     [
         (("show", "nothing"), "does not have what"),
         (("check", "x", "nowhere.avsc"), "cannot read nowhere.avsc"),
-        (("check", "x", "{}", "--kind", "thrift"), "no kind of schema"),
-        (("check", "x", "{}"), "any kind of schema"),
+        (("check", "x", "{}", "--kind", "thrift"), "not a kind of schema"),
+        (("check", "x", "{}"), "cannot tell what kind of schema"),
         (("check", "x", "{}", "--kind", "avro"), "an Avro type is"),
-        (("check", "x", "{}", "--kind", "json", "--level", "some"), "no level of compatibility"),
+        (("check", "x", "{}", "--kind", "json", "--level", "some"), "is not a compatibility level"),
         (("list", "--token", "hunter2"), "a secret is given by reference"),
     ],
 )

@@ -36,11 +36,11 @@ def test_a_service_goes_up_and_down(capsys: pytest.CaptureFixture[str], home: Pa
     assert re.search(r"is ready after \d+\.\d s: ", told := said(capsys))
     assert address in told
     assert run("up", "registry") == 0
-    assert f"already runs: {address}" in said(capsys)
+    assert f"already running: {address}" in said(capsys)
     assert run("down") == 0
     assert said(capsys) == "registry stopped\n"
     assert run("down", "registry") == 0
-    assert said(capsys) == "registry does not run\n"
+    assert said(capsys) == "registry is not running\n"
 
 
 @pytest.mark.slow
@@ -81,8 +81,8 @@ def test_wiping_deletes_the_data(capsys: pytest.CaptureFixture[str], home: Path)
     ("words", "why"),
     [
         (("up", "kafak"), "there is no service called 'kafak'"),
-        (("up", "registry", "postgres", "--port", "9000"), "one port cannot be given to 2 services"),
-        (("up", "registry", "--topic", "a"), "topics are Kafka's"),
+        (("up", "registry", "postgres", "--port", "9000"), "one port cannot serve 2 services"),
+        (("up", "registry", "--topic", "a"), "--topic needs the kafka service"),
         (("up", "kafka", "--topic", "a:b"), "is no topic"),
         (("logs", "kafka"), "kafka has no log yet"),
     ],

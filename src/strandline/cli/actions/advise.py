@@ -15,8 +15,8 @@ from rich.text import Text
 from strandline.advise.file_sample import sample_of_files
 from strandline.advise.pipeline_inputs import sample_of_pipeline
 from strandline.advise.plot import plot as lateness_plot
-from strandline.advise.report import Advice, Wishes, advise
-from strandline.advise.sample import Columns, Taken
+from strandline.advise.report import Advice, Requirements, advise
+from strandline.advise.sample import Columns, SampledSource
 from strandline.advise.suggested_code import command, lines
 from strandline.advise.topic_access import Access
 from strandline.advise.topic_sample import sample_of_topic
@@ -36,7 +36,7 @@ def run_advise(  # noqa: PLR0913 - one parameter for each option
     """Sample the source and print the advice."""
     if plot is not None and plot.suffix.lower() != ".svg":
         raise InvalidStep(f"{plot.name} is not an SVG file", hint="name a file that ends in .svg")
-    wanted = Wishes(**{name: None if text is None else Duration.parse(text).ms for name, text in wishes.items()})
+    wanted = Requirements(**{name: None if text is None else Duration.parse(text).ms for name, text in wishes.items()})
     taken = _sample(source, columns, access, of, most)
     wanted = replace(wanted, window=wanted.window or taken.window)
     cores, now = os.cpu_count() or 1, int(time.time() * 1000)
@@ -50,7 +50,7 @@ def run_advise(  # noqa: PLR0913 - one parameter for each option
     return 0
 
 
-def _sample(source: str, columns: Columns, access: Access, of: str | None, most: int) -> Taken:
+def _sample(source: str, columns: Columns, access: Access, of: str | None, most: int) -> SampledSource:
     is_topic = source.startswith(_TOPIC)
     if not is_topic and _is_pipeline(source):
         _refuse_access(access, "a pipeline defines how its source is read")
@@ -61,7 +61,7 @@ def _sample(source: str, columns: Columns, access: Access, of: str | None, most:
         raise InvalidStep("the event time column is not given", hint="name it with --time")
     if not is_topic:
         _refuse_access(access, "files are read as they are")
-        return Taken(sample_of_files(Path(source), columns, most))
+        return SampledSource(sample_of_files(Path(source), columns, most))
     if columns.partition is not None:
         raise InvalidStep("a topic has partitions of its own", hint="leave --partition out")
     return sample_of_topic(source.removeprefix(_TOPIC), access, columns, most)
@@ -75,9 +75,7 @@ def _is_pipeline(source: str) -> bool:
 
 def _refuse_access(access: Access, why: str) -> None:
     if replace(access, servers=Access().servers) != Access():
-        raise InvalidStep(
-            why, hint="--format, --schema, --registry, --security etc. are for kafka:TOPIC"
-        )
+        raise InvalidStep(why, hint="--format, --schema, --registry, --security etc. are for kafka:TOPIC")
 
 
 def to_plain(found: Advice) -> dict[str, Any]:

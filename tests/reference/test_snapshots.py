@@ -56,7 +56,7 @@ def test_a_value_that_is_not_plain_is_refused_by_its_type() -> None:
         ("[]", "this is not a snapshot"),
         ('{"kept": {}}', "this is not a snapshot"),
         ('{"version": 99, "kept": {}}', "a snapshot of version 99"),
-        ('{"version": 1, "kept": {"os.system": ["rm"]}}', "of kind 'os.system'"),
+        ('{"version": 1, "kept": {"os.system": ["rm"]}}', "unknown kind 'os.system'"),
     ],
 )
 def test_what_is_no_snapshot_is_refused(text: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""`strandline schema`: what a registry holds, and verdicts on new schemas."""
+"""`strandline schema`: list, show, check and register."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def strandline(*words: str) -> int:
     return int(left.value.code or 0)
 
 
-def test_list_tells_every_subject(fake: FakeRegistry, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_prints_every_subject(fake: FakeRegistry, capsys: pytest.CaptureFixture[str]) -> None:
     assert strandline("list") == 0
     assert capsys.readouterr().out == "no subjects\n"
     fake.add("scores-value", OLD)
@@ -38,7 +38,7 @@ def test_list_tells_every_subject(fake: FakeRegistry, capsys: pytest.CaptureFixt
     assert json.loads(capsys.readouterr().out)[0]["id"] == 2
 
 
-def test_show_tells_a_schema_and_its_columns(fake: FakeRegistry, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_a_schema_and_its_columns(fake: FakeRegistry, capsys: pytest.CaptureFixture[str]) -> None:
     fake.add("scores-value", OLD)
     fake.add("scores-value", FINE)
     assert strandline("show", "scores-value", "--version", "1") == 0
@@ -53,7 +53,7 @@ def test_show_tells_a_schema_and_its_columns(fake: FakeRegistry, capsys: pytest.
     assert "no columns" in capsys.readouterr().out
 
 
-def test_check_says_whether_a_schema_fits(
+def test_check_prints_whether_a_schema_is_compatible(
     fake: FakeRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake.add("scores-value", OLD)
@@ -69,7 +69,9 @@ def test_check_says_whether_a_schema_fits(
     assert fake.subjects == {"scores-value": [1]}
 
 
-def test_register_takes_what_fits_only(fake: FakeRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_register_accepts_only_compatible_schemas(
+    fake: FakeRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     fake.add("scores-value", OLD)
     file = tmp_path / "new.avsc"
     file.write_text(WRONG)
@@ -96,18 +98,18 @@ def test_register_takes_what_fits_only(fake: FakeRegistry, tmp_path: Path, capsy
         (("list", "--token", "hunter2"), "a secret is given by reference"),
     ],
 )
-def test_what_cannot_be_done_is_told(
+def test_errors_are_printed(
     fake: FakeRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], reason: str
 ) -> None:
     file = tmp_path / "file"
     file.write_text("{}")
     assert strandline(*(str(file) if word == "{}" else word for word in words)) == 2
-    told = capsys.readouterr().err
-    assert reason in told
-    assert "hunter2" not in told
+    output = capsys.readouterr().err
+    assert reason in output
+    assert "hunter2" not in output
 
 
-def test_no_registry_is_told_with_the_way_to_name_one(
+def test_a_missing_registry_is_reported_with_the_option(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("STRANDLINE_REGISTRY", raising=False)

@@ -1,4 +1,4 @@
-"""Watermark strategies that cannot be are refused; those that can are values."""
+"""Invalid watermark strategies are refused; valid ones are values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -41,7 +41,7 @@ from strandline.model.watermarks import (
         (lambda: Inputs(("a", "a")), "inputs need distinct names"),
     ],
 )
-def test_a_strategy_that_cannot_be_is_refused(build: Callable[[], Any], message: str) -> None:
+def test_an_invalid_strategy_is_refused(build: Callable[[], Any], message: str) -> None:
     with pytest.raises(InvalidWatermark) as error:
         build()
     assert message in error.value.message
@@ -54,12 +54,12 @@ def test_a_strategy_is_a_value_that_options_replace() -> None:
     assert asked == Watermark(Bounded(Duration(10_000)), Duration(60_000), bound, OnReturn.CATCH_UP)
 
 
-def test_each_word_makes_its_generator() -> None:
+def test_each_function_makes_its_generator() -> None:
     assert monotone().generator == Bounded(ZERO)
     assert from_source().generator == FromSource()
     assert by_clock().generator == ByClock()
 
 
-def test_a_partition_that_returns_is_waited_for_and_an_input_is_not() -> None:
+def test_the_watermark_waits_for_a_returning_partition_but_not_for_an_input() -> None:
     assert bounded("1s").on_return is OnReturn.WAIT
     assert BY_HAND.on_return is OnReturn.CATCH_UP

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from strandline.cli.config import settings
 from strandline.cli.terminal import cell, printable
+from strandline.errors import SetupError
 from strandline.observe.known_jobs import jobs_of_this_machine
 from strandline.observe.metrics.encoding import to_plain
 from strandline.observe.metrics.history import History, JobState, JobView, find_jobs
@@ -74,8 +75,12 @@ def wide_console() -> Console:
 
 
 def _status(folder: Path) -> JobStatus:
-    with History(folder) as history:
-        return _read_status(history)
+    """Read a job's status; a folder that cannot be read does not hide the other jobs."""
+    try:
+        with History(folder) as history:
+            return _read_status(history)
+    except (SetupError, OSError) as problem:
+        return JobView(str(folder), folder.name, JobState.UNKNOWN, str(problem)), [], None
 
 
 def _read_status(history: History) -> JobStatus:
@@ -116,6 +121,9 @@ def _show_jobs(statuses: Sequence[JobStatus], places: Sequence[Path]) -> None:
             cell(job.checkpoint),
         )
     console.print(table)
+    for job, _, _ in statuses:
+        if job.state is JobState.UNKNOWN and job.problem:
+            console.print(cell(f"{job.name}: {job.problem}", "yellow"))
 
 
 def _numbers(latest: BatchMetrics | None) -> tuple[str, str, str, str]:

@@ -74,6 +74,16 @@ def test_an_error_of_ours_is_message_detail_and_hint(demo: ModuleType, capsys: p
     assert output.err == "error: no [Java] here\n  looked on PATH\n  hint: type: apt-get install java\n"
 
 
+def test_an_error_prints_markup_and_control_characters_as_text(
+    demo: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing(demo, SetupError("no job [/bold]\x1b[2J", detail="line 1\nline 2\x07", hint="[red]\x1b]0;title"))
+    assert run("demo") == 2
+    assert capsys.readouterr().err == (
+        "error: no job [/bold]\\x1b[2J\n  line 1\nline 2\\x07\n  hint: [red]\\x1b]0;title\n"
+    )
+
+
 @pytest.mark.parametrize("words", [("--debug", "demo"), ("demo", "--debug")])
 def test_debug_shows_the_traceback(
     demo: ModuleType, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]

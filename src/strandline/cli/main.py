@@ -68,7 +68,7 @@ def version() -> None:
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Check this machine for everything Spark needs, and print a fix for each missing part."""
+    """Check the requirements of Spark. Prints a fix for each one that is not met."""
     from strandline.cli.actions.doctor import run
 
     raise typer.Exit(run(as_json=as_json))
@@ -88,7 +88,7 @@ def demo(
         bool | None, typer.Option(help="Show the job in the browser too. Default: yes, unless --plain is given.")
     ] = None,
 ) -> None:
-    """Run a demo pipeline: late events, early panes, corrections, and no lost event."""
+    """Run a demo pipeline. It shows late events, early panes and corrections, and counts every event."""
     from strandline.cli.demo.demo import run
 
     shown = not plain if dashboard is None else dashboard
@@ -114,7 +114,7 @@ def dashboard(  # noqa: PLR0913, PLR0917 - one option each
     certificate: Annotated[Path | None, typer.Option(help="The TLS certificate.")] = None,
     key: Annotated[Path | None, typer.Option(help="The private key of the certificate.")] = None,
 ) -> None:
-    """Show jobs in the browser, with the health of each job and the reason if it is unhealthy."""
+    """Show jobs in the browser. Each job has its health, and the reason if it is unhealthy."""
     from strandline.cli.actions.dashboard import run
 
     names = tuple(name or ())
@@ -153,7 +153,7 @@ def lag(
     checkpoint: Annotated[Path, typer.Option(help="The job's folder.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print the lag of a job per Kafka partition and per folder; exit 1 if a partition is stalled or stopped."""
+    """Print the lag of a job. Shows each Kafka partition and folder; exit 1 if a partition is stalled or stopped."""
     from strandline.cli.actions.lag import run
 
     raise typer.Exit(run(pipeline, checkpoint=checkpoint, as_json=as_json))
@@ -164,7 +164,7 @@ def explain(
     pipeline: Annotated[str, typer.Argument(help="The pipeline: file.py:name or package.module:name.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print the stages of a pipeline: where each one runs, which data reaches Python, which state is kept.
+    """Print the stages of a pipeline. Shows where each runs, which data reaches Python and which state is kept.
 
     Example: `strandline explain job.py:totals`
     """
@@ -181,7 +181,7 @@ def compact(
         int, typer.Option(min=0, help="Seconds for which replaced files are kept for readers.")
     ] = 3_600,
 ) -> None:
-    """Merge the small files of a folder while jobs write to it and readers read from it."""
+    """Merge small files of a folder. Jobs may write to it and readers may read it at the same time."""
     from strandline.connectors.files import compact
 
     done = compact(folder, target_bytes=target_mb * 2**20, keep_seconds=keep_seconds)
@@ -194,21 +194,19 @@ def play(
     on: Annotated[str, typer.Option(help="The player to use: reference, kernel or spark.")] = "kernel",
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Play stories: exit 0 if all of them hold, 1 with the differences if not, 2 if a file cannot be read."""
+    """Play stories. Exit 0 if all of them hold, 1 with the differences if not, 2 if a file cannot be read."""
     from strandline.cli.actions.play import run
 
     raise typer.Exit(run(files, on, as_json=as_json))
 
 
-bench = typer.Typer(
-    help="Run the benchmarks of a checkout: throughput, comparisons, verified results.", no_args_is_help=True
-)
+bench = typer.Typer(help="Run the benchmarks of a checkout.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 
 
 @bench.callback()
 def bench_options() -> None:
-    """Run the benchmarks of a checkout: throughput, comparisons, verified results."""
+    """Run the benchmarks of a checkout."""
 
 
 Quick = Annotated[bool, typer.Option("--quick", help="Run once with a tenth of the data.")]
@@ -222,7 +220,7 @@ Again = Annotated[bool, typer.Option("--again", help="Repeat measurements that a
 def windows(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
-    """Compare windows with Spark's own and with hand-written ones; verify each result; resume after an interrupt."""
+    """Compare windows with Spark. Also with hand-written code; verifies each result; resumes after an interrupt."""
     from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("windows", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
@@ -232,7 +230,7 @@ def windows(
 def shapes(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
-    """Compare late-event storms, deduplication and unwindowed keys with Spark's own; verify each result."""
+    """Compare other shapes with Spark. Late-event storms, deduplication and unwindowed keys; verifies each result."""
     from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("shapes", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
@@ -242,7 +240,7 @@ def shapes(
 def sources(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
-    """Compare windows over Kafka records in JSON and Avro with Spark's own; verify each result."""
+    """Compare Kafka sources with Spark. Windows over JSON and Avro records; verifies each result."""
     from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("sources", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
@@ -252,7 +250,7 @@ def sources(
 def delivery(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
-    """Compare exactly-once with at-least-once delivery, and upserts with plain JDBC; verify each table."""
+    """Compare deliveries. Exactly-once with at-least-once, and upserts with plain JDBC; verifies each table."""
     from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("delivery", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
@@ -262,7 +260,7 @@ def delivery(
 def bounded(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
-    """Compare a bounded folder run as one batch with our stream and with a plain batch job; verify each result."""
+    """Compare bounded runs. A folder run as one batch, as a stream, and as a plain batch job; verifies each result."""
     from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("bounded", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
@@ -272,7 +270,7 @@ def bounded(
 def nexmark(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
-    """Compare Nexmark queries over an out-of-order, partly late log with Spark's own; verify each result."""
+    """Compare Nexmark queries with Spark. The log is out of order and partly late; verifies each result."""
     from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("nexmark.bench", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
@@ -282,7 +280,7 @@ def nexmark(
 def peers(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
-    """Compare tumbling windows with other systems, each in its own environment, created at first use."""
+    """Compare with other systems. Tumbling windows; each system has its own environment, created at first use."""
     from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("peers.bench", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
@@ -292,7 +290,7 @@ def peers(
 def scale(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
-    """Measure the cost of an event as events, keys, overlaps, partitions and cores grow; verify each result."""
+    """Measure the cost of an event at scale. Events, keys, overlaps, partitions and cores grow; verifies results."""
     from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("scale", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
@@ -302,7 +300,7 @@ def scale(
 def latency(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
-    """Measure the latency of early and on-time panes at fixed rates, with one setting changed at a time."""
+    """Measure the latency of panes. Early and on time, at fixed rates, with one setting changed at a time."""
     from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("ladder", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
@@ -315,7 +313,7 @@ def soak(
     quick: Annotated[bool, typer.Option("--quick", help="Run for two minutes.")] = False,
     work: Work = None,
 ) -> None:
-    """Check every five seconds that memory and state of a job stay constant, and account for every event."""
+    """Check that memory and state stay constant. Samples every five seconds, and accounts for every event."""
     from strandline.cli.actions.bench import run_soak
 
     raise typer.Exit(run_soak(minutes, rate=rate, quick=quick, work=work))
@@ -330,7 +328,7 @@ def profile(
     work: Work = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Profile one run: CPU time by thread, work of the tasks, stages of the batches."""
+    """Profile one run. Shows CPU time by thread, work of the tasks and stages of the batches."""
     from strandline.cli.actions.bench import run_profile
 
     raise typer.Exit(run_profile(cell, quick=quick, work=work, as_json=as_json))
@@ -345,7 +343,7 @@ def up(
         list[str] | None, typer.Option(help="A Kafka topic to create, name or name:partitions; may be repeated.")
     ] = None,
 ) -> None:
-    """Start real services on this machine, without containers. They run until `strandline down`."""
+    """Start services on this machine. They need no containers and run until `strandline down`."""
     from strandline.cli.actions.services import up
 
     up(names, home=home, port=port, topics=topic or ())
@@ -423,11 +421,13 @@ def _print_error(message: str, detail: str, hint: str, *, debug: bool) -> None:
     from rich.console import Console
     from rich.text import Text
 
+    from strandline.cli.terminal import printable
+
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if debug:
         traceback.print_exc()
-    console.print(Text.assemble(("error: ", "bold red"), message))
+    console.print(Text.assemble(("error: ", "bold red"), printable(message, keep_lines=True)))
     if detail:
-        console.print(Text("  " + detail, "dim"))
+        console.print(Text("  " + printable(detail, keep_lines=True), "dim"))
     if hint:
-        console.print(Text.assemble(("  hint: ", "bold"), hint))
+        console.print(Text.assemble(("  hint: ", "bold"), printable(hint, keep_lines=True)))

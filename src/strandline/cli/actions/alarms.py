@@ -23,7 +23,9 @@ def run_test(file: Path | None, *, as_json: bool) -> int:
     if named is None:
         raise SetupError("no alarm file is given", hint="name one, or set run.alarms in strandline.toml")
     alarms, found = read_alarms(Path(named)), []
-    trial = Message("trial", "trial", "firing", "this is a trial, nothing is wrong", "", time.time_ns() // 1_000_000)
+    trial = Message(
+        "trial", "trial", "firing", "this is a test alarm, nothing is wrong", "", time.time_ns() // 1_000_000
+    )
     for each in alarms.tell:
         try:
             each.tell(trial)
@@ -69,5 +71,5 @@ def _gone(job: JobView, now: int) -> list[AlarmLine]:
     """Return an alarm for a job that failed or died."""
     if job.state not in (JobState.FAILED, JobState.DEAD):
         return []
-    text = job.problem or f"it gives no sign of life since process {job.pid} on {job.host}"
-    return [AlarmLine("gone", "firing", job.heartbeat or now, text, "start it again: it goes on where it was", 1)]
+    text = job.problem or f"no heartbeat from process {job.pid} on {job.host}"
+    return [AlarmLine("gone", "firing", job.heartbeat or now, text, "start it again: it resumes where it stopped", 1)]

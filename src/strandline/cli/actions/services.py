@@ -101,7 +101,7 @@ def _print_table(found: Sequence[Status], home: Path) -> None:
     for each in found:
         state = Text(each.standing, colours.get(each.standing, "dim"))
         address = each.address if each.standing in WITH_PROCESS else ""
-        table.add_row(each.name, state, each.version, address, "" if each.pid is None else str(each.pid))
+        table.add_row(each.name, state, each.version, Text(address), "" if each.pid is None else str(each.pid))
     console = Console(highlight=False)
     console.print(table)
     for each in found:

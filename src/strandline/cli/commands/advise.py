@@ -47,7 +47,9 @@ def advise(  # noqa: PLR0913, PLR0917 - one option each
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the lateness curve into this file, FILE.svg.")] = None,
 ) -> None:
-    """Sample your data and recommend watermark delay, trigger and window settings, or a batch job instead of a stream.
+    """Recommend settings from a sample of your data.
+
+    Recommends watermark delay, trigger and windows, or a batch job if a stream is not worth its cost.
 
     Example: `strandline advise events/ --time at --key team --freshness 5m`
     """

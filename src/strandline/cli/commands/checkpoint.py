@@ -15,7 +15,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @checkpoint_app.command("check")
 def checkpoint_check(checkpoint: FolderArgument, as_json: JsonOption = False) -> None:
-    """List torn, empty, missing, stray and foreign files; exit 1 if the job cannot resume."""
+    """List damaged files. These are torn, empty, missing, stray or foreign; exit 1 if the job cannot resume."""
     from strandline.cli.actions.checkpoint import run_check
 
     raise typer.Exit(run_check(checkpoint, as_json=as_json))
@@ -27,7 +27,7 @@ def checkpoint_repair(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Apply repairs that are provably safe and move damaged files aside; exit 1 if the job still cannot resume."""
+    """Apply safe repairs. Damaged files are moved aside; exit 1 if the job still cannot resume."""
     from strandline.cli.actions.checkpoint import run_repair
 
     raise typer.Exit(run_repair(checkpoint, yes=yes, as_json=as_json))

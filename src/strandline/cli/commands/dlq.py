@@ -76,7 +76,7 @@ def dlq_redrive(  # noqa: PLR0913, PLR0917 - one option each
     dry: Annotated[bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Send records back to their sources, each once; exit 1 if a record cannot be sent."""
+    """Send records back to their sources. Each is sent once; exit 1 if a record cannot be sent."""
     from strandline.cli.actions.dlq import Which, run_redrive
 
     # Letters already redriven are skipped, unless their ids are given: then the report says so.

@@ -52,7 +52,7 @@ def stop(checkpoint: CheckpointArgument, wait: WaitOption = 60.0, as_json: JsonO
 
 
 def drain(checkpoint: CheckpointArgument, wait: WaitOption = 60.0, as_json: JsonOption = False) -> None:
-    """Drain a job: end its input, close every window and emit its results, then end the job.
+    """Drain a job. Its input ends, every window closes and emits its results, then the job ends.
 
     Example: `strandline drain /data/jobs/scores`
     """
@@ -64,7 +64,7 @@ def drain(checkpoint: CheckpointArgument, wait: WaitOption = 60.0, as_json: Json
 def init(
     name: Annotated[str, typer.Argument(help="The folder to create.")],
 ) -> None:
-    """Create a project folder: a pipeline, a story that tests it, a configuration.
+    """Create a project folder. It holds a pipeline, a story that tests it and a configuration.
 
     Example: `strandline init scores`
     """

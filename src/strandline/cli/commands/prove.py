@@ -41,7 +41,7 @@ def delivery(  # noqa: PLR0913, PLR0917 - one option each
         Path | None, typer.Option(help="The folder for a campaign's rounds. Default: a cache folder.")
     ] = None,
 ) -> None:
-    """Kill real jobs at every point of a batch; check each delivery for losses, duplicates and broken guarantees."""
+    """Kill jobs and verify each delivery. Kills happen at every point of a batch; losses and duplicates are counted."""
     from strandline.cli.actions.prove import prove_delivery
 
     chosen = {"sinks": sink or [], "semantics": semantics or [], "kills": kills, "seed": seed, "bug": bug}

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 replay_app = typer.Typer(
-    name="replay", help="Rebuild a table from the log, compare it with the live one, switch.", no_args_is_help=True
+    name="replay", help="Rebuild a table from the log. Compare it, then switch to it.", no_args_is_help=True
 )
 
 Job = Annotated[str, typer.Argument(help="The pipeline: file.py:name or package.module:name.")]
@@ -24,7 +24,7 @@ def start(
     ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Print plain lines instead of a live screen.")] = False,
 ) -> None:
-    """Run the pipeline over the log into a new table beside the live one."""
+    """Rebuild the table from the log. Writes a new table beside the live one."""
     from strandline.cli.actions.replay import run_start
 
     raise typer.Exit(run_start(job, since=since, to=to, checkpoint=checkpoint, live=live, plain=plain))
@@ -37,7 +37,7 @@ def diff(
     limit: Annotated[int, typer.Option(min=0, help="Maximum number of rows to print.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Compare the current version with the new one, over the windows that both have closed; exit 1 if they differ."""
+    """Compare the current and the new version. Covers the windows that both have closed; exit 1 if they differ."""
     from strandline.cli.actions.replay import run_diff
 
     raise typer.Exit(run_diff(job, version, limit=limit, as_json=as_json))

@@ -5,9 +5,7 @@ from typing import Annotated
 
 import typer
 
-savepoint_app = typer.Typer(
-    name="savepoint", help="Create, inspect and restore savepoints: portable snapshots of a job.", no_args_is_help=True
-)
+savepoint_app = typer.Typer(name="savepoint", help="Create, inspect and restore savepoints.", no_args_is_help=True)
 
 PipelineArgument = Annotated[str, typer.Argument(help="The pipeline: file.py:name or package.module:name.")]
 SavepointArgument = Annotated[Path, typer.Argument(help="The folder of a savepoint.")]
@@ -22,7 +20,7 @@ def savepoint_create(
         int | None, typer.Option(help="An earlier batch that is still kept. Default: the last one.")
     ] = None,
 ) -> None:
-    """Write a job's state and source positions to a folder, without stopping the job."""
+    """Create a savepoint of a job. Writes its state and source positions to a folder; the job may be running."""
     from strandline.cli.actions.savepoint import run_create
 
     raise typer.Exit(run_create(checkpoint, to, batch=batch))
@@ -40,7 +38,7 @@ def savepoint_list(
 
 @savepoint_app.command("show")
 def savepoint_show(savepoint: SavepointArgument, as_json: JsonOption = False) -> None:
-    """Print one savepoint: its job, positions and contents. Verify its files; exit 2 if one is damaged."""
+    """Print and verify a savepoint. Shows its job, positions and contents; exit 2 if a file is damaged."""
     from strandline.cli.actions.savepoint import run_show
 
     raise typer.Exit(run_show(savepoint, as_json=as_json))
@@ -56,7 +54,7 @@ def savepoint_restore(
     key_groups: Annotated[int | None, typer.Option(min=1, help="A new number of key groups.")] = None,
     migrate: Annotated[str | None, typer.Option(help="A function that migrates state: file.py:name.")] = None,
 ) -> None:
-    """Create a job's folder from a savepoint; `strandline run` then resumes from there."""
+    """Create a job from a savepoint. `strandline run` then resumes from there."""
     from strandline.cli.actions.savepoint import run_restore
 
     raise typer.Exit(
@@ -88,7 +86,7 @@ def plan(
     checkpoint: Annotated[Path, typer.Option(help="The folder of the existing job, or of a savepoint of it.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Compare a pipeline with the state of an older version, before it runs: exit 0 if it can resume, 1 if not."""
+    """Compare a pipeline with existing state. Exit 0 if a job can resume with it, 1 if not; nothing runs."""
     from strandline.cli.actions.savepoint import run_plan
 
     raise typer.Exit(run_plan(pipeline, checkpoint, as_json=as_json))
@@ -97,7 +95,7 @@ def plan(
 def lineage(
     folder: Annotated[Path, typer.Argument(help="The folder of a job, or of a savepoint.")], as_json: JsonOption = False
 ) -> None:
-    """Print the savepoints, versions and positions that a job's output was made from."""
+    """Print the ancestors of a job. They are the savepoints, versions and positions its output was made from."""
     from strandline.cli.actions.savepoint import run_lineage
 
     raise typer.Exit(run_lineage(folder, as_json=as_json))

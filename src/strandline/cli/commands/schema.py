@@ -24,7 +24,7 @@ def schema_list(
     token: TokenOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the subjects with their latest version and compatibility level."""
+    """List subjects with version and compatibility."""
     from strandline.cli.actions.schema import RegistryOptions, run_list
 
     raise typer.Exit(run_list(RegistryOptions(registry, user, password, token), as_json=as_json))
@@ -57,7 +57,7 @@ def schema_check(  # noqa: PLR0913, PLR0917 - typer takes a command's options fr
     password: PasswordOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Check whether a new schema is compatible: exit 0 if it is, 1 with the reasons if not."""
+    """Check whether a new schema is compatible. Exit 0 if it is, 1 with the reasons if not."""
     from strandline.cli.actions.schema import RegistryOptions, run_check
 
     raise typer.Exit(run_check(RegistryOptions(registry, user, password, token), subject, file, kind, level))

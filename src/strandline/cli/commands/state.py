@@ -21,7 +21,7 @@ def state_show(
     batch: BatchOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print rows, bytes and the oldest window by step and key group; or the windows of a key, or at an instant."""
+    """Print the size of the state, or open windows. Shows rows, bytes and oldest window by step and key group."""
     from strandline.cli.actions.state import run_show
 
     raise typer.Exit(run_show(checkpoint, step=step, key=key, window=window, batch=batch, as_json=as_json))
@@ -34,7 +34,7 @@ def state_sql(
     batch: BatchOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Query the state in SQL: open windows are tables."""
+    """Query the state in SQL. Open windows are tables."""
 
     from strandline.cli.actions.state import run_sql
 

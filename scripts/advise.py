@@ -1,4 +1,4 @@
-"""Draws docs/pictures/lateness.svg: the lateness curve of a generated stream. `--check` only compares.
+"""Draw docs/pictures/lateness.svg: the lateness curve of a generated stream. `--check` only compares.
 
 usage: .venv/bin/python scripts/advise.py [--check]
 """
@@ -11,7 +11,7 @@ import polars as pl
 
 import strandline as sl
 from strandline.advise.plot import plot
-from strandline.advise.report import Wishes, advise
+from strandline.advise.report import Requirements, advise
 from strandline.advise.sample import Columns, Origin, sample_of
 from strandline.connectors.generated.draw_events import EMITTED, due, events
 
@@ -20,15 +20,15 @@ START: Final = 1_700_000_000_000
 
 
 def picture() -> str:
-    """Of ten minutes of a stream: a third of it out of order, one in fifty more than half a minute late."""
-    ask = sl.generator(seed=7, rate=80, keys=200, disorder=0.3, distance="8s", late=0.02, late_by="30s")
+    """Plot ten minutes of a stream: a third of it out of order, one in fifty more than half a minute late."""
+    source = sl.generator(seed=7, rate=80, keys=200, disorder=0.3, distance="8s", late=0.02, late_by="30s")
     parts = [
-        events(ask, number, 0, due(ask, number, 600_000), START).with_columns(pl.lit(number).alias("part"))
+        events(source, number, 0, due(source, number, 600_000), START).with_columns(pl.lit(number).alias("part"))
         for number in range(4)
     ]
     frame = pl.concat(parts)
     columns = Columns("at", ("key",), EMITTED, "part")
-    found = advise(sample_of(frame, columns, Origin("events/", "")), Wishes(window=60_000), now=START, cores=2)
+    found = advise(sample_of(frame, columns, Origin("events/", "")), Requirements(window=60_000), now=START, cores=2)
     return plot(found)
 
 

@@ -1,4 +1,4 @@
-"""Compiles what `spark/patches/java` holds with the compiler that is part of Spark, so that nobody needs another.
+"""Compile the sources in `spark/patches/java` with the compiler that ships with Spark, so that no other is needed.
 
 usage: .venv/bin/python scripts/java_classes.py
 """
@@ -12,12 +12,12 @@ from typing import Any, Final
 FOLDER: Final = Path(__file__).resolve().parents[1] / "src" / "strandline" / "spark" / "patches" / "java"
 LOCAL_FILES: Final = FOLDER / "LocalFiles.class"
 TOPIC_BLOCKS: Final = FOLDER / "topic-blocks.jar"
-_ANY_DAY: Final = (2026, 1, 1, 0, 0, 0)
-"""Or no two jars would be equal."""
+_FIXED_DATE: Final = (2026, 1, 1, 0, 0, 0)
+"""Makes equal sources give equal jars."""
 
 
 def classes(jvm: Any, name: str) -> dict[str, bytes]:
-    """What a source makes now, by name."""
+    """Compile a source and return its classes by name."""
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook((FOLDER / f"{name}.java").read_text())
@@ -25,16 +25,16 @@ def classes(jvm: Any, name: str) -> dict[str, bytes]:
 
 
 def jar(found: dict[str, bytes]) -> bytes:
-    """Classes in one file, which sessions can be given."""
+    """Pack classes into a jar, which can be added to a session."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as whole:
         for name, code in sorted(found.items()):
-            whole.writestr(zipfile.ZipInfo(f"{name.replace('.', '/')}.class", _ANY_DAY), code)
+            whole.writestr(zipfile.ZipInfo(f"{name.replace('.', '/')}.class", _FIXED_DATE), code)
     return file.getvalue()
 
 
-def made(jvm: Any) -> dict[Path, bytes]:
-    """All files that are compiled, as the sources say now."""
+def compiled(jvm: Any) -> dict[Path, bytes]:
+    """Return the contents of all compiled files, from the current sources."""
     return {
         LOCAL_FILES: classes(jvm, LOCAL_FILES.stem)[LOCAL_FILES.stem],
         TOPIC_BLOCKS: jar(classes(jvm, "TopicBlocks")),
@@ -42,11 +42,11 @@ def made(jvm: Any) -> dict[Path, bytes]:
 
 
 def main() -> None:
-    from strandline.spark.launch.session import start_session  # noqa: PLC0415 - brings up Spark
+    from strandline.spark.launch.session import start_session  # noqa: PLC0415 - loads Spark
 
     with tempfile.TemporaryDirectory() as folder:
         spark = start_session("java", log=Path(folder) / "spark.log", jars=True)
-        found = made(spark.sparkContext._jvm)  # noqa: SLF001 - Spark has no other way
+        found = compiled(spark.sparkContext._jvm)  # noqa: SLF001 - Spark has no other way
         spark.stop()
     for path, data in found.items():
         path.write_bytes(data)

@@ -1,7 +1,7 @@
-"""All processes that a command started, however far they moved away from it: found by a mark in their environment.
+"""Find all processes that a command started, even detached ones, by a mark in their environment.
 
 A process keeps the environment it was started with, also in a session of its own and after its parent has died.
-Where there is no /proc, none are found. Standard library only.
+Without /proc no process is found. Uses only the standard library.
 """
 
 import os
@@ -13,12 +13,12 @@ from pathlib import Path
 
 MARK = "STRANDLINE_STARTED_BY"
 _PROCESSES = Path("/proc")
-_WORDS, _LETTERS = 6, 160
+_MAX_WORDS, _MAX_LENGTH = 6, 160
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A living process: its number, its parent's and its command line."""
+    """A living process: its number, its parent's number and its command line."""
 
     number: int
     parent: int
@@ -30,7 +30,7 @@ class Process:
 
 
 def offspring(mark: str) -> list[Process]:
-    """Those who live and were started with the mark; never whoever asks."""
+    """Return the living processes started with the mark, except this one."""
     wanted = f"{MARK}={mark}".encode()
     return [each for each, environment in _living() if wanted in environment and each.number != os.getpid()]
 
@@ -40,11 +40,11 @@ def _living() -> Iterator[tuple[Process, list[bytes]]]:
         return
     for folder in _PROCESSES.iterdir():
         if folder.name.isdigit():
-            # It may end, or be another user's, while we look.
+            # The process may end, or belong to another user.
             with suppress(OSError):
                 state, parent, *_ = (folder / "stat").read_text().rpartition(")")[2].split()
                 if state not in "ZX":
                     words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                    command = " ".join(words[:_WORDS]).strip()[:_LETTERS]
+                    command = " ".join(words[:_MAX_WORDS]).strip()[:_MAX_LENGTH]
                     environment = (folder / "environ").read_bytes().split(b"\0")
                     yield Process(int(folder.name), int(parent), command), environment

@@ -1,4 +1,4 @@
-"""Draws a demo run: event time against processing time, with the elements, the watermark and the panes of one team.
+"""Plot a demo run: event time against processing time, with the elements, the watermark and the panes of one team.
 
 usage: .venv/bin/python scripts/picture.py RUN_FOLDER [--team red] [--out docs/pictures/event-time.svg]
 """
@@ -22,7 +22,7 @@ INK, FAINT = "#33383f", "#c9ced6"
 
 
 class Run(NamedTuple):
-    """What a run left behind, in seconds since its stream started."""
+    """The data of a run, in seconds since its stream started."""
 
     dots: list[tuple[float, float]]
     marks: list[tuple[float, float]]
@@ -30,13 +30,13 @@ class Run(NamedTuple):
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("folder", type=Path)
-    asked.add_argument("--team", default="red")
-    asked.add_argument("--out", type=Path, default=Path("docs/pictures/event-time.svg"))
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--team", default="red")
+    parser.add_argument("--out", type=Path, default=Path("docs/pictures/event-time.svg"))
+    given = parser.parse_args()
     run = read_run(given.folder, given.team)
-    # The same run gives the same file.
+    # A fixed salt, so that the same run gives the same file.
     mpl.rcParams.update({"svg.hashsalt": "strandline", "svg.fonttype": "none", "font.family": "sans-serif"})
     figure, axes = plt.subplots(figsize=(8.6, 6.4))
     draw(axes, run, given.team)
@@ -45,15 +45,15 @@ def main() -> None:
 
 
 def read_run(folder: Path, team: str) -> Run:
-    """The elements from the seed, everything else from the tables the job wrote."""
-    noted = json.loads((folder / "run.json").read_text())
-    source = Scores(noted["seed"], noted["events"], noted["rate"])
+    """Read the elements from the seed, and everything else from the tables that the job wrote."""
+    options = json.loads((folder / "run.json").read_text())
+    source = Scores(options["seed"], options["events"], options["rate"])
     origin = int(Checkpoint(folder / "checkpoint").latest_offsets()["origin"])
     with sqlite3.connect(folder / "scores.db") as connection:
         ledger = connection.execute(
             "SELECT batch, clock_ms, watermark_ms FROM strandline_ledger ORDER BY batch"
         ).fetchall()
-        told = connection.execute(
+        rows = connection.execute(
             "SELECT window_start, window_end, timing, total, batch FROM totals WHERE team = ? AND NOT retraction",
             [team],
         ).fetchall()
@@ -61,7 +61,7 @@ def read_run(folder: Path, team: str) -> Run:
     end = max(clocks.values())
     marks = [((mark - origin) / 1000, clocks[batch]) for batch, _, mark in ledger if abs(mark) < 2**62]
     panes = [
-        (_since(s, origin), _since(e, origin), clocks[batch], timing, total) for s, e, timing, total, batch in told
+        (_since(s, origin), _since(e, origin), clocks[batch], timing, total) for s, e, timing, total, batch in rows
     ]
     dots = [dot for number in range(source.width) for dot in _dots(source, number, origin, team)]
     return Run([(at, seen) for at, seen in dots if seen <= end], marks, panes)

@@ -1,7 +1,7 @@
-"""Takes the pictures of the dashboard for the docs, in a real Chromium, of jobs that are made up: docs/pictures/.
+"""Take the dashboard's screenshots for the docs in a real Chromium, with made-up jobs: docs/pictures/.
 
-python scripts/screens.py [FOLDER]     all of them, into docs/pictures or the folder that is named
-python scripts/screens.py --all FOLDER every page, light and dark, wide and narrow, to look at
+python scripts/screens.py [FOLDER]     the screenshots of the docs, into docs/pictures or the given folder
+python scripts/screens.py --all FOLDER every page, light and dark, wide and narrow, for review
 """
 
 import sys
@@ -24,7 +24,7 @@ from tests.dashboard.letters import letters_pipeline, put_letters
 from tests.dashboard.screens import PAGES
 
 WIDE: Final = (1280, 480)
-"""Pages are taken whole, and no longer than they are."""
+"""Full pages are captured, no taller than their content."""
 PICTURES: Final = (
     ("jobs", "light", WIDE), ("overview", "light", WIDE), ("time", "dark", WIDE), ("panes", "light", WIDE),
     ("lateness", "light", WIDE), ("letters", "light", WIDE), ("overview", "dark", NARROW),
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
     with (
         tempfile.TemporaryDirectory(prefix="strandline-") as folder,
         chromium() as browser,
-        made_up(Path(folder)) as dashboard,
+        sample_dashboard(Path(folder)) as dashboard,
     ):
         for page, theme, size in wanted if every else PICTURES:
             with window(browser, size=size, theme=theme) as seen:
@@ -56,13 +56,13 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def made_up(folder: Path) -> Dashboard:
-    """A dashboard over jobs of every kind."""
+def sample_dashboard(folder: Path) -> Dashboard:
+    """Return a dashboard over jobs of every kind."""
     jobs = folder / "jobs"
     stuck = "the watermark has not moved for 8 batches; partition scores-0 holds it back"
-    rings = AlarmLine("watermark stuck", "firing", 1_794_740_000_000, stuck, "idle_after(seconds=30) lets it go on", 2)
+    alarm = AlarmLine("watermark stuck", "firing", 1_794_740_000_000, stuck, "idle_after(seconds=30) lets it go on", 2)
     fill(jobs / "scores", JobToFill("scores by team"))
-    fill(jobs / "clicks", JobToFill("clicks by page", rate=3.1, stuck=True, lag=90_000, alarms=[rings]))
+    fill(jobs / "clicks", JobToFill("clicks by page", rate=3.1, stuck=True, lag=90_000, alarms=[alarm]))
     fill(jobs / "orders", JobToFill("orders to warehouse", rate=0.2, pid=a_dead_process()))
     fill(jobs / "backfill", JobToFill("backfill of May", rate=7.5, state=JobState.COMPLETE))
     away = "postgres('totals') is out of reach: connection refused"
@@ -75,12 +75,12 @@ def made_up(folder: Path) -> Dashboard:
 
 
 def take(seen: Seen, dashboard: Dashboard, folder: Path, page: str) -> None:
-    """Enters and goes to a page."""
+    """Open the dashboard and go to a page."""
     seen.page.goto(dashboard.url)
     seen.says("backfill of May")
     if page != "jobs":
         seen.go(f"#/job/{id_of(folder / 'jobs' / 'scores')}/{page}", PAGES[page])
-    seen.page.wait_for_timeout(_SETTLE)  # charts are drawn once their place has a width
+    seen.page.wait_for_timeout(_SETTLE)  # charts are drawn once their element has a width
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Renders the stories under tests/transcripts/ to docs/reference/semantics.md: the specification, rule by rule.
+"""Render the stories under tests/transcripts/ to docs/reference/semantics.md: the specification, rule by rule.
 
-Each story names the rule it shows; each rule stands here with the sentence it comes down to. A rule without a story,
-or a story whose rule nobody knows, is an error. With --check nothing is written: the page must be up to date.
+Each story names the rule it shows; RULES holds each rule with a summary. A rule without a story, or a story with an
+unknown rule, is an error. With --check nothing is written; the exit code is 1 if the page is not up to date.
 """
 
 import argparse
@@ -37,67 +37,67 @@ SECTIONS: Final[dict[str, str]] = {
 }
 
 RULES: Final[dict[str, str]] = {
-    "0 milliseconds": "Time is whole milliseconds; an event time is floored to its millisecond.",
-    "0 saturation": "Sums of times stop at the ends of time and never wrap.",
+    "0 milliseconds": "Time is whole milliseconds; an event time is rounded down to its millisecond.",
+    "0 saturation": "Sums of times stop at the ends of time and never overflow.",
     "0 no event time": "An element whose event time is missing, unreadable or reserved is a dead letter.",
     "0 clock": "The clock of a batch is never smaller than that of the batch before.",
     "0 heartbeat": "A heartbeat without rows is a batch too.",
     "0 window": "A window is [start, end); its max timestamp is end - 1 ms; its identity is key, start and end.",
-    "0 behind": "An element at or before the watermark is behind, and behind is not late.",
+    "0 behind": "An element at or before the watermark is behind, which does not make it late.",
     "0 null key": "Null is a key like any other.",
     "0 order": "Order is event time, then source position; a retraction comes before the pane that replaces it.",
     "1 meaning": "Watermark T says: no more events at or before T. A window is complete at its max timestamp.",
     "1 bounded": "bounded(d) is the highest event time - d - 1 ms.",
     "1 percentile": "percentile(p) is the highest event time - the p-quantile of recent lags - 1 ms, within limits.",
-    "1 from source": "A source may give its watermark itself.",
+    "1 from source": "A source may report its watermark itself.",
     "1 processing time": "In processing time an element's time is the clock, and the watermark is the clock - 1 ms.",
     "1 ingest time": "Ingest time is the time at which the log took the element.",
-    "1 monotone": "A watermark never falls; before anything is seen there is none.",
+    "1 monotone": "A watermark never falls; before the first element there is none.",
     "1 own batch": "A batch never makes its own elements late.",
     "1 future bound": "An event counts for the watermark at most as clock plus bound; a dead letter does not count.",
     "1 end": "A finished partition leaves the minimum; when all are finished, or on drain, every window closes.",
-    "1 partitions combine": "A source's watermark is the least of its active partitions, heard from or not.",
-    "1 partitions idle": "A partition silent for longer than idle_after is left out and keeps its own watermark.",
-    "1 partitions return": "A partition that returns is waited for; its rows are judged by the common watermark.",
+    "1 partitions combine": "A source's watermark is the least of its active partitions, with or without elements.",
+    "1 partitions idle": "A partition silent for longer than idle_after is excluded and keeps its own watermark.",
+    "1 partitions return": "The watermark waits for a returning partition; its rows are late by the common watermark.",
     "1 partitions all idle": "When all partitions are idle the watermark is the greatest, and the source is idle.",
     "1 inputs combine": "The watermark of several inputs is the least of those that are active and caught up.",
-    "1 inputs idle": "An idle input is left out, and its watermarks are ignored until it is active again.",
-    "1 inputs return": "An input that returns is left out until it has reached the combined watermark.",
-    "1 inputs all idle": "When the last input falls idle that had set the watermark, it jumps to the greatest.",
-    "1 on_return": "on_return says whether to wait for one that returns, or to let it catch up.",
-    "1 output watermark": "A step forwards its watermark, held back to just before every pane it still owes.",
-    "2 negative times": "Times before the epoch find their windows as times after it do.",
+    "1 inputs idle": "An idle input is excluded, and its watermarks are ignored until it is active again.",
+    "1 inputs return": "A returning input is excluded until it has reached the combined watermark.",
+    "1 inputs all idle": "When the last input that set the watermark becomes idle, it jumps to the greatest.",
+    "1 on_return": "on_return chooses whether to wait for a returning partition or input, or to let it catch up.",
+    "1 output watermark": "A step forwards its watermark, held back to just before every pane it has still to emit.",
+    "2 negative times": "Times before the epoch are assigned to windows like times after it.",
     "2 offset": "Offsets have any sign and count modulo the period.",
     "2 tumbling": "Tumbling windows lie end to end.",
-    "2 sliding": "An element is in every sliding window that covers it; one that none covers is filtered.",
+    "2 sliding": "An element is in every sliding window that covers it; one covered by none is filtered.",
     "2 cumulating": "An element is in every prefix, by whole steps, of its tumbling window that contains it.",
     "2 session": "An element opens [t, t + gap); the gap is a constant or a column, above zero or a dead letter.",
     "2 global": "The global window completes at the end of time only.",
     "2 custom": "A custom window's bounds are two columns of the element.",
     "2 merging": "Sessions merge per key, transitively, whatever the order of rows in a batch.",
     "2 touching": "Sessions that touch merge, unless they are to stay separate.",
-    "2 merge then judge": "Lateness is judged on the merged session.",
+    "2 merge then judge": "Lateness is decided on the merged session.",
     "2 closed sessions": "Only open sessions merge; a result equal to a closed session is refused, any other is open.",
     "3 one pane": "A window makes at most one pane in a batch.",
-    "3 order": "Judge, add, advance clock and watermark, then test once.",
-    "3 no test": "No element and no deadline due, no test.",
-    "3 batches": "An input step is a batch in which time stands still; a clock or watermark step is one without rows.",
-    "4 default": "The default trigger speaks on time, then once for each batch of late elements.",
+    "3 order": "Decide lateness, add elements, advance clock and watermark, then test once.",
+    "3 no test": "A window without new elements and without a due deadline is not tested.",
+    "3 batches": "An input step is a batch at unchanged time; a clock or watermark step is a batch without rows.",
+    "4 default": "The default trigger fires on time, then once for each batch of late elements.",
     "4 closed": "When the root is finished the window is closed: later elements are refused as closed.",
     "4 after_watermark": "after_watermark fires once, when the watermark reaches the max timestamp.",
-    "4 after_watermark early": "An early part fires again and again; without a late part the end is last.",
-    "4 after_watermark late": "A late part fires again and again after the end.",
+    "4 after_watermark early": "An early part fires repeatedly; without a late part the on-time pane is the last.",
+    "4 after_watermark late": "A late part fires repeatedly after the end.",
     "4 after_watermark merge": "A merge sets after_watermark back unless all had finished and the whole is complete.",
-    "4 after_count": "after_count(n) fires once when n elements have come since it was last cleared.",
+    "4 after_count": "after_count(n) fires once when n elements have arrived since it was last cleared.",
     "4 after_count merge": "Counts add up; finished in any merged window is finished.",
     "4 after_processing_time": "It fires strictly after the first element's arrival plus the delay.",
     "4 after_processing_time aligned": "The target is rounded up to a whole period; an exact multiple stays.",
     "4 after_processing_time merge": "The smallest target counts; finished only if the surviving identity was.",
-    "4 after_event_time": "It fires when the watermark reaches the first boundary after the earliest untold element.",
+    "4 after_event_time": "It fires when the watermark reaches the first boundary after the earliest unfired element.",
     "4 after_event_time merge": "As for processing time.",
-    "4 when": "A condition over the value that the pane would have; a level, not an edge.",
-    "4 when merge": "It is asked of the merged value; finished in any merged window is finished.",
-    "4 never": "Never fires; contents come out when the window expires.",
+    "4 when": "A condition over the values that the pane would have; a level, not an edge.",
+    "4 when merge": "It is tested on the merged values; finished in any merged window is finished.",
+    "4 never": "Never fires; contents are emitted when the window expires.",
     "4 repeatedly": "Fires as its part does; a part that has finished starts over; it merges as its part does.",
     "4 first_of": "Fires when any part would; the others are cleared; finished once fired.",
     "4 first_of merge": "All parts merge; finished if any is.",
@@ -107,42 +107,42 @@ RULES: Final[dict[str, str]] = {
     "4 in_sequence merge": "Parts merge in order while all before them are finished; the rest are cleared.",
     "4 or_finally": "Fires as the main part does, until the other fires once; that one counts across firings.",
     "4 or_finally merge": "Both parts merge; finished if either is.",
-    "4 elements reach": "All parts of first_of see an element, and only the current part of in_sequence.",
+    "4 elements reach": "An element reaches all parts of first_of, and only the current part of in_sequence.",
     "4 every": "A repeated delay starts with the next element; a jump over many targets is one firing.",
-    "4 expired targets": "A target of an expired window does nothing.",
+    "4 expired targets": "A target of an expired window has no effect.",
     "4 nested": "Triggers combine to any depth.",
-    "5 timing": "EARLY*, ON_TIME?, LATE*; on time is the first pane after the end that tells what came before it.",
+    "5 timing": "EARLY*, ON_TIME?, LATE*; on time is the first pane after the end, with what arrived before it.",
     "5 index": "Panes of an identity are numbered from 0; the non-speculative index is -1 on early panes.",
-    "5 first and last": "First: no pane before it. Last: nothing follows; by default a window may close without it.",
-    "5 identity": "A session that grows or merges to other bounds begins its panes anew.",
-    "5 empty": "A firing that adds nothing speaks only on time, or as the final pane, if asked to.",
-    "5 empty value": "An empty pane repeats the value; when discarding it gives the aggregate's empty value.",
+    "5 first and last": "First: no pane before it. Last: no pane follows; by default a window may close without it.",
+    "5 identity": "A session that grows or merges to other bounds numbers its panes anew.",
+    "5 empty": "A firing without new elements emits a pane only on time, or as the final pane if configured.",
+    "5 empty value": "An empty pane repeats the value; when discarding it has the aggregate's empty value.",
     "6 classic": "7, 7, 8 or 7, 14, 22, or 7; -7, 14; -14, 22.",
-    "6 discarding": "A discarding pane holds what came since the last firing.",
+    "6 discarding": "A discarding pane holds the elements since the last firing.",
     "6 accumulating": "An accumulating pane holds all elements of the window.",
-    "6 retracting": "A retracting pane takes the previous value back, then gives that of all elements.",
+    "6 retracting": "A retracting pane retracts the previous value, then gives the value of all elements.",
     "6 retraction row": "A retraction repeats the pane it withdraws; equal values are not suppressed.",
-    "6 merged sessions": "Each session merged away that had spoken is taken back when the whole first speaks.",
-    "6 final": "What is closed or expired is final.",
+    "6 merged sessions": "Each merged session that had fired is retracted when the result first fires.",
+    "6 final": "Closed or expired windows are final.",
     "7 gc time": "A window lives until the watermark reaches its max timestamp plus the allowed lateness.",
-    "7 accept": "Behind but accepted is normal: the window fires as its trigger says.",
-    "7 closing": "At its gc time a window fires a last time for what it still holds, then all state goes.",
+    "7 accept": "An element that is behind but accepted is normal: the window fires as its trigger says.",
+    "7 closing": "At its gc time a window fires a last time for its unfired elements, then all state is dropped.",
     "7 one jump": "A watermark that passes end and gc time at once makes one pane, on time and last.",
     "7 late output": "A late row carries the element, the refusing window, the watermark and the reason.",
     "7 per element": "An element is late only if all its windows refuse it.",
-    "7 per window": "On request each refusing window makes a late row, partial if another took the element.",
+    "7 per window": "If configured, each refusing window makes a late row, partial if another accepted the element.",
     "8 end_of_window": "By default a pane carries its window's max timestamp.",
     "8 earliest": "Or the earliest time of its counted elements.",
     "8 latest": "Or the latest.",
-    "8 counted": "What is behind does not count; where no element counts it is the max timestamp.",
+    "8 counted": "Elements that are behind do not count; where no element counts it is the max timestamp.",
     "8 release": "A firing releases the hold.",
-    "8 merge": "On a merge holds combine alike.",
-    "11 evictors": "Evictors run at a firing, on contents in order of arrival; what they drop has contributed.",
+    "8 merge": "On a merge holds combine in the same way.",
+    "11 evictors": "Evictors run at a firing, on contents in order of arrival; evicted elements have contributed.",
     "11 keep_last": "keep_last(n) drops from the front until n remain.",
-    "11 keep_within": "keep_within(d) drops what is d or more older than the newest.",
+    "11 keep_within": "keep_within(d) drops elements that are d or more older than the newest.",
     "11 keep_delta": "keep_delta(f, x) drops elements whose distance from the last reaches x.",
-    "11 count": "A count window is exact, knows no lateness, and comes out unfilled at the end of input.",
-    "11 count slide": "A sliding count window tells the last n after every so many elements.",
+    "11 count": "A count window is exact, has no lateness, and is emitted unfilled at the end of input.",
+    "11 count slide": "A sliding count window emits the last n after every so many elements.",
     "aggregates count": "Elements, or values that are not null.",
     "aggregates sum": "The total; 0 over nothing.",
     "aggregates min max": "The least and the greatest value.",
@@ -151,32 +151,32 @@ RULES: Final[dict[str, str]] = {
     "aggregates stddev": "The square root of the variance.",
     "aggregates first last": "By event time, then source position.",
     "aggregates argmin argmax": "A column where another is least or greatest.",
-    "aggregates collect": "All values, nulls too.",
-    "aggregates count_distinct": "Different values, exactly.",
-    "aggregates approx_count_distinct": "Different values, about.",
+    "aggregates collect": "All values, including nulls.",
+    "aggregates count_distinct": "The exact number of distinct values.",
+    "aggregates approx_count_distinct": "An estimate of the number of distinct values.",
     "aggregates quantile": "The value of nearest rank, as the middle of its bucket.",
     "aggregates top_k": "The k greatest.",
-    "aggregates any_true all_true": "Whether some value is true; whether none is false.",
+    "aggregates any_true all_true": "Whether any value is true; whether no value is false.",
     "aggregates bits": "And, or, exclusive or.",
-    "aggregates string_agg": "Texts in one.",
+    "aggregates string_agg": "Texts joined into one.",
     "aggregates merge": "Aggregates of merged sessions are those of all their elements.",
-    "aggregates names": "Each aggregate has a name of its own.",
-    "ttl": "A key's global window is closed once nothing has come for longer than its time to live.",
-    "restart": "Stop, restore, go on: nothing changes.",
+    "aggregates names": "Each aggregate has a distinct name.",
+    "ttl": "A key's global window closes when no element has arrived for longer than its time to live.",
+    "restart": "Stop, restore, continue: nothing changes.",
     "format times": "Times are durations from the epoch, ISO timestamps or whole milliseconds.",
     "format steps": "What a step of a story does.",
     "format expectations": "When an expectation holds, and when a story fails.",
-    "format errors": "What cannot be is refused before anything runs, in words that say why.",
+    "format errors": "Invalid definitions are refused before anything runs, with the reason.",
 }
 
 
 class Incomplete(Exception):
-    """The stories and the rules do not cover each other."""
+    """A rule has no story, or a story has no rule."""
 
 
 @dataclass(frozen=True)
 class Story:
-    """One story: where it stands, what it says, and its text without title and rule."""
+    """One story: its path, title, rule, pipeline, and its text without title and rule."""
 
     path: Path
     title: str
@@ -186,12 +186,13 @@ class Story:
 
 
 def stories_in(folder: Path) -> Iterator[Story]:
-    """Every story below a folder, file by file in order of their names."""
+    """Yield every story below a folder, sorted by file name."""
     for path in sorted(folder.rglob("*.story.yaml")):
         for text in re.split(r"^---$", path.read_text(encoding="utf-8"), flags=re.MULTILINE):
-            told = next(yaml.load_all(text, Loader=LOADER), None)
-            if told is not None:
-                yield Story(path, told["story"], str(told.get("rule", "")), told.get("pipeline") or {}, _body(text))
+            fields = next(yaml.load_all(text, Loader=LOADER), None)
+            if fields is not None:
+                rule, pipeline = str(fields.get("rule", "")), fields.get("pipeline") or {}
+                yield Story(path, fields["story"], rule, pipeline, _body(text))
 
 
 def _body(text: str) -> str:
@@ -200,7 +201,7 @@ def _body(text: str) -> str:
 
 
 def by_rule(stories: list[Story]) -> dict[str, list[Story]]:
-    """The stories of each rule, in the order of the rules; all of them, and none without a rule."""
+    """Group the stories by rule, in the order of RULES; refuse rules without stories and stories without a rule."""
     unknown = [f"{story.path}: no rule {story.rule!r}" for story in stories if story.rule not in RULES]
     found = {rule: [story for story in stories if story.rule == rule] for rule in RULES}
     missing = [f"no story shows the rule {rule!r}" for rule, shown in found.items() if not shown]
@@ -210,7 +211,7 @@ def by_rule(stories: list[Story]) -> dict[str, list[Story]]:
 
 
 def summary(pipeline: dict[str, Any]) -> str:
-    """The pipeline in a line: where, when, how."""
+    """Describe a pipeline in one line: window, trigger, accumulation."""
     parts = [_plain(pipeline.get("window", "global"))]
     if "trigger" in pipeline:
         parts.append(_plain(pipeline["trigger"]))
@@ -235,13 +236,13 @@ def _plain(given: Any) -> str:
 
 
 def page(stories: list[Story]) -> str:
-    """The whole page: contents, coverage, then every story under its rule."""
+    """Return the whole page: contents, every story under its rule, then coverage."""
     found = by_rule(stories)
     lines = [
-        "# What every word means",
+        "# Semantics: stories by rule",
         "",
         f"{len(stories)} stories, rendered from `tests/transcripts/` by `scripts/semantics.py`.",
-        "Together they are the specification: every player must tell each of them exactly so.",
+        "Together they are the specification: every engine must produce exactly these results.",
         "",
         "## Contents",
         "",
@@ -249,19 +250,19 @@ def page(stories: list[Story]) -> str:
     for section, name in SECTIONS.items():
         count = sum(len(shown) for rule, shown in found.items() if _section(rule) == section)
         lines.append(f"- [{_heading(section, name)}](#{_slug(_heading(section, name))}): {count} stories")
-    lines += ["- [Coverage](#coverage): which stories show which rule", ""]
+    lines += ["- [Coverage](#coverage): stories by rule", ""]
     for section, name in SECTIONS.items():
         lines += [f"## {_heading(section, name)}", ""]
         for rule, shown in found.items():
             if _section(rule) == section:
-                lines += _told(rule, shown)
-    lines += ["## Coverage", "", "| rule | says | stories |", "|---|---|---|"]
+                lines += _rendered(rule, shown)
+    lines += ["## Coverage", "", "| rule | summary | stories |", "|---|---|---|"]
     for rule, shown in found.items():
         lines.append(f"| [{rule}](#{_slug(_rule_heading(rule))}) | {RULES[rule]} | {len(shown)} |")
     return "\n".join(lines) + "\n"
 
 
-def _told(rule: str, shown: list[Story]) -> Iterator[str]:
+def _rendered(rule: str, shown: list[Story]) -> Iterator[str]:
     yield from (f"### {_rule_heading(rule)}", "", RULES[rule], "")
     for story in shown:
         where = story.path.relative_to(ROOT).as_posix()
@@ -293,13 +294,13 @@ def _slug(heading: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the page is not up to date")
-    asked = parser.parse_args()
+    given = parser.parse_args()
     try:
         text = page(list(stories_in(STORIES)))
     except Incomplete as problem:
         print(problem, file=sys.stderr)
         return 1
-    if asked.check:
+    if given.check:
         fresh = PAGE.exists() and PAGE.read_text(encoding="utf-8") == text
         if not fresh:
             print(f"{PAGE.relative_to(ROOT)} is not up to date: run scripts/semantics.py", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""Strandline: the whole Dataflow model on Spark, from Python, and no event lost in silence.
+"""Strandline: the complete Dataflow model on Spark, from Python, with no event lost unnoticed.
 
-The front door: every public name, and nothing else. It loads neither Spark nor Polars; a name that needs them does,
-when it is first used.
+This module defines every public name, and nothing else. Importing it loads neither Spark nor Polars; a name that needs
+them loads them at its first use.
 """
 
 from importlib import import_module
@@ -89,7 +89,7 @@ discarding = Accumulation.DISCARDING
 accumulating = Accumulation.ACCUMULATING
 retracting = Accumulation.RETRACTING
 
-_LATER = {
+_LAZY_NAMES = {
     "avro": "strandline.formats.avro.codec",
     "call": "strandline.connectors.function_sink",
     "compact": "strandline.connectors.files",
@@ -128,8 +128,8 @@ _LATER = {
 }
 
 
-class _OnSpark:
-    """Carries pipelines by Spark, which is loaded when the first one runs."""
+class _SparkRunner:
+    """Run pipelines on Spark, which is loaded when the first one runs."""
 
     def run(self, root: Root, spark: Any = None, **options: Any) -> Any:
         return import_module("strandline.observe.run").run(root, spark, **options)
@@ -139,15 +139,15 @@ class _OnSpark:
 
 
 def read(source: Source) -> Elements:
-    """A pipeline begins with what it reads; run, it is carried by Spark."""
-    return _read(source, _OnSpark())
+    """Start a pipeline from a source."""
+    return _read(source, _SparkRunner())
 
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return import_module("importlib.metadata").version("strandline")
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
+    if name in _LAZY_NAMES:
+        return getattr(import_module(_LAZY_NAMES[name]), name)
     raise AttributeError(f"strandline has no {name!r}")
 
 

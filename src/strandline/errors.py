@@ -1,32 +1,32 @@
-"""Every error Strandline raises: the fact, the detail, and the way out.
+"""Define the errors that Strandline raises, each with a message, a detail and a hint.
 
 StrandlineError
 ├── PlanError       refused before anything runs
 │   ├── InvalidTime, InvalidWindow, InvalidWatermark, InvalidTrigger, InvalidAggregate, InvalidStep
-│   ├── InvalidSchema    a schema that cannot be read, or cannot be told as columns
+│   ├── InvalidSchema    a schema that cannot be read, or has no column form
 │   ├── InvalidSecret    a secret that is not given by reference
-│   ├── InvalidStory     a transcript that cannot be read
-│   └── Unsupported      a word of the model that this player does not carry
-├── RunError        the outside failed: Java, memory, a folder, a service
+│   ├── InvalidStory     a story that cannot be read
+│   └── Unsupported      a feature that the chosen engine does not support
+├── RunError        something outside failed: Java, memory, a folder, a service
 │   ├── SetupError, BudgetExceeded, LostRecords
-│   ├── ServiceError     a service of `strandline up` that did not start, or is not there
-│   ├── SinkError        a sink did not take what it was given
-│   │   └── SinkUnavailable  for now: it is out of reach, or busy
-│   └── RegistryError    a schema registry's answer that cannot be used
-│       ├── RegistryDown     out of reach, also after waiting and asking again
-│       ├── SchemaNotFound   it has no such schema, subject or version
-│       └── SchemaRefused    it does not take this schema
-└── StateError      what was kept does not fit what is asked
+│   ├── ServiceError     a service of `strandline up` did not start, or is not running
+│   ├── SinkError        a sink rejected its input
+│   │   └── SinkUnavailable  temporarily: it is unreachable or busy
+│   └── RegistryError    a schema registry's response cannot be used
+│       ├── RegistryDown     unreachable, also after retries
+│       ├── SchemaNotFound   no such schema, subject or version
+│       └── SchemaRefused    the registry rejects this schema
+└── StateError      stored state does not match the request
     ├── CheckpointMismatch
-    ├── SavepointError   a savepoint that is damaged, or cannot be restored as it was asked
-    ├── CheckpointDamaged  a file of it is torn, empty or missing
-    ├── Fenced           a newer driver writes where this one did
+    ├── SavepointError   a savepoint is damaged, or cannot be restored as requested
+    ├── CheckpointDamaged  a file of a checkpoint is torn, empty or missing
+    ├── Fenced           a newer driver of the same job has taken over
     └── BrokenBlock
 """
 
 
 class StrandlineError(Exception):
-    """What happened; optionally the facts behind it, and what to do about it."""
+    """An error with a message; optionally the detail behind it, and a hint what to do about it."""
 
     def __init__(self, message: str, *, detail: str = "", hint: str = "") -> None:
         super().__init__(message)
@@ -48,23 +48,23 @@ class PlanError(StrandlineError):
 
 
 class InvalidTime(PlanError):
-    """Not a time, or not a length of time."""
+    """An invalid timestamp or duration."""
 
 
 class InvalidWindow(PlanError):
-    """A window that cannot be."""
+    """An invalid window."""
 
 
 class InvalidWatermark(PlanError):
-    """A watermark strategy that cannot be."""
+    """An invalid watermark strategy."""
 
 
 class InvalidTrigger(PlanError):
-    """A trigger that cannot be, or that would lose data."""
+    """An invalid trigger, or one that would lose data."""
 
 
 class InvalidAggregate(PlanError):
-    """An aggregate that cannot be."""
+    """An invalid aggregate."""
 
 
 class InvalidStep(PlanError):
@@ -72,7 +72,7 @@ class InvalidStep(PlanError):
 
 
 class InvalidSchema(PlanError):
-    """A schema that cannot be read, or that cannot be told as columns."""
+    """A schema that cannot be read, or that has no column form."""
 
 
 class InvalidSecret(PlanError):
@@ -80,15 +80,15 @@ class InvalidSecret(PlanError):
 
 
 class InvalidStory(PlanError):
-    """A transcript that cannot be read: file, line, and what was expected there."""
+    """A story that cannot be read: file, line, and what was expected there."""
 
 
 class Unsupported(PlanError):
-    """A word of the model that the chosen player does not carry."""
+    """A feature of the model that the chosen engine does not support."""
 
 
 class RunError(StrandlineError):
-    """The outside failed: Java, memory, a folder, a service."""
+    """Something outside failed: Java, memory, a folder, a service."""
 
 
 class SetupError(RunError):
@@ -96,31 +96,31 @@ class SetupError(RunError):
 
 
 class BudgetExceeded(RunError):
-    """More of the input is broken than was allowed."""
+    """More of the input is broken than the limit allows."""
 
 
 class LostRecords(RunError):
-    """Records are gone from a source before they were read."""
+    """Records were deleted from a source before they were read."""
 
 
 class ServiceError(RunError):
-    """A service on this machine did not start, or is not there; the detail has the end of its log."""
+    """A service on this machine did not start, or is not running; the detail has the end of its log."""
 
 
 class SinkError(RunError):
-    """A sink did not take what it was given."""
+    """A sink rejected its input."""
 
 
 class SinkUnavailable(SinkError):
-    """A sink is out of reach or busy; the same batch may be taken later, so it waits."""
+    """A sink is unreachable or busy; the job waits and sends the same batch again."""
 
 
 class RegistryError(RunError):
-    """A schema registry's answer cannot be used."""
+    """A schema registry's response cannot be used."""
 
 
 class RegistryDown(RegistryError):
-    """A schema registry was out of reach, also after waiting and asking again."""
+    """A schema registry was unreachable, also after retries."""
 
 
 class SchemaNotFound(RegistryError):
@@ -128,19 +128,19 @@ class SchemaNotFound(RegistryError):
 
 
 class SchemaRefused(RegistryError):
-    """A schema registry does not take this schema."""
+    """A schema registry rejects this schema."""
 
 
 class StateError(StrandlineError):
-    """What was kept does not fit what is asked."""
+    """Stored state does not match the request."""
 
 
 class CheckpointMismatch(StateError):
-    """A checkpoint made by another pipeline, or by another version of this one."""
+    """The checkpoint was written by another pipeline, or by another version of this one."""
 
 
 class SavepointError(StateError):
-    """A savepoint that is damaged or unknown, or that cannot be restored as it was asked."""
+    """A savepoint is damaged or unknown, or cannot be restored as requested."""
 
 
 class CheckpointDamaged(StateError):

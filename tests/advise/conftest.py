@@ -1,4 +1,4 @@
-"""The kernel is measured on few events: what it is able to is not the question here."""
+"""Measure the kernel on few events: these tests do not need its real throughput."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from strandline.advise import capacity
 
 
 @pytest.fixture(autouse=True, scope="package")
-def _measured_shortly() -> Iterator[None]:
+def _short_measurement() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(capacity, "ENOUGH", 2_000)
         yield

@@ -1,4 +1,4 @@
-"""Jobs that tests start are not among those of whoever runs the tests."""
+"""Keep jobs that tests start out of the user's list of known jobs."""
 
 from collections.abc import Iterator
 from pathlib import Path

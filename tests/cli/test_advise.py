@@ -1,4 +1,4 @@
-"""`strandline advise`: a sample of files or of a topic in, advice out."""
+"""`strandline advise`: samples of files, topics and pipelines."""
 
 import json
 import xml.etree.ElementTree as ET
@@ -19,16 +19,16 @@ pytest_plugins = ["strandline.testing.services"]
 
 
 @pytest.fixture(autouse=True)
-def _measured_shortly(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capacity, "ENOUGH", 2_000)
 
 
-ASKED = ("--time", "at", "--key", "key", "--partition", "part")
+OPTIONS = ("--time", "at", "--key", "key", "--partition", "part")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same stream as Parquet in two files, as lines of JSON and as CSV."""
+    """The same stream as two Parquet files, as JSON lines and as CSV."""
     home = tmp_path_factory.mktemp("data")
     frame = stream(seconds=60)
     (home / "parquet").mkdir()
@@ -42,58 +42,70 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["parquet", "lines.jsonl", "rows.csv"])
-def test_files_of_every_kind_say_the_same(folder: Path, source: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("advise", str(folder / source), *ASKED, "--arrival", "came", "--freshness", "1m", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
+def test_files_of_every_format_give_the_same_advice(
+    folder: Path, source: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("advise", str(folder / source), *OPTIONS, "--arrival", "came", "--freshness", "1m", "--json") == 0
+    output = json.loads(capsys.readouterr().out)
     rows = stream(seconds=60).height
-    assert told["rows"] == rows
-    assert told["lateness"]["waits"][1]["share"] == 0.99
-    assert told["verdict"]["way"] == "stream"
-    assert told["keys"]["many"] == 50
-    assert "sl.files(" in told["pipeline"]
-    assert told["settings"]["delay"] >= told["lateness"]["waits"][0]["delay"]
+    assert output["rows"] == rows
+    assert output["lateness"]["waits"][1]["share"] == 0.99
+    assert output["verdict"]["way"] == "stream"
+    assert output["keys"]["many"] == 50
+    assert "sl.files(" in output["pipeline"]
+    assert output["settings"]["delay"] >= output["lateness"]["waits"][0]["delay"]
 
 
-def test_it_is_told_in_words_and_drawn(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_advice_is_printed_and_plotted(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "curve.svg"
-    assert run("advise", str(folder / "parquet"), *ASKED, "--freshness", "2h", "--plot", str(picture)) == 0
-    told = capsys.readouterr().out
-    assert told.startswith("batch every hour: a plain batch job is enough")
-    for title in ("sample", "disorder", "clocks", "partitions", "keys", "rate", "a pipeline to begin with"):
-        assert f"\n{title}" in told
+    assert run("advise", str(folder / "parquet"), *OPTIONS, "--freshness", "2h", "--plot", str(picture)) == 0
+    output = capsys.readouterr().out
+    assert output.startswith("batch every hour: a plain batch job is enough")
+    for title in ("sample", "disorder", "clocks", "partitions", "keys", "rate", "a pipeline to start with"):
+        assert f"\n{title}" in output
     assert ET.parse(picture).getroot().tag.endswith("svg")
 
 
-def test_no_more_than_the_sample_is_read_and_the_last_of_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("advise", str(folder / "parquet"), *ASKED, "--sample", "500", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["rows"] == 500
-    assert "1 of 2 files were read" in told["notes"][0]
+def test_code_to_paste_is_not_wrapped(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert run("advise", str(folder / "parquet"), *OPTIONS, "--freshness", "1m") == 0
+    code = capsys.readouterr().out.partition("a pipeline to start with:\n")[2].partition("\n$ ")[0]
+    assert any(len(line) > 40 for line in code.splitlines())
+    compile(code, "code", "exec")
+
+
+def test_only_the_last_rows_are_sampled(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("advise", str(folder / "parquet"), *OPTIONS, "--sample", "500", "--json") == 0
+    output = json.loads(capsys.readouterr().out)
+    assert output["rows"] == 500
+    assert "1 of 2 files were read" in output["notes"][0]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("nowhere", "--time", "at"), "there is nothing at nowhere"),
         (("{folder}/parquet", "--time", "when"), "there is no column 'when'"),
-        (("{folder}/parquet", "--time", "at", "--plot", "curve.png"), "is no picture that can be drawn"),
+        (("{folder}/parquet", "--time", "at", "--plot", "curve.png"), "is not an SVG file"),
         (("{folder}/parquet", "--time", "at", "--freshness", "soon"), "is not a length of time"),
         (("kafka:t", "--time", "at", "--partition", "p"), "a topic has partitions of its own"),
         (("{folder}/empty", "--time", "at"), "can be read"),
         (("{folder}/torn.parquet", "--time", "at"), "cannot be read as parquet"),
     ],
 )
-def test_what_cannot_be_looked_at_is_refused(
-    words: tuple[str, ...], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+def test_an_invalid_source_is_refused(
+    words: tuple[str, ...], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "empty").mkdir(exist_ok=True)
     (folder / "torn.parquet").write_bytes(b"PAR1 torn")
     assert run("advise", *(word.format(folder=folder) for word in words)) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.services
-def test_the_end_of_a_topic_is_sampled_with_the_brokers_times(
+def test_the_end_of_a_topic_is_sampled_with_the_brokers_timestamps(
     kafka: Service, new_topic: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     from confluent_kafka import Producer  # noqa: PLC0415 - an extra
@@ -110,18 +122,18 @@ def test_the_end_of_a_topic_is_sampled_with_the_brokers_times(
     assert producer.flush(30) == 0
     options = ("--bootstrap", kafka.address, "--time", "at", "--json", "--window", "2s")
     assert run("advise", f"kafka:{topic}", *options) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["rows"] == 599
-    assert told["arrivals"] == "the timestamps that producers gave their records"
-    assert told["lateness"]["transit"][0] == 40
-    assert {each["name"]: each["share"] for each in told["partitions"]["silences"]}["2"] == 0.0
-    assert told["keys"]["many"] == 4
-    assert 'metadata={"record_key": "key"}' in told["pipeline"]
-    assert any("1 of 600 records are no JSON objects" in note for note in told["notes"])
+    output = json.loads(capsys.readouterr().out)
+    assert output["rows"] == 599
+    assert output["arrivals"] == "the timestamps that producers gave their records"
+    assert output["lateness"]["transit"][0] == 40
+    assert {each["name"]: each["share"] for each in output["partitions"]["silences"]}["2"] == 0.0
+    assert output["keys"]["many"] == 4
+    assert 'metadata={"record_key": "key"}' in output["pipeline"]
+    assert any("1 of 600 records are not JSON objects" in note for note in output["notes"])
     assert run("advise", f"kafka:{topic}", *options, "--key", "team", "--sample", "90") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["rows"] == 60  # thirty of each partition that has any
-    assert told["keys"]["many"] == 3
+    output = json.loads(capsys.readouterr().out)
+    assert output["rows"] == 60  # thirty of each partition that has any
+    assert output["keys"]["many"] == 3
     assert run("advise", "kafka:no-such-topic", *options) == 2
     assert "there is no topic no-such-topic" in capsys.readouterr().err
 
@@ -141,7 +153,7 @@ answers = (
 
 
 @pytest.mark.services
-def test_avro_in_a_registry_is_read_of_a_topic_and_by_a_pipeline(
+def test_avro_with_a_registry_is_sampled_from_a_topic_and_by_a_pipeline(
     kafka: Service,
     registry: Service,
     new_topic: Callable[..., str],
@@ -164,20 +176,20 @@ def test_avro_in_a_registry_is_read_of_a_topic_and_by_a_pipeline(
     assert producer.flush(30) == 0
     asked = ("--bootstrap", kafka.address, "--time", "at", "--key", "team", "--format", "avro", "--window", "2s")
     assert run("advise", f"kafka:{topic}", *asked, "--registry", registry.address, "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["rows"], told["keys"]["many"], told["lateness"]["transit"][0]) == (300, 3, 40)
-    assert any("1 of 301 records cannot be read and were left out" in note for note in told["notes"])
-    assert f'value=sl.avro(registry=sl.registry("{registry.address}"), subject="{topic}-value"))' in told["pipeline"]
+    output = json.loads(capsys.readouterr().out)
+    assert (output["rows"], output["keys"]["many"], output["lateness"]["transit"][0]) == (300, 3, 40)
+    assert any("1 of 301 records cannot be decoded and were left out" in note for note in output["notes"])
+    assert f'value=sl.avro(registry=sl.registry("{registry.address}"), subject="{topic}-value"))' in output["pipeline"]
 
     job = tmp_path / "job_that_is_advised.py"
     job.write_text(JOB.format(topic=topic, servers=kafka.address, registry=registry.address))
     assert run("advise", f"{job}:answers", "--json") == 0
-    mine = json.loads(capsys.readouterr().out)
-    assert mine["lateness"] == told["lateness"]
-    assert mine["keys"] == told["keys"]
-    assert mine["yours"]["delay"] == 1_000
-    assert mine["yours"]["in_time"] < 0.95
-    assert f"sl.read(...)  # and what else comes before its time, as in {job}:answers" in mine["pipeline"]
-    assert "«where team is not null» runs in Spark" in "; ".join(mine["notes"])
+    advice = json.loads(capsys.readouterr().out)
+    assert advice["lateness"] == output["lateness"]
+    assert advice["keys"] == output["keys"]
+    assert advice["yours"]["delay"] == 1_000
+    assert advice["yours"]["in_time"] < 0.95
+    assert f"sl.read(...)  # and the operations before event_time, as in {job}:answers" in advice["pipeline"]
+    assert "«where team is not null» runs in Spark" in "; ".join(advice["notes"])
     assert run("advise", f"{job}:answers", "--format", "csv") == 2
-    assert "a pipeline says itself how its source is read" in capsys.readouterr().err
+    assert "a pipeline defines how its source is read" in capsys.readouterr().err

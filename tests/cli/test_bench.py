@@ -1,4 +1,4 @@
-"""`strandline bench`: found in a checkout, explained elsewhere."""
+"""`strandline bench`: finds the benchmarks of a checkout, or says where they are."""
 
 import sys
 from pathlib import Path
@@ -25,13 +25,13 @@ def test_the_checkout_is_found_from_any_folder_inside_it() -> None:
     assert bench.find_checkout(ROOT / "tests" / "cli") == ROOT
 
 
-def test_outside_of_a_checkout_the_one_the_package_runs_from_is_taken(tmp_path: Path) -> None:
+def test_outside_a_checkout_the_one_of_the_package_is_used(tmp_path: Path) -> None:
     assert bench.find_checkout(tmp_path) == ROOT
 
 
-def test_without_a_checkout_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_checkout_the_hint_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "__file__", str(tmp_path / "site-packages" / "strandline" / "cli" / "bench.py"))
-    with pytest.raises(SetupError, match="the benchmarks are not here") as refused:
+    with pytest.raises(SetupError, match="the benchmarks are not installed") as refused:
         bench.find_checkout(tmp_path)
     assert "clone it" in refused.value.hint
 
@@ -58,7 +58,7 @@ def test_options_reach_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert got == [plain, (True, ("sliding", "latency"), 5, tmp_path, True), (False, (), 2, None, False)]
 
 
-def test_a_package_that_only_the_benchmarks_need_is_named(
+def test_a_missing_package_of_the_benchmarks_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "benchmarks.windows", None)

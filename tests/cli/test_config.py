@@ -1,4 +1,4 @@
-"""What is configured: who said it, that it can be, and that no secret is shown; and a project that begins well."""
+"""Settings: sources, validation, masked secrets; and new projects."""
 
 import json
 from pathlib import Path
@@ -20,14 +20,14 @@ def run(*words: str) -> int:
     return int(ended.value.code or 0)
 
 
-def test_what_nobody_said_is_as_usual(tmp_path: Path) -> None:
+def test_settings_without_a_source_have_defaults(tmp_path: Path) -> None:
     found = settings(tmp_path, {})
     assert {each.source for each in found.all} == {"default"}
     assert found.value("run.every") == "0 seconds"
     assert found.options() == {}
 
 
-def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
+def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
     file = tmp_path / "strandline.toml"
     file.write_text('[run]\nname = "scores"\nmetrics_port = 9000\n[jobs]\nfolders = ["a", "b"]\n')
     found = settings(tmp_path, {"STRANDLINE_RUN_METRICS_PORT": "9100", "STRANDLINE_RUN_METRICS": "false"})
@@ -41,7 +41,7 @@ def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
     assert found.value("jobs.folders") == ["a", "b"]
 
 
-def test_another_file_may_be_named(tmp_path: Path) -> None:
+def test_another_file_may_be_given(tmp_path: Path) -> None:
     other = tmp_path / "other.toml"
     other.write_text('[run]\ncheckpoint = "/data"\n')
     assert settings(tmp_path, {"STRANDLINE_CONFIG": str(other)}).value("run.checkpoint") == "/data"
@@ -50,7 +50,7 @@ def test_another_file_may_be_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('[run]\ncheckpiont = "x"\n', "there is no setting run.checkpiont"),
         ("[run]\nmetrics_port = 99999\n", "run.metrics_port is 99999"),
@@ -59,16 +59,16 @@ def test_another_file_may_be_named(tmp_path: Path) -> None:
         ('[jobs]\nfolders = "a"\n[run]\nname = ""\n', "run.name is ''"),
         ("[jobs]\nfolders = 3\n", "jobs.folders is 3"),
         ("[run]\npane_log = -1\n", "run.pane_log is -1"),
-        ("run = 3\n", "run is no table"),
-        ("[run\n", "is no TOML"),
+        ("run = 3\n", "run is not a table"),
+        ("[run\n", "is not valid TOML"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+def test_an_invalid_setting_is_refused_with_its_source(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "strandline.toml"
     file.write_text(text)
     with pytest.raises(SetupError) as refused:
         settings(tmp_path, {})
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert str(file) in str(refused.value)
 
 
@@ -85,7 +85,7 @@ def test_no_secret_is_shown(setting: Setting, shown: Any) -> None:
     assert setting.shown == shown
 
 
-def test_show_tells_every_setting_and_its_source(
+def test_show_prints_every_setting_with_its_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -99,9 +99,9 @@ def test_show_tells_every_setting_and_its_source(
         "source": "STRANDLINE_REGISTRY",
     }
     assert run("config", "show") == 0
-    said = capsys.readouterr().out
-    assert "s3cret" not in said
-    assert "run.metrics_port" in said
+    message = capsys.readouterr().out
+    assert "s3cret" not in message
+    assert "run.metrics_port" in message
 
 
 def test_a_run_without_a_folder_is_refused(
@@ -123,9 +123,9 @@ def test_a_new_project_has_a_story_that_holds_a_config_and_a_pipeline(
     assert run("explain", "pipeline.py:pipeline") == 0
     assert "sqlite('totals')" in capsys.readouterr().out
     assert run("explain", "pipeline.py", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["sources"], told["steps"][0]["keys"]) == (["files('events')"], ["team"])
-    assert told["sinks"][0] == {"name": "sqlite('totals')", "delivery": "exactly_once", "keys": ["team"]}
+    output = json.loads(capsys.readouterr().out)
+    assert (output["sources"], output["steps"][0]["keys"]) == (["files('events')"], ["team"])
+    assert output["sinks"][0] == {"name": "sqlite('totals')", "delivery": "exactly_once", "keys": ["team"]}
     assert settings().options()["name"] == "scores"
     assert run("alarms", "test") == 0
 
@@ -137,12 +137,12 @@ def test_a_new_project_runs_as_it_is_configured(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path / "scores")
     started: list[dict[str, Any]] = []
 
-    def carry(*_: Any, **options: Any) -> int:
+    def run_pipeline(*_: Any, **options: Any) -> int:
         started.append(options)
         return 0
 
     monkeypatch.setattr(running, "remember", lambda *_: None)
-    monkeypatch.setattr(running, "carry", carry)
+    monkeypatch.setattr(running, "run_pipeline", run_pipeline)
     assert run("run", "pipeline.py", "--plain", "--every", "5 seconds") == 0
     (options,) = started
     assert {name: options[name] for name in ("checkpoint", "name", "alarms", "every", "pane_log")} == {
@@ -155,21 +155,21 @@ def test_a_new_project_runs_as_it_is_configured(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("name", ["scores", "9lives", "a b"])
-def test_a_project_is_made_only_where_nothing_is(
+def test_a_project_is_created_only_in_an_empty_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "scores").mkdir()
-    (tmp_path / "scores" / "mine").touch()
+    (tmp_path / "scores" / "file").touch()
     assert run("init", name) == 2
     assert capsys.readouterr().err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_can_complete_the_words(
+def test_a_shell_can_complete_commands(
     shell: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # It is found among those who started this process, and tests may have been started by none.
+    # The shell is detected among the parent processes, and tests may have no shell among them.
     monkeypatch.setattr("shellingham.detect_shell", lambda: (shell, shell))
     assert run("--show-completion", shell) == 0
     assert "_STRANDLINE_COMPLETE" in capsys.readouterr().out

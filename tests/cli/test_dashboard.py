@@ -1,4 +1,4 @@
-"""`strandline dashboard` as a person starts it, and the dashboard that a demo has beside it."""
+"""`strandline dashboard` as a user starts it, and the dashboard of a demo."""
 
 import json
 import os
@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 import strandline as sl
-from strandline.cli.actions.dashboard import Ways, folders
+from strandline.cli.actions.dashboard import RedrivePipelines, folders
 from strandline.cli.demo import demo
-from strandline.cli.demo.dashboard_process import Beside
-from strandline.cli.demo.log import Generated
+from strandline.cli.demo.dashboard_process import DashboardProcess
+from strandline.cli.demo.log import GeneratedLog
 from strandline.cli.main import main
 from strandline.connectors.scores import Scores
 from strandline.observe.known_jobs import remember
@@ -36,7 +36,9 @@ pipeline = letters_pipeline(Path({folder!r}))
 
 
 @pytest.mark.slow
-def test_it_prints_a_link_that_opens_it_and_ends_with_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dashboard_prints_a_link_that_opens_it_and_ends_with_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     fill(tmp_path / "jobs" / "one", JobToFill("one", batches=3))
     program = "from strandline.cli.main import main; main(['dashboard', sys.argv[1], '--port', '0'])"
@@ -48,10 +50,10 @@ def test_it_prints_a_link_that_opens_it_and_ends_with_ctrl_c(tmp_path: Path, mon
             opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
             assert opener.open(link).status == 200
             address = link.partition("/enter")[0]
-            told: list[str] = []
-            while not told:
-                told = [job["name"] for job in json.load(opener.open(f"{address}/api/jobs"))["jobs"]]
-            assert told == ["one"]
+            output: list[str] = []
+            while not output:
+                output = [job["name"] for job in json.load(opener.open(f"{address}/api/jobs"))["jobs"]]
+            assert output == ["one"]
             process.stdout.readline()
             assert process.stdout.readline().startswith("For another browser: http://127.0.0.1:")
             process.send_signal(signal.SIGINT)
@@ -60,7 +62,7 @@ def test_it_prints_a_link_that_opens_it_and_ends_with_ctrl_c(tmp_path: Path, mon
             process.kill()
 
 
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["dashboard", str(tmp_path / "nowhere"), "--port", "0"])
     assert ended.value.code == 2
@@ -84,38 +86,38 @@ def a_job_of(pipeline: sl.Pipeline, folder: Path) -> Path:
     return folder
 
 
-def test_letters_go_back_by_the_pipeline_that_was_named(tmp_path: Path) -> None:
+def test_letters_are_redriven_by_a_pipeline_given_by_option(tmp_path: Path) -> None:
     job = a_job_of(letters_pipeline(tmp_path), tmp_path / "job")
     (tmp_path / "named_pipeline.py").write_text(PIPELINE.format(folder=str(tmp_path)))
-    opened = Ways([f"{tmp_path / 'named_pipeline.py'}:pipeline"]).back(job)
+    opened = RedrivePipelines([f"{tmp_path / 'named_pipeline.py'}:pipeline"]).open(job)
     assert opened is not None
     assert [*opened.sources]
-    assert Ways().back(job) is None
+    assert RedrivePipelines().open(job) is None
 
 
-def test_letters_go_back_by_the_pipeline_that_the_job_was_started_with(
+def test_letters_are_redriven_by_the_pipeline_that_started_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_JOBS", str(tmp_path / "jobs.json"))
     job = a_job_of(letters_pipeline(tmp_path), tmp_path / "job")
     (tmp_path / "known_pipeline.py").write_text(PIPELINE.format(folder=str(tmp_path)))
     remember(job, f"{tmp_path / 'known_pipeline.py'}:pipeline")
-    assert Ways().back(job) is not None
+    assert RedrivePipelines().open(job) is not None
     other = fill(tmp_path / "other", JobToFill(batches=1))
     remember(other, f"{tmp_path / 'known_pipeline.py'}:pipeline")
-    assert Ways().back(other) is None
+    assert RedrivePipelines().open(other) is None
     monkeypatch.chdir(tmp_path)
-    assert Ways().back(job) is None
+    assert RedrivePipelines().open(job) is None
 
 
-class Heard:
-    """A view that only listens."""
+class RecordingView:
+    """A view that records its messages."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.messages: list[str] = []
 
     def say(self, text: str) -> None:
-        self.said.append(text)
+        self.messages.append(text)
 
     def delivered(self, batch: Delivered) -> None:
         pass
@@ -124,40 +126,40 @@ class Heard:
         pass
 
 
-def shown(folder: Path, heard: Heard) -> AbstractContextManager[Callable[[str], None]]:
-    return demo._shown(folder, demo.Asked(7, 10, 10), Generated(Scores(7, 10, 10), folder), heard)
+def shown(folder: Path, view: RecordingView) -> AbstractContextManager[Callable[[str], None]]:
+    return demo._with_dashboard(folder, demo.DemoOptions(7, 10, 10), GeneratedLog(Scores(7, 10, 10), folder), view)
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Beside]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[DashboardProcess]:
     """Every dashboard that a demo starts."""
-    found: list[Beside] = []
+    found: list[DashboardProcess] = []
 
-    def start(*given: Any) -> Beside:
-        found.append(Beside(*given))
+    def start(*given: Any) -> DashboardProcess:
+        found.append(DashboardProcess(*given))
         return found[-1]
 
-    monkeypatch.setattr(demo, "Beside", start)
+    monkeypatch.setattr(demo, "DashboardProcess", start)
     return found
 
 
 @pytest.mark.slow
-def test_a_demo_tells_its_address_with_whatever_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[Beside]
+def test_a_demo_shows_its_dashboard_link_with_every_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[DashboardProcess]
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    heard = Heard()
-    with shown(tmp_path, heard) as say:
+    view = RecordingView()
+    with shown(tmp_path, view) as say:
         say("Starting Spark")
-        link = heard.said[-1].partition("\nDashboard: ")[2]
+        link = view.messages[-1].partition("\nDashboard: ")[2]
         assert urllib.request.urlopen(link).status == 200
-        while len(heard.said) < 2:
+        while len(view.messages) < 2:
             time.sleep(0.02)
-    first, again = heard.said
+    first, again = view.messages
     assert first.startswith("Starting Spark\n")
     assert again.startswith("Starting Spark\n")
     assert link not in again
-    # No page is open: it ends with the demo.
+    # No page is open, so it ends with the demo.
     assert started[0].process.wait(60) == 0
 
 
@@ -166,8 +168,9 @@ def test_a_dashboard_outlives_a_demo_that_is_killed(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     plays = {"home": str(tmp_path), "seed": 7, "events": 10, "rate": 10, "servers": None}
     code = (
-        "import json, os, signal, sys; from strandline.cli.demo.dashboard_process import Beside; "
-        "b = Beside(json.loads(sys.argv[1])); print(b.process.pid, b.url, flush=True); os.killpg(0, signal.SIGKILL)"
+        "import json, os, signal, sys; from strandline.cli.demo.dashboard_process import DashboardProcess; "
+        "b = DashboardProcess(json.loads(sys.argv[1])); print(b.process.pid, b.url, flush=True); "
+        "os.killpg(0, signal.SIGKILL)"
     )
     killed = subprocess.run(
         [sys.executable, "-c", code, json.dumps(plays)], stdout=subprocess.PIPE, text=True, start_new_session=True,
@@ -182,10 +185,10 @@ def test_a_dashboard_outlives_a_demo_that_is_killed(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.slow
-def test_a_demo_goes_on_without_a_dashboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_demo_runs_without_a_dashboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
-    heard = Heard()
-    with shown(tmp_path, heard) as say:
+    view = RecordingView()
+    with shown(tmp_path, view) as say:
         say("Starting Spark")
-    assert heard.said[0].startswith("Starting Spark\nNo dashboard: cannot keep a key")
+    assert view.messages[0].startswith("Starting Spark\nNo dashboard: cannot keep a key")

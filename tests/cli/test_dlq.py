@@ -1,4 +1,4 @@
-"""`strandline dlq`: what there is, one letter whole, how many, the way back, and the way out."""
+"""`strandline dlq`: list, show, count, redrive and drop."""
 
 import json
 import os
@@ -59,12 +59,12 @@ def strandline(*words: str) -> int:
     return int(left.value.code or 0)
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> Any:
+def output(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> Any:
     assert strandline(*words, "--json") == code
     return json.loads(capsys.readouterr().out)
 
 
-def test_list_tells_letters_newest_first_in_lines_that_cannot_harm_a_terminal(
+def test_list_prints_letters_newest_first_without_control_characters(
     job: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert strandline("list", job) == 0
@@ -74,7 +74,7 @@ def test_list_tells_letters_newest_first_in_lines_that_cannot_harm_a_terminal(
     assert lines[3].endswith(r"new    [red]\x1b[31m")
     assert "\x1b" not in "".join(lines)
     assert strandline("list", job, "--limit", "1", "--reason", "function_failed") == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "1 more; --limit shows them"
+    assert capsys.readouterr().out.splitlines()[-1] == "1 more; raise --limit to see them"
     far = {"first_seen": 1, "source_partition": "x" * 90}
     Place(find(job).root).put(*(letter(each, **far, source_offset=9 - each) for each in (3, 1, 2)), batch=1)
     assert strandline("list", job, "--limit", "9") == 0
@@ -94,14 +94,14 @@ def test_list_is_a_table_on_a_terminal(
     assert "[red]" in out
 
 
-def test_show_tells_one_letter_whole_or_its_bytes(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_all_fields_of_a_letter_or_its_bytes(job: str, capsys: pytest.CaptureFixture[str]) -> None:
     start = letter(0xB2)["id"]
     assert strandline("show", job, start) == 0
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if " " in line.strip())
     assert lines["reason"] == "undecodable"
     assert lines["first_seen"] == "2023-11-14T22:13:20.178Z"
     assert lines["raw"] == ROW.decode()
-    assert told(capsys, "show", job, start)["raw"] == ROW.decode()
+    assert output(capsys, "show", job, start)["raw"] == ROW.decode()
     assert strandline("show", job, start, "--raw") == 0
     assert capsys.readouterr().out == ROW.decode()
     assert strandline("show", job, "ffff") == 2
@@ -110,21 +110,21 @@ def test_show_tells_one_letter_whole_or_its_bytes(job: str, capsys: pytest.Captu
     assert "3 letters begin with 0000" in capsys.readouterr().err
 
 
-def test_count_tells_how_many_by_a_field(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_count_groups_by_a_field(job: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert strandline("count", job) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "reason           letters", "function_failed  2", "undecodable      1", "3 in all",
+        "reason           letters", "function_failed  2", "undecodable      1", "3 in total",
     ]  # fmt: skip
-    assert told(capsys, "count", job, "--by", "step")["counts"]["map f"] == 1
+    assert output(capsys, "count", job, "--by", "step")["counts"]["map f"] == 1
     assert strandline("count", job, "--by", "colour") == 2
 
 
-def test_redrive_puts_a_file_into_the_folder_once_and_says_what_stayed(
+def test_redrive_writes_a_file_once_and_reports_letters_not_sent(
     job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    foreseen = told(capsys, "redrive", job, "--all", "--dry-run", code=1)
+    foreseen = output(capsys, "redrive", job, "--all", "--dry-run", code=1)
     assert [*(tmp_path / "in").iterdir()] == []
-    report = told(capsys, "redrive", job, "--all", code=1)
+    report = output(capsys, "redrive", job, "--all", code=1)
     assert foreseen == {**report, "dry_run": True}
     assert report["sent"] == [letter(0xA1)["id"], letter(0xB2)["id"]]
     assert report["left"] == {letter(0xC3)["id"]: "it is a pane, not a record of a source"}
@@ -134,15 +134,15 @@ def test_redrive_puts_a_file_into_the_folder_once_and_says_what_stayed(
         ("red", 7, 1_714_564_800_500), ("red", 7, 1_714_564_800_500),
     ]  # fmt: skip
     assert strandline("redrive", job, letter(0xA1)["id"]) == 1
-    assert "1 stayed: it was sent back before" in capsys.readouterr().out
-    assert told(capsys, "redrive", job, "--reason", "undecodable")["sent"] == []
-    assert told(capsys, "count", job, "--by", "state")["counts"] == {"redriven": 2, "new": 1}
+    assert "1 not sent: it was sent back before" in capsys.readouterr().out
+    assert output(capsys, "redrive", job, "--reason", "undecodable")["sent"] == []
+    assert output(capsys, "count", job, "--by", "state")["counts"] == {"redriven": 2, "new": 1}
     assert len([*(tmp_path / "in").iterdir()]) == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["R1", "R3"])
-def test_a_redrive_that_is_killed_leaves_one_file_once_it_is_done_again(
+def test_a_killed_redrive_leaves_one_file_after_a_repeat(
     job: str, tmp_path: Path, moment: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = [sys.executable, "-c", "from strandline.cli.main import main; main()", "dlq", "redrive", job]
@@ -153,35 +153,35 @@ def test_a_redrive_that_is_killed_leaves_one_file_once_it_is_done_again(
         check=False,
     )
     assert killed.returncode == -signal.SIGKILL
-    assert told(capsys, "count", job, "--by", "state")["counts"] == {"new": 3}
-    report = told(capsys, "redrive", job, "--reason", "undecodable")
+    assert output(capsys, "count", job, "--by", "state")["counts"] == {"new": 3}
+    report = output(capsys, "redrive", job, "--reason", "undecodable")
     assert (report["completed"], report["sent"]) == ([letter(0xB2)["id"]], [])
     (file,) = (tmp_path / "in").iterdir()
     assert pl.read_parquet(file).height == 1
-    assert told(capsys, "count", job, "--by", "state")["counts"] == {"new": 2, "redriven": 1}
+    assert output(capsys, "count", job, "--by", "state")["counts"] == {"new": 2, "redriven": 1}
 
 
-def test_drop_deletes_what_was_named_if_it_is_meant(
+def test_drop_deletes_the_selected_letters_after_confirmation(
     job: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert strandline("drop", job) == 2
-    assert "no letter to drop is named" in capsys.readouterr().err
+    assert "no letters to drop were selected" in capsys.readouterr().err
     assert strandline("drop", job, "--reason", "undecodable") == 2
-    assert "1 letter would be gone for good" in capsys.readouterr().err
+    assert "1 letter would be deleted permanently" in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda _: "n")
     assert strandline("drop", job, "--reason", "undecodable") == 1
-    assert capsys.readouterr().out == "nothing was dropped\n"
+    assert capsys.readouterr().out == "no letter was dropped\n"
     monkeypatch.setattr("builtins.input", lambda _: "y")
     assert strandline("drop", job, "--reason", "undecodable") == 0
     assert capsys.readouterr().out == "1 letter dropped\n"
-    assert told(capsys, "drop", job, "--all", "--yes") == {"dropped": 2}
-    assert told(capsys, "count", job)["letters"] == 0
+    assert output(capsys, "drop", job, "--all", "--yes") == {"dropped": 2}
+    assert output(capsys, "count", job)["letters"] == 0
 
 
-def test_a_sink_that_keeps_no_letters_says_where_they_could_go(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sink_without_letters_says_how_to_store_them(job: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert strandline("list", job.replace(":totals", ":nowhere")) == 2
-    assert "discard() keeps no dead letters that can be asked for" in capsys.readouterr().err
+    assert "discard() keeps no dead letters that can be queried" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -199,15 +199,15 @@ def test_every_word_does_the_same_wherever_a_sink_keeps_its_letters(
     job = f"{file}:totals"
     known = {"source": f"files({str(source)!r})", "raw": ROW, "source_partition": f"{CLOCK}.0"}
     Place(find(job).root).put(letter(0xA1, **known), letter(0xB2, **known), letter(0xC3, **{**known, "source": None}))
-    assert told(capsys, "count", job)["counts"] == {"undecodable": 3}
-    assert [each["id"] for each in told(capsys, "list", job)] == [letter(each)["id"] for each in (0xC3, 0xB2, 0xA1)]
-    assert told(capsys, "show", job, letter(0xB2)["id"])["first_seen"] == "2023-11-14T22:13:20.178Z"
-    report = told(capsys, "redrive", job, letter(0xA1)["id"])
+    assert output(capsys, "count", job)["counts"] == {"undecodable": 3}
+    assert [each["id"] for each in output(capsys, "list", job)] == [letter(each)["id"] for each in (0xC3, 0xB2, 0xA1)]
+    assert output(capsys, "show", job, letter(0xB2)["id"])["first_seen"] == "2023-11-14T22:13:20.178Z"
+    report = output(capsys, "redrive", job, letter(0xA1)["id"])
     assert (report["sent"], len([*source.iterdir()])) == ([letter(0xA1)["id"]], 1)
-    assert told(capsys, "redrive", job, letter(0xA1)["id"], code=1)["sent"] == []
+    assert output(capsys, "redrive", job, letter(0xA1)["id"], code=1)["sent"] == []
     assert len([*source.iterdir()]) == 1
-    assert told(capsys, "drop", job, "--state", "redriven", "--yes") == {"dropped": 1}
-    assert told(capsys, "count", job, "--by", "state")["counts"] == {"new": 2}
+    assert output(capsys, "drop", job, "--state", "redriven", "--yes") == {"dropped": 1}
+    assert output(capsys, "count", job, "--by", "state")["counts"] == {"new": 2}
 
 
 def folder_letters(**known: Any) -> pl.DataFrame:

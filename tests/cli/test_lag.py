@@ -1,4 +1,4 @@
-"""`strandline lag` of a folder: what lies there and no batch has taken, by the job's own log of files."""
+"""`strandline lag` of a folder: files that no batch has read, by the job's own log of files."""
 
 import json
 import os
@@ -32,23 +32,23 @@ def job(tmp_path: Path) -> tuple[str, Path, Path]:
     return f"{file}:pipeline", folder, tmp_path / "job"
 
 
-def test_what_waits_in_a_folder_is_told_in_files_bytes_and_seconds(
+def test_unread_files_of_a_folder_are_counted_with_bytes_and_age(
     job: tuple[str, Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     where, folder, checkpoint = job
     os.utime(folder / "three.json", (1_000, 1_000))
     assert run("lag", where, "--checkpoint", str(checkpoint), "--json") == 0
-    (told,) = json.loads(capsys.readouterr().out)
-    assert (told["source"], told["files"], told["bytes"]) == (f"files({str(folder)!r})", 2, 30)
-    assert told["seconds"] > 1e9
+    (output,) = json.loads(capsys.readouterr().out)
+    assert (output["source"], output["files"], output["bytes"]) == (f"files({str(folder)!r})", 2, 30)
+    assert output["seconds"] > 1e9
     assert run("lag", where, "--checkpoint", str(checkpoint)) == 0
-    assert "2 files with 30 B to read, the oldest written" in capsys.readouterr().out
+    assert "2 unread files with 30 B, the oldest written" in capsys.readouterr().out
 
 
-def test_nothing_is_said_of_a_job_that_has_read_nothing(
+def test_a_job_that_has_read_nothing_is_refused(
     job: tuple[str, Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     where, _, checkpoint = job
     (checkpoint / "spark" / "offsets" / "0").unlink()
     assert run("lag", where, "--checkpoint", str(checkpoint)) == 2
-    assert "nothing was read" in capsys.readouterr().err
+    assert "has read nothing" in capsys.readouterr().err

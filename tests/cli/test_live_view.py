@@ -1,4 +1,4 @@
-"""A job as it runs, in the terminal: as lines, and as a picture."""
+"""A running job in the terminal: as lines, and as a live panel."""
 
 from io import StringIO
 
@@ -32,7 +32,7 @@ def delivered(batch: int, watermark: int = 12_000, panes: pl.DataFrame | None = 
     return Delivered(batch, output, {}, repeated=False)
 
 
-def test_plain_lines_tell_the_clocks_the_count_and_every_pane() -> None:
+def test_plain_lines_show_times_counts_and_every_pane() -> None:
     file = StringIO()
     view = PlainView(Console(file=file))
     view.say("Starting")
@@ -44,18 +44,18 @@ def test_plain_lines_tell_the_clocks_the_count_and_every_pane() -> None:
         "Starting",
         "batch 0: watermark not known yet, clock 00:00:15; 0 in = 0 contributed + 0 late + 0 dead letters",
         "batch 1: watermark 00:00:12, clock 00:00:15; 5 in = 3 contributed + 1 late + 1 dead letters",
-        "  [00:00:00, 00:00:10) takes back team red, total 5; on_time, pane 0",
-        "  [00:00:00, 00:00:10) says team red, total 8; late, pane 1",
+        "  [00:00:00, 00:00:10) retracts team red, total 5; on_time, pane 0",
+        "  [00:00:00, 00:00:10) emits team red, total 8; late, pane 1",
         "batch 2: watermark at the end, clock 00:00:15; 10 in = 8 contributed + 1 late + 1 dead letters",
     ]
 
 
-def drawn(*batches: Delivered, said: str = "") -> str:
-    """The last picture, as text."""
+def drawn(*batches: Delivered, message: str = "") -> str:
+    """Return the last panel as text."""
     console = Console(file=StringIO(), force_terminal=True, width=110, height=40)
     view = LiveView(console)
-    if said:
-        view.say(said)
+    if message:
+        view.say(message)
     for batch in batches:
         view.delivered(batch)
     view.close()
@@ -65,25 +65,36 @@ def drawn(*batches: Delivered, said: str = "") -> str:
     return paper.file.getvalue()
 
 
-def test_a_picture_before_the_first_batch() -> None:
-    told = drawn(said="Starting Spark")
-    assert "Starting Spark" in told
-    assert "no watermark yet" in told
-    assert "0 in = 0 contributed" in told
+def test_the_panel_before_the_first_batch() -> None:
+    printed = drawn(message="Starting Spark")
+    assert "Starting Spark" in printed
+    assert "no watermark yet" in printed
+    assert "0 in = 0 contributed" in printed
 
 
-def test_a_picture_in_the_middle_shows_both_clocks_the_idle_partitions_and_the_panes() -> None:
-    told = drawn(delivered(0, panes=PANES, read=5, contributed=3, late=1, dead=1))
-    assert "watermark 00:00:12" in told
-    assert "idle: partition 3" in told
-    assert "5 in = 3 contributed + 1 late + 1 dead letters" in told
-    assert told.count("00:00:00 – 00:00:10") == 2
+def test_the_panel_shows_watermark_clock_idle_partitions_and_panes() -> None:
+    printed = drawn(delivered(0, panes=PANES, read=5, contributed=3, late=1, dead=1))
+    assert "watermark 00:00:12" in printed
+    assert "idle: partition 3" in printed
+    assert "5 in = 3 contributed + 1 late + 1 dead letters" in printed
+    assert printed.count("00:00:00 – 00:00:10") == 2
 
 
-def test_a_picture_at_the_end_says_so() -> None:
+def test_the_panel_at_the_end_of_the_stream() -> None:
     assert "the stream has ended: every window is closed" in drawn(delivered(0, read=1), delivered(1, FOREVER))
 
 
 @pytest.mark.parametrize("watermark", [NEVER, -(10**12), 12_000, 10**13, FOREVER])
-def test_a_picture_can_be_drawn_wherever_the_watermark_stands(watermark: int) -> None:
+def test_the_panel_can_be_drawn_for_any_watermark(watermark: int) -> None:
     assert "strandline" in drawn(delivered(0, read=1), delivered(1, watermark))
+
+
+def test_markup_and_control_characters_in_values_are_shown_as_text() -> None:
+    hostile = PANES.with_columns(team=pl.lit("[/bold]\x1b[2J"))
+    file = StringIO()
+    view = PlainView(Console(file=file))
+    view.delivered(delivered(0, panes=hostile))
+    assert r"emits team [/bold]\x1b[2J, total 8" in file.getvalue()
+    shown = drawn(delivered(0, panes=hostile), message="[/bold]\x1b[2J")
+    assert "\x1b[2J" not in shown
+    assert shown.count(r"[/bold]\x1b[2J") == 3

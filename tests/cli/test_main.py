@@ -1,4 +1,4 @@
-"""The front of the command line: words, options, and how errors are told."""
+"""The command line: commands, options and error messages."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ def run(*words: str) -> int:
 
 @pytest.fixture
 def demo(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A demo that plays nothing: what `strandline demo` would call."""
+    """A fake of the module that `strandline demo` calls."""
     module = ModuleType("strandline.cli.demo.demo")
     monkeypatch.setitem(sys.modules, "strandline.cli.demo.demo", module)
     return module
@@ -40,7 +40,7 @@ def test_the_version_is_the_one_of_the_installed_package(capsys: pytest.CaptureF
     assert capsys.readouterr().out == version("strandline") + "\n"
 
 
-def test_the_version_is_told_without_loading_spark_or_frames() -> None:
+def test_the_version_is_printed_without_loading_spark_or_polars() -> None:
     program = """
 import sys
 from strandline.cli.main import main
@@ -69,9 +69,19 @@ def test_the_demo_gets_its_options(demo: ModuleType, tmp_path: Path) -> None:
 def test_an_error_of_ours_is_message_detail_and_hint(demo: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     failing(demo, SetupError("no [Java] here", detail="looked on PATH", hint="type: apt-get install java"))
     assert run("demo") == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err == "error: no [Java] here\n  looked on PATH\n  hint: type: apt-get install java\n"
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err == "error: no [Java] here\n  looked on PATH\n  hint: type: apt-get install java\n"
+
+
+def test_an_error_prints_markup_and_control_characters_as_text(
+    demo: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing(demo, SetupError("no job [/bold]\x1b[2J", detail="line 1\nline 2\x07", hint="[red]\x1b]0;title"))
+    assert run("demo") == 2
+    assert capsys.readouterr().err == (
+        "error: no job [/bold]\\x1b[2J\n  line 1\nline 2\\x07\n  hint: [red]\\x1b]0;title\n"
+    )
 
 
 @pytest.mark.parametrize("words", [("--debug", "demo"), ("demo", "--debug")])
@@ -80,9 +90,9 @@ def test_debug_shows_the_traceback(
 ) -> None:
     failing(demo, SetupError("no Java"))
     assert run(*words) == 2
-    told = capsys.readouterr().err
-    assert "Traceback (most recent call last)" in told
-    assert told.endswith("error: no Java\n")
+    output = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in output
+    assert output.endswith("error: no Java\n")
 
 
 def test_an_unexpected_error_is_one_line_and_a_hint(demo: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,10 +110,8 @@ def test_an_interrupt_ends_with_the_shells_code(demo: ModuleType, capsys: pytest
 
 
 @pytest.mark.parametrize("words", [("demo", "--rate", "0"), ("demo", "--events", "many"), ("nonsense",)])
-def test_words_that_make_no_sense_end_with_exit_code_2(
-    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_arguments_end_with_exit_code_2(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*words) == 2
-    told = capsys.readouterr().err
-    assert "Error" in told
-    assert "Traceback" not in told
+    output = capsys.readouterr().err
+    assert "Error" in output
+    assert "Traceback" not in output

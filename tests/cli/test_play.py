@@ -1,4 +1,4 @@
-"""`strandline play`: what it says, and the exit code."""
+"""`strandline play`: output and exit codes."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_stories_that_hold_are_told_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stories_that_hold_take_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([folder], "reference", as_json=False) == 0
     assert capsys.readouterr().out == "1 story held\n"
 
@@ -64,27 +64,30 @@ def test_how_many_did_not_hold_is_the_last_line(folder: Path, capsys: pytest.Cap
     assert capsys.readouterr().out.splitlines()[-1] == "1 of 3 stories did not hold"
 
 
-def test_an_unreadable_story_is_told_and_the_others_are_played(
+def test_an_unreadable_story_is_reported_and_the_others_are_played(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "broken.story.yaml").write_text(BROKEN)
     assert run([folder], "reference", as_json=False) == 2
-    told = capsys.readouterr().out
-    assert "broken.story.yaml:3: found {'inptu': []}, expected a step" in told
-    assert told.splitlines()[-1] == "1 story held, 1 unreadable"
+    printed = capsys.readouterr().out
+    assert "broken.story.yaml:3: found {'inptu': []}, expected a step" in printed
+    assert printed.splitlines()[-1] == "1 story held, 1 unreadable"
 
 
 def test_json_holds_everything(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "bad.story.yaml").write_text(FAILS)
     (folder / "broken.story.yaml").write_text(BROKEN)
     assert run([folder], "reference", as_json=True) == 2
-    told = json.loads(capsys.readouterr().out)
-    assert told["on"] == "reference"
-    assert {story["story"]: story["ok"] for story in told["stories"]} == {"it holds": True, "it does not hold": False}
-    (failure,) = told["stories"][0]["failures"]
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["on"] == "reference"
+    assert {story["story"]: story["ok"] for story in printed["stories"]} == {
+        "it holds": True,
+        "it does not hold": False,
+    }
+    (failure,) = printed["stories"][0]["failures"]
     assert failure["step"] == 3
     assert failure["expected"] == ["- {total: 2}"]
-    assert "broken.story.yaml" in told["unreadable"][0]["file"]
+    assert "broken.story.yaml" in printed["unreadable"][0]["file"]
 
 
 def test_a_terminal_gets_colours(
@@ -94,10 +97,10 @@ def test_a_terminal_gets_colours(
     (folder / "broken.story.yaml").write_text(BROKEN)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert run([folder], "reference", as_json=False) == 2
-    told = capsys.readouterr().out
-    assert "- {total: 2}" in told
-    assert "unreadable: " in told
-    assert "1 of 2 stories did not hold, 1 unreadable" in told
+    printed = capsys.readouterr().out
+    assert "- {total: 2}" in printed
+    assert "unreadable: " in printed
+    assert "1 of 2 stories did not hold, 1 unreadable" in printed
 
 
 def test_a_folder_without_stories_is_an_error(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`strandline prove`: options reach the proof, and what there is nothing of is refused."""
+"""`strandline prove`: options reach the proof, and unknown ones are refused."""
 
 import logging
 import sys
@@ -35,27 +35,27 @@ def test_options_reach_the_proof(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--sink", "paper"], "there is no sink 'paper'"),
         (["--semantics", "twice"], "there is no delivery 'twice'"),
         (["--bug", "none-such"], "there is no bug 'none-such'"),
     ],
 )
-def test_what_is_not_there_is_refused(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_options_are_refused(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*words) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_a_mistake_made_on_purpose_is_caught_and_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_injected_bug_is_detected(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--bug", "no-ledger") == 0
-    told = capsys.readouterr().out
-    assert "caught in sqlite by the" in told
-    assert "duplicate" in told
+    output = capsys.readouterr().out
+    assert "caught in sqlite by the" in output
+    assert "duplicate" in output
 
 
-def test_the_log_has_its_voice_back_afterwards() -> None:
+def test_the_log_level_is_restored() -> None:
     before = logging.getLogger("strandline").level
     assert run("--sink", "paper") == 2
     assert logging.getLogger("strandline").level == before

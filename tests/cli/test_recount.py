@@ -1,4 +1,4 @@
-"""The recount: a second opinion that must notice when the first is wrong."""
+"""The recount detects wrong results of the job."""
 
 import json
 import sqlite3
@@ -21,8 +21,8 @@ def store(database: Path, statements: list[tuple[str, list[tuple[object, ...]]]]
             connection.executemany(statement, rows) if rows else connection.execute(statement)
 
 
-def truth() -> tuple[Counter[tuple[str, str]], int]:
-    """Totals by team and window of five seconds, and how many records are broken; written anew for this test."""
+def expected_totals() -> tuple[Counter[tuple[str, str]], int]:
+    """Return totals by team and window of five seconds, and the number of broken records, without the recount."""
     totals: Counter[tuple[str, str]] = Counter()
     broken = 0
     for partition in range(SOURCE.width):
@@ -40,9 +40,9 @@ def truth() -> tuple[Counter[tuple[str, str]], int]:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    """What a job should have written: everything in time, but one cell split between stream and late."""
+    """The expected tables of a job: all events on time, but one total split between stream and late."""
     path = tmp_path / "scores.db"
-    totals, broken = truth()
+    totals, broken = expected_totals()
     (team, start), total = totals.most_common(1)[0]
     rows: list[tuple[object, ...]] = [(*cell, value - (cell == (team, start))) for cell, value in totals.items()]
     store(
@@ -66,7 +66,7 @@ def test_stream_and_late_together_agree_with_the_log(database: Path) -> None:
     assert result.disagreements == []
     assert result.agrees
     assert sum(result.late.values()) == 1
-    totals, broken = truth()
+    totals, broken = expected_totals()
     assert result.batch == totals
     assert result.unreadable == result.dead == broken
 
@@ -83,7 +83,7 @@ def test_stream_and_late_together_agree_with_the_log(database: Path) -> None:
         "INSERT INTO totals_late SELECT * FROM totals_late",
     ],
 )
-def test_any_other_number_is_noticed(database: Path, harm: str) -> None:
+def test_any_wrong_total_is_detected(database: Path, harm: str) -> None:
     store(database, [(harm, [])])
     result = recount(SOURCE, ORIGIN, database, 5)
     assert len(result.disagreements) == 1
@@ -91,7 +91,7 @@ def test_any_other_number_is_noticed(database: Path, harm: str) -> None:
 
 
 @pytest.mark.parametrize("harm", ["DELETE FROM totals_dead WHERE rowid = 1", "DROP TABLE totals_dead"])
-def test_a_dead_letter_that_is_missing_is_noticed(database: Path, harm: str) -> None:
+def test_a_missing_dead_letter_is_detected(database: Path, harm: str) -> None:
     store(database, [(harm, [])])
     result = recount(SOURCE, ORIGIN, database, 5)
     assert result.disagreements == []

@@ -1,4 +1,4 @@
-"""Running a pipeline of one's own from the command line."""
+"""Running a user's pipeline from the command line."""
 
 from pathlib import Path
 
@@ -44,18 +44,18 @@ def test_a_pipeline_is_found_by_its_file_and_name(job: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "said"),
+    ("place", "message"),
     [
-        ("{job}:nobody", "nobody is nothing"),
+        ("{job}:missing", "missing is nothing"),
         ("{job}:number", "number is a int"),
         ("{job}x.py", "there is no file"),
         ("no.such.module:it", "there is no module no.such.module"),
     ],
 )
-def test_what_is_no_pipeline_is_refused_with_what_it_is(job: Path, place: str, said: str) -> None:
+def test_a_name_that_is_not_a_pipeline_is_refused(job: Path, place: str, message: str) -> None:
     with pytest.raises(SetupError) as refused:
         find(place.format(job=job))
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert refused.value.hint
 
 
@@ -65,9 +65,9 @@ def test_explain_prints_the_stages(job: Path, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.spark
-def test_a_pipeline_runs_to_its_end_and_tells_the_count(
+def test_a_pipeline_runs_to_its_end_and_prints_the_counts(
     job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command("run", f"{job}:totals", "--checkpoint", str(tmp_path / "checkpoint")) == 0
-    told = capsys.readouterr().out
-    assert "It has read all there is: 400 in = " in told
+    output = capsys.readouterr().out
+    assert "All input was read: 400 in = " in output

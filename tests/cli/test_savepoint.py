@@ -1,4 +1,4 @@
-"""Savepoints at the command line, as far as they need no Spark."""
+"""Savepoint commands that need no Spark."""
 
 import json
 from dataclasses import asdict
@@ -27,33 +27,33 @@ def job(tmp_path: Path) -> Path:
 
 
 def written(folder: Path, more: str) -> str:
-    """A file with a pipeline that differs in this from the one that made the state."""
+    """Write a pipeline that differs in `more` from the one that made the state."""
     file = folder / f"job_{abs(hash(more))}.py"
     file.write_text(
-        "import strandline as sl\nfrom tests.spark.test_restoring import pipeline as asked\n"
-        f"pipeline = asked(total=sl.sum('score'), kinds=sl.count_distinct('score'), {more})\n"
+        "import strandline as sl\nfrom tests.spark.test_restoring import pipeline as base\n"
+        f"pipeline = base(total=sl.sum('score'), kinds=sl.count_distinct('score'), {more})\n"
     )
     return str(file)
 
 
-def test_a_plan_says_what_becomes_of_each_part_and_whether_there_is_a_way(
+def test_a_plan_prints_the_effect_on_each_part_and_whether_the_job_can_resume(
     job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("plan", written(tmp_path, ""), "--checkpoint", str(job)) == 0
     assert "Nothing has changed." in capsys.readouterr().out
     assert run("plan", written(tmp_path, "best=sl.max('score')"), "--checkpoint", str(job)) == 0
-    said = capsys.readouterr().out
-    assert "compatible   step 0, total, kinds, best by team" in said
-    assert "in windows that are open it begins with nothing" in said
+    message = capsys.readouterr().out
+    assert "compatible   step 0, total, kinds, best by team" in message
+    assert "in windows that are open it begins with nothing" in message
     assert run("plan", written(tmp_path, "kind='int'"), "--checkpoint", str(KEPT / "savepoint-1"), "--json") == 0
     assert json.loads(capsys.readouterr().out)["verdict"] == "compatible"
 
 
-def test_a_job_tells_what_it_came_from(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lineage_prints_the_ancestors_of_a_job(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("lineage", str(job)) == 0
-    said = capsys.readouterr().out
-    assert "restore   of savepoint monday (01234567) at batch 7, by Strandline 0.1.0" in said
-    assert 'from {"logOffset":3}' in said
+    message = capsys.readouterr().out
+    assert "restore   of savepoint monday (01234567) at batch 7, by Strandline 0.1.0" in message
+    assert 'from {"logOffset":3}' in message
     assert run("lineage", str(job), "--json") == 0
     assert json.loads(capsys.readouterr().out)["moves"] == [MOVE]
     assert run("lineage", str(job.parent)) == 2

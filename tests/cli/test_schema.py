@@ -1,4 +1,4 @@
-"""`strandline schema`: what a registry holds, and verdicts on new schemas."""
+"""`strandline schema`: list, show, check and register."""
 
 import json
 from collections.abc import Iterator
@@ -27,9 +27,9 @@ def strandline(*words: str) -> int:
     return int(left.value.code or 0)
 
 
-def test_list_tells_every_subject(fake: FakeRegistry, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_prints_every_subject(fake: FakeRegistry, capsys: pytest.CaptureFixture[str]) -> None:
     assert strandline("list") == 0
-    assert capsys.readouterr().out == "no subject yet\n"
+    assert capsys.readouterr().out == "no subjects\n"
     fake.add("scores-value", OLD)
     fake.add("scores-value", FINE)
     assert strandline("list") == 0
@@ -38,7 +38,7 @@ def test_list_tells_every_subject(fake: FakeRegistry, capsys: pytest.CaptureFixt
     assert json.loads(capsys.readouterr().out)[0]["id"] == 2
 
 
-def test_show_tells_a_schema_and_its_columns(fake: FakeRegistry, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_a_schema_and_its_columns(fake: FakeRegistry, capsys: pytest.CaptureFixture[str]) -> None:
     fake.add("scores-value", OLD)
     fake.add("scores-value", FINE)
     assert strandline("show", "scores-value", "--version", "1") == 0
@@ -53,14 +53,14 @@ def test_show_tells_a_schema_and_its_columns(fake: FakeRegistry, capsys: pytest.
     assert "no columns" in capsys.readouterr().out
 
 
-def test_check_says_whether_a_schema_fits(
+def test_check_prints_whether_a_schema_is_compatible(
     fake: FakeRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake.add("scores-value", OLD)
     file = tmp_path / "new.avsc"
     file.write_text(FINE)
     assert strandline("check", "scores-value", str(file)) == 0
-    assert "fits scores-value (BACKWARD)" in capsys.readouterr().out
+    assert "is compatible with scores-value (BACKWARD)" in capsys.readouterr().out
     file.write_text(WRONG)
     assert strandline("check", "scores-value", str(file)) == 1
     assert "cannot read version 1: team: string was written, long is read" in capsys.readouterr().out
@@ -69,12 +69,14 @@ def test_check_says_whether_a_schema_fits(
     assert fake.subjects == {"scores-value": [1]}
 
 
-def test_register_takes_what_fits_only(fake: FakeRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_register_accepts_only_compatible_schemas(
+    fake: FakeRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     fake.add("scores-value", OLD)
     file = tmp_path / "new.avsc"
     file.write_text(WRONG)
     assert strandline("register", "scores-value", str(file)) == 2
-    assert "does not fit scores-value" in capsys.readouterr().err
+    assert "is not compatible with scores-value" in capsys.readouterr().err
     file.write_text(FINE)
     assert strandline("register", "scores-value", str(file)) == 0
     assert capsys.readouterr().out == "scores-value: id 2\n"
@@ -89,25 +91,25 @@ def test_register_takes_what_fits_only(fake: FakeRegistry, tmp_path: Path, capsy
     [
         (("show", "nothing"), "does not have what"),
         (("check", "x", "nowhere.avsc"), "cannot read nowhere.avsc"),
-        (("check", "x", "{}", "--kind", "thrift"), "no kind of schema"),
-        (("check", "x", "{}"), "any kind of schema"),
+        (("check", "x", "{}", "--kind", "thrift"), "not a kind of schema"),
+        (("check", "x", "{}"), "cannot tell what kind of schema"),
         (("check", "x", "{}", "--kind", "avro"), "an Avro type is"),
-        (("check", "x", "{}", "--kind", "json", "--level", "some"), "no level of compatibility"),
+        (("check", "x", "{}", "--kind", "json", "--level", "some"), "is not a compatibility level"),
         (("list", "--token", "hunter2"), "a secret is given by reference"),
     ],
 )
-def test_what_cannot_be_done_is_told(
+def test_errors_are_printed(
     fake: FakeRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], reason: str
 ) -> None:
     file = tmp_path / "file"
     file.write_text("{}")
     assert strandline(*(str(file) if word == "{}" else word for word in words)) == 2
-    told = capsys.readouterr().err
-    assert reason in told
-    assert "hunter2" not in told
+    output = capsys.readouterr().err
+    assert reason in output
+    assert "hunter2" not in output
 
 
-def test_no_registry_is_told_with_the_way_to_name_one(
+def test_a_missing_registry_is_reported_with_the_option(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("STRANDLINE_REGISTRY", raising=False)

@@ -1,4 +1,4 @@
-"""`strandline up`, `down`, `status`, `logs`: what a person sees, played with the service that starts fastest."""
+"""`strandline up`, `down`, `status`, `logs`, tested with the service that starts fastest."""
 
 import json
 import re
@@ -24,7 +24,7 @@ def run(*words: str) -> object:
     return ended.value.code
 
 
-def said(capsys: pytest.CaptureFixture[str]) -> str:
+def message(capsys: pytest.CaptureFixture[str]) -> str:
     captured = capsys.readouterr()
     return captured.out + captured.err
 
@@ -33,28 +33,28 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
 def test_a_service_goes_up_and_down(capsys: pytest.CaptureFixture[str], home: Path) -> None:
     assert run("up", "registry") == 0
     address = service("registry", home).address
-    assert re.search(r"is ready after \d+\.\d s: ", told := said(capsys))
-    assert address in told
+    assert re.search(r"is ready after \d+\.\d s: ", output := message(capsys))
+    assert address in output
     assert run("up", "registry") == 0
-    assert f"already runs: {address}" in said(capsys)
+    assert f"already running: {address}" in message(capsys)
     assert run("down") == 0
-    assert said(capsys) == "registry stopped\n"
+    assert message(capsys) == "registry stopped\n"
     assert run("down", "registry") == 0
-    assert said(capsys) == "registry does not run\n"
+    assert message(capsys) == "registry is not running\n"
 
 
 @pytest.mark.slow
-def test_status_tells_of_every_service(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+def test_status_prints_every_service(capsys: pytest.CaptureFixture[str], home: Path) -> None:
     run("up", "registry")
     capsys.readouterr()
     assert run("status") == 0
-    lines = {line.split()[0]: line for line in said(capsys).splitlines()}
+    lines = {line.split()[0]: line for line in message(capsys).splitlines()}
     assert "never started" in lines["kafka"]
     assert service("registry", home).address in lines["registry"]
     assert run("status", "--json") == 0
-    told = {each["name"]: each for each in json.loads(said(capsys))}
-    assert told["registry"]["pid"] == service("registry", home).pid
-    assert told["postgres"]["pid"] is None
+    output = {each["name"]: each for each in json.loads(message(capsys))}
+    assert output["registry"]["pid"] == service("registry", home).pid
+    assert output["postgres"]["pid"] is None
 
 
 @pytest.mark.slow
@@ -62,18 +62,18 @@ def test_the_log_is_shown_from_its_end(capsys: pytest.CaptureFixture[str]) -> No
     run("up", "registry")
     capsys.readouterr()
     assert run("logs", "registry", "-n", "1") == 0
-    assert said(capsys).count("\n") == 1
+    assert message(capsys).count("\n") == 1
     run("down")
     capsys.readouterr()
     assert run("logs", "registry", "--follow", "-n", "100") == 0
-    assert "schemas are kept in" in said(capsys)
+    assert "schemas are kept in" in message(capsys)
 
 
 @pytest.mark.slow
 def test_wiping_deletes_the_data(capsys: pytest.CaptureFixture[str], home: Path) -> None:
     run("up", "registry")
     assert run("down", "registry", "--wipe") == 0
-    assert "deleted" in said(capsys)
+    assert "deleted" in message(capsys)
     assert not (home / "registry").exists()
 
 
@@ -81,17 +81,17 @@ def test_wiping_deletes_the_data(capsys: pytest.CaptureFixture[str], home: Path)
     ("words", "why"),
     [
         (("up", "kafak"), "there is no service called 'kafak'"),
-        (("up", "registry", "postgres", "--port", "9000"), "one port cannot be given to 2 services"),
-        (("up", "registry", "--topic", "a"), "topics are Kafka's"),
+        (("up", "registry", "postgres", "--port", "9000"), "one port cannot serve 2 services"),
+        (("up", "registry", "--topic", "a"), "--topic needs the kafka service"),
         (("up", "kafka", "--topic", "a:b"), "is no topic"),
         (("logs", "kafka"), "kafka has no log yet"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
-def test_what_cannot_be_is_refused_with_a_hint(
+def test_invalid_arguments_are_refused_with_a_hint(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], why: str
 ) -> None:
     assert run(*words) == 2
-    told = said(capsys)
-    assert why in told
-    assert "hint:" in told
+    output = message(capsys)
+    assert why in output
+    assert "hint:" in output

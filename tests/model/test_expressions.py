@@ -1,4 +1,4 @@
-"""Expressions are a small corner of Python's; anything else is refused with the piece that does not belong."""
+"""Expressions are a subset of Python's; anything else is refused with the unsupported part."""
 
 import pytest
 
@@ -32,12 +32,12 @@ def test_an_expression_is_a_tree() -> None:
         "~x",
     ],
 )
-def test_what_is_not_part_of_the_language_is_refused(text: str) -> None:
+def test_unsupported_syntax_is_refused(text: str) -> None:
     with pytest.raises(InvalidStep, match="cannot read the expression"):
         expression(text)
 
 
-def test_a_tree_too_deep_to_read_is_refused() -> None:
+def test_a_tree_that_is_too_deep_is_refused() -> None:
     with pytest.raises(InvalidStep, match="cannot read the expression"):
         expression("-" * 5_000 + "x")
 

@@ -16,19 +16,19 @@ def test_a_time_lies_within_its_bucket(ms: float) -> None:
 
 @given(times, st.sampled_from([0.5, 0.95, 0.99]))
 def test_a_percentile_is_off_by_a_tenth_at_most(found: list[float], share: float) -> None:
-    told = of_times(found).percentile(share)
+    output = of_times(found).percentile(share)
     ranked = sorted(found)
     exact = ranked[max(-(-int(share * 1000) * len(ranked) // 1000) - 1, 0)]
-    assert told is not None
-    assert abs(told - exact) <= max(0.1 * exact, 1.0)
+    assert output is not None
+    assert abs(output - exact) <= max(0.1 * exact, 1.0)
 
 
 @given(times, times)
-def test_two_together_are_the_histogram_of_all(one: list[float], other: list[float]) -> None:
+def test_merged_histograms_equal_the_histogram_of_all(one: list[float], other: list[float]) -> None:
     assert of_times(one) + of_times(other) == of_times([*one, *other])
 
 
-def test_nothing_has_no_percentile_and_is_complete() -> None:
+def test_an_empty_histogram_has_no_percentile_and_is_complete() -> None:
     assert Histogram().percentile(0.5) is None
     assert Histogram().share_within(0) == 1.0
 

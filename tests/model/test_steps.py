@@ -43,8 +43,8 @@ TOTAL = (("total", Sum("v")),)
         (lambda: keep_last(1, when="later"), InvalidStep, "an evictor cannot run 'later'"),
         (lambda: top_k("v", 0), InvalidAggregate, "a top 0 is empty"),
         (lambda: quantile("v", 1.5), InvalidAggregate, "1.5 is not a quantile"),
-        (lambda: approx_count_distinct("v", precision=3), InvalidAggregate, "a precision of 3 is out of reach"),
-        (lambda: approx_count_distinct("v", precision=19), InvalidAggregate, "a precision of 19 is out of reach"),
+        (lambda: approx_count_distinct("v", precision=3), InvalidAggregate, "a precision of 3 is out of range"),
+        (lambda: approx_count_distinct("v", precision=19), InvalidAggregate, "a precision of 19 is out of range"),
     ],
 )
 def test_what_does_not_fit_is_refused(build: Callable[[], Any], kind: type[PlanError], message: str) -> None:

@@ -1,4 +1,4 @@
-"""What can be known of a trigger before it is played: that it can be, when it may finish, and how it is written."""
+"""Properties of a trigger known in advance: validity, whether it may finish, its Python code."""
 
 from collections.abc import Callable
 from typing import Any
@@ -49,7 +49,7 @@ ONE = after_count(1)
         (in_sequence, "in_sequence has no parts"),
     ],
 )
-def test_a_trigger_that_cannot_be_is_refused(build: Callable[[], Any], message: str) -> None:
+def test_an_invalid_trigger_is_refused(build: Callable[[], Any], message: str) -> None:
     with pytest.raises(InvalidTrigger) as error:
         build()
     assert message in error.value.message
@@ -80,7 +80,7 @@ def test_early_and_late_repeat_by_themselves() -> None:
         (or_finally(repeatedly(ONE), after_watermark()), True),
     ],
 )
-def test_whether_a_window_may_be_closed_before_its_time(trigger: Trigger, finishes: bool) -> None:
+def test_whether_a_trigger_may_close_a_window_early(trigger: Trigger, finishes: bool) -> None:
     assert may_finish(trigger) is finishes
 
 
@@ -102,12 +102,12 @@ def test_whether_a_window_may_be_closed_before_its_time(trigger: Trigger, finish
         (never(), True),
     ],
 )
-def test_whether_only_the_end_of_a_window_can_close_it(trigger: Trigger, only: bool) -> None:
+def test_whether_only_the_watermark_can_close_a_window(trigger: Trigger, only: bool) -> None:
     assert finishes_by_watermark_only(trigger) is only
 
 
 @pytest.mark.parametrize(
-    ("trigger", "speaks"),
+    ("trigger", "fires"),
     [
         (never(), False),
         (repeatedly(never()), False),
@@ -119,8 +119,8 @@ def test_whether_only_the_end_of_a_window_can_close_it(trigger: Trigger, only: b
         (after_watermark(), True),
     ],
 )
-def test_whether_a_trigger_can_speak_at_all(trigger: Trigger, speaks: bool) -> None:
-    assert can_fire(trigger) is speaks
+def test_whether_a_trigger_can_fire(trigger: Trigger, fires: bool) -> None:
+    assert can_fire(trigger) is fires
 
 
 def test_a_chained_step_keeps_only_the_watermark_part() -> None:
@@ -150,7 +150,7 @@ def test_a_trigger_is_described_as_it_is_written(text: str) -> None:
     assert describe(written) == text
 
 
-def test_parts_stand_in_the_order_in_which_they_were_written() -> None:
+def test_parts_keep_their_order() -> None:
     assert parts_of(after_watermark(early=ONE, late=never())) == (ONE, never())
     assert parts_of(or_finally(ONE, never())) == (ONE, never())
     assert parts_of(ONE) == ()

@@ -1,4 +1,4 @@
-"""Watermark strategies that cannot be are refused; those that can are values."""
+"""Invalid watermark strategies are refused; valid ones are values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,12 +36,12 @@ from strandline.model.watermarks import (
         (lambda: percentile(0.9, enough=0), "0 samples are never enough"),
         (lambda: bounded("1s").idle_after("0s"), "a partition cannot be idle after 0s"),
         (lambda: bounded("1s").future_bound("-1s"), "a bound for the future is -1s"),
-        (lambda: bounded("1s").returning("sometime"), "'sometime' is no way to return"),
-        (lambda: Inputs(()), "inputs need names of their own"),
-        (lambda: Inputs(("a", "a")), "inputs need names of their own"),
+        (lambda: bounded("1s").returning("sometime"), "'sometime' is not a way to return"),
+        (lambda: Inputs(()), "inputs need distinct names"),
+        (lambda: Inputs(("a", "a")), "inputs need distinct names"),
     ],
 )
-def test_a_strategy_that_cannot_be_is_refused(build: Callable[[], Any], message: str) -> None:
+def test_an_invalid_strategy_is_refused(build: Callable[[], Any], message: str) -> None:
     with pytest.raises(InvalidWatermark) as error:
         build()
     assert message in error.value.message
@@ -54,12 +54,12 @@ def test_a_strategy_is_a_value_that_options_replace() -> None:
     assert asked == Watermark(Bounded(Duration(10_000)), Duration(60_000), bound, OnReturn.CATCH_UP)
 
 
-def test_each_word_makes_its_generator() -> None:
+def test_each_function_makes_its_generator() -> None:
     assert monotone().generator == Bounded(ZERO)
     assert from_source().generator == FromSource()
     assert by_clock().generator == ByClock()
 
 
-def test_a_partition_that_returns_is_waited_for_and_an_input_is_not() -> None:
+def test_the_watermark_waits_for_a_returning_partition_but_not_for_an_input() -> None:
     assert bounded("1s").on_return is OnReturn.WAIT
     assert BY_HAND.on_return is OnReturn.CATCH_UP

@@ -1,4 +1,4 @@
-"""Windows that cannot be are refused, each with the fact and the way out."""
+"""Invalid windows are refused with a message and a hint."""
 
 from collections.abc import Callable
 from typing import Any
@@ -45,14 +45,14 @@ from strandline.model.windows import (
         (lambda: count_window(3, every=0), "a count window's slide is 0"),
     ],
 )
-def test_a_window_that_cannot_be_is_refused(build: Callable[[], Any], message: str) -> None:
+def test_an_invalid_window_is_refused(build: Callable[[], Any], message: str) -> None:
     with pytest.raises(InvalidWindow) as error:
         build()
     assert message in error.value.message
     assert error.value.hint
 
 
-def test_each_word_makes_its_window() -> None:
+def test_each_function_makes_its_window() -> None:
     second = Duration(1_000)
     assert tumbling(seconds=1, offset="1s") == Tumbling(second, second)
     assert sliding(seconds=1, every="1s") == Sliding(second, second)
@@ -73,6 +73,6 @@ def test_a_window_ends_one_instant_before_its_end() -> None:
     assert EVERYTHING.max_timestamp == EVERYTHING.end
 
 
-def test_a_window_is_told_half_open() -> None:
+def test_a_window_is_printed_half_open() -> None:
     assert str(Window(Timestamp(0), Timestamp(120_000))) == "[0s, 2m)"
     assert str(EVERYTHING) == "global"

@@ -27,7 +27,7 @@ from strandline.plan.nodes import EventTime, Read, Write, over
 from strandline.plan.operators import Accepted
 from strandline.plan.stages import Stages
 from strandline.reference import watermarks
-from strandline.reference.batch import Kept, play
+from strandline.reference.batch import StepState, play
 from tests.plan.endpoints import PaperSink, PaperSource
 from tests.properties.histories import ALL_TRIGGERS, FIXED, SESSIONS, seconds, steps
 from tests.spark.by_hand import Carrier
@@ -121,7 +121,7 @@ def on_the_job(chain: Chain, seed: int) -> list[Counter[Told]]:
 
 def on_two_oracles(chain: Chain) -> list[Counter[Told]]:
     inputs = Inputs(("step 0",))
-    one, other = Kept(progress=watermarks.begin([""])), Kept(progress=watermarks.begin(inputs.names))
+    one, other = StepState(progress=watermarks.begin([""])), StepState(progress=watermarks.begin(inputs.names))
     told = []
     for clock, rows in chain.batches:
         now = Timestamp(clock)

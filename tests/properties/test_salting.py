@@ -28,7 +28,7 @@ from strandline.plan.operators import Accepted
 from strandline.plan.salting import salted
 from strandline.plan.stages import Stages
 from strandline.reference import watermarks
-from strandline.reference.batch import Kept, play
+from strandline.reference.batch import StepState, play
 from tests.plan.endpoints import PaperSink
 from tests.properties.histories import seconds
 from tests.properties.test_chains import EACH, Typed
@@ -156,7 +156,7 @@ def _of_late(row: dict[str, Any]) -> Told:
 
 
 def on_the_oracle(salty: Salty) -> list[tuple[Counter[Told], Counter[Told]]]:
-    kept, told = Kept(progress=watermarks.begin([""])), []
+    kept, told = StepState(progress=watermarks.begin([""])), []
     for number, (clock, rows) in enumerate(salty.batches):
         now = Timestamp(clock)
         elements = [

@@ -1,4 +1,4 @@
-"""What a window keeps at a firing."""
+"""The elements that a window keeps at a firing."""
 
 import pytest
 
@@ -25,15 +25,15 @@ CONTENTS = tuple(
         (keep_delta("last.v - v", bound=0), [2]),
     ],
 )
-def test_an_evictor_keeps_what_it_says(evictor: Evictor, numbers: list[int]) -> None:
+def test_each_evictor_keeps_its_elements(evictor: Evictor, numbers: list[int]) -> None:
     assert [one.number for one in kept(evictor, Moment.BEFORE, CONTENTS)] == numbers
 
 
-def test_an_evictor_waits_for_its_moment() -> None:
+def test_an_evictor_runs_only_at_its_moment() -> None:
     assert kept(keep_last(1, when="after"), Moment.BEFORE, CONTENTS) == CONTENTS
     assert kept(keep_last(1, when="after"), Moment.AFTER, CONTENTS) == CONTENTS[-1:]
 
 
-def test_nothing_is_evicted_from_nothing_or_by_nobody() -> None:
+def test_nothing_is_evicted_from_an_empty_window_or_without_an_evictor() -> None:
     assert kept(keep_delta("last.v - v", bound=3), Moment.BEFORE, ()) == ()
     assert kept(None, Moment.BEFORE, CONTENTS) == CONTENTS

@@ -1,4 +1,4 @@
-"""Null spreads, except where the answer is known without it."""
+"""Null propagates, except where the result is known without it."""
 
 from typing import Any
 
@@ -43,16 +43,16 @@ VALUES: dict[str, dict[str, Any]] = {"": {"x": 7, "y": None, "t": True, "f": Fal
         ("x % 0", None),
     ],
 )
-def test_an_expression_is_worth_what_it_says(text: str, expected: Any) -> None:
+def test_an_expression_is_evaluated(text: str, expected: Any) -> None:
     assert evaluate(expression(text), VALUES) == expected
 
 
-def test_a_scope_that_is_not_there_yet_has_only_nulls() -> None:
+def test_a_missing_scope_has_only_nulls() -> None:
     assert evaluate(expression("last.x is None"), {"": {}, "last": None}) is True
 
 
 @pytest.mark.parametrize("text", ["x > s", "x and t", "not x", "s - 1", "abs(s)"])
-def test_what_cannot_be_computed_is_told_with_the_expression(text: str) -> None:
+def test_an_error_names_the_expression(text: str) -> None:
     with pytest.raises(InvalidStep) as error:
         evaluate(expression(text), VALUES)
     assert repr(text) in error.value.message

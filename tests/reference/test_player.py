@@ -1,4 +1,4 @@
-"""The oracle as a player: what it tells of itself, what it refuses, and that nothing is lost on the way."""
+"""The oracle as a player: its properties, its errors, and its counts."""
 
 import json
 
@@ -30,7 +30,7 @@ def test_a_new_player_holds_nothing() -> None:
     assert (player.watermark, player.output_watermark, player.is_idle, player.rows) == (BEGINNING, BEGINNING, False, 0)
 
 
-def test_what_became_of_every_element_is_counted() -> None:
+def test_every_element_is_counted_by_outcome() -> None:
     ask = WindowedStep((("n", Count()),), sliding("5s", every="10s"), repeatedly(after_count(1)))
     player = ReferencePlayer(ask, BY_HAND)
     player.move_watermark(seconds(20))
@@ -41,7 +41,7 @@ def test_what_became_of_every_element_is_counted() -> None:
     assert tally.is_conserved
 
 
-def test_an_element_refused_by_some_windows_is_contributed_and_told_as_partial_if_asked() -> None:
+def test_an_element_refused_by_some_windows_contributes_and_is_partial_if_configured() -> None:
     ask = WindowedStep((("n", Count()),), sliding("10s", every="5s"), lateness=Lateness(rows=LateRows.PER_WINDOW))
     player = ReferencePlayer(ask, BY_HAND)
     player.move_watermark(seconds(10))
@@ -51,7 +51,7 @@ def test_an_element_refused_by_some_windows_is_contributed_and_told_as_partial_i
     assert (player.tally.contributed, player.tally.late) == (1, {})
 
 
-def test_an_element_refused_by_all_names_the_window_that_lived_longest() -> None:
+def test_an_element_refused_by_all_names_the_window_that_expired_last() -> None:
     player = ReferencePlayer(WindowedStep((("n", Count()),), sliding("10s", every="5s")), BY_HAND)
     player.move_watermark(seconds(60))
     (late,) = player.feed([at(7)]).late
@@ -59,7 +59,7 @@ def test_an_element_refused_by_all_names_the_window_that_lived_longest() -> None
     assert (late.window.end, late.partial) == (seconds(15), False)
 
 
-def test_keys_of_all_types_are_told_apart() -> None:
+def test_keys_of_all_types_are_distinct() -> None:
     player = ReferencePlayer(COUNTS, BY_HAND)
     keys = [None, True, 1, 1.5, "1", ["a", 1], {"a": 1}]
     player.feed([at(1, key) for key in keys] + [at(2, 1.0)])
@@ -82,13 +82,13 @@ def test_one_element_at_a_time_is_a_batch_for_each() -> None:
     assert [pane.values["n"] for pane in single.feed(rows).panes] == [2]
 
 
-def test_since_counts_from_the_last_firing_even_where_everything_is_kept() -> None:
+def test_since_counts_from_the_last_firing_when_accumulating() -> None:
     ask = WindowedStep(
         (("n", Count()),), trigger=repeatedly(when("since >= 2")), accumulation=Accumulation.ACCUMULATING
     )
     player = ReferencePlayer(ask, BY_HAND)
-    told = [player.feed([at(second)]).panes for second in range(1, 5)]
-    assert [[pane.values["n"] for pane in panes] for panes in told] == [[], [2], [], [4]]
+    output = [player.feed([at(second)]).panes for second in range(1, 5)]
+    assert [[pane.values["n"] for pane in panes] for panes in output] == [[], [2], [], [4]]
 
 
 def test_processing_time_stamps_elements_with_the_clock() -> None:
@@ -100,7 +100,7 @@ def test_processing_time_stamps_elements_with_the_clock() -> None:
     assert (pane.window.start, pane.window.end) == (seconds(10), seconds(20))
 
 
-def test_an_element_from_too_far_ahead_is_a_dead_letter_only_if_asked() -> None:
+def test_an_element_too_far_ahead_is_a_dead_letter_only_if_configured() -> None:
     kept = ReferencePlayer(COUNTS, bounded("0s").future_bound("5s"))
     assert kept.feed([at(100)]).dead == ()
     assert kept.watermark == Timestamp(4_999)
@@ -111,13 +111,13 @@ def test_an_element_from_too_far_ahead_is_a_dead_letter_only_if_asked() -> None:
 
 
 def test_a_count_window_has_the_time_of_its_latest_or_earliest_element_and_holds_nothing_back() -> None:
-    for timestamp, told in ((PaneTimestamp.END_OF_WINDOW, 9), (PaneTimestamp.LATEST, 9), (PaneTimestamp.EARLIEST, 2)):
+    for timestamp, output in ((PaneTimestamp.END_OF_WINDOW, 9), (PaneTimestamp.LATEST, 9), (PaneTimestamp.EARLIEST, 2)):
         player = ReferencePlayer(WindowedStep((("n", Count()),), count_window(2), pane_timestamp=timestamp), BY_HAND)
         player.feed([at(9)])
         player.move_watermark(seconds(20))
         assert player.output_watermark == seconds(20)
         (pane,) = player.feed([at(2)]).panes
-        assert (pane.timestamp, pane.window.start.ms, pane.window.end.ms) == (seconds(told), 0, 2)
+        assert (pane.timestamp, pane.window.start.ms, pane.window.end.ms) == (seconds(output), 0, 2)
 
 
 def test_a_counting_key_is_one_row_until_the_end() -> None:
@@ -139,7 +139,7 @@ def test_open_windows_and_marks_of_closed_ones_are_rows() -> None:
 
 
 @pytest.mark.parametrize("move", ["fall_idle", "finish"])
-def test_a_partition_nobody_knows_cannot_be_moved(move: str) -> None:
+def test_an_unknown_partition_is_refused(move: str) -> None:
     with pytest.raises(InvalidWatermark, match="no partition or input is called 'p9'") as error:
         getattr(ReferencePlayer(COUNTS, from_source(), partitions=["p0"]), move)("p9")
     assert error.value.detail == "known so far: p0"
@@ -156,7 +156,7 @@ def test_an_input_cannot_be_added_and_a_partition_can() -> None:
     assert source.watermark == BEGINNING
 
 
-def test_a_whole_watermark_is_told_by_all_that_have_not_ended() -> None:
+def test_a_watermark_without_a_name_moves_all_unfinished_partitions() -> None:
     player = ReferencePlayer(COUNTS, from_source(), partitions=["p0", "p1"])
     player.finish("p1")
     player.move_watermark(seconds(5))

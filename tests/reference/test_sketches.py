@@ -1,4 +1,4 @@
-"""Summaries are near the truth, and exactly what their docstrings say."""
+"""Sketches are within their error bounds, and match their docstrings."""
 
 import math
 from hashlib import blake2b
@@ -18,9 +18,9 @@ def rows(values: list[object]) -> list[Element]:
 
 
 @pytest.mark.parametrize("many", [1, 50, 3_000])
-def test_an_estimate_of_different_values_is_near(many: int) -> None:
-    told = value_of(ApproxCountDistinct("v", 10), rows([*range(many)] * 2))
-    assert abs(told - many) <= 0.1 * many
+def test_an_estimate_of_distinct_values_is_close(many: int) -> None:
+    output = value_of(ApproxCountDistinct("v", 10), rows([*range(many)] * 2))
+    assert abs(output - many) <= 0.1 * many
 
 
 def test_a_register_is_chosen_by_the_first_bits_and_holds_the_first_one_bit_of_the_rest() -> None:
@@ -37,11 +37,11 @@ def test_minus_zero_is_zero() -> None:
     assert register(-0.0, 14) == register(0.0, 14)
 
 
-def test_no_registers_are_no_values() -> None:
+def test_no_registers_mean_no_values() -> None:
     assert estimate({}, 10) == 0
 
 
-def test_many_values_leave_linear_counting_behind() -> None:
+def test_many_values_are_estimated_without_linear_counting() -> None:
     full = dict.fromkeys(range(16), 3)
     assert estimate(full, 4) == math.floor(0.673 * 16 * 16 / (16 * 2**-3) + 0.5)
 
@@ -49,9 +49,9 @@ def test_many_values_leave_linear_counting_behind() -> None:
 @given(st.floats(allow_nan=False, allow_infinity=False, min_value=1e-300, max_value=1e300))
 def test_a_bucket_is_within_eight_in_a_thousand(value: float) -> None:
     for signed in (value, -value):
-        told = bucket(signed)
-        assert told is not None
-        assert abs(told - signed) <= 0.008 * abs(signed)
+        output = bucket(signed)
+        assert output is not None
+        assert abs(output - signed) <= 0.008 * abs(signed)
 
 
 def test_zero_and_the_infinities_are_their_own_buckets_and_nan_has_none() -> None:

@@ -1,4 +1,4 @@
-"""Triggers as folds: the table of section 4, node by node, where stories would need too many steps."""
+"""Triggers as folds, node by node, where stories would need too many steps."""
 
 from collections.abc import Sequence
 
@@ -46,10 +46,10 @@ def came(
 
 
 def now(watermark: float = -1, clock: float = 0, *, holds: bool = False, merging: bool = False) -> Now:
-    def told(_: Expression) -> bool:
+    def output(_: Expression) -> bool:
         return holds
 
-    return Now(END, Timestamp(round(watermark * 1000)), Timestamp(round(clock * 1000)), told, merging)
+    return Now(END, Timestamp(round(watermark * 1000)), Timestamp(round(clock * 1000)), output, merging)
 
 
 def fired(trigger: Trigger, state: TriggerState, at: Now) -> TriggerState:
@@ -64,7 +64,7 @@ def targets(state: TriggerState) -> Sequence[int | None]:
     ]
 
 
-def test_the_end_is_told_once() -> None:
+def test_the_on_time_pane_fires_once() -> None:
     trigger = after_watermark()
     state = came(trigger, fresh(trigger), 1)
     assert not should_fire(trigger, state, now(9.998))
@@ -163,8 +163,8 @@ def test_the_first_of_several_clears_the_others() -> None:
     assert is_finished(first_of(TWO), fired(first_of(TWO), came(first_of(TWO), fresh(first_of(TWO)), 1, 2), now()))
 
 
-def test_what_has_not_fired_keeps_nothing_of_a_pane_that_is_gone() -> None:
-    """The combination is finished then; but where windows merge, a part of it may be revived."""
+def test_parts_that_have_not_fired_are_cleared() -> None:
+    """The combination is finished then, but where windows merge, a part may be revived."""
     trigger = first_of(TWO, after_processing_time("5s"))
     assert fired(trigger, came(trigger, fresh(trigger), 1), now(clock=6)).parts == (TriggerState(), TriggerState(True))
     until = or_finally(TWO, after_processing_time("5s"))
@@ -179,7 +179,7 @@ def test_all_of_several_must_be_ready_at_the_same_test() -> None:
     assert is_finished(trigger, state)
 
 
-def test_all_of_asks_no_more_of_what_is_finished() -> None:
+def test_all_of_does_not_test_finished_parts() -> None:
     trigger = all_of(TWO, after_watermark())
     state = TriggerState(parts=(TriggerState(done=True), TriggerState(parts=(TriggerState(), TriggerState()))))
     assert should_fire(trigger, state, now(10))
@@ -211,13 +211,13 @@ def test_finally_counts_across_the_firings_of_main() -> None:
     assert is_finished(trigger, state)
 
 
-def test_never_speaks_never() -> None:
+def test_never_never_fires() -> None:
     assert not should_fire(never(), came(never(), fresh(never()), 1), now(99, 99, holds=True))
     assert not is_finished(never(), on_fire(never(), fresh(never()), now()))
     assert merged(never(), [fresh(never())], is_past_end=True) == TriggerState()
 
 
-def test_clearing_forgets_counts_and_targets_and_leaves_what_is_done() -> None:
+def test_clearing_resets_counts_and_targets_and_keeps_done() -> None:
     state = TriggerState(True, 3, END, (TriggerState(True, 1, END), TriggerState(False, 2)))
     assert cleared(state) == TriggerState(True, parts=(TriggerState(True), TriggerState()))
 
@@ -236,23 +236,23 @@ DONE = TriggerState(done=True)
 SILENT = (TriggerState(), TriggerState())
 
 
-def test_merged_counts_add_and_one_that_is_finished_finishes_all() -> None:
+def test_merged_counts_add_up_and_a_finished_one_finishes_all() -> None:
     assert merged(TWO, [TriggerState(count=1), TriggerState(count=2)], is_past_end=False) == TriggerState(count=3)
     assert merged(TWO, [DONE, TriggerState(count=1)], is_past_end=False) == DONE
     assert merged(when("n > 1"), [TriggerState(), DONE], is_past_end=False) == DONE
 
 
-def test_a_merged_end_is_told_again_unless_all_have_told_it_and_the_new_one_is_passed() -> None:
-    told, untold = TriggerState(done=True, parts=SILENT), TriggerState(parts=SILENT)
+def test_a_merged_after_watermark_fires_again_unless_all_had_fired_and_the_new_end_is_passed() -> None:
+    output, untold = TriggerState(done=True, parts=SILENT), TriggerState(parts=SILENT)
     for states, is_past_end, done in (
-        ([told, told], True, True),
-        ([told, told], False, False),
-        ([told, untold], True, False),
+        ([output, output], True, True),
+        ([output, output], False, False),
+        ([output, untold], True, False),
     ):
         assert merged(after_watermark(), states, is_past_end=is_past_end).done is done
 
 
-def test_back_in_the_early_phase_late_is_cleared_and_counts_are_those_of_untold_elements() -> None:
+def test_back_in_the_early_phase_late_is_cleared_and_counts_are_those_of_unfired_elements() -> None:
     trigger = after_watermark(early=after_count(3), late=TWO)
     ended = came(trigger, fired(trigger, fresh(trigger), now(10)), 1, merging=True)
     waiting = came(trigger, fresh(trigger), 1, merging=True)

@@ -1,4 +1,4 @@
-"""One order over values of all types."""
+"""The order of values of all types."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -14,7 +14,7 @@ def mixed(values: list[Any]) -> list[Any]:
     return Random(7).sample(values, len(values))
 
 
-def test_every_kind_of_value_has_its_place() -> None:
+def test_values_of_all_types_are_ordered() -> None:
     ordered = [
         *(
             None,
@@ -47,7 +47,7 @@ def test_every_kind_of_value_has_its_place() -> None:
     assert sorted(mixed(ordered), key=rank) == ordered
 
 
-def test_one_is_not_true_but_is_its_own_float() -> None:
+def test_one_differs_from_true_and_equals_its_float() -> None:
     assert rank(1) == rank(1.0)
     assert rank(1) != rank(True)
     assert rank([0]) != rank([False])
@@ -61,7 +61,7 @@ def test_nan_is_equal_to_itself() -> None:
     assert rank(float("nan")) == rank(float("nan")) == rank(Decimal("nan"))
 
 
-def test_elements_go_by_time_then_source_then_row() -> None:
+def test_elements_are_ordered_by_time_then_source_then_row() -> None:
     rows = [
         Element(Timestamp(1), "k", {"v": 9}, "p1", 9),
         Element(Timestamp(2), "k", {"v": 9}, "p0", 5),

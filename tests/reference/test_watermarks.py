@@ -1,4 +1,4 @@
-"""Partitions and inputs, step by step: what the stories cannot see, and the corners of the rules."""
+"""Partitions and inputs, step by step: internal state and corner cases that stories do not show."""
 
 from strandline.model.elements import BEGINNING, END, EPOCH, Duration, Element, Timestamp
 from strandline.model.watermarks import Inputs, OnReturn, Watermark, bounded, by_clock, from_source, percentile
@@ -24,7 +24,7 @@ def rows(*times: float, partition: str = "p0") -> list[Element]:
     return [Element(seconds(time), "k", {}, partition, place) for place, time in enumerate(times)]
 
 
-def told(rule: Watermark | Inputs, *names: str, **watermarks: float) -> Progress:
+def output(rule: Watermark | Inputs, *names: str, **watermarks: float) -> Progress:
     progress = begin(names)
     for name, second in watermarks.items():
         progress = on_watermark(rule, progress, name, seconds(second), EPOCH)
@@ -37,7 +37,7 @@ def test_a_source_without_partitions_has_no_watermark_and_is_not_idle() -> None:
 
 
 def test_a_smaller_watermark_is_ignored() -> None:
-    progress = told(from_source(), "p0", p0=10)
+    progress = output(from_source(), "p0", p0=10)
     assert on_watermark(from_source(), progress, "p0", seconds(5), EPOCH).watermark == seconds(10)
 
 
@@ -51,30 +51,30 @@ def test_each_partition_has_its_own_highest_time() -> None:
     assert progress.watermark == Timestamp(7_999)
 
 
-def test_elements_without_a_time_move_nothing() -> None:
+def test_elements_without_a_time_do_not_move_the_watermark() -> None:
     progress = on_rows(bounded("2s"), begin(()), [Element(BEGINNING, "k"), Element(END, "k")], EPOCH)
     assert progress.watermark == BEGINNING
 
 
 def test_the_last_active_partition_that_ends_leaves_it_to_the_idle_ones() -> None:
     rule = from_source()
-    progress = on_idle(rule, told(rule, "p0", "p1", p0=10, p1=30), "p1", EPOCH)
+    progress = on_idle(rule, output(rule, "p0", "p1", p0=10, p1=30), "p1", EPOCH)
     progress = on_finish(rule, progress, "p0", EPOCH)
     assert progress.watermark == seconds(30)
     assert progress.is_idle
     assert on_finish(rule, progress, "p1", EPOCH).watermark == END
 
 
-def test_what_has_ended_stays_ended() -> None:
+def test_an_ended_partition_stays_ended() -> None:
     rule = from_source()
-    progress = on_finish(rule, told(rule, "p0", "p1", p0=10, p1=30), "p0", EPOCH)
+    progress = on_finish(rule, output(rule, "p0", "p1", p0=10, p1=30), "p0", EPOCH)
     progress = on_watermark(rule, progress, "p0", seconds(12), EPOCH)
     assert progress.watermark == seconds(30)
 
 
-def test_with_catch_up_all_who_return_may_be_left_out_at_once_and_nothing_moves() -> None:
+def test_with_catch_up_all_returning_partitions_may_be_excluded_at_once() -> None:
     rule = from_source().returning("catch_up")
-    progress = told(rule, "p0", "p1", p0=10, p1=30)
+    progress = output(rule, "p0", "p1", p0=10, p1=30)
     progress = on_idle(rule, on_idle(rule, progress, "p0", EPOCH), "p1", EPOCH)
     assert progress.watermark == seconds(30)
     progress = on_active(rule, progress, "p0", EPOCH)
@@ -87,35 +87,35 @@ def test_with_catch_up_all_who_return_may_be_left_out_at_once_and_nothing_moves(
 
 def test_an_input_that_falls_idle_while_it_catches_up_moves_nothing() -> None:
     rule = Inputs(("a", "b"))
-    progress = told(rule, "a", "b", a=10, b=50)
+    progress = output(rule, "a", "b", a=10, b=50)
     for change, name in ((on_idle, "a"), (on_active, "a"), (on_idle, "b"), (on_idle, "a")):
         progress = change(rule, progress, name, EPOCH)
     assert progress.watermark == seconds(50)
     assert progress.is_idle
 
 
-def test_rows_wake_an_idle_input_and_unknown_ones_are_nobodys() -> None:
+def test_rows_activate_an_idle_input_and_unknown_names_are_ignored() -> None:
     rule = Inputs(("a",))
     progress = on_idle(rule, begin(("a",)), "a", EPOCH)
     assert on_rows(rule, progress, rows(1, partition="zzz"), EPOCH) == progress
     assert not on_rows(rule, progress, rows(1, partition="a"), EPOCH).is_idle
 
 
-def test_rows_that_name_no_partition_do_not_become_one_of_a_source_that_tells_its_own_watermarks() -> None:
-    progress = on_rows(from_source(), told(from_source(), "p0", p0=10), rows(1, partition=""), EPOCH)
+def test_rows_without_a_partition_add_none_to_a_source_that_reports_watermarks() -> None:
+    progress = on_rows(from_source(), output(from_source(), "p0", p0=10), rows(1, partition=""), EPOCH)
     assert [*progress.partitions] == ["p0"]
 
 
-def test_a_watermark_counts_as_being_heard() -> None:
+def test_a_watermark_counts_as_activity() -> None:
     rule = from_source().idle_after("10s")
     progress = on_watermark(rule, begin(("p0",)), "p0", seconds(1), seconds(5))
     assert not on_clock(rule, progress, seconds(15)).is_idle
     assert on_clock(rule, progress, seconds(15.001)).is_idle
 
 
-def test_inputs_that_wait_hold_the_others_like_partitions() -> None:
+def test_waiting_inputs_hold_the_watermark_like_partitions() -> None:
     rule = Inputs(("a", "b"), OnReturn.WAIT)
-    progress = on_active(rule, on_idle(rule, told(rule, "a", "b", a=10, b=50), "a", EPOCH), "a", EPOCH)
+    progress = on_active(rule, on_idle(rule, output(rule, "a", "b", a=10, b=50), "a", EPOCH), "a", EPOCH)
     assert on_watermark(rule, progress, "b", seconds(90), EPOCH).watermark == seconds(50)
 
 
@@ -130,7 +130,7 @@ def test_the_future_counts_only_up_to_its_bound() -> None:
     assert counted_time(None, seconds(100), seconds(10)) == seconds(100)
 
 
-def test_whoever_is_put_aside_for_being_from_the_future_does_not_move_time_but_was_heard() -> None:
+def test_an_event_dead_lettered_as_future_does_not_move_the_watermark_but_counts_as_activity() -> None:
     rule = bounded("0s").future_bound("5s", dead_letter=True)
     first = on_rows(rule, begin(()), [Element(seconds(1), "k")], EPOCH)
     second = on_rows(rule, first, [Element(seconds(100), "k")], seconds(3))

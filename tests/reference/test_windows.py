@@ -1,4 +1,4 @@
-"""Where elements belong, and which sessions meet."""
+"""Window assignment, and merging of sessions."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def spans(*bounds: tuple[float, float]) -> tuple[Window, ...]:
         (session("4s"), 3, [(3, 7)]),
     ],
 )
-def test_an_element_falls_into_its_windows(
+def test_an_element_is_assigned_to_its_windows(
     kind: WindowKind, second: float, expected: list[tuple[float, float]]
 ) -> None:
     assert windows_of(at(second), kind) == spans(*expected)
@@ -61,7 +61,7 @@ def test_everything_falls_into_the_global_window() -> None:
 
 
 @pytest.mark.parametrize("gap", [0, -5, None, "soon", True, 1.5])
-def test_a_gap_that_is_none_makes_a_dead_letter(gap: Any) -> None:
+def test_an_invalid_gap_makes_a_dead_letter(gap: Any) -> None:
     assert windows_of(at(5, gap=gap), session(column="gap")) is DeadReason.BAD_GAP
 
 
@@ -73,7 +73,7 @@ def test_a_gap_may_be_milliseconds_or_a_length(gap: Any) -> None:
 @pytest.mark.parametrize(
     ("start", "end"), [("5s", "5s"), ("5s", "4s"), (None, "5s"), ("5s", "later"), ("-inf", "5s"), ("5s", "+inf")]
 )
-def test_bounds_that_make_no_window_make_a_dead_letter(start: Any, end: Any) -> None:
+def test_invalid_bounds_make_a_dead_letter(start: Any, end: Any) -> None:
     assert windows_of(at(1, a=start, b=end), custom(start="a", end="b")) is DeadReason.BAD_WINDOW
 
 
@@ -92,7 +92,7 @@ def test_windows_end_where_time_ends(kind: WindowKind) -> None:
     assert all(window.start < window.end for window in early + late)
 
 
-def test_a_count_window_is_not_found_by_time() -> None:
+def test_a_count_window_is_not_assigned_by_time() -> None:
     with pytest.raises(TypeError, match="by arrival"):
         windows_of(at(1), Count(3))
 
@@ -114,12 +114,12 @@ def test_a_session_inside_another_is_part_of_it() -> None:
     assert covers([inner, after, outer], Touching.SEPARATE) == {inner: outer, after: outer, outer: outer}
 
 
-def test_whether_sessions_that_touch_meet_is_a_choice() -> None:
+def test_touching_sessions_merge_only_if_configured() -> None:
     a, b = spans((0, 4), (4, 8))
     (whole,) = spans((0, 8))
     assert covers([a, b], Touching.MERGE) == {a: whole, b: whole}
     assert covers([a, b], Touching.SEPARATE) == {a: a, b: b}
 
 
-def test_no_sessions_meet_where_there_are_none() -> None:
+def test_no_sessions_merge_into_none() -> None:
     assert covers([], Touching.MERGE) == {}

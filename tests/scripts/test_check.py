@@ -1,4 +1,4 @@
-"""The checks: what is run, what is shown, and the exit code."""
+"""The checks: commands, output and exit codes."""
 
 import sys
 from pathlib import Path
@@ -19,13 +19,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "test_story.py").write_text(GOOD)
     monkeypatch.setattr(check, "ROOT", tmp_path)
     monkeypatch.setattr(check, "STATIC", {"lint": ("python", "-c", "pass")})
-    monkeypatch.setattr(check, "coverage", lambda: check.Checked("coverage", True, 0.1, "91.0 %\n   10.0 %  a.py"))
+    monkeypatch.setattr(check, "coverage", lambda: check.Result("coverage", True, 0.1, "91.0 %\n   10.0 %  a.py"))
     return tmp_path
 
 
 @pytest.fixture
 def programs(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A pytest that tells its arguments and ends as a run without any test does, and a linter that complains."""
+    """A fake pytest that prints its arguments and finds no tests, and a fake linter that fails."""
     folder = project / "bin"
     folder.mkdir()
     for name, script in {"pytest": 'echo "$@"; exit 5', "ruff": "echo a line is too long; exit 1"}.items():
@@ -50,29 +50,29 @@ def test_the_last_line_is_pytests_own(project: Path, capsys: pytest.CaptureFixtu
 def test_a_failing_test_is_reported_and_fails_the_run(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "test_story.py").write_text(GOOD + BAD)
     assert check.main([]) == 1
-    told = capsys.readouterr().out
-    assert "FAILURES" in told
-    assert "assert 1 == 2" in told
-    assert "test_good PASSED" not in told
-    assert "1 failed, 1 passed, 1 rerun in" in told.splitlines()[-1]
+    output = capsys.readouterr().out
+    assert "FAILURES" in output
+    assert "assert 1 == 2" in output
+    assert "test_good PASSED" not in output
+    assert "1 failed, 1 passed, 1 rerun in" in output.splitlines()[-1]
 
 
 @pytest.mark.slow
-def test_a_test_that_passes_only_when_tried_again_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    moody = "from pathlib import Path\ndef test_moody():\n    seen = Path('seen').exists()\n    Path('seen').touch()\n"
-    (project / "test_story.py").write_text(f"{GOOD}{moody}    assert seen\n")
+def test_a_test_that_passes_only_when_repeated_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flaky = "from pathlib import Path\ndef test_flaky():\n    seen = Path('seen').exists()\n    Path('seen').touch()\n"
+    (project / "test_story.py").write_text(f"{GOOD}{flaky}    assert seen\n")
     assert check.main([]) == 0
-    told = capsys.readouterr().out
-    assert "tried again, mend it:" in told
-    assert "test_story.py::test_moody" in told
-    assert "2 passed, 1 rerun in" in told.splitlines()[-1]
+    output = capsys.readouterr().out
+    assert "repeated, fix these:" in output
+    assert "test_story.py::test_flaky" in output
+    assert "2 passed, 1 rerun in" in output.splitlines()[-1]
 
 
 def test_a_failing_check_is_shown_and_the_tests_still_run(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check.main([]) == 1
-    told = capsys.readouterr().out
-    assert "a line is too long" in told
-    assert "-m not campaign" in told
+    output = capsys.readouterr().out
+    assert "a line is too long" in output
+    assert "-m not campaign" in output
 
 
 def test_the_fast_tier_leaves_spark_out(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,22 +85,22 @@ def test_a_tier_without_any_test_fails(programs: Path, monkeypatch: pytest.Monke
     assert check.main(["fast"]) == 1
 
 
-def test_no_campaigns_is_said_and_is_no_failure(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_campaigns_are_not_a_failure(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check.main(["campaign"]) == 0
     assert "there are no campaigns yet" in capsys.readouterr().out
 
 
-def test_other_words_go_to_pytest_alone(programs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_other_arguments_go_to_pytest(programs: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert check.main(["tests/kernel", "-k", "early"]) == 5
     assert capfd.readouterr().out == "tests/kernel -k early\n"
 
 
-def test_help_tells_the_tiers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_the_tiers(capsys: pytest.CaptureFixture[str]) -> None:
     assert check.main(["--help"]) == 0
     assert "./test fast" in capsys.readouterr().out
 
 
-def test_a_line_of_pytest_becomes_how_far_it_is() -> None:
+def test_a_line_of_pytest_becomes_the_progress() -> None:
     line = "[gw1] [ 12%] PASSED tests/cli/test_main.py::test_it[a b] "
     assert check.where(line) == "12% test_main.py::test_it[a b]"
     assert check.where("collecting ... collected 3 items") == ""
@@ -118,19 +118,19 @@ def test_the_programs_are_those_of_this_environment() -> None:
 
 
 @pytest.mark.slow
-def test_what_the_tests_leave_behind_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_processes_left_by_tests_are_listed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "test_story.py").write_text(
         "import os\ndef test_careless():\n    if os.fork() == 0:\n        os.execlp('sleep', 'sleep', '600')\n"
     )
     assert check.main(["fast"]) == 0
-    told = capsys.readouterr().out
-    assert "left behind and killed, mend it:" in told
-    assert "  sleep 600" in told
+    output = capsys.readouterr().out
+    assert "left running and killed, fix these:" in output
+    assert "  sleep 600" in output
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("good", "code"), [(GOOD, 0), (GOOD + BAD, 1)], ids=["passed", "failed"])
-def test_tests_that_passed_and_do_not_end_have_passed_and_their_stacks_are_told(
+def test_a_hang_after_passed_tests_is_a_pass_with_stack_traces(
     good: str, code: int, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (project / "test_story.py").write_text(good)
@@ -143,7 +143,7 @@ def test_tests_that_passed_and_do_not_end_have_passed_and_their_stacks_are_told(
     monkeypatch.setitem(check.SILENCE_SECONDS, "fast", 15)
     monkeypatch.setattr(progress, "_LAST_WORDS_SECONDS", 1)
     assert check.main(["fast", "--numprocesses", "0"]) == code
-    told = capsys.readouterr().out
-    assert "most recent call first" in told
-    assert ("pytest told its result and did not end" in told) is (code == 0)
-    assert "1 passed" in told.splitlines()[-1]
+    output = capsys.readouterr().out
+    assert "most recent call first" in output
+    assert ("pytest reported its result and did not exit" in output) is (code == 0)
+    assert "1 passed" in output.splitlines()[-1]

@@ -1,4 +1,4 @@
-"""./demo, ./bench and ./test: which Python they take, and what they start."""
+"""./demo, ./bench and ./test: the Python they choose, and the programs they start."""
 
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout whose PATH holds only what we put there, and whose programs write down how they were called."""
+    """A checkout with a minimal PATH, and programs that print how they were called."""
     (tmp_path / "bin").mkdir()
     for tool in ("bash", "dirname", "env"):
         (tmp_path / "bin" / tool).symlink_to(shutil.which(tool) or tool)
@@ -81,7 +81,7 @@ def test_a_failed_preparation_ends_the_start_with_its_code(checkout: Path) -> No
     assert ran.stdout == ""
 
 
-def test_a_machine_without_python_is_told_what_to_type(checkout: Path) -> None:
+def test_without_python_the_error_says_what_to_type(checkout: Path) -> None:
     make(checkout / "bin" / "apt-get", "exit 1")
     ran = start(checkout, "demo")
     assert ran.returncode == 2

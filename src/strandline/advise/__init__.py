@@ -1,1 +1,1 @@
-"""Which settings a user's own data ask for, and whether they should stream at all: computed from a bounded sample."""
+"""Recommend settings for a user's data, and whether to stream it at all, from a bounded sample."""

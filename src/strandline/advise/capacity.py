@@ -1,6 +1,6 @@
-"""How much the kernel can take of this very sample, on this machine: its windows counted by key, batch after batch.
+"""Measure the kernel's throughput on the sample, on this machine, by counting its windows by key.
 
-Only the kernel is measured: what reading, decoding, Spark's shuffle and the sinks cost comes on top.
+Only the kernel is measured: reading, decoding, Spark's shuffle and the sinks are not included.
 """
 
 import os
@@ -24,14 +24,14 @@ from strandline.model.watermarks import bounded
 from strandline.model.windows import Tumbling
 
 ENOUGH = 200_000
-"""Events that are counted to measure it, unless that takes long."""
-_LONG: Final = 1.0
+"""Events to count for the measurement, unless that takes longer than `_MAX_SECONDS`."""
+_MAX_SECONDS: Final = 1.0
 _BATCH: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Events a second: of the sample, on the average and in its busiest second; and of the kernel over it."""
+    """Events per second: of the sample, on average and in its busiest second; and of the kernel."""
 
     rate: float
     peak: float
@@ -40,12 +40,12 @@ class Capacity:
 
     @property
     def busy(self) -> float:
-        """The share of the time that the kernel would be at work."""
+        """Return the share of the time in which the kernel would be busy."""
         return self.rate / self.kernel
 
 
 def capacity(rows: pl.DataFrame, window: int, delay: int, groups: int) -> Capacity:
-    """Of rows with AHEAD and PACE."""
+    """Measure the capacity for rows with AHEAD and PACE."""
     sane = rows.filter(~pl.col(AHEAD))
     pace = sane[PACE]
     low, high = int(pace.min() or 0), int(pace.max() or 0)  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ def capacity(rows: pl.DataFrame, window: int, delay: int, groups: int) -> Capaci
 
 
 def _kernel(sane: pl.DataFrame, window: int, delay: int, groups: int) -> float:
-    """Events a second that the kernel counts: the sample over and over, each time later, until there are enough."""
+    """Return the kernel's events per second; replay the sample at later times until there are enough events."""
     count = WindowedStep(aggregates=(("events", Count()),), window=Tumbling(Duration(window)))
     ask = StepSpec((KEY,), count, bounded(Duration(delay)), tuple(sane[PARTITION].unique().sort()))
     elements = sane.select(
@@ -64,33 +64,34 @@ def _kernel(sane: pl.DataFrame, window: int, delay: int, groups: int) -> float:
         pl.int_range(pl.len()).alias(OFFSET),
     )  # fmt: skip
     first, last = elements.select(pl.col(AT).min().alias("a"), pl.col(AT).max().alias("b")).row(0)
-    held: list[dict[str, bytes]] = [{} for _ in range(groups)]
-    done, mark, took, turn = 0, NEVER, 0.0, 0
-    while done < ENOUGH and took < _LONG:
-        moved = elements.with_columns(pl.col(AT) + turn * (last - first + 1), pl.col(OFFSET) + turn * elements.height)
+    state: list[dict[str, bytes]] = [{} for _ in range(groups)]
+    done, watermark, took, replay = 0, NEVER, 0.0, 0
+    while done < ENOUGH and took < _MAX_SECONDS:
+        shift, offset = replay * (last - first + 1), replay * elements.height
+        moved = elements.with_columns(pl.col(AT) + shift, pl.col(OFFSET) + offset)
         for batch in moved.iter_slices(_BATCH):
             began = time.perf_counter()
-            mark = _play(batch, ask, held, mark)
+            watermark = _play(batch, ask, state, watermark)
             took += time.perf_counter() - began
             done += batch.height
-        turn += 1
+        replay += 1
     return done / took
 
 
-def _play(batch: pl.DataFrame, ask: StepSpec, held: list[dict[str, bytes]], mark: int) -> int:
-    """A batch as Spark would carry it, without Spark; the watermark after it."""
+def _play(batch: pl.DataFrame, ask: StepSpec, state: list[dict[str, bytes]], watermark: int) -> int:
+    """Process a batch as a Spark micro-batch would, without Spark; return the watermark after it."""
     seen = [
         Seen(str(name), each.height, int(each[AT].max() or 0))  # type: ignore[arg-type]
         for (name,), each in batch.group_by(PLACE)
     ]
-    blocks = operator_of(ask.operator, ask.keys).prepare(batch, len(held), mark).blocks
-    for group, kept in enumerate(held):
-        mine = [unpack(pack(blocks[group]), "input")] if group in blocks else []
-        stepped = step(kept, mine, [Control(0, tuple(seen), False)], ask)
+    blocks = operator_of(ask.operator, ask.keys).prepare(batch, len(state), watermark).blocks
+    for group, slices in enumerate(state):
+        inputs = [unpack(pack(blocks[group]), "input")] if group in blocks else []
+        stepped = step(slices, inputs, [Control(0, tuple(seen), False)], ask)
         for place, data in stepped.writes.items():
             if data is None:
-                kept.pop(place, None)
+                slices.pop(place, None)
             else:
-                kept[place] = data
-        mark = stepped.progress.watermark
-    return mark
+                slices[place] = data
+        watermark = stepped.progress.watermark
+    return watermark

@@ -1,4 +1,4 @@
-"""Clocks that are wrong: times in the future, times long gone, partitions whose clock is ahead of the others."""
+"""Find wrong clocks: event times in the future, event times long past, partitions whose clock is ahead."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -8,58 +8,60 @@ import polars as pl
 from strandline.advise.sample import ARRIVAL, PARTITION, TIME, Sample
 
 AHEAD, PACE = "ahead", "pace"
-"""PACE is when an element came, as far as that is known: its arrival, or the highest time shown before it."""
-_SLACK: Final = 1_000
-"""Clocks of two machines differ by this much without being wrong."""
-_LEAP: Final = 600_000
-_AROUND: Final = 101
-_LONG_GONE: Final = 86_400_000
+"""AHEAD: the event time is in the future. PACE: the arrival time, or the highest event time before the element."""
+_SLACK_MS: Final = 1_000
+"""Clocks of two machines may differ by this much without being wrong."""
+_LEAP_MS: Final = 600_000
+_NEIGHBOURS: Final = 101
+_DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """What is wrong, in shares of the sample and milliseconds."""
+    """Clock errors, in shares of the sample and milliseconds."""
 
     future: float
-    """The share of elements that claim to come before they happened; told by their neighbours without arrivals."""
+    """Share of elements with an event time after their arrival; judged by their neighbours if arrivals are unknown."""
     farthest_future: int
     usual_future: int
-    """How far ahead 99 % of those are at most that are no leaps: what a bound for the future must let through."""
+    """The 99 % quantile of future offsets below the leap limit: what a `future_bound` must let through."""
     past: float
-    """The share of elements that are more than a day behind."""
+    """Share of elements more than a day behind."""
     fast: tuple[tuple[str, int], ...]
-    """Partitions most of whose elements come before they happened, and by how much."""
+    """Partitions most of whose event times are after arrival, with the median difference."""
 
 
 def with_ahead(sample: Sample, now: int) -> pl.DataFrame:
-    """The rows, with AHEAD where an element's time cannot be, as it would carry the watermark away; and with PACE."""
+    """Add PACE, and AHEAD for event times so far in the future that they would carry the watermark away."""
     if sample.has_arrivals:
-        late = (pl.col(TIME) > pl.col(ARRIVAL) + _LEAP).alias(AHEAD)
+        late = (pl.col(TIME) > pl.col(ARRIVAL) + _LEAP_MS).alias(AHEAD)
         return sample.rows.with_columns(late, pl.col(ARRIVAL).alias(PACE))
-    around = pl.col(TIME).rolling_median(_AROUND, center=True, min_samples=1).over(PARTITION)
+    around = pl.col(TIME).rolling_median(_NEIGHBOURS, center=True, min_samples=1).over(PARTITION)
     known = sample.rows.with_columns((pl.col(TIME) - around).alias("@off"))
     usual: Any = known["@off"].abs().quantile(0.95, "higher")
-    leap = max(_LEAP, 10 * int(usual or 0))
-    judged = known.with_columns(((pl.col("@off") > leap) | (pl.col(TIME) > now + _LEAP)).alias(AHEAD)).drop("@off")
+    leap = max(_LEAP_MS, 10 * int(usual or 0))
+    judged = known.with_columns(((pl.col("@off") > leap) | (pl.col(TIME) > now + _LEAP_MS)).alias(AHEAD)).drop("@off")
     return judged.with_columns(front().alias(PACE))
 
 
 def front() -> pl.Expr:
-    """The highest time that the partition has shown up to here; elements that are ahead show nothing."""
+    """Return the highest event time of the partition so far, ignoring elements with AHEAD."""
     return pl.when(~pl.col(AHEAD)).then(TIME).cum_max().forward_fill().over(PARTITION)
 
 
 def clocks(rows: pl.DataFrame, sample: Sample) -> Clocks:
-    """Of rows with AHEAD."""
+    """Find clock errors in rows with AHEAD."""
     shown = front()
-    past = rows.select(((shown - pl.col(TIME) > _LONG_GONE) & ~pl.col(AHEAD)).mean()).item() or 0.0
+    past = rows.select(((shown - pl.col(TIME) > _DAY_MS) & ~pl.col(AHEAD)).mean()).item() or 0.0
     if not sample.has_arrivals:
         leaps = rows.select((pl.col(TIME) - shown).filter(pl.col(AHEAD)).max()).item()
         return Clocks(float(rows[AHEAD].mean() or 0.0), int(leaps or 0), 0, float(past), ())  # type: ignore[arg-type]
     ahead = pl.col(TIME) - pl.col(ARRIVAL)
-    wrong = rows.filter(ahead > _SLACK)
+    wrong = rows.filter(ahead > _SLACK_MS)
     usual = wrong.filter(~pl.col(AHEAD)).select(ahead.quantile(0.99, "higher")).item()
-    fast = rows.filter(~pl.col(AHEAD)).group_by(PARTITION).agg(ahead.median().alias("by")).filter(pl.col("by") > _SLACK)
+    fast = (
+        rows.filter(~pl.col(AHEAD)).group_by(PARTITION).agg(ahead.median().alias("by")).filter(pl.col("by") > _SLACK_MS)
+    )
     return Clocks(
         wrong.height / rows.height,
         int(wrong.select(ahead.max()).item() or 0),

@@ -1,4 +1,4 @@
-"""A bounded sample of files: the newest rows of a folder, or the last of one file, read without Spark."""
+"""Sample files without Spark: the newest rows of a folder, or the last rows of one file."""
 
 import json
 from collections import deque
@@ -27,7 +27,7 @@ _OPEN: Final[dict[str, Callable[[Path], pl.LazyFrame]]] = {
 
 
 def sample_of_files(path: Path, columns: Columns, most: int) -> Sample:
-    """The last rows of what lies there; files are taken in the order of their names, the last of them first."""
+    """Return the last rows; files are read in reverse order of their names."""
     found = _files(path)
     kind = _KINDS[found[0].suffix.lower()]
     frames: list[pl.DataFrame] = []
@@ -39,9 +39,9 @@ def sample_of_files(path: Path, columns: Columns, most: int) -> Sample:
         if left <= 0:
             break
     frame = pl.concat(frames, how="diagonal_relaxed")
-    notes = () if read == len(found) else (f"{read} of {len(found)} files were read, those with the last names",)
-    whose = f"the column {columns.arrival!r}" if columns.arrival is not None else ""
-    return sample_of(frame, columns, Origin(str(path), _source(path, kind, frame, columns), whose, notes, kind))
+    notes = () if read == len(found) else (f"{read} of {len(found)} files were read, the last by name",)
+    arrival = f"the column {columns.arrival!r}" if columns.arrival is not None else ""
+    return sample_of(frame, columns, Origin(str(path), _source(path, kind, frame, columns), arrival, notes, kind))
 
 
 def _files(path: Path) -> list[Path]:
@@ -65,7 +65,7 @@ def _all(path: Path) -> list[Path]:
 
 
 def _is_data(path: Path, root: Path) -> bool:
-    """What writers leave beside the data begins with a dot or an underscore."""
+    """Skip files whose names begin with a dot or an underscore: writers' metadata."""
     return path.is_file() and not any(part.startswith((".", "_")) for part in path.relative_to(root).parts)
 
 
@@ -78,31 +78,31 @@ def _rows(file: Path, kind: str, most: int) -> pl.DataFrame:
 
 
 def _source(path: Path, kind: str, frame: pl.DataFrame, columns: Columns) -> str:
-    """How a pipeline reads the same files."""
-    said = json.dumps(ddl_of(frame, columns, as_they_are=kind == "parquet"))
+    """Return the code with which a pipeline reads the same files."""
+    ddl = json.dumps(ddl_of(frame, columns, keep_types=kind == "parquet"))
     folder = json.dumps(str(path if path.is_dir() else path.parent))
     only = "" if path.is_dir() else f", pattern={json.dumps(path.name)}"
     match kind:
         case "parquet":
-            return f"sl.files({folder}, {said}{only})"
+            return f"sl.files({folder}, {ddl}{only})"
         case "json":
-            return f"sl.files({folder}, sl.json({said}){only})"
+            return f"sl.files({folder}, sl.json({ddl}){only})"
         case _:
-            return f"sl.files({folder}, sl.csv({said}), header=True{only})"
+            return f"sl.files({folder}, sl.csv({ddl}), header=True{only})"
 
 
-def ddl_of(frame: pl.DataFrame, columns: Columns, *, as_they_are: bool = False) -> str:
-    """The columns that matter here as DDL; texts that are times as times, unless columns are read as they are."""
+def ddl_of(frame: pl.DataFrame, columns: Columns, *, keep_types: bool = False) -> str:
+    """Return the key and time columns as DDL; a text time column becomes a timestamp unless types are kept."""
     wanted = [name for name in dict.fromkeys([*columns.keys, columns.time]) if name in frame.columns]
     return ", ".join(
         f"{name if name.isidentifier() else f'`{name}`'} "
-        f"{_type(frame.schema[name], told=name == columns.time and not as_they_are)}"
+        f"{_type(frame.schema[name], is_time=name == columns.time and not keep_types)}"
         for name in wanted
     )
 
 
-def _type(kind: pl.DataType, *, told: bool) -> str:
-    if isinstance(kind, pl.Datetime) or (told and kind == pl.String):
+def _type(kind: pl.DataType, *, is_time: bool) -> str:
+    if isinstance(kind, pl.Datetime) or (is_time and kind == pl.String):
         return "timestamp"
     if kind.is_integer():
         return "long"
@@ -112,17 +112,17 @@ def _type(kind: pl.DataType, *, told: bool) -> str:
 
 
 def tail_of_files(source: Files, most: int) -> tuple[Arrived, tuple[str, ...]]:
-    """The last rows of the files that a pipeline reads, as it reads them; and what is to be said of them."""
+    """Return the last rows of a pipeline's files, read with its own format, and notes about them."""
     if "://" in source.path.removeprefix("file://") or source.format != "parquet" or source.metadata:
         raise InvalidStep(
             f"{source.name} cannot be sampled",
-            detail="only Parquet and lines in folders of this machine are read here, without columns about the files",
-            hint="give advise a folder with some of it",
+            detail="only local folders of Parquet or lines are supported here, without file metadata columns",
+            hint="copy some of the data to a folder, and give that to advise",
         )
     path = Path(source.path.removeprefix("file://"))
     found = [each for each in _all(path) if source.pattern is None or fnmatch(each.name, source.pattern)]
     if not found:
-        raise InvalidStep(f"there is not a file in {source.name}", hint="sample it once something has come")
+        raise InvalidStep(f"there is no file in {source.name}", hint="sample it once there is data")
     frames: list[pl.DataFrame] = []
     left = most
     for file in reversed(found):
@@ -131,7 +131,7 @@ def tail_of_files(source: Files, most: int) -> tuple[Arrived, tuple[str, ...]]:
         if left <= 0:
             break
     read = len(frames)
-    notes = () if read == len(found) else (f"{read} of {len(found)} files were read, those with the last names",)
+    notes = () if read == len(found) else (f"{read} of {len(found)} files were read, the last by name",)
     whole = pl.concat(frames, how="vertical_relaxed")
     if source.decoder is None:
         return of_columns(whole, 0, 0), notes
@@ -139,7 +139,7 @@ def tail_of_files(source: Files, most: int) -> tuple[Arrived, tuple[str, ...]]:
 
 
 def _as_read(file: Path, source: Files, most: int) -> pl.DataFrame:
-    """The last rows of a file, or its last lines with their numbers; the first line too if it is a header."""
+    """Read the last rows of a file, or its last lines with their numbers, and its first line if that is a header."""
     if isinstance(source.columns, str):
         return _rows(file, "parquet", most).select(*parse(source.columns))
     with file.open("rb") as lines:

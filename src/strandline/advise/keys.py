@@ -1,4 +1,4 @@
-"""How unevenly keys are spread, over the key groups as they really are, and whether that matters."""
+"""Measure key skew over the real key groups, and whether it matters."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,25 +16,25 @@ _HOT: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """How many there are, the heaviest, and how much the fullest key group gets, in times of the mean."""
+    """Number of keys, the most frequent ones, and the load of the fullest key group relative to the mean."""
 
     many: int
     top: tuple[tuple[str, float], ...]
     skew: float
     groups: int
     per_window: float
-    """How many elements a key has in a window, in the middle of all that have one."""
+    """Median number of elements per key and window, over the windows that have any."""
     bursts: int | None
-    """The silence that ends a burst, in milliseconds, if keys come in bursts."""
+    """Gap that ends a burst, in milliseconds, if keys arrive in bursts."""
 
     @property
     def is_hot(self) -> bool:
-        """Whether work that is done element by element would wait for one key."""
+        """Return whether per-element work would be limited by one key."""
         return bool(self.top) and self.top[0][1] > _HOT
 
 
 def keys(rows: pl.DataFrame, window: int, groups: int) -> Keys | None:
-    """Of rows with AHEAD; None where they have no key."""
+    """Measure rows with AHEAD; None if they have no key."""
     sane = rows.filter(~pl.col(AHEAD))
     if sane[KEY].null_count() == sane.height:
         return None
@@ -51,7 +51,7 @@ def keys(rows: pl.DataFrame, window: int, groups: int) -> Keys | None:
 
 
 def _bursts(sane: pl.DataFrame) -> int | None:
-    """Where most silences of a key are short and a few are far longer, the short ones are inside of bursts."""
+    """Return the gap that separates bursts, if most gaps of a key are short and a few are far longer."""
     gaps = sane.sort(KEY, TIME).select(pl.col(TIME).diff().over(KEY)).to_series().drop_nulls()
     if len(gaps) < 100:
         return None

@@ -1,8 +1,8 @@
-"""How late elements come, and what waiting for them buys and costs.
+"""Measure how late elements are, and what completeness and delay a watermark delay gives.
 
-An element is behind by how much its time is below the highest that its partition had shown before it: `bounded(delay)`
-goes by that. It is in the first full answer of its window if the watermark, that highest time less the delay and an
-instant, had not passed the window's end; so what a window must wait for is less than what elements are behind.
+An element is *behind* by the difference between the highest event time of its partition so far and its own:
+`bounded(delay)` uses that. It is in the on-time pane of its window if the watermark (that highest time minus the delay
+and one millisecond) had not passed the window's end. So a window needs a shorter delay than its elements are behind.
 """
 
 from dataclasses import dataclass
@@ -20,41 +20,41 @@ _CURVE: Final = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 0
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A wait that makes a share of all elements part of the first full answer, and what it costs. Milliseconds."""
+    """A watermark delay that gets a share of all elements into the on-time panes, and its cost. Milliseconds."""
 
     share: float
     delay: int
-    """For windows of the size asked for."""
+    """The delay for windows of the requested size."""
     behind: int
-    """For windows of any size: how far this share of elements is behind at most."""
+    """The delay for windows of any size: the maximum by which this share of elements is behind."""
     told_after: int
-    """From the end of a window to its first full answer."""
+    """Time from the end of a window to its on-time pane."""
     corrected: float
-    """The share of answers, one for each key and window, that a later element still changes."""
+    """Share of results (one per key and window) that a later element still changes."""
     sure: bool
-    """Whether the sample has enough elements beyond the share to say so."""
+    """Whether the sample has enough elements beyond the share to be sure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """The curve, and the order in which elements come."""
+    """The lateness curve, and the disorder of the elements."""
 
     window: int
     waits: tuple[Wait, ...]
     curve: tuple[tuple[int, float, float], ...]
-    """Delays, each with the share of elements in time for windows, and the share that is not further behind."""
+    """Delays, each with the share of elements in time for windows, and the share not further behind."""
     out_of_order: float
-    """The share of elements that come after one that happened later."""
+    """Share of elements that arrive after one with a later event time."""
     farthest: int
-    """How far behind the last of all is."""
+    """The maximum by which an element is behind."""
     longest: int
-    """The delay with which no element of the sample would have been too late."""
+    """The delay with which no element of the sample would have been late."""
     transit: tuple[int, int, int] | None
-    """From the event to its arrival: half of all, 99 %, 99.9 % take no longer; None where arrivals are not known."""
+    """Time from event to arrival, quantiles 50 %, 99 % and 99.9 %; None if arrivals are unknown."""
 
 
 def measured(rows: pl.DataFrame, window: int) -> pl.DataFrame:
-    """Rows with BEHIND, and NEED: the delay with which each is in the first full answer of its window."""
+    """Add BEHIND, and NEED: the delay with which an element is in the on-time pane of its window."""
     shown = rows.with_columns(front().alias("@front")).with_columns(pl.col("@front").shift(1).over(PARTITION))
     end = (pl.col(TIME) // window + 1) * window
     return shown.with_columns(
@@ -65,7 +65,7 @@ def measured(rows: pl.DataFrame, window: int) -> pl.DataFrame:
 
 
 def lateness(rows: pl.DataFrame, window: int) -> Lateness:
-    """Of rows with AHEAD; those that are ahead of time wait for nobody and are left out."""
+    """Measure rows with AHEAD; elements with event times in the future are left out."""
     known = measured(rows, window).filter(~pl.col(AHEAD))
     transit = _transit(known)
     waits = tuple(_wait(known, share, 0 if transit is None else transit[0]) for share in SHARES)
@@ -81,7 +81,7 @@ def lateness(rows: pl.DataFrame, window: int) -> Lateness:
 
 
 def in_time(rows: pl.DataFrame, window: int, delay: int) -> float:
-    """The share of elements that a delay puts into the first full answer of their window; of rows with AHEAD."""
+    """Return the share of elements that a delay gets into the on-time pane of their window; of rows with AHEAD."""
     known = measured(rows, window).filter(~pl.col(AHEAD))
     return float((known[NEED] <= delay).mean() or 0.0)  # type: ignore[arg-type]
 
@@ -115,6 +115,6 @@ def _transit(known: pl.DataFrame) -> tuple[int, int, int] | None:
 
 
 def quantile(values: pl.Series, share: float) -> int:
-    """The smallest value that at least this share does not exceed."""
+    """Return the smallest value that at least this share does not exceed."""
     found: Any = values.quantile(share, "higher")
     return int(found)

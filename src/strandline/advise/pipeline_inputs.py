@@ -1,7 +1,7 @@
-"""What a pipeline says of its own input: a sample of its source, its event time, its keys, its window and its delay.
+"""Sample a pipeline's own source, with the event time, keys, window and delay that the pipeline defines.
 
-The source is read as the job would read it, by its own format and through its own door. What stands before the event
-time is done too, as far as it is Python's; SQL runs in Spark alone, which is not started here.
+The source is read with its own format and access. Python operations before the event time are applied; SQL runs only
+in Spark, which is not started here.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from strandline.advise.file_sample import tail_of_files
-from strandline.advise.sample import DECODED, Columns, Origin, Taken, left_out, sample_of
+from strandline.advise.sample import DECODED, Columns, Origin, SampledSource, left_out, sample_of
 from strandline.advise.topic_sample import SENT, decoded, tail_of
 from strandline.connectors.files.source import Files
 from strandline.connectors.kafka.source import Kafka
@@ -30,8 +30,8 @@ from strandline.spark.tasks.stateless_steps import run_operations
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A source of a pipeline, and what is asked of it."""
+class SourceUse:
+    """A source of a pipeline, and how the pipeline uses it."""
 
     source: Source
     strand: Strand
@@ -47,7 +47,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows of a source, and what is to be said of them."""
+    """Rows of a source, and notes about them."""
 
     rows: pl.DataFrame
     name: str
@@ -56,51 +56,51 @@ class _Rows:
     known: tuple[str, ...] = ()
 
 
-def sample_of_pipeline(root: Root, where: str, columns: Columns, most: int, of: str | None = None) -> Taken:
-    """What its source holds, with its own event time and keys; columns that are named go before."""
-    asked = asked_of(root, of)
-    found = _read(asked.source, most)
-    keys = columns.keys or asked.keys
-    before = [each for each in asked.strand.before if not isinstance(each, Spread)]
-    after = [each for each in asked.strand.after if not isinstance(each, Spread)]
-    time = columns.time or asked.time
+def sample_of_pipeline(root: Root, where: str, columns: Columns, most: int, of: str | None = None) -> SampledSource:
+    """Sample the pipeline's source with its own event time and keys; columns given by name take precedence."""
+    use = source_of(root, of)
+    found = _read(use.source, most)
+    keys = columns.keys or use.keys
+    before = [each for each in use.strand.before if not isinstance(each, Spread)]
+    after = [each for each in use.strand.after if not isinstance(each, Spread)]
+    time = columns.time or use.time
     rows, notes = _after(found.rows, before)
     if not {*keys} <= {*rows.columns}:
         rows, more = _after(rows, after, time)
         notes += more
     _refuse_sql([time, *keys], rows, [*before, *after])
-    own = (SENT, PARTITION) if isinstance(asked.source, Kafka) else (None, None)
+    own = (SENT, PARTITION) if isinstance(use.source, Kafka) else (None, None)
     chosen = Columns(time, keys, columns.arrival or own[0], columns.partition or own[1])
     arrival = found.arrival if columns.arrival is None else f"the column {columns.arrival!r}"
     origin = Origin(found.name, "", arrival, (*found.notes, *notes), DECODED, where)
-    delay = asked.delay if time == asked.time else None
-    return Taken(sample_of(rows, chosen, origin), found.known, asked.window, delay)
+    delay = use.delay if time == use.time else None
+    return SampledSource(sample_of(rows, chosen, origin), found.known, use.window, delay)
 
 
-def asked_of(root: Root, of: str | None = None) -> Asked:
-    """The source that is meant, with what the first step over it asks; a salted step as it was written."""
-    found: dict[tuple[str, str], Asked] = {}
+def source_of(root: Root, of: str | None = None) -> SourceUse:
+    """Return the selected source and how its first step uses it; a salted step as the user wrote it."""
+    found: dict[tuple[str, str], SourceUse] = {}
     nodes: list[KeyedNode | Write] = [each for each in walk(root) if isinstance(each, KeyedNode)]
     for node in [*nodes, *outputs_of(root)]:
         for strand in strands_into(node):
             if not isinstance(strand.origin, Read) or strand.time is None or strand.time.column is None:
                 continue
             source = strand.origin.source
-            asked = Asked(source, strand, strand.time.column)
+            use = SourceUse(source, strand, strand.time.column)
             if isinstance(node, KeyedNode):
                 window = node.operator.window if isinstance(node.operator, WindowedStep) else None
                 size = window.size.ms if isinstance(window, Tumbling) else None
-                asked = replace(asked, keys=tuple(name for name in node.keys if name != SALT), window=size)
-            found.setdefault((source.name, asked.time), asked)
-    meant = [each for each in found.values() if of is None or of in each.source.name]
-    if len(meant) == 1:
-        return meant[0]
+                use = replace(use, keys=tuple(name for name in node.keys if name != SALT), window=size)
+            found.setdefault((source.name, use.time), use)
+    selected = [each for each in found.values() if of is None or of in each.source.name]
+    if len(selected) == 1:
+        return selected[0]
     names = ", ".join(f"{each.source.name} by {each.time}" for each in found.values())
     if not found:
         raise InvalidStep("no source of the pipeline has an event time", hint="give it one with event_time(…)")
-    if not meant:
+    if not selected:
         raise InvalidStep(f"no source of the pipeline is called {of!r}", detail=f"it has {names}")
-    raise InvalidStep("the pipeline has several sources", detail=names, hint="say which one with --of NAME")
+    raise InvalidStep("the pipeline has several sources", detail=names, hint="choose one with --of NAME")
 
 
 def _read(source: Source, most: int) -> _Rows:
@@ -113,50 +113,50 @@ def _read(source: Source, most: int) -> _Rows:
         arrived, notes = tail_of_files(source, most)
         return _Rows(arrived.rows, source.name, "", (*notes, *left_out(arrived, "lines")))
     raise InvalidStep(
-        f"{source.name} cannot be sampled", hint="write some of it to a folder of Parquet, and give that to advise"
+        f"{source.name} cannot be sampled", hint="copy some of it to a folder of Parquet, and give that to advise"
     )
 
 
 def _after(rows: pl.DataFrame, operations: Sequence[Operation], time: str = "") -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Rows after what Python does to them, and what is to be said of what Spark would do. Their time stays."""
+    """Apply Python operations to rows; return notes about what Spark would do. The time column stays."""
     notes: list[str] = []
     for operation in operations:
         if is_native(operation):
             rows = _renamed(rows, operation)
             if isinstance(operation, Where):
-                notes.append(f"«{describe(operation)}» runs in Spark: rows that it leaves out are in the sample")
+                notes.append(f"«{describe(operation)}» runs in Spark: rows that it removes are in the sample")
             continue
         passed = run_operations(rows, [operation])
         failed = 0 if passed.failed is None else passed.failed.height
         if failed:
-            assert passed.failed is not None  # noqa: S101 - as was just counted
-            said = f"«{describe(operation)}» cannot take {failed} of {rows.height} rows: {passed.failed[PROBLEM][0]}"
+            assert passed.failed is not None  # noqa: S101 - counted above
+            note = f"«{describe(operation)}» fails for {failed} of {rows.height} rows: {passed.failed[PROBLEM][0]}"
             if passed.rows.is_empty():
-                raise InvalidStep(said, hint="SQL before it is not run here; name --time and --key by other columns")
-            notes.append(said)
+                raise InvalidStep(note, hint="SQL before it is not run here; give --time and --key other columns")
+            notes.append(note)
         if passed.filtered:
-            notes.append(f"«{describe(operation)}» leaves {passed.filtered} of {rows.height} rows out")
+            notes.append(f"«{describe(operation)}» removes {passed.filtered} of {rows.height} rows")
         rows = _with_time(passed.rows, rows, time)
     return rows, tuple(notes)
 
 
 def _with_time(rows: pl.DataFrame, before: pl.DataFrame, time: str) -> pl.DataFrame:
-    """A selection after the event time leaves the column that time is read from."""
+    """Restore the event time column if a selection after event_time dropped it."""
     if not time or time in rows.columns or rows.height != before.height:
         return rows
     return rows.with_columns(before[time])
 
 
 def _renamed(rows: pl.DataFrame, operation: Operation) -> pl.DataFrame:
-    """SQL that only names columns can be followed; a column that it computes is not known afterwards."""
+    """Apply SQL that only renames columns; drop columns that SQL computes, since their values are unknown."""
     if not isinstance(operation, Select):
         return rows
     plain = {name: each.text.strip("`") for name, each in operation.columns if isinstance(each, Sql)}
-    told = [pl.col(text).alias(name) for name, text in plain.items() if text in rows.columns]
+    renamed = [pl.col(text).alias(name) for name, text in plain.items() if text in rows.columns]
     computed = [name for name, text in plain.items() if text not in rows.columns]
     if operation.beside:
-        return rows.with_columns(told).drop(computed, strict=False)
-    return rows.select(pl.col("^@.*$"), *told)
+        return rows.with_columns(renamed).drop(computed, strict=False)
+    return rows.select(pl.col("^@.*$"), *renamed)
 
 
 def _refuse_sql(wanted: list[str], rows: pl.DataFrame, operations: Sequence[Operation]) -> None:
@@ -164,9 +164,9 @@ def _refuse_sql(wanted: list[str], rows: pl.DataFrame, operations: Sequence[Oper
         computing = next((each for each in operations if is_native(each) and name in _computed(each)), None)
         if name not in rows.columns and computing is not None:
             raise InvalidStep(
-                f"the column {name!r} is computed by SQL, which runs in Spark alone",
+                f"the column {name!r} is computed by SQL, which runs only in Spark",
                 detail=f"by «{describe(computing)}»",
-                hint="name other columns with --time and --key, or write it in Polars",
+                hint="give other columns with --time and --key, or write it in Polars",
             )
 
 

@@ -1,4 +1,4 @@
-"""The lateness curve as an SVG: how complete answers are after how long a wait. The same figures make the same file."""
+"""Plot the lateness curve as SVG: completeness against watermark delay. Equal input gives an equal file."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ Point = tuple[float, float]
 
 
 def plot(advice: Advice) -> str:
-    """Delays across, each step to the right the same factor; shares upwards, each step a tenth of what is missing."""
+    """Draw delays on a logarithmic x axis, and shares on a y axis that is logarithmic in what is missing."""
     late = advice.late
     span = _span(advice)
     title = (
@@ -28,7 +28,7 @@ def plot(advice: Advice) -> str:
     )
     drawn = [
         _text(_LEFT, 24, title, size=14),
-        _text(_LEFT, 44, "share of elements in the first full answer", colour=_GREY),
+        _text(_LEFT, 44, "share of elements in the on-time result", colour=_GREY),
     ]
     for share in _SHARES:
         y = _y(share)
@@ -36,10 +36,11 @@ def plot(advice: Advice) -> str:
             _line(_LEFT, y, _WIDTH - _RIGHT, y, _FAINT),
             _text(_LEFT - 8, y + 4, f"{share * 100:g} %", anchor="end"),
         ]
-    for delay, said in _TICKS:
+    for delay, label in _TICKS:
         if span[0] <= delay <= span[1]:
             x = _x(delay, span)
-            drawn += [_line(x, _TOP, x, _HEIGHT - _FOOT, _FAINT), _text(x, _HEIGHT - _FOOT + 18, said, anchor="middle")]
+            x_label = _text(x, _HEIGHT - _FOOT + 18, label, anchor="middle")
+            drawn += [_line(x, _TOP, x, _HEIGHT - _FOOT, _FAINT), x_label]
     drawn.append(_text(_LEFT, _HEIGHT - 14, "delay of the watermark", colour=_GREY))
     drawn += [
         _course([(_x(delay, span), _y(behind)) for delay, _, behind in late.curve], _GREY, dashed=True),
@@ -48,18 +49,18 @@ def plot(advice: Advice) -> str:
     for wait in late.waits:
         x, y = _x(wait.delay, span), _y(wait.share)
         drawn.append(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='4' fill='{_GREEN}'/>")
-        said = f"{wait.share * 100:g} %: {duration(wait.delay / 1000)}"
+        label = f"{wait.share * 100:g} %: {duration(wait.delay / 1000)}"
         near_the_end = x > 0.8 * _WIDTH
         drawn.append(
             _text(
                 x - 8 if near_the_end else x + 8,
                 y + (-6 if near_the_end else 14),
-                said,
+                label,
                 anchor="end" if near_the_end else "start",
                 colour=_GREEN,
             )
         )
-    legend = "blue: windows of this size; grey, dashed: elements behind their partition's front, whatever the window"
+    legend = "blue: windows of this size; grey, dashed: windows of any size"
     drawn.append(_text(_WIDTH - _RIGHT, _HEIGHT - 14, legend, size=10, anchor="end", colour=_GREY))
     head = (
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {_WIDTH} {_HEIGHT}' role='img' "
@@ -69,10 +70,10 @@ def plot(advice: Advice) -> str:
 
 
 def _span(advice: Advice) -> tuple[float, float]:
-    """The delays that are drawn: from a tenth of the first that tells something to the last."""
+    """Return the range of delays to draw: from a tenth of the shortest delay above zero to beyond the longest."""
     late = advice.late
-    told = [float(delay) for wait in late.waits for delay in (wait.delay, wait.behind) if delay > 0]
-    return max(min(told, default=10.0) / 10, 1.0), max([10.0, *(float(delay) for delay, _, _ in late.curve)]) * 1.4
+    delays = [float(delay) for wait in late.waits for delay in (wait.delay, wait.behind) if delay > 0]
+    return max(min(delays, default=10.0) / 10, 1.0), max([10.0, *(float(delay) for delay, _, _ in late.curve)]) * 1.4
 
 
 def _x(delay: float, span: tuple[float, float]) -> float:
@@ -81,7 +82,7 @@ def _x(delay: float, span: tuple[float, float]) -> float:
 
 
 def _y(share: float) -> float:
-    """Nines: what is missing shrinks upwards."""
+    """Map a share to the y axis: each further nine is one step up."""
     missing = min(max(1 - share, 0.00005), 1.0)
     return _HEIGHT - _FOOT - (_HEIGHT - _TOP - _FOOT) * math.log(missing) / math.log(0.00005)
 
@@ -96,6 +97,6 @@ def _line(x1: float, y1: float, x2: float, y2: float, colour: str) -> str:
     return f"<line x1='{x1:.1f}' y1='{y1:.1f}' x2='{x2:.1f}' y2='{y2:.1f}' stroke='{colour}'/>"
 
 
-def _text(x: float, y: float, said: str, *, size: int = 12, anchor: str = "start", colour: str = _INK) -> str:
+def _text(x: float, y: float, text: str, *, size: int = 12, anchor: str = "start", colour: str = _INK) -> str:
     look = f"font-size='{size}' text-anchor='{anchor}' fill='{colour}'"
-    return f"<text x='{x:.1f}' y='{y:.1f}' {look}>{escape(said)}</text>"
+    return f"<text x='{x:.1f}' y='{y:.1f}' {look}>{escape(text)}</text>"

@@ -1,4 +1,4 @@
-"""All that a sample says, in one value; and how it is found, on one page."""
+"""Compute the advice for a sample."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,8 +20,8 @@ _SHORTEST: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What is wanted, in milliseconds; None where it was not said."""
+class Requirements:
+    """Requirements in milliseconds; None if not given."""
 
     freshness: int | None = None
     window: int | None = None
@@ -29,12 +29,12 @@ class Wishes:
     def __post_init__(self) -> None:
         for name, given in (("freshness", self.freshness), ("window", self.window)):
             if given is not None and given <= 0:
-                raise InvalidStep(f"a {name} of {given} ms is none", hint="give a length above zero, like 5m")
+                raise InvalidStep(f"{given} ms is not a valid {name}", hint="give a duration above zero, like 5m")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a pipeline over these data should say, in milliseconds."""
+    """Recommended pipeline settings, in milliseconds."""
 
     window: int
     delay: int
@@ -46,8 +46,8 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Yours:
-    """What a pipeline says already: its delay, in milliseconds, and the share of elements that it is enough for."""
+class CurrentSettings:
+    """The delay that a pipeline has already, in milliseconds, and the share of elements it is enough for."""
 
     delay: int
     in_time: float
@@ -55,10 +55,10 @@ class Yours:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A sample, looked at from every side, and what follows."""
+    """All measurements of a sample, and the recommendation."""
 
     sample: Sample
-    wishes: Wishes
+    wanted: Requirements
     late: Lateness
     chosen: Wait
     clocks: Clocks
@@ -67,27 +67,27 @@ class Advice:
     able: Capacity
     verdict: Verdict
     settings: Settings
-    yours: Yours | None = None
+    yours: CurrentSettings | None = None
 
 
 def advise(
-    sample: Sample, wishes: Wishes, *, now: int, cores: int, known: tuple[str, ...] = (), delay: int | None = None
+    sample: Sample, wanted: Requirements, *, now: int, cores: int, known: tuple[str, ...] = (), delay: int | None = None
 ) -> Advice:
-    """What a sample says. `now` is the time it was looked at, `known` the partitions that there are.
+    """Measure a sample and recommend settings. `now` is the time of sampling, `known` names all partitions.
 
-    `delay` is that of a pipeline which reads it already.
+    `delay` is the current delay of a pipeline that reads this source already.
     """
     rows = with_ahead(sample, now)
-    window = wishes.window or _window(quantile(measured(rows, MINUTE)["behind"], 0.99), wishes.freshness)
+    window = wanted.window or _window(quantile(measured(rows, MINUTE)["behind"], 0.99), wanted.freshness)
     late = lateness(rows, window)
-    chosen = _chosen(late, wishes.freshness)
+    chosen = _chosen(late, wanted.freshness)
     clock, places = clocks(rows, sample), partitions(rows, known)
     groups = groups_for(cores)
     found = keys(rows, window, groups)
     able = capacity(rows, window, chosen.delay, groups)
     sane = rows.filter(~pl.col(AHEAD))[PACE]
     long: Any = sane.max() - sane.min()  # type: ignore[operator]
-    judged = verdict(late, chosen, able, found, wishes.freshness, windows=long / window)
+    judged = verdict(late, chosen, able, found, wanted.freshness, windows=long / window)
     settings = Settings(
         window,
         round_up(chosen.delay),
@@ -97,18 +97,18 @@ def advise(
         judged.every if judged.way is Way.EARLY else None,
         None if found is None or found.bursts is None else round_up(found.bursts),
     )
-    yours = None if delay is None else Yours(delay, in_time(rows, window, delay))
-    return Advice(sample, wishes, late, chosen, clock, places, found, able, judged, settings, yours)
+    yours = None if delay is None else CurrentSettings(delay, in_time(rows, window, delay))
+    return Advice(sample, wanted, late, chosen, clock, places, found, able, judged, settings, yours)
 
 
 def _window(behind: int, freshness: int | None) -> int:
-    """A minute, unless disorder is so large that most of a window's life would be waiting, or it must be fresher."""
+    """Choose a minute; longer if disorder is large, so that a window does not mostly wait; shorter for freshness."""
     usual = round_up(max(4 * behind, MINUTE))
     return usual if freshness is None else max(min(usual, round_down(freshness / 2)), _SHORTEST)
 
 
 def _chosen(late: Lateness, freshness: int | None) -> Wait:
-    """The most complete of the waits that fits into the freshness; 99 % where nothing was asked for."""
+    """Choose the most complete wait that meets the freshness; the 99 % wait if no freshness is required."""
     if freshness is None:
         return late.waits[1]
     fitting = [wait for wait in late.waits if late.window + wait.told_after <= freshness and wait.sure]

@@ -1,4 +1,4 @@
-"""Lengths of time that people write: the next one above, or below."""
+"""Round durations to values that people write."""
 
 from typing import Final
 
@@ -15,12 +15,12 @@ LENGTHS: Final = tuple(
 
 
 def round_up(ms: float) -> int:
-    """The next such length; zero is zero."""
+    """Return the next longer value; zero stays zero."""
     if ms <= 0:
         return 0
     return next((each for each in LENGTHS if each >= ms), -(-int(ms) // _DAY) * _DAY)
 
 
 def round_down(ms: float) -> int:
-    """The longest of them that is not longer."""
+    """Return the longest value that is not longer."""
     return max((each for each in LENGTHS if each <= ms), default=1)

@@ -1,7 +1,7 @@
-"""A sample: some rows of a user's data, as when each happened, when it came, where, and whose it is.
+"""Define a sample: rows of a user's data with event time, arrival time, partition and key.
 
-Times are milliseconds. Rows of a partition stand in the order in which they came: by their arrival where that is known,
-else as they were read.
+Times are milliseconds. The rows of a partition are in their order of arrival: by arrival time if that is known, else in
+the order in which they were read.
 """
 
 from collections.abc import Sequence
@@ -17,16 +17,16 @@ from strandline.spark.tasks.row_decoding import Arrived
 
 TIME, ARRIVAL, PARTITION, KEY = "time", "arrival", "partition", "key"
 DECODED: Final = "decoded"
-"""The format of what a format of records has read: columns have the types that they have in a pipeline."""
+"""Origin format of rows that a record format has decoded: columns have the types that they have in a pipeline."""
 
 _LATEST: Final = 253_402_300_799_999
 _UNITS: Final = (("seconds", 1e11, 1e3), ("milliseconds", 1e14, 1.0), ("microseconds", 1e17, 1e-3))
-"""Numbers since the epoch below such a size are of such a unit; what is larger are nanoseconds."""
+"""Numbers since the epoch below such a size have this unit; larger numbers are nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Times as milliseconds, null where there is none; and the unit they were in, if they were numbers."""
+    """Times as milliseconds (null if there is none), and their unit if they were numbers."""
 
     ms: pl.Series
     unit: str = ""
@@ -34,7 +34,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which columns of the data say what; None where nothing does."""
+    """The columns with the event time, the key, the arrival time and the partition; None if there is none."""
 
     time: str
     keys: tuple[str, ...] = ()
@@ -44,42 +44,42 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a sample is from: its name, how a pipeline reads it, what is known of its arrivals."""
+    """Where a sample is from: its name, the code that reads it, what its arrival times are."""
 
     name: str
     source: str
     arrival: str = ""
-    """What the arrivals are, in words; empty where there are none."""
+    """What the arrival times are, in words; empty if there are none."""
     notes: tuple[str, ...] = ()
     format: str = "json"
     pipeline: str = ""
-    """The pipeline that reads it already, as it was named; empty where there is none."""
+    """The pipeline that reads it already, as given; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Rows with TIME, ARRIVAL (null where it is not known), PARTITION and KEY, and how they came to be here."""
+    """Rows with TIME, ARRIVAL (null if unknown), PARTITION and KEY, and their origin."""
 
     rows: pl.DataFrame
     columns: Columns
     origin: Origin
     read: int
     unit: str = ""
-    """The unit of its times, if they are numbers since 1970."""
+    """The unit of event times that are numbers since 1970."""
     texts: bool = False
-    """Whether its times are texts."""
+    """Whether event times are texts."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What had to be guessed, or was left out."""
-        said = [f"numbers in {self.columns.time!r} are taken for {self.unit} since 1970"] if self.unit else []
+        """Describe what was guessed or left out."""
+        notes = [f"numbers in {self.columns.time!r} are read as {self.unit} since 1970"] if self.unit else []
         if self.untimed:
-            said.append(f"{self.untimed} of {self.read} rows have no time that can be read: they would be dead letters")
-        return (*self.origin.notes, *said)
+            notes.append(f"{self.untimed} of {self.read} rows have no valid event time: they would be dead letters")
+        return (*self.origin.notes, *notes)
 
     @property
     def untimed(self) -> int:
-        """How many rows had no time that can be read."""
+        """Return the number of rows without a valid event time."""
         return self.read - self.rows.height
 
     @property
@@ -88,8 +88,8 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """A sample, the partitions that there are, also without a row; and what a pipeline says of it, in milliseconds."""
+class SampledSource:
+    """A sample with the names of all partitions, and the pipeline's window and delay in milliseconds."""
 
     sample: Sample
     known: tuple[str, ...] = ()
@@ -98,17 +98,16 @@ class Taken:
 
 
 def left_out(arrived: Arrived, what: str) -> tuple[str, ...]:
-    """What is said of records that could not be read, if there are any."""
+    """Describe the records that could not be decoded, if there are any."""
     if arrived.dead.is_empty():
         return ()
-    told = (
-        f"{arrived.dead.height} of {arrived.read} {what} cannot be read and were left out: they would be dead letters"
-    )
-    return (f"{told}; the first: {arrived.dead[DETAIL][0]}",)
+    count = f"{arrived.dead.height} of {arrived.read} {what}"
+    note = f"{count} cannot be decoded and were left out: they would be dead letters"
+    return (f"{note}; the first: {arrived.dead[DETAIL][0]}",)
 
 
 def sample_of(frame: pl.DataFrame, columns: Columns, origin: Origin) -> Sample:
-    """The sample in a frame, or the reason why there is none."""
+    """Build a sample from a frame, or raise the reason why that is not possible."""
     wanted = [columns.time, *columns.keys, *(each for each in (columns.arrival, columns.partition) if each is not None)]
     for name in wanted:
         if name not in frame.columns:
@@ -117,7 +116,7 @@ def sample_of(frame: pl.DataFrame, columns: Columns, origin: Origin) -> Sample:
                 detail=f"it has {', '.join(frame.columns[:20]) or 'none'}",
             )
     if frame.is_empty():
-        raise InvalidStep(f"there is not a row in {origin.name}", hint="give a source that holds some")
+        raise InvalidStep(f"there is no row in {origin.name}", hint="give a source that holds some")
     times = in_milliseconds(frame[columns.time], columns.time)
     arrivals = pl.Series(ARRIVAL, [None] * frame.height, pl.Int64)
     if columns.arrival is not None:
@@ -142,9 +141,9 @@ def _check(rows: pl.DataFrame, frame: pl.DataFrame, columns: Columns) -> None:
         )
     if rows[TIME].n_unique() == 1:
         raise InvalidStep(
-            f"all {rows.height} rows happened at the same instant",
+            f"all {rows.height} rows have the same event time",
             detail=f"{columns.time} = {frame[columns.time][0]}",
-            hint="name the column that says when each happened, or give a longer sample",
+            hint="name the event time column, or give a longer sample",
         )
 
 
@@ -163,7 +162,7 @@ def _key(names: Sequence[str]) -> pl.Expr:
 
 
 def in_milliseconds(values: pl.Series, name: str) -> Times:
-    """Times, texts or numbers since 1970, whose unit is guessed by their size."""
+    """Convert timestamps, texts or numbers since 1970 to milliseconds; the unit of numbers is guessed by their size."""
     kind = values.dtype
     if kind == pl.Date or isinstance(kind, pl.Datetime):
         stamps = values.cast(pl.Datetime("us", getattr(kind, "time_zone", None)))
@@ -172,7 +171,7 @@ def in_milliseconds(values: pl.Series, name: str) -> Times:
         return _from_numbers(values.cast(pl.Float64, strict=False))
     if kind == pl.String:
         return Times(instants(values).dt.timestamp("us") // 1000)
-    raise InvalidStep(f"{name!r} holds no times but {kind}", hint="name a column of timestamps, numbers or texts")
+    raise InvalidStep(f"{name!r} holds {kind}, not times", hint="name a column of timestamps, numbers or texts")
 
 
 def _from_numbers(values: pl.Series) -> Times:
@@ -180,6 +179,6 @@ def _from_numbers(values: pl.Series) -> Times:
     if middle is None:
         return Times(values.cast(pl.Int64))
     unit, factor = next(((unit, factor) for unit, below, factor in _UNITS if middle < below), ("nanoseconds", 1e-6))
-    told = values * factor
-    inside = told.is_finite() & (told.abs() <= _LATEST)
-    return Times(pl.select(pl.when(inside).then(told.floor())).to_series().cast(pl.Int64, strict=False), unit)
+    ms = values * factor
+    valid = ms.is_finite() & (ms.abs() <= _LATEST)
+    return Times(pl.select(pl.when(valid).then(ms.floor())).to_series().cast(pl.Int64, strict=False), unit)

@@ -1,4 +1,4 @@
-"""The lines of a pipeline with the settings that were found, to paste."""
+"""Generate pipeline code with the recommended settings, to paste."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _UNITS: Final = {"seconds": "s", "milliseconds": "ms", "microseconds": "us", "na
 
 
 def lines(advice: Advice) -> str:
-    """Python, whole: what is read, the four questions, and a count to begin with."""
+    """Return a complete pipeline: source, the four questions, and a count to start with."""
     found, columns = advice.settings, advice.sample.columns
     watermark = f'sl.bounded("{_length(found.delay)}")'
     if found.idle_after is not None:
@@ -19,35 +19,35 @@ def lines(advice: Advice) -> str:
     if found.future is not None:
         watermark += f'.future_bound("{_length(found.future)}")'
     key = ", ".join(f'"{name}"' for name in columns.keys) or '"…"  # name the key'
-    made = _time(advice)
-    source, whose = advice.sample.origin.source, advice.sample.origin.pipeline
-    said = [
+    timestamp = _time(advice)
+    source, pipeline = advice.sample.origin.source, advice.sample.origin.pipeline
+    code = [
         *(["import pathlib"] if "pathlib." in source else []),
-        *(["import polars as pl"] if made else []),
+        *(["import polars as pl"] if timestamp else []),
         "import strandline as sl",
         "",
         "answers = (",
-        f"    sl.read(...)  # and what else comes before its time, as in {whose}"
-        if whose
+        f"    sl.read(...)  # and the operations before event_time, as in {pipeline}"
+        if pipeline
         else f"    sl.read({source})",
-        *([f"    .with_columns({columns.time}={made})"] if made else []),
+        *([f"    .with_columns({columns.time}={timestamp})"] if timestamp else []),
         f'    .event_time("{columns.time}", {watermark})',
         f"    .key_by({key})",
         f'    .window(sl.tumbling("{_length(found.window)}"))',
     ]
     if found.early is not None:
         late = ", late=sl.after_count(1)" if found.lateness else ""
-        said.append(f'    .trigger(sl.after_watermark(early=sl.every("{_length(found.early)}"){late}))')
+        code.append(f'    .trigger(sl.after_watermark(early=sl.every("{_length(found.early)}"){late}))')
     if found.early is not None or found.lateness:
-        said.append("    .accumulate(sl.retracting)")
+        code.append("    .accumulate(sl.retracting)")
     if found.lateness:
-        said.append(f'    .allow_lateness("{_length(found.lateness)}")')
-    said += ["    .aggregate(events=sl.count())", ")"]
-    return "\n".join(said) + "\n"
+        code.append(f'    .allow_lateness("{_length(found.lateness)}")')
+    code += ["    .aggregate(events=sl.count())", ")"]
+    return "\n".join(code) + "\n"
 
 
 def _time(advice: Advice) -> str:
-    """What makes a timestamp of the column; empty where it is one already."""
+    """Return the expression that converts the column to a timestamp; empty if it is one already."""
     name, sample = advice.sample.columns.time, advice.sample
     if sample.unit:
         unit = _UNITS[sample.unit]
@@ -59,7 +59,7 @@ def _time(advice: Advice) -> str:
 
 
 def command(advice: Advice) -> str:
-    """How it is run, as the verdict says; empty where a batch job does."""
+    """Return the command that runs the pipeline as recommended; empty if a batch job is recommended."""
     where = advice.sample.origin.pipeline or "job.py:answers"
     match advice.verdict.way:
         case Way.SCHEDULED:

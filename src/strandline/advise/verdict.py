@@ -1,6 +1,6 @@
-"""Whether to stream at all: what each way of running gives, what it costs, and which is the least that is enough.
+"""Recommend whether to stream: the freshness and cost of each way of running, and the cheapest that is fresh enough.
 
-Freshness is how old an answer may be: from the moment something happens until an answer that holds it is seen.
+Freshness is the maximum age of a result: from an event until a result that includes it is visible.
 """
 
 from dataclasses import dataclass
@@ -15,26 +15,26 @@ from strandline.observe.number_format import count, duration
 
 HOUR, DAY, MINUTE = 3_600_000, 86_400_000, 60_000
 BATCH_MS: Final = 2_000
-"""What a micro-batch takes until its rows are in a sink, on a machine that is not busy; smaller is not promised."""
+"""Time of a micro-batch until its rows are in a sink, on a machine that is not busy; nothing below it is promised."""
 _SCHEDULED: Final = 5 * MINUTE
 _FEW: Final = 5
 
 
 class Way(StrEnum):
-    """How to run it."""
+    """A way of running the pipeline."""
 
     DAILY = "batch every day"
     HOURLY = "batch every hour"
     SCHEDULED = "stream on a schedule"
     STREAM = "stream"
-    EARLY = "stream with early answers"
+    EARLY = "stream with early results"
     NEITHER = "neither"
-    OPEN = "say how fresh"
+    OPEN = "no freshness given"
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A way of running: how old its answers are at most, in milliseconds, and what it costs."""
+    """A way of running: the maximum age of its results, in milliseconds, and its cost."""
 
     way: Way
     freshness: int
@@ -43,46 +43,48 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The least that is enough, why, and what all of them would give."""
+    """The cheapest way that is fresh enough, the reason, and all other ways."""
 
     way: Way
     why: str
     offers: tuple[Offer, ...]
     every: int | None = None
-    """How often a scheduled stream should run, or an early answer should come."""
+    """The interval of a scheduled stream, or of early results."""
     cautions: tuple[str, ...] = ()
 
 
 def offers(late: Lateness, chosen: Wait, able: Capacity) -> tuple[Offer, ...]:
-    """Every way, the cheapest first."""
+    """Return every way of running, the cheapest first."""
     settled = max(late.transit[2] if late.transit else late.waits[-1].behind, 0)
     hour, day = able.rate * 3_600 / able.kernel, able.rate * 86_400 / able.kernel
-    told = late.window + chosen.told_after
+    complete = late.window + chosen.told_after
     first = max(late.transit[0], 0) if late.transit else 0
     return (
-        Offer(Way.DAILY, DAY + settled + int(day * 1_000), f"a job a day, {_worked(day)} of kernel"),
-        Offer(Way.HOURLY, HOUR + settled + int(hour * 1_000), f"24 jobs a day, {_worked(hour)} of kernel each"),
-        Offer(Way.SCHEDULED, _SCHEDULED + told + BATCH_MS, "a start each few minutes; state is kept in between"),
-        Offer(Way.STREAM, told + BATCH_MS, f"a job all day, its kernel at work {able.busy:.2%} of the time"),
-        Offer(Way.EARLY, first + 2 * BATCH_MS, "the same, and answers that are corrected: sinks must take corrections"),
+        Offer(Way.DAILY, DAY + settled + int(day * 1_000), f"one job a day, {_kernel_time(day)} in the kernel"),
+        Offer(
+            Way.HOURLY, HOUR + settled + int(hour * 1_000), f"24 jobs a day, {_kernel_time(hour)} in the kernel each"
+        ),
+        Offer(Way.SCHEDULED, _SCHEDULED + complete + BATCH_MS, "a start every few minutes; state is kept in between"),
+        Offer(Way.STREAM, complete + BATCH_MS, f"a job all day, its kernel busy {able.busy:.2%} of the time"),
+        Offer(Way.EARLY, first + 2 * BATCH_MS, "the same, with corrected results: sinks must accept corrections"),
     )
 
 
 def verdict(
     late: Lateness, chosen: Wait, able: Capacity, keys: Keys | None, freshness: int | None, *, windows: float
 ) -> Verdict:
-    """The cheapest way that is fresh enough. `windows` is how many windows the sample is long."""
+    """Choose the cheapest way that is fresh enough. `windows` is the length of the sample in windows."""
     all_ways = offers(late, chosen, able)
     cautions = tuple(_cautions(late, able, keys, windows))
     if freshness is None:
-        why = "how old may an answer be? Say --freshness 1h, 5m or 10s to be told which of these is enough"
+        why = "give the maximum age of a result with --freshness 1h, 5m or 10s to get a recommendation"
         return Verdict(Way.OPEN, why, all_ways, None, cautions)
     enough = next((offer for offer in all_ways if offer.freshness <= freshness), None)
     if enough is None:
+        transit = _duration(late.transit[0]) if late.transit else "an unknown time"
         why = (
-            f"an answer {_said(freshness)} after the event is out of reach: half of the events need "
-            f"{_said(late.transit[0]) if late.transit else 'an unknown time'} to come, and a micro-batch about "
-            f"{_said(BATCH_MS)}"
+            f"a result {_duration(freshness)} after the event is not possible: half of the events need {transit} to "
+            f"arrive, and a micro-batch takes about {_duration(BATCH_MS)}"
         )
         return Verdict(Way.NEITHER, why, all_ways, None, cautions)
     return Verdict(enough.way, _why(enough, freshness, chosen), all_ways, _every(enough, freshness, late), cautions)
@@ -98,21 +100,21 @@ def _every(offer: Offer, freshness: int, late: Lateness) -> int | None:
 
 
 def _why(offer: Offer, freshness: int, chosen: Wait) -> str:
-    said = f"{_said(freshness)} is asked for, and it gives {_said(offer.freshness)} at worst"
+    reason = f"{_duration(freshness)} is required, and it gives at most {_duration(offer.freshness)}"
     match offer.way:
         case Way.DAILY | Way.HOURLY:
-            return f"a plain batch job is enough, and a stream is not worth its keep: {said}"
+            return f"a plain batch job is enough, a stream is not worth its cost: {reason}"
         case Way.SCHEDULED:
-            return f"run the pipeline every few minutes with --available-now: {said}"
+            return f"run the pipeline every few minutes with --available-now: {reason}"
         case Way.STREAM:
             return (
-                f"a stream is worth it: {said}; {chosen.share * 100:g} % of the elements are in the first full "
-                f"answers, and {chosen.corrected:.1%} of the answers are corrected later"
+                f"a stream is worth it: {reason}; {chosen.share * 100:g} % of the elements are in the on-time "
+                f"results, and {chosen.corrected:.1%} of the results are corrected later"
             )
         case _:
             return (
-                f"a stream is worth it, with early answers: a window's full answer would be later than the "
-                f"{_said(freshness)} asked for"
+                f"a stream with early results is worth it: a window's complete result would be later than the "
+                f"required {_duration(freshness)}"
             )
 
 
@@ -120,29 +122,29 @@ def _cautions(late: Lateness, able: Capacity, keys: Keys | None, windows: float)
     found = []
     if windows < _FEW:
         found.append(
-            f"the sample is only {windows:.1f} windows long: what comes late to a window is hardly in it; "
+            f"the sample is only {windows:.1f} windows long, so it holds few of the elements that are late; "
             "take more rows with --sample, or shorter windows with --window"
         )
     if able.peak > 0.2 * able.kernel:
         found.append(
-            f"the busiest second has {count(able.peak)} events, more than a fifth of what the kernel takes here "
-            f"({count(able.kernel)}/s): reading and Spark come on top, so plan for more cores"
+            f"the busiest second has {count(able.peak)} events, more than a fifth of the kernel's rate here "
+            f"({count(able.kernel)}/s): reading and Spark are not included, so plan for more cores"
         )
     if late.out_of_order == 0:
         found.append(
-            "every element came in order: either the source sorts them, or the sample was sorted after it came"
+            "every element arrived in order: either the source sorts them, or the sample was sorted afterwards"
         )
     if keys is not None and keys.per_window < 1.5:
-        found.append("most windows hold a single element of a key: a longer window, or none at all, would tell more")
+        found.append("most windows hold a single element per key: a longer window, or none, would be more useful")
     if not all(wait.sure for wait in late.waits):
         least = next(wait.share for wait in late.waits if not wait.sure)
-        found.append(f"the sample is too small to be sure of {least:.1%}: take more rows with --sample")
+        found.append(f"the sample is too small to be sure about {least:.1%}: take more rows with --sample")
     return found
 
 
-def _said(ms: float) -> str:
+def _duration(ms: float) -> str:
     return duration(ms / 1_000)
 
 
-def _worked(seconds: float) -> str:
+def _kernel_time(seconds: float) -> str:
     return duration(seconds) if seconds >= 0.001 else "less than 1 ms"

@@ -1,7 +1,7 @@
-"""What is configured: defaults, then `strandline.toml` here (or the file STRANDLINE_CONFIG names), then variables.
+"""Read settings: defaults, overridden by `strandline.toml` (or the file in STRANDLINE_CONFIG), then by variables.
 
-Each setting has one name, as in the file: `run.checkpoint` is `checkpoint` in the table `[run]`, and the variable
-STRANDLINE_RUN_CHECKPOINT. A name or a value that cannot be is refused, with the place where it was said.
+A setting has one name: `run.checkpoint` is `checkpoint` in the file's table `[run]`, and the variable
+STRANDLINE_RUN_CHECKPOINT. Unknown names and invalid values are refused with their source.
 """
 
 import json
@@ -16,6 +16,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from strandline.cli.terminal import cell
 from strandline.errors import InvalidTime, SetupError
 from strandline.model.elements import Duration
 
@@ -69,34 +70,34 @@ def _folders(value: Any) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A setting that there is: how a value of it is read, its default, and its variable if it has an old name."""
+class SettingType:
+    """Declare a setting: its parser, its default, and its variable if that does not follow from the name."""
 
     read: Callable[[Any], Any]
     default: Any
     variable: str = ""
 
 
-SETTINGS: Final[Mapping[str, Known]] = {
-    "run.checkpoint": Known(_text, None),
-    "run.name": Known(_text, None),
-    "run.every": Known(_every, "0 seconds"),
-    "run.metrics": Known(_switch, True),
-    "run.metrics_port": Known(_port, None),
-    "run.metrics_log": Known(_text, None),
-    "run.metrics_otlp": Known(_text, None),
-    "run.pane_log": Known(_number, None),
-    "run.alarms": Known(_text, None),
-    "jobs.folders": Known(_folders, ["."]),
-    "services.home": Known(_text, None, "STRANDLINE_SERVICES"),
-    "registry.url": Known(_text, None, "STRANDLINE_REGISTRY"),
-    "cache.home": Known(_text, None, "STRANDLINE_HOME"),
+SETTINGS: Final[Mapping[str, SettingType]] = {
+    "run.checkpoint": SettingType(_text, None),
+    "run.name": SettingType(_text, None),
+    "run.every": SettingType(_every, "0 seconds"),
+    "run.metrics": SettingType(_switch, True),
+    "run.metrics_port": SettingType(_port, None),
+    "run.metrics_log": SettingType(_text, None),
+    "run.metrics_otlp": SettingType(_text, None),
+    "run.pane_log": SettingType(_number, None),
+    "run.alarms": SettingType(_text, None),
+    "jobs.folders": SettingType(_folders, ["."]),
+    "services.home": SettingType(_text, None, "STRANDLINE_SERVICES"),
+    "registry.url": SettingType(_text, None, "STRANDLINE_REGISTRY"),
+    "cache.home": SettingType(_text, None, "STRANDLINE_HOME"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting as it is in effect, and who said so."""
+    """A setting in effect, and where its value comes from."""
 
     name: str
     value: Any
@@ -104,7 +105,7 @@ class Setting:
 
     @property
     def shown(self) -> Any:
-        """Its value, without what is secret."""
+        """Return the value with secrets masked."""
         if self.value is not None and _SECRET.search(self.name):
             return _MASK
         return _USER.sub(f"{_MASK}@", self.value) if isinstance(self.value, str) else self.value
@@ -112,7 +113,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every setting."""
+    """All settings in effect."""
 
     all: tuple[Setting, ...]
 
@@ -120,22 +121,22 @@ class Settings:
         return next(each.value for each in self.all if each.name == name)
 
     def options(self) -> dict[str, Any]:
-        """What a run is started with, as far as something was said."""
-        told = {each.name.removeprefix("run."): each for each in self.all if each.name.startswith("run.")}
-        return {name: each.value for name, each in told.items() if each.source != "default" and name != "checkpoint"}
+        """Return the options for a run that have a value other than the default."""
+        run = {each.name.removeprefix("run."): each for each in self.all if each.name.startswith("run.")}
+        return {name: each.value for name, each in run.items() if each.source != "default" and name != "checkpoint"}
 
 
 def settings(folder: Path | None = None, environment: Mapping[str, str] | None = None) -> Settings:
-    """What is in effect in a folder."""
+    """Return the settings in effect in a folder."""
     variables = os.environ if environment is None else environment
     named = variables.get(_VARIABLE)
     file = Path(named) if named else (folder or Path.cwd()) / FILE
-    said = _read(file) if named or file.is_file() else {}
-    return Settings(tuple(_setting(name, known, said, file, variables) for name, known in SETTINGS.items()))
+    written = _read(file) if named or file.is_file() else {}
+    return Settings(tuple(_setting(name, known, written, file, variables) for name, known in SETTINGS.items()))
 
 
 def run_show(*, as_json: bool) -> int:
-    """Prints them."""
+    """Print every setting with its source."""
     found = settings()
     if as_json:
         print(
@@ -145,43 +146,46 @@ def run_show(*, as_json: bool) -> int:
         )
         return 0
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("setting", "value", "said by"):
+    for name in ("setting", "value", "source"):
         table.add_column(name)
     for each in found.all:
-        table.add_row(each.name, "–" if each.value is None else json.dumps(each.shown, ensure_ascii=False), each.source)
+        value = "–" if each.value is None else json.dumps(each.shown, ensure_ascii=False)
+        table.add_row(each.name, cell(value), cell(each.source))
     Console(highlight=False, soft_wrap=True).print(table)
     return 0
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """The settings of a file, by their whole names."""
+    """Read the settings of a file by their full names."""
     try:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as problem:
         raise SetupError(f"the config {file} cannot be read", detail=problem.strerror or "") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise SetupError(f"the config {file} is no TOML", detail=str(problem)) from None
+        raise SetupError(f"the config {file} is not valid TOML", detail=str(problem)) from None
     found: dict[str, Any] = {}
     for table, values in tables.items():
         if not isinstance(values, dict):
-            raise SetupError(f"{file}: {table} is no table", hint=f"write [{table}], then its settings")
+            raise SetupError(f"{file}: {table} is not a table", hint=f"write [{table}], then its settings")
         found |= {f"{table}.{name}": value for name, value in values.items()}
     unknown = sorted(found.keys() - SETTINGS.keys())
     if unknown:
-        raise SetupError(f"{file}: there is no setting {unknown[0]}", hint=f"there are {', '.join(SETTINGS)}")
+        raise SetupError(f"{file}: there is no setting {unknown[0]}", hint=f"the settings are {', '.join(SETTINGS)}")
     return found
 
 
-def _setting(name: str, known: Known, said: Mapping[str, Any], file: Path, variables: Mapping[str, str]) -> Setting:
+def _setting(
+    name: str, known: SettingType, written: Mapping[str, Any], file: Path, variables: Mapping[str, str]
+) -> Setting:
     variable = known.variable or f"STRANDLINE_{name.replace('.', '_').upper()}"
     if variables.get(variable):
         return Setting(name, _valid(name, known, variables[variable], variable), variable)
-    if name in said:
-        return Setting(name, _valid(name, known, said[name], str(file)), str(file))
+    if name in written:
+        return Setting(name, _valid(name, known, written[name], str(file)), str(file))
     return Setting(name, known.default, "default")
 
 
-def _valid(name: str, known: Known, value: Any, where: str) -> Any:
+def _valid(name: str, known: SettingType, value: Any, where: str) -> Any:
     try:
         return known.read(value)
     except ValueError as problem:

@@ -1,4 +1,4 @@
-"""A job as it runs, in the terminal: the watermark against the clock, panes as they come, and a count of everyone."""
+"""Show a running job in the terminal: watermark and clock, panes as they are emitted, and a count of all events."""
 
 import time
 from collections import deque
@@ -11,6 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from strandline.cli.terminal import cell, printable
 from strandline.kernel.blocks.block import END, OWN, START
 from strandline.kernel.output import Counts
 from strandline.kernel.watermarks import FOREVER, NEVER, Progress
@@ -21,13 +22,13 @@ from strandline.spark.delivery.deliver import Delivered
 COLOURS: Final = {"early": "cyan", "on_time": "green", "late": "yellow"}
 _SHOWN: Final = 14
 _COLUMNS: Final = 6
-_MOST: Final = 200
-"""Of one batch so many rows are told, and no more: a terminal is not a sink."""
+_MAX_ROWS: Final = 200
+"""Rows printed of one batch, at most: a terminal is not a sink."""
 _WIDTH: Final = 60
 
 
 class View(Protocol):
-    """Someone who watches a job."""
+    """Show the batches of a job."""
 
     def say(self, text: str) -> None: ...
 
@@ -37,14 +38,16 @@ class View(Protocol):
 
 
 class PlainView:
-    """Lines of text, for logs and pipes."""
+    """Print lines of text, for logs and pipes."""
 
     def __init__(self, console: Console, title: str = "strandline") -> None:
         self._console, self._title = console, title
         self._counts = Counts()
 
     def say(self, text: str) -> None:
-        self._console.print(text, highlight=False, soft_wrap=True)
+        self._console.print(
+            printable(text, keep_lines=True), highlight=False, soft_wrap=True, markup=False, emoji=False
+        )
 
     def delivered(self, batch: Delivered) -> None:
         self._counts += batch.output.counts
@@ -52,20 +55,20 @@ class PlainView:
         times = f"watermark {_at(progress.watermark)}, clock {_at(progress.clock)}"
         self.say(f"batch {batch.batch}: {times}; {conserved(self._counts)}")
         for pane in _panes(batch):
-            told = ", ".join(f"{name} {value}" for name, value in _users(pane).items())
+            values = ", ".join(f"{name} {value}" for name, value in _user_columns(pane).items())
             if START not in pane:
-                self.say(f"  {told}")
+                self.say(f"  {printable(values)}")
                 continue
-            sign = "takes back" if pane[RETRACTION] else "says"
+            verb = "retracts" if pane[RETRACTION] else "emits"
             window = f"[{_at(pane[START])}, {_at(pane[END])})"
-            self.say(f"  {window} {sign} {told}; {pane[TIMING]}, pane {pane[INDEX]}")
+            self.say(f"  {window} {verb} {printable(values)}; {pane[TIMING]}, pane {pane[INDEX]}")
 
     def close(self) -> None:
         pass
 
 
 class LiveView:
-    """A picture that is redrawn as the job goes on."""
+    """Redraw a panel as the job proceeds."""
 
     def __init__(self, console: Console, title: str = "strandline") -> None:
         self._title = title
@@ -90,21 +93,22 @@ class LiveView:
         self._live.stop()
 
     def _draw(self) -> Panel:
-        head = Text(self._note or "", style="dim")
-        return Panel(Group(head, self._times(), Text(conserved(self._counts)), self._table()), title=self._title)
+        note = Text(printable(self._note, keep_lines=True), style="dim")
+        parts = Group(note, self._times(), Text(conserved(self._counts)), self._table())
+        return Panel(parts, title=cell(self._title))
 
     def _times(self) -> Text:
-        """Two marks on one line of time: where the clock is, and up to where the stream is complete."""
+        """Draw the watermark on a line of time that ends at the clock."""
         now, mark = time.time_ns() // 1_000_000, self._progress.watermark
         if self._started is None or mark in (NEVER, FOREVER):
-            said = "no watermark yet" if mark == NEVER else "the stream has ended: every window is closed"
-            return Text(f"clock {_at(now)}   {said}", style="bold")
+            text = "no watermark yet" if mark == NEVER else "the stream has ended: every window is closed"
+            return Text(f"clock {_at(now)}   {text}", style="bold")
         span = max(now - self._started, 1)
         done = min(max(round((mark - self._started) / span * _WIDTH), 0), _WIDTH)
         line = (
             Text("━" * done, style="green") + Text("╸", style="bold green") + Text("─" * (_WIDTH - done), style="dim")
         )
-        idle = f"   idle: partition {', '.join(self._progress.idle)}" if self._progress.idle else ""
+        idle = f"   idle: partition {printable(', '.join(self._progress.idle))}" if self._progress.idle else ""
         lag = f"clock {_at(now)}   watermark {_at(mark)}   {(now - mark) / 1000:.1f} s behind{idle}"
         return Text(lag + "\n", style="bold") + line
 
@@ -112,32 +116,32 @@ class LiveView:
         table = Table(box=None, pad_edge=False, header_style="dim")
         if not self._panes:
             return table
-        names = [*_users(self._panes[-1])][:_COLUMNS]
+        names = [*_user_columns(self._panes[-1])][:_COLUMNS]
         windowed = START in self._panes[-1]
         for name in (*(["window", "timing", "pane"] if windowed else []), *names):
             number = isinstance(self._panes[-1].get(name), int | float)
-            table.add_column(name, justify="right" if number or name == "pane" else "left")
+            table.add_column(cell(name), justify="right" if number or name == "pane" else "left")
         for pane in self._panes:
             cells = [str(pane.get(name)) for name in names]
             style = ""
             if windowed:
                 style = "red strike" if pane[RETRACTION] else COLOURS[pane[TIMING]]
                 cells = [f"{_at(pane[START])} – {_at(pane[END])}", pane[TIMING], str(pane[INDEX]), *cells]
-            table.add_row(*(Text(cell, style=style) for cell in cells))
+            table.add_row(*(cell(text, style) for text in cells))
         return table
 
 
 def _panes(batch: Delivered) -> list[dict[str, Any]]:
-    """What is new: panes in order of their windows, or elements as they came."""
+    """Return the new panes ordered by window, or the new elements in their order."""
     found = batch.output.panes if batch.output.panes is not None else batch.output.some
     if found is None:
         return []
     ordered = found.sort(START, maintain_order=True) if START in found.columns else found
-    return ordered.tail(_MOST).to_dicts()
+    return ordered.tail(_MAX_ROWS).to_dicts()
 
 
-def _users(pane: dict[str, Any]) -> dict[str, Any]:
-    """The key and the values, without what is told of every pane."""
+def _user_columns(pane: dict[str, Any]) -> dict[str, Any]:
+    """Return the key and value columns of a pane, without Strandline's own columns."""
     return {name: value for name, value in pane.items() if not name.startswith(OWN)}
 
 

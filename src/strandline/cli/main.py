@@ -1,6 +1,6 @@
-"""The front of the command line: which words there are, and how an error is told.
+"""Declare the `strandline` command line and report its errors.
 
-Every command imports its own module when it is called, so that `strandline version` loads neither Spark nor Polars.
+Each command imports its own module when it is called, so that `strandline version` loads neither Spark nor Polars.
 """
 
 import sys
@@ -15,7 +15,7 @@ import typer
 from strandline.cli.commands.advise import advise
 from strandline.cli.commands.checkpoint import checkpoint_app
 from strandline.cli.commands.dlq import dlq_app
-from strandline.cli.commands.jobs import WORDS, alarms_app, config_app
+from strandline.cli.commands.jobs import JOB_COMMANDS, alarms_app, config_app
 from strandline.cli.commands.prove import prove_app
 from strandline.cli.commands.replay import replay_app
 from strandline.cli.commands.savepoint import lineage, plan, savepoint_app
@@ -23,16 +23,16 @@ from strandline.cli.commands.schema import schema_app
 from strandline.cli.commands.state import state_app
 from strandline.errors import StrandlineError
 
-REFUSED, UNEXPECTED, INTERRUPTED = 2, 1, 130
+EXIT_REFUSED, EXIT_UNEXPECTED, EXIT_INTERRUPTED = 2, 1, 130
 
 Home = Annotated[
     Path | None,
-    typer.Option(help="The folder of the services; if not given, STRANDLINE_SERVICES or one among your data."),
+    typer.Option(help="The folder of the services. Default: STRANDLINE_SERVICES, or a folder in your user data."),
 ]
 
 app = typer.Typer(
     name="strandline",
-    help="The whole Dataflow model on Spark, from Python.",
+    help="Run the complete Dataflow model on Spark, from Python.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich" if sys.stdout.isatty() and sys.stderr.isatty() else None,
@@ -42,8 +42,8 @@ app.add_typer(dlq_app)
 app.add_typer(config_app)
 app.add_typer(alarms_app)
 app.add_typer(prove_app)
-for _word in WORDS:
-    app.command()(_word)
+for _command in JOB_COMMANDS:
+    app.command()(_command)
 app.command()(advise)
 app.add_typer(savepoint_app)
 app.command()(plan)
@@ -54,8 +54,8 @@ app.add_typer(state_app)
 
 
 @app.callback()
-def options(debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False) -> None:
-    """Runs the whole Dataflow model on Spark, from Python."""
+def options(debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False) -> None:
+    """Run the complete Dataflow model on Spark, from Python."""
 
 
 @app.command()
@@ -68,7 +68,7 @@ def version() -> None:
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Look at this machine: each thing Spark needs, and the fix where one is missing."""
+    """Check the requirements of Spark. Prints a fix for each one that is not met."""
     from strandline.cli.actions.doctor import run
 
     raise typer.Exit(run(as_json=as_json))
@@ -76,19 +76,19 @@ def doctor(
 
 @app.command()
 def demo(
-    seed: Annotated[int, typer.Option(help="The same seed gives the same events.")] = 7,
-    events: Annotated[int, typer.Option(min=1, help="How many events to send.")] = 15_000,
-    rate: Annotated[int, typer.Option(min=1, help="Events a second.")] = 500,
+    seed: Annotated[int, typer.Option(help="Seed of the generator; the same seed gives the same events.")] = 7,
+    events: Annotated[int, typer.Option(min=1, help="Number of events to send.")] = 15_000,
+    rate: Annotated[int, typer.Option(min=1, help="Events per second.")] = 500,
     folder: Annotated[
-        Path | None, typer.Option(help="Where the SQLite file and the checkpoint go; a new one if not given.")
+        Path | None, typer.Option(help="Folder of the SQLite file and the checkpoint. Default: a new folder.")
     ] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="Plain lines instead of a live screen.")] = False,
-    kafka: Annotated[bool, typer.Option("--kafka", help="Send the events to a topic of a real broker first.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Print plain lines instead of a live screen.")] = False,
+    kafka: Annotated[bool, typer.Option("--kafka", help="Send the events through a topic of a real broker.")] = False,
     dashboard: Annotated[
-        bool | None, typer.Option(help="Show it in the browser too; if not said, unless --plain is.")
+        bool | None, typer.Option(help="Show the job in the browser too. Default: yes, unless --plain is given.")
     ] = None,
 ) -> None:
-    """Play a live pipeline: late events, early panes, corrections, and nothing lost."""
+    """Run a demo pipeline. It shows late events, early panes and corrections, and counts every event."""
     from strandline.cli.demo.demo import run
 
     shown = not plain if dashboard is None else dashboard
@@ -98,24 +98,23 @@ def demo(
 @app.command()
 def dashboard(  # noqa: PLR0913, PLR0917 - one option each
     places: Annotated[
-        list[Path] | None, typer.Argument(help="Folders of jobs, or folders that jobs lie in; else those started here.")
+        list[Path] | None,
+        typer.Argument(help="Job folders, or folders that contain them. Default: the jobs started on this machine."),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes any that is free.")] = 4270,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 chooses a free one.")] = 4270,
     pipeline: Annotated[
-        list[str] | None, typer.Option(help="A pipeline, file.py:name, whose dead letters may be sent back.")
+        list[str] | None, typer.Option(help="A pipeline, file.py:name, whose dead letters may be redriven.")
     ] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Nothing can be changed from it.")] = False,
-    open_browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Allow no changes from the dashboard.")] = False,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the dashboard in the browser.")] = False,
     bind: Annotated[
-        str, typer.Option(help="The address to listen at; others than this machine's need TLS.")
+        str, typer.Option(help="The address to listen on; an address other than loopback needs TLS.")
     ] = "127.0.0.1",
-    name: Annotated[
-        list[str] | None, typer.Option(help="Another name that it is called by; may be given again.")
-    ] = None,
-    certificate: Annotated[Path | None, typer.Option(help="A certificate, for TLS.")] = None,
-    key: Annotated[Path | None, typer.Option(help="The certificate's key.")] = None,
+    name: Annotated[list[str] | None, typer.Option(help="Another host name of the dashboard; may be repeated.")] = None,
+    certificate: Annotated[Path | None, typer.Option(help="The TLS certificate.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The private key of the certificate.")] = None,
 ) -> None:
-    """Show jobs in the browser: whether each is well, and if not, why."""
+    """Show jobs in the browser. Each job has its health, and the reason if it is unhealthy."""
     from strandline.cli.actions.dashboard import run
 
     names = tuple(name or ())
@@ -125,34 +124,36 @@ def dashboard(  # noqa: PLR0913, PLR0917 - one option each
 
 @app.command()
 def run(
-    pipeline: Annotated[str, typer.Argument(help="Where it is: file.py:name or package.module:name.")],
+    pipeline: Annotated[str, typer.Argument(help="The pipeline: file.py:name or package.module:name.")],
     checkpoint: Annotated[
-        Path | None, typer.Option(help="The job's folder; a run that finds one there goes on. Else as configured.")
+        Path | None, typer.Option(help="The job's folder; an existing job resumes. Default: the configured one.")
     ] = None,
-    every: Annotated[str | None, typer.Option(help="How often a batch starts; at once if not said.")] = None,
-    available_now: Annotated[bool, typer.Option("--available-now", help="Read what is there, then end.")] = False,
-    by_arrival: Annotated[
-        bool, typer.Option("--by-arrival", help="Play input that ends in the order in which it came.")
+    every: Annotated[str | None, typer.Option(help="The batch interval. Default: no pause between batches.")] = None,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Process the data that is available, then end.")
     ] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Plain lines instead of a live screen.")] = False,
+    by_arrival: Annotated[
+        bool, typer.Option("--by-arrival", help="Process bounded input in its order of arrival.")
+    ] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Print plain lines instead of a live screen.")] = False,
 ) -> None:
-    """Run a pipeline and watch it: Ctrl-C stops it, the same command goes on.
+    """Run a pipeline and show its progress. Ctrl-C stops the job; the same command resumes it.
 
     Example: `strandline run job.py:totals --checkpoint /data/jobs/totals`
     """
     from strandline.cli.actions.run import run
 
-    asked = {"available_now": available_now, "by_arrival": by_arrival}
-    raise typer.Exit(run(pipeline, checkpoint=checkpoint, plain=plain, every=every, **asked))
+    chosen = {"available_now": available_now, "by_arrival": by_arrival}
+    raise typer.Exit(run(pipeline, checkpoint=checkpoint, plain=plain, every=every, **chosen))
 
 
 @app.command()
 def lag(
-    pipeline: Annotated[str, typer.Argument(help="Where it is: file.py:name or package.module:name.")],
+    pipeline: Annotated[str, typer.Argument(help="The pipeline: file.py:name or package.module:name.")],
     checkpoint: Annotated[Path, typer.Option(help="The job's folder.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """How far a job is behind its topics, per partition, and its folders; exit 1 if one is stalled or stopped."""
+    """Print the lag of a job. Shows each Kafka partition and folder; exit 1 if a partition is stalled or stopped."""
     from strandline.cli.actions.lag import run
 
     raise typer.Exit(run(pipeline, checkpoint=checkpoint, as_json=as_json))
@@ -160,10 +161,10 @@ def lag(
 
 @app.command()
 def explain(
-    pipeline: Annotated[str, typer.Argument(help="Where it is: file.py:name or package.module:name.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
+    pipeline: Annotated[str, typer.Argument(help="The pipeline: file.py:name or package.module:name.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print the stages of a pipeline: what runs where, what crosses to Python, what is kept.
+    """Print the stages of a pipeline. Shows where each runs, which data reaches Python and which state is kept.
 
     Example: `strandline explain job.py:totals`
     """
@@ -175,10 +176,12 @@ def explain(
 @app.command()
 def compact(
     folder: Annotated[Path, typer.Argument(help="A folder that sl.folder(…) writes to.")],
-    target_mb: Annotated[int, typer.Option(min=1, help="How large a file may become, in MiB.")] = 128,
-    keep_seconds: Annotated[int, typer.Option(min=0, help="How long replaced files are kept for readers.")] = 3_600,
+    target_mb: Annotated[int, typer.Option(min=1, help="The target size of a file, in MiB.")] = 128,
+    keep_seconds: Annotated[
+        int, typer.Option(min=0, help="Seconds for which replaced files are kept for readers.")
+    ] = 3_600,
 ) -> None:
-    """Make few files of many, while jobs write and others read."""
+    """Merge small files of a folder. Jobs may write to it and readers may read it at the same time."""
     from strandline.connectors.files import compact
 
     done = compact(folder, target_bytes=target_mb * 2**20, keep_seconds=keep_seconds)
@@ -187,39 +190,37 @@ def compact(
 
 @app.command()
 def play(
-    files: Annotated[list[Path], typer.Argument(help="Stories, or folders in which *.story.yaml are looked for.")],
-    on: Annotated[str, typer.Option(help="The player: reference, kernel or spark.")] = "kernel",
-    as_json: Annotated[bool, typer.Option("--json", help="Print what happened as JSON.")] = False,
+    files: Annotated[list[Path], typer.Argument(help="Story files, or folders to search for *.story.yaml.")],
+    on: Annotated[str, typer.Option(help="The player to use: reference, kernel or spark.")] = "kernel",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Play stories: exit 0 if all hold, 1 with the differences if not, 2 if one cannot be read."""
+    """Play stories. Exit 0 if all of them hold, 1 with the differences if not, 2 if a file cannot be read."""
     from strandline.cli.actions.play import run
 
     raise typer.Exit(run(files, on, as_json=as_json))
 
 
-bench = typer.Typer(
-    help="Measure, in a checkout: how fast, against what, and was the answer right.", no_args_is_help=True
-)
+bench = typer.Typer(help="Run the benchmarks of a checkout.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 
 
 @bench.callback()
 def bench_options() -> None:
-    """Measures, in a checkout: how fast, against what, and was the answer right."""
+    """Run the benchmarks of a checkout."""
 
 
-Quick = Annotated[bool, typer.Option("--quick", help="A tenth of the size, once: to try it out.")]
-Only = Annotated[list[str] | None, typer.Option(help="A row, a group or a cell; may be given again.")]
-Rounds = Annotated[int | None, typer.Option(min=1, help="How often everything is repeated, in turns.")]
-Work = Annotated[Path | None, typer.Option(help="Where corpora and single runs are kept; a cache otherwise.")]
-Again = Annotated[bool, typer.Option("--again", help="Measure anew what an earlier run has measured.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Run once with a tenth of the data.")]
+Only = Annotated[list[str] | None, typer.Option(help="A row, a group or a cell to measure; may be repeated.")]
+Rounds = Annotated[int | None, typer.Option(min=1, help="Number of rounds; each round runs every cell once.")]
+Work = Annotated[Path | None, typer.Option(help="Folder for the test data and single runs. Default: a cache folder.")]
+Again = Annotated[bool, typer.Option("--again", help="Repeat measurements that an earlier run has finished.")]
 
 
 @bench.command()
 def windows(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
-    """Windows against Spark's own and hand-written ones, each checked by a judge; goes on where it was interrupted."""
+    """Compare windows with Spark. Also with hand-written code; verifies each result; resumes after an interrupt."""
     from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("windows", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
@@ -229,7 +230,7 @@ def windows(
 def shapes(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
-    """A storm of late events, each event once, keys without windows: against Spark's own, each checked by a judge."""
+    """Compare other shapes with Spark. Late-event storms, deduplication and unwindowed keys; verifies each result."""
     from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("shapes", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
@@ -239,7 +240,7 @@ def shapes(
 def sources(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
-    """Windows over Kafka's records, in JSON and in Avro, against Spark's own, each checked by a judge."""
+    """Compare Kafka sources with Spark. Windows over JSON and Avro records; verifies each result."""
     from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("sources", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
@@ -249,7 +250,7 @@ def sources(
 def delivery(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
-    """Exactly once against at least once on the same sink, and upserts against JDBC by hand, each table judged."""
+    """Compare deliveries. Exactly-once with at-least-once, and upserts with plain JDBC; verifies each table."""
     from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("delivery", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
@@ -259,7 +260,7 @@ def delivery(
 def bounded(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
-    """A folder that ends, as one batch: against our own stream and a plain batch job, each checked by a judge."""
+    """Compare bounded runs. A folder run as one batch, as a stream, and as a plain batch job; verifies each result."""
     from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("bounded", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
@@ -269,7 +270,7 @@ def bounded(
 def nexmark(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
-    """The questions of Nexmark over a log that is out of order and partly late, against Spark's own, each judged."""
+    """Compare Nexmark queries with Spark. The log is out of order and partly late; verifies each result."""
     from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("nexmark.bench", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
@@ -279,7 +280,7 @@ def nexmark(
 def peers(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
-    """Tumbling windows against other systems, each in an environment of its own that is made when it is first asked."""
+    """Compare with other systems. Tumbling windows; each system has its own environment, created at first use."""
     from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("peers.bench", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
@@ -289,7 +290,7 @@ def peers(
 def scale(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
-    """What an event costs as events, keys, overlaps, partitions and cores grow, each checked by a judge."""
+    """Measure the cost of an event at scale. Events, keys, overlaps, partitions and cores grow; verifies results."""
     from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("scale", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
@@ -299,7 +300,7 @@ def scale(
 def latency(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:
-    """How soon panes are seen at fixed rates, early and on time, with one setting changed at a time."""
+    """Measure the latency of panes. Early and on time, at fixed rates, with one setting changed at a time."""
     from strandline.cli.actions.bench import run_bench
 
     raise typer.Exit(run_bench("ladder", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
@@ -307,12 +308,12 @@ def latency(
 
 @bench.command()
 def soak(
-    minutes: Annotated[float, typer.Option(min=0.5, help="How long events come.")] = 60,
-    rate: Annotated[int, typer.Option(min=1, help="Events a second.")] = 10_000,
-    quick: Annotated[bool, typer.Option("--quick", help="Two minutes: to try it out.")] = False,
+    minutes: Annotated[float, typer.Option(min=0.5, help="Minutes for which events are sent.")] = 60,
+    rate: Annotated[int, typer.Option(min=1, help="Events per second.")] = 10_000,
+    quick: Annotated[bool, typer.Option("--quick", help="Run for two minutes.")] = False,
     work: Work = None,
 ) -> None:
-    """Whether memory and state of a job stay as they are, looked at every five seconds; every event accounted for."""
+    """Check that memory and state stay constant. Samples every five seconds, and accounts for every event."""
     from strandline.cli.actions.bench import run_soak
 
     raise typer.Exit(run_soak(minutes, rate=rate, quick=quick, work=work))
@@ -325,9 +326,9 @@ def profile(
     ] = "ours",
     quick: Quick = False,
     work: Work = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Where the time of one run goes: CPU time by thread, what tasks did, and the stages of batches."""
+    """Profile one run. Shows CPU time by thread, work of the tasks and stages of the batches."""
     from strandline.cli.actions.bench import run_profile
 
     raise typer.Exit(run_profile(cell, quick=quick, work=work, as_json=as_json))
@@ -335,12 +336,14 @@ def profile(
 
 @app.command()
 def up(
-    names: Annotated[list[str], typer.Argument(help="Which services: kafka, postgres, registry, valkey.")],
+    names: Annotated[list[str], typer.Argument(help="The services to start: kafka, postgres, registry, valkey.")],
     home: Home = None,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="The port; if not given, a free one.")] = None,
-    topic: Annotated[list[str] | None, typer.Option(help="A topic of Kafka to make: name or name:partitions.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="The port. Default: a free one.")] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option(help="A Kafka topic to create, name or name:partitions; may be repeated.")
+    ] = None,
 ) -> None:
-    """Start real services on this machine, without a container; they run until `strandline down`."""
+    """Start services on this machine. They need no containers and run until `strandline down`."""
     from strandline.cli.actions.services import up
 
     up(names, home=home, port=port, topics=topic or ())
@@ -348,11 +351,11 @@ def up(
 
 @app.command()
 def down(
-    names: Annotated[list[str] | None, typer.Argument(help="Which services; all of them if none is named.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="The services to stop. Default: all of them.")] = None,
     home: Home = None,
     wipe: Annotated[bool, typer.Option("--wipe", help="Delete their data too.")] = False,
 ) -> None:
-    """Stop services that `strandline up` started. Their data stay."""
+    """Stop services that `strandline up` started. Their data is kept."""
     from strandline.cli.actions.services import down
 
     down(names or (), home=home, wipe=wipe)
@@ -360,11 +363,13 @@ def down(
 
 @app.command()
 def status(
-    checkpoint: Annotated[Path | None, typer.Argument(help="A job's folder; without one, services are told.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Argument(help="A job's folder; without it, the services are shown.")
+    ] = None,
     home: Home = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Tell how a job is, or which services run.
+    """Print the status of a job, or of the services.
 
     Example: `strandline status /data/jobs/scores`
     """
@@ -379,46 +384,50 @@ def status(
 
 @app.command()
 def logs(
-    name: Annotated[str, typer.Argument(help="Which service.")],
+    name: Annotated[str, typer.Argument(help="The service.")],
     home: Home = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as the log grows; Ctrl-C ends it.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines of its end.")] = 20,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until Ctrl-C.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines to print.")] = 20,
 ) -> None:
-    """Show the end of a service's log."""
+    """Print the end of a service's log."""
     from strandline.cli.actions.services import logs
 
     logs(name, home=home, follow=follow, lines=lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs one command; an error becomes a message and an exit code, a traceback only with --debug."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in words
-    # Accepted behind the command too: it is what one adds at the end of a line that just failed.
-    words = [word for word in words if word != "--debug"]
+    """Run one command. An error becomes a message and an exit code; --debug adds the traceback."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    # --debug is accepted after the command too: users append it to the line that just failed.
+    given = [word for word in given if word != "--debug"]
     try:
-        app(words, prog_name="strandline")
+        app(given, prog_name="strandline")
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        sys.exit(EXIT_INTERRUPTED)
     except StrandlineError as error:
-        _tell(error.message, error.detail, error.hint, debug=debug)
-        sys.exit(REFUSED)
-    except Exception as error:  # noqa: BLE001 - the outermost place: told in one line, with --debug in full
+        _print_error(error.message, error.detail, error.hint, debug=debug)
+        sys.exit(EXIT_REFUSED)
+    except Exception as error:  # noqa: BLE001 - the outermost handler: one line, with --debug the full traceback
         what = f"{type(error).__name__}: {error}".partition("\n")[0]
-        _tell(f"unexpected: {what}", "", "" if debug else "run again with --debug for the traceback", debug=debug)
-        sys.exit(UNEXPECTED)
+        _print_error(
+            f"unexpected: {what}", "", "" if debug else "run again with --debug for the traceback", debug=debug
+        )
+        sys.exit(EXIT_UNEXPECTED)
     sys.exit(0)
 
 
-def _tell(message: str, detail: str, hint: str, *, debug: bool) -> None:
+def _print_error(message: str, detail: str, hint: str, *, debug: bool) -> None:
     from rich.console import Console
     from rich.text import Text
+
+    from strandline.cli.terminal import printable
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if debug:
         traceback.print_exc()
-    console.print(Text.assemble(("error: ", "bold red"), message))
+    console.print(Text.assemble(("error: ", "bold red"), printable(message, keep_lines=True)))
     if detail:
-        console.print(Text("  " + detail, "dim"))
+        console.print(Text("  " + printable(detail, keep_lines=True), "dim"))
     if hint:
-        console.print(Text.assemble(("  hint: ", "bold"), hint))
+        console.print(Text.assemble(("  hint: ", "bold"), printable(hint, keep_lines=True)))

@@ -1,4 +1,4 @@
-"""A job in the terminal, whoever runs it: its golden numbers as its folder tells them, again and again."""
+"""Watch a job's key metrics in the terminal, from the files in its folder, wherever the job runs."""
 
 import json
 import time
@@ -10,20 +10,21 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
-from strandline.cli.actions.jobs import head, table_of
+from strandline.cli.actions.jobs import header, verdict_table
+from strandline.cli.terminal import cell, printable
 from strandline.observe.metrics.encoding import to_plain
 from strandline.observe.metrics.history import History, JobState, JobView
 from strandline.observe.metrics.metrics import BatchMetrics
 from strandline.observe.number_format import count, duration
 from strandline.observe.verdicts import verdicts, worst
 
-_JUDGED: Final = 120_000
+_VERDICT_MS: Final = 120_000
 _SPARKS: Final = "▁▂▃▄▅▆▇█"
 _WIDTH: Final = 60
 
 
 def run_watch(checkpoint: Path, *, every: float, as_json: bool) -> int:
-    """Shows it until it ends; exit code 1 if it failed or died."""
+    """Show the job until it ends; return 1 if it failed or died."""
     console = Console(highlight=False, soft_wrap=True)
     with History(checkpoint) as history:
         if as_json or not console.is_terminal:
@@ -34,16 +35,17 @@ def run_watch(checkpoint: Path, *, every: float, as_json: bool) -> int:
 
 
 def _lines(history: History, every: float, *, as_json: bool) -> None:
-    """A line for each point, until the job no longer runs."""
+    """Print a line for each point, until the job ends."""
     shown = 0
     while True:
         job, found = history.job(), history.batches(since=shown)
-        # The newest point may still grow, so it is told once the next is there, or the job has ended.
+        # The newest point may still grow, so it is printed once the next one exists, or the job has ended.
         for batch in found[:-1] if job.state.is_alive else found:
             shown = max(shown, batch.at)
             print(json.dumps({"job": job.name, **to_plain(batch)}) if as_json else _line(batch), flush=True)
         if not job.state.is_alive:
-            print(json.dumps({"job": job.name, "state": job.state.value}) if as_json else f"{job.name}: {job.state}")
+            state = f"{printable(job.name)}: {job.state}"
+            print(json.dumps({"job": job.name, "state": job.state.value}) if as_json else state)
             return
         time.sleep(every)
 
@@ -65,17 +67,18 @@ def _live(history: History, every: float, console: Console) -> None:
 
 
 def picture(history: History, job: JobView) -> Panel:
-    """What is seen of a job at one look."""
+    """Draw the job's metrics as they are now."""
     latest = history.latest()
-    recent = [] if latest is None else history.batches(since=latest.at - _JUDGED)
+    recent = [] if latest is None else history.batches(since=latest.at - _VERDICT_MS)
     found = verdicts(recent)
-    rates = Text(f"in a second  {sparks([each.read_per_second for each in recent])}", "cyan")
+    rates = Text(f"events/s     {sparks([each.read_per_second for each in recent])}", "cyan")
     marks = Text(f"watermark    {sparks([each.behind_seconds or 0.0 for each in recent])}", "cyan")
-    return Panel(Group(head(job, latest), rates, marks, table_of(found)), title=f"{job.name}: {worst(found).value}")
+    parts = Group(header(job, latest), rates, marks, verdict_table(found))
+    return Panel(parts, title=cell(f"{job.name}: {worst(found).value}"))
 
 
 def sparks(values: list[float]) -> str:
-    """A line of small bars, the last ones if there are too many."""
+    """Draw values as a line of bars, the last ones if there are too many."""
     recent = values[-_WIDTH:]
     most = max(recent, default=0.0)
     if most <= 0:

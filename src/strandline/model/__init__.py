@@ -1,1 +1,1 @@
-"""The words of the Dataflow model as frozen values: what, where, when and how, without a player."""
+"""Define the values of the Dataflow model that all layers share: windows, triggers, watermarks, aggregates, panes."""

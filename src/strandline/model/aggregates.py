@@ -1,8 +1,8 @@
-"""What is computed: the aggregates, each saying whether its parts merge and whether an element can be taken back.
+"""Define the aggregates, and whether each one merges partial results and retracts elements.
 
-Nulls are left out, as in SQL, and with two columns a row where either is null; only Count without a column counts rows,
-and Collect keeps nulls. Over no values counts and sums are 0, lists are empty, everything else is null. "First" and
-"last" go by event time, then source position; where values are compared, NaN is the greatest number.
+Nulls are ignored, as in SQL, and with two columns a row in which either is null. Only Count without a column counts
+rows, and Collect keeps nulls. Over no values, counts and sums are 0, lists are empty, everything else is null. "First"
+and "last" are by event time, then source position. In comparisons NaN is the greatest number.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from strandline.errors import InvalidAggregate
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many elements; with a column, how many where it is not null."""
+    """The number of elements; with a column, the number of elements where it is not null."""
 
     column: str | None = None
     merges: ClassVar[bool] = True
@@ -89,7 +89,7 @@ class Last:
 
 @dataclass(frozen=True, slots=True)
 class ArgMin:
-    """A column where another is least; the earliest element decides between equals."""
+    """The value of a column where another is least; the earliest element among equals."""
 
     column: str
     by: str
@@ -99,7 +99,7 @@ class ArgMin:
 
 @dataclass(frozen=True, slots=True)
 class ArgMax:
-    """A column where another is greatest; the earliest element decides between equals."""
+    """The value of a column where another is greatest; the earliest element among equals."""
 
     column: str
     by: str
@@ -109,7 +109,7 @@ class ArgMax:
 
 @dataclass(frozen=True, slots=True)
 class Collect:
-    """All values, nulls too; as a multiset, though listed by event time, then source position."""
+    """All values including nulls; a multiset, listed by event time, then source position."""
 
     column: str
     merges: ClassVar[bool] = True
@@ -118,7 +118,7 @@ class Collect:
 
 @dataclass(frozen=True, slots=True)
 class CountDistinct:
-    """How many different values, exactly; keeps every value with its count, so that one can be taken back."""
+    """The exact number of distinct values; keeps every value with its count, so that it can retract."""
 
     column: str
     merges: ClassVar[bool] = True
@@ -127,12 +127,12 @@ class CountDistinct:
 
 @dataclass(frozen=True, slots=True)
 class ApproxCountDistinct:
-    """About how many different values, from 2^precision one-byte registers (HyperLogLog; 14: 16 KiB, error near 1 %).
+    """An estimate of the number of distinct values, from 2^precision one-byte registers (HyperLogLog).
 
-    A value is hashed as its compact JSON text (UTF-8, members sorted by name), by BLAKE2b to eight bytes, read as one
-    big-endian number. Its first `precision` bits choose the register; the register keeps the highest position, from 1,
-    of the first one-bit in the rest. The answer is the classic estimate with linear counting below 2.5 registers'
-    worth, rounded half up.
+    A precision of 14 takes 16 KiB and has an error near 1 %. A value is hashed as its compact JSON text (UTF-8, members
+    sorted by name), by BLAKE2b to eight bytes, read as one big-endian number. Its first `precision` bits choose the
+    register; the register keeps the highest position, from 1, of the first one-bit in the rest. The result is the
+    classic estimate with linear counting below 2.5 times the number of registers, rounded half up.
     """
 
     column: str
@@ -142,16 +142,16 @@ class ApproxCountDistinct:
 
     def __post_init__(self) -> None:
         if not 4 <= self.precision <= 18:
-            raise InvalidAggregate(f"a precision of {self.precision} is out of reach", hint="choose from 4 to 18")
+            raise InvalidAggregate(f"a precision of {self.precision} is out of range", hint="choose from 4 to 18")
 
 
 @dataclass(frozen=True, slots=True)
 class Quantile:
     """A quantile within 0.8 %, from counts of values that share sign, exponent and six binary digits.
 
-    It is the value of nearest rank, the smallest that at least q of the values do not exceed, told as the middle of its
-    bucket. The bucket of a double is its sign, exponent and first six mantissa bits; zero and the infinities are their
-    own buckets, and NaN is left out.
+    It is the value of nearest rank (the smallest that at least q of the values do not exceed), given as the middle of
+    its bucket. The bucket of a double is its sign, exponent and first six mantissa bits; zero and the infinities are
+    buckets of their own, and NaN is ignored.
     """
 
     column: str
@@ -168,7 +168,7 @@ class Quantile:
 class TopK:
     """The k greatest values, greatest first; with `by`, the values where another column is greatest.
 
-    The earliest element comes first among equals.
+    Among equals the earliest element comes first.
     """
 
     column: str
@@ -184,7 +184,7 @@ class TopK:
 
 @dataclass(frozen=True, slots=True)
 class AnyTrue:
-    """Whether some value is true."""
+    """Whether any value is true."""
 
     column: str
     merges: ClassVar[bool] = True
@@ -223,7 +223,7 @@ class BitXor:
 
 @dataclass(frozen=True, slots=True)
 class StringAgg:
-    """Texts joined by a separator, by event time, then source position."""
+    """Texts joined by a separator, ordered by event time, then source position."""
 
     column: str
     separator: str = ","
@@ -233,7 +233,7 @@ class StringAgg:
 
 @dataclass(frozen=True, slots=True)
 class UserAggregate:
-    """A user's own: an accumulator, made, added to, merged, taken back from, and read. It must not change in place."""
+    """A user-defined aggregate: functions of an accumulator. They must not change the accumulator in place."""
 
     column: str
     create: Callable[[], Any]
@@ -280,116 +280,117 @@ Aggregate = (
 
 
 def columns_of(aggregate: Aggregate) -> tuple[str, ...]:
-    """The columns that an aggregate reads."""
+    """Return the columns that an aggregate reads."""
     by = getattr(aggregate, "by", None)
     return tuple(column for column in (aggregate.column, by) if column is not None)
 
 
 def count(column: str | None = None) -> Count:
-    """How many elements, or how many values of a column that are not null."""
+    """Count elements, or the values of a column that are not null."""
     return Count(column)
 
 
 def sum(column: str) -> Sum:  # noqa: A001 - the model's own word
-    """The total of a column."""
+    """Sum a column."""
     return Sum(column)
 
 
 def min(column: str) -> Min:  # noqa: A001 - the model's own word
-    """The least value."""
+    """Return the least value."""
     return Min(column)
 
 
 def max(column: str) -> Max:  # noqa: A001 - the model's own word
-    """The greatest value."""
+    """Return the greatest value."""
     return Max(column)
 
 
 def mean(column: str) -> Mean:
-    """The average."""
+    """Average a column."""
     return Mean(column)
 
 
 def variance(column: str, *, population: bool = False) -> Variance:
-    """The sample variance, or the population's."""
+    """Return the sample variance, or the population variance."""
     return Variance(column, population)
 
 
 def stddev(column: str, *, population: bool = False) -> StdDev:
-    """The standard deviation."""
+    """Return the standard deviation."""
     return StdDev(column, population)
 
 
 def first(column: str) -> First:
-    """The earliest value."""
+    """Return the earliest value."""
     return First(column)
 
 
 def last(column: str) -> Last:
-    """The latest value."""
+    """Return the latest value."""
     return Last(column)
 
 
 def argmin(column: str, *, by: str) -> ArgMin:
-    """The column's value where `by` is least."""
+    """Return the column's value where `by` is least."""
     return ArgMin(column, by)
 
 
 def argmax(column: str, *, by: str) -> ArgMax:
-    """The column's value where `by` is greatest."""
+    """Return the column's value where `by` is greatest."""
     return ArgMax(column, by)
 
 
 def collect(column: str) -> Collect:
-    """All values, as a list."""
+    """Collect all values in a list."""
     return Collect(column)
 
 
 def count_distinct(column: str) -> CountDistinct:
-    """How many different values, exactly."""
+    """Count distinct values exactly."""
     return CountDistinct(column)
 
 
 def approx_count_distinct(column: str, *, precision: int = 14) -> ApproxCountDistinct:
-    """About how many different values."""
+    """Estimate the number of distinct values."""
     return ApproxCountDistinct(column, precision)
 
 
 def quantile(column: str, q: float) -> Quantile:
-    """A quantile, within 0.8 %."""
+    """Return a quantile, within 0.8 %."""
     return Quantile(column, q)
 
 
 def top_k(column: str, k: int, *, by: str | None = None) -> TopK:
-    """The k greatest values."""
+    """Return the k greatest values."""
     return TopK(column, k, by)
 
 
 def any_true(column: str) -> AnyTrue:
-    """Whether some value is true."""
+    """Return whether any value is true."""
     return AnyTrue(column)
 
 
 def all_true(column: str) -> AllTrue:
-    """Whether all values are true."""
+    """Return whether all values are true."""
     return AllTrue(column)
 
 
 def bit_and(column: str) -> BitAnd:
-    """All values, and-ed bit by bit."""
+    """Combine all values with a bitwise and."""
     return BitAnd(column)
 
 
 def bit_or(column: str) -> BitOr:
-    """All values, or-ed bit by bit."""
+    """Combine all values with a bitwise or."""
     return BitOr(column)
 
 
 def bit_xor(column: str) -> BitXor:
-    """All values, xor-ed bit by bit."""
+    """Combine all values with a bitwise xor."""
     return BitXor(column)
 
 
 def string_agg(column: str, *, separator: str = ",") -> StringAgg:
-    """All texts in one."""
+    """Join all texts."""
+
     return StringAgg(column, separator)

@@ -1,4 +1,4 @@
-"""Everyone who came in, and what became of them: the numbers by which nobody is lost in silence."""
+"""Count input elements by outcome, so that no element is lost unnoticed."""
 
 from dataclasses import dataclass, replace
 
@@ -7,9 +7,9 @@ COUNTED = ("read", "contributed", "late", "dead", "filtered", "again")
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Everyone who came in, and what became of them: `read` + `again` are the others together.
+    """Counts of elements by outcome: `read` + `again` equals the sum of all others.
 
-    Of a job, `read` is what came from its sources. Of one step, it is what came to that step.
+    For a job, `read` counts elements from its sources. For one step, it counts the elements that reach the step.
     """
 
     read: int = 0
@@ -18,21 +18,21 @@ class Counts:
     dead: int = 0
     filtered: int = 0
     again: int = 0
-    """Offered once more: to a step beside the first, as a pane to a later step, or made of one by `flat_map`."""
+    """Elements processed once more: by a second step, as a pane by a later step, or as a row made by `flat_map`."""
 
     @property
     def offered(self) -> int:
-        """Everyone of whom something must have become."""
+        """Return the number of elements that must have an outcome."""
         return self.read + self.again
 
     @property
     def of_step(self) -> "Counts":
-        """The same as one step sees it: whoever comes to it comes in."""
+        """Return the counts as one step sees them: every element that reaches the step is input."""
         return replace(self, read=self.offered, again=0)
 
     @property
     def missing(self) -> int:
-        """Zero, or something vanished."""
+        """Return the number of elements without an outcome: always zero, unless an element was lost."""
         return self.offered - self.contributed - self.late - self.dead - self.filtered
 
     def __add__(self, other: "Counts") -> "Counts":

@@ -1,4 +1,4 @@
-"""Columns as Spark's DDL writes them: `team string, score long, tags array<string>`."""
+"""Parse column lists in Spark's DDL: `team string, score long, tags array<string>`."""
 
 import re
 from typing import Final
@@ -21,23 +21,23 @@ _COLUMN: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))\s*[:\s]\s*(\S.*
 
 
 def parse(text: str) -> dict[str, str]:
-    """The columns in order, each with its type: the word in small letters, names inside it as they are."""
+    """Return the columns in order, each with its type: keywords in lower case, nested names unchanged."""
     columns: dict[str, str] = {}
     for part in parts(text):
-        said = _COLUMN.fullmatch(part)
-        if said is None:
+        column = _COLUMN.fullmatch(part)
+        if column is None:
             raise InvalidStep(f"cannot read the column {part.strip()!r}", hint=HINT)
-        name = said[2] or said[1].replace("``", "`")
+        name = column[2] or column[1].replace("``", "`")
         if name.startswith("@"):
-            raise InvalidStep(f"the column {name!r} starts with @", hint="those names are Strandline's own")
+            raise InvalidStep(f"the column {name!r} starts with @", hint="such names are reserved for Strandline")
         if name in columns:
-            raise InvalidStep(f"two columns are called {name!r}", hint="give each a name of its own")
-        columns[name] = re.sub(r"^\w+", lambda word: word[0].lower(), " ".join(said[3].split()))
+            raise InvalidStep(f"two columns are called {name!r}", hint="give each a different name")
+        columns[name] = re.sub(r"^\w+", lambda word: word[0].lower(), " ".join(column[3].split()))
     return columns
 
 
 def parts(text: str) -> list[str]:
-    """What stands between the commas, of which those inside brackets or a quoted name are no separators."""
+    """Split at commas, except inside brackets and quoted names."""
     found, depth, start, quoted = [], 0, 0, False
     for place, sign in enumerate(text):
         quoted ^= sign == "`"
@@ -49,10 +49,10 @@ def parts(text: str) -> list[str]:
 
 
 def is_number(kind: str | None) -> bool:
-    """Whether it can be summed; True where the type is not known."""
+    """Return whether a type can be summed; True if the type is not known."""
     return kind is None or kind in _NUMBERS or kind.startswith("decimal")
 
 
 def is_time(kind: str | None) -> bool:
-    """Whether it is an instant; True where the type is not known."""
+    """Return whether a type is a timestamp; True if the type is not known."""
     return kind is None or kind in _TIMES

@@ -1,7 +1,7 @@
-"""Time and what carries it: instants, lengths of time, and the elements of a stream.
+"""Define timestamps, durations, and the elements of a stream.
 
-Time is whole milliseconds. The two ends of time are reserved values; sums that reach past an end stay on it, and an
-end plus or minus anything is that end.
+Time is whole milliseconds. The two ends of time are reserved values: sums that reach past an end stay on it, and an end
+plus or minus anything is that end.
 """
 
 import re
@@ -21,7 +21,7 @@ _LENGTH: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>ms|s|m|h|d)")
 
 @dataclass(frozen=True, order=True, slots=True)
 class Duration:
-    """A length of time in whole milliseconds; it may be negative, as an offset is."""
+    """A duration in whole milliseconds; it may be negative, as an offset."""
 
     ms: int
 
@@ -39,7 +39,7 @@ class Duration:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Reads `90s`, `1h30m`, `-5s`, `1.5s`, `250ms`."""
+        """Parse `90s`, `1h30m`, `-5s`, `1.5s`, `250ms`."""
         body = text.strip().lower()
         sign = -1 if body.startswith("-") else 1
         body = body.lstrip("+-")
@@ -64,14 +64,14 @@ class Duration:
 
 ZERO: Final = Duration(0)
 INSTANT: Final = Duration(1)
-"""One millisecond: the distance between neighbouring instants."""
+"""One millisecond: the distance between neighboring timestamps."""
 
 Length = Duration | timedelta | str
-"""What a user may write where a length of time is asked for."""
+"""The types that a user may give for a duration."""
 
 
 def duration(given: Length | None = None, /, **units: float) -> Duration:
-    """One length of time from whichever way it was written: a value, `"90s"`, or `minutes=2, seconds=30`."""
+    """Convert any notation of a duration: a value, `"90s"`, or `minutes=2, seconds=30`."""
     if given is not None and units:
         raise InvalidTime(f"a length of time was given twice: {given} and {units}", hint="give it once")
     match given:
@@ -99,19 +99,19 @@ def _from_units(units: dict[str, float]) -> Duration:
 
 @dataclass(frozen=True, order=True, slots=True)
 class Timestamp:
-    """An instant: milliseconds since the epoch, or one of the two ends of time."""
+    """A timestamp: milliseconds since the epoch, or one of the two ends of time."""
 
     ms: int
 
     @classmethod
     def from_datetime(cls, at: datetime) -> Self:
-        """Floored to the millisecond; a datetime without a zone is UTC."""
+        """Convert a datetime, rounded down to the millisecond; a datetime without a zone is UTC."""
         since = (at if at.tzinfo else at.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
         return cls(since // timedelta(milliseconds=1))
 
     @property
     def is_end(self) -> bool:
-        """True of the two reserved values, the beginning and the end of time."""
+        """Return whether this is one of the two reserved values, the beginning and the end of time."""
         return self.ms in (_LEAST, _GREATEST)
 
     def __add__(self, by: Duration) -> "Timestamp":
@@ -121,13 +121,13 @@ class Timestamp:
         return self._moved(-by.ms)
 
     def _moved(self, ms: int) -> "Timestamp":
-        """An end stays an end, and no sum reaches past one."""
+        """Add milliseconds; an end stays an end, and no sum reaches past one."""
         if self.ms in (_LEAST, _GREATEST):
             return self
         return Timestamp(min(max(self.ms + ms, _LEAST), _GREATEST))
 
     def since(self, earlier: "Timestamp") -> Duration:
-        """How long after `earlier` this is; both must be inside time."""
+        """Return the duration from `earlier` to this; neither may be an end of time."""
         return Duration(self.ms - earlier.ms)
 
     def __str__(self) -> str:
@@ -144,7 +144,7 @@ _ENDS: Final = {"-inf": BEGINNING, "+inf": END, "inf": END}
 
 
 def instant(given: Any) -> Timestamp:
-    """One instant from whichever way it was written: a value, milliseconds, `"26s"` after the epoch, an ISO date."""
+    """Convert any notation of a timestamp: a value, milliseconds, `"26s"` after the epoch, an ISO date."""
     match given:
         case Timestamp():
             return given
@@ -173,7 +173,7 @@ def _read_instant(text: str) -> Timestamp:
 
 
 class TimeDomain(StrEnum):
-    """Which clock an element's time is read from."""
+    """The clock that gives an element its time."""
 
     EVENT = "event"
     PROCESSING = "processing"
@@ -181,10 +181,9 @@ class TimeDomain(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One row of a stream: when it happened, whose it is, what it says, and where it stood in its source.
+    """One row of a stream: its event time, key, columns, and position in its source.
 
-    An element whose time is missing or cannot be read stands at the beginning of time, which is reserved: it becomes a
-    dead letter.
+    An element with a missing or invalid time has the beginning of time, a reserved value: it becomes a dead letter.
     """
 
     at: Timestamp
@@ -193,4 +192,4 @@ class Element:
     partition: str = ""
     offset: int = 0
     retraction: bool = False
-    """Whether it takes back an equal one that came before: elements that are panes of another step may."""
+    """Whether it retracts an equal earlier element. Only panes of another step, used as elements, may retract."""

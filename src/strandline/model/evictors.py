@@ -1,4 +1,4 @@
-"""What a window lets go of at a firing, before or after its value is computed."""
+"""Define evictors: they drop elements of a window at a firing, before or after its value is computed."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +9,7 @@ from strandline.model.expressions import Expression, expression, names_of
 
 
 class Moment(StrEnum):
-    """When an evictor runs, seen from the value of the pane."""
+    """Whether an evictor runs before or after the value of the pane is computed."""
 
     BEFORE = "before"
     AFTER = "after"
@@ -17,7 +17,7 @@ class Moment(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeepLast:
-    """Drops from the front, in order of arrival, until n remain."""
+    """Drop the earliest arrivals until n elements remain."""
 
     n: int
     moment: Moment = Moment.BEFORE
@@ -29,7 +29,7 @@ class KeepLast:
 
 @dataclass(frozen=True, slots=True)
 class KeepWithin:
-    """Drops what is `length` or more older than the newest element, by event time."""
+    """Drop elements whose event time is `length` or more before the newest one."""
 
     length: Duration
     moment: Moment = Moment.BEFORE
@@ -41,7 +41,7 @@ class KeepWithin:
 
 @dataclass(frozen=True, slots=True)
 class KeepDelta:
-    """Drops elements whose distance from the last one, over `last.column` and `column`, is `bound` or more."""
+    """Drop elements whose distance from the last one, over `last.column` and `column`, is `bound` or more."""
 
     distance: Expression
     bound: float
@@ -52,7 +52,7 @@ class KeepDelta:
             if name.scope not in ("", "last"):
                 raise InvalidStep(
                     f"the distance {self.distance.text!r} reads {name.scope}.{name.name}",
-                    hint="a distance reads columns, and those of the last element as last.…",
+                    hint="a distance reads columns, and columns of the last element as last.…",
                 )
 
 
@@ -60,17 +60,17 @@ Evictor = KeepLast | KeepWithin | KeepDelta
 
 
 def keep_last(n: int, *, when: str = "before") -> KeepLast:
-    """The n newest by arrival stay."""
+    """Keep the n newest elements by arrival."""
     return KeepLast(n, _moment(when))
 
 
 def keep_within(length: Length | None = None, /, *, when: str = "before", **units: float) -> KeepWithin:
-    """What is close to the newest event time stays."""
+    """Keep elements close to the newest event time."""
     return KeepWithin(duration(length, **units), _moment(when))
 
 
 def keep_delta(distance: str, *, bound: float, when: str = "before") -> KeepDelta:
-    """What is near the last element stays: `keep_delta("last.value - value", bound=2)`."""
+    """Keep elements near the last one: `keep_delta("last.value - value", bound=2)`."""
     return KeepDelta(expression(distance), bound, _moment(when))
 
 
@@ -78,4 +78,4 @@ def _moment(when: str) -> Moment:
     try:
         return Moment(when)
     except ValueError:
-        raise InvalidStep(f"an evictor cannot run {when!r}", hint='say "before" or "after"') from None
+        raise InvalidStep(f"an evictor cannot run {when!r}", hint='use "before" or "after"') from None

@@ -1,6 +1,6 @@
-"""Small expressions over an aggregate's values, as data: parsed and checked here, evaluated by each player its own way.
+"""Parse and check small expressions over an aggregate's values; each engine evaluates the tree itself.
 
-The language is a corner of Python's: names, `last.name`, numbers, texts, True, False, None, arithmetic, comparison,
+The language is a subset of Python's: names, `last.name`, numbers, texts, True, False, None, arithmetic, comparison,
 `and`, `or`, `not`, `is None`, `abs(x)`. A comparison or a sum with null is null, and null is not true.
 """
 
@@ -26,7 +26,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """`-x`, `not x`, `abs x`, or `null x`, which asks whether x is null."""
+    """`-x`, `not x`, `abs x`, or `null x`, which tests whether x is null."""
 
     operator: str
     operand: "Node"
@@ -52,7 +52,7 @@ _BINARY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An expression as it was written, and its tree."""
+    """The text of an expression, and its tree."""
 
     text: str
     tree: Node
@@ -62,7 +62,7 @@ class Expression:
 
 
 def expression(text: str) -> Expression:
-    """Reads an expression, or says what in it cannot be read."""
+    """Parse an expression, or raise what in it cannot be parsed."""
     try:
         return Expression(text, _read(ast.parse(text.strip(), mode="eval").body))
     except (SyntaxError, ValueError, RecursionError) as problem:
@@ -72,7 +72,7 @@ def expression(text: str) -> Expression:
 
 
 def names_of(node: Node) -> frozenset[Name]:
-    """Every name that a tree reads."""
+    """Return every name that a tree reads."""
     match node:
         case Name():
             return frozenset((node,))
@@ -110,15 +110,15 @@ def _read(node: ast.expr) -> Node:
 
 
 def _compare(operator: ast.cmpop, left: ast.expr, right: ast.expr) -> Node:
-    nothing = isinstance(right, ast.Constant) and right.value is None
+    is_none = isinstance(right, ast.Constant) and right.value is None
     match operator:
-        case ast.Is() if nothing:
+        case ast.Is() if is_none:
             return Unary("null", _read(left))
-        case ast.IsNot() if nothing:
+        case ast.IsNot() if is_none:
             return Unary("not", Unary("null", _read(left)))
         case _ if type(operator) in _BINARY:
             return Binary(_BINARY[type(operator)], _read(left), _read(right))
-    raise ValueError("only the usual comparisons and 'is None' can be read")
+    raise ValueError("only the usual comparisons and 'is None' are supported")
 
 
 def _chain(nodes: list[Node], operator: str) -> Node:

@@ -1,7 +1,7 @@
-"""How long things took, or how late they came, in buckets that grow with the time: they merge, and take little room.
+"""Count durations and latenesses in exponential buckets: they merge, and take little space.
 
-Four buckets lie between a time and its double, so that a percentile is off by a tenth at most. Times are milliseconds;
-bucket 0 holds those below one, bucket n those from 2^((n-1)/4) up to 2^(n/4).
+There are four buckets between a time and its double, so a percentile is off by a tenth at most. Times are milliseconds;
+bucket 0 holds times below one, bucket n times from 2^((n-1)/4) up to 2^(n/4).
 """
 
 import math
@@ -15,7 +15,7 @@ PER_OCTAVE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Counts by bucket, in the order of the buckets."""
+    """Counts by bucket, in bucket order."""
 
     counts: tuple[tuple[int, int], ...] = ()
 
@@ -27,7 +27,7 @@ class Histogram:
         return histogram(Counter(dict(self.counts)) + Counter(dict(other.counts)))
 
     def percentile(self, share: float) -> float | None:
-        """The time in milliseconds that this share of all does not exceed; None where there are none."""
+        """Return the time in milliseconds that this share of all times does not exceed; None without any."""
         needed, passed = share * self.total, 0
         for bucket, many in self.counts:
             passed += many
@@ -36,22 +36,22 @@ class Histogram:
         return None
 
     def share_within(self, ms: float) -> float:
-        """The share of all that took no longer: what would be complete after such a wait."""
+        """Return the share of times up to `ms`: what is complete after such a wait."""
         total = self.total
         return 1.0 if total == 0 else sum(many for bucket, many in self.counts if upper(bucket) <= ms) / total
 
     def bars(self) -> Iterator[tuple[float, float, int]]:
-        """Each bucket as (from, to, how many), in milliseconds."""
+        """Yield each bucket as (from, to, count), in milliseconds."""
         return ((lower(bucket), upper(bucket), many) for bucket, many in self.counts)
 
 
 def histogram(counts: Mapping[int, int]) -> Histogram:
-    """Of counts by bucket."""
+    """Build a histogram from counts by bucket."""
     return Histogram(tuple(sorted((bucket, many) for bucket, many in counts.items() if many)))
 
 
 def of_times(times: Iterable[float]) -> Histogram:
-    """Of times in milliseconds."""
+    """Build a histogram from times in milliseconds."""
     return histogram(Counter(bucket_of(each) for each in times))
 
 
@@ -68,5 +68,5 @@ def upper(bucket: int) -> float:
 
 
 def middle(bucket: int) -> float:
-    """What a bucket's times are taken for: off by a tenth at most."""
+    """Return the time that represents a bucket: off by a tenth at most."""
     return 0.0 if bucket <= 0 else math.sqrt(lower(bucket) * upper(bucket))

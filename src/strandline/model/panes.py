@@ -1,4 +1,4 @@
-"""How refinements relate: panes and their timing, accumulation, lateness, and who come too late."""
+"""Define panes and their timing, accumulation modes, lateness, late elements and dead letters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from strandline.model.windows import Window
 
 
 class Timing(StrEnum):
-    """A pane against the end of its window: per window EARLY*, then at most one ON_TIME, then LATE*."""
+    """A pane's timing relative to the end of its window: EARLY*, then at most one ON_TIME, then LATE*."""
 
     EARLY = "early"
     ON_TIME = "on_time"
@@ -19,7 +19,7 @@ class Timing(StrEnum):
 
 
 class Accumulation(StrEnum):
-    """What a pane holds: what is new, all there is, or all there is with the last answer taken back."""
+    """The content of a pane: new elements, all elements, or all elements with a retraction of the previous pane."""
 
     DISCARDING = "discarding"
     ACCUMULATING = "accumulating"
@@ -27,7 +27,7 @@ class Accumulation(StrEnum):
 
 
 class PaneTimestamp(StrEnum):
-    """Which time a pane carries into the next step."""
+    """The timestamp of a pane as an element of the next step."""
 
     END_OF_WINDOW = "end_of_window"
     EARLIEST = "earliest"
@@ -35,14 +35,14 @@ class PaneTimestamp(StrEnum):
 
 
 class Emit(StrEnum):
-    """Whether a firing that adds nothing still speaks."""
+    """Whether a firing without new elements emits a pane."""
 
     ALWAYS = "always"
     IF_NON_EMPTY = "if_non_empty"
 
 
 class LateRows(StrEnum):
-    """A late row for each refused element, or for each window that refuses it."""
+    """Whether there is one late row for each refused element, or one for each window that refuses it."""
 
     PER_ELEMENT = "per_element"
     PER_WINDOW = "per_window"
@@ -57,7 +57,7 @@ class LateReason(StrEnum):
 
 
 class DeadReason(StrEnum):
-    """Why an element could not be taken in at all."""
+    """Why an element became a dead letter."""
 
     NO_EVENT_TIME = "no_event_time"
     FUTURE = "future"
@@ -67,7 +67,7 @@ class DeadReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """How long after its end a window still takes elements; None is for ever."""
+    """How long after its end a window still accepts elements; None is forever."""
 
     allowed: Duration | None = ZERO
     rows: LateRows = LateRows.PER_ELEMENT
@@ -79,7 +79,7 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True)
 class Pane:
-    """One answer for one key and window."""
+    """One result for a key and window."""
 
     key: Any
     window: Window
@@ -105,7 +105,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """An element that came too late, and why: which window refused it, at which watermark."""
+    """A late element, and why: the window that refused it, and the watermark."""
 
     element: Element
     reason: LateReason
@@ -116,7 +116,7 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """What could not be taken in at all, and why; whatever could be read of it is kept."""
+    """An element that could not be processed, and why; with whatever could be read of it."""
 
     reason: str
     columns: Mapping[str, Any] = field(default_factory=dict)
@@ -124,7 +124,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """What one move brought out: panes, late elements and dead letters, each in its own order."""
+    """The output of one batch: panes, late elements and dead letters, each in its own order."""
 
     panes: tuple[Pane, ...] = ()
     late: tuple[Late, ...] = ()

@@ -1,10 +1,10 @@
-"""What a row of a changelog says: a row came, another took its place, or it went."""
+"""Define the kinds of changelog rows."""
 
 from enum import StrEnum
 
 
 class Change(StrEnum):
-    """An update is told by two rows: the one that was, then the one that is."""
+    """The kind of a changelog row. An update is two rows: the row before, then the row after."""
 
     INSERT = "insert"
     UPDATE_BEFORE = "update_before"

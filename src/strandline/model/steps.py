@@ -1,4 +1,4 @@
-"""The four questions in one value: a windowed step over keys, checked as a whole when it is made."""
+"""Define a windowed step over keys, checked as a whole when it is created: the four questions in one value."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from strandline.model.windows import Count, Global, Session, Sliding, WindowKind
 RESERVED = frozenset(
     {"key", "window", "timing", "index", "nonspeculative_index", "first", "last", "timestamp", "retraction"}
 )
-"""The fields of a pane; an aggregate needs a name of its own."""
+"""The fields of a pane; an aggregate may not have these names."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowedStep:
-    """What is computed, where in event time, when it is told, and how refinements relate."""
+    """What is computed, where in event time, when it is emitted, and how refinements relate."""
 
     aggregates: tuple[tuple[str, Aggregate], ...] = (("values", Collect("value")),)
     window: WindowKind = Global()
@@ -33,9 +33,9 @@ class WindowedStep:
     final_pane: Emit = Emit.IF_NON_EMPTY
     evictor: Evictor | None = None
     ttl: Duration | None = None
-    """A key's global window is closed once nothing has come for longer than this, by the clock."""
+    """A key's global window closes if no element arrives for longer than this, by processing time."""
     signed: bool = False
-    """Whether elements may take others back, because they are panes that do."""
+    """Whether elements may be retractions, because they are panes of a retracting step."""
 
     def __post_init__(self) -> None:
         _check_aggregates(self)
@@ -48,7 +48,7 @@ class WindowedStep:
             raise InvalidStep("a count window holds exactly what it counts", hint="leave the evictor out")
         if isinstance(self.window, Count) and self.trigger != DEFAULT:
             raise InvalidStep(
-                "a count window speaks when it is full and takes no trigger",
+                "a count window fires when it is full and takes no trigger",
                 hint="for panes of at least n elements use a global window with repeatedly(after_count(n))",
             )
 
@@ -61,7 +61,7 @@ def _check_aggregates(step: WindowedStep) -> None:
         if name in RESERVED:
             raise InvalidAggregate(f"{name!r} is a field of every pane", hint="give the aggregate another name")
         if names.count(name) > 1:
-            raise InvalidAggregate(f"two aggregates are called {name!r}", hint="give each a name of its own")
+            raise InvalidAggregate(f"two aggregates are called {name!r}", hint="give each a different name")
 
 
 def _check_conditions(step: WindowedStep) -> None:
@@ -90,14 +90,14 @@ def _conditions(trigger: Trigger) -> Iterator[When]:
 
 
 def lifts(step: WindowedStep) -> bool:
-    """Whether elements may be combined before they are grouped: nothing looks at each, and none is refused unseen."""
+    """Return whether elements can be pre-aggregated before the shuffle, so that none must be inspected by itself."""
     if isinstance(step.window, Count) or step.evictor is not None:
         return False
     return finishes_by_watermark_only(step.trigger) and all(aggregate.merges for _, aggregate in step.aggregates)
 
 
 def cautions(step: WindowedStep) -> tuple[str, ...]:
-    """What is allowed but easily not meant, each in a sentence with the way out."""
+    """Return warnings about settings that are valid but easily unintended, each with a remedy."""
     found = []
     window = step.window
     if isinstance(window, Sliding) and window.leaves_gaps:
@@ -106,14 +106,14 @@ def cautions(step: WindowedStep) -> tuple[str, ...]:
             f"are counted as filtered; slide by {window.size} or less to take them all"
         )
     if isinstance(window, Global) and step.trigger == DEFAULT:
-        found.append("a global window completes only when the stream ends: give it a trigger to hear from it before")
+        found.append("a global window completes only when the stream ends: give it a trigger for earlier results")
     if isinstance(window, Global) and step.ttl is None:
         found.append("a global window keeps a row for every key for ever: give it a time to live if keys come and go")
     if isinstance(window, Session) and step.accumulation is Accumulation.ACCUMULATING and step.trigger != DEFAULT:
         found.append("accumulating sessions leave stale rows under old bounds when they grow: use retracting")
     if may_finish(step.trigger):
         found.append(
-            f"{describe(step.trigger)} finishes: elements that come to a window after that go to the late output as "
-            "closed; wrap it in repeatedly(…), or give after_watermark a late part, to hear of them"
+            f"{describe(step.trigger)} finishes: elements that reach a window after that go to the late output as "
+            "closed; wrap it in repeatedly(…), or give after_watermark a late part, to include them"
         )
     return tuple(found)

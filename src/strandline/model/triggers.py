@@ -1,7 +1,7 @@
-"""When to speak: the triggers, and how they combine.
+"""Define triggers and how they combine.
 
-A trigger is a tree of frozen values. What each node does (when it should fire, what firing does to it, when it is
-finished, how it merges) is said by the players; here stands what was asked, and what can be known of it beforehand.
+A trigger is a tree of frozen values. The engines define what each node does: when it fires, what firing does to it,
+when it is finished, how it merges. This module holds the values, and what can be derived from them in advance.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from strandline.model.expressions import Expression, expression
 
 @dataclass(frozen=True, slots=True)
 class AfterWatermark:
-    """At the window's end by the watermark; before it as `early` says, after it as `late` says, both by repetition."""
+    """Fires at the window's end by the watermark; `early` repeats before the end, `late` after it."""
 
     early: "Trigger | None" = None
     late: "Trigger | None" = None
@@ -22,7 +22,7 @@ class AfterWatermark:
 
 @dataclass(frozen=True, slots=True)
 class AfterCount:
-    """Once at least n elements have come since the last firing."""
+    """Fires once at least n elements have arrived since the last firing."""
 
     n: int
 
@@ -33,7 +33,7 @@ class AfterCount:
 
 @dataclass(frozen=True, slots=True)
 class AfterProcessingTime:
-    """Once the clock has passed the first element's arrival by a delay, rounded up to an aligned period if asked."""
+    """Fires when the clock passes the first element's arrival plus a delay, rounded up to an aligned period if set."""
 
     delay: Duration = ZERO
     aligned: Duration | None = None
@@ -48,7 +48,7 @@ class AfterProcessingTime:
 
 @dataclass(frozen=True, slots=True)
 class AfterEventTime:
-    """Once the watermark has reached the next boundary of a period in event time."""
+    """Fires when the watermark reaches the next boundary of a period in event time."""
 
     period: Duration
     offset: Duration = ZERO
@@ -60,10 +60,10 @@ class AfterEventTime:
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """Once an expression is true of the value the pane would have.
+    """Fires when an expression is true for the values that the pane would have.
 
     It reads the aggregates by name, the last emitted ones as `last.name`, and `since`, the elements since the last
-    firing. It is a level, not an edge: `total > 100 and (last.total is None or last.total <= 100)` is the edge.
+    firing. It tests a level, not an edge: `total > 100 and (last.total is None or last.total <= 100)` is the edge.
     """
 
     condition: Expression
@@ -71,19 +71,19 @@ class When:
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """Not at all; what a window holds still comes out when it expires."""
+    """Never fires; a window's contents are still emitted when it expires."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repeatedly:
-    """Again and again: a part that has finished starts over."""
+    """Repeats its part: a part that has finished starts over."""
 
     of: "Trigger"
 
 
 @dataclass(frozen=True, slots=True)
 class FirstOf:
-    """When any of its parts would."""
+    """Fires when any of its parts would."""
 
     parts: tuple["Trigger", ...]
 
@@ -93,7 +93,7 @@ class FirstOf:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """When every one of its parts would, or has."""
+    """Fires when each of its parts would, or has finished."""
 
     parts: tuple["Trigger", ...]
 
@@ -103,7 +103,7 @@ class AllOf:
 
 @dataclass(frozen=True, slots=True)
 class InSequence:
-    """One part after the other."""
+    """Runs one part after the other."""
 
     parts: tuple["Trigger", ...]
 
@@ -113,7 +113,7 @@ class InSequence:
 
 @dataclass(frozen=True, slots=True)
 class OrFinally:
-    """As `main` says, until `until` fires once and ends it."""
+    """Fires as `main` does, until `until` fires once and finishes it."""
 
     main: "Trigger"
     until: "Trigger"
@@ -138,7 +138,7 @@ DEFAULT: Final = Repeatedly(AfterWatermark())
 
 
 def parts_of(trigger: Trigger) -> tuple[Trigger, ...]:
-    """The triggers directly inside a trigger, in the order in which they were written."""
+    """Return the direct parts of a trigger, in the order in which they were written."""
     match trigger:
         case AfterWatermark(early, late):
             return tuple(part for part in (early, late) if part is not None)
@@ -154,7 +154,7 @@ def parts_of(trigger: Trigger) -> tuple[Trigger, ...]:
 
 
 def may_finish(trigger: Trigger) -> bool:
-    """Whether this trigger can close a window before its time, so that later elements are refused as `closed`."""
+    """Return whether this trigger can close a window before it expires, so that later elements are late (`closed`)."""
     match trigger:
         case AfterWatermark(_, late):
             return late is None
@@ -174,44 +174,44 @@ def may_finish(trigger: Trigger) -> bool:
 
 
 def finishes_by_watermark_only(trigger: Trigger) -> bool:
-    """Whether no window is ever closed by this trigger before the watermark has passed its end."""
+    """Return whether this trigger never closes a window before the watermark has passed its end."""
     match trigger:
         case AfterWatermark() | Never() | Repeatedly():
             return True
         case AfterCount() | AfterProcessingTime() | AfterEventTime() | When():
             return False
         case FirstOf(parts):
-            return all(_speaks_only_at_the_end(part) for part in parts)
+            return all(_fires_only_at_the_end(part) for part in parts)
         case AllOf(parts):
-            return any(_speaks_only_at_the_end(part) for part in parts)
+            return any(_fires_only_at_the_end(part) for part in parts)
         case InSequence(parts):
             return any(finishes_by_watermark_only(part) for part in parts)
         case OrFinally(main, until):
-            return finishes_by_watermark_only(main) and _speaks_only_at_the_end(until)
+            return finishes_by_watermark_only(main) and _fires_only_at_the_end(until)
     assert_never(trigger)
 
 
-def _speaks_only_at_the_end(trigger: Trigger) -> bool:
+def _fires_only_at_the_end(trigger: Trigger) -> bool:
     match trigger:
         case AfterWatermark(early, _):
             return early is None
         case Never():
             return True
         case Repeatedly(of):
-            return _speaks_only_at_the_end(of)
+            return _fires_only_at_the_end(of)
         case FirstOf(parts) | InSequence(parts):
-            return all(_speaks_only_at_the_end(part) for part in parts)
+            return all(_fires_only_at_the_end(part) for part in parts)
         case AllOf(parts):
-            return any(_speaks_only_at_the_end(part) for part in parts)
+            return any(_fires_only_at_the_end(part) for part in parts)
         case OrFinally(main, until):
-            return _speaks_only_at_the_end(main) and _speaks_only_at_the_end(until)
+            return _fires_only_at_the_end(main) and _fires_only_at_the_end(until)
         case AfterCount() | AfterProcessingTime() | AfterEventTime() | When():
             return False
     assert_never(trigger)
 
 
 def can_fire(trigger: Trigger) -> bool:
-    """False of a trigger that never speaks, whatever comes."""
+    """Return whether a trigger can fire at all."""
     match trigger:
         case Never():
             return False
@@ -231,12 +231,12 @@ def can_fire(trigger: Trigger) -> bool:
 
 
 def reads_event_time(trigger: Trigger) -> bool:
-    """Whether some part goes by the times of elements, not only by the watermark."""
+    """Return whether any part uses the event times of elements, not only the watermark."""
     return isinstance(trigger, AfterEventTime) or any(reads_event_time(part) for part in parts_of(trigger))
 
 
 def continued(trigger: Trigger) -> Trigger:
-    """The trigger of a chained step that names none: the waiting was paid upstream, only the watermark still counts."""
+    """Return the trigger of a chained step without its own: delays were applied upstream, only the watermark counts."""
     match trigger:
         case AfterWatermark(early, late):
             return AfterWatermark(early and continued(early), late and continued(late))
@@ -258,7 +258,7 @@ def continued(trigger: Trigger) -> Trigger:
 
 
 def describe(trigger: Trigger) -> str:
-    """The trigger as it is written in Python."""
+    """Return the trigger as Python code."""
     match trigger:
         case AfterWatermark(early, late):
             given = [f"{name}={describe(part)}" for name, part in (("early", early), ("late", late)) if part]
@@ -297,68 +297,68 @@ def _several(name: str, parts: tuple[Trigger, ...]) -> None:
 
 
 def after_watermark(*, early: Trigger | None = None, late: Trigger | None = None) -> AfterWatermark:
-    """On time; with `early` also before that, with `late` also after, each again and again."""
+    """Fire on time; with `early` also before that, with `late` also after, each repeatedly."""
     return AfterWatermark(_unrepeated(early), _unrepeated(late))
 
 
 def _unrepeated(part: Trigger | None) -> Trigger | None:
-    """Early and late parts repeat by themselves, so repeating them says nothing more."""
+    """Early and late parts repeat implicitly, so an explicit repeatedly is removed."""
     return part.of if isinstance(part, Repeatedly) else part
 
 
 def after_count(n: int) -> AfterCount:
-    """Once at least n elements have come."""
+    """Fire once at least n elements have arrived."""
     return AfterCount(n)
 
 
 def after_processing_time(
     delay: Length | None = None, /, *, aligned: Length | None = None, offset: Length = ZERO, **units: float
 ) -> AfterProcessingTime:
-    """A while after the first element: `after_processing_time(seconds=30)`, or on the minute: `aligned="1m"`."""
+    """Fire some time after the first element: `after_processing_time(seconds=30)`, or on the minute: `aligned="1m"`."""
     wait = ZERO if delay is None and not units and aligned is not None else duration(delay, **units)
     return AfterProcessingTime(wait, None if aligned is None else duration(aligned), duration(offset))
 
 
 def after_event_time(period: Length | None = None, /, *, offset: Length = ZERO, **units: float) -> AfterEventTime:
-    """When the watermark reaches the next boundary of a period."""
+    """Fire when the watermark reaches the next boundary of a period."""
     return AfterEventTime(duration(period, **units), duration(offset))
 
 
 def when(condition: str) -> When:
-    """When an expression over the pane's values is true: `when("total > 100")`."""
+    """Fire when an expression over the pane's values is true: `when("total > 100")`."""
     return When(expression(condition))
 
 
 def never() -> Never:
-    """Only when the window expires."""
+    """Fire only when the window expires."""
     return Never()
 
 
 def repeatedly(of: Trigger) -> Repeatedly:
-    """Again and again."""
+    """Repeat a trigger."""
     return Repeatedly(of)
 
 
 def every(delay: Length | None = None, /, **units: float) -> Repeatedly:
-    """Each time this much of the clock has passed since the first new element: `every(seconds=30)`."""
+    """Fire each time this much processing time has passed since the first new element: `every(seconds=30)`."""
     return Repeatedly(AfterProcessingTime(duration(delay, **units)))
 
 
 def first_of(*parts: Trigger) -> FirstOf:
-    """When any part would."""
+    """Fire when any part would."""
     return FirstOf(parts)
 
 
 def all_of(*parts: Trigger) -> AllOf:
-    """When every part would."""
+    """Fire when every part would."""
     return AllOf(parts)
 
 
 def in_sequence(*parts: Trigger) -> InSequence:
-    """One part after the other."""
+    """Run one part after the other."""
     return InSequence(parts)
 
 
 def or_finally(main: Trigger, until: Trigger) -> OrFinally:
-    """As main says, until the other fires."""
+    """Fire as `main` does, until the other fires."""
     return OrFinally(main, until)

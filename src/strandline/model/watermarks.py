@@ -1,7 +1,7 @@
-"""When is it complete: how the watermark of a source is found.
+"""Define watermark strategies: how the watermark of a source is computed.
 
-A watermark T says: no more events with a time at or before T. Each partition has its own; a source's is the least of
-those that are not idle; it never falls.
+A watermark T means: no more events with a time at or before T. Each partition has its own; the watermark of a source is
+the least of the partitions that are not idle. It never falls.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from strandline.model.elements import ZERO, Duration, Length, duration
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """The highest event time seen, less a delay, less one instant."""
+    """The highest event time seen, minus a delay, minus one millisecond."""
 
     delay: Duration
 
@@ -24,11 +24,12 @@ class Bounded:
 
 @dataclass(frozen=True, slots=True)
 class Percentile:
-    """The highest event time seen, less the lag that the share `p` of recent elements stayed within, less one instant.
+    """The highest event time seen, minus the lag that the share `p` of recent elements stayed within, minus 1 ms.
 
-    An element's lag is the highest time its partition had shown so far, less its own time; rounded up to five binary
-    digits, so that lags can be counted in few buckets. The quantile is the smallest lag that at least p of the samples
-    do not exceed. Samples of batches at most `horizon` of clock old count. Below `enough` samples `first` is used.
+    An element's lag is the highest time of its partition so far, minus its own time, rounded up to five binary digits,
+    so that lags can be counted in few buckets. The quantile is the smallest lag that at least p of the samples do not
+    exceed. Samples count if their batch is at most `horizon` of processing time old. Below `enough` samples, `first`
+    is used.
     """
 
     p: float
@@ -48,17 +49,17 @@ class Percentile:
         if self.least > self.most:
             raise InvalidWatermark(f"the least delay, {self.least}, is above the most, {self.most}", hint="swap them")
         if self.enough < 1:
-            raise InvalidWatermark(f"{self.enough} samples are never enough", hint="ask for one at least")
+            raise InvalidWatermark(f"{self.enough} samples are never enough", hint="require one at least")
 
 
 @dataclass(frozen=True, slots=True)
 class FromSource:
-    """What the source itself says."""
+    """The watermark that the source itself reports."""
 
 
 @dataclass(frozen=True, slots=True)
 class ByClock:
-    """Processing time: an element's time is the clock of its batch, and the watermark one instant behind it."""
+    """Processing time: an element's time is the clock of its batch, and the watermark one millisecond behind it."""
 
 
 Generator = Bounded | Percentile | FromSource | ByClock
@@ -66,9 +67,9 @@ Generator = Bounded | Percentile | FromSource | ByClock
 
 @dataclass(frozen=True, slots=True)
 class FutureBound:
-    """How far ahead of the clock an event may move the watermark; beyond it the event counts as that far ahead.
+    """How far ahead of the clock an event may move the watermark; beyond that the event counts as that far ahead.
 
-    As a dead letter it is not taken in, and does not move the watermark at all.
+    With `dead_letter` such an event is dead-lettered, and does not move the watermark at all.
     """
 
     ahead: Duration
@@ -79,7 +80,7 @@ class FutureBound:
 
 
 class OnReturn(StrEnum):
-    """What happens to the watermark when a partition, or an input, is heard again after it was idle."""
+    """How the watermark treats a partition or input that becomes active after it was idle."""
 
     WAIT = "wait"
     CATCH_UP = "catch_up"
@@ -87,7 +88,7 @@ class OnReturn(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """A generator for each partition, and how partitions are put together."""
+    """A generator for each partition, and how partitions are combined."""
 
     generator: Generator
     idle: Duration | None = None
@@ -99,39 +100,39 @@ class Watermark:
             raise InvalidWatermark(f"a partition cannot be idle after {self.idle}", hint="give a length above zero")
 
     def idle_after(self, length: Length | None = None, /, **units: float) -> Self:
-        """A partition silent for longer than this no longer holds the watermark back."""
+        """Let a partition without elements for longer than this no longer hold the watermark back."""
         return replace(self, idle=duration(length, **units))
 
     def future_bound(self, ahead: Length | None = None, /, *, dead_letter: bool = False, **units: float) -> Self:
-        """No event moves the watermark further than this ahead of the clock; a dead letter does not move it at all."""
+        """Limit how far ahead of the clock an event moves the watermark; a dead letter does not move it at all."""
         return replace(self, future=FutureBound(duration(ahead, **units), dead_letter))
 
     def returning(self, how: OnReturn | str) -> Self:
-        """`wait` for a partition that returns (the default), or let it `catch_up` on its own."""
+        """Choose `wait` (the default) for a returning partition, or let it `catch_up` by itself."""
         try:
             return replace(self, on_return=OnReturn(how))
         except ValueError:
-            raise InvalidWatermark(f"{how!r} is no way to return", hint='say "wait" or "catch_up"') from None
+            raise InvalidWatermark(f"{how!r} is not a way to return", hint='use "wait" or "catch_up"') from None
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Inputs side by side, each telling a watermark of its own: the step follows the least of the active ones."""
+    """Named inputs, each with its own watermark: the step follows the least of the active ones."""
 
     names: tuple[str, ...]
     on_return: OnReturn = OnReturn.CATCH_UP
 
     def __post_init__(self) -> None:
         if not self.names or len(set(self.names)) < len(self.names):
-            raise InvalidWatermark(f"inputs need names of their own, not {list(self.names)}", hint="name each once")
+            raise InvalidWatermark(f"inputs need distinct names, not {list(self.names)}", hint="name each once")
 
 
 BY_HAND: Final = Inputs(("",))
-"""One input without a name, whose watermark is told as a whole."""
+"""One unnamed input, whose watermark is set directly."""
 
 
 def describe(generator: Generator) -> str:
-    """The generator as it is written in Python."""
+    """Return the generator as Python code."""
     match generator:
         case Bounded(delay):
             return f"bounded({delay})"
@@ -150,12 +151,12 @@ def _not_negative(what: str, length: Duration) -> None:
 
 
 def bounded(delay: Length | None = None, /, **units: float) -> Watermark:
-    """Elements come at most this much out of order: `bounded(seconds=10)`."""
+    """Allow elements to be out of order by at most this much: `bounded(seconds=10)`."""
     return Watermark(Bounded(duration(delay, **units)))
 
 
 def monotone() -> Watermark:
-    """Elements come in order."""
+    """Expect elements in order."""
     return Watermark(Bounded(ZERO))
 
 
@@ -168,16 +169,16 @@ def percentile(
     first: Length = "10s",
     enough: int = 100,
 ) -> Watermark:
-    """A delay learned from the stream: `percentile(0.99)` waits for all but one element in a hundred."""
+    """Learn the delay from the stream: `percentile(0.99)` waits for all but one element in a hundred."""
     lengths = {"horizon": horizon, "least": least, "most": most, "first": first}
     return Watermark(Percentile(p, enough=enough, **{name: duration(given) for name, given in lengths.items()}))
 
 
 def from_source() -> Watermark:
-    """The source knows, and says so."""
+    """Use the watermark that the source reports."""
     return Watermark(FromSource())
 
 
 def by_clock() -> Watermark:
-    """Processing time in place of event time."""
+    """Use processing time in place of event time."""
     return Watermark(ByClock())

@@ -1,6 +1,6 @@
-"""Where in event time: the kinds of window, and the spans they make.
+"""Define the kinds of windows.
 
-A span is half-open, [start, end). Its max timestamp, one instant before the end, is the last time it holds.
+A window is half-open, [start, end). Its max timestamp, one millisecond before the end, is the last time it contains.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from strandline.model.elements import BEGINNING, END, INSTANT, ZERO, Duration, L
 
 @dataclass(frozen=True, order=True, slots=True)
 class Window:
-    """One span of event time. With a key it is the identity under which panes are numbered."""
+    """An interval of event time. With a key it is the identity under which panes are numbered."""
 
     start: Timestamp
     end: Timestamp
@@ -27,7 +27,7 @@ class Window:
 
 
 EVERYTHING: Final = Window(BEGINNING, END)
-"""The one window of Global; it completes at the end of time only."""
+"""The single window of Global; it completes only at the end of time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Tumbling:
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """Windows of one size that start anew with every slide. A slide above the size leaves gaps between them."""
+    """Windows of one size, one for every slide. A slide above the size leaves gaps between them."""
 
     size: Duration
     every: Duration
@@ -77,7 +77,7 @@ class Cumulating:
 
 
 class Touching(StrEnum):
-    """What two sessions do that end and begin at the same instant."""
+    """Whether two sessions merge if one ends where the other starts."""
 
     MERGE = "merge"
     SEPARATE = "separate"
@@ -85,14 +85,14 @@ class Touching(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GapColumn:
-    """A session's gap read from a column of each element, in milliseconds or as a length of time."""
+    """A session gap read from a column of each element, in milliseconds or as a duration text."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Bursts of activity: each element opens [t, t + gap), and what meets becomes one."""
+    """Bursts of activity: each element opens [t, t + gap), and overlapping windows merge."""
 
     gap: Duration | GapColumn
     touching: Touching = Touching.MERGE
@@ -104,12 +104,12 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Global:
-    """One window over all time. It wants a trigger, since it completes only when the stream ends."""
+    """One window over all time. It needs a trigger, since it completes only when the stream ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Windows by arrival: each `size` elements of a key, or the last `size` after every `every` elements.
+    """Windows by arrival: every `size` elements of a key, or the last `size` after every `every` elements.
 
     Their bounds count elements, not time: [0, 3) holds the first three of a key. Such a window has no end in event
     time, so `end_of_window` gives its pane the latest time of its elements, and it holds no watermark back.
@@ -126,7 +126,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Custom:
-    """Bounds that each element brings along, in two of its columns; an end not after its start is a dead letter."""
+    """Bounds read from two columns of each element; an end not after its start is a dead letter."""
 
     start: str
     end: str
@@ -136,7 +136,7 @@ WindowKind = Tumbling | Sliding | Cumulating | Session | Global | Count | Custom
 
 
 def describe(kind: WindowKind) -> str:
-    """The window as it is written in Python."""
+    """Return the window as Python code."""
     match kind:
         case Tumbling(size, offset):
             return f"tumbling({size}{_offset(offset)})"
@@ -166,17 +166,17 @@ def _positive(what: str, length: Duration) -> None:
 
 
 def tumbling(size: Length | None = None, /, *, offset: Length = ZERO, **units: float) -> Tumbling:
-    """Windows of one size, end to end: `tumbling(minutes=2)`."""
+    """Create windows of one size, end to end: `tumbling(minutes=2)`."""
     return Tumbling(duration(size, **units), duration(offset))
 
 
 def sliding(size: Length | None = None, /, *, every: Length, offset: Length = ZERO, **units: float) -> Sliding:
-    """Overlapping windows: `sliding(minutes=10, every="1m")`."""
+    """Create overlapping windows: `sliding(minutes=10, every="1m")`."""
     return Sliding(duration(size, **units), duration(every), duration(offset))
 
 
 def cumulating(size: Length | None = None, /, *, step: Length, offset: Length = ZERO, **units: float) -> Cumulating:
-    """Growing windows: `cumulating(hours=1, step="10m")`."""
+    """Create growing windows: `cumulating(hours=1, step="10m")`."""
     return Cumulating(duration(size, **units), duration(step), duration(offset))
 
 
@@ -188,28 +188,28 @@ def session(
     touching: Touching | str = Touching.MERGE,
     **units: float,
 ) -> Session:
-    """Bursts that end with a quiet gap: `session(minutes=30)`, or `session(column="gap")` for a gap per element."""
+    """Create sessions that end with a gap: `session(minutes=30)`, or `session(column="gap")` for a gap per element."""
     try:
         touch = Touching(touching)
     except ValueError:
-        raise InvalidWindow(f"touching sessions cannot {touching!r}", hint='say "merge" or "separate"') from None
+        raise InvalidWindow(f"touching sessions cannot {touching!r}", hint='use "merge" or "separate"') from None
     if column is None:
         return Session(duration(gap, **units), touch)
     if gap is not None or units:
-        raise InvalidWindow("a session's gap is given twice, as a length and as a column", hint="give one of them")
+        raise InvalidWindow("a session's gap is given twice, as a duration and as a column", hint="give one of them")
     return Session(GapColumn(column), touch)
 
 
 def everything() -> Global:
-    """One window over all time."""
+    """Create one window over all time."""
     return Global()
 
 
 def count_window(size: int, *, every: int | None = None) -> Count:
-    """Windows by arrival: `count_window(100)`, or the last 100 after every 10: `count_window(100, every=10)`."""
+    """Create windows by arrival: `count_window(100)`, or the last 100 after every 10: `count_window(100, every=10)`."""
     return Count(size, every)
 
 
 def custom(*, start: str, end: str) -> Custom:
-    """Bounds from two columns of each element."""
+    """Create windows with bounds from two columns of each element."""
     return Custom(start, end)

@@ -44,7 +44,7 @@ def register() -> Path:
 def known_jobs(file: Path | None = None) -> list[KnownJob]:
     """The jobs whose folders are still there, those that started last first."""
     started = reversed(_read(file or register()))
-    return [job for job in started if (Path(job.folder) / "strandline.json").is_file()]
+    return [job for job in started if os.path.isfile(Path(job.folder) / "strandline.json")]  # noqa: PTH113 - False if unreadable
 
 
 def jobs_of_this_machine(places: Sequence[str | Path]) -> list[Path]:

@@ -1,1 +1,1 @@
-"""The oracle: what every word means, said plainly in Python, one key and one element at a time."""
+"""Define the semantics of the model in plain Python, one key and one element at a time: the oracle of the kernel."""

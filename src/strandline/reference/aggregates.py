@@ -1,7 +1,7 @@
-"""Add, merge, take back, result: each aggregate as an accumulator that is never changed in place.
+"""Compute each aggregate with an immutable accumulator: create, add, merge, retract, result.
 
-There are few kinds of accumulator: numbers that add up, counts by value, entries sorted and cut to the first few, bits,
-registers. What an aggregate adds to its kind stands on its line in `way_of`.
+There are few kinds of accumulator: sums, counts by value, sorted entries cut to the first few, bits, registers.
+`accumulation_of` names the kind of each aggregate and what one element adds to it.
 """
 
 import math
@@ -47,8 +47,8 @@ _LIMIT: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """How an aggregate is computed. `single` is the accumulator of one element; `retract` takes such a one back."""
+class Accumulation:
+    """The functions of an aggregate. `single` makes the accumulator of one element; `retract` removes such a one."""
 
     empty: Any
     single: Callable[[Element], Any]
@@ -56,125 +56,127 @@ class Way:
     result: Callable[[Any], Any]
     retract: Callable[[Any, Any], Any] | None = None
     add: Callable[[Any, Any], Any] | None = None
-    """Where one element is not added by merging it: only a user's own aggregate may be without a merge."""
+    """Adds an element without merging; needed only by user aggregates, which may have no merge function."""
 
 
 def values_of(aggregates: Iterable[tuple[str, Aggregate]], elements: Iterable[Element]) -> dict[str, Any]:
-    """What a pane over these elements says."""
+    """Return the values of a pane over these elements."""
     contents = tuple(elements)
     return {name: value_of(aggregate, contents) for name, aggregate in aggregates}
 
 
 def value_of(aggregate: Aggregate, elements: Iterable[Element]) -> Any:
-    """One aggregate over these elements; those that were taken back leave no trace."""
-    way = way_of(aggregate)
-    join, kept = way.add or way.merge, way.empty
-    left, unmet = _settled(elements)
+    """Compute one aggregate over these elements, without the elements that were retracted."""
+    functions = accumulation_of(aggregate)
+    join, state = functions.add or functions.merge, functions.empty
+    remaining, unmatched = _apply_retractions(elements)
     try:
-        for element in left:
-            if not _is_left_out(aggregate, element):
-                kept = join(kept, way.single(element))
+        for element in remaining:
+            if not _is_ignored(aggregate, element):
+                state = join(state, functions.single(element))
         if isinstance(aggregate, Count | Sum | Mean):
-            for element in unmet:
-                kept = retract(aggregate, kept, element)
-        return way.result(kept)
+            for element in unmatched:
+                state = retract(aggregate, state, element)
+        return functions.result(state)
     except (TypeError, ValueError, ArithmeticError) as problem:
         raise InvalidAggregate(
             f"{aggregate} cannot be computed", detail=str(problem), hint="look at the types of its column's values"
         ) from None
 
 
-def _settled(elements: Iterable[Element]) -> tuple[list[Element], list[Element]]:
-    """Elements without those that others take back, in any order; and those who found nothing to take back."""
-    told, unmet = [*elements], list[Element]()
-    left = [element for element in told if not element.retraction]
-    for taker in (element for element in told if element.retraction):
-        same = [each for each in left if each.at == taker.at and each.columns == taker.columns]
-        if same:
-            left.remove(same[0])
+def _apply_retractions(elements: Iterable[Element]) -> tuple[list[Element], list[Element]]:
+    """Return the elements left after retractions, in any order, and the retractions that matched no element."""
+    arrived, unmatched = [*elements], list[Element]()
+    remaining = [element for element in arrived if not element.retraction]
+    for retraction in (element for element in arrived if element.retraction):
+        equal = [each for each in remaining if each.at == retraction.at and each.columns == retraction.columns]
+        if equal:
+            remaining.remove(equal[0])
         else:
-            unmet.append(taker)
-    return left, unmet
+            unmatched.append(retraction)
+    return remaining, unmatched
 
 
 def create(aggregate: Aggregate) -> Any:
-    """The accumulator of no elements."""
-    return way_of(aggregate).empty
+    """Return the accumulator of no elements."""
+    return accumulation_of(aggregate).empty
 
 
-def add(aggregate: Aggregate, kept: Any, element: Element) -> Any:
-    """The accumulator with one more element."""
-    way = way_of(aggregate)
-    return kept if _is_left_out(aggregate, element) else (way.add or way.merge)(kept, way.single(element))
+def add(aggregate: Aggregate, state: Any, element: Element) -> Any:
+    """Return the accumulator with one more element."""
+    functions = accumulation_of(aggregate)
+    if _is_ignored(aggregate, element):
+        return state
+    return (functions.add or functions.merge)(state, functions.single(element))
 
 
 def merge(aggregate: Aggregate, left: Any, right: Any) -> Any:
-    """The accumulator of the elements of both."""
-    return way_of(aggregate).merge(left, right)
+    """Return the accumulator of the elements of both."""
+    return accumulation_of(aggregate).merge(left, right)
 
 
-def retract(aggregate: Aggregate, kept: Any, element: Element) -> Any:
-    """The accumulator without an element that was added before."""
-    way = way_of(aggregate)
-    if way.retract is None:
-        raise StateError(f"nothing can be taken back from {aggregate}", hint="compute it anew from what is left")
-    return kept if _is_left_out(aggregate, element) else way.retract(kept, way.single(element))
+def retract(aggregate: Aggregate, state: Any, element: Element) -> Any:
+    """Return the accumulator without an element that was added before."""
+    functions = accumulation_of(aggregate)
+    if functions.retract is None:
+        raise StateError(f"{aggregate} cannot retract an element", hint="compute it again from the remaining ones")
+    return state if _is_ignored(aggregate, element) else functions.retract(state, functions.single(element))
 
 
-def result(aggregate: Aggregate, kept: Any) -> Any:
-    """What the accumulator says."""
-    return way_of(aggregate).result(kept)
+def result(aggregate: Aggregate, state: Any) -> Any:
+    """Return the value of the accumulator."""
+    return accumulation_of(aggregate).result(state)
 
 
-def _is_left_out(aggregate: Aggregate, element: Element) -> bool:
-    """Nulls are left out; Collect keeps them."""
+def _is_ignored(aggregate: Aggregate, element: Element) -> bool:
+    """Nulls are ignored, except by Collect."""
     if isinstance(aggregate, Collect):
         return False
     return any(element.columns.get(name) is None for name in columns_of(aggregate))
 
 
-def way_of(aggregate: Aggregate) -> Way:  # noqa: C901, PLR0912 - one line a member
-    """An aggregate's kind of accumulator, what one element adds to it, and how it is read."""
+def accumulation_of(aggregate: Aggregate) -> Accumulation:  # noqa: C901, PLR0912 - one line a member
+    """Return an aggregate's kind of accumulator, what one element adds to it, and how it is read."""
     value = _reader(aggregate.column)
     by = _reader(getattr(aggregate, "by", None))
     match aggregate:
         case Count():
-            return _numbers(lambda _: (1,), (0,), lambda kept: kept[0])
+            return _sums(lambda _: (1,), (0,), lambda state: state[0])
         case Sum():
-            return _numbers(lambda each: (value(each),), (0,), lambda kept: _inside(kept[0]))
+            return _sums(lambda each: (value(each),), (0,), lambda state: _within_limit(state[0]))
         case Mean():
-            return _numbers(lambda each: (1, value(each)), (0, 0), lambda kept: kept[1] / kept[0] if kept[0] else None)
+            return _sums(lambda each: (1, value(each)), (0, 0), lambda state: state[1] / state[0] if state[0] else None)
         case Variance(_, population):
-            return _numbers(lambda each: _powers(value(each)), (0, 0, 0, 0), lambda kept: _variance(kept, population))
+            return _sums(lambda each: _powers(value(each)), (0, 0, 0, 0), lambda state: _variance(state, population))
         case StdDev(_, population):
-            return _numbers(
-                lambda each: _powers(value(each)), (0, 0, 0, 0), lambda kept: _root(_variance(kept, population))
+            return _sums(
+                lambda each: _powers(value(each)), (0, 0, 0, 0), lambda state: _root(_variance(state, population))
             )
         case AnyTrue():
-            return _counts(lambda each: bool(value(each)), lambda kept: True in kept if kept else None)
+            return _counts(lambda each: bool(value(each)), lambda state: True in state if state else None)
         case AllTrue():
-            return _counts(lambda each: bool(value(each)), lambda kept: False not in kept if kept else None)
+            return _counts(lambda each: bool(value(each)), lambda state: False not in state if state else None)
         case CountDistinct():
             return _counts(lambda each: rank(value(each)), len)
         case Collect():
             return _counts(lambda each: _Entry(position(each)[:3], value(each)), _listed)
         case Quantile(_, q):
-            return _counts(lambda each: sketches.bucket(value(each)), lambda kept: sketches.quantile(kept, q))
+            return _counts(lambda each: sketches.bucket(value(each)), lambda state: sketches.quantile(state, q))
         case Min():
-            return _first(1, lambda each: rank(value(each)), value, _only)
+            return _first(1, lambda each: rank(value(each)), value, _first_or_none)
         case Max():
-            return _first(1, lambda each: (_Down(rank(value(each))),), value, _only)
+            return _first(1, lambda each: (_Descending(rank(value(each))),), value, _first_or_none)
         case First():
-            return _first(1, position, value, _only)
+            return _first(1, position, value, _first_or_none)
         case Last():
-            return _first(1, lambda each: (_Down(position(each)),), value, _only)
+            return _first(1, lambda each: (_Descending(position(each)),), value, _first_or_none)
         case ArgMin():
-            return _first(1, lambda each: (rank(by(each)), position(each)), value, _only)
+            return _first(1, lambda each: (rank(by(each)), position(each)), value, _first_or_none)
         case ArgMax():
-            return _first(1, lambda each: (_Down(rank(by(each))), position(each)), value, _only)
+            return _first(1, lambda each: (_Descending(rank(by(each))), position(each)), value, _first_or_none)
         case TopK(_, k, other):
             greatest = value if other is None else by
-            return _first(k, lambda each: (_Down(rank(greatest(each))), position(each)), value, list)
+            return _first(k, lambda each: (_Descending(rank(greatest(each))), position(each)), value, list)
         case StringAgg(_, separator):
             return _first(None, position, value, lambda texts: separator.join(map(str, texts)) if texts else None)
         case BitAnd():
@@ -194,44 +196,44 @@ def _reader(column: str | None) -> Callable[[Element], Any]:
     return lambda element: None if column is None else element.columns.get(column)
 
 
-def _numbers(single: Callable[[Element], Any], empty: tuple[int, ...], result: Callable[[Any], Any]) -> Way:
-    """Numbers side by side that add up and are taken away again."""
+def _sums(single: Callable[[Element], Any], empty: tuple[int, ...], result: Callable[[Any], Any]) -> Accumulation:
+    """Accumulate a tuple of numbers by addition; retract by subtraction."""
 
     def merge(left: Any, right: Any) -> Any:
         return tuple(map(operator.add, left, right))
 
-    def retract(kept: Any, one: Any) -> Any:
-        return tuple(map(operator.sub, kept, one))
+    def retract(state: Any, one: Any) -> Any:
+        return tuple(map(operator.sub, state, one))
 
-    return Way(empty, single, merge, result, retract)
+    return Accumulation(empty, single, merge, result, retract)
 
 
-def _inside(total: Any) -> Any:
-    """A sum of integers is told as long as it is well inside 64 bits."""
+def _within_limit(total: Any) -> Any:
+    """Return a sum of integers only if it is well inside 64 bits, else null."""
     return None if isinstance(total, int) and abs(total) >= _LIMIT else total
 
 
 def _powers(value: Any) -> tuple[int, Fraction | int, Fraction | int, int]:
-    """One value for a variance: how many, itself and its square exactly, and how many are not finite."""
+    """Return one value's contribution to a variance: count, exact value, exact square, count of non-finite values."""
     exact = Fraction(value) if math.isfinite(value) else None
     return (1, 0, 0, 1) if exact is None else (1, exact, exact * exact, 0)
 
 
-def _variance(kept: tuple[int, Fraction, Fraction, int], population: bool) -> float | None:
-    """Exact until it is told as a double; one value that is not finite makes it NaN."""
-    many, total, squares, odd = kept
+def _variance(state: tuple[int, Fraction, Fraction, int], population: bool) -> float | None:
+    """Compute exactly until the final conversion to double; a non-finite value makes the result NaN."""
+    many, total, squares, not_finite = state
     divisor = many if population else many - 1
     if divisor < 1:
         return None
-    return math.nan if odd else float((squares - Fraction(total * total, many)) / divisor)
+    return math.nan if not_finite else float((squares - Fraction(total * total, many)) / divisor)
 
 
 def _root(variance: float | None) -> float | None:
     return None if variance is None else math.sqrt(variance)
 
 
-def _counts(thing: Callable[[Element], Any], result: Callable[[Any], Any]) -> Way:
-    """How often each thing was added; what was taken back as often as it was added is absent."""
+def _counts(thing: Callable[[Element], Any], result: Callable[[Any], Any]) -> Accumulation:
+    """Count how often each value was added; a value retracted as often as it was added is absent."""
 
     def single(element: Element) -> dict[Any, int]:
         found = thing(element)
@@ -240,17 +242,17 @@ def _counts(thing: Callable[[Element], Any], result: Callable[[Any], Any]) -> Wa
     def merge(left: Mapping[Any, int], right: Mapping[Any, int]) -> dict[Any, int]:
         return {**left, **{each: left.get(each, 0) + many for each, many in right.items()}}
 
-    def retract(kept: Mapping[Any, int], one: Mapping[Any, int]) -> dict[Any, int]:
-        left = {each: many - one.get(each, 0) for each, many in kept.items()}
-        if not one.keys() <= kept.keys():
-            raise StateError("a value is taken back that was never added", detail=f"{[*one]}")
+    def retract(state: Mapping[Any, int], one: Mapping[Any, int]) -> dict[Any, int]:
+        left = {each: many - one.get(each, 0) for each, many in state.items()}
+        if not one.keys() <= state.keys():
+            raise StateError("a value is retracted that was never added", detail=f"{[*one]}")
         return {each: many for each, many in left.items() if many}
 
-    return Way({}, single, merge, result, retract)
+    return Accumulation({}, single, merge, result, retract)
 
 
-def _listed(kept: Mapping["_Entry", int]) -> list[Any]:
-    return [entry.value for entry in sorted(kept) for _ in range(kept[entry])]
+def _listed(state: Mapping["_Entry", int]) -> list[Any]:
+    return [entry.value for entry in sorted(state) for _ in range(state[entry])]
 
 
 def _first(
@@ -258,8 +260,8 @@ def _first(
     order: Callable[[Element], Rank],
     value: Callable[[Element], Any],
     result: Callable[[list[Any]], Any],
-) -> Way:
-    """Values sorted by an order of their elements, and only the first few of them kept."""
+) -> Accumulation:
+    """Sort values by an order of their elements, and keep only the first few."""
 
     def single(element: Element) -> tuple[_Entry, ...]:
         return (_Entry(order(element), value(element)),)
@@ -267,34 +269,37 @@ def _first(
     def merge(left: tuple[_Entry, ...], right: tuple[_Entry, ...]) -> tuple[_Entry, ...]:
         return tuple(sorted(left + right)[:limit])
 
-    return Way((), single, merge, lambda kept: result([entry.value for entry in kept]))
+    return Accumulation((), single, merge, lambda state: result([entry.value for entry in state]))
 
 
-def _only(values: list[Any]) -> Any:
+def _first_or_none(values: list[Any]) -> Any:
     return values[0] if values else None
 
 
-def _bits(value: Callable[[Element], Any], join: Callable[[int, int], int]) -> Way:
+def _bits(value: Callable[[Element], Any], join: Callable[[int, int], int]) -> Accumulation:
     def merge(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
         return (join(left[0], right[0]),) if left and right else left or right
 
-    return Way((), lambda each: (value(each),), merge, lambda kept: kept[0] if kept else None)
+    return Accumulation((), lambda each: (value(each),), merge, lambda state: state[0] if state else None)
 
 
-def _xor(value: Callable[[Element], Any]) -> Way:
-    """How many values, and all of them xor-ed: adding one twice takes it away."""
+def _xor(value: Callable[[Element], Any]) -> Accumulation:
+    """Accumulate the count and the xor of all values: xor with the same value again removes it."""
 
     def merge(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
         return (left[0] + right[0], left[1] ^ right[1])
 
-    def retract(kept: tuple[int, int], one: tuple[int, int]) -> tuple[int, int]:
-        return (kept[0] - one[0], kept[1] ^ one[1])
+    def retract(state: tuple[int, int], one: tuple[int, int]) -> tuple[int, int]:
+        return (state[0] - one[0], state[1] ^ one[1])
 
-    return Way((0, 0), lambda each: (1, value(each)), merge, lambda kept: kept[1] if kept[0] else None, retract)
+    def result(state: tuple[int, int]) -> int | None:
+        return state[1] if state[0] else None
+
+    return Accumulation((0, 0), lambda each: (1, value(each)), merge, result, retract)
 
 
-def _registers(value: Callable[[Element], Any], precision: int) -> Way:
-    """The highest position that each register has seen."""
+def _registers(value: Callable[[Element], Any], precision: int) -> Accumulation:
+    """Keep the highest position that each register has seen."""
 
     def single(element: Element) -> dict[int, int]:
         return dict([sketches.register(value(element), precision)])
@@ -302,20 +307,20 @@ def _registers(value: Callable[[Element], Any], precision: int) -> Way:
     def merge(left: Mapping[int, int], right: Mapping[int, int]) -> dict[int, int]:
         return {**left, **{chosen: max(left.get(chosen, 0), seen) for chosen, seen in right.items()}}
 
-    return Way({}, single, merge, lambda kept: sketches.estimate(kept, precision))
+    return Accumulation({}, single, merge, lambda state: sketches.estimate(state, precision))
 
 
-def _user(aggregate: UserAggregate, value: Callable[[Element], Any]) -> Way:
+def _user(aggregate: UserAggregate, value: Callable[[Element], Any]) -> Accumulation:
     def merge(left: Any, right: Any) -> Any:
         if aggregate.merge is None:
             raise StateError(f"the aggregate {aggregate.name!r} cannot be merged", hint="give it a merge function")
         return aggregate.merge(left, right)
 
-    return Way(aggregate.create(), value, merge, aggregate.result, aggregate.retract, aggregate.add)
+    return Accumulation(aggregate.create(), value, merge, aggregate.result, aggregate.retract, aggregate.add)
 
 
 class _Entry:
-    """A value under the order it is sorted by; equal in both, entries are the same."""
+    """A value with its sort order; entries equal in both are equal."""
 
     __slots__ = ("order", "value")
 
@@ -336,19 +341,19 @@ class _Entry:
         return repr(self.value)
 
 
-class _Down:
-    """A rank that sorts the other way round."""
+class _Descending:
+    """A rank in descending order."""
 
     __slots__ = ("of",)
 
     def __init__(self, of: Rank) -> None:
         self.of = of
 
-    def __lt__(self, other: "_Down") -> bool:
+    def __lt__(self, other: "_Descending") -> bool:
         return other.of < self.of
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Down) and self.of == other.of
+        return isinstance(other, _Descending) and self.of == other.of
 
     def __hash__(self) -> int:
         return hash(self.of)

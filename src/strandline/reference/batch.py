@@ -1,4 +1,4 @@
-"""One batch of a step: elements are admitted, every key takes its turn, and what became of each element is counted."""
+"""Process one batch of a step: admit elements, process every key, and count what became of each element."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,15 +15,15 @@ from strandline.reference.lateness import Judged, dead_letter
 from strandline.reference.state import KeyState
 from strandline.reference.step import Passage, Stepped, step
 from strandline.reference.values import Rank, rank
-from strandline.reference.watermarks import Progress, Rule, is_put_aside
+from strandline.reference.watermarks import Progress, Rule, is_dead_lettered
 
 Keys = Mapping[Rank, tuple[Any, KeyState | CountState]]
-"""Of each key that has any, its state; by rank, so that keys of all types are told apart and have an order."""
+"""The state of each key that has any; by rank, so that keys of all types are distinct and ordered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What became of the elements. Every one is counted once: in = contributed + late + dead + filtered."""
+    """Counts of elements by outcome. Each is counted once: elements = contributed + late + dead + filtered."""
 
     elements: int = 0
     contributed: int = 0
@@ -33,13 +33,13 @@ class Tally:
 
     @property
     def is_conserved(self) -> bool:
-        told = self.contributed + sum(self.late.values()) + sum(self.dead.values()) + self.filtered
-        return self.elements == told
+        counted = self.contributed + sum(self.late.values()) + sum(self.dead.values()) + self.filtered
+        return self.elements == counted
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """All that a step keeps between batches."""
+class StepState:
+    """All state that a step keeps between batches."""
 
     keys: Keys = field(default_factory=dict)
     progress: Progress = Progress()
@@ -48,21 +48,21 @@ class Kept:
 
     @property
     def output_watermark(self) -> Timestamp:
-        """What the step forwards: its watermark, but below the hold of every open window."""
+        """Return the watermark that the step forwards: its own, but below the hold of every open window."""
         states = [state for _, state in self.keys.values() if isinstance(state, KeyState)]
         holds = [held.hold for state in states for held in state.windows.values() if held.hold is not None]
         return min([self.progress.watermark, *(hold - INSTANT for hold in holds)])
 
 
 def play(
-    ask: WindowedStep, rule: Rule, kept: Kept, elements: Sequence[Element], progress: Progress, clock: Timestamp
-) -> tuple[Kept, Emitted]:
-    """Time passes from what was kept to the progress and clock of this batch; the elements come in order of arrival."""
-    time = Passage(kept.progress.watermark, progress.watermark, kept.clock, clock)
+    ask: WindowedStep, rule: Rule, before: StepState, elements: Sequence[Element], progress: Progress, clock: Timestamp
+) -> tuple[StepState, Emitted]:
+    """Process a batch: advance to its progress and clock, with its elements in order of arrival."""
+    time = Passage(before.progress.watermark, progress.watermark, before.clock, clock)
     admitted, dead = _admit(rule, elements, clock)
-    keys, stepped = dict(kept.keys), []
-    for place, key, rows in _turns({} if time.stands_still else kept.keys, admitted):
-        turn = _turn(ask, key, keys.get(place, (key, None))[1], rows, time)
+    keys, stepped = dict(before.keys), []
+    for place, key, rows in _keys_to_process({} if time.stands_still else before.keys, admitted):
+        turn = _process_key(ask, key, keys.get(place, (key, None))[1], rows, time)
         stepped.append(turn)
         keys[place] = (key, turn.state)
     emitted = Emitted(
@@ -70,34 +70,34 @@ def play(
         tuple(late for turn in stepped for late in turn.judged.late),
         (*dead, *(letter for turn in stepped for letter in turn.judged.dead)),
     )
-    tally = _counted(kept.tally, len(elements), [turn.judged for turn in stepped], emitted.dead)
+    tally = _tally(before.tally, len(elements), [turn.judged for turn in stepped], emitted.dead)
     left = {place: (key, state) for place, (key, state) in keys.items() if not state.is_empty}
-    return Kept(left, progress, clock, tally), emitted
+    return StepState(left, progress, clock, tally), emitted
 
 
 def _admit(rule: Rule, elements: Iterable[Element], clock: Timestamp) -> tuple[list[Element], list[DeadLetter]]:
-    """An element without a time inside time cannot be taken in, nor, if so asked, one from too far in the future."""
+    """Dead-letter elements without a valid time, and, if so configured, elements too far in the future."""
     future = rule.future if isinstance(rule, Watermark) else None
     admitted, dead = [], []
     for element in elements:
         if element.at.is_end:
             dead.append(dead_letter(element, DeadReason.NO_EVENT_TIME))
-        elif is_put_aside(future, element.at, clock):
+        elif is_dead_lettered(future, element.at, clock):
             dead.append(dead_letter(element, DeadReason.FUTURE))
         else:
             admitted.append(element)
     return admitted, dead
 
 
-def _turns(keys: Keys, elements: Iterable[Element]) -> list[tuple[Rank, Any, list[Element]]]:
-    """These keys and all that have elements, in order, each with its elements."""
+def _keys_to_process(keys: Keys, elements: Iterable[Element]) -> list[tuple[Rank, Any, list[Element]]]:
+    """Return the given keys and all keys with elements, in order, each with its elements."""
     turns: dict[Rank, tuple[Any, list[Element]]] = {place: (key, []) for place, (key, _) in keys.items()}
     for element in elements:
         turns.setdefault(rank(element.key), (element.key, []))[1].append(element)
     return [(place, *turns[place]) for place in sorted(turns)]
 
 
-def _turn(
+def _process_key(
     ask: WindowedStep, key: Any, state: KeyState | CountState | None, rows: Sequence[Element], time: Passage
 ) -> Stepped:
     if isinstance(ask.window, Count):
@@ -107,7 +107,7 @@ def _turn(
     return step(ask, key, state if isinstance(state, KeyState) else KeyState(), rows, time)
 
 
-def _counted(before: Tally, elements: int, judged: Sequence[Judged], dead: Iterable[DeadLetter]) -> Tally:
+def _tally(before: Tally, elements: int, judged: Sequence[Judged], dead: Iterable[DeadLetter]) -> Tally:
     if not elements:
         return before
     refused = Counter(str(reason) for each in judged for reason in each.refused)

@@ -1,4 +1,4 @@
-"""Count windows: exact by arrival, whatever the batches; they know no lateness and take no trigger."""
+"""Process count windows: exact by order of arrival, whatever the batches; without lateness and triggers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from strandline.reference.aggregates import values_of
 
 @dataclass(frozen=True, slots=True)
 class CountState:
-    """How many elements of a key have come, the newest of them that a pane may still hold, and how many are untold."""
+    """The number of elements of a key, the newest ones that a pane may still hold, and how many are not yet emitted."""
 
     seen: int = 0
     recent: tuple[Element, ...] = ()
-    untold: int = 0
+    unemitted: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -27,24 +27,24 @@ class CountState:
 def count(
     ask: WindowedStep, kind: Count, key: Any, state: CountState, elements: Sequence[Element], watermark: Timestamp
 ) -> tuple[CountState, tuple[Pane, ...]]:
-    """Plays one batch of one key: a pane for each window that fills, and at the end of input one for the rest."""
-    said = []
+    """Process one batch of one key: a pane for each full window, and at the end of input one for the rest."""
+    panes = []
     for element in elements:
         state = _added(kind, state, element)
         if state.seen % (kind.every or kind.size) == 0:
-            said.append(_pane(ask, kind, key, state))
-            state = _told(kind, state)
-    if watermark == END and state.untold:
-        said.append(_pane(ask, kind, key, state))
-    return CountState() if watermark == END else state, tuple(said)
+            panes.append(_pane(ask, kind, key, state))
+            state = _after_pane(kind, state)
+    if watermark == END and state.unemitted:
+        panes.append(_pane(ask, kind, key, state))
+    return CountState() if watermark == END else state, tuple(panes)
 
 
 def _added(kind: Count, state: CountState, element: Element) -> CountState:
-    return CountState(state.seen + 1, (*state.recent, element)[-kind.size :], state.untold + 1)
+    return CountState(state.seen + 1, (*state.recent, element)[-kind.size :], state.unemitted + 1)
 
 
-def _told(kind: Count, state: CountState) -> CountState:
-    """Without a slide a full window is done with; with one its elements may be told again."""
+def _after_pane(kind: Count, state: CountState) -> CountState:
+    """Without a slide a full window is dropped; with a slide its elements may be emitted again."""
     return CountState(state.seen, state.recent if kind.every else (), 0)
 
 
@@ -65,6 +65,6 @@ def _pane(ask: WindowedStep, kind: Count, key: Any, state: CountState) -> Pane:
 
 
 def _span(kind: Count, state: CountState) -> Window:
-    """The bounds count elements: without a slide the whole window, with one exactly what the pane holds."""
+    """The bounds count elements: the whole window without a slide, exactly the pane's elements with one."""
     start = max(state.seen - kind.size, 0) if kind.every else (state.seen - 1) // kind.size * kind.size
     return Window(Timestamp(start), Timestamp(state.seen if kind.every else start + kind.size))

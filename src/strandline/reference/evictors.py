@@ -1,4 +1,4 @@
-"""What a window lets go of at a firing."""
+"""Evict elements from a window at a firing."""
 
 from collections.abc import Mapping
 from typing import Any, assert_never
@@ -9,7 +9,7 @@ from strandline.reference.state import Arrived
 
 
 def kept(evictor: Evictor | None, moment: Moment, contents: tuple[Arrived, ...]) -> tuple[Arrived, ...]:
-    """What stays of a window's contents, in order of arrival, once the evictor has run if this is its moment."""
+    """Return a window's contents, in order of arrival, after the evictor has run if this is its moment."""
     if evictor is None or evictor.moment is not moment or not contents:
         return contents
     match evictor:

@@ -1,6 +1,6 @@
-"""What an expression is worth: its tree walked over the values that its names stand for.
+"""Evaluate expressions over named values.
 
-Null spreads through arithmetic and comparison; `and` and `or` know it as "unknown"; a division by zero is null.
+Null propagates through arithmetic and comparison; `and` and `or` treat it as unknown; a division by zero is null.
 """
 
 import operator
@@ -21,7 +21,7 @@ _DIVISIONS: Final = frozenset(("/", "//", "%"))
 
 
 def evaluate(expression: Expression, scopes: Mapping[str, Scope | None]) -> Any:
-    """The value of an expression. A name is looked up in its scope; a scope that is None has only nulls."""
+    """Return the value of an expression. A name is looked up in its scope; a scope that is None has only nulls."""
     try:
         return _value(expression.tree, scopes)
     except (TypeError, OverflowError) as problem:

@@ -1,4 +1,4 @@
-"""Who is taken and who is too late: a batch's elements find their windows and are judged by the old watermark."""
+"""Assign a batch's elements to windows, and refuse late elements by the watermark before the batch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +13,10 @@ from strandline.reference.windows import Assigned, covers, windows_of
 
 @dataclass(slots=True)
 class Judged:
-    """A batch's elements told apart: what each window takes, and what none could take, with the reason."""
+    """The outcome for each element of a batch: the windows that take it, or the reason it is refused."""
 
     becomes: Mapping[Window, Window]
-    """Of each session, open or new, the one it is part of once all that meet have merged."""
+    """For each session, open or new, the session it becomes part of once all that overlap have merged."""
     arrivals: int
     taken: dict[Window, list[Arrived]] = field(default_factory=dict)
     contributed: int = 0
@@ -27,10 +27,10 @@ class Judged:
 
 
 def judge(ask: WindowedStep, state: KeyState, elements: Sequence[Element], watermark: Timestamp) -> Judged:
-    """Elements find their windows, sessions meet, and only then is it asked who comes too late."""
+    """Assign windows, merge sessions, and only then decide which elements are late."""
     arrived = [Arrived(number, element) for number, element in enumerate(elements, state.arrivals)]
     assigned = [windows_of(element, ask.window) for element in elements]
-    judged = Judged(_meet(ask, state, assigned), arrivals=len(elements))
+    judged = Judged(_merged_sessions(ask, state, assigned), arrivals=len(elements))
     for one, windows in zip(arrived, assigned, strict=True):
         if isinstance(windows, DeadReason):
             judged.dead.append(dead_letter(one.element, windows))
@@ -41,7 +41,7 @@ def judge(ask: WindowedStep, state: KeyState, elements: Sequence[Element], water
     return judged
 
 
-def _meet(ask: WindowedStep, state: KeyState, assigned: Sequence[Assigned]) -> dict[Window, Window]:
+def _merged_sessions(ask: WindowedStep, state: KeyState, assigned: Sequence[Assigned]) -> dict[Window, Window]:
     if not isinstance(ask.window, Session):
         return {}
     new = [window for windows in assigned if not isinstance(windows, DeadReason) for window in windows]
@@ -51,7 +51,7 @@ def _meet(ask: WindowedStep, state: KeyState, assigned: Sequence[Assigned]) -> d
 def _place(
     ask: WindowedStep, state: KeyState, one: Arrived, windows: Sequence[Window], watermark: Timestamp, judged: Judged
 ) -> None:
-    """An element is late only if all its windows refuse it; the last of them, which lives longest, is then named."""
+    """Put an element into its windows. It is late only if all refuse it; the one that expires last is reported."""
     reasons = {window: refusal(ask, state, window, watermark) for window in windows}
     for window, reason in reasons.items():
         if reason is None:
@@ -68,18 +68,18 @@ def _place(
 
 
 def refusal(ask: WindowedStep, state: KeyState, window: Window, watermark: Timestamp) -> LateReason | None:
-    """Why a window takes no more elements, if it does not."""
+    """Return why a window accepts no more elements, or None."""
     if expiry(ask, window) <= watermark:
         return LateReason.EXPIRED
     return LateReason.CLOSED if window in state.closed else None
 
 
 def expiry(ask: WindowedStep, window: Window) -> Timestamp:
-    """The gc time: once the watermark is here, the window is gone."""
+    """Return the gc time: once the watermark reaches it, the window is dropped."""
     return END if ask.lateness.allowed is None else window.max_timestamp + ask.lateness.allowed
 
 
 def dead_letter(element: Element, reason: DeadReason) -> DeadLetter:
-    """An element that cannot be taken in, with whatever could be read of it."""
+    """Make a dead letter from an element, with whatever could be read of it."""
     at = {} if element.at.is_end else {"at": element.at}
     return DeadLetter(reason, {**at, "key": element.key, **element.columns})

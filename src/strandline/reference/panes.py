@@ -1,4 +1,4 @@
-"""A firing: whether it speaks, what it says, and what it takes back."""
+"""Fire a window: decide whether to emit a pane, build it, and retract the pane it replaces."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,10 +18,10 @@ from strandline.reference.state import Arrived, Open
 def fire(
     ask: WindowedStep, key: Any, window: Window, held: Open, timing: Timing, *, is_last: bool
 ) -> tuple[tuple[Pane, ...], Open]:
-    """The pane of a firing with what it replaces, if it speaks at all, and the window after it."""
+    """Return the emitted pane, if any, after the retractions of what it replaces, and the window after the firing."""
     contents = kept(ask.evictor, Moment.BEFORE, held.contents)
-    after = replace(held, contents=_left(ask, contents), unfired=0, hold=None)
-    if not _speaks(ask, held, timing, is_last=is_last):
+    after = replace(held, contents=_remaining(ask, contents), unfired=0, hold=None)
+    if not _emits(ask, held, timing, is_last=is_last):
         return (), after
     early = timing is Timing.EARLY
     pane = Pane(
@@ -36,43 +36,43 @@ def fire(
         timestamp=window.max_timestamp if held.hold is None else held.hold,
     )
     after = replace(after, panes=held.panes + 1, nonspeculative=held.nonspeculative + (not early), last=pane, owed=())
-    return (*_withdrawn(ask, held), pane), after
+    return (*_retractions(ask, held), pane), after
 
 
 def timing_of(window: Window, held: Open, before: Timestamp, after: Timestamp) -> Timing:
-    """A firing against the window's end, by the watermark before the batch and after it.
+    """Return the timing of a firing, by the watermark before and after the batch.
 
-    Late is what comes when the window's own output watermark had passed the end before the batch. The batch's elements
-    do not change that: they hold it back only where the watermark had not reached the end.
+    A firing is late if the window's own output watermark had passed the end before the batch. The batch's elements do
+    not change that: they hold it back only where the watermark had not reached the end.
     """
     if held.nonspeculative or window.max_timestamp <= held.output_watermark(before):
         return Timing.LATE
     return Timing.EARLY if after < window.max_timestamp else Timing.ON_TIME
 
 
-def would_hold(ask: WindowedStep, held: Open, condition: Expression) -> bool:
-    """Whether a condition is true of the value that the pane would have now."""
+def condition_holds(ask: WindowedStep, held: Open, condition: Expression) -> bool:
+    """Return whether a condition is true for the values that a pane would have now."""
     values = _values(ask, kept(ask.evictor, Moment.BEFORE, held.contents))
     last = None if held.last is None else held.last.values
     return evaluate(condition, {"": {**values, "since": held.unfired}, "last": last}) is True
 
 
-def _speaks(ask: WindowedStep, held: Open, timing: Timing, *, is_last: bool) -> bool:
+def _emits(ask: WindowedStep, held: Open, timing: Timing, *, is_last: bool) -> bool:
     if held.unfired:
         return True
     on_time = timing is Timing.ON_TIME and ask.on_time_pane is Emit.ALWAYS
     return on_time or (is_last and ask.final_pane is Emit.ALWAYS)
 
 
-def _withdrawn(ask: WindowedStep, held: Open) -> tuple[Pane, ...]:
+def _retractions(ask: WindowedStep, held: Open) -> tuple[Pane, ...]:
     if ask.accumulation is not Accumulation.RETRACTING:
         return ()
-    said = held.owed if held.last is None else (*held.owed, held.last)
-    return tuple(replace(pane, retraction=True) for pane in said)
+    emitted = held.owed if held.last is None else (*held.owed, held.last)
+    return tuple(replace(pane, retraction=True) for pane in emitted)
 
 
-def _left(ask: WindowedStep, contents: tuple[Arrived, ...]) -> tuple[Arrived, ...]:
-    """What stays in the window after a firing."""
+def _remaining(ask: WindowedStep, contents: tuple[Arrived, ...]) -> tuple[Arrived, ...]:
+    """Return what stays in the window after a firing."""
     if ask.accumulation is Accumulation.DISCARDING:
         return ()
     return kept(ask.evictor, Moment.AFTER, contents)

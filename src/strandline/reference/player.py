@@ -1,4 +1,4 @@
-"""The oracle as a player: each call is one batch, or one for each element if so asked."""
+"""Play stories on the oracle: each call is one batch, or one batch per element if so configured."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
@@ -10,14 +10,14 @@ from strandline.model.panes import Emitted
 from strandline.model.steps import WindowedStep
 from strandline.model.watermarks import Inputs
 from strandline.reference import snapshots, watermarks
-from strandline.reference.batch import Kept, Tally, play
+from strandline.reference.batch import StepState, Tally, play
 from strandline.reference.state import KeyState
 from strandline.reference.values import rank
 from strandline.reference.watermarks import Progress, Rule
 
 
 class ReferencePlayer:
-    """Plays a windowed step under a rule for its watermark; between calls it holds nothing but a `Kept`."""
+    """Run a windowed step under a watermark rule; all state between calls is one `StepState`."""
 
     def __init__(
         self, ask: WindowedStep, rule: Rule, *, partitions: Sequence[str] = (), fires_per_element: bool = False
@@ -25,107 +25,109 @@ class ReferencePlayer:
         self._ask = ask
         self._rule = rule
         self._fires_per_element = fires_per_element
-        self._kept = Kept(progress=watermarks.begin(rule.names if isinstance(rule, Inputs) else partitions))
+        self._state = StepState(progress=watermarks.begin(rule.names if isinstance(rule, Inputs) else partitions))
 
     @property
     def watermark(self) -> Timestamp:
-        """How far time has come."""
-        return self._kept.progress.watermark
+        """Return the watermark."""
+        return self._state.progress.watermark
 
     @property
     def output_watermark(self) -> Timestamp:
-        """How far the step lets time come for those after it."""
-        return self._kept.output_watermark
+        """Return the watermark that the step forwards."""
+        return self._state.output_watermark
 
     @property
     def is_idle(self) -> bool:
-        """Whether every partition or input is idle."""
-        return self._kept.progress.is_idle
+        """Return whether every partition or input is idle."""
+        return self._state.progress.is_idle
 
     @property
     def rows(self) -> int:
-        """The windows still held, over all keys: open ones and marks of closed ones. A key that counts is one row."""
-        states = [state for _, state in self._kept.keys.values()]
+        """Return the number of windows held over all keys, open or marked as closed. A counting key is one row."""
+        states = [state for _, state in self._state.keys.values()]
         return sum(len(state.windows) + len(state.closed) if isinstance(state, KeyState) else 1 for state in states)
 
     @property
     def tally(self) -> Tally:
-        """What became of every element so far."""
-        return self._kept.tally
+        """Return the counts of all elements so far, by outcome."""
+        return self._state.tally
 
     def feed(self, elements: Sequence[Element]) -> Emitted:
-        """Elements come in. Inside a batch they arrive by source position: partition, then offset."""
+        """Process elements as a batch, ordered by source position: partition, then offset."""
         if self._fires_per_element:
-            return sum((self._fed([element]) for element in elements), Emitted())
-        return self._fed(sorted(elements, key=lambda element: (element.partition, element.offset)))
+            return sum((self._feed_batch([element]) for element in elements), Emitted())
+        return self._feed_batch(sorted(elements, key=lambda element: (element.partition, element.offset)))
 
-    def _fed(self, elements: Sequence[Element]) -> Emitted:
-        clock = self._kept.clock
+    def _feed_batch(self, elements: Sequence[Element]) -> Emitted:
+        clock = self._state.clock
         if self._ask.time is TimeDomain.PROCESSING:
             elements = [replace(element, at=clock) for element in elements]
-        return self._play(watermarks.on_rows(self._rule, self._kept.progress, elements, clock), clock, elements)
+        return self._play(watermarks.on_rows(self._rule, self._state.progress, elements, clock), clock, elements)
 
     def move_watermark(self, to: Timestamp, of: str | None = None) -> Emitted:
-        """One partition or input tells its watermark, or all that have not ended do."""
-        progress, clock = self._kept.progress, self._kept.clock
+        """Set the watermark of one partition or input, or of all that have not ended."""
+        progress, clock = self._state.progress, self._state.clock
         names = [name for name, each in progress.partitions.items() if not each.finished]
         for name in names if of is None else [self._known(of)]:
             progress = watermarks.on_watermark(self._rule, progress, name, to, clock)
         return self._play(progress, clock)
 
     def move_clock(self, to: Timestamp) -> Emitted:
-        """Processing time moves on; it never goes back."""
-        clock = max(self._kept.clock, to)
-        return self._play(watermarks.on_clock(self._rule, self._kept.progress, clock), clock)
+        """Advance processing time; it never goes back."""
+        clock = max(self._state.clock, to)
+        return self._play(watermarks.on_clock(self._rule, self._state.progress, clock), clock)
 
     def fall_idle(self, name: str) -> Emitted:
-        """A partition or input falls idle."""
-        return self._turn(watermarks.on_idle, self._known(name))
+        """Mark a partition or input as idle."""
+        return self._change_partition(watermarks.on_idle, self._known(name))
 
     def return_active(self, name: str) -> Emitted:
-        """A partition or input returns; a partition may also be new."""
-        return self._turn(watermarks.on_active, self._known(name) if isinstance(self._rule, Inputs) else name)
+        """Mark a partition or input as active; a partition may also be new."""
+        return self._change_partition(
+            watermarks.on_active, self._known(name) if isinstance(self._rule, Inputs) else name
+        )
 
     def finish(self, name: str) -> Emitted:
-        """A partition or input ends."""
-        return self._turn(watermarks.on_finish, self._known(name))
+        """Mark a partition or input as ended."""
+        return self._change_partition(watermarks.on_finish, self._known(name))
 
-    def _turn(self, change: Callable[[Rule, Progress, str, Timestamp], Progress], name: str) -> Emitted:
-        return self._play(change(self._rule, self._kept.progress, name, self._kept.clock), self._kept.clock)
+    def _change_partition(self, change: Callable[[Rule, Progress, str, Timestamp], Progress], name: str) -> Emitted:
+        return self._play(change(self._rule, self._state.progress, name, self._state.clock), self._state.clock)
 
     def _known(self, name: str) -> str:
-        if name in self._kept.progress.partitions:
+        if name in self._state.progress.partitions:
             return name
-        known = ", ".join(self._kept.progress.partitions) or "none"
+        known = ", ".join(self._state.progress.partitions) or "none"
         raise InvalidWatermark(f"no partition or input is called {name!r}", detail=f"known so far: {known}")
 
     def drain(self) -> Emitted:
-        """The end of all input: every window closes."""
-        return self._play(watermarks.on_drain(self._kept.progress), self._kept.clock)
+        """End all input: every window closes."""
+        return self._play(watermarks.on_drain(self._state.progress), self._state.clock)
 
     def _play(self, progress: Progress, clock: Timestamp, elements: Sequence[Element] = ()) -> Emitted:
-        self._kept, emitted = play(self._ask, self._rule, self._kept, elements, progress, clock)
+        self._state, emitted = play(self._ask, self._rule, self._state, elements, progress, clock)
         return emitted
 
     def snapshot(self) -> str:
-        """All that is kept, as JSON text."""
-        kept = self._kept
-        tally = [getattr(kept.tally, each.name) for each in fields(Tally)]
+        """Return all state as JSON text."""
+        state = self._state
+        tally = [getattr(state.tally, each.name) for each in fields(Tally)]
         return snapshots.write(
-            {"keys": [*kept.keys.values()], "progress": kept.progress, "clock": kept.clock, "tally": tally}
+            {"keys": [*state.keys.values()], "progress": state.progress, "clock": state.clock, "tally": tally}
         )
 
     def restore(self, text: str) -> None:
-        """Goes on from a snapshot."""
-        kept = snapshots.read(text)
-        keys = {rank(key): (key, state) for key, state in kept["keys"]}
-        self._kept = Kept(keys, kept["progress"], kept["clock"], Tally(*kept["tally"]))
+        """Restore the state of a snapshot."""
+        snapshot = snapshots.read(text)
+        keys = {rank(key): (key, state) for key, state in snapshot["keys"]}
+        self._state = StepState(keys, snapshot["progress"], snapshot["clock"], Tally(*snapshot["tally"]))
 
     def restart(self) -> Self:
-        """A new player that knows nothing but the snapshot of this one."""
+        """Return a new player that has only the snapshot of this one."""
         again = type(self)(self._ask, self._rule, fires_per_element=self._fires_per_element)
         again.restore(self.snapshot())
         return again
 
     def close(self) -> None:
-        """Nothing is held but memory."""
+        """Do nothing: the player holds only memory."""

@@ -1,4 +1,4 @@
-"""Small summaries of many values: registers that estimate how many differ, buckets that hold a quantile."""
+"""Summarize many values: registers that estimate how many are distinct, buckets that give quantiles."""
 
 import json
 import math
@@ -14,7 +14,7 @@ _ALPHA: Final = {16: 0.673, 32: 0.697, 64: 0.709}
 
 
 def register(value: Any, precision: int) -> tuple[int, int]:
-    """The register that a value's hash chooses, and the position of the first one-bit it brings there."""
+    """Return the register that a value's hash selects, and the position of the first one-bit in its rest."""
     plain = value + 0.0 if isinstance(value, float) else value  # minus zero is zero
     text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     hashed = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
@@ -24,7 +24,7 @@ def register(value: Any, precision: int) -> tuple[int, int]:
 
 
 def estimate(registers: Mapping[int, int], precision: int) -> int:
-    """About how many different values the registers have seen; those that are absent are empty."""
+    """Estimate the number of distinct values; absent registers are empty."""
     many = 2**precision
     empty = many - len(registers)
     alpha = _ALPHA.get(many, 0.7213 / (1 + 1.079 / many))
@@ -35,7 +35,7 @@ def estimate(registers: Mapping[int, int], precision: int) -> int:
 
 
 def bucket(value: float) -> float | None:
-    """The middle of the bucket that a number falls into, which is what it is told as; None for NaN."""
+    """Return the middle of a number's bucket, by which it is represented; None for NaN."""
     number = float(value)
     if math.isnan(number):
         return None
@@ -43,12 +43,12 @@ def bucket(value: float) -> float | None:
         return number + 0.0
     (bits,) = struct.unpack(">Q", struct.pack(">d", number))
     middle = (bits >> _DROPPED << _DROPPED) | (1 << (_DROPPED - 1))
-    (told,) = struct.unpack(">d", struct.pack(">Q", middle))
-    return float(told)
+    (representative,) = struct.unpack(">d", struct.pack(">Q", middle))
+    return float(representative)
 
 
 def quantile(buckets: Mapping[float, int], q: float) -> float | None:
-    """The smallest bucket that, with those before it, holds at least q of the values."""
+    """Return the smallest bucket that, with the buckets below it, holds at least q of the values."""
     many, passed = sum(buckets.values()), 0
     for middle in sorted(buckets):
         passed += buckets[middle]

@@ -1,7 +1,7 @@
-"""What is kept, as JSON text and back: plain data with a version, and never a pickle.
+"""Write state as JSON text and read it back: plain data with a version, never a pickle.
 
-Values that JSON knows stand for themselves. All others are objects with one member that names their kind; only the
-kinds listed here can be written, and only they can be read.
+JSON values represent themselves. All others are objects with one member that names their kind; only the kinds listed
+here can be written and read.
 """
 
 import json
@@ -35,12 +35,12 @@ _ENUMS: Final[Mapping[str, type[Enum]]] = {kind.__name__: kind for kind in (Timi
 
 
 def write(kept: Mapping[str, Any]) -> str:
-    """A snapshot as JSON text."""
+    """Return a snapshot as JSON text."""
     return json.dumps({"version": VERSION, "kept": to_json(kept)}, separators=(",", ":"))
 
 
 def read(text: str) -> Any:
-    """What a snapshot holds."""
+    """Return the contents of a snapshot."""
     try:
         snapshot = json.loads(text)
         version = snapshot["version"]
@@ -52,7 +52,7 @@ def read(text: str) -> Any:
 
 
 def to_json(value: Any) -> Any:
-    """A value as JSON can hold it."""
+    """Convert a value to JSON."""
     match value:
         case Enum():
             return {"enum": [type(value).__name__, value.value]}
@@ -80,7 +80,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(given: Any) -> Any:
-    """The value that `to_json` wrote."""
+    """Restore the value that `to_json` wrote."""
     if isinstance(given, list):
         return [from_json(each) for each in given]
     if not isinstance(given, dict):
@@ -103,4 +103,4 @@ def from_json(given: Any) -> Any:
             return date.fromisoformat(inside)
         case "decimal":
             return Decimal(inside)
-    raise BrokenBlock(f"a snapshot holds something of kind {kind!r}", hint="it was written by another version")
+    raise BrokenBlock(f"the snapshot holds the unknown kind {kind!r}", hint="it was written by another version")

@@ -1,4 +1,4 @@
-"""What is kept of one key: its open windows, and the marks of windows that their trigger has closed."""
+"""Define the state of one key: its open windows, and marks of windows that their trigger has closed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from strandline.reference.triggers import TriggerState, merged
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """An element a window has taken, numbered by arrival among those of its key."""
+    """An element that a window has accepted, numbered by arrival within its key."""
 
     number: int
     element: Element
@@ -21,7 +21,7 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """An open window: its contents in order of arrival, its trigger, and what it has said."""
+    """An open window: its contents in order of arrival, its trigger state, and its emitted panes."""
 
     trigger: TriggerState
     contents: tuple[Arrived, ...] = ()
@@ -30,21 +30,21 @@ class Open:
     hold: Timestamp | None = None
     """The combined time of the counted, unfired elements: the step's output watermark stays below it."""
     arrived: Timestamp = EPOCH
-    """The clock at which the last element came."""
+    """The clock at the arrival of the last element."""
     panes: int = 0
     nonspeculative: int = 0
     last: Pane | None = None
     owed: tuple[Pane, ...] = ()
-    """Last panes of identities merged away, by window, to be taken back when this window first speaks."""
+    """Last panes of sessions merged into this one, by window, to be retracted when this window first fires."""
 
     def output_watermark(self, watermark: Timestamp) -> Timestamp:
-        """How far this window alone lets the output watermark come."""
+        """Return how far this window alone lets the output watermark advance."""
         return watermark if self.hold is None else min(watermark, self.hold - INSTANT)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyState:
-    """All that is kept of a key; a closed window's mark remembers when its last element came."""
+    """All state of a key; a closed window's mark holds the arrival of its last element."""
 
     windows: Mapping[Window, Open] = field(default_factory=dict)
     closed: Mapping[Window, Timestamp] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class KeyState:
 
 
 def combined(ask: WindowedStep, window: Window, times: Sequence[Timestamp]) -> Timestamp | None:
-    """One time for many: what holds the output watermark back, and what a pane carries."""
+    """Combine times into one: it holds the output watermark back, and is the timestamp of a pane."""
     if not times:
         return None
     match ask.pane_timestamp:
@@ -69,16 +69,18 @@ def combined(ask: WindowedStep, window: Window, times: Sequence[Timestamp]) -> T
     assert_never(ask.pane_timestamp)
 
 
-def united(ask: WindowedStep, session: Window, before: Sequence[Open], watermark: Timestamp) -> Open:
-    """The session that others became: all they hold, under a new identity that has not spoken yet.
+def merged_session(ask: WindowedStep, session: Window, before: Sequence[Open], watermark: Timestamp) -> Open:
+    """Merge sessions: the result holds all of their contents, under a new identity that has not fired yet.
 
-    It exists because an element joined them, which is added next and says when it came.
+    It exists because an element joined them; that element is added next and sets the arrival time.
     """
-    spoken = [pane for each in before for pane in (*each.owed, each.last) if pane is not None]
+    emitted = [pane for each in before for pane in (*each.owed, each.last) if pane is not None]
     return Open(
         trigger=merged(ask.trigger, [each.trigger for each in before], is_past_end=watermark >= session.max_timestamp),
         contents=tuple(sorted((one for each in before for one in each.contents), key=lambda one: one.number)),
         unfired=sum(each.unfired for each in before),
         hold=combined(ask, session, [each.hold for each in before if each.hold is not None]),
-        owed=tuple(sorted(spoken, key=lambda pane: pane.window)) if ask.accumulation is Accumulation.RETRACTING else (),
+        owed=(
+            tuple(sorted(emitted, key=lambda pane: pane.window)) if ask.accumulation is Accumulation.RETRACTING else ()
+        ),
     )

@@ -1,4 +1,4 @@
-"""One batch of one key: judge, unite, add, let each window speak once, and forget. The order is the meaning."""
+"""Process one batch of one key: assign, merge sessions, add, fire each window once, expire. The order matters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,14 +10,14 @@ from strandline.model.steps import WindowedStep
 from strandline.model.windows import Session, Window
 from strandline.reference.counts import CountState
 from strandline.reference.lateness import Judged, expiry, judge
-from strandline.reference.panes import fire, timing_of, would_hold
-from strandline.reference.state import KeyState, Open, combined, united
+from strandline.reference.panes import condition_holds, fire, timing_of
+from strandline.reference.state import KeyState, Open, combined, merged_session
 from strandline.reference.triggers import Arrivals, Now, fresh, is_due, is_finished, on_elements, on_fire, should_fire
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """What a batch does to time: the watermark and the clock, before and after it."""
+    """The watermark and the clock, before and after a batch."""
 
     watermark_before: Timestamp
     watermark: Timestamp
@@ -31,7 +31,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """What a batch leaves of a key's state, what it says, and what became of each element."""
+    """A key's state after a batch, the emitted panes, and the outcome of each element."""
 
     state: KeyState | CountState
     panes: tuple[Pane, ...]
@@ -39,40 +39,41 @@ class Stepped:
 
 
 def step(ask: WindowedStep, key: Any, state: KeyState, elements: Sequence[Element], time: Passage) -> Stepped:
-    """Plays one batch of one key; the elements come in order of arrival."""
+    """Process one batch of one key, with its elements in order of arrival."""
     judged = judge(ask, state, elements, time.watermark_before)
-    state = unite(ask, state, judged, time)
+    state = merge_sessions(ask, state, judged, time)
     state = add(ask, state, judged, time)
-    state, panes = speak(ask, key, state, judged, time)
-    return Stepped(forget(ask, state, time), panes, judged)
+    state, panes = fire_windows(ask, key, state, judged, time)
+    return Stepped(expire_windows(ask, state, time), panes, judged)
 
 
-def unite(ask: WindowedStep, state: KeyState, judged: Judged, time: Passage) -> KeyState:
-    """Open sessions that an accepted element joins or makes grow become one, under the new bounds."""
+def merge_sessions(ask: WindowedStep, state: KeyState, judged: Judged, time: Passage) -> KeyState:
+    """Merge the open sessions that an accepted element joins or extends, under the new bounds."""
     if not judged.becomes:
         return state
     windows = dict(state.windows)
     for session in judged.taken:
         parts = [window for window in state.windows if judged.becomes[window] == session]
         if parts not in ([], [session]):
-            windows[session] = united(ask, session, [windows.pop(part) for part in parts], time.watermark_before)
+            merged = [windows.pop(part) for part in parts]
+            windows[session] = merged_session(ask, session, merged, time.watermark_before)
     return replace(state, windows=windows)
 
 
 def add(ask: WindowedStep, state: KeyState, judged: Judged, time: Passage) -> KeyState:
-    """Windows and their triggers take the accepted elements, all at once, stamped with the batch's clock."""
+    """Add the accepted elements to windows and triggers, all at once, with the batch's clock as their arrival."""
     if not judged.taken:
         return state
     windows = dict(state.windows)
     for window, arrived in judged.taken.items():
         held = windows.get(window) or Open(fresh(ask.trigger))
-        came = Arrivals([one.element.at for one in arrived], time.clock)
+        batch = Arrivals([one.element.at for one in arrived], time.clock)
         windows[window] = replace(
             held,
-            trigger=on_elements(ask.trigger, held.trigger, came, window.max_timestamp, merging=_merges(ask)),
+            trigger=on_elements(ask.trigger, held.trigger, batch, window.max_timestamp, merging=_merges(ask)),
             contents=(*held.contents, *arrived),
             unfired=held.unfired + len(arrived),
-            hold=_hold(ask, window, held, came.times, time.watermark_before),
+            hold=_hold(ask, window, held, batch.times, time.watermark_before),
             arrived=time.clock,
         )
     return KeyState(windows, state.closed, state.arrivals + judged.arrivals)
@@ -85,7 +86,7 @@ def _merges(ask: WindowedStep) -> bool:
 def _hold(
     ask: WindowedStep, window: Window, held: Open, times: Sequence[Timestamp], watermark: Timestamp
 ) -> Timestamp | None:
-    """New elements hold the output watermark back too, but not where it has already been."""
+    """New elements hold the output watermark back too, but not below where it already is."""
     end, reached = window.max_timestamp, held.output_watermark(watermark)
     at_end = ask.pane_timestamp is PaneTimestamp.END_OF_WINDOW
     assigned = [end if at_end else at for at in times]
@@ -93,11 +94,11 @@ def _hold(
     return combined(ask, window, counted if held.hold is None else [held.hold, *counted])
 
 
-def speak(
+def fire_windows(
     ask: WindowedStep, key: Any, state: KeyState, judged: Judged, time: Passage
 ) -> tuple[KeyState, tuple[Pane, ...]]:
-    """Each window that took an element or has a deadline due is tested once; one whose time is over speaks unasked."""
-    windows, closed, said = dict(state.windows), dict(state.closed), list[Pane]()
+    """Test once each window that took an element or has a deadline due; an expired window fires without a test."""
+    windows, closed, emitted = dict(state.windows), dict(state.closed), list[Pane]()
     for window in sorted(state.windows):
         held = state.windows[window]
         is_last = is_over(ask, window, held.arrived, time)
@@ -111,19 +112,19 @@ def speak(
             is_last = is_finished(ask.trigger, held.trigger)
         timing = timing_of(window, held, time.watermark_before, time.watermark)
         panes, windows[window] = fire(ask, key, window, held, timing, is_last=is_last)
-        said += panes
+        emitted += panes
         if is_last:
             closed[window] = windows.pop(window).arrived
-    return KeyState(windows, closed, state.arrivals), tuple(said)
+    return KeyState(windows, closed, state.arrivals), tuple(emitted)
 
 
 def _now(ask: WindowedStep, window: Window, held: Open, time: Passage) -> Now:
-    """What the window's trigger sees at its test."""
+    """Return what the window's trigger sees at its test."""
     return Now(
         window.max_timestamp,
         time.watermark,
         time.clock,
-        lambda condition: would_hold(ask, held, condition),
+        lambda condition: condition_holds(ask, held, condition),
         _merges(ask),
     )
 
@@ -137,12 +138,12 @@ def _is_due(ask: WindowedStep, held: Open, now: Now, time: Passage) -> bool:
 
 
 def is_over(ask: WindowedStep, window: Window, arrived: Timestamp, time: Passage) -> bool:
-    """Whether the watermark has reached the gc time, or the clock has outlived the last element by the time to live."""
+    """Return whether the watermark has reached the gc time, or the last element is older than the time to live."""
     return time.watermark >= expiry(ask, window) or (ask.ttl is not None and time.clock > arrived + ask.ttl)
 
 
-def forget(ask: WindowedStep, state: KeyState, time: Passage) -> KeyState:
-    """Windows whose time is over leave nothing behind, and neither do the marks of closed ones."""
+def expire_windows(ask: WindowedStep, state: KeyState, time: Passage) -> KeyState:
+    """Drop expired windows, and the marks of expired closed windows."""
     if time.stands_still:
         return state
     windows = {window: held for window, held in state.windows.items() if not is_over(ask, window, held.arrived, time)}

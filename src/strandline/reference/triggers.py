@@ -1,7 +1,7 @@
-"""A trigger as a fold over what happened to a window: elements came, time passed, it fired, windows merged.
+"""Run triggers as a fold over a window's events: elements arrived, time passed, a pane fired, windows merged.
 
-Each node of the tree keeps the same few things, and the seven questions below are answered by matching the node. A
-deadline is due in the batch in which time passes it, and in no other: what fires again and again does so on elements.
+Each node of the tree has the same few fields, and each of the seven functions below matches on the node. A deadline is
+due only in the batch in which time passes it: a repeated trigger fires again only on elements.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,9 +30,10 @@ from strandline.reference.windows import boundary
 
 @dataclass(frozen=True, slots=True)
 class TriggerState:
-    """What one node has seen: elements, a target in its own time, whether it is done, and its parts' own states.
+    """The state of one node: a count of elements, a target in its own time, whether it is done, and its parts' states.
 
-    Done is the finished bit. Of after_watermark it says that the end was told; with a late part that is not finished.
+    `done` is the finished bit. For after_watermark it means that the on-time pane fired; with a late part that is not
+    finished.
     """
 
     done: bool = False
@@ -51,67 +52,67 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """What a trigger may look at: the window's max timestamp, the watermark, the clock, and the pane it would give."""
+    """The inputs of a trigger: the window's max timestamp, the watermark, the clock, and conditions on its pane."""
 
     end: Timestamp
     watermark: Timestamp
     clock: Timestamp
     holds: Callable[[Expression], bool]
     merging: bool
-    """Whether windows of this kind can merge: then every part is kept ready to be revived."""
+    """Whether windows of this kind can merge: then every part keeps its state, ready to be revived."""
 
     @property
     def is_past_end(self) -> bool:
         return self.watermark >= self.end
 
 
-_SILENT: Final = Never()
+_NEVER: Final = Never()
 
 
 def parts(trigger: Trigger) -> tuple[Trigger, ...]:
-    """The parts that have a state: early and late always stand in their places."""
+    """Return the parts that have a state; early and late always have a place."""
     if isinstance(trigger, AfterWatermark):
-        return (trigger.early or _SILENT, trigger.late or _SILENT)
+        return (trigger.early or _NEVER, trigger.late or _NEVER)
     return parts_of(trigger)
 
 
 def fresh(trigger: Trigger) -> TriggerState:
-    """A trigger that has seen nothing."""
+    """Return the state of a trigger that has seen nothing."""
     return TriggerState(parts=tuple(fresh(part) for part in parts(trigger)))
 
 
 def cleared(state: TriggerState) -> TriggerState:
-    """Counts and targets forgotten in the whole tree; what is done stays done."""
+    """Reset counts and targets in the whole tree; `done` stays."""
     return TriggerState(state.done, parts=tuple(cleared(part) for part in state.parts))
 
 
 def is_finished(trigger: Trigger, state: TriggerState) -> bool:
-    """Whether it will not fire again."""
+    """Return whether the trigger will not fire again."""
     match trigger:
         case Never() | Repeatedly():
             return False
         case AfterWatermark(late=late):
             return state.done and late is None
         case InSequence():
-            return all(is_finished(part, kept) for part, kept in _pairs(trigger, state))
+            return all(is_finished(part, part_state) for part, part_state in _pairs(trigger, state))
         case OrFinally():
-            return any(is_finished(part, kept) for part, kept in _pairs(trigger, state))
+            return any(is_finished(part, part_state) for part, part_state in _pairs(trigger, state))
         case AfterCount() | AfterProcessingTime() | AfterEventTime() | When() | FirstOf() | AllOf():
             return state.done
     assert_never(trigger)
 
 
 def on_elements(
-    trigger: Trigger, state: TriggerState, came: Arrivals, end: Timestamp, *, merging: bool
+    trigger: Trigger, state: TriggerState, batch: Arrivals, end: Timestamp, *, merging: bool
 ) -> TriggerState:
-    """The state once a window has taken elements."""
+    """Return the state after a window has taken elements."""
     match trigger:
         case AfterCount():
-            return replace(state, count=state.count + len(came.times))
+            return replace(state, count=state.count + len(batch.times))
         case AfterProcessingTime():
-            return state if state.target is not None else replace(state, target=_aligned(trigger, came.clock))
+            return state if state.target is not None else replace(state, target=_aligned(trigger, batch.clock))
         case AfterEventTime(period, offset):
-            earliest = min(came.times)
+            earliest = min(batch.times)
             following = earliest + Duration(boundary(earliest, period, offset) + period.ms - earliest.ms)
             return replace(state, target=min(following, end, state.target or end))
         case When() | Never():
@@ -121,8 +122,8 @@ def on_elements(
             return replace(
                 state,
                 parts=tuple(
-                    on_elements(part, kept, came, end, merging=merging) if place in reached else kept
-                    for place, (part, kept) in enumerate(_pairs(trigger, state))
+                    on_elements(part, part_state, batch, end, merging=merging) if place in reached else part_state
+                    for place, (part, part_state) in enumerate(_pairs(trigger, state))
                 ),
             )
     assert_never(trigger)
@@ -137,11 +138,13 @@ def _aligned(trigger: AfterProcessingTime, arrival: Timestamp) -> Timestamp:
 
 
 def _reached(trigger: Trigger, state: TriggerState, *, merging: bool) -> Sequence[int]:
-    """The places of the parts that elements reach."""
+    """Return the indexes of the parts that elements reach."""
     everywhere = range(len(state.parts))
     match trigger:
         case AllOf():
-            return [i for i, (part, kept) in enumerate(_pairs(trigger, state)) if not is_finished(part, kept)]
+            return [
+                i for i, (part, part_state) in enumerate(_pairs(trigger, state)) if not is_finished(part, part_state)
+            ]
         case AfterWatermark() if not merging:
             return (1,) if state.done else (0,)
         case InSequence() if not merging:
@@ -151,7 +154,7 @@ def _reached(trigger: Trigger, state: TriggerState, *, merging: bool) -> Sequenc
 
 
 def should_fire(trigger: Trigger, state: TriggerState, now: Now) -> bool:
-    """Whether it would fire now."""
+    """Return whether the trigger fires now."""
     match trigger:
         case AfterWatermark() if not state.done:
             return now.is_past_end or _should(trigger, state, 0, now)
@@ -170,9 +173,15 @@ def should_fire(trigger: Trigger, state: TriggerState, now: Now) -> bool:
         case Repeatedly():
             return _should(trigger, state, 0, now)
         case FirstOf():
-            return any(is_finished(part, kept) or should_fire(part, kept, now) for part, kept in _pairs(trigger, state))
+            return any(
+                is_finished(part, part_state) or should_fire(part, part_state, now)
+                for part, part_state in _pairs(trigger, state)
+            )
         case AllOf():
-            return all(is_finished(part, kept) or should_fire(part, kept, now) for part, kept in _pairs(trigger, state))
+            return all(
+                is_finished(part, part_state) or should_fire(part, part_state, now)
+                for part, part_state in _pairs(trigger, state)
+            )
         case InSequence():
             return _should(trigger, state, _current(trigger, state), now)
         case OrFinally():
@@ -185,10 +194,10 @@ def _should(trigger: Trigger, state: TriggerState, place: int, now: Now) -> bool
 
 
 def on_fire(trigger: Trigger, state: TriggerState, now: Now) -> TriggerState:
-    """The state once a pane was taken."""
+    """Return the state after a firing."""
     match trigger:
         case AfterWatermark():
-            return _end_told(trigger, state, now)
+            return _after_watermark_fired(trigger, state, now)
         case AfterCount() | AfterProcessingTime() | AfterEventTime() | When():
             return TriggerState(done=True)
         case Never():
@@ -197,12 +206,14 @@ def on_fire(trigger: Trigger, state: TriggerState, now: Now) -> TriggerState:
             return TriggerState(parts=(_renewed(of, on_fire(of, state.parts[0], now)),))
         case FirstOf():
             fired = tuple(
-                on_fire(part, kept, now) if should_fire(part, kept, now) else cleared(kept)
-                for part, kept in _pairs(trigger, state)
+                on_fire(part, part_state, now) if should_fire(part, part_state, now) else cleared(part_state)
+                for part, part_state in _pairs(trigger, state)
             )
             return TriggerState(done=True, parts=fired)
         case AllOf():
-            return TriggerState(True, parts=tuple(on_fire(part, kept, now) for part, kept in _pairs(trigger, state)))
+            return TriggerState(
+                True, parts=tuple(on_fire(part, part_state, now) for part, part_state in _pairs(trigger, state))
+            )
         case InSequence():
             after = _fired(trigger, state, _current(trigger, state), now)
             return cleared(after) if now.merging else after
@@ -214,19 +225,19 @@ def on_fire(trigger: Trigger, state: TriggerState, now: Now) -> TriggerState:
     assert_never(trigger)
 
 
-def _end_told(trigger: AfterWatermark, state: TriggerState, now: Now) -> TriggerState:
-    """Before the end early fires, after it late, and both start over; whichever fires, the other's pane is gone too."""
+def _after_watermark_fired(trigger: AfterWatermark, state: TriggerState, now: Now) -> TriggerState:
+    """Before the end `early` fires, after it `late`; the firing part starts over, and the other part is cleared."""
     early, late = parts(trigger)
     if now.is_past_end and not state.done:
         return TriggerState(done=True, parts=(fresh(early), fresh(late)))
-    speaks, place = (late, 1) if state.done else (early, 0)
+    firing, place = (late, 1) if state.done else (early, 0)
     after = cleared(_fired(trigger, state, place, now))
-    renewed = _renewed(speaks, after.parts[place])
+    renewed = _renewed(firing, after.parts[place])
     return replace(after, parts=(after.parts[0], renewed) if state.done else (renewed, after.parts[1]))
 
 
 def _fired(trigger: Trigger, state: TriggerState, place: int, now: Now) -> TriggerState:
-    """The state once one part has fired."""
+    """Return the state after one part has fired."""
     fired = on_fire(parts(trigger)[place], state.parts[place], now)
     return replace(state, parts=(*state.parts[:place], fired, *state.parts[place + 1 :]))
 
@@ -236,16 +247,16 @@ def _renewed(trigger: Trigger, state: TriggerState) -> TriggerState:
 
 
 def _current(trigger: InSequence, state: TriggerState) -> int:
-    """The first part of a sequence that is not finished; the last one once all are."""
-    unfinished = (i for i, (part, kept) in enumerate(_pairs(trigger, state)) if not is_finished(part, kept))
+    """Return the first part of a sequence that is not finished; the last one once all are."""
+    unfinished = (i for i, (part, part_state) in enumerate(_pairs(trigger, state)) if not is_finished(part, part_state))
     return next(unfinished, len(state.parts) - 1)
 
 
 def merged(trigger: Trigger, states: Sequence[TriggerState], *, is_past_end: bool) -> TriggerState:
-    """The state of a session that several became, or one grew into; `is_past_end` asks about the new end.
+    """Return the state of a merged or extended session; `is_past_end` refers to the new end.
 
-    The result has other bounds than any of them, so nothing can be finished because it survived: what has a target of
-    its own time starts over with the smallest one.
+    The result has other bounds than any of the merged sessions, so no part stays finished by survival: parts with a
+    target in their own time start over with the smallest target.
     """
     match trigger:
         case AfterWatermark():
@@ -263,7 +274,7 @@ def merged(trigger: Trigger, states: Sequence[TriggerState], *, is_past_end: boo
             return TriggerState(parts=tuple(_merged_parts(trigger, states, is_past_end=is_past_end)))
         case FirstOf() | AllOf():
             together = TriggerState(parts=tuple(_merged_parts(trigger, states, is_past_end=is_past_end)))
-            over = [is_finished(part, kept) for part, kept in _pairs(trigger, together)]
+            over = [is_finished(part, part_state) for part, part_state in _pairs(trigger, together)]
             return replace(together, done=any(over) if isinstance(trigger, FirstOf) else all(over))
         case InSequence(of):
             together = TriggerState(parts=tuple(_merged_parts(trigger, states, is_past_end=is_past_end)))
@@ -273,10 +284,10 @@ def merged(trigger: Trigger, states: Sequence[TriggerState], *, is_past_end: boo
 
 
 def _merged_end(trigger: AfterWatermark, states: Sequence[TriggerState], *, is_past_end: bool) -> TriggerState:
-    """Back to the early phase, unless all had left it and the new end is passed too."""
+    """Return to the early phase, unless all had left it and the new end is passed too."""
     done = is_past_end and all(state.done for state in states)
     early, late = _merged_parts(trigger, states, is_past_end=is_past_end)
-    return TriggerState(done, parts=(early, late if done else fresh(trigger.late or _SILENT)))
+    return TriggerState(done, parts=(early, late if done else fresh(trigger.late or _NEVER)))
 
 
 def _merged_parts(trigger: Trigger, states: Sequence[TriggerState], *, is_past_end: bool) -> Iterator[TriggerState]:
@@ -285,11 +296,11 @@ def _merged_parts(trigger: Trigger, states: Sequence[TriggerState], *, is_past_e
 
 
 def is_due(trigger: Trigger, state: TriggerState, was: Now, now: Now) -> bool:
-    """Whether time has just passed a target somewhere in the tree: it could not fire before this batch, now it can."""
+    """Return whether time has just passed a target in the tree: it could not fire before this batch, now it can."""
     timed = isinstance(trigger, AfterProcessingTime | AfterEventTime)
     if timed and should_fire(trigger, state, now) and not should_fire(trigger, state, was):
         return True
-    return bool(state.parts) and any(is_due(part, kept, was, now) for part, kept in _pairs(trigger, state))
+    return bool(state.parts) and any(is_due(part, part_state, was, now) for part, part_state in _pairs(trigger, state))
 
 
 def _pairs(trigger: Trigger, state: TriggerState) -> list[tuple[Trigger, TriggerState]]:

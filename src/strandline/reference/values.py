@@ -1,4 +1,4 @@
-"""Plain values: one order over all of them, whatever their types."""
+"""Order values of all types."""
 
 import math
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from typing import Any
 from strandline.model.elements import Element
 
 Rank = tuple[Any, ...]
-"""What a value is sorted and told apart by. Unlike Python's own equality it keeps True and 1 apart."""
+"""The sort key and identity of a value. Unlike Python's equality it distinguishes True from 1."""
 
 
 def rank(value: Any) -> Rank:
-    """Null first, then truths, numbers with NaN the greatest, texts, bytes, times, lists, mappings, anything else."""
+    """Order: null, booleans, numbers (NaN greatest), texts, bytes, times, lists, mappings, anything else."""
     match value:
         case None:
             return (0,)
@@ -40,5 +40,5 @@ def rank(value: Any) -> Rank:
 
 
 def position(element: Element) -> Rank:
-    """The order where none is given: event time, then source position, then the whole row."""
+    """Return the default order of elements: event time, then source position, then the whole row."""
     return (element.at.ms, element.partition, element.offset, rank(element.columns))

@@ -1,7 +1,7 @@
-"""How far time has come: a watermark for each partition or input, and the one they give together, which never falls.
+"""Compute the watermark of each partition or input, and their combined watermark, which never falls.
 
-Partitions of a source and inputs of a step follow the same path; where the rules differ (what a return does, what
-counts as heard, what happens when all are idle) the rule that was asked for, a Watermark or Inputs, is matched.
+Partitions of a source and inputs of a step follow the same path. Where the rules differ (on return from idleness, on
+what counts as activity, when all are idle) the code matches on the rule, a Watermark or Inputs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,19 +23,19 @@ from strandline.model.watermarks import (
 Rule = Watermark | Inputs
 
 Lags = tuple[tuple[Timestamp, Duration], ...]
-"""What a percentile goes by: how far behind elements came, each with the clock of its batch."""
+"""The samples of a percentile watermark: how far elements were behind, each with the clock of its batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition or input: its own watermark, the clock when it was last heard, and whether it counts."""
+    """One partition or input: its own watermark, the clock at its last activity, and whether it counts."""
 
     watermark: Timestamp = BEGINNING
     heard: Timestamp = EPOCH
     idle: bool = False
     finished: bool = False
     returning: bool = False
-    """Back from idleness and left out until it has caught up."""
+    """Back from idleness and excluded until it has caught up."""
     highest: Timestamp = BEGINNING
     lags: Lags = ()
 
@@ -50,108 +50,108 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The partitions known so far, and the watermark they give together."""
+    """The partitions known so far, and their combined watermark."""
 
     partitions: Mapping[str, Partition] = field(default_factory=dict)
     watermark: Timestamp = BEGINNING
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that have not ended are idle."""
+        """Return whether all partitions that have not ended are idle."""
         unfinished = [partition for partition in self.partitions.values() if not partition.finished]
         return bool(unfinished) and all(partition.idle for partition in unfinished)
 
 
 def begin(names: Iterable[str]) -> Progress:
-    """Partitions that are known from the start: active, and holding everything back until they are heard."""
+    """Return partitions known from the start: active, and holding the watermark back until their first activity."""
     return Progress({name: Partition() for name in names})
 
 
 def on_rows(rule: Rule, progress: Progress, elements: Iterable[Element], clock: Timestamp) -> Progress:
-    """Elements make their partitions active and, where a generator watches them, move their watermarks."""
-    came: dict[str, list[Element]] = {}
+    """Elements activate their partitions and, if the generator observes elements, advance their watermarks."""
+    by_partition: dict[str, list[Element]] = {}
     for element in elements:
-        came.setdefault(element.partition, []).append(element)
+        by_partition.setdefault(element.partition, []).append(element)
     partitions = dict(progress.partitions)
-    for name, rows in came.items():
+    for name, rows in by_partition.items():
         if name in partitions or _may_join(rule, name):
-            partition = _awake(rule, partitions.get(name, Partition(heard=clock)), progress.watermark, clock)
+            partition = _activated(rule, partitions.get(name, Partition(heard=clock)), progress.watermark, clock)
             partitions[name] = _observed(rule, partition, rows, clock)
-    return _together(rule, progress, partitions, clock)
+    return _recomputed(rule, progress, partitions, clock)
 
 
 def _may_join(rule: Rule, name: str) -> bool:
-    """Whether elements can make a partition known. Inputs are fixed; rows that name none do not tell for one either."""
+    """Return whether elements can add a partition. Inputs are fixed; rows without a name add none for FromSource."""
     return isinstance(rule, Watermark) and (name != "" or not isinstance(rule.generator, FromSource))
 
 
 def on_watermark(rule: Rule, progress: Progress, name: str, to: Timestamp, clock: Timestamp) -> Progress:
-    """A partition tells its own watermark, which wakes it; an idle input's watermarks are ignored."""
+    """Set a partition's watermark and activate it; watermarks of an idle input are ignored."""
     partition = progress.partitions.get(name, Partition(heard=clock))
     if isinstance(rule, Inputs) and partition.idle:
-        return _together(rule, progress, progress.partitions, clock)
-    awake = _awake(rule, partition, progress.watermark, clock)
-    told = replace(awake, watermark=max(awake.watermark, to))
-    return _together(rule, progress, {**progress.partitions, name: told}, clock)
+        return _recomputed(rule, progress, progress.partitions, clock)
+    awake = _activated(rule, partition, progress.watermark, clock)
+    advanced = replace(awake, watermark=max(awake.watermark, to))
+    return _recomputed(rule, progress, {**progress.partitions, name: advanced}, clock)
 
 
 def on_idle(rule: Rule, progress: Progress, name: str, clock: Timestamp) -> Progress:
-    """A partition falls silent, and no longer holds the others back."""
+    """Mark a partition as idle; it no longer holds the watermark back."""
     silent = replace(progress.partitions[name], idle=True, returning=False)
-    return _together(rule, progress, {**progress.partitions, name: silent}, clock)
+    return _recomputed(rule, progress, {**progress.partitions, name: silent}, clock)
 
 
 def on_active(rule: Rule, progress: Progress, name: str, clock: Timestamp) -> Progress:
-    """A partition is heard again, or for the first time."""
-    awake = _awake(rule, progress.partitions.get(name, Partition(heard=clock)), progress.watermark, clock)
-    return _together(rule, progress, {**progress.partitions, name: awake}, clock)
+    """Mark a partition as active, again or for the first time."""
+    awake = _activated(rule, progress.partitions.get(name, Partition(heard=clock)), progress.watermark, clock)
+    return _recomputed(rule, progress, {**progress.partitions, name: awake}, clock)
 
 
 def on_finish(rule: Rule, progress: Progress, name: str, clock: Timestamp) -> Progress:
-    """A partition has ended; when all have, time has."""
+    """Mark a partition as ended; when all have ended, the watermark is at the end of time."""
     ended = replace(progress.partitions[name], finished=True)
-    return _together(rule, progress, {**progress.partitions, name: ended}, clock)
+    return _recomputed(rule, progress, {**progress.partitions, name: ended}, clock)
 
 
 def on_clock(rule: Rule, progress: Progress, clock: Timestamp) -> Progress:
-    """The clock has moved: partitions not heard for long fall idle."""
-    return _together(rule, progress, progress.partitions, clock)
+    """Advance the clock: partitions without recent activity become idle."""
+    return _recomputed(rule, progress, progress.partitions, clock)
 
 
 def on_drain(progress: Progress) -> Progress:
-    """The end of all input."""
+    """End all input."""
     return replace(progress, watermark=END)
 
 
 def counted_time(future: FutureBound | None, at: Timestamp, clock: Timestamp) -> Timestamp:
-    """An event as the watermark sees it: at most so far ahead of the clock."""
+    """Return the event time that the watermark uses: at most the bound ahead of the clock."""
     return at if future is None else min(at, clock + future.ahead)
 
 
-def is_put_aside(future: FutureBound | None, at: Timestamp, clock: Timestamp) -> bool:
-    """Whether an event is from so far in the future that it becomes a dead letter, which does not move time."""
+def is_dead_lettered(future: FutureBound | None, at: Timestamp, clock: Timestamp) -> bool:
+    """Return whether an event is so far in the future that it is dead-lettered; then it does not move the watermark."""
     return future is not None and future.dead_letter and counted_time(future, at, clock) < at
 
 
-def _awake(rule: Rule, partition: Partition, watermark: Timestamp, clock: Timestamp) -> Partition:
-    """Heard now. One that was idle comes back into the minimum, or is left out until it has caught up."""
+def _activated(rule: Rule, partition: Partition, watermark: Timestamp, clock: Timestamp) -> Partition:
+    """Mark activity now. A partition back from idleness counts again at once, or after it has caught up."""
     late = partition.idle and rule.on_return is OnReturn.CATCH_UP and partition.watermark < watermark
     return replace(partition, heard=clock, idle=False, returning=partition.returning or late)
 
 
 def _observed(rule: Rule, partition: Partition, rows: Iterable[Element], clock: Timestamp) -> Partition:
-    """A partition's watermark after a batch of its elements, in the order in which they stood in it."""
+    """Advance a partition's watermark by a batch of its elements, in their order."""
     if isinstance(rule, Inputs) or isinstance(rule.generator, FromSource | ByClock):
         return partition
     for element in rows:
-        if not element.at.is_end and not is_put_aside(rule.future, element.at, clock):
+        if not element.at.is_end and not is_dead_lettered(rule.future, element.at, clock):
             partition = _seen(partition, counted_time(rule.future, element.at, clock), clock)
     waits, lags = _delay(rule.generator, partition.lags, clock)
     return replace(partition, watermark=max(partition.watermark, partition.highest - waits - INSTANT), lags=lags)
 
 
 def _delay(generator: Bounded | Percentile, lags: Lags, clock: Timestamp) -> tuple[Duration, Lags]:
-    """How long a generator waits, and the samples it still needs."""
+    """Return a generator's delay, and the samples it still needs."""
     match generator:
         case Bounded(delay):
             return delay, ()
@@ -162,7 +162,7 @@ def _delay(generator: Bounded | Percentile, lags: Lags, clock: Timestamp) -> tup
 
 
 def _seen(partition: Partition, at: Timestamp, clock: Timestamp) -> Partition:
-    """One element: perhaps the highest so far, and its lag behind that one, rounded up to five binary digits."""
+    """Record one element: its time if that is the highest, and its lag, rounded up to five binary digits."""
     highest = max(partition.highest, at)
     lag = highest.ms - at.ms
     shift = max(lag.bit_length() - 5, 0)
@@ -171,7 +171,7 @@ def _seen(partition: Partition, at: Timestamp, clock: Timestamp) -> Partition:
 
 
 def _quantile(ask: Percentile, lags: list[Duration]) -> Duration:
-    """The smallest lag that at least the share p of the samples do not exceed, within the bounds that were set."""
+    """Return the smallest lag that at least the share p of the samples do not exceed, within the configured bounds."""
     if len(lags) < ask.enough:
         return ask.first
     ranked = sorted(lags)
@@ -179,8 +179,8 @@ def _quantile(ask: Percentile, lags: list[Duration]) -> Duration:
     return min(max(within, ask.least), ask.most)
 
 
-def _together(rule: Rule, before: Progress, partitions: Mapping[str, Partition], clock: Timestamp) -> Progress:
-    """Who is idle, who has caught up, and the watermark that follows; it never falls."""
+def _recomputed(rule: Rule, before: Progress, partitions: Mapping[str, Partition], clock: Timestamp) -> Progress:
+    """Update idle and caught-up partitions, and the combined watermark; it never falls."""
     settled = {name: _settled(rule, each, before.watermark, clock) for name, each in partitions.items()}
     watermark = max(before.watermark, _combined(rule, before, settled, clock))
     return Progress(settled, watermark)
@@ -206,7 +206,7 @@ def _combined(rule: Rule, before: Progress, partitions: Mapping[str, Partition],
 
 
 def _all_idle(rule: Rule, before: Progress, idle: Iterable[Partition]) -> Timestamp:
-    """All that was seen is complete, unless the last input to fall idle was itself still catching up."""
+    """All data seen is complete, unless the last input to become idle was still catching up."""
     highest = max(partition.watermark for partition in idle)
     match rule:
         case Watermark():

@@ -1,4 +1,4 @@
-"""The windows of an element, and sessions that meet."""
+"""Assign windows to an element, and merge overlapping sessions."""
 
 from collections.abc import Iterable
 from typing import Any, assert_never
@@ -22,11 +22,11 @@ from strandline.model.windows import (
 )
 
 Assigned = tuple[Window, ...] | DeadReason
-"""An element's windows, ascending, none if it falls into a gap; or why it can have none."""
+"""An element's windows in ascending order, none if it falls into a gap; or why it can have none."""
 
 
 def windows_of(element: Element, kind: WindowKind) -> Assigned:
-    """Where an element belongs. A session's window is the element's own, before it meets others."""
+    """Return an element's windows. A session window is the element's own, before merging."""
     at = element.at
     match kind:
         case Tumbling(size, offset):
@@ -45,12 +45,12 @@ def windows_of(element: Element, kind: WindowKind) -> Assigned:
         case Custom(start=first, end=last):
             return _custom(element.columns.get(first), element.columns.get(last))
         case Count():
-            raise TypeError("count windows go by arrival, not by time")
+            raise TypeError("count windows are assigned by arrival, not by time")
     assert_never(kind)
 
 
 def boundary(at: Timestamp, period: Duration, offset: Duration) -> int:
-    """The last boundary of a period at or before an instant, in milliseconds; it may lie before the beginning."""
+    """Return the last boundary of a period at or before an instant, in milliseconds; it may lie before -inf."""
     return at.ms - (at.ms - offset.ms) % period.ms
 
 
@@ -61,7 +61,7 @@ def _sliding(at: Timestamp, kind: Sliding) -> tuple[Window, ...]:
 
 
 def _span(start: int, end: int) -> Window:
-    """A window whose bounds may lie past the ends of time: there it ends too."""
+    """Return a window; bounds past the ends of time are cut there."""
     return Window(Timestamp(max(start, BEGINNING.ms)), Timestamp(min(end, END.ms)))
 
 
@@ -73,7 +73,7 @@ def _session(element: Element, gap: Duration | GapColumn) -> Assigned:
 
 
 def _length(given: Any) -> Duration | None:
-    """A gap as a column tells it: whole milliseconds, or a length of time."""
+    """Parse a gap column: whole milliseconds, or a duration text."""
     if isinstance(given, int) and not isinstance(given, bool):
         return Duration(given)
     try:
@@ -93,7 +93,7 @@ def _custom(start: Any, end: Any) -> Assigned:
 
 
 def covers(sessions: Iterable[Window], touching: Touching) -> dict[Window, Window]:
-    """The session that each of these becomes once all that meet have merged."""
+    """Map each session to the session it becomes once all that overlap have merged."""
     found: dict[Window, Window] = {}
     group: list[Window] = []
     end = BEGINNING

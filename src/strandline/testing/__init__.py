@@ -1,4 +1,4 @@
-"""For users' own tests: play a story on a player, or write it as code; pytest collects `*.story.yaml` by itself.
+"""Test pipelines: play a story, or write one as code; pytest collects `*.story.yaml` files by itself.
 
 >>> play({"story": "one and one", "pipeline": {"window": {"tumbling": "1m"}, "aggregate": {"n": {"count": None}}},
 ...       "steps": [{"input": [{"at": "1s"}, {"at": "2s"}]}, {"watermark": "1m"}, {"expect": [{"n": 2}]}]}).ok

@@ -1,4 +1,4 @@
-"""Stories on Spark: all of them in one query, in a session of their own or in the one that is already there."""
+"""Play stories on Spark: all of them in one query, in the active session or in a new one."""
 
 import tempfile
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from strandline.spark.story_player import Carrier, SparkPlayer
 
 
 def play_together(stories: Sequence[Story]) -> list[Outcome]:
-    """Plays stories in lockstep; those that are refused when they are read never get to Spark."""
+    """Play stories in lockstep; stories that are invalid when read never reach Spark."""
     played = {number: story for number, story in enumerate(stories) if story.refusal is None}
     if not played:
         return [perform(story, play_alone) for story in stories]
@@ -33,7 +33,7 @@ def play_together(stories: Sequence[Story]) -> list[Outcome]:
 
 
 def play_alone(pipeline: StoryPipeline) -> Player:
-    """A player for one pipeline, in a query of its own."""
+    """Return a player for one pipeline, in a query of its own."""
     return _player(Carrier(_session(), {0: _ask(pipeline)}), 0, pipeline)
 
 
@@ -53,9 +53,9 @@ def _player(carrier: Carrier, number: int, pipeline: StoryPipeline) -> SparkPlay
 
 
 def _session() -> SparkSession:
-    there = SparkSession.getActiveSession()
-    if there is not None:
-        return there
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
     folder = Path(tempfile.mkdtemp(prefix="strandline-play-"))
     require_machine(folder)
     return start_session("strandline play", log=folder / "spark.log")

@@ -1,4 +1,4 @@
-"""Finds a player by name and plays stories on it."""
+"""Find a player by name and play stories on it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ def _reference(pipeline: StoryPipeline) -> Player:
 
 
 def _kernel(pipeline: StoryPipeline) -> Player:
-    from strandline.kernel.player import KernelPlayer  # Polars is loaded by those who play on it
+    from strandline.kernel.player import KernelPlayer  # loads Polars only if this player is used
 
     return KernelPlayer(
         pipeline.step,
@@ -35,7 +35,7 @@ def _kernel(pipeline: StoryPipeline) -> Player:
 
 
 def _spark(pipeline: StoryPipeline) -> Player:
-    from strandline.testing.on_spark import play_alone  # and Spark too
+    from strandline.testing.on_spark import play_alone  # loads Spark only if this player is used
 
     return play_alone(pipeline)
 
@@ -45,11 +45,11 @@ PLAYERS: Final[Mapping[str, Callable[[StoryPipeline], Player]]] = {
     "kernel": _kernel,
     SPARK: _spark,
 }
-"""The players there are, by name; each makes a player for one pipeline."""
+"""All players by name; each function makes a player for one pipeline."""
 
 
 def play(story: Story | Mapping[str, Any] | Path | str, on: str = USUAL_PLAYER) -> Outcome:
-    """Plays one story: a value, a mapping built like the YAML, or the path of a file that holds one."""
+    """Play one story: a value, a mapping like the YAML, or the path of a file with one story."""
     match story:
         case Story():
             return perform(story, player_named(on))
@@ -62,12 +62,12 @@ def play(story: Story | Mapping[str, Any] | Path | str, on: str = USUAL_PLAYER) 
 
 
 def play_file(path: Path | str, on: str = USUAL_PLAYER) -> list[Outcome]:
-    """Plays every story of a file."""
+    """Play every story of a file."""
     return play_all(read_stories(path), on)
 
 
 def play_all(stories: Sequence[Story], on: str = USUAL_PLAYER) -> list[Outcome]:
-    """Plays stories; on Spark all of them in one query, since starting one is what takes the time."""
+    """Play stories; on Spark all of them in one query, since starting a query takes most of the time."""
     player = player_named(on)
     if on == SPARK:
         from strandline.testing.on_spark import play_together
@@ -77,7 +77,7 @@ def play_all(stories: Sequence[Story], on: str = USUAL_PLAYER) -> list[Outcome]:
 
 
 def player_named(name: str) -> Callable[[StoryPipeline], Player]:
-    """What makes a player for a pipeline."""
+    """Return the function that makes a player for a pipeline."""
     if name not in PLAYERS:
         raise Unsupported(f"there is no player {name!r}", hint=f"play on {' or '.join(PLAYERS)}")
     return PLAYERS[name]

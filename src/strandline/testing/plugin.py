@@ -1,4 +1,4 @@
-"""The pytest plug-in: every story in a `*.story.yaml` file is a test, and its failure is the difference."""
+"""Collect every story in a `*.story.yaml` file as a pytest test that fails with the difference."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,14 +12,14 @@ from strandline.testing.playing import PLAYERS, USUAL_PLAYER, player_named
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--stories-on reference` chooses the player."""
+    """Add the option `--stories-on`, which chooses the player."""
     parser.getgroup("strandline").addoption(
-        "--stories-on", choices=[*PLAYERS], default=USUAL_PLAYER, help="the player on which stories are played"
+        "--stories-on", choices=[*PLAYERS], default=USUAL_PLAYER, help="the player that runs the stories"
     )
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "StoryFile | None":
-    """A file of stories is collected like a module of tests."""
+    """Collect a file of stories like a test module."""
     return StoryFile.from_parent(parent, path=file_path) if file_path.name.endswith(SUFFIX) else None
 
 
@@ -34,8 +34,8 @@ class StoryFile(pytest.File):
             yield StoryItem.from_parent(self, name=name, story=story)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None) -> str:  # noqa: ARG002
-        """A story that cannot be read is told in one line, with its place."""
-        return _told(excinfo, StrandlineError) or str(super().repr_failure(excinfo))
+        """Report a story that cannot be read in one line, with its place."""
+        return _message(excinfo, StrandlineError) or str(super().repr_failure(excinfo))
 
 
 class StoryNotHeld(Exception):
@@ -58,13 +58,13 @@ class StoryItem(pytest.Item):
             raise StoryNotHeld(outcome)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None) -> str:  # noqa: ARG002
-        """The difference, without a traceback."""
-        return _told(excinfo, StoryNotHeld) or str(super().repr_failure(excinfo))
+        """Report the difference, without a traceback."""
+        return _message(excinfo, StoryNotHeld) or str(super().repr_failure(excinfo))
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         place, _, line = self._story.place.rpartition(":")
         return self.path, int(line) - 1 if place and line.isdigit() else None, f"story: {self._story.name}"
 
 
-def _told(excinfo: pytest.ExceptionInfo[BaseException], kind: type[BaseException]) -> str | None:
+def _message(excinfo: pytest.ExceptionInfo[BaseException], kind: type[BaseException]) -> str | None:
     return str(excinfo.value) if isinstance(excinfo.value, kind) else None

@@ -1,8 +1,8 @@
-"""Real services for tests: a Kafka, a PostgreSQL, a schema registry, a Valkey for a whole run, each on a free port.
+"""Provide real services for tests: Kafka, PostgreSQL, a schema registry, Valkey, each on a free port.
 
-A test module or a conftest asks for them with `pytest_plugins = ["strandline.testing.services"]`. They start when the
-first test asks, stop with the run even if it fails, and on Linux die with it even if it is killed. A test may `kill()`
-one and `start()` it again: same port, same data.
+Load them in a test module or conftest with `pytest_plugins = ["strandline.testing.services"]`. A service starts when a
+test first uses it and stops with the test run, even if that fails; on Linux it ends even if the run is killed. A test
+may `kill()` a service and `start()` it again: same port, same data.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,13 +18,13 @@ from strandline.services.topics import USUAL_PARTITIONS, Topic, create_topics
 
 @pytest.fixture(scope="session")
 def services_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the services of this run keep their data and their logs."""
+    """Return the folder in which the services of this run keep their data and logs."""
     return tmp_path_factory.mktemp("services")
 
 
 @pytest.fixture(scope="session")
 def kafka(services_folder: Path) -> Iterator[Service]:
-    """A Kafka broker; `kafka.address` is what clients call bootstrap servers."""
+    """A Kafka broker; `kafka.address` holds the bootstrap servers."""
     yield from running("kafka", services_folder)
 
 
@@ -48,12 +48,12 @@ def valkey(services_folder: Path) -> Iterator[Service]:
 
 @pytest.fixture(scope="session")
 def new_topic(kafka: Service) -> Callable[..., str]:
-    """Makes a topic nobody else has: `new_topic(partitions=4)` returns its name."""
+    """Return a function that creates a unique topic: `new_topic(partitions=4)` returns its name."""
     numbers = count(1)
 
     def make(partitions: int = USUAL_PARTITIONS, **settings: str) -> str:
-        written = {name.replace("_", "."): value for name, value in settings.items()}
-        topic = Topic(f"test-{next(numbers)}", partitions, written)
+        dotted = {name.replace("_", "."): value for name, value in settings.items()}
+        topic = Topic(f"test-{next(numbers)}", partitions, dotted)
         create_topics(kafka.address, topic)
         return topic.name
 
@@ -61,7 +61,7 @@ def new_topic(kafka: Service) -> Callable[..., str]:
 
 
 def running(name: str, home: Path) -> Iterator[Service]:
-    """The service, started now and stopped at the end, whatever happens in between."""
+    """Start a service and stop it at the end, also after an error."""
     each = service(name, home, leashed=True)
     each.start()
     try:

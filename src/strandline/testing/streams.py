@@ -1,4 +1,4 @@
-"""A story written as code: each call adds a step and gives a new stream."""
+"""Write a story as code: each call adds a step and returns a new stream."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -13,11 +13,11 @@ from strandline.testing.playing import USUAL_PLAYER, player_named
 
 Rows = Sequence[Mapping[str, Any]]
 Time = Any
-"""As in a story: `"26s"` after the epoch, whole milliseconds, an ISO text; or a Timestamp or datetime."""
+"""A time as in a story: `"26s"` after the epoch, whole milliseconds, an ISO text; or a Timestamp or datetime."""
 
 
 class TestStream:
-    """A stream under a test's control. Without a watermark strategy the test moves the watermark by hand.
+    """A stream controlled by a test. Without a watermark strategy the test sets the watermark itself.
 
     >>> from strandline.model import aggregates, steps, windows
     >>> counts = steps.WindowedStep((("n", aggregates.count()),), windows.tumbling(minutes=1))
@@ -25,7 +25,7 @@ class TestStream:
     True
     """
 
-    __test__: ClassVar[bool] = False  # pytest takes every class called Test… for a test
+    __test__: ClassVar[bool] = False  # pytest would collect a class called Test…
     __slots__ = ("_name", "_pipeline", "_steps")
 
     def __init__(
@@ -46,79 +46,80 @@ class TestStream:
         self._name = name
 
     def input(self, elements: Rows) -> "TestStream":
-        """One batch of elements: `at`, `key` and `partition`, and columns by their names."""
+        """Add one batch of elements: `at`, `key` and `partition`, and columns by name."""
         return self._then("input", elements)
 
     def watermark(self, to: Time, of: str | None = None) -> "TestStream":
-        """The watermark moves, the whole one or that of one partition or input."""
+        """Advance the watermark, or that of one partition or input."""
         return self._then("watermark", to if of is None else {"of": of, "to": to})
 
     def clock(self, to: Time) -> "TestStream":
-        """Processing time moves."""
+        """Advance processing time."""
         return self._then("clock", to)
 
     def idle(self, name: str) -> "TestStream":
-        """A partition or input falls idle."""
+        """Mark a partition or input as idle."""
         return self._then("idle", name)
 
     def active(self, name: str) -> "TestStream":
-        """A partition or input returns."""
+        """Mark a partition or input as active."""
         return self._then("active", name)
 
     def finish(self, name: str) -> "TestStream":
-        """A partition or input ends."""
+        """Mark a partition or input as ended."""
         return self._then("finish", name)
 
     def drain(self) -> "TestStream":
-        """The input ends."""
+        """End the input."""
         return self._then("drain", None)
 
     def restart(self) -> "TestStream":
-        """Stop, restore from what was kept, go on."""
+        """Stop, restore from the stored state, and continue."""
         return self._then("restart", None)
 
     def expect(self, panes: Rows) -> "TestStream":
-        """These panes came out since the last expectation, no more and no less; only named fields are compared."""
+        """Expect exactly these panes since the last expectation; only the given fields are compared."""
         return self._then("expect", panes)
 
     def expect_some(self, panes: Rows) -> "TestStream":
-        """These panes are among those that came out; the others are thrown away."""
+        """Expect these panes among those emitted; the others are dropped."""
         return self._then("expect_some", panes)
 
     def expect_late(self, rows: Rows) -> "TestStream":
-        """These elements came too late."""
+        """Expect these late elements."""
         return self._then("expect_late", rows)
 
     def expect_dead(self, rows: Rows) -> "TestStream":
-        """These elements could not be taken in."""
+        """Expect these dead letters."""
         return self._then("expect_dead", rows)
 
     def expect_watermark(self, at: Time) -> "TestStream":
-        """Where the watermark is; `"none"` before there is one."""
+        """Expect this watermark; `"none"` before there is one."""
         return self._then("expect_watermark", at)
 
     def expect_output_watermark(self, at: Time) -> "TestStream":
-        """What the step forwards; `"none"` before there is anything."""
+        """Expect this output watermark; `"none"` before there is one."""
         return self._then("expect_output_watermark", at)
 
     def expect_idle(self, is_idle: bool = True) -> "TestStream":
-        """Whether every partition or input is idle."""
+        """Expect that every partition or input is idle."""
         return self._then("expect_idle", is_idle)
 
     def expect_state(self, rows: int) -> "TestStream":
-        """How many windows are still held, over all keys; 0 when nothing is kept."""
+        """Expect this number of open windows over all keys; 0 if no state is kept."""
         return self._then("expect_state", {"rows": rows})
 
     def ignore(self) -> "TestStream":
-        """Throws away what is pending."""
+        """Drop the pending output."""
         return self._then("ignore", None)
 
     def story(self) -> Story:
-        """The story so far; errors name the step as `steps[n]`, from 0."""
+        """Return the story so far; errors name a step as `steps[n]`, from 0."""
         return story_over(self._pipeline, self._steps, self._name)
 
     def play(self, on: str = USUAL_PLAYER) -> Outcome:
-        """Plays the story so far."""
+        """Play the story so far."""
+
         return perform(self.story(), player_named(on))
 
     def _then(self, word: str, value: Any) -> "TestStream":

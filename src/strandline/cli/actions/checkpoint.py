@@ -1,4 +1,4 @@
-"""`strandline checkpoint`: a job's folder, looked at and mended."""
+"""Check and repair a job's folder: `strandline checkpoint`."""
 
 import json
 import sys
@@ -12,41 +12,42 @@ from strandline.checkpoint.examine import examine
 from strandline.checkpoint.findings import Finding, Health
 from strandline.checkpoint.folder_lock import is_running
 from strandline.checkpoint.repair import Mended, mend
+from strandline.cli.terminal import plain_console, printable
 from strandline.errors import SetupError
 
-GOES_ON, STOPS = 0, 1
+RESUMES, BLOCKED = 0, 1
 _REPAIR: Final = "strandline checkpoint repair"
 
 
 def run_check(folder: Path, *, as_json: bool) -> int:
-    """Prints what is wrong; the exit code is 1 if the job cannot go on as it is."""
+    """Print what is damaged; return 1 if the job cannot resume as it is."""
     health = examine(folder.absolute())
     if as_json:
         print(json.dumps({**_plain(health), "running": is_running(health.folder)}, indent=2))
     else:
         _show(health)
         if is_running(health.folder):
-            print("a job runs here: a file that it is writing just now may look torn, so look again")
-    return GOES_ON if health.goes_on else STOPS
+            print("a job is running in this folder: a file that is being written may look torn, so check again")
+    return RESUMES if health.goes_on else BLOCKED
 
 
 def run_repair(folder: Path, *, yes: bool, as_json: bool) -> int:
-    """Mends what is provably safe, after asking; the exit code is 1 if the job still cannot go on."""
+    """Apply safe repairs after confirmation; return 1 if the job still cannot resume."""
     health = examine(folder.absolute())
     if health.acts and not yes:
         _show(health)
         if not sys.stdin.isatty():
-            raise SetupError("nobody is there to be asked", hint="say --yes")
+            raise SetupError("cannot ask for confirmation without a terminal", hint="add --yes")
         if input("Do this? [y/N] ").strip().lower() not in ("y", "yes"):
             print("nothing was done")
-            return GOES_ON if health.goes_on else STOPS
+            return RESUMES if health.goes_on else BLOCKED
     mended = mend(folder.absolute())
     if as_json:
         done = [str(act) for act in mended.done]
         print(json.dumps({"done": done, "beside": str(mended.beside or ""), **_plain(mended.left)}, indent=2))
     else:
-        _tell(mended)
-    return GOES_ON if mended.left.goes_on else STOPS
+        _print_repairs(mended)
+    return RESUMES if mended.left.goes_on else BLOCKED
 
 
 def _plain(health: Health) -> dict[str, object]:
@@ -59,41 +60,36 @@ def _plain(health: Health) -> dict[str, object]:
     }
 
 
-def _tell(mended: Mended) -> None:
+def _print_repairs(mended: Mended) -> None:
     for act in mended.done:
-        print(f"done: {_printable(str(act))}")
+        print(f"done: {printable(str(act))}")
     if mended.beside is not None:
-        print(f"what was damaged is in {mended.beside}")
+        print(f"damaged files were moved to {mended.beside}")
     _show(mended.left)
 
 
 def _show(health: Health) -> None:
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console()
     for each in sorted(health.findings, key=lambda finding: finding.goes_on):
         _line(console, each)
-    stops = [each for each in health.findings if not each.goes_on]
+    blockers = [each for each in health.findings if not each.goes_on]
     if not health.findings:
-        console.print("nothing is wrong: the job can go on")
-    elif not stops:
-        console.print("the job can go on")
-    elif any(each.is_lasting for each in stops):
-        console.print("the job cannot go on, and not everything that stops it can be mended safely")
+        console.print("no damage found: the job can resume")
+    elif not blockers:
+        console.print("the job can resume")
+    elif any(each.is_lasting for each in blockers):
+        console.print("the job cannot resume, and not all of the damage can be repaired safely")
     else:
-        console.print(f"the job cannot go on until it is mended: {_REPAIR} {health.folder}")
+        console.print(f"the job cannot resume until it is repaired: {_REPAIR} {health.folder}")
 
 
 def _line(console: Console, finding: Finding) -> None:
     colour = "yellow" if finding.goes_on else "red"
     console.print(
-        Text.assemble((f"{finding.problem:<8}", colour), _printable(finding.path), (f"  {finding.what}", "dim"))
+        Text.assemble((f"{finding.problem:<8}", colour), printable(finding.path), (f"  {finding.what}", "dim"))
     )
-    console.print(Text.assemble((" " * 8), "harmless: " if finding.goes_on else "stops the job: ", finding.means))
+    console.print(Text.assemble((" " * 8), "harmless: " if finding.goes_on else "blocks the job: ", finding.means))
     for act in finding.acts:
-        console.print(Text.assemble((" " * 8), ("repair would ", "dim"), _printable(str(act))))
+        console.print(Text.assemble((" " * 8), ("repair would ", "dim"), printable(str(act))))
     if finding.is_lasting:
         console.print(Text.assemble((" " * 8), ("repair would leave it as it is", "dim")))
-
-
-def _printable(name: str) -> str:
-    """A name that somebody else gave a file: no sign in it can move the cursor."""
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in name)

@@ -1,4 +1,4 @@
-"""`strandline dashboard`: the jobs of this machine in the browser, until Ctrl-C."""
+"""Serve the jobs of this machine in the browser until Ctrl-C: `strandline dashboard`."""
 
 import signal
 import threading
@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from strandline.cli.config import settings
+from strandline.cli.terminal import plain_console
 from strandline.dashboard.dead_letter_queries import Opened
 from strandline.dashboard.graph import about
 from strandline.errors import SetupError
@@ -27,47 +26,47 @@ except ModuleNotFoundError as missing:
 
 
 def run(places: Sequence[Path], *, pipelines: Sequence[str], open_browser: bool, **options: Any) -> None:
-    """Serves until it is interrupted; a link that was used is followed by the next one."""
-    console = Console(highlight=False, soft_wrap=True)
+    """Serve until interrupted; print a new link each time one is used."""
+    console = plain_console()
     for place in places:
         if not place.exists():
-            raise SetupError(f"there is no folder {place}", hint="name a job's folder, or one that jobs lie in")
-    shown: list[Dashboard] = []
+            raise SetupError(f"there is no folder {place}", hint="name a job's folder, or a folder that contains jobs")
+    started: list[Dashboard] = []
 
-    def tell() -> None:
-        console.print(f"For another browser: {shown[0].url}")
+    def print_link() -> None:
+        console.print(f"For another browser: {started[0].url}")
 
-    ways = Ways(pipelines)
-    dashboard = Dashboard(lambda: folders(places), Options(**options), open_pipeline=ways.back, used=tell)
-    shown.append(dashboard)
+    redrives = RedrivePipelines(pipelines)
+    dashboard = Dashboard(lambda: folders(places), Options(**options), open_pipeline=redrives.open, used=print_link)
+    started.append(dashboard)
     ended = threading.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda *_: ended.set())
     with dashboard:
-        console.print(f"Open this once: {dashboard.url}\nCtrl-C ends it; jobs go on without it.")
+        console.print(f"Open this link, once: {dashboard.url}\nCtrl-C ends the dashboard; jobs keep running.")
         if open_browser:
             webbrowser.open(dashboard.url)
         ended.wait()
 
 
 def folders(places: Iterable[Path]) -> list[Path]:
-    """The folders of jobs in these places; if none is named, of those started here, and in the folders configured."""
+    """Return the job folders in these places; without places, the jobs started here and those in configured folders."""
     chosen = [*places]
     if chosen:
         return find_jobs(chosen)
-    # The usual one, wherever one is, may hold anything: it is not searched again and again.
+    # The default folder "." may hold anything, so it is not searched again at every refresh.
     return jobs_of_this_machine([each for each in settings().value("jobs.folders") if str(each) != "."])
 
 
-class Ways:
-    """The way back of dead letters: by the pipeline that a job was started from, or by one that was named."""
+class RedrivePipelines:
+    """Find the pipeline that redrives a job's dead letters: one given by option, or the one that started the job."""
 
     def __init__(self, pipelines: Sequence[str] = ()) -> None:
         self._named = {to_stages(root := _find(each)).fingerprint: root for each in pipelines}
         self._found: dict[Path, Root | None] = {}
 
-    def back(self, folder: Path) -> Opened | None:
-        """Where the letters of a job are and what takes them back; None if its pipeline is not known."""
+    def open(self, folder: Path) -> Opened | None:
+        """Return a job's letter stores and sources; None if its pipeline is not known."""
         if folder not in self._found:
             self._found[folder] = self._root(folder)
         root = self._found[folder]
@@ -78,15 +77,15 @@ class Ways:
         if fingerprint in self._named:
             return self._named[fingerprint]
         job = next((job for job in known_jobs() if Path(job.folder) == folder.absolute()), None)
-        # Relative paths in a pipeline begin where it was started: from elsewhere they would mean other files.
+        # Relative paths in a pipeline start at the folder it was started in; elsewhere they would mean other files.
         if job is None or job.pipeline is None or Path(job.started_in) != Path.cwd():
             return None
         root = _find(job.pipeline)
         return root if to_stages(root).fingerprint == fingerprint else None
 
 
-def beside(folder: Path, root: Root, used: Callable[[], None]) -> Dashboard:
-    """A dashboard for one job, in this process, at a port that is free."""
+def single_job_dashboard(folder: Path, root: Root, used: Callable[[], None]) -> Dashboard:
+    """Return a dashboard for one job, in this process, on a free port."""
     return Dashboard(
         lambda: find_jobs([folder]),
         Options(port=0),
@@ -95,7 +94,7 @@ def beside(folder: Path, root: Root, used: Callable[[], None]) -> Dashboard:
     )
 
 
-# What follows needs the engine, which is most of a dashboard's memory: it is loaded for those who need it.
+# The functions below import the engine, most of a dashboard's memory, so it is loaded only when they are called.
 
 
 def _find(pipeline: str) -> Root:

@@ -1,4 +1,4 @@
-"""`strandline dlq`: the dead letters of a pipeline, looked at, counted, sent back, dropped."""
+"""List, show, count, redrive and drop the dead letters of a pipeline: `strandline dlq`."""
 
 import json
 import sys
@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from strandline.cli.actions.run import find
+from strandline.cli.terminal import plain_console, printable
 from strandline.connectors.files import Files
 from strandline.errors import SetupError
 from strandline.formats.csv import Csv
@@ -22,16 +23,16 @@ from strandline.letters.store import REDRIVEN, KeepsLetters, LetterStore
 from strandline.plan.compile import to_stages
 from strandline.plan.nodes import Root, outputs_of
 
-DONE, LEFT = 0, 1
-_SHORT: Final = 12
-_LONGEST: Final = 60
+DONE, INCOMPLETE = 0, 1
+_ID_LENGTH: Final = 12
+_CELL_LENGTH: Final = 60
 _TIMES: Final = ("first_seen", "event_time")
 BY: Final = ("reason", "step", "source", "source_partition", "exception", "schema_id", "state")
 
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """The letters that are meant: by id or the beginning of one, or by what is written on them."""
+    """Select letters by id prefix or by field values."""
 
     ids: tuple[str, ...] = ()
     reason: str | None = None
@@ -46,16 +47,16 @@ class Which:
 
     def of(self, letters: pl.DataFrame) -> pl.DataFrame:
         for name in ("reason", "step", "source", "state"):
-            asked = getattr(self, name)
-            letters = letters if asked is None else letters.filter(pl.col(name) == asked)
+            wanted = getattr(self, name)
+            letters = letters if wanted is None else letters.filter(pl.col(name) == wanted)
         if not self.ids:
             return letters
-        meant = [_one(letters["id"].to_list(), start) for start in self.ids]
-        return letters.filter(pl.col("id").is_in([each for each in meant if each is not None]))
+        selected = [_id_with_prefix(letters["id"].to_list(), start) for start in self.ids]
+        return letters.filter(pl.col("id").is_in([each for each in selected if each is not None]))
 
 
 def run_list(where: str, which: Which, *, limit: int, as_json: bool) -> int:
-    """The letters, newest first."""
+    """Print the letters, newest first."""
     letters = _read(stores_of(find(where).root), which).reverse()
     shown = letters.head(limit)
     if as_json:
@@ -67,15 +68,15 @@ def run_list(where: str, which: Which, *, limit: int, as_json: bool) -> int:
     columns = ("id", "first_seen", "reason", "step", "place", "state", "detail")
     _print_table(columns, [_line(each) for each in shown.iter_rows(named=True)])
     if letters.height > limit:
-        print(f"{letters.height - limit} more; --limit shows them")
+        print(f"{letters.height - limit} more; raise --limit to see them")
     return DONE
 
 
 def run_show(where: str, start: str, *, raw: bool, as_json: bool) -> int:
-    """One letter, whole; or its bytes as they came."""
+    """Print all fields of one letter, or its original bytes."""
     letters = _read(stores_of(find(where).root), Which((start,)))
     if letters.is_empty():
-        raise SetupError(f"there is no letter {start}", hint="strandline dlq list shows those there are")
+        raise SetupError(f"there is no letter {start}", hint="strandline dlq list prints the letters")
     letter = letters.row(0, named=True)
     if raw:
         sys.stdout.buffer.write(letter["raw"] or b"")
@@ -83,29 +84,29 @@ def run_show(where: str, start: str, *, raw: bool, as_json: bool) -> int:
     if as_json:
         _print_json(_plain(letter))
         return DONE
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console()
     for name, value in letter.items():
-        told = "" if value is None else _told(name, value, None)
-        console.print(Text.assemble((f"{name:<17}", "dim"), told))
+        text = "" if value is None else _display(name, value, None)
+        console.print(Text.assemble((f"{name:<17}", "dim"), text))
     return DONE
 
 
 def run_count(where: str, which: Which, *, by: str, as_json: bool) -> int:
-    """How many there are, by one of their fields."""
+    """Print the number of letters by one of their fields."""
     if by not in BY:
-        raise SetupError(f"letters are not counted by {by!r}", hint=f"choose one of {', '.join(BY)}")
+        raise SetupError(f"letters cannot be counted by {by!r}", hint=f"choose one of {', '.join(BY)}")
     letters = _read(stores_of(find(where).root), which)
     counted = letters.group_by(by).agg(pl.len().alias("letters")).sort("letters", by, descending=[True, False])
     if as_json:
         _print_json({"letters": letters.height, "by": by, "counts": dict(counted.iter_rows())})
         return DONE
-    _print_table((by, "letters"), [(_told(by, "" if name is None else name), str(n)) for name, n in counted.rows()])
-    print(f"{letters.height} in all")
+    _print_table((by, "letters"), [(_display(by, "" if name is None else name), str(n)) for name, n in counted.rows()])
+    print(f"{letters.height} in total")
     return DONE
 
 
 def run_redrive(where: str, which: Which, *, dry: bool, as_json: bool) -> int:
-    """Records back to where they came from; the exit code is 1 if one that was asked for could not go."""
+    """Send records back to their sources; return 1 if a selected record could not be sent."""
     _require(which, "send back")
     root = find(where).root
     sources, stores = sources_of(root), stores_of(root)
@@ -115,52 +116,52 @@ def run_redrive(where: str, which: Which, *, dry: bool, as_json: bool) -> int:
     sent = [each for report in reports for each in report.sent]
     completed = [each for report in reports for each in report.completed]
     left = {id_: why for report in reports for id_, why in report.left.items()}
-    went = "would go" if dry else "went"
+    verb = "would be sent" if dry else "sent"
     if as_json:
         _print_json({"dry_run": dry, "sent": sent, "completed": completed, "left": left})
     else:
         if completed:
-            print(f"{_many(len(completed))} of a redrive that was cut off before {went} back now")
-        print(f"{_many(len(sent))} {went} back to where they came from")
+            print(f"{_letters(len(completed))} of an interrupted redrive {verb} back")
+        print(f"{_letters(len(sent))} {verb} back to their sources")
         for why in sorted(set(left.values())):
-            many = [each for each, told in left.items() if told == why]
-            print(f"{len(many)} stayed: {why} ({', '.join(each[:_SHORT] for each in many[:3])})")
-    return LEFT if left else DONE
+            ids = [each for each, reason in left.items() if reason == why]
+            print(f"{len(ids)} not sent: {printable(why)} ({', '.join(each[:_ID_LENGTH] for each in ids[:3])})")
+    return INCOMPLETE if left else DONE
 
 
 def run_drop(where: str, which: Which, *, yes: bool, as_json: bool) -> int:
-    """Letters deleted for good, once it is sure that it is meant."""
+    """Delete letters permanently, after confirmation."""
     _require(which, "drop")
     stores = stores_of(find(where).root)
     chosen = [each["id"].to_list() for each in _chosen(stores, which)]
-    many = sum(map(len, chosen))
-    if many and not yes:
+    total = sum(map(len, chosen))
+    if total and not yes:
         if not sys.stdin.isatty():
-            raise SetupError(f"{_many(many)} would be gone for good", hint="say --yes if that is meant")
-        if input(f"Drop {_many(many)} for good? [y/N] ").strip().lower() not in ("y", "yes"):
-            print("nothing was dropped")
-            return LEFT
+            raise SetupError(f"{_letters(total)} would be deleted permanently", hint="add --yes to confirm")
+        if input(f"Delete {_letters(total)} permanently? [y/N] ").strip().lower() not in ("y", "yes"):
+            print("no letter was dropped")
+            return INCOMPLETE
     dropped = sum(store.drop(ids) for store, ids in zip(stores, chosen, strict=True) if ids)
     if as_json:
         _print_json({"dropped": dropped})
     else:
-        print(f"{_many(dropped)} dropped")
+        print(f"{_letters(dropped)} dropped")
     return DONE
 
 
 def sources_of(root: Root) -> dict[str, Any]:
-    """The pipeline's sources by name, a folder as what takes records back."""
-    return {scan.source.name: _way_back(scan.source) for scan in to_stages(root).scans}
+    """Return the pipeline's sources by name; a folder source as the object that accepts redriven records."""
+    return {scan.source.name: _redrive_target(scan.source) for scan in to_stages(root).scans}
 
 
-def _way_back(source: Any) -> Any:
+def _redrive_target(source: Any) -> Any:
     if not isinstance(source, Files):
         return source
     folder: Any = source
     pattern = getattr(folder, "pattern", None)
     if folder.decoder is None:
-        beside = {name for name, _ in getattr(folder, "metadata", ())}
-        types = {name: kind for name, kind in folder.types.items() if name not in beside}
+        metadata = {name for name, _ in getattr(folder, "metadata", ())}
+        types = {name: kind for name, kind in folder.types.items() if name not in metadata}
         return Folder(folder.name, folder.path, folder.format, types, pattern)
     lines = folder.columns
     header = lines.delimiter.join(lines.columns) if folder.header and isinstance(lines, Csv) else None
@@ -168,7 +169,7 @@ def _way_back(source: Any) -> Any:
 
 
 def stores_of(root: Root) -> list[LetterStore]:
-    """Where the letters of each output are, each place once."""
+    """Return the letter stores of all outputs, each store once."""
     found: dict[str, LetterStore] = {}
     for output in outputs_of(root):
         places: list[object] = [output.dead, output.sink]
@@ -178,36 +179,36 @@ def stores_of(root: Root) -> list[LetterStore]:
     if not found:
         names = ", ".join(output.sink.name for output in outputs_of(root))
         raise SetupError(
-            f"{names} keeps no dead letters that can be asked for",
-            hint='write(…, dead=dead_files("dead/")) or dead=dead_topic(…) keeps them elsewhere',
+            f"{names} keeps no dead letters that can be queried",
+            hint='write(…, dead=dead_files("dead/")) or dead=dead_topic(…) stores them elsewhere',
         )
     return [*found.values()]
 
 
 def _read(stores: Sequence[LetterStore], which: Which) -> pl.DataFrame:
-    # Those of one batch stay in the order of their records.
+    # The letters of one batch stay in the order of their records.
     return which.of(pl.concat([store.read() for store in stores]).sort("first_seen", maintain_order=True))
 
 
 def _chosen(stores: Sequence[LetterStore], which: Which) -> list[pl.DataFrame]:
-    """Of each store the letters that are meant; one that is named must be there."""
+    """Return the selected letters of each store; refuse an id that no store has."""
     known = [store.read() for store in stores]
     for start in which.ids:
-        if _one(pl.concat(known)["id"].to_list(), start) is None:
-            raise SetupError(f"there is no letter {start}", hint="strandline dlq list shows those there are")
+        if _id_with_prefix(pl.concat(known)["id"].to_list(), start) is None:
+            raise SetupError(f"there is no letter {start}", hint="strandline dlq list prints the letters")
     return [which.of(each) for each in known]
 
 
-def _many(letters: int) -> str:
+def _letters(letters: int) -> str:
     return "1 letter" if letters == 1 else f"{letters} letters"
 
 
 def _require(which: Which, verb: str) -> None:
     if not which.names_any:
-        raise SetupError(f"no letter to {verb} is named", hint="name ids, or --reason, --step, --source, or say --all")
+        raise SetupError(f"no letters to {verb} were selected", hint="give ids, --reason, --step, --source, or --all")
 
 
-def _one(ids: Sequence[str | None], start: str) -> str | None:
+def _id_with_prefix(ids: Sequence[str | None], start: str) -> str | None:
     found = [each for each in ids if each is not None and each.startswith(start)]
     if len(found) > 1:
         raise SetupError(f"{len(found)} letters begin with {start}", hint="give more of the id")
@@ -217,19 +218,19 @@ def _one(ids: Sequence[str | None], start: str) -> str | None:
 def _line(letter: Mapping[str, Any]) -> list[str]:
     place = "" if letter["source_partition"] is None else f"{letter['source_partition']}:{letter['source_offset']}"
     names = ("first_seen", "reason", "step")
-    told = ["" if letter[name] is None else _told(name, letter[name]) for name in names]
-    # The end of a path tells more than its beginning, and where in the file it was stands behind it.
-    shown = _told("", place, None)
-    shown = shown if len(shown) <= _LONGEST else "…" + shown[1 - _LONGEST :]
-    return [(letter["id"] or "")[:_SHORT], *told, shown, letter["state"], _told("", letter["detail"] or "")]
+    texts = ["" if letter[name] is None else _display(name, letter[name]) for name in names]
+    # The end of a path says more than its beginning, and the place within the file follows it.
+    shown = _display("", place, None)
+    shown = shown if len(shown) <= _CELL_LENGTH else "…" + shown[1 - _CELL_LENGTH :]
+    detail = _display("", letter["detail"] or "")
+    return [(letter["id"] or "")[:_ID_LENGTH], *texts, shown, letter["state"], detail]
 
 
-def _told(name: str, value: Any, longest: int | None = _LONGEST) -> str:
-    """A value for a terminal: no sign in it can move the cursor or change a colour."""
+def _display(name: str, value: Any, longest: int | None = _CELL_LENGTH) -> str:
+    """Format a value for a terminal, without control characters."""
     if name in _TIMES:
         return instant(value)
-    text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
-    text = "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+    text = printable(value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value))
     return text if longest is None or len(text) <= longest else text[: longest - 1] + "…"
 
 
@@ -242,7 +243,7 @@ def _print_json(value: Any) -> None:
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on a terminal, aligned lines elsewhere."""
+    """Print a table on a terminal, aligned lines elsewhere."""
     console = Console()
     if console.is_terminal:
         table = Table(box=None, pad_edge=False, header_style="dim")

@@ -1,16 +1,15 @@
-"""Makes a project folder: a pipeline that runs, a story that tests what it means, a config, and a few events."""
+"""Create a project folder with a pipeline that runs, a story that tests it, a configuration and a few events."""
 
 import re
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console
-
+from strandline.cli.terminal import plain_console
 from strandline.errors import SetupError
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
-PIPELINE: Final = '''"""Scores per team and minute, from the files in events/ to a table of SQLite."""
+PIPELINE: Final = '''"""Sum scores per team and minute, from the files in events/ to a SQLite table."""
 
 import strandline as sl
 
@@ -44,7 +43,7 @@ steps:
       - {key: red, total: 8, timing: late}
 """
 
-CONFIG: Final = """# `strandline config show` tells what is in effect, and who said so.
+CONFIG: Final = """# `strandline config show` prints the settings in effect and their sources.
 [run]
 checkpoint = "checkpoint"
 name = "NAME"
@@ -54,7 +53,7 @@ alarms = "alarms.toml"
 folders = ["."]
 """
 
-ALARMS: Final = """# Rules not named here have their usual limits. `strandline alarms test` tells everyone of a trial.
+ALARMS: Final = """# Other rules keep their default limits. `strandline alarms test` sends a test to every channel.
 [watermark_stuck]
 after = "2m"
 
@@ -71,10 +70,10 @@ EVENTS: Final = """{"team": "red", "score": 3, "at": "2026-01-01T12:00:05Z"}
 
 README: Final = """# NAME
 
-    strandline play totals.story.yaml         # what the pipeline means, in milliseconds
+    strandline play totals.story.yaml         # test what the pipeline means, in milliseconds
     strandline run pipeline.py                # reads events/, writes totals.db; Ctrl-C stops it
-    strandline status checkpoint              # how it is, from another terminal
-    strandline drain checkpoint               # closes every window, then it ends
+    strandline status checkpoint              # its status, from another terminal
+    strandline drain checkpoint               # close every window, then end the job
 """
 
 FILES: Final = {
@@ -89,17 +88,19 @@ FILES: Final = {
 
 
 def run_init(name: str) -> int:
-    """Writes the files; a folder with something in it is left alone."""
+    """Write the files; refuse a folder that is not empty."""
     folder = Path(name)
     if not _NAME.fullmatch(folder.name):
-        raise SetupError(f"{folder.name!r} is no name for a project", hint="letters, digits, - and _, a letter first")
+        raise SetupError(
+            f"{folder.name!r} is not a valid project name", hint="use letters, digits, - and _, a letter first"
+        )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise SetupError(f"{folder} is there already", hint="choose another name, or an empty folder")
+        raise SetupError(f"{folder} exists already", hint="choose another name, or an empty folder")
     for place, text in FILES.items():
         path = folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.replace("NAME", folder.name), encoding="utf-8")
-    Console(highlight=False, soft_wrap=True).print(
+    plain_console().print(
         f"{folder} is ready: cd {folder}, then strandline play totals.story.yaml, then strandline run pipeline.py"
     )
     return 0

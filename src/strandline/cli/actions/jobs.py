@@ -1,4 +1,4 @@
-"""Every job below some folders, and one job in full: what its folder tells of it."""
+"""List the jobs in some folders and print the status of one job, from the files in its folder."""
 
 import json
 import time
@@ -13,6 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from strandline.cli.config import settings
+from strandline.cli.terminal import cell, printable
+from strandline.errors import SetupError
 from strandline.observe.known_jobs import jobs_of_this_machine
 from strandline.observe.metrics.encoding import to_plain
 from strandline.observe.metrics.history import History, JobState, JobView, find_jobs
@@ -22,96 +24,106 @@ from strandline.observe.verdicts import Level, Verdict, verdicts, worst
 
 COLOURS: Final = {Level.OK: "green", Level.WARN: "yellow", Level.BAD: "red"}
 _STATES: Final = {JobState.FAILED: "bold red", JobState.DEAD: "bold red", JobState.WAITING: "yellow"}
-_JUDGED_SECONDS: Final = 120
+_VERDICT_SECONDS: Final = 120
 _EVENTS: Final = 8
-_WIDE: Final = 240
+_PIPE_WIDTH: Final = 240
+
+JobStatus = tuple[JobView, list[Verdict], BatchMetrics | None]
+"""A job, its verdicts, and its last batch."""
 
 
 def run_jobs(folders: Sequence[Path], *, as_json: bool) -> int:
-    """Prints a line for each job; exit code 1 if one of them failed or died."""
+    """Print a line for each job; return 1 if a job failed or died."""
     places = list(folders) or [Path(each) for each in settings().value("jobs.folders")]
-    seen = [_seen(folder) for folder in (find_jobs(places) if folders else jobs_of_this_machine(places))]
+    statuses = [_status(folder) for folder in (find_jobs(places) if folders else jobs_of_this_machine(places))]
     if as_json:
-        print(json.dumps([_brief(*each) for each in seen], indent=2))
+        print(json.dumps([_summary(*each) for each in statuses], indent=2))
     else:
-        _show_jobs(seen, places)
-    return int(any(job.state in (JobState.FAILED, JobState.DEAD) for job, _, _ in seen))
+        _show_jobs(statuses, places)
+    return int(any(job.state in (JobState.FAILED, JobState.DEAD) for job, _, _ in statuses))
 
 
 def run_status(checkpoint: Path, *, as_json: bool) -> int:
-    """Prints all about one job; exit code 1 if it failed or died, or a number is bad."""
+    """Print the status of one job; return 1 if it failed or died, or a metric is bad."""
     with History(checkpoint) as history:
-        job, found, latest = _looked(history)
+        job, found, latest = _read_status(history)
         events, alarms = history.events(limit=_EVENTS), [each for each in history.alarms() if each.state != "ok"]
     if as_json:
-        told = {
+        fields = {
             "job": asdict(job),
             "verdicts": [asdict(each) for each in found],
             "latest": None if latest is None else to_plain(latest),
             "alarms": [asdict(each) for each in alarms],
             "events": [asdict(each) for each in events],
         }
-        print(json.dumps(told, indent=2))
+        print(json.dumps(fields, indent=2))
     else:
-        console = console_of()
-        console.print(head(job, latest))
-        console.print(table_of(found))
+        console = wide_console()
+        console.print(header(job, latest))
+        console.print(verdict_table(found))
         for alarm in alarms:
-            console.print(Text(f"{alarm.state}: {alarm.rule}: {alarm.text}. Hint: {alarm.hint}", "red"))
+            console.print(cell(f"{alarm.state}: {alarm.rule}: {alarm.text}. Hint: {alarm.hint}", "red"))
         for event in events:
-            console.print(Text(f"{_at(event.at)}  {event.kind}  {event.text}", "dim"))
+            console.print(cell(f"{_at(event.at)}  {event.kind}  {event.text}", "dim"))
     return int(job.state in (JobState.FAILED, JobState.DEAD) or worst(found) is Level.BAD)
 
 
-def console_of() -> Console:
-    """A terminal as wide as it is; a pipe or a file is wide enough."""
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(highlight=False, width=_WIDE)
+def wide_console() -> Console:
+    """Return a console as wide as the terminal, or wide enough for a table if the output is a pipe or a file."""
+    found = Console(highlight=False, markup=False, emoji=False)
+    return found if found.is_terminal else Console(highlight=False, markup=False, emoji=False, width=_PIPE_WIDTH)
 
 
-def _seen(folder: Path) -> tuple[JobView, list[Verdict], BatchMetrics | None]:
-    with History(folder) as history:
-        return _looked(history)
+def _status(folder: Path) -> JobStatus:
+    """Read a job's status; a folder that cannot be read does not hide the other jobs."""
+    try:
+        with History(folder) as history:
+            return _read_status(history)
+    except (SetupError, OSError) as problem:
+        return JobView(str(folder), folder.name, JobState.UNKNOWN, str(problem)), [], None
 
 
-def _looked(history: History) -> tuple[JobView, list[Verdict], BatchMetrics | None]:
-    """A job, what the last two minutes before its last batch say of it, and that batch."""
+def _read_status(history: History) -> JobStatus:
+    """Return the job, the verdicts over the last two minutes before its last batch, and that batch."""
     latest = history.latest()
-    recent = [] if latest is None else history.batches(since=latest.at - _JUDGED_SECONDS * 1000)
+    recent = [] if latest is None else history.batches(since=latest.at - _VERDICT_SECONDS * 1000)
     return history.job(), verdicts(recent), latest
 
 
-def _brief(job: JobView, found: Sequence[Verdict], latest: BatchMetrics | None) -> dict[str, Any]:
-    told: dict[str, Any] = {name: each for name, each in asdict(job).items() if name != "stages"}
-    told |= {"verdict": worst(found).value, "batch": None, "behind_seconds": None, "lag_records": None}
+def _summary(job: JobView, found: Sequence[Verdict], latest: BatchMetrics | None) -> dict[str, Any]:
+    fields: dict[str, Any] = {name: each for name, each in asdict(job).items() if name != "stages"}
+    fields |= {"verdict": worst(found).value, "batch": None, "behind_seconds": None, "lag_records": None}
     if latest is not None:
-        told |= {
+        fields |= {
             "batch": latest.batch,
             "read_per_second": round(latest.read_per_second, 3),
             "behind_seconds": latest.behind_seconds,
             "lag_records": latest.lag_records,
         }
-    return told
+    return fields
 
 
-def _show_jobs(seen: Sequence[tuple[JobView, list[Verdict], BatchMetrics | None]], places: Sequence[Path]) -> None:
-    console = console_of()
-    if not seen:
+def _show_jobs(statuses: Sequence[JobStatus], places: Sequence[Path]) -> None:
+    console = wide_console()
+    if not statuses:
         console.print(f"There are no jobs in {', '.join(map(str, places))}.")
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("job", "state", "batch", "in a second", "lag", "watermark", "verdict", "folder"):
-        table.add_column(name, justify="right" if name in ("batch", "in a second", "lag") else "left", overflow="fold")
-    for job, found, latest in seen:
+    for name in ("job", "state", "batch", "events/s", "lag", "watermark", "verdict", "folder"):
+        table.add_column(name, justify="right" if name in ("batch", "events/s", "lag") else "left", overflow="fold")
+    for job, found, latest in statuses:
         level = worst(found)
         table.add_row(
-            job.name,
+            cell(job.name),
             Text(job.state.value, _STATES.get(job.state, "")),
             *_numbers(latest),
             Text(level.value if found else "–", COLOURS[level]),
-            job.checkpoint,
+            cell(job.checkpoint),
         )
     console.print(table)
+    for job, _, _ in statuses:
+        if job.state is JobState.UNKNOWN and job.problem:
+            console.print(cell(f"{job.name}: {job.problem}", "yellow"))
 
 
 def _numbers(latest: BatchMetrics | None) -> tuple[str, str, str, str]:
@@ -124,26 +136,27 @@ def _numbers(latest: BatchMetrics | None) -> tuple[str, str, str, str]:
     return str(latest.batch), count(latest.read_per_second), lag, behind
 
 
-def head(job: JobView, latest: BatchMetrics | None) -> Text:
-    """Who it is and how it is, in a line or two."""
-    told = Text.assemble((job.name, "bold"), "  ", (job.state.value, _STATES.get(job.state, "green")))
+def header(job: JobView, latest: BatchMetrics | None) -> Text:
+    """Describe the job and its state in one or two lines."""
+    text = Text.assemble((printable(job.name), "bold"), "  ", (job.state.value, _STATES.get(job.state, "green")))
     if job.pid is not None:
-        told.append(f"  process {job.pid} on {job.host}, restarts {job.restarts}", "dim")
+        text.append(printable(f"  process {job.pid} on {job.host}, restarts {job.restarts}"), "dim")
     if job.heartbeat is not None and not job.state.is_alive:
         ago = time.time() - job.heartbeat / 1000
-        told.append(f", last seen {duration(max(ago, 0))} ago", "dim")
+        text.append(f", last seen {duration(max(ago, 0))} ago", "dim")
     if latest is not None:
-        told.append(f"\nbatch {latest.batch}: {conserved(latest.counts)}")
+        text.append(f"\nbatch {latest.batch}: {conserved(latest.counts)}")
     if job.problem:
-        told.append(f"\n{job.problem}", "red")
-    return told
+        text.append(f"\n{printable(job.problem, keep_lines=True)}", "red")
+    return text
 
 
-def table_of(found: Sequence[Verdict]) -> Table:
-    """The golden numbers, each with its verdict."""
+def verdict_table(found: Sequence[Verdict]) -> Table:
+    """Return a table of the key metrics, each with its verdict."""
     table = Table(box=None, pad_edge=False, show_header=False)
     for each in found:
-        table.add_row(Text(each.level.value, COLOURS[each.level]), each.number, Text(each.value, "bold"), each.why)
+        level = Text(each.level.value, COLOURS[each.level])
+        table.add_row(level, cell(each.number), cell(each.value, "bold"), cell(each.why))
     return table
 
 

@@ -1,4 +1,4 @@
-"""How far a job is behind its topics and folders."""
+"""Print the lag of a job behind its Kafka topics and folders: `strandline lag`."""
 
 import json
 import time
@@ -7,9 +7,11 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from strandline.checkpoint.job_folder import Checkpoint
 from strandline.cli.actions.run import find
+from strandline.cli.terminal import cell, printable
 from strandline.connectors.files.listing import waiting_here
 from strandline.connectors.files.source import Files
 from strandline.connectors.kafka.lag import Moment, PartitionLag, Verdict, lag
@@ -24,7 +26,7 @@ _BATCHES = 10
 
 @dataclass(frozen=True, slots=True)
 class FolderLag:
-    """What lies in a folder and has not been taken into a batch; seconds since the oldest of it was written."""
+    """Files of a folder that no batch has read; `seconds` since the oldest of them was written."""
 
     source: str
     files: int
@@ -33,7 +35,7 @@ class FolderLag:
 
 
 def run(where: str, *, checkpoint: Path, as_json: bool) -> int:
-    """Prints every partition and every folder; the exit code is 1 if a partition is stalled or stopped."""
+    """Print the lag of every partition and folder; return 1 if a partition is stalled or stopped."""
     home, now = Checkpoint(checkpoint.absolute()), time.time_ns() // 1_000_000
     found: list[PartitionLag] = []
     folders: list[FolderLag] = []
@@ -45,14 +47,14 @@ def run(where: str, *, checkpoint: Path, as_json: bool) -> int:
         elif isinstance(scan.source, Files):
             folders += _of_folder(home, place, scan.source, now)
     if not found and not folders:
-        raise SetupError(f"nothing was read from Kafka or a folder by the job in {checkpoint}", hint="run it first")
+        raise SetupError(f"the job in {checkpoint} has read nothing from Kafka or a folder", hint="run it first")
     if as_json:
         print(json.dumps([*map(asdict, found), *map(asdict, folders)], indent=2))
     else:
         _show(found)
         for each in folders:
             since = "" if each.seconds is None else f", the oldest written {duration(each.seconds)} ago"
-            print(f"{each.source}: {each.files} files with {bytes_of(each.bytes)} to read{since}")
+            print(printable(f"{each.source}: {each.files} unread files with {bytes_of(each.bytes)}{since}"))
     return int(any(each.verdict in (Verdict.STALLED, Verdict.STOPPED) for each in found))
 
 
@@ -76,6 +78,7 @@ def _show(found: list[PartitionLag]) -> None:
         table.add_column(name, justify="left" if name in ("partition", "verdict") else "right")
     for each in found:
         seconds = "" if each.seconds is None else f"{each.seconds:.1f}"
-        verdict = f"[{_COLOURS[each.verdict]}]{each.verdict}[/]"
-        table.add_row(each.partition, str(each.committed), str(each.end), str(each.records), seconds, verdict)
+        verdict = Text(str(each.verdict), _COLOURS[each.verdict])
+        numbers = (str(each.committed), str(each.end), str(each.records), seconds)
+        table.add_row(cell(each.partition), *numbers, verdict)
     Console().print(table)

@@ -1,4 +1,4 @@
-"""`strandline play`: plays stories, and shows at which step one does not hold, what was expected and what came."""
+"""Play stories and print each failing step with the expected and the actual panes: `strandline play`."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ HELD, NOT_HELD, UNREADABLE = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """One file: how its stories went, or why it could not be read."""
+    """The outcomes of one file's stories, or the reason it could not be read."""
 
     file: Path
     outcomes: tuple[Outcome, ...] = ()
@@ -26,35 +26,35 @@ class Played:
 
 
 def run(files: Sequence[Path], on: str, *, as_json: bool) -> int:
-    """Plays every story of these files and folders; returns the exit code."""
+    """Play every story of these files and folders; return the exit code."""
     player_named(on)
     played = _played([_read(file) for file in stories_in(files)], on)
     if as_json:
-        _tell_json(played, on)
+        _print_json(played, on)
     elif sys.stdout.isatty():
-        _tell_terminal(played)
+        _print_colored(played)
     else:
-        _tell_lines(played)
+        _print_lines(played)
     if any(each.problem for each in played):
         return UNREADABLE
     return HELD if all(outcome.ok for each in played for outcome in each.outcomes) else NOT_HELD
 
 
 def stories_in(places: Sequence[Path]) -> Iterator[Path]:
-    """The files themselves, and in folders all that are called `*.story.yaml`."""
+    """Yield the files themselves, and every `*.story.yaml` below a folder."""
     for place in places:
         if not place.is_dir():
             yield place
             continue
         found = sorted(place.rglob(f"*{SUFFIX}"))
         if not found:
-            raise InvalidStory(f"{place}: no story in this folder", hint=f"stories are files called *{SUFFIX}")
+            raise InvalidStory(f"{place}: no story in this folder", hint=f"name story files *{SUFFIX}")
         yield from found
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A file and its stories, or why it could not be read."""
+    """The stories of one file, or the reason it could not be read."""
 
     file: Path
     stories: tuple[Story, ...] = ()
@@ -69,22 +69,22 @@ def _read(file: Path) -> Read:
 
 
 def _played(files: Sequence[Read], on: str) -> list[Played]:
-    """All stories are played together, and told file by file."""
+    """Play the stories of all files together, and group the outcomes by file."""
     outcomes = iter(play_all([story for each in files for story in each.stories], on))
     return [Played(each.file, tuple(islice(outcomes, len(each.stories))), each.problem) for each in files]
 
 
 def summary(played: Sequence[Played]) -> str:
-    """All in one line."""
+    """Summarize all outcomes in one line."""
     outcomes = [outcome for each in played for outcome in each.outcomes]
     wrong = sum(not outcome.ok for outcome in outcomes)
     unreadable = sum(each.problem is not None for each in played)
     stories = "1 story" if len(outcomes) == 1 else f"{len(outcomes)} stories"
-    told = f"{wrong} of {stories} did not hold" if wrong else f"{stories} held"
-    return f"{told}, {unreadable} unreadable" if unreadable else told
+    text = f"{wrong} of {stories} did not hold" if wrong else f"{stories} held"
+    return f"{text}, {unreadable} unreadable" if unreadable else text
 
 
-def _tell_lines(played: Sequence[Played]) -> None:
+def _print_lines(played: Sequence[Played]) -> None:
     for each in played:
         if each.problem:
             print(f"unreadable: {each.problem}")
@@ -94,7 +94,7 @@ def _tell_lines(played: Sequence[Played]) -> None:
     print(summary(played))
 
 
-def _tell_terminal(played: Sequence[Played]) -> None:
+def _print_colored(played: Sequence[Played]) -> None:
     from rich.console import Console
     from rich.text import Text
 
@@ -113,7 +113,7 @@ def _tell_terminal(played: Sequence[Played]) -> None:
     console.print(Text(summary(played), "bold green" if fine else "bold red"))
 
 
-def _tell_json(played: Sequence[Played], on: str) -> None:
+def _print_json(played: Sequence[Played], on: str) -> None:
     stories = [_facts(each.file, outcome) for each in played for outcome in each.outcomes]
     unreadable = [{"file": str(each.file), "problem": str(each.problem)} for each in played if each.problem]
     print(json.dumps({"on": on, "stories": stories, "unreadable": unreadable}, indent=2))

@@ -1,4 +1,4 @@
-"""`strandline prove`: finds the proofs of the checkout it runs in; they are no part of the installed package."""
+"""Find and run the proofs of a checkout: `strandline prove`. They are not part of the installed package."""
 
 import sys
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from strandline.errors import SetupError
 
 
 def prove_delivery(chosen: Mapping[str, Any], *, as_json: bool, campaign: bool, spark: bool, work: Path | None) -> int:
-    """Kills jobs and looks at what readers find; 0 if nothing is wrong."""
+    """Kill jobs and check what readers see; return 0 if every guarantee holds."""
     sys.path.insert(0, str(find_checkout(Path.cwd())))
     try:
         from proof.main import Asked, main

@@ -1,4 +1,4 @@
-"""`strandline replay`: a new version of a table from the log: made beside the live one, compared, switched to."""
+"""Rebuild a table from the log beside the live one, compare the two, and switch: `strandline replay`."""
 
 import json
 from collections.abc import Iterator
@@ -7,10 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
-
-from strandline.cli.actions.run import carry, find
+from strandline.cli.actions.run import find, run_pipeline
 from strandline.cli.config import settings
+from strandline.cli.terminal import printable
 from strandline.connectors.kafka import Kafka
 from strandline.connectors.sql.table_versions import Difference, SqlSink, Versions, shape_of, versioned
 from strandline.errors import InvalidStep, InvalidTime
@@ -25,29 +24,31 @@ EARLIEST: Final = "earliest"
 
 
 def run_start(where: str, *, since: str, to: str, checkpoint: Path, live: bool, plain: bool) -> int:
-    """Plays the pipeline from the log into a new table, up to now; or on and on, as the job that is to take over."""
+    """Run the pipeline over the log into a new table: up to now, or with `live` continuously, to take over."""
     pipeline = find(where)
-    write, sink = _written(pipeline)
+    write, sink = _output_of(pipeline)
     at = since_of(since)
-    again = replayed(write, lambda source: _rewound(source, at), versioned(sink, to), at)
+    again = replayed(write, lambda source: _starting_at(source, at), versioned(sink, to), at)
     with _versions(write, sink) as versions:
         versions.begin(to, at)
     options = {**settings().options(), "available_now": not live}
-    return carry(Pipeline(again, pipeline.runner), f"{where} → {to}", checkpoint=checkpoint, plain=plain, **options)
+    return run_pipeline(
+        Pipeline(again, pipeline.runner), f"{where} → {to}", checkpoint=checkpoint, plain=plain, **options
+    )
 
 
 def run_diff(where: str, to: str, *, limit: int, as_json: bool) -> int:
-    """What readers see now against what they would see: 1 if it differs."""
-    write, sink = _written(find(where))
+    """Print the differences between the current and the new version; return 1 if there are any."""
+    write, sink = _output_of(find(where))
     with _versions(write, sink) as versions:
         found = versions.difference(to, limit=limit)
-    (_tell_json if as_json else _tell)(found)
+    (_print_json if as_json else _print_difference)(found)
     return SAME if found.is_none else DIFFERENT
 
 
 def run_switch(where: str, to: str) -> int:
-    """Readers see the new version, all at once."""
-    write, sink = _written(find(where))
+    """Switch the view to the new version, atomically."""
+    write, sink = _output_of(find(where))
     with _versions(write, sink) as versions:
         versions.switch(to)
     print(f"{sink.table.name}_current shows {to}")
@@ -55,17 +56,17 @@ def run_switch(where: str, to: str) -> int:
 
 
 def run_drop(where: str, to: str) -> int:
-    """Throws a version away."""
-    write, sink = _written(find(where))
+    """Delete a version."""
+    write, sink = _output_of(find(where))
     with _versions(write, sink) as versions:
         versions.drop(to)
-    print(f"{to} is gone; its job's folder may go too")
+    print(f"{to} is dropped; you may delete the folder of its job too")
     return 0
 
 
 def run_list(where: str) -> int:
-    """The versions there are."""
-    write, sink = _written(find(where))
+    """Print the versions."""
+    write, sink = _output_of(find(where))
     with _versions(write, sink) as versions:
         for name, since, current in versions.all():
             print(f"{name}  from {since}{'  current' if current else ''}")
@@ -73,29 +74,27 @@ def run_list(where: str) -> int:
 
 
 def since_of(text: str) -> int | None:
-    """A time, or the beginning of the log."""
+    """Parse a start time; `earliest` is None, the beginning of the log."""
     if text == EARLIEST:
         return None
     try:
         at = datetime.fromisoformat(text)
         return Timestamp.from_datetime(at).ms if at.tzinfo is not None else instant(text).ms
     except (ValueError, InvalidTime):
-        raise InvalidTime(
-            f"{text!r} is no time to replay from", hint="write 2024-05-01T12:00:00Z, or earliest"
-        ) from None
+        raise InvalidTime(f"{text!r} is not a start time", hint="write 2024-05-01T12:00:00Z, or earliest") from None
 
 
-def _written(pipeline: Pipeline) -> tuple[Write, Any]:
+def _output_of(pipeline: Pipeline) -> tuple[Write, Any]:
     write = only_output(pipeline.root)
     if not isinstance(write.sink, SqlSink):
         raise InvalidStep(
-            f"{write.sink.name} has no versions", hint="a replay is of a table: postgres(…), sqlite(…) or duckdb(…)"
+            f"{write.sink.name} has no versions", hint="replay writes a table: postgres(…), sqlite(…) or duckdb(…)"
         )
     return write, write.sink
 
 
-def _rewound(source: Source, since: int | None) -> Source:
-    """From the beginning of what the log still holds, or from a time on; other sources begin with all they have."""
+def _starting_at(source: Source, since: int | None) -> Source:
+    """Start a Kafka source at a time, or at the earliest offset; other sources start with all of their data."""
     return source.since(since) if isinstance(source, Kafka) else source
 
 
@@ -108,19 +107,18 @@ def _versions(write: Write, sink: Any) -> Iterator[Versions]:
         versions.close()
 
 
-def _tell(found: Difference) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(
+def _print_difference(found: Difference) -> None:
+    print(
         f"{found.compared} rows compared: {found.only_live} only live, {found.only_new} only new, "
         f"{found.changed} changed" + (f"; {found.beyond} of windows not yet closed by both" if found.beyond else "")
     )
     for what, row in found.examples:
-        console.print(f"  {what}: {', '.join(f'{name} {value}' for name, value in row.items())}")
+        print(printable(f"  {what}: {', '.join(f'{name} {value}' for name, value in row.items())}"))
 
 
-def _tell_json(found: Difference) -> None:
-    told = {
+def _print_json(found: Difference) -> None:
+    fields = {
         "compared": found.compared, "only_live": found.only_live, "only_new": found.only_new, "changed": found.changed,
         "beyond": found.beyond, "examples": [{"is": what, **row} for what, row in found.examples],
     }  # fmt: skip
-    print(json.dumps(told, default=str))
+    print(json.dumps(fields, default=str))

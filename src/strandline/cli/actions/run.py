@@ -1,4 +1,4 @@
-"""Runs a pipeline that a file or a module defines, and shows it as it runs."""
+"""Load a pipeline from a file or module, run it, and show its progress: `strandline run`."""
 
 import importlib
 import importlib.util
@@ -21,19 +21,21 @@ from strandline.spark.job import Job
 
 
 def run(where: str, *, checkpoint: Path | None, plain: bool, every: str | None = None, **asked: Any) -> int:
-    """Runs to the end, or until Ctrl-C; the next start goes on from there."""
+    """Run the pipeline to its end or until Ctrl-C; the next start resumes it."""
     configured = settings()
     folder = checkpoint or configured.value("run.checkpoint")
     if folder is None:
-        raise SetupError("the job has no folder", hint="give --checkpoint FOLDER, or run.checkpoint in strandline.toml")
+        raise SetupError(
+            "the job has no folder", hint="give --checkpoint FOLDER, or set run.checkpoint in strandline.toml"
+        )
     options = {**configured.options(), **({} if every is None else {"every": every}), **asked}
     pipeline = find(where)
     remember(Path(folder), where)
-    return carry(pipeline, where, checkpoint=Path(folder), plain=plain, **options)
+    return run_pipeline(pipeline, where, checkpoint=Path(folder), plain=plain, **options)
 
 
-def carry(pipeline: Pipeline, where: str, *, checkpoint: Path, plain: bool, **options: Any) -> int:
-    """The same of a pipeline that is there, with the options of its run."""
+def run_pipeline(pipeline: Pipeline, where: str, *, checkpoint: Path, plain: bool, **options: Any) -> int:
+    """Run a loaded pipeline with the given options, and show its progress."""
     console = Console()
     view: View = (PlainView if plain or not console.is_terminal else LiveView)(console, where)
     view.say(f"Starting Spark; the job is kept in {checkpoint}")
@@ -45,20 +47,20 @@ def carry(pipeline: Pipeline, where: str, *, checkpoint: Path, plain: bool, **op
         ended = False
     finally:
         view.close()
-    end = "It has read all there is" if ended else "Stopped; the same command goes on from here"
-    console.print(f"{end}: {conserved(job.counts)}.", highlight=False, soft_wrap=True)
+    end = "All input was read" if ended else "Stopped; run the same command to resume"
+    console.print(f"{end}: {conserved(job.counts)}.", highlight=False, soft_wrap=True, markup=False)
     return 0
 
 
 def explain(where: str, *, as_json: bool = False) -> int:
-    """Prints the stages that would run."""
+    """Print the stages that would run."""
     pipeline = find(where)
-    print(json.dumps(_told(pipeline), indent=2) if as_json else pipeline.explain())
+    print(json.dumps(_stages(pipeline), indent=2) if as_json else pipeline.explain())
     return 0
 
 
-def _told(pipeline: Pipeline) -> dict[str, Any]:
-    """The stages as plain values, and as they are printed."""
+def _stages(pipeline: Pipeline) -> dict[str, Any]:
+    """Return the stages as plain values, and as text."""
     stages = to_stages(pipeline.root)
     return {
         "fingerprint": stages.fingerprint,
@@ -76,25 +78,25 @@ def _told(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def find(where: str) -> Pipeline:
-    """The pipeline at `file.py:name` or `package.module:name`; the name is `pipeline` unless it is said."""
+    """Load the pipeline at `file.py:name` or `package.module:name`; the default name is `pipeline`."""
     place, _, name = where.partition(":")
     found = getattr(_module(place), name or "pipeline", None)
     if not isinstance(found, Pipeline):
         what = "nothing" if found is None else f"a {type(found).__name__}"
         raise SetupError(
-            f"{where} is no pipeline",
+            f"{where} is not a pipeline",
             detail=f"{name or 'pipeline'} is {what}",
-            hint="give a pipeline a name at the top of the file, with its write(…), and name it behind a colon",
+            hint="assign a pipeline, with its write(…), to a name at module level, and give that name after a colon",
         )
     return found
 
 
 def function_at(where: str) -> Callable[..., Any]:
-    """The function at `file.py:name` or `package.module:name`."""
+    """Load the function at `file.py:name` or `package.module:name`."""
     place, _, name = where.partition(":")
     found = getattr(_module(place), name, None) if name else None
     if not callable(found):
-        raise SetupError(f"{where} is no function", hint="name it behind a colon, as in job.py:migrate")
+        raise SetupError(f"{where} is not a function", hint="give its name after a colon, as in job.py:migrate")
     return found  # type: ignore[no-any-return]
 
 
@@ -106,13 +108,13 @@ def _module(place: str) -> Any:
             return importlib.import_module(place)
         except ModuleNotFoundError as problem:
             raise SetupError(
-                f"there is no module {place}", detail=str(problem), hint="name a file, as in job.py"
+                f"there is no module {place}", detail=str(problem), hint="give a file, as in job.py"
             ) from None
         finally:
             sys.path.pop(0)
     if not path.is_file():
         raise SetupError(f"there is no file {place}", hint="check the path")
-    # Workers import functions of the file by its name, so its folder must be known to them too.
+    # Workers import the file's functions by its module name, so its folder must be on the path.
     sys.path.insert(0, str(path.absolute().parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None  # noqa: S101 - a .py file has a loader

@@ -1,4 +1,4 @@
-"""Savepoints at the command line: taken, looked at, restored; a definition against older state; a job's lineage."""
+"""Create, list, show, restore and delete savepoints; compare a pipeline with older state; print a job's lineage."""
 
 import json
 import shutil
@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from strandline.checkpoint.job_folder import Checkpoint, Identity
 from strandline.cli.actions.run import find, function_at
+from strandline.cli.terminal import cell, plain_console, printable
 from strandline.errors import SavepointError
 from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.plan.nodes import to_plain
@@ -34,7 +36,7 @@ _COLOURS: Final = {
 
 
 def run_create(checkpoint: Path, to: Path, *, batch: int | None) -> int:
-    """Takes a savepoint and says what is in it."""
+    """Create a savepoint and print what it holds."""
     from strandline.savepoints.take import create
 
     with _spark() as spark:
@@ -45,7 +47,7 @@ def run_create(checkpoint: Path, to: Path, *, batch: int | None) -> int:
 
 
 def run_list(folder: Path, *, as_json: bool) -> int:
-    """A line for each."""
+    """Print a line for each savepoint in a folder."""
     if not folder.is_dir():
         raise SavepointError(f"there is no folder {folder}", hint="name the folder that savepoints were written to")
     found = [*found_in(folder)]
@@ -56,34 +58,34 @@ def run_list(folder: Path, *, as_json: bool) -> int:
     for name in ("name", "created", "batch", "watermark", "windows", "size", "lineage"):
         table.add_column(name, justify="right" if name in ("batch", "windows", "size") else "left")
     for each in found:
-        told = each.manifest
-        rows = sum(step.rows for step in told.steps)
-        table.add_row(each.name, told.created, str(told.batch), _time(told.watermark), str(rows), _size(each.size),
-                      told.identity.lineage[:8])  # fmt: skip
+        manifest = each.manifest
+        rows = sum(step.rows for step in manifest.steps)
+        numbers = (str(manifest.batch), _time(manifest.watermark), str(rows), _size(each.size))
+        table.add_row(cell(each.name), manifest.created, *numbers, manifest.identity.lineage[:8])
     Console(soft_wrap=True).print(table)
     return 0
 
 
 def run_show(folder: Path, *, as_json: bool) -> int:
-    """All that is known of one, after every file was looked at."""
+    """Print one savepoint after verifying each of its files."""
     found = load(folder)
     verify(found)
     if as_json:
         print(json.dumps(_facts(found), indent=2))
         return 0
-    told = found.manifest
-    _say(f"{found.folder}: batch {told.batch} of lineage {told.identity.lineage}, {told.created}, "
-         f"by Strandline {told.version}")  # fmt: skip
-    _say(f"whole: {len(told.files)} files, {_size(found.size)}; watermark {_time(told.watermark)}; "
-         f"{told.identity.key_groups} key groups in {told.partitions} partitions")  # fmt: skip
-    _say(told.identity.stages)
-    for position in told.positions:
+    manifest = found.manifest
+    _say(f"{found.folder}: batch {manifest.batch} of lineage {manifest.identity.lineage}, {manifest.created}, "
+         f"by Strandline {manifest.version}")  # fmt: skip
+    _say(f"verified: {len(manifest.files)} files, {_size(found.size)}; watermark {_time(manifest.watermark)}; "
+         f"{manifest.identity.key_groups} key groups in {manifest.partitions} partitions")  # fmt: skip
+    _say(manifest.identity.stages)
+    for position in manifest.positions:
         _say(f"position  {position}")
-    for step in told.steps:
+    for step in manifest.steps:
         _say(f"step {step.number}    {step.rows} open windows by {', '.join(step.keys)}: {', '.join(step.frames)}")
-    for sink in told.sinks:
+    for sink in manifest.sinks:
         _say(f"sink      {sink.sink} at batch {sink.batch}, digest {sink.digest[:12]}…")
-    _tell_moves(told.identity)
+    _print_moves(manifest.identity)
     return 0
 
 
@@ -97,7 +99,7 @@ def run_restore(
     key_groups: int | None,
     migrate: str | None,
 ) -> int:
-    """Restores, and says what was done to each part."""
+    """Restore a savepoint and print what was done to each part."""
     from strandline.savepoints.restore import restore
 
     pipeline = find(where)
@@ -105,14 +107,14 @@ def run_restore(
     with _spark() as spark:
         done = restore(pipeline.root, spark, savepoint, checkpoint, fork=fork, partitions=partitions,
                        key_groups=key_groups, migrate=function)  # fmt: skip
-    _tell_upgrade(done.upgrade)
-    _say(f"{done.checkpoint} goes on after batch {done.batch}, as lineage {done.lineage}, with {done.key_groups} key "
+    _print_upgrade(done.upgrade)
+    _say(f"{done.checkpoint} resumes after batch {done.batch}, as lineage {done.lineage}, with {done.key_groups} key "
          f"groups in {done.partitions} partitions: strandline run {where} --checkpoint {checkpoint}")  # fmt: skip
     return 0
 
 
 def run_delete(folder: Path, *, yes: bool) -> int:
-    """Deletes one, after a question."""
+    """Delete a savepoint, after confirmation."""
     found = load(folder)
     if not yes and not typer.confirm(f"Delete {found.folder}, batch {found.manifest.batch}?"):
         return 1
@@ -122,35 +124,35 @@ def run_delete(folder: Path, *, yes: bool) -> int:
 
 
 def run_plan(where: str, place: Path, *, as_json: bool) -> int:
-    """Prints what would become of every part; the exit code says whether there is a way."""
-    upgrade = compare(_identity(place).definition, to_plain(_checked(where)))
+    """Print the effect on each part of the state; return 1 if the job cannot resume."""
+    upgrade = compare(_identity(place).definition, to_plain(_compiled(where)))
     if as_json:
         print(json.dumps({"verdict": upgrade.verdict, "parts": [asdict(part) for part in upgrade.parts]}, indent=2))
     else:
-        _tell_upgrade(upgrade)
+        _print_upgrade(upgrade)
         _say({
             Verdict.SAME: "Nothing has changed.",
-            Verdict.COMPATIBLE: "It can go on: take a savepoint, and restore it with this definition.",
-            Verdict.MIGRATABLE: "It can go on with a function that says what the state means: --migrate file.py:name",
-            Verdict.INCOMPATIBLE: "It cannot go on with this state.",
+            Verdict.COMPATIBLE: "The job can resume: create a savepoint, and restore it with this pipeline.",
+            Verdict.MIGRATABLE: "The job can resume with a function that migrates the state: --migrate file.py:name",
+            Verdict.INCOMPATIBLE: "The job cannot resume with this state.",
         }[upgrade.verdict])  # fmt: skip
     return int(upgrade.verdict is Verdict.INCOMPATIBLE)
 
 
 def run_lineage(folder: Path, *, as_json: bool) -> int:
-    """What a job came from, oldest first, and itself."""
+    """Print the ancestors of a job, oldest first, then the job itself."""
     identity = _identity(folder)
     if as_json:
         print(json.dumps({"lineage": identity.lineage, "fingerprint": identity.fingerprint, "moves": identity.moves},
                          indent=2))  # fmt: skip
         return 0
     _say(f"lineage {identity.lineage}, definition {identity.fingerprint[:12]}…, counted from batch {identity.first}")
-    _tell_moves(identity)
+    _print_moves(identity)
     return 0
 
 
-def _checked(where: str) -> Any:
-    """A definition that could run at all."""
+def _compiled(where: str) -> Any:
+    """Return a pipeline's root, after checking that it compiles."""
     from strandline.plan.compile import to_stages
 
     root = find(where).root
@@ -159,21 +161,21 @@ def _checked(where: str) -> Any:
 
 
 def _identity(folder: Path) -> Identity:
-    """Of a job, or of the job that a savepoint is of."""
+    """Return the identity of a job, or of the job of a savepoint."""
     if (folder / MANIFEST).is_file():
         return load(folder).manifest.identity
     return Checkpoint(folder.absolute()).identity
 
 
-def _tell_upgrade(upgrade: Upgrade) -> None:
-    console = Console(highlight=False, soft_wrap=True)
+def _print_upgrade(upgrade: Upgrade) -> None:
+    console = plain_console()
     for part in upgrade.parts:
-        console.print(f"[{_COLOURS[part.verdict]}]{part.verdict:<12}[/] {part.what}")
-        for said in part.words:
-            console.print(f"{'':<12}   {said}", markup=False)
+        console.print(Text.assemble((f"{part.verdict:<12}", _COLOURS[part.verdict]), f" {printable(part.what)}"))
+        for line in part.words:
+            console.print(printable(f"{'':<12}   {line}"))
 
 
-def _tell_moves(identity: Identity) -> None:
+def _print_moves(identity: Identity) -> None:
     for move in identity.moves:
         _say(f"{move['as']:<9} of savepoint {move['name']} ({str(move['savepoint'])[:8]}) at batch {move['batch']}, "
              f"by Strandline {move['version']} on {move['at']}, from lineage {move['lineage']}")  # fmt: skip
@@ -187,24 +189,24 @@ def _facts(found: Savepoint) -> dict[str, Any]:
 
 @contextmanager
 def _spark() -> Iterator["SparkSession"]:
-    """A Spark for one command; what it has to say is kept only while it runs."""
+    """Start Spark for one command; its log is deleted when the command ends."""
     from strandline.spark.launch.preflight import require_machine
     from strandline.spark.launch.session import start_session
 
-    aside = Path(tempfile.mkdtemp(prefix="strandline-"))
+    scratch = Path(tempfile.mkdtemp(prefix="strandline-"))
     try:
-        require_machine(aside)
-        session = start_session("strandline savepoint", log=aside / "spark.log")
+        require_machine(scratch)
+        session = start_session("strandline savepoint", log=scratch / "spark.log")
         try:
             yield session
         finally:
             session.stop()
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _say(text: str) -> None:
-    Console(highlight=False, soft_wrap=True, markup=False).print(text)
+    plain_console().print(printable(text, keep_lines=True))
 
 
 def _time(ms: int) -> str:

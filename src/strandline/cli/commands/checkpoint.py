@@ -1,4 +1,4 @@
-"""The words of `strandline checkpoint`, and their options."""
+"""Declare the `strandline checkpoint` commands."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,16 +6,16 @@ from typing import Annotated
 import typer
 
 checkpoint_app = typer.Typer(
-    name="checkpoint", help="A job's folder: what is damaged in it, and what can be mended.", no_args_is_help=True
+    name="checkpoint", help="Check a job's folder for damage, and repair it.", no_args_is_help=True
 )
 
 FolderArgument = Annotated[Path, typer.Argument(help="The job's folder.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @checkpoint_app.command("check")
 def checkpoint_check(checkpoint: FolderArgument, as_json: JsonOption = False) -> None:
-    """Each file that is torn, empty, missing, stray or alien; exit 1 if the job cannot go on as it is."""
+    """List damaged files. These are torn, empty, missing, stray or foreign; exit 1 if the job cannot resume."""
     from strandline.cli.actions.checkpoint import run_check
 
     raise typer.Exit(run_check(checkpoint, as_json=as_json))
@@ -24,10 +24,10 @@ def checkpoint_check(checkpoint: FolderArgument, as_json: JsonOption = False) ->
 @checkpoint_app.command("repair")
 def checkpoint_repair(
     checkpoint: FolderArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Do what is provably safe; damaged files are moved aside. Exit 1 if the job still cannot go on."""
+    """Apply safe repairs. Damaged files are moved aside; exit 1 if the job still cannot resume."""
     from strandline.cli.actions.checkpoint import run_repair
 
     raise typer.Exit(run_repair(checkpoint, yes=yes, as_json=as_json))

@@ -1,21 +1,19 @@
-"""The words of `strandline dlq`, and their options."""
+"""Declare the `strandline dlq` commands."""
 
 from typing import Annotated
 
 import typer
 
-dlq_app = typer.Typer(
-    name="dlq", help="Dead letters: what could not be taken in, and the way back.", no_args_is_help=True
-)
+dlq_app = typer.Typer(name="dlq", help="Inspect, redrive and drop dead letters.", no_args_is_help=True)
 
-PipelineArgument = Annotated[str, typer.Argument(help="Where it is: file.py:name or package.module:name.")]
-IdsArgument = Annotated[list[str] | None, typer.Argument(help="Ids of letters, or their beginnings.")]
+PipelineArgument = Annotated[str, typer.Argument(help="The pipeline: file.py:name or package.module:name.")]
+IdsArgument = Annotated[list[str] | None, typer.Argument(help="Ids of letters, or prefixes of ids.")]
 ReasonOption = Annotated[str | None, typer.Option(help="Only letters with this reason.")]
 StepOption = Annotated[str | None, typer.Option(help="Only letters of this step.")]
 SourceOption = Annotated[str | None, typer.Option(help="Only letters of this source.")]
 StateOption = Annotated[str | None, typer.Option(help="Only letters in this state: new or redriven.")]
 AllOption = Annotated[bool, typer.Option("--all", help="Every letter.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @dlq_app.command("list")
@@ -25,10 +23,10 @@ def dlq_list(
     step: StepOption = None,
     source: SourceOption = None,
     state: StateOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many to show.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of letters to print.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """The letters, newest first."""
+    """List the letters, newest first."""
     from strandline.cli.actions.dlq import Which, run_list
 
     which = Which(reason=reason, step=step, source=source, state=state)
@@ -38,11 +36,11 @@ def dlq_list(
 @dlq_app.command("show")
 def dlq_show(
     pipeline: PipelineArgument,
-    letter: Annotated[str, typer.Argument(help="Its id, or the beginning of it.")],
-    raw: Annotated[bool, typer.Option("--raw", help="Only the record's bytes, as they came.")] = False,
+    letter: Annotated[str, typer.Argument(help="The id of the letter, or a prefix of it.")],
+    raw: Annotated[bool, typer.Option("--raw", help="Print only the original bytes of the record.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """One letter with all that is known of it."""
+    """Print all fields of one letter."""
     from strandline.cli.actions.dlq import run_show
 
     raise typer.Exit(run_show(pipeline, letter, raw=raw, as_json=as_json))
@@ -60,7 +58,7 @@ def dlq_count(
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """How many letters there are, by reason or another field."""
+    """Count letters by reason or another field."""
     from strandline.cli.actions.dlq import Which, run_count
 
     which = Which(reason=reason, step=step, source=source, state=state)
@@ -75,13 +73,13 @@ def dlq_redrive(  # noqa: PLR0913, PLR0917 - one option each
     step: StepOption = None,
     source: SourceOption = None,
     every: AllOption = False,
-    dry: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Send records back to where they came from, each once; exit 1 if one of them cannot go."""
+    """Send records back to their sources. Each is sent once; exit 1 if a record cannot be sent."""
     from strandline.cli.actions.dlq import Which, run_redrive
 
-    # Those that went back before are passed over, unless they are named: then it is told.
+    # Letters already redriven are skipped, unless their ids are given: then the report says so.
     which = Which(tuple(letters or ()), reason, step, source, None if letters else "new", every)
     raise typer.Exit(run_redrive(pipeline, which, dry=dry, as_json=as_json))
 
@@ -95,10 +93,10 @@ def dlq_drop(  # noqa: PLR0913, PLR0917 - one option each
     source: SourceOption = None,
     state: StateOption = None,
     every: AllOption = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete letters for good."""
+    """Delete letters permanently."""
     from strandline.cli.actions.dlq import Which, run_drop
 
     which = Which(tuple(letters or ()), reason, step, source, state, every)

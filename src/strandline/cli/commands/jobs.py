@@ -1,20 +1,22 @@
-"""The words about jobs, wherever they run: they are seen, and asked, through their folders."""
+"""Declare the commands that inspect and control jobs through their folders, wherever the jobs run."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
-CheckpointArgument = Annotated[Path, typer.Argument(help="The job's folder, given to it as checkpoint.")]
-WaitOption = Annotated[float, typer.Option(min=0, help="Seconds to wait until it has ended; 0 does not wait.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+CheckpointArgument = Annotated[Path, typer.Argument(help="The job's folder: the checkpoint of its run.")]
+WaitOption = Annotated[float, typer.Option(min=0, help="Seconds to wait for the job to end; 0 does not wait.")]
 
 
 def jobs(
-    folders: Annotated[list[Path] | None, typer.Argument(help="Where to look; else as configured, else here.")] = None,
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="Folders to search. Default: the configured ones, else this one.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the jobs below some folders and how each is.
+    """List the jobs in some folders with their state.
 
     Example: `strandline jobs /data/jobs`
     """
@@ -25,10 +27,12 @@ def jobs(
 
 def watch(
     checkpoint: CheckpointArgument,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
-    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each batch, or for a few.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two updates.")] = 1.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON for each batch or few batches.")
+    ] = False,
 ) -> None:
-    """Watch a job that runs anywhere. Ctrl-C ends the watching only.
+    """Watch a job, wherever it runs. Ctrl-C ends the watching, not the job.
 
     Example: `strandline watch /data/jobs/scores`
     """
@@ -38,7 +42,7 @@ def watch(
 
 
 def stop(checkpoint: CheckpointArgument, wait: WaitOption = 60.0, as_json: JsonOption = False) -> None:
-    """Stop a job that runs anywhere. The next run goes on from there.
+    """Stop a job, wherever it runs. The next run resumes it.
 
     Example: `strandline stop /data/jobs/scores`
     """
@@ -48,7 +52,7 @@ def stop(checkpoint: CheckpointArgument, wait: WaitOption = 60.0, as_json: JsonO
 
 
 def drain(checkpoint: CheckpointArgument, wait: WaitOption = 60.0, as_json: JsonOption = False) -> None:
-    """End a job's input: every window closes and speaks, then it ends.
+    """Drain a job. Its input ends, every window closes and emits its results, then the job ends.
 
     Example: `strandline drain /data/jobs/scores`
     """
@@ -58,9 +62,9 @@ def drain(checkpoint: CheckpointArgument, wait: WaitOption = 60.0, as_json: Json
 
 
 def init(
-    name: Annotated[str, typer.Argument(help="The folder to make.")],
+    name: Annotated[str, typer.Argument(help="The folder to create.")],
 ) -> None:
-    """Make a project folder: a pipeline, a story that tests it, a config.
+    """Create a project folder. It holds a pipeline, a story that tests it and a configuration.
 
     Example: `strandline init scores`
     """
@@ -69,20 +73,20 @@ def init(
     raise typer.Exit(run_init(name))
 
 
-WORDS = (jobs, watch, stop, drain, init)
+JOB_COMMANDS = (jobs, watch, stop, drain, init)
 
-config_app = typer.Typer(name="config", help="What is configured, and where it was said.", no_args_is_help=True)
-alarms_app = typer.Typer(name="alarms", help="Alarms: what rings, and who would hear of it.", no_args_is_help=True)
+config_app = typer.Typer(name="config", help="Print the configuration and its sources.", no_args_is_help=True)
+alarms_app = typer.Typer(name="alarms", help="Test and show alarms.", no_args_is_help=True)
 
 
 @config_app.callback()
 def config_options() -> None:
-    """What is configured."""
+    """Print the configuration and its sources."""
 
 
 @config_app.command("show")
 def config_show(as_json: JsonOption = False) -> None:
-    """Print every setting as it is in effect here, with its source; secrets are masked.
+    """Print every setting that is in effect here, with its source. Secrets are masked.
 
     Example: `strandline config show`
     """
@@ -93,10 +97,10 @@ def config_show(as_json: JsonOption = False) -> None:
 
 @alarms_app.command("test")
 def alarms_test(
-    file: Annotated[Path | None, typer.Argument(help="A file of alarms; else as configured.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="A file of alarms. Default: the configured one.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell everyone a trial alarm, and say who took it.
+    """Send a test alarm to every notification channel, and report which of them accepted it.
 
     Example: `strandline alarms test alarms.toml`
     """
@@ -108,10 +112,10 @@ def alarms_test(
 @alarms_app.command("show")
 def alarms_show(
     checkpoint: CheckpointArgument,
-    file: Annotated[Path | None, typer.Option("--rules", help="Judge by these rules, not by those of the job.")] = None,
+    file: Annotated[Path | None, typer.Option("--rules", help="Evaluate these rules, not those of the job.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """How each alarm of a job stands; exit code 1 if one rings.
+    """Print the state of each alarm of a job; exit 1 if an alarm is firing.
 
     Example: `strandline alarms show /data/jobs/scores`
     """

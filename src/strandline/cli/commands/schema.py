@@ -1,19 +1,19 @@
-"""The words of `strandline schema`, and their options."""
+"""Declare the `strandline schema` commands."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-schema_app = typer.Typer(name="schema", help="Schemas in a registry.", no_args_is_help=True)
+schema_app = typer.Typer(name="schema", help="List, check and register schemas in a registry.", no_args_is_help=True)
 
 RegistryOption = Annotated[
-    str | None, typer.Option("--registry", help="The registry's address; else STRANDLINE_REGISTRY says it.")
+    str | None, typer.Option("--registry", help="The address of the registry. Default: STRANDLINE_REGISTRY.")
 ]
-UserOption = Annotated[str | None, typer.Option(help="Where the user is kept: env:NAME or file:PATH.")]
-PasswordOption = Annotated[str | None, typer.Option(help="Where the password is kept: env:NAME or file:PATH.")]
-TokenOption = Annotated[str | None, typer.Option(help="Where a token is kept: env:NAME or file:PATH.")]
-KindOption = Annotated[str | None, typer.Option(help="avro, protobuf or json; else the file's name says it.")]
+UserOption = Annotated[str | None, typer.Option(help="Reference to the user name: env:NAME or file:PATH.")]
+PasswordOption = Annotated[str | None, typer.Option(help="Reference to the password: env:NAME or file:PATH.")]
+TokenOption = Annotated[str | None, typer.Option(help="Reference to a token: env:NAME or file:PATH.")]
+KindOption = Annotated[str | None, typer.Option(help="avro, protobuf or json. Default: by the file name.")]
 
 
 @schema_app.command("list")
@@ -22,28 +22,28 @@ def schema_list(
     user: UserOption = None,
     password: PasswordOption = None,
     token: TokenOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Every subject, its latest version and its level of compatibility."""
-    from strandline.cli.actions.schema import Where, run_list
+    """List subjects with version and compatibility."""
+    from strandline.cli.actions.schema import RegistryOptions, run_list
 
-    raise typer.Exit(run_list(Where(registry, user, password, token), as_json=as_json))
+    raise typer.Exit(run_list(RegistryOptions(registry, user, password, token), as_json=as_json))
 
 
 @schema_app.command("show")
 def schema_show(
     subject: Annotated[str, typer.Argument(help="The subject.")],
-    version: Annotated[int | None, typer.Option(help="Which version; the latest if not given.")] = None,
+    version: Annotated[int | None, typer.Option(help="The version. Default: the latest.")] = None,
     registry: RegistryOption = None,
     user: UserOption = None,
     password: PasswordOption = None,
     token: TokenOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """A schema's text, and its columns as DDL."""
-    from strandline.cli.actions.schema import Where, run_show
+    """Print a schema and its columns as DDL."""
+    from strandline.cli.actions.schema import RegistryOptions, run_show
 
-    raise typer.Exit(run_show(Where(registry, user, password, token), subject, version, as_json=as_json))
+    raise typer.Exit(run_show(RegistryOptions(registry, user, password, token), subject, version, as_json=as_json))
 
 
 @schema_app.command("check")
@@ -51,16 +51,16 @@ def schema_check(  # noqa: PLR0913, PLR0917 - typer takes a command's options fr
     subject: Annotated[str, typer.Argument(help="The subject.")],
     file: Annotated[Path, typer.Argument(help="The new schema.")],
     kind: KindOption = None,
-    level: Annotated[str | None, typer.Option(help="A level of compatibility; the subject's if not given.")] = None,
+    level: Annotated[str | None, typer.Option(help="A compatibility level. Default: the subject's.")] = None,
     registry: RegistryOption = None,
     user: UserOption = None,
     password: PasswordOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Whether a new schema would fit: exit 0 if it does, 1 with the reasons if not."""
-    from strandline.cli.actions.schema import Where, run_check
+    """Check whether a new schema is compatible. Exit 0 if it is, 1 with the reasons if not."""
+    from strandline.cli.actions.schema import RegistryOptions, run_check
 
-    raise typer.Exit(run_check(Where(registry, user, password, token), subject, file, kind, level))
+    raise typer.Exit(run_check(RegistryOptions(registry, user, password, token), subject, file, kind, level))
 
 
 @schema_app.command("register")
@@ -73,7 +73,7 @@ def schema_register(
     password: PasswordOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Register a schema that fits, and say its id."""
-    from strandline.cli.actions.schema import Where, run_register
+    """Register a compatible schema and print its id."""
+    from strandline.cli.actions.schema import RegistryOptions, run_register
 
-    raise typer.Exit(run_register(Where(registry, user, password, token), subject, file, kind))
+    raise typer.Exit(run_register(RegistryOptions(registry, user, password, token), subject, file, kind))

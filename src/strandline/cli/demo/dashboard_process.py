@@ -1,4 +1,4 @@
-"""The demo's dashboard as the demo sees it: a process of its own, so that a demo that is killed is seen on the page."""
+"""Start the demo's dashboard in a process of its own, so that the page outlives a demo that is killed."""
 
 import contextlib
 import json
@@ -13,26 +13,26 @@ from typing import Any, Final, Self
 from strandline.errors import SetupError
 
 END: Final = "end"
-"""What the demo says last, unless it is killed."""
-_ANSWERS_WITHIN: Final = 60.0
+"""The last line the demo sends, unless it is killed."""
+_ANSWER_TIMEOUT_SECONDS: Final = 60.0
 
 
-class Beside:
-    """The other process, as the demo sees it: it is there once there is a link."""
+class DashboardProcess:
+    """The dashboard's process. It is ready once it has sent a link."""
 
-    def __init__(self, plays: dict[str, Any], told: Callable[[str], None] = lambda _: None) -> None:
-        self._told, self._answers = told, queue.SimpleQueue[dict[str, str]]()
-        # A session of its own: no Ctrl-C of the demo's terminal, and no kill of its group, reaches it.
+    def __init__(self, demo: dict[str, Any], on_link: Callable[[str], None] = lambda _: None) -> None:
+        self._on_link, self._answers = on_link, queue.SimpleQueue[dict[str, str]]()
+        # A session of its own: neither Ctrl-C in the demo's terminal nor a kill of its process group reaches it.
         self.process = subprocess.Popen(
             [sys.executable, "-m", "strandline.cli.demo.dashboard_server"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, text=True, bufsize=1, start_new_session=True,
         )  # fmt: skip
-        self._say(json.dumps(plays))
+        self._say(json.dumps(demo))
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         try:
-            first = self._answers.get(timeout=_ANSWERS_WITHIN)
+            first = self._answers.get(timeout=_ANSWER_TIMEOUT_SECONDS)
         except queue.Empty:
             first = {"problem": "it does not answer"}
         except BaseException:
@@ -44,12 +44,12 @@ class Beside:
         self.url = first["url"]
 
     def _read(self) -> None:
-        assert self.process.stdout is not None  # noqa: S101 - it was asked for
-        with self.process.stdout as said:
-            self._answers.put(json.loads(said.readline() or '{"problem": "it did not start"}'))
-            for line in said:
+        assert self.process.stdout is not None  # noqa: S101 - it is a pipe
+        with self.process.stdout as output:
+            self._answers.put(json.loads(output.readline() or '{"problem": "it did not start"}'))
+            for line in output:
                 self.url = json.loads(line)["url"]
-                self._told(self.url)
+                self._on_link(self.url)
 
     def _say(self, text: str) -> None:
         assert self.process.stdin is not None  # noqa: S101
@@ -60,9 +60,9 @@ class Beside:
     def _end(self) -> None:
         self.process.kill()
         self.process.wait()
-        self._let_go()
+        self._close_input()
 
-    def _let_go(self) -> None:
+    def _close_input(self) -> None:
         assert self.process.stdin is not None  # noqa: S101
         with contextlib.suppress(OSError):
             self.process.stdin.close()
@@ -73,7 +73,7 @@ class Beside:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Says that the demo has ended; whether the page is still open is not waited for."""
-        self._told = lambda _: None
+        """Tell the process that the demo has ended; do not wait until the page is closed."""
+        self._on_link = lambda _: None
         self._say(END)
-        self._let_go()
+        self._close_input()

@@ -1,7 +1,7 @@
-"""The demo over Kafka: a broker of its own, and a producer that sends the generator's records as they come due.
+"""Run the demo over Kafka: its own broker, and a producer that sends the generated records when they are due.
 
-Record n of a partition has the offset n, so that a run which was stopped goes on where the topic ends. Its time is when
-it was due, so that the topic also knows when the stream started.
+Record n of a partition has the offset n, so that a stopped run resumes where the topic ends. Its timestamp is the time
+it was due, so that the topic also holds the start time of the stream.
 """
 
 import time
@@ -24,12 +24,12 @@ from strandline.spark.launch.jars import fetch_jars
 TOPIC: Final = "scores"
 GROUP: Final = "strandline-demo"
 
-_LOOK_EVERY_SECONDS: Final = 0.1
-_ANSWER_WITHIN_SECONDS: Final = 30
+_POLL_SECONDS: Final = 0.1
+_TIMEOUT_SECONDS: Final = 30
 
 
-class Sent:
-    """A topic of a broker that runs as long as the demo does; its data stay in the run's folder."""
+class KafkaLog:
+    """A topic of a broker that runs as long as the demo; its data stays in the run's folder."""
 
     def __init__(self, scores: Scores, home: Path, say: Callable[[str], None]) -> None:
         self._scores, self._say = scores, say
@@ -56,27 +56,27 @@ class Sent:
         return topic_of(self._scores, self._broker.address)
 
     def await_end(self, job: Job) -> None:
-        """Sends what is due, once the job is ready for it, and drains the job when it has read everything."""
-        feed = Feed(self._scores, self._broker.address)
+        """Send records when they are due, once the job is ready, and drain the job when it has read all of them."""
+        producer = ScheduledProducer(self._scores, self._broker.address)
         try:
-            while not job.await_end(_LOOK_EVERY_SECONDS):
+            while not job.await_end(_POLL_SECONDS):
                 last = job.last
-                if last is not None and feed.send_due() and last.offsets.get(TOPIC) == feed.ends:
+                if last is not None and producer.send_due() and last.offsets.get(TOPIC) == producer.ends:
                     job.drain()
         finally:
-            feed.close()
+            producer.close()
 
-    def records(self, job: Job) -> Iterator[bytes]:  # noqa: ARG002 - the topic knows by itself
+    def records(self, job: Job) -> Iterator[bytes]:  # noqa: ARG002 - the topic needs no job
         return every_value(self._broker.address, self._scores.width)
 
 
 def topic_of(scores: Scores, servers: str) -> Kafka:
-    """The topic as the pipeline reads it."""
+    """Return the topic as a source of the pipeline."""
     return sl.kafka(TOPIC, servers=servers, value=scores.decoder, group=GROUP)
 
 
-class Feed:
-    """Sends records by their schedule. A producer that repeats nothing keeps offset and number the same."""
+class ScheduledProducer:
+    """Send records by their schedule. The idempotent producer keeps offset and record number the same."""
 
     def __init__(self, scores: Scores, servers: str) -> None:
         from confluent_kafka import Producer
@@ -91,11 +91,11 @@ class Feed:
 
     @property
     def ends(self) -> dict[str, int]:
-        """Where each partition ends once everything is sent."""
+        """The end offset of each partition once everything is sent."""
         return {str(number): len(moments) for number, moments in enumerate(self._schedules)}
 
     def send_due(self) -> bool:
-        """Sends what has come due since the last time; True once there is no more to send."""
+        """Send the records that have become due since the last call; return True when all are sent."""
         now = time.time_ns() // 1_000_000
         if self._origin is None:
             self._origin = now
@@ -109,8 +109,8 @@ class Feed:
 
     def _send(self, number: int, start: int, end: int) -> None:
         origin = self._origin or 0
-        sent = records(self._scores, number, start, end, origin) if end > start else []
-        for at, value in zip(self._schedules[number][start:end], sent, strict=True):
+        values = records(self._scores, number, start, end, origin) if end > start else []
+        for at, value in zip(self._schedules[number][start:end], values, strict=True):
             self._producer.produce(
                 TOPIC, value, f"court-{number}", number, timestamp=origin + int(at), on_delivery=self._delivered
             )
@@ -119,12 +119,12 @@ class Feed:
         self._problem = self._problem or problem
 
     def close(self) -> None:
-        """Waits for what is under way."""
-        self._producer.flush(_ANSWER_WITHIN_SECONDS)
+        """Wait for delivery of the records in flight."""
+        self._producer.flush(_TIMEOUT_SECONDS)
 
 
 def every_value(servers: str, partitions: int) -> Iterator[bytes]:
-    """The value of every record of the topic, by someone who shares nothing with the job."""
+    """Yield the value of every record of the topic, with a consumer independent of the job."""
     ends = _ends(servers, partitions)
     with _Reader(servers) as reader:
         for number, end in enumerate(ends):
@@ -137,20 +137,20 @@ def _ends(servers: str, partitions: int) -> list[int]:
 
     with _Reader(servers) as reader:
         places = [TopicPartition(TOPIC, number) for number in range(partitions)]
-        return [reader.consumer.get_watermark_offsets(place, _ANSWER_WITHIN_SECONDS)[1] for place in places]
+        return [reader.consumer.get_watermark_offsets(place, _TIMEOUT_SECONDS)[1] for place in places]
 
 
 def _origin(servers: str, ends: list[int]) -> int | None:
-    """When the stream started, which is the time of every partition's first record; None if there is none yet."""
-    begun = next((number for number, end in enumerate(ends) if end), None)
-    if begun is None:
+    """Return the start of the stream, the timestamp of every partition's first record; None without records."""
+    first = next((number for number, end in enumerate(ends) if end), None)
+    if first is None:
         return None
     with _Reader(servers) as reader:
-        return int(next(reader.read(begun, 1)).timestamp()[1])
+        return int(next(reader.read(first, 1)).timestamp()[1])
 
 
 class _Reader:
-    """A consumer that belongs to no group's members and commits nothing."""
+    """A consumer that joins no group and commits nothing."""
 
     def __init__(self, servers: str) -> None:
         from confluent_kafka import Consumer
@@ -168,13 +168,13 @@ class _Reader:
         self.consumer.close()
 
     def read(self, partition: int, end: int) -> Iterator[Any]:
-        """The first records of a partition, as many as it has before `end`."""
+        """Yield the records of a partition with offsets before `end`."""
         from confluent_kafka import TopicPartition
 
         self.consumer.assign([TopicPartition(TOPIC, partition, 0)])
         found = 0
         while found < end:
-            batch = self.consumer.consume(min(end - found, 1_000), _ANSWER_WITHIN_SECONDS)
+            batch = self.consumer.consume(min(end - found, 1_000), _TIMEOUT_SECONDS)
             if not batch or any(record.error() is not None for record in batch):
                 raise ServiceError(f"partition {partition} could not be read to its end", detail=f"{found} of {end}")
             found += len(batch)

@@ -206,15 +206,18 @@ def find_jobs(places: Sequence[str | Path]) -> list[Path]:
 
 
 def _jobs_in(folder: Path, deep: int) -> Iterator[Path]:
-    if (folder / _ABOUT).is_file():
+    # os.path answers False where a folder may not be read, so that it does not hide the folders after it.
+    if os.path.isfile(folder / _ABOUT):  # noqa: PTH113
         yield folder
         return
     if deep == 0:
         return
+    inside: list[Path] = []
     with contextlib.suppress(OSError):
-        for each in sorted(folder.iterdir()):
-            if each.is_dir() and not each.is_symlink() and not each.name.startswith("."):
-                yield from _jobs_in(each, deep - 1)
+        inside = sorted(folder.iterdir())
+    for each in inside:
+        if os.path.isdir(each) and not each.is_symlink() and not each.name.startswith("."):  # noqa: PTH112
+            yield from _jobs_in(each, deep - 1)
 
 
 def _judged(state: JobState, pid: int, host: str, heartbeat: int, now: int) -> JobState:

@@ -23,7 +23,7 @@ SECTIONS: Final[Mapping[str, tuple[str, str]]] = {
 
 _HEAD: Final = """\
 What was to be reached was written down before it was measured: a floor that must hold, and a goal (one was changed
-since: [what a second core is asked for](../decisions/0043-what-a-second-core-gives.md)). The machines that this was
+since: [what a second core is asked for](../decisions/0043-scale-floor-relative-to-plain-polars.md)). The machines that this was
 measured on are small, shared, and change their speed, so ratios are taken within one run; each part tells its own
 machine, date and command.
 """

@@ -58,7 +58,7 @@ def short(rows: Iterable[dict[str, Any]], title: str) -> str:
             said.append(f"- {row['against']}: {ratio} holds the floor of {floor}; the goal is {wanted}{goal}.")
         elif row["reached"] == "not measured":
             said.append(f"- {row['against']}: not measured.")
-    return "\n".join([title, *(said or ["Nowhere."]), ""])
+    return "\n".join([title, *(said or ["All goals are reached."]), ""])
 
 
 def cells(told: Iterable[dict[str, Any]], checked: str) -> str:

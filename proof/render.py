@@ -55,7 +55,7 @@ def _source(told: Mapping[str, Any]) -> str:
     machine = told["machine"]
     return (
         f"Measured on {machine['date']}, commit {told['commit']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
-        f"{machine['system']};\nthe command is `{told['command']}`. All tables of a job met the same kills.\n"
+        f"{machine['system']};\ncommand `{told['command']}`. All tables of a job met the same kills.\n"
         f"{_sorts(told)}\n" + (f"\n{told['note']}\n" if told.get("note") else "")
     )
 
@@ -64,10 +64,10 @@ def _sorts(told: Mapping[str, Any]) -> str:
     """Which kills were of which sort."""
     kills = {by: sum(each["kills"] for each in told["rounds"] if each["by"] == by) for by in (JOBS, PROCESSES)}
     return (
-        f"{kills[PROCESSES]:,} of the kills were of a *process without Spark*: a real driver, real sinks, ledgers and "
-        "services, and a stand-in for\nwhat Spark does to files, forked from a process that has everything loaded. "
-        f"{kills[JOBS]:,} were of a whole *job on Spark*:\nPython, JVM and workers, with a table for each row. The "
-        f"command asks for {told['asked']:,} and {jobs_of(told['asked']):,}, and goes on where it was\ninterrupted."
+        f"{kills[PROCESSES]:,} kills hit a *process without Spark*: a real driver with real sinks, ledgers and services, and a "
+        "stand-in for\nSpark's file handling, forked from a server process. "
+        f"{kills[JOBS]:,} kills hit a whole *job on Spark*:\nPython, JVM and workers, with one table per row below. The "
+        f"command asks for {told['asked']:,} and {jobs_of(told['asked']):,}, and resumes after\nan interruption."
     )
 
 
@@ -79,12 +79,11 @@ def _rest(told: Mapping[str, Any]) -> list[str]:
     wrong = [fault for each in told["rounds"] for fault in each["faults"]]
     return [
         f"- Killed at: {points}.",
-        f"- {panes:,} panes of jobs were played again by the reference, one element at a time; {looks:,} looks were",
-        f"  taken at tables, while jobs wrote them and between two lives of processes: {len(wrong)} differences.",
+        f"- The reference recomputed {panes:,} panes, one element at a time. Readers checked tables {looks:,} times, while jobs",
+        f"  wrote them and between restarts: {len(wrong)} differences.",
         f"- {told['drivers']['rounds']} rounds of two drivers: {len(told['drivers']['faults'])} faults.",
         *(_other(each) for each in told["others"]),
-        f"- {len(caught)} of {len(told['bugs'])} mistakes made on purpose were found by enumerated crashes, the last",
-        f"  after {latest} of them.",
+        f"- {len(caught)} of {len(told['bugs'])} injected bugs were found by enumerated crashes, the last after {latest} crashes.",
     ]
 
 

@@ -62,7 +62,7 @@ KNOBS: Final[tuple[tuple[str, dict[str, Any], str, Measure], ...]] = (
 
 def table() -> str:
     """One line a knob: what was asked, what came."""
-    lines = ["| knob | measured of partition 0 | found |", "|---|---|---|"]
+    lines = ["| setting | measured on partition 0 | result |", "|---|---|---|"]
     for asked, knobs, what, measure in KNOBS:
         frame = events(sl.generator(seed=7, **knobs), 0, 0, MANY, 0)
         lines.append(f"| `{asked}` | {what} | {measure(frame)} |")

@@ -1,4 +1,4 @@
-"""Writes docs/reference/names.md: every public name, how it is called, and its sentence. `--check` only compares."""
+"""Generate docs/reference/names.md: each public name with its signature and first sentence. `--check` only compares."""
 
 import inspect
 import sys
@@ -11,7 +11,7 @@ import strandline
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "reference" / "names.md"
 HEAD: Final = """# Public names
 
-Everything that `import strandline as sl` offers; nothing else is public. Made by `scripts/names.py` from the code.
+All names of `import strandline as sl`; nothing else is public. Generated from the code by `scripts/names.py`.
 
 | name | what it is |
 |---|---|

@@ -1,4 +1,4 @@
-"""A broker and a registry of the benchmark's own, and the corpora as topics in them, written once and kept.
+"""Start a broker and a registry for a benchmark and write corpora as topics, once.
 
 A corpus has two files a batch; a topic has two partitions, and each holds one file of every batch, in order. As both
 are of the same length, Spark takes as many records from one as from the other, and so the batches are the same.
@@ -39,7 +39,7 @@ PRODUCER: Final = {
 
 @dataclass(slots=True)
 class Broker:
-    """Both services, in a folder; open while somebody measures."""
+    """Broker and registry in a folder, running during a measurement."""
 
     home: Path
 
@@ -64,21 +64,21 @@ class Broker:
 
     @property
     def session(self) -> int:
-        """By which the meter finds what the broker uses; it is told apart from what a contestant uses."""
+        """Process session of the broker, so that its CPU is measured separately."""
         return self._kafka.pid or 0
 
     @property
     def servers(self) -> str:
-        """Where the broker is reached."""
+        """Address of the broker."""
         return self._kafka.address
 
     def digests(self) -> dict[str, str]:
-        """The SHA-256 of every topic's records."""
+        """SHA-256 of each topic's records."""
         facts = sorted((self.home / "topics").glob("*.json"))
         return {path.stem: json.loads(path.read_text())["sha256"] for path in facts}
 
     def topic(self, corpus: Corpus, form: Form) -> Topic:
-        """The topic that holds a corpus; filled if there is none that is whole."""
+        """Return the topic of a corpus; fill it if no complete one exists."""
         facts = self.home / "topics" / f"{corpus.name}-{form}.json"
         servers, url = self._kafka.address, self._registry.address
         number = sl.registry(url).client().register(_SUBJECT, Schema(Kind.AVRO, AVRO))
@@ -100,7 +100,7 @@ def _encoder(form: Form, url: str) -> Encoder:
 
 
 def parts_of(corpus: Corpus) -> Iterator[tuple[int, Batch]]:
-    """What each partition is given, in order. The flush goes to all, since each has a watermark of its own."""
+    """Return the records of each partition, in order. All get the flush, since each has its own watermark."""
     for number in range(corpus.batches):
         whole = batch_of(corpus, number)
         for part in range(FILES):
@@ -111,7 +111,7 @@ def parts_of(corpus: Corpus) -> Iterator[tuple[int, Batch]]:
 
 
 def _fill(servers: str, name: str, corpus: Corpus, encoder: Encoder) -> str:
-    """Writes every record, and returns the SHA-256 of their bytes."""
+    """Write all records and return the SHA-256 of their bytes."""
     from confluent_kafka import Producer  # noqa: PLC0415 - an extra
 
     if corpus.thin > 1:

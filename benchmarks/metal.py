@@ -1,4 +1,4 @@
-"""The distance to the metal: the same sums over the same files by Polars or DuckDB alone, and nothing else.
+"""Measure the upper bound: the same sums over the same files by Polars or DuckDB alone.
 
 No stream, no watermark, no state, nothing counted or kept: what a machine can do at most with such a question. And what
 a machine can do that has a core more: the same by programs that share nothing but the machine.
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier
 
 AT_LEAST: Final = 5.0
-"""Seconds that it goes on, over and over: one time is too short for the meter."""
+"""Seconds of repetition: a single run is too short to measure."""
 
 
 def timed(contestant: Contestant, workload: Workload, feed: Feed, least: float = AT_LEAST) -> dict[str, Any]:
-    """As one batch, in which everything was read several times."""
+    """Measure repeated reads as one batch."""
     files, size = _files(feed), _size(workload.window)
     if contestant is Contestant.POLARS_EACH:
         return _on_each(files, size, least)
@@ -39,7 +39,7 @@ def timed(contestant: Contestant, workload: Workload, feed: Feed, least: float =
 
 
 def _on_each(files: str, size: int, least: float) -> dict[str, Any]:
-    """On every core that this process may use, all at once and each for so long."""
+    """Run on all allowed cores at once, each for the given time."""
     cores = sorted(os.sched_getaffinity(0))
     context = multiprocessing.get_context("spawn")
     ready = context.Barrier(len(cores))
@@ -62,7 +62,7 @@ def _share(barrier: "Barrier") -> None:
 
 
 def _alone(core: int, files: str, size: int, least: float) -> tuple[float, float, int]:
-    """When it began, when it ended, and how many rows it had read: on one core, once before it counts."""
+    """Run on one core after a warm-up; return start, end and rows read."""
     # Before Polars asks how many threads it may have.
     os.sched_setaffinity(0, {core})
     _by_polars(files, size)
@@ -80,7 +80,7 @@ def _rows(files: str) -> int:
 
 
 def checked(contestant: Contestant, workload: Workload, feed: Feed, kept: Path) -> dict[str, Any]:
-    """Once, with every window kept for the judge."""
+    """Run once and keep all windows for the check."""
     started = time.time()
     totals = _TOTALS[contestant](_files(feed), _size(workload.window))
     totals.with_columns(pl.lit(1).alias("sign")).write_parquet(kept / "0.parquet")

@@ -1,4 +1,4 @@
-"""The page of figures, docs/explanation/performance.md and its pictures, from the last full runs.
+"""Render docs/explanation/performance.md and its pictures from the last full runs.
 
 usage: .venv/bin/python -m benchmarks.render [--check]      with --check, only says whether the page is up to date
 """
@@ -43,7 +43,7 @@ OTHERS: Final[Mapping[str, tuple[str, Callable[[dict[str, Any]], str]]]] = {
     "of_latency": ("latency.json", latency),
     "of_soak": ("soak.json", soak),
 }
-"""The other benchmarks in the order of the page: where their figures are kept, and what is said of them."""
+"""The other benchmarks in page order: result file and renderer."""
 PAGE: Final = Path("docs/explanation/performance.md")
 PICTURES: Final = Path("docs/pictures")
 
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def pages(told: dict[str, Any], **others: dict[str, Any]) -> dict[Path, str]:
-    """Every file the figures make, by its path in the repository."""
+    """Return all rendered files by repository path."""
     return {
         PAGE: page(told, **others),
         PICTURES / "ratios.svg": _ratios(told["rows"]),
@@ -115,7 +115,7 @@ def pages(told: dict[str, Any], **others: dict[str, Any]) -> dict[Path, str]:
 
 
 def page(told: dict[str, Any], **others: dict[str, Any]) -> str:
-    """The page: the table, what it does not reach, how it was measured, every cell; then the same of the others."""
+    """Render the page: table, missed goals, cells and method of windows; then the other benchmarks."""
     parts = [
         "# Performance\n",
         at_a_glance({"windows": told, **others}),
@@ -182,7 +182,7 @@ def _waits(waits: Sequence[dict[str, Any]]) -> str:
 
 
 def _ratios(rows: Iterable[dict[str, Any]]) -> str:
-    """Every row as a factor in our favour; where less is better, turned over."""
+    """Draw each row as a factor in our favour; inverted where less is better."""
     colours = {"goal": GOOD, "floor": FAIR, "below": POOR}
     drawn = []
     for row in rows:
@@ -213,7 +213,7 @@ def _label(name: str) -> str:
 
 
 def _by_keys(cells: Sequence[dict[str, Any]]) -> str:
-    """CPU microseconds an event costs with a thousand, a hundred thousand and a million keys."""
+    """Draw CPU microseconds per event at a thousand, a hundred thousand and a million keys."""
     courses = {
         "ours": {1_000: "ours-1k", 100_000: "ours", 1_000_000: "ours-1m"},
         "native on RocksDB": {1_000: "native-1k", 100_000: "native-rocksdb", 1_000_000: "native-1m"},
@@ -231,7 +231,7 @@ def _by_keys(cells: Sequence[dict[str, Any]]) -> str:
 
 
 def _over_time(cells: Sequence[dict[str, Any]]) -> str:
-    """CPU microseconds an event costs in each batch of the longest run, the warm-up left out."""
+    """Draw CPU microseconds per event in each batch of the longest run, without the warm-up."""
     found = next((cell for cell in cells if cell["name"] == "ours-long" and cell.get("batch_cpu")), None)
     title = "What an event costs as the stream goes on (ours, 100 k keys)"
     if found is None:

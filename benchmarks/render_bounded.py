@@ -1,4 +1,4 @@
-"""What the page of figures says of bounded input: the table, every cell, and how it was measured."""
+"""Render the page's section on bounded input: table, cells, method."""
 
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ the check too, is as with windows.
 
 
 def bounded(told: dict[str, Any]) -> str:
-    """The part of the page that tells of bounded input."""
+    """Render the section."""
     parts = [
         "## Bounded input: history as one batch\n",
         source(told, "bounded.json"),

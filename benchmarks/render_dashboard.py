@@ -1,4 +1,4 @@
-"""What the page of figures says of the dashboard: how fast it answers, how soon it is seen, what memory it takes."""
+"""Render the page's section on the dashboard: response times, first paint, memory."""
 
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ opens the page with an empty cache. Memory is the peak of the process.
 
 
 def dashboard(told: dict[str, Any]) -> str:
-    """The part of the page that tells of it."""
+    """Render the section."""
     times, goals = told["milliseconds"], told["goals"]
     route, slowest = max(times["routes"].items(), key=lambda each: each[1]["p95"])
     rows = [_row(f"p95 of the slowest route, `{route}`", slowest["p95"], goals["slowest route, p95"], "ms")]

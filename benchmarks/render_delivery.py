@@ -1,4 +1,4 @@
-"""What the page of figures says of delivery: the table, every cell, and how it was measured."""
+"""Render the page's section on delivery: table, cells, method."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -21,7 +21,7 @@ then each window in the table must match DuckDB's result.
 
 
 def delivery(told: dict[str, Any]) -> str:
-    """The part of the page that tells of delivery."""
+    """Render the section."""
     parts = [
         "## Delivery: exactly once, and upserts\n",
         source(told, "throughput-of-delivery.json"),

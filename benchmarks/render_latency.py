@@ -1,4 +1,4 @@
-"""What the page of figures says of latency: every rung of the ladder, and how it was measured."""
+"""Render the page's section on latency: each setting, goals, method."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ waits for the running batch, then for its own: at least about one and a half tim
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What was aimed at before anything was measured, and what became of it."""
+    """A goal set before the measurement, and its result."""
 
     title: str
     value: float
@@ -30,20 +30,20 @@ class Aim:
     goal: float
     form: str
     native: float | None = None
-    """What native Spark beside it did, where the aim is not a comparison with that."""
+    """Native Spark's value, unless the goal is relative to it."""
 
     @property
     def reached(self) -> str:
-        """Where it stands."""
+        """Standing against floor and goal."""
         return reached(self.value, self.floor, self.goal, lower=True)
 
     def shown(self, value: float) -> str:
-        """In its unit."""
+        """Format a value in its unit."""
         return self.form.format(value)
 
 
 def aimed(rungs: Sequence[dict[str, Any]]) -> tuple[Aim, ...]:
-    """The aims for early panes; none where the two rungs that are compared have no number."""
+    """Return the goals for early panes; none if one of the two compared settings has no number."""
     known = {rung["rung"]: rung.get("early") for rung in rungs}
     base, native = known.get("base"), known.get("native")
     if not base or not native:
@@ -58,7 +58,7 @@ def aimed(rungs: Sequence[dict[str, Any]]) -> tuple[Aim, ...]:
 
 
 def aims(rungs: list[dict[str, Any]]) -> str:
-    """What was aimed at, as a table."""
+    """Render the goals as a table."""
     found = aimed(rungs)
     if not found:
         return ""
@@ -71,7 +71,7 @@ def aims(rungs: list[dict[str, Any]]) -> str:
 
 
 def _lowest(rungs: list[dict[str, Any]]) -> str:
-    """The rung with the least, among those of ours at the rate of the base."""
+    """Describe our setting with the lowest p50 at the base rate."""
     mine = [rung for rung in rungs if rung["rung"] != "native" and not rung["rung"].startswith("rate")]
     best = min((rung for rung in mine if rung.get("early")), key=lambda rung: float(rung["early"]["p50"]))
     early = best["early"]
@@ -83,7 +83,7 @@ def _lowest(rungs: list[dict[str, Any]]) -> str:
 
 
 def latency(told: dict[str, Any]) -> str:
-    """The part of the page that tells of the ladder."""
+    """Render the section."""
     lines = [
         "| setting | early: p50 | p95 | p99 | on time: p50 | p95 | p99 | early panes | early p50 by round |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""What the page of figures says of Nexmark: the table, every cell, what is left out, and how it was measured."""
+"""Render the page's section on Nexmark: table, cells, missing queries, method."""
 
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ starts such a job. Spark prunes columns itself and keeps C2. All else is as with
 
 
 def nexmark(told: dict[str, Any]) -> str:
-    """The part of the page that tells of Nexmark."""
+    """Render the section."""
     left = ", ".join(f"{name} {why}" for name, why in LEFT_OUT.items())
     rows = [*told["rows"], *told["reported"]]
     parts = [

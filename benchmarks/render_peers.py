@@ -1,4 +1,4 @@
-"""What the page of figures says of the peers: the table, every cell with what it promises, who is missing, and how."""
+"""Render the page's section on peers: table, cells with guarantees, missing peers, method."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -28,7 +28,7 @@ _ON_SPARK: Final = {
 
 
 def peers(told: dict[str, Any]) -> str:
-    """The part of the page that tells of the peers."""
+    """Render the section."""
     parts = [
         "## Peers: the same windows in other systems\n",
         source(told, "peers.json"),
@@ -58,7 +58,7 @@ def _cells(cells: Iterable[dict[str, Any]]) -> str:
 
 
 def _start(cell: dict[str, Any]) -> float:
-    """Of the first round: what is left of the shorter run once its events are paid for."""
+    """Return the first round's start cost: the shorter run minus the cost of its events."""
     shorter, longer = cell["batch_cpu"][0]
     return max(0.0, 2 * float(shorter) - float(longer))
 

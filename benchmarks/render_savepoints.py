@@ -1,4 +1,4 @@
-"""What the page of figures says of savepoints: how long they take, and what a running job notices of one."""
+"""Render the page's section on savepoints: duration, and the delay of a running job."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -16,7 +16,7 @@ longest gap between batch ends during the savepoint, up to one interval after it
 
 
 def savepoints(told: dict[str, Any]) -> str:
-    """The part of the page that tells of savepoints."""
+    """Render the section."""
     restored, delay, keys = told["restore"], told["delay"], told["keys"]
     lines = [
         "| what | median | lowest to highest | goal | |",

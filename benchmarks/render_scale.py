@@ -1,4 +1,4 @@
-"""What the page of figures says of scale: the tables, every cell, and how it was measured."""
+"""Render the page's section on scale: tables, cells, method, model."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -34,7 +34,7 @@ panes per second, such as an early pane per change, the driver is the limit, not
 
 
 def scale(told: dict[str, Any]) -> str:
-    """The part of the page that tells of scale."""
+    """Render the section."""
     parts = [
         "## Scale: cost per event by keys, windows, partitions and cores\n",
         source(told, "scale.json"),
@@ -49,14 +49,14 @@ def scale(told: dict[str, Any]) -> str:
 
 
 def _held(cells: Iterable[dict[str, Any]]) -> str:
-    """How large the state is that is held."""
+    """Describe the size of held state."""
     sizes = {cell["name"]: cell.get("checked", {}).get("state_bytes") for cell in cells if cell["name"] in HELD}
     told = [f"{size / 1e6:,.0f} MB with {HELD[name] / 1e6:,.0f} M keys" for name, size in sizes.items() if size]
     return f"State after three batches in windows of an hour, compacted: {', '.join(told)}.\n" if told else ""
 
 
 def _paper(model: Model, foretold: dict[str, tuple[float, float]]) -> str:
-    """The model, how well it foretells, and what it says of more cores than there are here."""
+    """Render the model, its accuracy, and its prediction for more cores."""
     rows = [
         f"| {_NAMES[name]} | {guess:.2f} s | {seen:.2f} s | {guess / seen - 1:+.0%} |"
         for name, (guess, seen) in foretold.items()

@@ -1,4 +1,4 @@
-"""What the page of figures says of other shapes of streams: the table, every cell, and how it was measured."""
+"""Render the page's section on other stream shapes: table, cells, method."""
 
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ Nexmark's q18 and q19 cover the last version of an event and the ten highest of 
 
 
 def shapes(told: dict[str, Any]) -> str:
-    """The part of the page that tells of them."""
+    """Render the section."""
     parts = [
         "## Other shapes: late events, deduplication, keys without windows\n",
         source(told, "shapes.json"),

@@ -1,4 +1,4 @@
-"""What the page of figures says of the long run."""
+"""Render the page's section on the soak test."""
 
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ _HEAD: Final = "| | median | lowest to highest | per hour | during the run |"
 
 
 def soak(told: dict[str, Any]) -> str:
-    """The part of the page that tells of it."""
+    """Render the section."""
     run = told["soak"]
     lost = f"{run['lost']:,} of them lost" if run["lost"] else "all accounted for"
     lines = [_HEAD, "|---|---|---|---|---|"]
@@ -37,7 +37,7 @@ def soak(told: dict[str, Any]) -> str:
 
 
 def _holders(run: dict[str, Any]) -> str:
-    """Which processes hold the memory, at the begin and at the end of what counts."""
+    """Render memory by process name, after the first third and at the end."""
     lasting = {name: ends for name, ends in run["held"].items() if any(ends)}
     rows = [
         f"| `{name}` | {first / 2**20:,.0f} MB | {last / 2**20:,.0f} MB |" for name, (first, last) in lasting.items()

@@ -1,4 +1,4 @@
-"""What the page of figures says of sources: the table, every cell, and how it was measured."""
+"""Render the page's section on sources: table, cells, method."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -20,7 +20,7 @@ broker's CPU is in no ratio.
 
 
 def sources(told: dict[str, Any]) -> str:
-    """The part of the page that tells of sources."""
+    """Render the section."""
     parts = [
         "## Sources: from Kafka's records to windows\n",
         source(told, "sources.json"),

@@ -1,4 +1,4 @@
-"""What the page of figures says of metrics: what it costs a job to keep them."""
+"""Render the page's section on the cost of metrics."""
 
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ included.
 
 
 def watching(told: dict[str, Any]) -> str:
-    """The part of the page that tells of it."""
+    """Render the section."""
     cost, cpu = told["cost"], told["cpu"]
     verdict = "goal reached" if cost["reached"] else "**goal not reached**"
     longer = f"{cost['median']:+.1%} | {cost['least']:+.1%} to {cost['most']:+.1%} | < {cost['goal']:.0%} | {verdict}"

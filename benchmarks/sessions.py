@@ -1,4 +1,4 @@
-"""The Spark of a run: the same settings for every contestant, tuned as its expert would, and the store it needs."""
+"""Start Spark for a run: the same tuned settings for all contestants, plus the state store each needs."""
 
 import os
 from collections.abc import Mapping
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JARS: Final = Path(__file__).with_name("jars.toml")
-"""What only a peer needs."""
+"""Settings that only peers need."""
 MEMORY: Final = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 STATE: Final = "spark.sql.streaming.stateStore"
 
 
 def common() -> dict[str, str]:
-    """What all have, beside the settings of an embedded job, which are good for the native operators too."""
+    """Return the common settings, in addition to those of an embedded job."""
     return settings(CORES) | {
         "spark.driver.memory": "4g",
         # Wide plans would be compiled anew in every batch.
@@ -45,13 +45,13 @@ def common() -> dict[str, str]:
 
 
 def settings_of(contestant: Contestant) -> dict[str, str]:
-    """The settings of one contestant; only the store differs."""
+    """Return the settings of one contestant; only the state store differs."""
     provider = MEMORY if contestant is Contestant.NATIVE_MEMORY else ROCKSDB
     return common() | {f"{STATE}.providerClass": provider}
 
 
 def while_checking() -> dict[str, str]:
-    """A check is not timed, so it can afford to keep its state compact and tell its size."""
+    """Return settings of a check run, which may compact its state and report its size."""
     return {
         f"{STATE}.rocksdb.changelogCheckpointing.enabled": "false",
         f"{STATE}.rocksdb.compactOnCommit": "true",
@@ -60,31 +60,31 @@ def while_checking() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a run is given: cores, and the partitions of a shuffle, as many as the cores if none are said."""
+    """Cores and shuffle partitions of a run; partitions default to cores."""
 
     cores: int = CORES
     partitions: int | None = None
 
     def settings(self) -> dict[str, str]:
-        """In Spark's words."""
+        """Return the Spark settings."""
         partitions = str(self.partitions or self.cores)
         return {"spark.master": f"local[{self.cores},4]", "spark.sql.shuffle.partitions": partitions}
 
     def enter(self) -> None:
-        """This process and all that it starts keep to so many cores; tasks would, compilers and workers would not."""
+        """Pin this process and its children to the cores; compilers and workers ignore Spark's limit."""
         mine = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, mine[: self.cores])
 
 
 def of_topic(contestant: Contestant, feed: Topic) -> dict[str, str]:
-    """What bounds Arrow batches: ours, where many records are a row, by their bytes; those of others by their rows."""
+    """Return the Arrow batch limit: bytes for ours, where a row holds many records; rows for others."""
     if contestant in (Contestant.OURS, Contestant.AT_ONCE):
         return dict(OF_RECORDS)
     return of_records(sl.kafka(feed.name, servers=feed.servers, value=sl.json(EVENTS)).longest())
 
 
 def given(contestant: Contestant, feed: Feed | None) -> dict[str, str]:
-    """What hangs on where events come from: to us, what a job of ours starts its Spark with."""
+    """Return settings that depend on the source; for ours those a job starts Spark with."""
     match feed:
         case Topic():
             return of_topic(contestant, feed)

@@ -1,4 +1,4 @@
-"""One run that keeps windows up to date in PostgreSQL, in a process and a JVM of its own: ours, or written by hand.
+"""Run one upsert contestant into PostgreSQL, ours or hand-written, in its own process and JVM.
 
 usage: python -m benchmarks.upserting ORDER.json      what to run is in the file; how it went is written beside it
 """
@@ -72,7 +72,7 @@ def ours(spark: "SparkSession", folder: str, dsn: str, table: str, checkpoint: P
 
 
 def by_hand(spark: "SparkSession", folder: str, dsn: str, table: str, checkpoint: Path) -> list[dict[str, Any]]:
-    """Spark's own windows in update mode; each batch by JDBC into staging, and from there by ON CONFLICT."""
+    """Run Spark's windows in update mode; each batch by JDBC into staging, then ON CONFLICT."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(f"CREATE TABLE {table} ({COLUMNS}, PRIMARY KEY ({', '.join(KEY)}))".encode())
         connection.execute(f"CREATE UNLOGGED TABLE {table}_staging ({COLUMNS})".encode())

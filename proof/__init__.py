@@ -1,4 +1,4 @@
-"""The proof of delivery: jobs are killed at every point of a batch, and what readers find is held against the log.
+"""Prove delivery guarantees: kill jobs at each point of a batch and compare sink contents with the source's log.
 
 It stands beside the package, since bugs made on purpose (`bugs.py`) have no place in what is installed.
 

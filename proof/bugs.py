@@ -1,4 +1,4 @@
-"""Mistakes that a delivery can make, each a switch: the proof must find every one of them, or it proves nothing.
+"""Inject delivery bugs, each by name: the proof must find each of them.
 
 A bug is a change to the library in one process, made when the process starts. There is no such switch in the library.
 """
@@ -37,7 +37,7 @@ OpenSql = sql_sink.OpenSql
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A mistake: its name, what is wrong, the store in which it shows, and the change that makes it."""
+    """An injected bug: name, description, the store that reveals it, and the patch."""
 
     name: str
     says: str
@@ -49,7 +49,7 @@ class Bug:
 
 
 def _judging(change: Callable[..., Written | None]) -> Change:
-    """Every sink judges in another way."""
+    """Replace the batch decision of all sinks."""
 
     def made() -> AbstractContextManager[Any]:
         stack = ExitStack()
@@ -129,7 +129,7 @@ def _find_of_anyone(self: Any, which: str, lineage: str, *values: object) -> Rec
 
 
 def _apart(part: str) -> Change:
-    """Late elements or dead letters in a transaction of their own, before the others."""
+    """Commit late elements or dead letters in a separate transaction before the others."""
     original = OpenSql.commit
 
     def commit(self: Any, output: Output, entry: LedgerEntry) -> Written:
@@ -145,7 +145,7 @@ def _apart(part: str) -> Change:
 
 @contextmanager
 def _each_statement_alone(self: Any) -> Iterator[None]:
-    """What a connection does that was never told to begin."""
+    """Let a connection commit each statement alone."""
     try:
         yield
     except sqlite3.Error as problem:
@@ -183,7 +183,7 @@ def _swallows(self: Any, act: Callable[[], Any]) -> Any:
 
 
 def _delivering(**changed: Callable[..., Written | None]) -> Change:
-    """Another order of things for one delivery."""
+    """Change the order of operations for one delivery."""
     original = delivering.deliver
 
     def deliver(sink: Any, delivery: Delivery, output: Output, entry: LedgerEntry, patience: Any) -> Written | None:
@@ -217,7 +217,7 @@ def _mark_then_rows(sink: Any, output: Output, entry: LedgerEntry, patience: Any
 
 
 def _as_the_first() -> AbstractContextManager[Any]:
-    """What the first sink has, the others are taken to have."""
+    """Assume that all sinks hold what the first one holds."""
     original = delivering.Deliverer._to_sink
     first: dict[int, Written | None] = {}
 

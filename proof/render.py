@@ -1,4 +1,4 @@
-"""The table of the last campaign, written into docs/explanation/delivery.md from what was measured.
+"""Render the table of the last campaign into docs/explanation/delivery.md.
 
 usage: .venv/bin/python -m proof.render [--check]      with --check, only says whether the page is up to date
 """
@@ -28,14 +28,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def written(page: str, told: Mapping[str, Any] | None) -> str:
-    """The page with what was measured between its two marks; nothing is there if nothing was."""
+    """Return the page with the results between its markers; empty without results."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{'' if told is None else section(told)}{END}{after}"
 
 
 def section(told: Mapping[str, Any]) -> str:
-    """The table, what it was measured on, and what else was done."""
+    """Render the table, its origin and the other faults."""
     lines = [
         "| killed | delivery | sink | kills | events | lost | repeated | recovery p50 / p95 |",
         "|---|---|---|---:|---:|---:|---:|---:|",
@@ -61,7 +61,7 @@ def _source(told: Mapping[str, Any]) -> str:
 
 
 def _sorts(told: Mapping[str, Any]) -> str:
-    """Which kills were of which sort."""
+    """Describe how many kills hit processes and jobs."""
     kills = {by: sum(each["kills"] for each in told["rounds"] if each["by"] == by) for by in (JOBS, PROCESSES)}
     return (
         f"{kills[PROCESSES]:,} kills hit a *process without Spark*: a real driver with real sinks, ledgers and services, and a "

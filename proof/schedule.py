@@ -1,4 +1,4 @@
-"""Which kill comes when: drawn from a seed, so that every delivery and every sink meets the same ones."""
+"""Draw the schedule of kills from a seed, so that all deliveries and sinks get the same ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from strandline.plan.endpoints import Delivery
 
 
 class Kind(StrEnum):
-    """Who is killed, and when."""
+    """What is killed, and when."""
 
     POINT = "point"
     """The job, at a named point of a batch."""
     RANDOM = "random"
     """The job, at any moment."""
     WORKER = "worker"
-    """A Python worker of Spark, and later the job."""
+    """A Python worker, and later the job."""
     SERVICE = "service"
     """The database or the broker, and later the job."""
     TORN = "torn"
-    """The job, at any moment; and a file of its checkpoint is torn."""
+    """The job, at any moment, with a torn checkpoint file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ _BY_SINK: Final = ("C9", "C10")
 
 
 def schedule(seed: int, kills: int, semantics: Sequence[str], stores: Sequence[str]) -> list[Kill]:
-    """The first ones hurt every table of every delivery; then a point and something else, in turns."""
+    """Build the schedule: first points that affect all tables, then points and other kills alternately."""
     draw = Random(seed)
     tables = len(semantics) * len(stores)
     marked = len(stores) if Delivery.AT_MOST_ONCE in semantics else 0

@@ -56,7 +56,7 @@ RULES: Final[dict[str, str]] = {
     "1 own batch": "A batch never makes its own elements late.",
     "1 future bound": "An event counts for the watermark at most as clock plus bound; a dead letter does not count.",
     "1 end": "A finished partition leaves the minimum; when all are finished, or on drain, each window closes.",
-    "1 partitions combine": "A source's watermark is the minimum of its active partitions, also those without data yet.",
+    "1 partitions combine": "A source's watermark is the minimum of its active partitions, even without data.",
     "1 partitions idle": "A partition silent for longer than idle_after is excluded and keeps its own watermark.",
     "1 partitions return": "A returning partition holds the watermark back; the common watermark judges its rows.",
     "1 partitions all idle": "When all partitions are idle the watermark is the maximum, and the source is idle.",

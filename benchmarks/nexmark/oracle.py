@@ -1,4 +1,4 @@
-"""The judge of Nexmark: a batch job in DuckDB over the whole log says what must be said; who differs has no number."""
+"""Check Nexmark output with a DuckDB batch job over the whole log; a contestant that differs has no number."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _LAST_WORDS: Final = "SELECT * FROM heard QUALIFY batch = max(batch) OVER (PARTI
 
 
 def judge(folder: Path, query: Query, contestant: Contestant, output: str) -> Verdict:
-    """Compares what a contestant said of a log, in Parquet files, with what it should say."""
+    """Compare a contestant's output for a log, in Parquet files, with the expected rows."""
     connection = duckdb.connect()
     connection.execute("SET threads = 2; SET memory_limit = '6GB'; SET TimeZone = 'UTC'")
     expect(connection, folder, query, contestant)
@@ -30,7 +30,7 @@ def judge(folder: Path, query: Query, contestant: Contestant, output: str) -> Ve
 
 
 def expect(connection: duckdb.DuckDBPyConnection, folder: Path, query: Query, contestant: Contestant) -> None:
-    """Makes the table `expected`."""
+    """Create the table `expected`."""
     connection.execute(
         f"""CREATE TEMP TABLE bids AS
         SELECT auction, bidder, price, channel, url, extra, timezone('UTC', "at") AS "at", epoch_ms("at") AS ms,
@@ -83,7 +83,7 @@ def sessions(
 
 
 def _met(spans: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Those that overlap or touch, as one."""
+    """Merge sessions that overlap or touch."""
     found: list[tuple[int, int, int]] = []
     for start, end, count in sorted(spans):
         if found and start <= found[-1][1]:

@@ -1,4 +1,4 @@
-"""Pathway: lines of a file as a stream, windows that speak once, no persistence; as many threads as it is given."""
+"""Run the query in Pathway: a line file as a stream, windows that emit once, no persistence, configurable threads."""
 
 import os
 import threading

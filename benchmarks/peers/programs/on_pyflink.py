@@ -1,4 +1,4 @@
-"""PyFlink's DataStream in its mini-cluster, in Python: text, event-time windows, an aggregate, files of text.
+"""Run the query in PyFlink's DataStream mini-cluster: text, event-time windows, an aggregate, text files.
 
 Python runs in processes of its own, or as a thread inside the JVM.
 """
@@ -23,7 +23,7 @@ _WHERE = "ran-in-"
 
 
 class Happened(TimestampAssigner):  # type: ignore[misc]
-    """When an event happened."""
+    """Extract the event time."""
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:  # noqa: ARG002
         return int(value[2])
@@ -46,7 +46,7 @@ class Totals(AggregateFunction):  # type: ignore[misc]
 
 
 class Named(ProcessWindowFunction):  # type: ignore[misc]
-    """A window of a key as a line. Where it is computed is written down: Flink may do otherwise than it was told."""
+    """Format a window of a key as a line, with the execution mode: Flink may ignore the requested one."""
 
     def __init__(self, home: Path) -> None:
         self._home = str(home)
@@ -61,7 +61,7 @@ class Named(ProcessWindowFunction):  # type: ignore[misc]
 
 
 def ran_in(home: Path) -> set[str]:
-    """The modes in which windows were computed."""
+    """Return the execution modes that were used."""
     found = {path.read_text() for path in home.glob(f"{_WHERE}*")}
     return {"thread" if where.startswith("java") else "process" for where in found}
 

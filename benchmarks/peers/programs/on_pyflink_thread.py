@@ -1,4 +1,4 @@
-"""The same as `on_pyflink`, with Python as a thread inside the JVM."""
+"""Run `on_pyflink` in thread mode: Python as a thread inside the JVM."""
 
 import os
 import sysconfig

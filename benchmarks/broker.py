@@ -1,7 +1,7 @@
 """Start a broker and a registry for a benchmark and write corpora as topics, once.
 
-A corpus has two files a batch; a topic has two partitions, and each holds one file of every batch, in order. As both
-are of the same length, Spark takes as many records from one as from the other, and so the batches are the same.
+A corpus has two files per batch, and a topic two partitions with one file of each batch, in order. Both are equally
+long, so Spark takes the same number of records from each, and the batches are the same.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _AT_ONCE: Final = 10_000
 _SUBJECT: Final = "event"
 PATIENCE: Final = 120.0
 PRODUCER: Final = {
-    # One request at a time keeps the order of a partition, and large ones make the log as a busy topic has it.
+    # One request at a time keeps the order of a partition; large ones make the log like a busy topic's.
     "linger.ms": 50,
     "batch.size": 1_000_000,
     "enable.idempotence": True,
@@ -84,7 +84,7 @@ class Broker:
         number = sl.registry(url).client().register(_SUBJECT, Schema(Kind.AVRO, AVRO))
         told: dict[str, Any] = json.loads(facts.read_text()) if facts.exists() else {}
         if told.get("schema") != number or not _is_whole(servers, told["topic"], corpus):
-            # A name nobody has had: what an interrupted benchmark left in a topic stays out of sight.
+            # A new name, so that leftovers of an interrupted benchmark are not read.
             name = f"{corpus.name}-{form}-{secrets.token_hex(4)}"
             digest = _fill(servers, name, corpus, _encoder(form, url))
             told = {**asdict(corpus), "schema": number, "topic": name, "sha256": digest}
@@ -126,7 +126,7 @@ def _fill(servers: str, name: str, corpus: Corpus, encoder: Encoder) -> str:
                 producer.produce(name, value, partition=part)
                 digest.update(value)
             producer.poll(0)
-        # One batch after the other: nobody's queue overflows.
+        # One batch after the other, so that no queue overflows.
         if producer.flush(PATIENCE):
             raise TimeoutError(f"the broker did not take {name} within {PATIENCE:.0f} seconds")
     return digest.hexdigest()

@@ -1,6 +1,6 @@
 """Run one contestant in its own process and JVM: timed over the corpus, then checked over its first batches.
 
-usage: python -m benchmarks.contestant ORDER.json      what to run is in the file; how it went is written beside it
+usage: python -m benchmarks.contestant ORDER.json      the file names the run; the result is written beside it
 """
 
 import json
@@ -189,9 +189,9 @@ def rows_of(delivered: "Delivered") -> int:
 
 
 def batches_of(progress: Any, read: Mapping[int, int] | None = None) -> list[dict[str, Any]]:
-    """What Spark tells of each batch: when, how many rows, how long, and what its state holds.
+    """Return Spark's progress per batch: time, rows, duration, state.
 
-    It counts rows that it has read itself, which may be names of files; a job of ours knows how many it `read`.
+    Spark counts rows it has read itself, which may be file names; for our jobs `read` has the number.
     """
     found = []
     for each in progress:

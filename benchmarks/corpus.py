@@ -1,10 +1,8 @@
-"""One seeded stream for everybody: events a second apart by arithmetic, out of order by chance, some late, kept as
-Parquet.
+"""Generate the seeded corpus of all contestants: evenly spaced events, out of order, some late, stored as Parquet.
 
-The event at position i arrives i / RATE seconds after the start and happened some lag before that: none for most, up to
-three seconds for one in twenty, ten seconds to a minute for one in a hundred (in a storm, for three in ten), beyond a
-minute and a half for one in a thousand. Every batch has random numbers of its own, so that a shorter corpus is the
-beginning of a longer one.
+The event at position i arrives i / RATE seconds after the start and has a lag: none for most, up to three seconds
+for one in twenty, ten seconds to a minute for one in a hundred (in a storm, for three in ten), over a minute and a half
+for one in a thousand. Each batch has its own random numbers, so that a shorter corpus is a prefix of a longer one.
 """
 
 import hashlib
@@ -188,7 +186,7 @@ def put(folder: Path, number: int, batch: pa.Table) -> None:
     for part in range(FILES if batch.num_rows > 1 else 1):
         path = folder / f"{number:05d}-{part}.parquet"
         pq.write_table(batch.take(np.arange(part, batch.num_rows, FILES)), path)
-        # Spark reads files in the order of their times, and those of one moment in any order.
+        # Spark reads files by modification time, and files with equal times in any order.
         moment = START // 1000 + number * 60 + part
         os.utime(path, (moment, moment))
 

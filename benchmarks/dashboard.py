@@ -2,8 +2,8 @@
 
 python -m benchmarks.dashboard [--quick] [--jobs N] [--rounds N]
 
-The dashboard is the command that a user types, in a process of its own. The numbers are kept in
-results/dashboard.json, unless --quick is said.
+The dashboard runs as the user's command, in a separate process. Results are stored in results/dashboard.json, except
+with --quick.
 """
 
 import argparse

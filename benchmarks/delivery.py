@@ -31,7 +31,8 @@ class Plan:
     large: int
     small: int
     batches: tuple[int, int]
-    """Of the large and of the small kind. Even numbers: by turns, a side has two batches in a row, and then a rest."""
+    """Batches of the large and the small size. Even numbers: with alternating order, each side gets two batches in a
+    row."""
     warm_up: tuple[int, int]
     upserts: Upserts
     rounds: int

@@ -1,6 +1,6 @@
 """Measure decoding: the score record in each format, in batches, in rows per CPU second.
 
-No Spark and no disk: one process, one thread, the best of five. fastavro's own reader stands beside ours.
+No Spark and no disk: one process, one thread, the best of five. fastavro's reader is measured too.
 
 usage: python -m benchmarks.formats [ROWS]
 """

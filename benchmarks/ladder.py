@@ -1,7 +1,7 @@
 """`strandline bench latency`: measure pane latency at fixed rates, one setting changed at a time.
 
-Events are due by a schedule that waits for nobody (`latency.py`). For an early pane the wait begins when its last event
-was due; for one on time, when the event was due that moved the watermark past the end of its window.
+Events are due on a fixed schedule (`latency.py`). An early pane's latency starts when its last event was due; an
+on-time pane's, when the event was due that moved the watermark past the end of its window.
 """
 
 import json

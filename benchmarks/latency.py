@@ -1,8 +1,8 @@
 """Measure early-pane latency: files arrive in a folder on a fixed schedule (open loop).
 
-A writer of its own drops a small file every hundred milliseconds, a thousand events in each, and every event carries
-the moment at which it was due. A pane's latency is the moment at which the driver holds it, less the moment at which
-the last event it counts was due: so a writer or a reader that falls behind makes it worse, never better.
+A separate writer creates a file of a thousand events every hundred milliseconds. Each event carries the moment it was
+due. A pane's latency runs from the moment its last event was due to the moment the driver holds it, so a slow writer or
+reader makes it worse, never better.
 
 usage: python -m benchmarks.latency ORDER.json
 """
@@ -57,8 +57,8 @@ Heard = list[tuple[float, list[int], list[int]]]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How a job runs: events per second, trigger interval, shuffle partitions, our key groups,
-    ours, and what else Spark is told."""
+    """How a job runs: events per second, trigger interval, shuffle partitions, our key groups, and further Spark
+    settings."""
 
     rate: int = RATE
     trigger: str = "0 seconds"
@@ -201,7 +201,7 @@ def latencies(told: dict[str, Any], warm_up: float) -> list[float]:
     found: list[float] = []
     newest = (told["began"] + warm_up) * 1000
     for moment, dues, *_ in told["heard"]:
-        # A window that closes speaks once more with nothing new in it: nobody waited for that.
+        # A closing window emits once more without new elements; that pane does not count.
         found += [moment * 1000 - due for due in dues if due > newest]
         newest = max([newest, *dues])
     return found
@@ -213,7 +213,7 @@ def on_time(told: dict[str, Any], warm_up: float) -> list[float]:
     dues = sorted({due for _, dues, _ in told["heard"] for due in dues})
     for moment, _, ends in told["heard"]:
         complete = [end + DELAY * 1000 for end in ends]
-        # Nobody can be on time before the first file that is late enough: the schedule is seen in what was heard.
+        # No pane can be on time before the first file past the watermark delay; take the schedule from the output.
         waited = [dues[place] for place in (bisect_left(dues, each) for each in complete) if place < len(dues)]
         found += [moment * 1000 - due for due in waited if due > since]
     return found

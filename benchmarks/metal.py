@@ -1,7 +1,7 @@
 """Measure the upper bound: the same sums over the same files by Polars or DuckDB alone.
 
-No stream, no watermark, no state, nothing counted or kept: what a machine can do at most with such a question. And what
-a machine can do that has a core more: the same by programs that share nothing but the machine.
+No stream, watermark, state or ledger: the most the machine can do with the query. Also the gain of a second core: the
+same by programs that share nothing but the machine.
 """
 
 import multiprocessing
@@ -46,7 +46,7 @@ def _on_each(files: str, size: int, least: float) -> dict[str, Any]:
     with ProcessPoolExecutor(len(cores), context, _share, (ready,)) as pool:
         done = [pool.submit(_alone, core, files, size, least) for core in cores]
         spans = [each.result() for each in done]
-    # Who is through sooner leaves the others the machine: each counts for the time that it took itself.
+    # A process that ends earlier frees the machine for others: each counts for its own time.
     seconds = sum(ended - started for started, ended, _ in spans) / len(spans)
     started, rows = min(started for started, _, _ in spans), sum(rows for _, _, rows in spans)
     batch = {"batch": 0, "rows": rows, "started": started, "ended": started + seconds, "state": []}
@@ -63,7 +63,7 @@ def _share(barrier: "Barrier") -> None:
 
 def _alone(core: int, files: str, size: int, least: float) -> tuple[float, float, int]:
     """Run on one core after a warm-up; return start, end and rows read."""
-    # Before Polars asks how many threads it may have.
+    # Before Polars reads its thread limit.
     os.sched_setaffinity(0, {core})
     _by_polars(files, size)
     rows, times = _rows(files), 0

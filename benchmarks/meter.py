@@ -1,8 +1,8 @@
 """Measure a process tree: CPU seconds and resident memory, read from /proc.
 
-The run under the meter leads a session of its own, so that whoever belongs to it is found by its session id, however
-deep in the tree and whoever its parent is by now. A process that has ended and was waited for is in its parent's count
-of children; one that was not is still there as a zombie with its times. So nothing is lost between two looks.
+The measured run is a session leader, so that all of its processes are found by session id, also after reparenting. A
+process that ended and was waited for is in its parent's child times; otherwise it is a zombie with its own times. So no
+CPU time is lost between two samples.
 """
 
 import contextlib

@@ -1,9 +1,8 @@
-"""Check output: a DuckDB batch job over the whole corpus computes each window; a contestant that differs
-has no number.
+"""Check output with DuckDB: a batch job over the whole corpus computes each window.
 
-Which late events count is a matter of rules, and they differ: Spark's aggregation drops a row by the watermark of two
-batches ago, its transformWithState also by the row's own time, we by the watermark before the batch. Each contestant
-is held to its own rule, exactly; the events in question are about one in a hundred.
+A contestant that differs has no number. Lateness rules differ: Spark's aggregation drops a row by the watermark of two
+batches ago, its transformWithState also by the row's own time, ours by the watermark before the batch. Each contestant
+is checked with its own exact rule; about one event in a hundred is affected.
 """
 
 from dataclasses import dataclass
@@ -63,8 +62,8 @@ class Expected:
         return _number(self.connection, "SELECT count(*) FROM expected")
 
     def judge(self, output: str) -> Verdict:
-        """Compare with Parquet files of signed cells: emitted minus retracted rows per cell, or what
-        the last batch said that told of a cell."""
+        """Compare with Parquet files of signed cells: emitted minus retracted rows per cell, or
+        the output of the last batch with that cell."""
         found = _LAST_SAID if self.changes else _SAID
         self.connection.execute(f"CREATE OR REPLACE TEMP TABLE got AS {found.format(output=output)}")
         wrong = self.connection.execute(
@@ -82,10 +81,10 @@ def expect(
 ) -> Expected:
     """Compute a contestant's expected output for a corpus, or for its first batches and the flush.
 
-    `apart`: the files of a batch are partitions, and we keep a watermark for each, of which the least counts.
+    `apart`: the files of a batch are partitions with a watermark each; the minimum counts.
     """
     connection = duckdb.connect()
-    # The judge works beside no one, but on the same small machine.
+    # The check runs alone, but on the same small machine.
     connection.execute("SET threads = 2; SET memory_limit = '6GB'; SET TimeZone = 'UTC'")
     _read(connection, folder, batches)
     watermarks(connection, DELAY, apart=apart and contestant is Contestant.OURS)

@@ -24,7 +24,7 @@ def pipeline(feed: Feed, workload: Workload, *, ends: bool = False) -> sl.Pipeli
     events = read(feed, ends=ends).event_time("at", sl.bounded(seconds=DELAY))
     match workload.window:
         case Distinct():
-            # Whoever comes to a window that has spoken is told apart, as late.
+            # Elements for a window that has fired are emitted as late.
             keyed = events.key_by("key", "value", "at").window(kind_of(workload.window))
             first = keyed.trigger(sl.after_count(1), may_close=True)
             return first.aggregate(plays=sl.count()).write(sl.discard())
@@ -103,7 +103,7 @@ def as_cells(panes: "pl.DataFrame", window: Window) -> "pl.DataFrame":
         case Everything():
             start = end = pl.lit(0, pl.Int64)
         case Distinct():
-            # How many came at once is a matter of the batch.
+            # The number of copies at once depends on the batch.
             start, plays = pl.col("at").dt.epoch("ms"), pl.lit(1, pl.Int64)
             end = total = pl.col("value")
         case _:

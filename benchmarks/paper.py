@@ -1,12 +1,12 @@
 """Model the throughput of more cores with four parameters, and compare its predictions with measurements.
 
-A batch takes the time in which one core works alone, some of it for each partition, and then its share of the work:
+A batch takes the serial time, part of it per partition, plus its share of the parallel work:
 
     wall(events, cores, partitions) = alone + each * partitions + (events * cost + partitions * task) / cores
 
-The four are fitted to the cells of `bench scale` that differ in their partitions or in the events of a batch; the
-others (one core, ten times the events) were not looked at, and say how far the model can be believed. What it leaves
-out is said on the page: the network between machines, and whoever feeds and takes.
+The four parameters are fitted to the cells of `bench scale` that differ in partitions or in events per batch. The other
+cells (one core, ten times the events) test the model. The page lists what it leaves out, such as the network, source
+and sink.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ def fitted(batches: Sequence[Batch], cores: int = CORES) -> Model:
     ones, many = np.ones(len(batches)), np.array([float(each.partitions) for each in batches])
     events = np.array([float(each.events) for each in batches])
     used, took = np.array([each.cpu for each in batches]), np.array([each.wall for each in batches])
-    # What a batch uses by itself is set apart here, and waited for below.
+    # Separate a batch's fixed use here; its wait is added below.
     (_, cost, task), *_ = np.linalg.lstsq(np.stack([ones, events, many], axis=1), used, rcond=None)
     work = (events * cost + many * task) / np.minimum(cores, many)
     (alone, each), *_ = np.linalg.lstsq(np.stack([ones, many], axis=1), took - work, rcond=None)
@@ -84,9 +84,9 @@ def batch_of(cell: Mapping[str, Any], partitions: int) -> Batch:
 
 
 def on_paper(told: Mapping[str, Any]) -> tuple[Model, dict[str, tuple[float, float]]] | None:
-    """The model of a run, and of each cell that it was not fitted to the wall time foretold and measured.
+    """Return the model of a run, and predicted and measured wall times of the cells it was not fitted to.
 
-    None if the run has not all of the cells.
+    None if the run lacks some of the cells.
     """
     cells = {cell["name"]: cell for cell in told["cells"] if cell.get("batch_cpu")}
     if not {*FITTED, *FORETOLD} <= cells.keys():

@@ -1,7 +1,7 @@
 """`strandline bench profile`: show where a run spends its time, by thread, task activity and batch stage.
 
-The CPU time is the kernel's own count, thread by thread. What tasks did is measured by them with a clock on the wall,
-so on a machine that is busy with other things it is too much; what is left of their CPU time is told as the crossing.
+CPU time comes from the operating system, thread by thread. Tasks measure their activities by wall clock, which is too
+high on a busy machine; the rest of their CPU time is reported as transport.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Render docs/explanation/performance.md and its pictures from the last full runs.
 
-usage: .venv/bin/python -m benchmarks.render [--check]      with --check, only says whether the page is up to date
+usage: .venv/bin/python -m benchmarks.render [--check]      --check only compares
 """
 
 import json
@@ -47,8 +47,8 @@ OTHERS: Final[Mapping[str, tuple[str, Callable[[dict[str, Any]], str]]]] = {
 PAGE: Final = Path("docs/explanation/performance.md")
 PICTURES: Final = Path("docs/pictures")
 
-_READING: Final = """A ratio is our events per CPU-second over the peer's, in the same run, on the same machine: above one,
-Strandline is faster. For costs and latencies less is better; their bounds are marked with ≤.
+_READING: Final = """A ratio is our events per CPU-second over the peer's, in the same run, on the same machine: above
+one, Strandline is faster. For costs and latencies less is better; their bounds are marked with ≤.
 """
 
 _HOW: Final = """### How it is measured
@@ -141,7 +141,9 @@ def page(told: dict[str, Any], **others: dict[str, Any]) -> str:
 
 def _how(cells: Iterable[dict[str, Any]]) -> str:
     seconds = max(cell.get("warm_seconds", 0) for cell in cells)
-    warm = f" Before that, all but that\n  peer run the same query for {seconds:.0f} s in the same JVM." if seconds else ""
+    warm = (
+        f" Before that, all but that\n  peer run the same query for {seconds:.0f} s in the same JVM." if seconds else ""
+    )
     return _HOW.format(delay=DELAY, warm=warm)
 
 

@@ -11,12 +11,12 @@ _HOW: Final = f"""\
 Exactly once against at least once: the driver's code hands the same rows of five columns to two fresh tables of one
 sink, batch by batch, in alternating order. The digest of the rows, which only a ledger entry needs, counts. The first
 batches do not count. Then both tables are read, and each row must be there once. SQLite, PostgreSQL, a Kafka broker and
-Valkey run on the same machine with durable commits (Kafka with its default flushing). Upserts: sums and counts by key in
-windows of 20 s, {DELAY} s behind the highest time, updated in PostgreSQL with each batch; each batch writes about as many
-rows as there are keys. The peer is Spark's own window in update mode on RocksDB with a `foreachBatch` that writes by
-JDBC (`reWriteBatchedInserts`, 10,000 rows per round trip) into an unlogged staging table, and one
-`INSERT … ON CONFLICT`. That is at least once; ours is exactly once. The same run is done once before in the same JVM;
-then each window in the table must match DuckDB's result.
+Valkey run on the same machine with durable commits (Kafka with its default flushing). Upserts: sums and counts by key
+in windows of 20 s, {DELAY} s behind the highest time, updated in PostgreSQL with each batch; each batch writes about as
+many rows as there are keys. The peer is Spark's own window in update mode on RocksDB with a `foreachBatch` that writes
+by JDBC (`reWriteBatchedInserts`, 10,000 rows per round trip) into an unlogged staging table, and one `INSERT … ON
+CONFLICT`. That is at least once; ours is exactly once. The same run is done once before in the same JVM; then each
+window in the table must match DuckDB's result.
 """
 
 

@@ -7,15 +7,16 @@ from benchmarks.peers.catalogue import ABSENT, PEERS
 from benchmarks.render_tables import short, source, table
 
 _HOW: Final = """\
-**How it is measured.** A sum and a count by 100,000 keys in tumbling windows of 20 s, the watermark 5 s behind. Contestants
-on Spark are measured as with windows. All others read one file of JSON lines in order of arrival, or a topic of two
-partitions; nothing is late there, since lateness rules differ. Each is written as its documentation shows, runs in its
-own environment and has both cores. The slow ones (Bytewax, Beam, PyFlink, Quix) get only every 20th key, each with all
-of its events. A program runs over a corpus of two million events (four for ours, Flink SQL and all topics, since a JVM
-compiles for half a minute) and over one twice as long. The additional CPU of the longer run, over the whole process tree,
-is the cost of its events; the rest is the start-up cost, reported beside it. Each run must hold all events in its
-windows, in sum and count; a first run must match DuckDB window by window. Ours reads the same lines or topic, half a
-million events per batch, and is measured in the same way, with the start of JVM and Spark included in the start-up cost.
+**How it is measured.** A sum and a count by 100,000 keys in tumbling windows of 20 s, the watermark 5 s behind.
+Contestants on Spark are measured as with windows. All others read one file of JSON lines in order of arrival, or a
+topic of two partitions; nothing is late there, since lateness rules differ. Each is written as its documentation shows,
+runs in its own environment and has both cores. The slow ones (Bytewax, Beam, PyFlink, Quix) get only every 20th key,
+each with all of its events. A program runs over a corpus of two million events (four for ours, Flink SQL and all
+topics, since a JVM compiles for half a minute) and over one twice as long. The additional CPU of the longer run, over
+the whole process tree, is the cost of its events; the rest is the start-up cost, reported beside it. Each run must hold
+all events in its windows, in sum and count; a first run must match DuckDB window by window. Ours reads the same lines
+or topic, half a million events per batch, and is measured in the same way, with the start of JVM and Spark included in
+the start-up cost.
 """
 _NATIVE: Final = "exactly once into Spark's own files and tables, else at least once; late rows are dropped"
 _ON_SPARK: Final = {

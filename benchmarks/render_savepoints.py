@@ -6,12 +6,12 @@ from typing import Any, Final
 from benchmarks.render_tables import source
 
 _HOW: Final = """\
-**How it is measured.** A job holds one open window per key, with a sum and a count, in two partitions with the key groups
-of two cores. Its savepoint is restored into five partitions and ten key groups, in a running Spark. The time runs from
-the first read of the savepoint to a durable folder from which a run continues. Then the state is read back; windows and
-sums must be the same. For the delay, the same job gets a batch every {interval:.0f} s, and after some of them
-`strandline savepoint create` runs in another process, which starts its own Spark on the same two cores. The delay is the
-longest gap between batch ends during the savepoint, up to one interval after it, less the longest gap before.
+**How it is measured.** A job holds one open window per key, with a sum and a count, in two partitions with the key
+groups of two cores. Its savepoint is restored into five partitions and ten key groups, in a running Spark. The time
+runs from the first read of the savepoint to a durable folder from which a run continues. Then the state is read back;
+windows and sums must be the same. For the delay, the same job gets a batch every {interval:.0f} s, and after some of
+them `strandline savepoint create` runs in another process, which starts its own Spark on the same two cores. The delay
+is the longest gap between batch ends during the savepoint, up to one interval after it, less the longest gap before.
 """
 
 

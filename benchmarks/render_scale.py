@@ -8,14 +8,14 @@ from benchmarks.render_tables import cells, short, source, table
 from benchmarks.scale import HELD
 
 _HOW: Final = """\
-**How it is measured.** One Strandline job: sum and count by 100,000 keys in windows of 20 s, two partitions on two cores, a
-million events per batch; and the same with one change: ten times the events, fewer or more keys, windows of an hour that
-keep all keys (of ten million keys five in the end), overlapping windows of a minute (10,000 keys, 100,000 events per
-batch), fewer or more partitions, one core, four million events per batch. On one core all processes are pinned to it,
-the JVM's compilers and Python workers too. Costs are CPU time of the whole process tree per event; the gain of a second
-core is in events per second. For comparison, single-threaded Polars groups the same files on one core, and on each of
-two cores at the same time. Polars and DuckDB also group the files with few and many keys, without streaming state.
-Each cell is checked. All else is as with windows.
+**How it is measured.** One Strandline job: sum and count by 100,000 keys in windows of 20 s, two partitions on two
+cores, a million events per batch; and the same with one change: ten times the events, fewer or more keys, windows of an
+hour that keep all keys (of ten million keys five in the end), overlapping windows of a minute (10,000 keys, 100,000
+events per batch), fewer or more partitions, one core, four million events per batch. On one core all processes are
+pinned to it, the JVM's compilers and Python workers too. Costs are CPU time of the whole process tree per event; the
+gain of a second core is in events per second. For comparison, single-threaded Polars groups the same files on one core,
+and on each of two cores at the same time. Polars and DuckDB also group the files with few and many keys, without
+streaming state. Each cell is checked. All else is as with windows.
 """
 
 _CORES: Final = (2, 8, 32, 100)
@@ -26,10 +26,10 @@ _NAMES: Final = {
     "large-cores-1": "four times the events in a batch, one core",
 }
 _LEFT_OUT: Final = """\
-**What the model leaves out**, which makes it an upper bound: the network between machines (here all is one machine); less
-combining per task when more tasks share the events of a key (on one core one task sees the whole batch and is faster than
-predicted); limits of source and sink; stragglers; state larger than memory. The driver gathers all panes, so with many
-panes per second, such as an early pane per change, the driver is the limit, not the cores.
+**What the model leaves out**, which makes it an upper bound: the network between machines (here all is one machine);
+less combining per task when more tasks share the events of a key (on one core one task sees the whole batch and is
+faster than predicted); limits of source and sink; stragglers; state larger than memory. The driver gathers all panes,
+so with many panes per second, such as an early pane per change, the driver is the limit, not the cores.
 """
 
 

@@ -5,8 +5,8 @@ from typing import Any, Final
 from benchmarks.render_tables import source
 
 _HOW: Final = """\
-**How it is measured.** One Strandline job: 1,000 keys, windows of 10 s, an early pane per change and one on time. A file of
-events falls into its folder each second, whether or not the job keeps up, and is removed after five minutes
+**How it is measured.** One Strandline job: 1,000 keys, windows of 10 s, an early pane per change and one on time. A
+file of events falls into its folder each second, whether or not the job keeps up, and is removed after five minutes
 ([why](../how-to/read-files.md)). Memory is that of the whole process tree, where pages shared by forked processes count
 for each; state is what the job reports; the wait is the longest within five seconds, from when an event was due to the
 pane that holds it. The slope is that of a straight line through all but the first third.

@@ -22,9 +22,9 @@ SECTIONS: Final[Mapping[str, tuple[str, str]]] = {
 """Benchmarks with floors in page order: title and anchor of the section."""
 
 _HEAD: Final = """\
-Floors and goals were set before the measurement: a floor must hold, a goal is the target. One changed since
-([the two-core floor](../decisions/0043-scale-floor-relative-to-plain-polars.md)). The machines are small, shared and vary
-in speed, so ratios are taken within one run. Each section names its machine, date and command.
+Floors and goals were set before the measurement: a floor must hold, a goal is the target. One changed since ([the
+two-core floor](../decisions/0043-scale-floor-relative-to-plain-polars.md)). The machines are small, shared and vary in
+speed, so ratios are taken within one run. Each section names its machine, date and command.
 """
 
 

@@ -7,12 +7,12 @@ from benchmarks.render_tables import source
 _HOW: Final = """\
 The goal is reached only if it lies above the whole confidence range of the median.
 
-**How it is measured.** Jobs over the same files ({corpus}) run one after the other in one Spark; the first does not count.
-While a job runs, its metrics are switched on and off for a few batches each: with, without, without, with. Two
-neighbouring stretches are a pair ({rounds} in all); their first batches do not count, since a batch's metrics are written
-during the next one. The range is that of the median (95 %, bootstrap over pairs), not of single pairs, which lie between
-{low:+.0%} and {high:+.0%} because the machine's speed varies that much. The one-time cost of starting metrics is not
-included.
+**How it is measured.** Jobs over the same files ({corpus}) run one after the other in one Spark; the first does not
+count. While a job runs, its metrics are switched on and off for a few batches each: with, without, without, with. Two
+neighbouring stretches are a pair ({rounds} in all); their first batches do not count, since a batch's metrics are
+written during the next one. The range is that of the median (95 %, bootstrap over pairs), not of single pairs, which
+lie between {low:+.0%} and {high:+.0%} because the machine's speed varies that much. The one-time cost of starting
+metrics is not included.
 """
 
 

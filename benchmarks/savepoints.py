@@ -2,7 +2,7 @@
 
 python -m benchmarks.savepoints [--quick] [--keys N] [--rounds N] [--work PATH]
 
-The numbers are kept in results/savepoints.json, unless --quick is said.
+Results are stored in results/savepoints.json, except with --quick.
 """
 
 import argparse

@@ -38,7 +38,7 @@ ROWS: Final = (
     Row("keys", "an event's cost, 1 k → 1 M keys", "keys-1k", "keys-1m", 2.5, 1.5, lower_is_better=True),
     Row("overlaps", "an event's cost, 1 → 60 overlaps", "overlaps-1", "overlaps-60", 3.0, 1.5, lower_is_better=True),
     Row("partitions", "an event's cost, 2 → 8 partitions", "base", "partitions-8", 2.0, 1.3, lower_is_better=True),
-    # 1.5 and 1.7, asked of cores that would give plain programs twice as much; decision 0043.
+    # 1.5 and 1.7 relative to two whole cores: decision 0043.
     Row("cores", "two cores against one, of what they give plain programs that share nothing", "base", "cores-1",
         0.75, 0.85, by_wall=True, share_of=("machine", "machine-cores-1")),
 )  # fmt: skip
@@ -106,7 +106,7 @@ def _suite(name: str, sizes: Sizes, rounds: int) -> Suite[Cell]:
     slid = Corpus(sizes.slid[0], batches, sizes.slid[1])
     groups = (
         Group("base", (
-            # Compared by the clock, so one right after the other.
+            # Compared by wall clock, so one right after the other.
             base,
             cell(name="cores-1", workload=TUMBLING, corpus=usual, cores=1),
             cell(name="native", workload=TUMBLING, corpus=usual, contestant=NATIVE),

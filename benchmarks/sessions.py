@@ -35,9 +35,9 @@ def common() -> dict[str, str]:
     """Return the common settings, in addition to those of an embedded job."""
     return settings(CORES) | {
         "spark.driver.memory": "4g",
-        # Wide plans would be compiled anew in every batch.
+        # Otherwise wide plans are compiled again in each batch.
         "spark.sql.codegen.cache.maxEntries": "2000",
-        # All batches of a run are looked at in the end.
+        # Progress of all batches is read at the end.
         "spark.sql.streaming.numRecentProgressUpdates": "100000",
         f"{STATE}.maintenanceInterval": "60s",
         f"{STATE}.rocksdb.maxMemoryUsageMB": "1000",
@@ -89,13 +89,13 @@ def given(contestant: Contestant, feed: Feed | None) -> dict[str, str]:
         case Topic():
             return of_topic(contestant, feed)
         case Lines():
-            # Only we read them in a Spark.
+            # Only our contestant reads these with Spark.
             return dict(WITHOUT_ROWS)
         case Folder() if contestant in (Contestant.OURS, Contestant.AT_ONCE):
-            # The peers, tried without the second compiler too, lose: decision 0020.
+            # Peers are slower without the second compiler: decision 0020.
             return dict(WITHOUT_ROWS)
         case Folder():
-            # This part of it the peers win by: decision 0035.
+            # Peers gain from this part: decision 0035.
             return {JAVA: SERIAL}
         case None:
             return {}
@@ -109,9 +109,9 @@ def start(
     room: Room | None = None,
     also: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """A fresh Spark for this process, with what is needed to read from a broker if it is to, and what else is said.
+    """Start a new Spark in this process, with Kafka's jars if needed and further settings.
 
-    What a job of ours does to Spark beyond settings is ours: who writes PySpark by hand does not have it.
+    Only our contestant gets Strandline's changes to Spark beyond settings.
     """
     wanted = settings_of(contestant) | (Room() if room is None else room).settings() | given(contestant, feed)
     if isinstance(feed, Topic):

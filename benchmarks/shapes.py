@@ -1,6 +1,6 @@
 """`strandline bench shapes`: many late events, deduplication, keys without windows, against Spark's own operators.
 
-The last of an event's versions and the highest of a key are questions 18 and 19 of Nexmark.
+Nexmark's q18 and q19 cover the last version of an event and the highest of a key.
 """
 
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ def _suite(name: str, sizes: Sizes, rounds: int) -> Suite[Cell]:
         Group("ttl", (
             cell("ours-ttl", ours, FOR_EVER, calm),
             cell("native-ttl", native, FOR_EVER, calm),
-            # So slow that two batches of it are warm-up enough.
+            # So slow that two warm-up batches are enough.
             Cell("by-key-ttl", Contestant.BY_KEY, FOR_EVER, thin, warm_up=min(2, sizes.warm_up)),
         )),
     )  # fmt: skip

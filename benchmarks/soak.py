@@ -1,8 +1,8 @@
 """`strandline bench soak`: check that memory, state and open files of a long run do not grow.
 
-It is looked at every five seconds. The first third is left out: a JVM takes what it may have before it cleans up.
-Through what is left a straight line is laid, whose slope is told for an hour; it is called flat if it rises by less
-than a tenth of the middle meanwhile.
+The job is sampled every five seconds. The first third is left out, since a JVM fills its heap before it collects. A
+straight line is fitted to the rest and its slope reported per hour; it is flat if it rises by less than a tenth of the
+median.
 """
 
 import json
@@ -103,7 +103,7 @@ def holders(looks: Sequence[Held], since: float, until: float) -> dict[str, list
     span = until - since
     first, last = since + LEFT_OUT * span, until - span / 10
     ends = [_held(looks, first, first + span / 10), _held(looks, last, until)]
-    # Processes that start others are two of them for a moment, and most looks see neither.
+    # A forking process exists twice for a moment; most samples see neither.
     lasting = sorted(name for name in {*ends[0], *ends[1]} if any(end.get(name, 0) for end in ends))
     return {name: [end.get(name, 0) for end in ends] for name in lasting}
 

@@ -1,6 +1,6 @@
 """Run one long job in its own process and JVM with scheduled input, and sample it.
 
-usage: python -m benchmarks.soaking ORDER.json      what to run is in the file; what was seen is written beside it
+usage: python -m benchmarks.soaking ORDER.json      the file names the run; the result is written beside it
 """
 
 import contextlib

@@ -91,7 +91,7 @@ class KafkaBroker:
         topic = f"t-{name}-{secrets.token_hex(4)}"
         create_topics(self.servers, Topic(topic, 2))
         give_up = time.monotonic() + _KNOWN_WITHIN_SECONDS
-        # A broker makes a topic a moment before it tells of it.
+        # A broker lists a topic a moment after creating it.
         while len(partitions(admin_of(self.servers, Security()), topic)) < 2:
             if time.monotonic() > give_up:
                 raise TimeoutError(f"the broker does not tell of {topic}")

@@ -169,7 +169,7 @@ def _groups(sizes: _Sizes) -> tuple[Group[Cell], ...]:
     ours, rocksdb, memory = Contestant.OURS, Contestant.NATIVE_ROCKSDB, Contestant.NATIVE_MEMORY
     by_key, through = Contestant.BY_KEY, Contestant.CEILING
     short, long = grown
-    # The peer by key is so slow that two batches of it are warm-up enough.
+    # The peer by key is so slow that two warm-up batches are enough.
     warmed = partial(Cell, warm_seconds=sizes.warm_seconds)
     return (
         Group("tumbling", (

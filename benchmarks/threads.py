@@ -1,7 +1,7 @@
 """Attribute a run's CPU time to thread purposes by sampling all threads a few times a second.
 
-A thread that has ended keeps what it was last seen with. What it used after that is still in its process's own count,
-and so is told as that process's rest; a process that lived between two looks is in nobody's, and told as unseen.
+An ended thread keeps its last sampled value. Its later use is still in its process's total and is reported as that
+process's rest. A process that lived between two samples is reported as unseen.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Run all cells alternately and store each run as it ends; shared by all benchmarks with contestants.
 
-A run that is already in the work folder is not repeated, so that an interrupted benchmark goes on where it was. The
-folder is named by the commit and what differs from it: a figure never outlives the code it was measured on.
+A stored run in the work folder is not repeated, so an interrupted benchmark resumes. The folder is named by the commit
+and local changes, so results never outlive the measured code.
 """
 
 import json
@@ -73,8 +73,8 @@ def end_with_the_run() -> None:
 
 
 def chosen_cells(suite: Suite[Any], asked: Asked, others: Collection[str] = ()) -> set[str]:
-    """The cells to run: those named, those of a named group, both sides of a named row; else all, or in a quick run
-    those of the rows it is held to. `others` may be named as well, and are no cells."""
+    """Return the cells to run: named ones, those of a named group or row; else all, or in a quick run those of rows
+    with bounds. `others` may be named too, and are not cells."""
     everything = {cell.name for group in suite.groups for cell in group.cells}
     if not asked.only:
         return {name for row in suite.rows for name in row.cells} if asked.quick else everything
@@ -82,7 +82,7 @@ def chosen_cells(suite: Suite[Any], asked: Asked, others: Collection[str] = ()) 
     rows = {row.name: {*row.cells} for row in (*suite.rows, *suite.reported)}
     groups = {group.name: {cell.name for cell in group.cells} for group in suite.groups}
     for name in asked.only:
-        # A row is often called as its peer is; whoever names it wants to see them compared.
+        # A row often has its peer's name; naming it selects the comparison.
         meant = {name} & everything | rows.get(name, set()) | groups.get(name, set())
         found |= meant
         if not meant and name not in others:
@@ -94,8 +94,8 @@ def chosen_cells(suite: Suite[Any], asked: Asked, others: Collection[str] = ()) 
 def in_turns(
     suite: Suite[OneCell], cells: set[str], rounds: int, home: Path, measure: Callable[[OneCell, int, bool], Run]
 ) -> Iterator[Run]:
-    """Run each group alternately: all cells once, then again in reverse order. A cell is measured in its round, checked
-    or not. The cells of a ratio that differs too much from round to round are measured again, so often at most."""
+    """Run each group alternately: all cells once, then again in reverse order. Cells of
+    a ratio that varies too much are measured again, up to a number of rounds."""
     for group in suite.groups:
         asked = [cell for cell in group.cells if cell.name in cells]
         planned, made = min(rounds, group.rounds), list[Run]()

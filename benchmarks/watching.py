@@ -1,11 +1,11 @@
 """Measure the cost of metrics: switch them on and off during a job, a few batches each.
 
-Two jobs, one with metrics and one without, differ by chance by far more than what is looked for. So the two are as
-close together as can be: neighbouring stretches of one job, each way as often before the other as behind it.
+Two separate jobs differ by chance by far more than metrics cost. So neighbouring stretches of one job are compared,
+each way equally often first and second.
 
 python -m benchmarks.watching [--quick] [--jobs N] [--work PATH]
 
-The numbers are kept in results/watching.json, unless --quick is said.
+Results are stored in results/watching.json, except with --quick.
 """
 
 import argparse
@@ -145,7 +145,7 @@ def main() -> int:
     parser.add_argument("--work", type=Path, help="where the corpus is kept")
     asked = parser.parse_args()
     if os.getsid(0) != os.getpid():
-        # What is metered is a session: everyone in it, and nobody else.
+        # The meter covers all processes of a session.
         command = [sys.executable, "-m", "benchmarks.watching", *sys.argv[1:]]
         return subprocess.run(command, start_new_session=True, check=False).returncode
     corpus = Corpus(10_000, WARM + 20, 50_000) if asked.quick else Corpus(100_000, BATCHES)

@@ -1,6 +1,6 @@
 """Define the workloads: sum and count by key, in some kind of window, emitted once or with each change.
 
-Or each event once, however often it came.
+Or deduplication.
 """
 
 from dataclasses import asdict, dataclass

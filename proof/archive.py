@@ -1,7 +1,7 @@
 """Create a class data sharing archive for the jobs on Spark, which halves their start time.
 
-A JVM writes the file when it ends in good order, and passes over one that does not fit it. So the job that makes it is
-the one job of a proof that nobody kills.
+A JVM writes the file at a clean exit and ignores one that does not fit. So one job of a proof is never killed: the one
+that writes the archive.
 """
 
 import subprocess

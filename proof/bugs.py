@@ -1,6 +1,6 @@
 """Inject delivery bugs, each by name: the proof must find each of them.
 
-A bug is a change to the library in one process, made when the process starts. There is no such switch in the library.
+A bug is a patch applied in one process at its start. The library itself has no such switch.
 """
 
 import sqlite3

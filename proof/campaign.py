@@ -1,7 +1,7 @@
 """Run the campaign: rounds of kills, each stored as it ends, resumable after an interruption.
 
-A round is one job with a table for every sink and every delivery, so that all meet the same kills. Its seed is its
-number. The folder of the rounds is named by the commit: a figure never outlives the code it was measured on.
+A round is one job with a table per sink and delivery, so that all meet the same kills. Its seed is its number. The
+folder of rounds is named by the commit, so results never outlive the tested code.
 """
 
 import json
@@ -118,9 +118,9 @@ def process_round(
 def process_rounds(
     kills: int, sinks: Sequence[str], services: Mapping[str, Service], home: Path, say: Say
 ) -> list[dict[str, Any]]:
-    """The kills are shared out among the sinks; rounds that are kept already are not played again.
+    """Distribute the kills over the sinks and run them; stored rounds are not repeated.
 
-    A life in Kafka takes ten times as long as one elsewhere, so it gets a third of what the others get.
+    A life with Kafka takes ten times as long, so Kafka gets a third of the kills of the others.
     """
     turns = [sink for sink in sinks for _ in range(1 if sink == "kafka" else 3)]
     found: list[dict[str, Any]] = []

@@ -2,8 +2,8 @@
 
     python -m proof.jobs '{"home": …, "stores": […], "semantics": […]}'
 
-First of its outputs are totals by key and window, with what is late and what cannot be read; then, for each store and
-each delivery, a table with every event. It appends a line to `said` for each batch that is delivered.
+The first output has totals by key and window, late elements and dead letters; then each store and delivery has a table
+with all events. The job appends a line to `said` per delivered batch.
 """
 
 import json
@@ -28,7 +28,7 @@ FENCED, REFUSED, FAILED = 3, 4, 6
 COLUMNS: Final = "event long, key string, score long, at timestamp"
 JAVA: Final = "spark.driver.extraJavaOptions"
 FAST: Final = {
-    # A JVM that lives for seconds is not worth compiling for, nor does it fill its memory.
+    # A JVM that lives for seconds needs no second compiler and fills little memory.
     JAVA: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn600m -XX:MetaspaceSize=256m -Xshare:auto",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -1,8 +1,8 @@
 """Delay commits: a driver requested a commit and died; the service receives it while a new driver writes.
 
-In PostgreSQL the rows of the old driver stay locked until then, and the new driver waits; the end may also never come,
-and then they are undone. A broker has long undone what the old driver wrote when it hears that this was to be
-committed, and must not commit, in its place, what the new one is about to write.
+In PostgreSQL the old driver's rows stay locked until then and the new driver waits; if the commit never arrives, they
+are rolled back. A Kafka broker has already aborted the old transaction when the commit arrives, and must not commit the
+new driver's open transaction instead.
 """
 
 import threading

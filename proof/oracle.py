@@ -55,9 +55,9 @@ def misplaced(rows: Iterable[Row], wanted: set[int], where: Where) -> list[str]:
 
 
 def torn(rows: Iterable[Row], batches: Mapping[int, list[int]], *, whole: bool) -> list[str]:
-    """Batches of which a part is there: of each, every event must be there as often as every other.
+    """Return torn batches: all events of a batch must be present equally often.
 
-    Where the parts of a batch are not one transaction, this holds for each part.
+    If the parts of a batch are separate transactions, this holds for each part.
     """
     found = Counter((batch, event) for _, batch, event in rows)
     faults = []

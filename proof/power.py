@@ -1,7 +1,7 @@
 """Simulate a power cut: keep only files whose bytes and names were synced.
 
-While it is watched, `os.fsync` only writes down who was to be made durable. Then `cut` takes away what nobody asked
-for: a name that its folder was not synced with is gone, and a file that was not synced is there and empty.
+While active, `os.fsync` only records what was synced. `cut` then removes the rest: a name whose folder was not synced
+is gone, and an unsynced file is empty.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Proxy between a driver and its service that holds back the request that ends a transaction.
 
-Whoever sent it may be gone by then. Nobody else tells the service so: its end of the connection stays open.
+The client may be dead by then; the service does not notice, because its end of the connection stays open.
 """
 
 import socket

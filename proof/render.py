@@ -1,6 +1,6 @@
 """Render the table of the last campaign into docs/explanation/delivery.md.
 
-usage: .venv/bin/python -m proof.render [--check]      with --check, only says whether the page is up to date
+usage: .venv/bin/python -m proof.render [--check]      --check only compares
 """
 
 import json
@@ -64,10 +64,10 @@ def _sorts(told: Mapping[str, Any]) -> str:
     """Describe how many kills hit processes and jobs."""
     kills = {by: sum(each["kills"] for each in told["rounds"] if each["by"] == by) for by in (JOBS, PROCESSES)}
     return (
-        f"{kills[PROCESSES]:,} kills hit a *process without Spark*: a real driver with real sinks, ledgers and services, and a "
-        "stand-in for\nSpark's file handling, forked from a server process. "
-        f"{kills[JOBS]:,} kills hit a whole *job on Spark*:\nPython, JVM and workers, with one table per row below. The "
-        f"command asks for {told['asked']:,} and {jobs_of(told['asked']):,}, and resumes after\nan interruption."
+        f"{kills[PROCESSES]:,} kills hit a *process without Spark*: a real driver with real sinks, ledgers and "
+        "services, and a stand-in for\nSpark's file handling, forked from a server process. "
+        f"{kills[JOBS]:,} kills hit a whole *job on Spark*:\nPython, JVM and workers, with one table per row below. "
+        f"The command asks for {told['asked']:,} and {jobs_of(told['asked']):,}, and resumes after\nan interruption."
     )
 
 
@@ -79,11 +79,12 @@ def _rest(told: Mapping[str, Any]) -> list[str]:
     wrong = [fault for each in told["rounds"] for fault in each["faults"]]
     return [
         f"- Killed at: {points}.",
-        f"- The reference recomputed {panes:,} panes, one element at a time. Readers checked tables {looks:,} times, while jobs",
-        f"  wrote them and between restarts: {len(wrong)} differences.",
+        f"- The reference recomputed {panes:,} panes, one element at a time. Readers checked tables {looks:,} times,",
+        f"  while jobs wrote them and between restarts: {len(wrong)} differences.",
         f"- {told['drivers']['rounds']} rounds of two drivers: {len(told['drivers']['faults'])} faults.",
         *(_other(each) for each in told["others"]),
-        f"- {len(caught)} of {len(told['bugs'])} injected bugs were found by enumerated crashes, the last after {latest} crashes.",
+        f"- {len(caught)} of {len(told['bugs'])} injected bugs were found by enumerated crashes,",
+        f"  the last after {latest} crashes.",
     ]
 
 

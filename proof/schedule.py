@@ -26,7 +26,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """One kill. `said` names a point and the n-th time it is passed; `seconds` is how long the job lives otherwise."""
+    """One kill. `said` is a point and its pass number; otherwise the job lives for `seconds`."""
 
     kind: Kind
     said: str = ""
@@ -48,7 +48,7 @@ def schedule(seed: int, kills: int, semantics: Sequence[str], stores: Sequence[s
     tables = len(semantics) * len(stores)
     marked = len(stores) if Delivery.AT_MOST_ONCE in semantics else 0
     served = bool({*stores} & {"postgres", "kafka"})
-    # A mark without its rows hurts one table; where every sink has committed, all have what they will be told again.
+    # A mark without rows affects one table; once all sinks have committed, all get repeated batches.
     first = [*(f"marked:{turn}" for turn in range(1, marked + 1)), "C11:1"]
     points = [*_EACH, *_BY_SINK, "C9"]
     draw.shuffle(points)

@@ -1,7 +1,7 @@
 """Simulate Spark's part in a job: file source log, offsets, commits, and replayed batches.
 
-Everything else is real: the checkpoint that seals a range, the one who delivers, the sinks and their ledgers. Like
-Spark it writes a file aside and renames it, and makes nothing durable; and it goes on from whatever it finds.
+All else is real: the checkpoint, the deliverer, the sinks and their ledgers. Like Spark, it writes a temporary file and
+renames it, syncs nothing, and continues from the files it finds.
 """
 
 import json
@@ -87,7 +87,7 @@ class Job:
     ) -> list[Delivered]:
         """Run until the given number of source events is delivered.
 
-        `before` hears of each batch that was planned and now begins; `between` is called when no batch is under way.
+        `before` is called with each planned batch before it runs; `between` while no batch runs.
         """
         self._make()
         ranges = self._with_copies() if self.kept else self.checkpoint

@@ -1,8 +1,8 @@
 """Enumerate all crashes of a delivery in one process: the state each leaves, the restart, and the result.
 
-A crash is an exception that nobody catches, raised at one of the named points; or a power cut on top of it. Besides
-crashes there are the other ways in which a batch can meet a sink twice, or miss it: a second driver, an answer that is
-lost, a sink that is away, a checkpoint or a sink that is restored from a copy, ids with gaps, another job.
+A crash is an uncaught exception at a named point, optionally with a power cut. Further faults can repeat or lose a
+batch: a second driver, a lost answer, an unreachable sink, a checkpoint or sink restored from a copy, ids with gaps,
+another job.
 """
 
 import os
@@ -303,8 +303,8 @@ def two_sinks(turn: int) -> State:
 
 
 def asked_twice() -> State:
-    """A connection breaks when the end of a transaction was asked for: that is asked for again, and done. The first
-    request arrives in the middle of the next transaction, and then the driver dies."""
+    """Break the connection during a commit request, which is repeated and done. The first request arrives during the
+    next transaction, and then the driver dies."""
     name = f"{Delivery.EXACTLY_ONCE} end asked for twice"
 
     def play(folder: Path, store: Store) -> Outcome:
@@ -358,7 +358,7 @@ def crashes(batches: Sequence[int], *, cuts: Sequence[bool] = (False, True)) -> 
 
 def encounters(kind: str) -> list[State]:
     """Enumerate the other faults between a batch and such a sink."""
-    # Who is in the middle of a transaction of SQL keeps the next driver out until it ends.
+    # An open SQL transaction keeps the next driver out until it ends.
     asleep = ("C7",) if kind in ("sqlite", "duckdb", "postgres") else ("C7", "C9")
     copied = kind in EMBEDDED
     return [

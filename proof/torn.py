@@ -1,7 +1,7 @@
 """Damage checkpoint files: a start must refuse, and repair must mend or decline, never produce a wrong state.
 
-What is torn is drawn from a seed. If repair cannot prove what is right, the folder is put back as it was, so that the
-job can go on to the next one.
+The damage is drawn from a seed. If repair declines, the folder is restored, so that the job can continue to the next
+one.
 """
 
 import shutil

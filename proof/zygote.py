@@ -1,8 +1,8 @@
 """Fork real processes from one with all imports loaded; each is really killed and lives a tenth of a second.
 
-It runs nothing itself: what it loads starts its threads when it is first used, and a fork would not have them.
+The fork server runs no work itself: libraries start threads at first use, and a fork would lack them.
 
-    python -m proof.zygote     reads a life as a line of JSON, lets it be lived, answers how it ended
+    python -m proof.zygote     reads a life as a JSON line, runs it, answers how it ended
 """
 
 import contextlib

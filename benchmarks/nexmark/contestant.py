@@ -1,6 +1,6 @@
 """Run one query in its own process and JVM: timed over the log, then checked over its first batches.
 
-usage: python -m benchmarks.nexmark.contestant ORDER.json      what to run is in the file; how it went, beside it
+usage: python -m benchmarks.nexmark.contestant ORDER.json      the file names the run; the result is written beside it
 """
 
 import json

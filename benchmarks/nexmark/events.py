@@ -2,8 +2,8 @@
 
 Of every fifty events one is a person, three are auctions and 46 are bids. Half of the bids go to a hot auction, three
 quarters come from a hot bidder, three quarters of the auctions from a hot seller; half of the bids come through four
-channels, the others through ten thousand. What an event refers to is what there was when it happened, however late it
-comes; ten thousand events are a second of event time; and midnight falls into the log, so that days end in it.
+channels, the others through ten thousand. An event refers to what existed at its event time,
+however late it arrives. Ten thousand events span a second of event time, and the log crosses midnight.
 """
 
 import hashlib

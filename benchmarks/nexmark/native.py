@@ -124,7 +124,7 @@ ASKED: Final[Mapping[str, "Callable[[DataFrame], DataFrame]"]] = {
     "q0": q0, "q1": q1, "q2": q2, "q5": q5, "q7": q7, "q11": q11, "q12": q12, "q14": q14, "q15": q15, "q16": q16,
     "q17": q17, "q18": q18, "q21": q21, "q22": q22,
 }  # fmt: skip
-"""All but q19: Spark keeps no top ten of a key in a stream."""
+"""All but q19: Spark has no streaming top ten per key."""
 
 
 def _timed(bids: "DataFrame") -> "DataFrame":

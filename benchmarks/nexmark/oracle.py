@@ -58,10 +58,10 @@ def expect(connection: duckdb.DuckDBPyConnection, folder: Path, query: Query, co
 def sessions(
     bids: list[Bid], marks: dict[int, tuple[int, int, int]], *, merges_first: bool
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Sessions batch by batch: whoever, start, end, bids.
+    """Compute sessions batch by batch: bidder, start, end, bids.
 
-    Ours meet first and are then judged, whole, by the watermark before the batch, and close by the one after it. Spark
-    drops a bid by its own time and the watermark of two batches ago, and closes sessions by that before the batch.
+    Ours merge first, are judged whole by the watermark before the batch, and close by the one after it. Spark drops a
+    bid by its own time and the watermark of two batches ago, and closes sessions by the watermark before the batch.
     """
     gap = GAP * 1000
     of_batch: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))

@@ -1,7 +1,7 @@
 """Define the Nexmark queries with their expected output in SQL, and list those not implemented yet.
 
-What the judge expects is SQL over the bids of a log, and over what a contestant said. Whoever speaks once is held to
-its own rule of what comes too late (`{taken}`), as with windows; whoever speaks with every change, to its last word.
+Expected rows are SQL over the bids of a log and over a contestant's output. A contestant that emits once is checked
+with its own lateness rule (`{taken}`), as with windows; one that emits with each change, by its last row.
 """
 
 from collections.abc import Mapping

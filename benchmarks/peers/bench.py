@@ -1,8 +1,8 @@
 """`strandline bench peers`: run one query, sum and count by key in tumbling windows, in many systems alternately.
 
-Those on Spark run as in `bench windows`, batch by batch. Each of the others is a program in an environment of its own,
-started twice, over a corpus and over one twice as long: what the second uses more is the cost of its events, and what
-is left of the first is the cost of starting. We are measured in both ways.
+Contestants on Spark run as in `bench windows`. Each other peer is a program in its own environment, run over a corpus
+and over one twice as long: the additional use of the second is the cost of its events, the rest of the first is the
+start-up cost. Ours is measured in both ways.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -69,9 +69,9 @@ def _suite(
     rounds: int,
     start_counts: bool = False,
 ) -> Suite[Measurable]:
-    """`read` are the shorter corpora of programs: as most of them read it, and where a JVM compiles.
+    """Build the suite. `read` holds the shorter corpora of programs: the usual one, and one for programs on a JVM.
 
-    These are longer: what a JVM compiles is no cost of events, and differs from start to start.
+    The latter is longer, because compilation is not a cost of events and varies between starts.
     """
     wide, thin = on_spark
     spark = (

@@ -24,7 +24,7 @@ class Peer:
     """None: it is Strandline."""
     program: str = ""
     command: str = ""
-    """A module of Go with a command that the program starts: the first word that it is told is where that lies."""
+    """Go module of a command that the program starts; its path is the first argument."""
     by_topic: bool = False
     """Whether it reads from a broker instead of a line file."""
     longer: bool = False

@@ -59,7 +59,7 @@ def java_of(work: Path) -> list[str]:
     quiet.write_text("rootLogger.level = error\n")
     spark = Path(next(iter(pyspark.__path__))) / "jars" / "*"
     path = os.pathsep.join([*(str(jars_folder() / jar.file) for jar in pinned(JARS)), str(spark)])
-    # Twice what Spark has: so that nobody can say that it was short of memory.
+    # Twice Spark's memory, so that memory is not the limit.
     return [str(find_java().path), "-Xmx8g", f"-Dlog4j2.configurationFile={quiet}", "-cp", path]
 
 

@@ -163,7 +163,7 @@ def _used(start: Start, corpus: Corpus, workload: Workload, home: Path, *, keep:
 
 
 def _weighed(samples: Sequence[Sample], said: tuple[int, int]) -> Used:
-    # Who looks once more after the end finds nobody.
+    # A sample after the end finds no process.
     last = max(samples, key=lambda sample: sample.cpu_seconds)
     first = samples[0]
     return Used(last.cpu_seconds, last.moment - first.moment, peak_bytes(samples, last.moment), said)
@@ -209,7 +209,7 @@ def _judged(start: Start) -> Verdict | str:
     if start.command:
         _as_cells(home / "panes" / "heard.jsonl").write_parquet(home / "panes" / "heard.parquet")
     folder, _ = corpora.written(CHECKED, start.work / "corpora")
-    # Nobody is late in this corpus, so that all are held to the same answer.
+    # No event is late in this corpus, so all have the same expected result.
     verdict = oracle.expect(folder, CHECKED_WORKLOAD, Contestant.AT_ONCE).judge(said)
     shutil.rmtree(home, ignore_errors=True)
     wrong = f"{verdict.wrong} of {verdict.cells} windows are wrong, as in {verdict.example}"

@@ -55,7 +55,7 @@ def read(spark: "SparkSession", feed: Feed) -> "DataFrame":
         case Topic(form=Form.JSON):
             event = F.from_json(F.col("value").cast("string"), EVENTS)
         case Topic(form=Form.AVRO):
-            # It knows nothing of registries: the id in front is cut off, and one schema is taken for all.
+            # Spark does not support registries: cut off the id and use one schema for all.
             event = from_avro(F.expr("substring(value, 6)"), AVRO)
         case _:
             raise ValueError(f"nobody reads {feed}")
@@ -140,7 +140,7 @@ def as_cells(frame: "DataFrame") -> "DataFrame":
 def by_key(events: "DataFrame", window: Window) -> "DataFrame":
     """Build the query with state and timers per key and window; without windows, state with a time to live."""
     if isinstance(window, Everything):
-        # By the clock there is always something that could be forgotten, and batches without events would never end.
+        # With processing-time timers, batches without events would never end.
         events.sparkSession.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         forgetting = ForgettingTotals(window.forgotten * 1000)
         return events.groupBy("key").transformWithStateInPandas(forgetting, SAID, "Update", "ProcessingTime")
@@ -183,7 +183,7 @@ class WindowedTotals(StatefulProcessor):
         watermark = timerValues.getCurrentWatermarkInMs()
         added: dict[int, tuple[int, int]] = {}
         for frame in rows:
-            # A handful of rows a key: plain loops over arrays cost a fraction of what pandas' own grouping does.
+            # With few rows per key, plain loops over arrays cost a fraction of pandas' grouping.
             times = frame["at"].to_numpy("datetime64[ms]").astype("int64").tolist()
             for at, value in zip(times, frame["value"].tolist(), strict=True):
                 end = at // self._length * self._length + self._length

@@ -1,6 +1,6 @@
 """Run the query in Beam (Python): text, timestamps, fixed windows, a combiner per key; bounded, so nothing is late.
 
-By its Python runner, in one process, unless another is asked for.
+Uses the Python runner in one process, unless another one is named.
 """
 
 import json

@@ -44,7 +44,7 @@ def flow_of(order: Order, heard: Heard) -> Dataflow:
     lines = op.input("lines", flow, FileSource(order.events, batch_size=1000))
     events = op.map("parse", lines, json.loads)
     keyed = op.key_on("key", events, lambda event: str(event["key"]))
-    # The clock stands still, so that a slow machine makes nobody late.
+    # The clock stands still, so that a slow machine makes no event late.
     clock = windowing.EventClock(
         ts_getter=lambda event: datetime.fromtimestamp(event["ms"] / 1000, UTC),
         wait_for_system_duration=timedelta(milliseconds=order.delay),

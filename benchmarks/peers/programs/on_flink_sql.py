@@ -1,4 +1,4 @@
-"""Run the query in Flink SQL's mini-cluster: JSON, a watermark, TUMBLE, CSV files; two slots, a checkpoint per second."""
+"""Run the query in Flink SQL's mini-cluster: JSON, watermark, TUMBLE, CSV files; two slots, a checkpoint per second."""
 
 import csv
 

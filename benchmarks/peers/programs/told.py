@@ -1,6 +1,6 @@
 """Define a peer program's order and report: windows by key, counted, summed, and kept if they are checked.
 
-Standard library only: it runs in the environments of others.
+Standard library only: it runs in the peers' environments.
 """
 
 import json

@@ -97,7 +97,7 @@ def _used(fields: list[str]) -> tuple[int, int]:
 def around(looks: Sequence[Seen], moment: float) -> tuple[Seen, Seen, float]:
     """Return the samples around a moment and its relative position; the nearest if outside."""
     if not looks:
-        raise ValueError("nobody looked")
+        raise ValueError("no samples")
     place = bisect_left(looks, moment, key=lambda each: each.moment)
     if place in (0, len(looks)):
         nearest = looks[min(place, len(looks) - 1)]

@@ -115,7 +115,7 @@ def _has_cells(cell: Cell) -> bool:
     return cell.contestant is not Contestant.CEILING
 
 
-def _nobody(leader: int) -> contextlib.AbstractContextManager[None]:  # noqa: ARG001 - as whoever looks is called
+def _nobody(leader: int) -> contextlib.AbstractContextManager[None]:  # noqa: ARG001 - same signature as a sampler
     return contextlib.nullcontext()
 
 

@@ -58,7 +58,7 @@ def read(spark: "SparkSession", feed: Feed) -> "DataFrame":
             # Spark does not support registries: cut off the id and use one schema for all.
             event = from_avro(F.expr("substring(value, 6)"), AVRO)
         case _:
-            raise ValueError(f"nobody reads {feed}")
+            raise ValueError(f"no peer reads {feed}")
     return records(spark, feed).select(event.alias("event")).select("event.*")
 
 

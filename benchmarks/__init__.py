@@ -1,1 +1,1 @@
-"""How fast it is, against what, and whether the answer was right: part of the checkout, not of the package."""
+"""Benchmarks with checked results; part of the checkout, not of the package."""

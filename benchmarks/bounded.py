@@ -1,4 +1,4 @@
-"""`strandline bench bounded`: a folder that ends, as one batch: against our own stream, a batch job, the metal."""
+"""`strandline bench bounded`: run a bounded folder as one batch, against our stream, a batch job, Polars and DuckDB."""
 
 from pathlib import Path
 from typing import Final
@@ -23,21 +23,21 @@ REPORTED: Final = (
     Row("duckdb", "DuckDB alone over the same files", "at-once", "duckdb"),
     Row("stream-polars", "Polars alone, against our own stream", "stream", "polars"),
 )
-"""Lines without a floor: how far the machine is."""
+"""Rows without a floor: the machine's upper bound."""
 
 
 def full() -> Suite[Cell]:
-    """The run whose figures are kept: ten million events."""
+    """Return the full suite, whose results are kept: ten million events."""
     return _suite("bounded", Corpus(100_000, 10, 1_000_000, late=False), warm_seconds=30, rounds=3)
 
 
 def quick() -> Suite[Cell]:
-    """The same, small and once: to try it out. Its figures say little."""
+    """Return a small suite with one round, for a trial; its numbers mean little."""
     return _suite("bounded-quick", Corpus(10_000, 4, 50_000, late=False), warm_seconds=0, rounds=1)
 
 
 def _suite(name: str, corpus: Corpus, *, warm_seconds: float, rounds: int) -> Suite[Cell]:
-    """No event is late, so that all have the same result; and all of a run counts, since it ends."""
+    """Build the suite. No event is late, so all results agree; the whole run counts, since it ends."""
     who = (
         ("at-once", Contestant.AT_ONCE), ("stream", Contestant.OURS), ("plain", Contestant.PLAIN),
         ("polars", Contestant.POLARS), ("duckdb", Contestant.DUCKDB),
@@ -49,5 +49,5 @@ def _suite(name: str, corpus: Corpus, *, warm_seconds: float, rounds: int) -> Su
 
 
 def main(asked: Asked) -> int:
-    """Measures what is asked; 0 if every number counts, 1 if a run failed."""
+    """Measure the requested cells; return 0 if all numbers count, 1 if a run failed."""
     return turns.played("bounded", asked, quick() if asked.quick else full(), RESULTS, measure)

@@ -1,7 +1,7 @@
-"""A broker and a registry of the benchmark's own, and the corpora as topics in them, written once and kept.
+"""Start a broker and a registry for a benchmark and write corpora as topics, once.
 
-A corpus has two files a batch; a topic has two partitions, and each holds one file of every batch, in order. As both
-are of the same length, Spark takes as many records from one as from the other, and so the batches are the same.
+A corpus has two files per batch, and a topic two partitions with one file of each batch, in order. Both are equally
+long, so Spark takes the same number of records from each, and the batches are the same.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _AT_ONCE: Final = 10_000
 _SUBJECT: Final = "event"
 PATIENCE: Final = 120.0
 PRODUCER: Final = {
-    # One request at a time keeps the order of a partition, and large ones make the log as a busy topic has it.
+    # One request at a time keeps the order of a partition; large ones make the log like a busy topic's.
     "linger.ms": 50,
     "batch.size": 1_000_000,
     "enable.idempotence": True,
@@ -39,7 +39,7 @@ PRODUCER: Final = {
 
 @dataclass(slots=True)
 class Broker:
-    """Both services, in a folder; open while somebody measures."""
+    """Broker and registry in a folder, running during a measurement."""
 
     home: Path
 
@@ -64,27 +64,27 @@ class Broker:
 
     @property
     def session(self) -> int:
-        """By which the meter finds what the broker uses; it is told apart from what a contestant uses."""
+        """Process session of the broker, so that its CPU is measured separately."""
         return self._kafka.pid or 0
 
     @property
     def servers(self) -> str:
-        """Where the broker is reached."""
+        """Address of the broker."""
         return self._kafka.address
 
     def digests(self) -> dict[str, str]:
-        """The SHA-256 of every topic's records."""
+        """SHA-256 of each topic's records."""
         facts = sorted((self.home / "topics").glob("*.json"))
         return {path.stem: json.loads(path.read_text())["sha256"] for path in facts}
 
     def topic(self, corpus: Corpus, form: Form) -> Topic:
-        """The topic that holds a corpus; filled if there is none that is whole."""
+        """Return the topic of a corpus; fill it if no complete one exists."""
         facts = self.home / "topics" / f"{corpus.name}-{form}.json"
         servers, url = self._kafka.address, self._registry.address
         number = sl.registry(url).client().register(_SUBJECT, Schema(Kind.AVRO, AVRO))
         told: dict[str, Any] = json.loads(facts.read_text()) if facts.exists() else {}
         if told.get("schema") != number or not _is_whole(servers, told["topic"], corpus):
-            # A name nobody has had: what an interrupted benchmark left in a topic stays out of sight.
+            # A new name, so that leftovers of an interrupted benchmark are not read.
             name = f"{corpus.name}-{form}-{secrets.token_hex(4)}"
             digest = _fill(servers, name, corpus, _encoder(form, url))
             told = {**asdict(corpus), "schema": number, "topic": name, "sha256": digest}
@@ -100,7 +100,7 @@ def _encoder(form: Form, url: str) -> Encoder:
 
 
 def parts_of(corpus: Corpus) -> Iterator[tuple[int, Batch]]:
-    """What each partition is given, in order. The flush goes to all, since each has a watermark of its own."""
+    """Return the records of each partition, in order. All get the flush, since each has its own watermark."""
     for number in range(corpus.batches):
         whole = batch_of(corpus, number)
         for part in range(FILES):
@@ -111,7 +111,7 @@ def parts_of(corpus: Corpus) -> Iterator[tuple[int, Batch]]:
 
 
 def _fill(servers: str, name: str, corpus: Corpus, encoder: Encoder) -> str:
-    """Writes every record, and returns the SHA-256 of their bytes."""
+    """Write all records and return the SHA-256 of their bytes."""
     from confluent_kafka import Producer  # noqa: PLC0415 - an extra
 
     if corpus.thin > 1:
@@ -126,7 +126,7 @@ def _fill(servers: str, name: str, corpus: Corpus, encoder: Encoder) -> str:
                 producer.produce(name, value, partition=part)
                 digest.update(value)
             producer.poll(0)
-        # One batch after the other: nobody's queue overflows.
+        # One batch after the other, so that no queue overflows.
         if producer.flush(PATIENCE):
             raise TimeoutError(f"the broker did not take {name} within {PATIENCE:.0f} seconds")
     return digest.hexdigest()

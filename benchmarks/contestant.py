@@ -1,6 +1,6 @@
-"""One run of one contestant, in a process and a JVM of its own: timed over the corpus, then checked over its beginning.
+"""Run one contestant in its own process and JVM: timed over the corpus, then checked over its first batches.
 
-usage: python -m benchmarks.contestant ORDER.json      what to run is in the file; how it went is written beside it
+usage: python -m benchmarks.contestant ORDER.json      the file names the run; the result is written beside it
 """
 
 import json
@@ -30,7 +30,7 @@ MINE: Final = (Contestant.OURS, Contestant.AT_ONCE)
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to run: the corpus to time, and its beginning to check, if it is to be checked."""
+    """What to run: the corpus to time and, optionally, its first batches to check."""
 
     contestant: Contestant
     workload: Workload
@@ -38,12 +38,12 @@ class Order:
     check: Feed | None
     home: Path
     warm_up: float = 0
-    """Seconds of the same work, before any that counts."""
+    """Warm-up seconds."""
     room: Room = Room()
 
 
 def read_order(path: Path) -> Order:
-    """An order as the harness wrote it."""
+    """Read an order written by the harness."""
     told = json.loads(path.read_text())
     workload = from_json(told["workload"])
     check = None if told["check"] is None else feeds.from_json(told["check"])
@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _on_metal(order: Order) -> dict[str, Any]:
-    """Without Spark there is nothing to warm up but the files, which the first of several times does."""
+    """Run Polars or DuckDB alone; the first of several repetitions warms the file cache."""
     told: dict[str, Any] = {"timed": metal.timed(order.contestant, order.workload, order.feed), "ended": time.time()}
     if order.check is not None:
         kept = order.home / "panes"
@@ -78,7 +78,7 @@ def _on_metal(order: Order) -> dict[str, Any]:
 
 
 def warm(spark: "SparkSession", order: Order) -> None:
-    """The same run, over and over, until the JVM has compiled what it is going to."""
+    """Repeat the run until the JVM has compiled its hot code."""
     until, times = time.monotonic() + order.warm_up, 0
     while time.monotonic() < until:
         timed(spark, order, f"warm-{times}")
@@ -86,7 +86,7 @@ def warm(spark: "SparkSession", order: Order) -> None:
 
 
 def timed(spark: "SparkSession", order: Order, name: str = "timed") -> dict[str, Any]:
-    """A run whose output nobody keeps, and what Spark tells of each of its batches."""
+    """Run without keeping output and return Spark's progress of each batch."""
     if order.contestant in MINE:
         return _ours(spark, order, order.feed, name, None)
     if order.contestant is Contestant.PLAIN:
@@ -96,7 +96,7 @@ def timed(spark: "SparkSession", order: Order, name: str = "timed") -> dict[str,
 
 
 def checked(spark: "SparkSession", order: Order, feed: Feed) -> dict[str, Any]:
-    """A run that is not timed and keeps every pane, for the judge."""
+    """Run untimed and keep all panes for the check."""
     for name, value in sessions.while_checking().items():
         spark.conf.set(name, value)
     kept = order.home / "panes"
@@ -114,12 +114,12 @@ def checked(spark: "SparkSession", order: Order, feed: Feed) -> dict[str, Any]:
 
 
 def mode_of(workload: Workload) -> str:
-    """In which of Spark's output modes it is told."""
+    """Return the Spark output mode."""
     return "update" if workload.panes is Panes.CHANGES else "append"
 
 
 def played(writer: Any, checkpoint: Path, mode: str = "append") -> dict[str, Any]:
-    """A query of Spark's over what is there, to its end."""
+    """Run a Spark query over the available data to its end."""
     started = time.time()
     query = writer.outputMode(mode).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
@@ -142,7 +142,7 @@ def _ours(spark: "SparkSession", order: Order, feed: Feed, name: str, kept: Path
 
 
 def counts_of(job: "Job") -> dict[str, int]:
-    """What became of every element."""
+    """Return the element counts."""
     return {each: getattr(job.counts, each) for each in ("read", "again", "contributed", "late", "dead", "filtered")}
 
 
@@ -161,14 +161,14 @@ def _plain(spark: "SparkSession", order: Order, feed: Feed, kept: Path | None) -
 
 
 def _only(started: float, rows: int, ended: float | None = None) -> dict[str, Any]:
-    """A run that is one batch, as others tell of theirs."""
+    """Describe a single-batch run in the form of the others."""
     return {"batch": 0, "rows": rows, "started": started, "ended": ended or time.time(), "state": []}
 
 
 def _listener(
     said: dict[str, int], read: dict[int, int], spent: dict[int, dict[str, Any]], kept: Path | None, window: Window
 ) -> "Callable[[Delivered], None]":
-    """Fills in what was said, how much was read and where the time went, by batch."""
+    """Record output rows, rows read and stage times per batch."""
 
     def hear(delivered: "Delivered") -> None:
         panes = delivered.output.panes
@@ -184,14 +184,14 @@ def _listener(
 
 
 def rows_of(delivered: "Delivered") -> int:
-    """How many elements a batch of ours had read of its only source: later steps read panes, which are fewer."""
+    """Return how many source elements a batch read; later steps read panes, which are fewer."""
     return max((counts.read for counts in delivered.counts.values()), default=0)
 
 
 def batches_of(progress: Any, read: Mapping[int, int] | None = None) -> list[dict[str, Any]]:
-    """What Spark tells of each batch: when, how many rows, how long, and what its state holds.
+    """Return Spark's progress per batch: time, rows, duration, state.
 
-    It counts rows that it has read itself, which may be names of files; a job of ours knows how many it `read`.
+    Spark counts rows it has read itself, which may be file names; for our jobs `read` has the number.
     """
     found = []
     for each in progress:

@@ -1,10 +1,8 @@
-"""One seeded stream for everybody: events a second apart by arithmetic, out of order by chance, some late, kept as
-Parquet.
+"""Generate the seeded corpus of all contestants: evenly spaced events, out of order, some late, stored as Parquet.
 
-The event at position i arrives i / RATE seconds after the start and happened some lag before that: none for most, up to
-three seconds for one in twenty, ten seconds to a minute for one in a hundred (in a storm, for three in ten), beyond a
-minute and a half for one in a thousand. Every batch has random numbers of its own, so that a shorter corpus is the
-beginning of a longer one.
+The event at position i arrives i / RATE seconds after the start and has a lag: none for most, up to three seconds
+for one in twenty, ten seconds to a minute for one in a hundred (in a storm, for three in ten), over a minute and a half
+for one in a thousand. Each batch has its own random numbers, so that a shorter corpus is a prefix of a longer one.
 """
 
 import hashlib
@@ -22,39 +20,39 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 RATE: Final = 50_000
-"""Events a second of event time: dense enough that a window of 20 seconds holds all of 100,000 keys."""
+"""Events per second of event time: dense enough that a window of 20 seconds holds all 100,000 keys."""
 START: Final = 1_700_000_000_000
 FLUSH_KEY: Final = -1
 FLUSH_AFTER: Final = 3_600_000
-"""How far ahead the last event is: it closes every window, and is nobody's."""
+"""Distance of the last event, which closes all windows and belongs to no key."""
 SHUFFLED: Final = 1_000
 FILES: Final = 2
-"""In a batch: one for each core, with every other event, so that both tell of the same stretch of time."""
+"""Files per batch: one per core with alternating events, so that both span the same time."""
 ZIPF: Final = 1.1
 AGAIN: Final = 0.2
-"""The share of events that are an earlier one once more, where they are repeated."""
+"""Share of repeated events."""
 REACH: Final = RATE
-"""How far back those were: a second at most, so that nobody is late for it."""
+"""Distance of repeats: a second at most, so that none is late."""
 
 Longs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A stream, as a value: the same one is the same bytes."""
+    """A stream as a value: equal values give equal bytes."""
 
     keys: int
     batches: int
     per_batch: int = 1_000_000
     hot: bool = False
-    """Keys by Zipf's law instead of evenly."""
+    """Zipf-distributed keys instead of uniform ones."""
     late: bool = True
     storm: bool = False
-    """Of the late ones, many."""
+    """Many late events."""
     repeated: bool = False
-    """One event in five is an earlier one once more, as after a sender that was not sure."""
+    """One event in five repeats an earlier one, as after a sender's retry."""
     thin: int = 1
-    """Only every n-th key is kept, with all of its events: what a key costs is the same, and there are fewer."""
+    """Keep only each n-th key with all its events: the same cost per key, fewer keys."""
     seed: int = 7
 
     @property
@@ -67,7 +65,7 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The events of one batch, as columns."""
+    """Events of one batch, as columns."""
 
     key: Longs
     value: Longs
@@ -75,7 +73,7 @@ class Batch:
 
 
 def batch_of(corpus: Corpus, number: int) -> Batch:
-    """One batch, from its number alone."""
+    """Generate one batch from its number alone."""
     batch = _fresh(corpus, number)
     if corpus.repeated:
         batch = _repeated(corpus, number, batch)
@@ -96,7 +94,7 @@ def _fresh(corpus: Corpus, number: int) -> Batch:
 
 
 def _repeated(corpus: Corpus, number: int, fresh: Batch) -> Batch:
-    """A batch in which some events give way to one of those before them, the end of the last batch among these."""
+    """Replace some events of a batch by repeats of earlier ones, also of the last batch."""
     random = np.random.default_rng([corpus.seed, number, 1])
     count = corpus.per_batch
     reach = min(REACH, count)
@@ -121,7 +119,7 @@ def _keys(corpus: Corpus, random: np.random.Generator, count: int) -> Longs:
 
 
 def shuffled(random: np.random.Generator, count: int) -> Longs:
-    """Places from zero on, in disorder inside groups of a thousand."""
+    """Return positions from zero, shuffled within groups of a thousand."""
     groups = -(-count // SHUFFLED)
     places = np.tile(np.arange(SHUFFLED), (groups, 1))
     inside: Longs = random.permuted(places, axis=1).reshape(-1)[:count]
@@ -129,7 +127,7 @@ def shuffled(random: np.random.Generator, count: int) -> Longs:
 
 
 def lags(random: np.random.Generator, count: int, *, late: bool, storm: bool = False) -> Longs:
-    """How many milliseconds behind its place each event happened."""
+    """Return the lag of each event in milliseconds."""
     luck = random.random(count)
     short, long, hopeless = (
         random.integers(*span, count) for span in ((0, 3_000), (10_000, 60_000), (90_000, 150_000))
@@ -143,24 +141,24 @@ def lags(random: np.random.Generator, count: int, *, late: bool, storm: bool = F
 
 
 def flush_of(corpus: Corpus) -> Batch:
-    """The last batch: one event so far ahead that every window before it closes."""
+    """Return the last batch: one event so far ahead that all earlier windows close."""
     end = START + corpus.batches * corpus.per_batch * 1000 // RATE
     return Batch(np.array([FLUSH_KEY]), np.array([0]), np.array([end + FLUSH_AFTER]))
 
 
 def batches_of(corpus: Corpus) -> Iterator[Batch]:
-    """The whole stream, the flush last."""
+    """Generate the whole stream, the flush last."""
     yield from (batch_of(corpus, number) for number in range(corpus.batches))
     yield flush_of(corpus)
 
 
 def written(corpus: Corpus, cache: Path) -> tuple[Path, str]:
-    """The folder that holds a corpus, made if it is not there, and the SHA-256 of its values."""
+    """Return the folder of a corpus, written if missing, and the SHA-256 of its values."""
     return kept(corpus.name, asdict(corpus), cache, lambda folder: _write(corpus, folder))
 
 
 def kept(name: str, facts: dict[str, Any], cache: Path, write: Callable[[Path], str]) -> tuple[Path, str]:
-    """A folder of a cache that is there as a whole or not at all, and the digest that its writer told."""
+    """Return a cache folder, created atomically, and the digest its writer returned."""
     folder = cache / name
     told = folder / "_corpus.json"
     if not told.exists():
@@ -184,17 +182,17 @@ def _write(corpus: Corpus, folder: Path) -> str:
 
 
 def put(folder: Path, number: int, batch: pa.Table) -> None:
-    """A batch as files, each with every other event; a single event as one."""
+    """Write a batch as files with alternating events; a single event as one file."""
     for part in range(FILES if batch.num_rows > 1 else 1):
         path = folder / f"{number:05d}-{part}.parquet"
         pq.write_table(batch.take(np.arange(part, batch.num_rows, FILES)), path)
-        # Spark reads files in the order of their times, and those of one moment in any order.
+        # Spark reads files by modification time, and files with equal times in any order.
         moment = START // 1000 + number * 60 + part
         os.utime(path, (moment, moment))
 
 
 def table_of(batch: Batch) -> pa.Table:
-    """A batch as Parquet keeps it."""
+    """Convert a batch to an Arrow table."""
     return pa.table({
         "key": pa.array(batch.key),
         "value": pa.array(batch.value),

@@ -1,9 +1,9 @@
-"""How fast the dashboard answers: 200 jobs with a day of history, every route asked again and again, on this machine.
+"""Measure the dashboard's response times: 200 jobs with a day of history, each route requested repeatedly.
 
 python -m benchmarks.dashboard [--quick] [--jobs N] [--rounds N]
 
-The dashboard is the command that a user types, in a process of its own. The numbers are kept in
-results/dashboard.json, unless --quick is said.
+The dashboard runs as the user's command, in a separate process. Results are stored in results/dashboard.json, except
+with --quick.
 """
 
 import argparse
@@ -31,26 +31,26 @@ from tests.dashboard.filled import JobToFill, fill
 
 RESULTS: Final = Path(__file__).with_name("results") / "dashboard.json"
 GOALS: Final = {"slowest route, p95": 100.0, "first paint": 1000.0, "memory": 150.0}
-"""Milliseconds for an answer and for the first paint, and megabytes."""
+"""Goals: milliseconds per response and first paint, and megabytes."""
 HOUR: Final = 3600
 FINE, COARSE = 1_200, 23 * 60
-"""A batch every three seconds for the last hour, and a point a minute before that."""
+"""Seconds between batches of the last hour; before that one point per minute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A dashboard that runs: its process, and what that says."""
+    """A running dashboard process and its output."""
 
     process: int
     says: IO[str]
 
     def link(self) -> str:
-        """The next link that opens it: each is good for one browser."""
+        """Return the next login link; each is valid for one browser."""
         return next(line for line in self.says if "http" in line).partition(": ")[2].strip()
 
     @property
     def most_memory(self) -> float:
-        """The most memory that it has had, in megabytes."""
+        """Return the peak memory in megabytes."""
         told = Path(f"/proc/{self.process}/status").read_text()
         return next(int(line.split()[1]) for line in told.splitlines() if line.startswith("VmHWM:")) * 1024 / 1e6
 
@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def measured(root: Path, jobs: int, rounds: int) -> dict[str, Any]:
-    """What is kept of it; told on the way."""
+    """Measure the dashboard and return the results, printing progress."""
     make(root / "jobs", jobs)
     size = sum(file.stat().st_size for file in (root / "jobs").rglob("metrics.db")) / 1e6
     print(f"{jobs} jobs with a day of history: {size:.0f} MB")
@@ -96,7 +96,7 @@ def measured(root: Path, jobs: int, rounds: int) -> dict[str, Any]:
 
 @contextmanager
 def served(jobs: Path, home: Path) -> Iterator[Served]:
-    """The command `strandline dashboard`, until the end of the block."""
+    """Run `strandline dashboard` until the end of the block."""
     command = [str(Path(sys.executable).with_name("strandline")), "dashboard", str(jobs), "--port", "0"]
     where = {**os.environ, "XDG_DATA_HOME": str(home)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=where) as process:
@@ -107,7 +107,7 @@ def served(jobs: Path, home: Path) -> Iterator[Served]:
 
 
 def make(root: Path, jobs: int) -> None:
-    """One job is filled, the others are copies with other names: what they hold does not matter, how much does."""
+    """Create the jobs: one is filled, the others are renamed copies; only their size matters."""
     now = time.time_ns() // 1_000_000
     first = fill(root / "job-000", JobToFill("job 0", batches=COARSE, every=60_000), now - HOUR * 1000)
     fill(first, JobToFill("job 0", batches=FINE, every=3_000), now)
@@ -120,7 +120,7 @@ def make(root: Path, jobs: int) -> None:
 
 
 class Client:
-    """A browser's connection: one, kept open."""
+    """One keep-alive connection, like a browser's."""
 
     def __init__(self, dashboard: Served) -> None:
         address = urlsplit(dashboard.link())
@@ -147,7 +147,7 @@ def until_all(client: Client, jobs: int) -> float:
 
 
 def measure(client: Client, root: Path, jobs: int, rounds: int) -> dict[str, list[float]]:
-    """Milliseconds by route; jobs are asked in turns, ten of them, as by somebody who looks around."""
+    """Return milliseconds by route; requests rotate over ten jobs, as a browsing user would."""
     paths = [
         path for path in client.get("/api/openapi.json")["paths"] if "{letter}" not in path and "redrive" not in path
     ]
@@ -163,7 +163,7 @@ def measure(client: Client, root: Path, jobs: int, rounds: int) -> dict[str, lis
 
 
 def paint(link: str) -> dict[str, float]:
-    """When a browser that comes for the first time has painted something, and when every job is on the page."""
+    """Return when a browser with an empty cache first paints, and when all jobs are shown."""
     with chromium() as browser, window(browser) as seen:
         seen.page.goto(link)
         seen.page.locator("tr.opens").first.wait_for()
@@ -174,7 +174,7 @@ def paint(link: str) -> dict[str, float]:
 
 
 def shares(took: dict[str, list[float]]) -> dict[str, dict[str, float]]:
-    """Median, p95 and the worst of each route."""
+    """Return median, p95 and maximum of each route."""
     return {
         path: {"median": median(times), "p95": _share(times, 0.95), "worst": max(times)} for path, times in took.items()
     }

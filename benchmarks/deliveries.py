@@ -1,4 +1,4 @@
-"""A sink under two deliveries: the same batches handed to both as a driver does it, in turns, each timed and judged."""
+"""Measure a sink under two delivery guarantees: the same batches to both, alternately, each timed and checked."""
 
 import time
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _START_US: Final = 1_700_000_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A sink, and how many batches of how many rows it is given, twice."""
+    """A sink with the number and size of its batches."""
 
     sink: str
     rows: int
@@ -43,7 +43,7 @@ class Pair:
 
 @dataclass(slots=True)
 class _Side:
-    """One of the two: its sink at work, and what it has used for each batch."""
+    """One of the two sides: its open sink, and the time used per batch."""
 
     delivery: Delivery
     table: str
@@ -53,7 +53,7 @@ class _Side:
     cpu: list[float] = field(default_factory=list)
 
     def take(self, rows: pl.DataFrame, number: int) -> None:
-        """A batch as a driver hands it over, the digest of its rows included where an entry tells of it."""
+        """Deliver a batch as the driver does, with the row digest where the ledger needs it."""
         output = Output(rows)
         wall, cpu = time.perf_counter(), time.process_time()
         said = output_digest(output) if self.delivery is Delivery.EXACTLY_ONCE else ""
@@ -65,7 +65,7 @@ class _Side:
 
 
 def batch_of(pair: Pair, number: int) -> pl.DataFrame:
-    """Rows of one batch, from its number alone; each has an id that no other row has."""
+    """Generate the rows of a batch from its number; each row has a unique id."""
     ids = pl.int_range(number * pair.rows, (number + 1) * pair.rows, eager=True)
     return pl.DataFrame({
         "id": ids,
@@ -77,13 +77,13 @@ def batch_of(pair: Pair, number: int) -> pl.DataFrame:
 
 
 def expected(pair: Pair) -> Found:
-    """What must be in a table in the end, by a way of its own."""
+    """Compute the expected table contents independently."""
     count = pair.rows * (pair.warm_up + pair.batches)
     return Found(count, count, sum(number * 7_919 % 1_000 for number in range(count)))
 
 
 def measure(pair: Pair, store: Store, round_: int) -> list[Run]:
-    """Both sides, batch by batch: first the one, then the other, then the other way round."""
+    """Measure both sides batch by batch, in alternating order."""
     sides = [_opened(pair, store, delivery, round_) for delivery in SHORT]
     try:
         for number in range(pair.warm_up + pair.batches):
@@ -117,12 +117,12 @@ def _run(pair: Pair, side: _Side, round_: int) -> Run:
 
 
 def _judged(run: Run, found: Found, wanted: Found) -> Run:
-    """A side that lost a row or has one twice has no number."""
+    """Check a side; lost or repeated rows mean no number."""
     failure = "" if found == wanted else f"{found} was found, not {wanted}"
     return replace(run, failure=failure, checked={"cells": found.rows})
 
 
 def speeds(runs: Sequence[Run]) -> str:
-    """Both sides of a round in a line."""
+    """Format both sides of a round as one line."""
     told = [run.failure or f"{run.per_second / 1000:,.1f} k rows a second" for run in runs]
     return ", ".join(f"{run.cell} {said}" for run, said in zip(runs, told, strict=True))

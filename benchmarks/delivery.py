@@ -1,4 +1,4 @@
-"""`strandline bench delivery`: exactly once against at least once on one sink, and upserts against JDBC by hand."""
+"""`strandline bench delivery`: exactly once against at least once per sink; upserts against hand-written JDBC."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,13 +25,14 @@ TITLES: Final = {"sqlite": "SQLite", "postgres": "PostgreSQL", "kafka": "Kafka",
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that is measured."""
+    """All that is measured."""
 
     name: str
     large: int
     small: int
     batches: tuple[int, int]
-    """Of the large and of the small kind. Even numbers: by turns, a side has two batches in a row, and then a rest."""
+    """Batches of the large and the small size. Even numbers: with alternating order, each side gets two batches in a
+    row."""
     warm_up: tuple[int, int]
     upserts: Upserts
     rounds: int
@@ -43,7 +44,7 @@ class Plan:
 
     @property
     def suite(self) -> Suite[Cell]:
-        """The lines of the table; those of small batches, and of Valkey, have no floor."""
+        """Return the table rows; small batches and Valkey have no floor."""
         lines = [_row(pair, bound=pair.rows == self.large and pair.sink != "valkey") for pair in self.pairs]
         mine, theirs = upserts.CELLS
         by_hand = Row(UPSERT, "upserts into PostgreSQL: foreachBatch and JDBC, by hand", mine, theirs, 2.0, 5.0)
@@ -58,17 +59,17 @@ def _row(pair: Pair, *, bound: bool) -> Row:
 
 
 def full() -> Plan:
-    """The run whose figures are kept."""
+    """Return the full suite, whose results are kept."""
     return Plan("delivery", 100_000, 1_000, (10, 60), (2, 10), Upserts(Corpus(100_000, 8, 400_000), 1, 2), 5)
 
 
 def quick() -> Plan:
-    """The same, small and once: to try it out. Its figures say little."""
+    """Return a small suite with one round, for a trial; its numbers mean little."""
     return Plan("delivery-quick", 10_000, 1_000, (4, 4), (1, 1), Upserts(Corpus(2_000, 3, 20_000), 0, 1), 1)
 
 
 def main(asked: Asked) -> int:
-    """Measures what is asked; 0 if every number counts, 1 if a run failed."""
+    """Measure the requested cells; return 0 if all numbers count, 1 if a run failed."""
     turns.end_with_the_run()
     plan = quick() if asked.quick else full()
     chosen = chosen_of(plan, asked)
@@ -83,7 +84,7 @@ def main(asked: Asked) -> int:
 
 
 def chosen_of(plan: Plan, asked: Asked) -> set[str]:
-    """The pairs to measure, and whether upserts are: those named, those of a sink that is; else all, or in a quick run
+    """Return the pairs to measure and whether to measure upserts: the named ones, else all, or in a quick run
     those with a floor."""
     everything = {*(pair.name for pair in plan.pairs), UPSERT}
     if not asked.only:
@@ -99,7 +100,7 @@ def chosen_of(plan: Plan, asked: Asked) -> set[str]:
 
 
 def _in_turns(plan: Plan, chosen: set[str], rounds: int, stores: Stores, home: Path, work: Path) -> Iterator[Run]:
-    """Every pair once, then upserts of both sides; then all again. What an earlier run has measured is not repeated."""
+    """Run all pairs once, then upserts of both sides, then all again; completed runs are not repeated."""
     for round_ in range(rounds):
         for pair in plan.pairs:
             if pair.name in chosen:

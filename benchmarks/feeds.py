@@ -1,4 +1,4 @@
-"""Where a contestant's events come from: Parquet, lines of JSON, or a topic in some format; in the same batches."""
+"""Define where a contestant reads events: Parquet, JSON lines or a topic, in the same batches."""
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -12,23 +12,23 @@ AVRO: Final = (
 
 
 class Form(StrEnum):
-    """How a record's bytes are to be read."""
+    """Encoding of a record."""
 
     JSON = "json"
     AVRO = "avro"
-    """Behind five bytes with the id of its schema, as registries have it."""
+    """With the five-byte Confluent prefix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Files of Parquet, some a batch."""
+    """Parquet files, a number per batch."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic of a broker, so many records a batch."""
+    """A topic with a number of records per batch."""
 
     name: str
     servers: str
@@ -39,7 +39,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Files of JSON, a record a line with its time in milliseconds, one a batch."""
+    """JSON line files with times in milliseconds, one per batch."""
 
     lines: str
 
@@ -48,12 +48,12 @@ Feed = Folder | Lines | Topic
 
 
 def to_json(feed: Feed) -> dict[str, Any]:
-    """A feed as it travels to the process that reads it."""
+    """Serialise a feed for the process that reads it."""
     return asdict(feed)
 
 
 def from_json(told: dict[str, Any]) -> Feed:
-    """A feed as it was sent."""
+    """Deserialise a feed."""
     if "lines" in told:
         return Lines(**told)
     return Folder(**told) if "path" in told else Topic(**{**told, "form": Form(told["form"])})

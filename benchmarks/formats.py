@@ -1,6 +1,6 @@
-"""How fast bytes become columns: the score record in every format, decoded in batches, in rows a CPU second.
+"""Measure decoding: the score record in each format, in batches, in rows per CPU second.
 
-No Spark and no disk: one process, one thread, the best of five. fastavro's own reader stands beside ours.
+No Spark and no disk: one process, one thread, the best of five. fastavro's reader is measured too.
 
 usage: python -m benchmarks.formats [ROWS]
 """
@@ -43,7 +43,7 @@ ROUNDS: Final = 5
 
 
 def scores(count: int) -> pl.DataFrame:
-    """Scores as the generator makes them, without its faults."""
+    """Generate scores without faults."""
     draw = random.Random(7)  # noqa: S311 - the same scores every time
     teams = ("amber", "blue", "coral", "jade", "red")
     return pl.DataFrame(
@@ -57,13 +57,13 @@ def scores(count: int) -> pl.DataFrame:
 
 
 def raw(values: Sequence[bytes]) -> pl.DataFrame:
-    """Records as a source hands them over."""
+    """Wrap records as a source delivers them."""
     columns = {PARTITION: ["0"] * len(values), OFFSET: list(range(len(values))), RAW: values}
     return pl.DataFrame(columns, schema={PARTITION: pl.String, OFFSET: pl.Int64, RAW: pl.Binary})
 
 
 def measure(name: str, count: int, work: Callable[[], object]) -> None:
-    """Prints the best round."""
+    """Print the best round."""
     best = float("inf")
     for _ in range(ROUNDS):
         start = time.process_time()
@@ -73,7 +73,7 @@ def measure(name: str, count: int, work: Callable[[], object]) -> None:
 
 
 def decoding(decoder: Decoder, values: Sequence[bytes]) -> Callable[[], object]:
-    """Decodes the batch, and makes sure that nothing was set aside."""
+    """Decode the batch and check that there are no dead letters."""
     frame = raw(values)
 
     def work() -> None:
@@ -84,7 +84,7 @@ def decoding(decoder: Decoder, values: Sequence[bytes]) -> Callable[[], object]:
 
 
 def envelopes(rows: pl.DataFrame) -> list[bytes]:
-    """Inserts of these rows, as Debezium tells them."""
+    """Encode these rows as Debezium inserts."""
     plain = rows.with_columns(pl.col("at").dt.timestamp("ms")).to_dicts()
     return [
         json.dumps({"before": None, "after": row, "op": "c", "source": {"ts_ms": row["at"]}}).encode() for row in plain

@@ -1,7 +1,7 @@
-"""`strandline bench latency`: how soon panes are seen at fixed rates, with one setting changed at a time.
+"""`strandline bench latency`: measure pane latency at fixed rates, one setting changed at a time.
 
-Events are due by a schedule that waits for nobody (`latency.py`). For an early pane the wait begins when its last event
-was due; for one on time, when the event was due that moved the watermark past the end of its window.
+Events are due on a fixed schedule (`latency.py`). An early pane's latency starts when its last event was due; an
+on-time pane's, when the event was due that moved the watermark past the end of its window.
 """
 
 import json
@@ -29,7 +29,7 @@ SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One run: what it is called, in words, and how it is set."""
+    """One measured setting: name, title and parameters."""
 
     name: str
     title: str
@@ -56,7 +56,7 @@ AT_FIRST: Final = ("base", "native", "partitions-1", "trigger-500ms", "rate-1k")
 
 
 def main(asked: Asked) -> int:
-    """Climbs what is asked; 0 if every number counts, 1 if a run failed."""
+    """Measure the requested settings; return 0 if all numbers count, 1 if a run failed."""
     turns.end_with_the_run()
     length, rounds = (Latency(12, 4), 1) if asked.quick else (Latency(90, 30), 2)
     work = turns.work_folder(asked)
@@ -78,7 +78,7 @@ def main(asked: Asked) -> int:
 
 
 def chosen(only: Collection[str], *, quick: bool) -> list[Rung]:
-    """The rungs that are asked for."""
+    """Return the requested settings."""
     names = [rung.name for rung in RUNGS]
     for name in only:
         if name not in names:
@@ -88,7 +88,7 @@ def chosen(only: Collection[str], *, quick: bool) -> list[Rung]:
 
 
 def climb(rung: Rung, length: Latency, work: Path) -> dict[str, Any]:
-    """One run, and how long its panes were waited for."""
+    """Run one setting and return its pane latencies."""
     home = scratch(work)
     told: dict[str, Any] = {"rung": rung.name, "title": rung.title, "setting": asdict(rung.setting)}
     order = {"contestant": rung.contestant.value, "seconds": length.seconds, "setting": asdict(rung.setting)}
@@ -105,13 +105,13 @@ def climb(rung: Rung, length: Latency, work: Path) -> dict[str, Any]:
 
 
 def summed(waits: list[float]) -> dict[str, float]:
-    """What is told of waits, in milliseconds."""
+    """Summarise latencies in milliseconds."""
     shares = {name: round(percentile(waits, share), 1) for name, share in SHARES.items()}
     return shares | {"max": round(max(waits), 1), "panes": len(waits)}
 
 
 def publish(found: list[dict[str, Any]], command: str, target: Path) -> None:
-    """Keeps the figures and shows them."""
+    """Store and print the results."""
     told = {
         "commit": machine.commit(), "command": command, "machine": machine.facts(), "rows": [], "reported": [],
         "cells": [], "latency": found, "rungs": medians(found), "corpora": {},
@@ -122,7 +122,7 @@ def publish(found: list[dict[str, Any]], command: str, target: Path) -> None:
 
 
 def medians(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each rung over its rounds; without a number if one of them failed."""
+    """Return each setting's medians over its rounds; no number if one failed."""
     told = []
     for name in dict.fromkeys(each["rung"] for each in found):
         mine = [each for each in found if each["rung"] == name]

@@ -1,8 +1,8 @@
-"""How soon an early pane is seen: files fall into a folder on schedule, whether anyone keeps up or not.
+"""Measure early-pane latency: files arrive in a folder on a fixed schedule (open loop).
 
-A writer of its own drops a small file every hundred milliseconds, a thousand events in each, and every event carries
-the moment at which it was due. A pane's latency is the moment at which the driver holds it, less the moment at which
-the last event it counts was due: so a writer or a reader that falls behind makes it worse, never better.
+A separate writer creates a file of a thousand events every hundred milliseconds. Each event carries the moment it was
+due. A pane's latency runs from the moment its last event was due to the moment the driver holds it, so a slow writer or
+reader makes it worse, never better.
 
 usage: python -m benchmarks.latency ORDER.json
 """
@@ -44,21 +44,21 @@ KEYS: Final = 1_000
 WINDOW: Final = 10
 COLUMNS: Final = "key long, value long, at timestamp, due long"
 FILES: Final = 1_000
-"""The most files a batch may take: more than ever wait."""
+"""Maximum files per batch: more than ever wait."""
 
 PRIMED: Final = 10
 PATIENCE: Final = 120
 
 Hear = Callable[[list[int], list[int]], None]
-"""What a batch said: when the last event of each pane was due, and where the windows end that spoke on time."""
+"""Output of a batch: due time of each pane's last event, and ends of on-time windows."""
 
 Heard = list[tuple[float, list[int], list[int]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How a job is run: events a second, how often a batch may start, the partitions of its shuffle, the key groups of
-    ours, and what else Spark is told."""
+    """How a job runs: events per second, trigger interval, shuffle partitions, our key groups, and further Spark
+    settings."""
 
     rate: int = RATE
     trigger: str = "0 seconds"
@@ -68,7 +68,7 @@ class Setting:
 
 
 def write(folder: Path, seconds: float, rate: int = RATE, every: float = EVERY) -> None:
-    """Drops files on schedule."""
+    """Write files on schedule."""
     random = np.random.default_rng(7)
     begin = time.time() + every
     for number in range(int(seconds / every)):
@@ -78,7 +78,7 @@ def write(folder: Path, seconds: float, rate: int = RATE, every: float = EVERY) 
 
 
 def drop(folder: Path, name: str, due: float, random: np.random.Generator, count: int = int(RATE * EVERY)) -> None:
-    """One file, there at once and whole; `due` and event time are the moment it is due, in milliseconds."""
+    """Write one file atomically; `due` and event time are its scheduled moment in milliseconds."""
     moment = int(due * 1000)
     table = pa.table({
         "key": random.integers(0, KEYS, count),
@@ -115,7 +115,7 @@ def main(arguments: list[str]) -> None:
 
 
 def prime(folder: Path, is_heard: Callable[[int], bool]) -> None:
-    """A first few files, one after the other: nobody is measured by how its code is compiled and loaded."""
+    """Process a few files first, so that compiling and loading code is not measured."""
     random = np.random.default_rng(8)
     for number in range(PRIMED):
         due = time.time()
@@ -127,7 +127,7 @@ def prime(folder: Path, is_heard: Callable[[int], bool]) -> None:
 
 
 def feed(home: Path, folder: Path, seconds: float, rate: int = RATE, every: float = EVERY) -> None:
-    """The writer is a process of its own, so that it keeps its schedule while the query runs."""
+    """Run the writer as a separate process, so that it keeps its schedule."""
     order = {"contestant": "writer", "folder": str(folder), "seconds": seconds, "rate": rate, "every": every}
     (home / "writer.json").write_text(json.dumps(order))
     command = [sys.executable, "-m", "benchmarks.latency", str(home / "writer.json")]
@@ -181,7 +181,7 @@ def start(
     trigger: str,
     key_groups: int | None = None,
 ) -> "Job":
-    """Ours: an early pane for every change, and one on time."""
+    """Start our job: an early pane per change, and one on time."""
     totals = (
         sl.read(sl.files(str(folder), COLUMNS, format="parquet", files_per_batch=FILES))
         .event_time("at", sl.bounded(seconds=DELAY))
@@ -197,23 +197,23 @@ def start(
 
 
 def latencies(told: dict[str, Any], warm_up: float) -> list[float]:
-    """Milliseconds from due to seen, pane by pane; those due in the warm-up do not count."""
+    """Return milliseconds from due to seen per pane, without the warm-up."""
     found: list[float] = []
     newest = (told["began"] + warm_up) * 1000
     for moment, dues, *_ in told["heard"]:
-        # A window that closes speaks once more with nothing new in it: nobody waited for that.
+        # A closing window emits once more without new elements; that pane does not count.
         found += [moment * 1000 - due for due in dues if due > newest]
         newest = max([newest, *dues])
     return found
 
 
 def on_time(told: dict[str, Any], warm_up: float) -> list[float]:
-    """Milliseconds from the moment at which the event was due that completed a window to its pane on time."""
+    """Return milliseconds from the due time of the event that completed a window to its on-time pane."""
     found, since = [], (told["began"] + warm_up) * 1000
     dues = sorted({due for _, dues, _ in told["heard"] for due in dues})
     for moment, _, ends in told["heard"]:
         complete = [end + DELAY * 1000 for end in ends]
-        # Nobody can be on time before the first file that is late enough: the schedule is seen in what was heard.
+        # No pane can be on time before the first file past the watermark delay; take the schedule from the output.
         waited = [dues[place] for place in (bisect_left(dues, each) for each in complete) if place < len(dues)]
         found += [moment * 1000 - due for due in waited if due > since]
     return found

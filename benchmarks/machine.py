@@ -1,4 +1,4 @@
-"""What a figure was measured on: the commit, the machine, the versions."""
+"""Collect the commit, machine and versions of a measurement."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ _PACKAGES: Final = ("pyspark", "polars", "pyarrow", "pandas", "numpy", "duckdb")
 
 
 def facts() -> dict[str, Any]:
-    """The machine as a reader needs it to judge a figure."""
+    """Return machine facts that a reader needs to judge a number."""
     return {
         "cpu": _cpu(),
         "cores": os.cpu_count(),
@@ -45,7 +45,7 @@ def _java() -> str:
 
 
 def commit() -> str:
-    """The commit that was measured, and a mark if the files differ from it."""
+    """Return the measured commit, marked if files differ from it."""
     changed = _git("diff", "HEAD", "--", "src", "benchmarks", ":!benchmarks/results")
     mark = f"+{hashlib.sha256(changed.encode()).hexdigest()[:8]}" if changed else ""
     return _git("rev-parse", "--short=12", "HEAD").strip() + mark

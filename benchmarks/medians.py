@@ -1,4 +1,4 @@
-"""Medians and spreads of repeated runs; two cells are compared round by round, so that the machine's mood cancels."""
+"""Compute medians and spreads of runs; compare two cells round by round, so that the machine's speed cancels out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from statistics import median, quantiles
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The middle of some values and how far they lie apart."""
+    """Median and spread of values."""
 
     median: float
     low: float
@@ -17,7 +17,7 @@ class Spread:
 
 
 def spread(values: list[float]) -> Spread:
-    """The median, the ends, and the middle half of some values."""
+    """Return median, extremes and quartiles of values."""
     if not values:
         raise ValueError("there is nothing to take the middle of")
     lower, _, upper = quantiles(values, n=4, method="inclusive") if len(values) > 1 else (values[0],) * 3
@@ -25,11 +25,11 @@ def spread(values: list[float]) -> Spread:
 
 
 def ratios(mine: Mapping[int, float], theirs: Mapping[int, float]) -> list[float]:
-    """One value over the other, for each round in which both were measured."""
+    """Return ratios for the rounds in which both were measured."""
     return [mine[round_] / theirs[round_] for round_ in sorted(mine.keys() & theirs.keys())]
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The value below which this share of the others lies; the nearest one there is."""
+    """Return a percentile by nearest rank."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -1,7 +1,7 @@
-"""The distance to the metal: the same sums over the same files by Polars or DuckDB alone, and nothing else.
+"""Measure the upper bound: the same sums over the same files by Polars or DuckDB alone.
 
-No stream, no watermark, no state, nothing counted or kept: what a machine can do at most with such a question. And what
-a machine can do that has a core more: the same by programs that share nothing but the machine.
+No stream, watermark, state or ledger: the most the machine can do with the query. Also the gain of a second core: the
+same by programs that share nothing but the machine.
 """
 
 import multiprocessing
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier
 
 AT_LEAST: Final = 5.0
-"""Seconds that it goes on, over and over: one time is too short for the meter."""
+"""Seconds of repetition: a single run is too short to measure."""
 
 
 def timed(contestant: Contestant, workload: Workload, feed: Feed, least: float = AT_LEAST) -> dict[str, Any]:
-    """As one batch, in which everything was read several times."""
+    """Measure repeated reads as one batch."""
     files, size = _files(feed), _size(workload.window)
     if contestant is Contestant.POLARS_EACH:
         return _on_each(files, size, least)
@@ -39,14 +39,14 @@ def timed(contestant: Contestant, workload: Workload, feed: Feed, least: float =
 
 
 def _on_each(files: str, size: int, least: float) -> dict[str, Any]:
-    """On every core that this process may use, all at once and each for so long."""
+    """Run on all allowed cores at once, each for the given time."""
     cores = sorted(os.sched_getaffinity(0))
     context = multiprocessing.get_context("spawn")
     ready = context.Barrier(len(cores))
     with ProcessPoolExecutor(len(cores), context, _share, (ready,)) as pool:
         done = [pool.submit(_alone, core, files, size, least) for core in cores]
         spans = [each.result() for each in done]
-    # Who is through sooner leaves the others the machine: each counts for the time that it took itself.
+    # A process that ends earlier frees the machine for others: each counts for its own time.
     seconds = sum(ended - started for started, ended, _ in spans) / len(spans)
     started, rows = min(started for started, _, _ in spans), sum(rows for _, _, rows in spans)
     batch = {"batch": 0, "rows": rows, "started": started, "ended": started + seconds, "state": []}
@@ -62,8 +62,8 @@ def _share(barrier: "Barrier") -> None:
 
 
 def _alone(core: int, files: str, size: int, least: float) -> tuple[float, float, int]:
-    """When it began, when it ended, and how many rows it had read: on one core, once before it counts."""
-    # Before Polars asks how many threads it may have.
+    """Run on one core after a warm-up; return start, end and rows read."""
+    # Before Polars reads its thread limit.
     os.sched_setaffinity(0, {core})
     _by_polars(files, size)
     rows, times = _rows(files), 0
@@ -80,7 +80,7 @@ def _rows(files: str) -> int:
 
 
 def checked(contestant: Contestant, workload: Workload, feed: Feed, kept: Path) -> dict[str, Any]:
-    """Once, with every window kept for the judge."""
+    """Run once and keep all windows for the check."""
     started = time.time()
     totals = _TOTALS[contestant](_files(feed), _size(workload.window))
     totals.with_columns(pl.lit(1).alias("sign")).write_parquet(kept / "0.parquet")

@@ -1,8 +1,8 @@
-"""What a process and everyone it started has used: CPU seconds and resident memory, read from /proc.
+"""Measure a process tree: CPU seconds and resident memory, read from /proc.
 
-The run under the meter leads a session of its own, so that whoever belongs to it is found by its session id, however
-deep in the tree and whoever its parent is by now. A process that has ended and was waited for is in its parent's count
-of children; one that was not is still there as a zombie with its times. So nothing is lost between two looks.
+The measured run is a session leader, so that all of its processes are found by session id, also after reparenting. A
+process that ended and was waited for is in its parent's child times; otherwise it is a zombie with its own times. So no
+CPU time is lost between two samples.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _SESSION, _TIMES, _RSS = 3, slice(11, 15), 21
 
 
 class Look(Protocol):
-    """What was seen at a moment."""
+    """One sample of CPU time and memory."""
 
     @property
     def moment(self) -> float: ...
@@ -37,7 +37,7 @@ Seen = TypeVar("Seen", bound=Look)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A look at a session."""
+    """A sample of a session."""
 
     moment: float
     cpu_seconds: float
@@ -45,14 +45,14 @@ class Sample:
 
 
 def look(session: int, proc: Path = PROC) -> Sample:
-    """User and system time of all processes of a session and of their ended children; memory of those alive."""
+    """Return user and system time of a session's processes and ended children, and memory of live ones."""
     moment, found = time.time(), [_used(fields) for fields in _processes(session, proc).values()]
     return Sample(moment, sum(ticks for ticks, _ in found) / _TICKS, sum(pages for _, pages in found) * _PAGE)
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Memory of a session's processes, by their names, and how many files and sockets they all have open."""
+    """Memory of a session's processes by name, and the number of open files and sockets."""
 
     moment: float
     resident_bytes: Mapping[str, int]
@@ -60,7 +60,7 @@ class Held:
 
 
 def held(session: int, proc: Path = PROC) -> Held:
-    """Who holds what now."""
+    """Return the current memory by process name."""
     moment, found, files = time.time(), Counter[str](), 0
     for process, fields in _processes(session, proc).items():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -70,7 +70,7 @@ def held(session: int, proc: Path = PROC) -> Held:
 
 
 def members(session: int, proc: Path = PROC) -> list[int]:
-    """The processes of a session."""
+    """Return the processes of a session."""
     return list(_processes(session, proc))
 
 
@@ -95,9 +95,9 @@ def _used(fields: list[str]) -> tuple[int, int]:
 
 
 def around(looks: Sequence[Seen], moment: float) -> tuple[Seen, Seen, float]:
-    """The looks before and after a moment, and how far it is from one to the other; the nearest if it is beyond all."""
+    """Return the samples around a moment and its relative position; the nearest if outside."""
     if not looks:
-        raise ValueError("nobody looked")
+        raise ValueError("no samples")
     place = bisect_left(looks, moment, key=lambda each: each.moment)
     if place in (0, len(looks)):
         nearest = looks[min(place, len(looks) - 1)]
@@ -107,19 +107,19 @@ def around(looks: Sequence[Seen], moment: float) -> tuple[Seen, Seen, float]:
 
 
 def cpu_at(samples: Sequence[Sample], moment: float) -> float:
-    """CPU seconds used up to a moment, on the straight line between the looks around it."""
+    """Return CPU seconds used up to a moment, interpolated between samples."""
     before, after, share = around(samples, moment)
     return before.cpu_seconds + share * (after.cpu_seconds - before.cpu_seconds)
 
 
 def peak_bytes(samples: Sequence[Sample], until: float) -> int:
-    """The most memory that was resident; pages that workers share with their parent count for each."""
+    """Return peak resident memory; shared pages count for each process."""
     return max((sample.resident_bytes for sample in samples if sample.moment <= until), default=0)
 
 
 @dataclass(slots=True)
 class Looking(Generic[Seen]):
-    """Looks again and again, for as long as it is open."""
+    """Sample repeatedly while open."""
 
     look: Callable[[], Seen]
     every: float
@@ -145,5 +145,5 @@ class Looking(Generic[Seen]):
 
 
 def meter(session: int) -> Looking[Sample]:
-    """Looks at a session ten times a second."""
+    """Sample a session ten times a second."""
     return Looking(lambda: look(session), 0.1)

@@ -1,9 +1,8 @@
-"""The judge: a batch job in DuckDB over the whole corpus says what every window must hold; a contestant who differs
-has no number.
+"""Check output with DuckDB: a batch job over the whole corpus computes each window.
 
-Which late events count is a matter of rules, and they differ: Spark's aggregation drops a row by the watermark of two
-batches ago, its transformWithState also by the row's own time, we by the watermark before the batch. Each contestant
-is held to its own rule, exactly; the events in question are about one in a hundred.
+A contestant that differs has no number. Lateness rules differ: Spark's aggregation drops a row by the watermark of two
+batches ago, its transformWithState also by the row's own time, ours by the watermark before the batch. Each contestant
+is checked with its own exact rule; about one event in a hundred is affected.
 """
 
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from benchmarks.corpus import FLUSH_KEY
 from benchmarks.workloads import DELAY, Contestant, Distinct, Everything, Panes, Session, Sliding, Tumbling, Workload
 
 CELLS: Final = "key BIGINT, start_ms BIGINT, end_ms BIGINT, total BIGINT, plays BIGINT"
-"""A window of a key and what it holds; a contestant's output has the same columns, and the sign of each row."""
+"""Columns of a cell; a contestant's output adds the sign of each row."""
 
 
 _SAID: Final = f"""
@@ -31,12 +30,12 @@ _LAST_SAID: Final = f"""
         FROM told GROUP BY key, start_ms, end_ms, batch)
     SELECT key, start_ms, end_ms, arg_max(total, batch) total, arg_max(plays, batch) plays, max(said) said
     FROM of_batch GROUP BY key, start_ms, end_ms"""  # noqa: S608
-"""A file, or a folder of files, is named by its batch."""
+"""Output files and folders are named by batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How an output compares with what it should be."""
+    """Result of comparing an output with the expected one."""
 
     cells: int
     wrong: int
@@ -49,22 +48,22 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What must come out, in a table of DuckDB, and how many elements no window could take."""
+    """Expected output as a DuckDB table, and the number of late elements."""
 
     connection: duckdb.DuckDBPyConnection
     late: int
     live: int
-    """Windows of keys that are still held before the flush."""
+    """Open windows before the flush."""
     changes: bool = False
-    """Whether what was said last holds, and all before it is nothing."""
+    """Whether only the last row of a cell counts."""
 
     @property
     def cells(self) -> int:
         return _number(self.connection, "SELECT count(*) FROM expected")
 
     def judge(self, output: str) -> Verdict:
-        """Compares with Parquet files of signed cells: what was said less what was taken back, cell for cell; or what
-        the last batch said that told of a cell."""
+        """Compare with Parquet files of signed cells: emitted minus retracted rows per cell, or
+        the output of the last batch with that cell."""
         found = _LAST_SAID if self.changes else _SAID
         self.connection.execute(f"CREATE OR REPLACE TEMP TABLE got AS {found.format(output=output)}")
         wrong = self.connection.execute(
@@ -80,12 +79,12 @@ class Expected:
 def expect(
     folder: Path, workload: Workload, contestant: Contestant, batches: int | None = None, *, apart: bool = False
 ) -> Expected:
-    """What a contestant must say of a corpus, or of its first batches and the flush.
+    """Compute a contestant's expected output for a corpus, or for its first batches and the flush.
 
-    `apart`: the files of a batch are partitions, and we keep a watermark for each, of which the least counts.
+    `apart`: the files of a batch are partitions with a watermark each; the minimum counts.
     """
     connection = duckdb.connect()
-    # The judge works beside no one, but on the same small machine.
+    # The check runs alone, but on the same small machine.
     connection.execute("SET threads = 2; SET memory_limit = '6GB'; SET TimeZone = 'UTC'")
     _read(connection, folder, batches)
     watermarks(connection, DELAY, apart=apart and contestant is Contestant.OURS)
@@ -117,7 +116,7 @@ def _read(connection: duckdb.DuckDBPyConnection, folder: Path, batches: int | No
 
 
 def watermarks(connection: duckdb.DuckDBPyConnection, delay: int, *, apart: bool) -> None:
-    """For every batch the watermark that it leaves, that the one before it left, and the one before that."""
+    """Return for each batch the watermark after it and after the two batches before."""
     connection.execute(
         f"""CREATE TEMP TABLE marks AS
         WITH highest AS (SELECT {"part" if apart else 0} AS part, batch, max(ms) AS ms FROM events GROUP BY ALL),
@@ -130,7 +129,7 @@ def watermarks(connection: duckdb.DuckDBPyConnection, delay: int, *, apart: bool
 
 
 def taken(contestant: Contestant, lateness: int) -> str:
-    """Whether a window takes an element, as a condition over both and the watermarks of the batch."""
+    """Return the SQL condition under which a window accepts an element."""
     match contestant:
         case Contestant.OURS:
             return f"end_ms + {lateness * 1000} > before"
@@ -146,7 +145,7 @@ def taken(contestant: Contestant, lateness: int) -> str:
 
 
 def _aligned(connection: duckdb.DuckDBPyConnection, seconds: int, every: int, taken: str) -> None:
-    """Windows with common bounds. Events are summed by slice and batch first, then each slice goes to its windows."""
+    """Compute windows with common bounds: sum events by slice and batch, then assign slices to windows."""
     step, overlaps = every * 1000, seconds // every
     connection.execute(
         f"""CREATE TEMP TABLE expected AS
@@ -163,7 +162,7 @@ def _aligned(connection: duckdb.DuckDBPyConnection, seconds: int, every: int, ta
 
 
 def _sessions(connection: duckdb.DuckDBPyConnection, gap: int) -> None:
-    """Stretches without a silence longer than the gap. Their corpus has no late events, so that all agree on them."""
+    """Compute sessions. Their corpus has no late events, so all contestants agree."""
     connection.execute(
         f"""CREATE TEMP TABLE expected AS
         WITH breaks AS (
@@ -178,7 +177,7 @@ def _sessions(connection: duckdb.DuckDBPyConnection, gap: int) -> None:
 
 
 def _for_ever(connection: duckdb.DuckDBPyConnection) -> None:
-    """All of a key, whenever it came."""
+    """Compute totals per key over all time."""
     connection.execute(
         f"""CREATE TEMP TABLE expected AS
         SELECT key, 0 AS start_ms, 0 AS end_ms, sum(value)::BIGINT AS total, count(*) AS plays
@@ -187,7 +186,7 @@ def _for_ever(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _distinct(connection: duckdb.DuckDBPyConnection) -> None:
-    """Each event once, told apart by key, time and value. Their corpus has no late ones, so that all agree on them."""
+    """Compute distinct events by key, time and value. Their corpus has no late events, so all contestants agree."""
     connection.execute(
         f"""CREATE TEMP TABLE expected AS
         SELECT DISTINCT key, ms AS start_ms, value AS end_ms, value AS total, 1 AS plays
@@ -196,7 +195,7 @@ def _distinct(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _late(connection: duckdb.DuckDBPyConnection, workload: Workload) -> int:
-    """Elements whose last window is gone, by our rule."""
+    """Count elements whose last window has expired, by our rule."""
     match workload.window:
         case Session() | Everything():
             return 0
@@ -216,7 +215,7 @@ def _late(connection: duckdb.DuckDBPyConnection, workload: Workload) -> int:
 
 
 def _live(connection: duckdb.DuckDBPyConnection, workload: Workload, contestant: Contestant) -> int:
-    """We let go of a window in the batch that moves the watermark past it, the others one batch later."""
+    """Count open windows: ours closes in the batch that moves the watermark past the end, others one batch later."""
     held = f"end_ms + {workload.lateness * 1000} > before" if contestant is Contestant.OURS else "end_ms > earlier"
     match workload.window:
         case Everything():

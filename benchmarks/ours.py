@@ -1,4 +1,4 @@
-"""Our side of a run, through the public names only."""
+"""Run Strandline's side of a benchmark, with public names only."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def pipeline(feed: Feed, workload: Workload, *, ends: bool = False) -> sl.Pipeline:
-    """The workload in our words."""
+    """Build the workload in Strandline."""
     events = read(feed, ends=ends).event_time("at", sl.bounded(seconds=DELAY))
     match workload.window:
         case Distinct():
-            # Whoever comes to a window that has spoken is told apart, as late.
+            # Elements for a window that has fired are emitted as late.
             keyed = events.key_by("key", "value", "at").window(kind_of(workload.window))
             first = keyed.trigger(sl.after_count(1), may_close=True)
             return first.aggregate(plays=sl.count()).write(sl.discard())
@@ -41,7 +41,7 @@ def pipeline(feed: Feed, workload: Workload, *, ends: bool = False) -> sl.Pipeli
 
 
 def read(feed: Feed, *, ends: bool = False) -> sl.Elements:
-    """The events of a feed."""
+    """Read the events of a feed."""
     if not isinstance(feed, Lines):
         return sl.read(source_of(feed, ends=ends))
     import polars as pl  # noqa: PLC0415 - where lines are read
@@ -51,7 +51,7 @@ def read(feed: Feed, *, ends: bool = False) -> sl.Elements:
 
 
 def source_of(feed: Folder | Topic, *, ends: bool = False) -> "Source":
-    """A feed in our words."""
+    """Return the Strandline source of a feed."""
     match feed:
         case Folder(path):
             return sl.files(path, EVENTS, format="parquet", files_per_batch=FILES, ends=ends)
@@ -62,7 +62,7 @@ def source_of(feed: Folder | Topic, *, ends: bool = False) -> "Source":
 
 
 def kind_of(window: Window) -> "WindowKind":
-    """A workload's window in our words."""
+    """Return the Strandline window of a workload."""
     match window:
         case Tumbling(seconds) | Distinct(seconds):
             return sl.tumbling(seconds=seconds)
@@ -84,14 +84,14 @@ def start(
     *,
     at_once: bool = False,
 ) -> "Job":
-    """A job that reads what is there and ends: as a stream, or at once."""
+    """Start a job over the available data, as a stream or as one batch."""
     asked = pipeline(feed, workload, ends=at_once)
     job: Job = asked.run(spark, checkpoint=checkpoint, available_now=not at_once, listener=listener)
     return job
 
 
 def as_cells(panes: "pl.DataFrame", window: Window) -> "pl.DataFrame":
-    """Our panes as the judge reads them: a retraction counts against what it takes back."""
+    """Convert our panes to signed cells; a retraction counts negatively."""
     import polars as pl  # noqa: PLC0415 - beside Spark, in the process that runs it
 
     from strandline.kernel.blocks.block import END, START  # noqa: PLC0415
@@ -103,7 +103,7 @@ def as_cells(panes: "pl.DataFrame", window: Window) -> "pl.DataFrame":
         case Everything():
             start = end = pl.lit(0, pl.Int64)
         case Distinct():
-            # How many came at once is a matter of the batch.
+            # The number of copies at once depends on the batch.
             start, plays = pl.col("at").dt.epoch("ms"), pl.lit(1, pl.Int64)
             end = total = pl.col("value")
         case _:

@@ -1,7 +1,7 @@
-"""`strandline bench profile`: where the time of one run goes, by thread, by what tasks did, and by stage of a batch.
+"""`strandline bench profile`: show where a run spends its time, by thread, task activity and batch stage.
 
-The CPU time is the kernel's own count, thread by thread. What tasks did is measured by them with a clock on the wall,
-so on a machine that is busy with other things it is too much; what is left of their CPU time is told as the crossing.
+CPU time comes from the operating system, thread by thread. Tasks measure their activities by wall clock, which is too
+high on a busy machine; the rest of their CPU time is reported as transport.
 """
 
 import json
@@ -34,30 +34,30 @@ from strandline.observe.metrics.metrics import STAGES
 
 UNSEEN: Final = "between two looks"
 _MINE: Final = ("read", "prepare", "step")
-"""What is computed in the workers."""
+"""Stages computed in the workers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Where the time of the batches that count went."""
+    """Time of the counted batches by category."""
 
     cell: str
     events: int
     wall_seconds: float
     cpu_seconds: float
-    """Of the whole tree of processes."""
+    """Of the whole process tree."""
     threads: Mapping[str, float]
-    """CPU seconds by what threads are there for; what nobody saw is told too, so that they are the whole."""
+    """CPU seconds by thread purpose, including unobserved time, so that the sum is complete."""
     tasks: Mapping[str, float]
-    """Seconds of all tasks together by what they did, where a job tells it."""
+    """Seconds of all tasks by activity, if reported."""
     crossing: float | None
-    """CPU seconds of the workers beside that."""
+    """CPU seconds of the workers outside of that."""
     stages: Mapping[str, float]
-    """Seconds of the time that batches took, where a job tells it."""
+    """Batch seconds by stage, if reported."""
 
 
 def main(asked: Asked, cell: str = "ours", *, as_json: bool = False) -> int:
-    """Runs a cell once and tells where its time went."""
+    """Run a cell once and print where its time went."""
     turns.end_with_the_run()
     known = {each.name: each for each in cells(quick=asked.quick)}
     if cell not in known:
@@ -74,7 +74,7 @@ def main(asked: Asked, cell: str = "ours", *, as_json: bool = False) -> int:
 
 
 def cells(*, quick: bool) -> Iterator[Cell | Question]:
-    """What can be looked into: the cells of five benchmarks, who have them judged."""
+    """Return the profilable cells of five benchmarks, which check them."""
     for each in (suite, shapes, sources, scale):
         chosen = each.quick() if quick else each.full()
         for group in chosen.groups:
@@ -84,7 +84,7 @@ def cells(*, quick: bool) -> Iterator[Cell | Question]:
 
 
 def measure(cell: Cell | Question, work: Path, broker: Broker | None = None) -> Profile:
-    """One run of a cell, under the meter and with its threads watched."""
+    """Run a cell with CPU metering and thread sampling."""
     home = scratch(work)
     module, order = _order(cell, work, broker)
     (home / "order.json").write_text(json.dumps(order))
@@ -106,7 +106,7 @@ def measure(cell: Cell | Question, work: Path, broker: Broker | None = None) -> 
 
 
 def _order(cell: Cell | Question, work: Path, broker: Broker | None) -> tuple[str, dict[str, Any]]:
-    """Who runs it, and what he is told."""
+    """Return the contestant module and its order."""
     if isinstance(cell, Question):
         return nexmark.CONTESTANT, nexmark.order_of(cell, written(cell.log, work / "corpora")[0])
     return "benchmarks.contestant", {
@@ -122,7 +122,7 @@ def _order(cell: Cell | Question, work: Path, broker: Broker | None) -> tuple[st
 def profile_of(
     cell: Cell | Question, batches: Sequence[dict[str, Any]], samples: Sequence[Sample], looks: Sequence[Look]
 ) -> Profile:
-    """What was used for the batches that count, as in `bench windows`."""
+    """Compute the use of the counted batches, as in `bench windows`."""
     run = weighed(cell, 0, batches, samples)
     counted = [batch for batch in batches if batch["rows"] > FEW][-run.counted :]
     threads = between(looks, counted[0]["started"], counted[-1]["ended"])
@@ -157,7 +157,7 @@ def _sum(each: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def told(found: Profile) -> Group:
-    """For people: three tables, each a different cut through the same batches."""
+    """Format three tables, each a different breakdown of the same batches."""
     speed = found.events / found.cpu_seconds
     head = f"{found.cell}: {found.events:,} events, {found.cpu_seconds:.1f} CPU-seconds in {found.wall_seconds:.1f} s"
     parts: list[Any] = [Text(f"{head}, {speed:,.0f} events per CPU-second"), Text()]

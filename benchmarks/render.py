@@ -1,6 +1,6 @@
-"""The page of figures, docs/explanation/performance.md and its pictures, from the last full runs.
+"""Render docs/explanation/performance.md and its pictures from the last full runs.
 
-usage: .venv/bin/python -m benchmarks.render [--check]      with --check, only says whether the page is up to date
+usage: .venv/bin/python -m benchmarks.render [--check]      --check only compares
 """
 
 import json
@@ -43,48 +43,48 @@ OTHERS: Final[Mapping[str, tuple[str, Callable[[dict[str, Any]], str]]]] = {
     "of_latency": ("latency.json", latency),
     "of_soak": ("soak.json", soak),
 }
-"""The other benchmarks in the order of the page: where their figures are kept, and what is said of them."""
+"""The other benchmarks in page order: result file and renderer."""
 PAGE: Final = Path("docs/explanation/performance.md")
 PICTURES: Final = Path("docs/pictures")
 
-_READING: Final = """A ratio is our events per CPU-second over theirs, in the same run, on the same machine: above one,
-we are faster. A cost or a latency, where less is better, has its bounds marked with ≤.
+_READING: Final = """A ratio is our events per CPU-second over the peer's, in the same run, on the same machine: above
+one, Strandline is faster. For costs and latencies less is better; their bounds are marked with ≤.
 """
 
 _HOW: Final = """### How it is measured
 
-- **One corpus.** A seeded generator writes Parquet; every contestant reads the same files, two a batch, one million
-  events a batch (400,000 for sessions, 100,000 for sliding windows), 50,000 events to a second of event time. They are
-  out of order within 20 ms; one in twenty is up to 3 s behind, one in a hundred 10 s to a minute, one in a thousand
-  beyond any lateness (for sessions, none is late). Keys are drawn evenly, or by Zipf's law (1.1) where they are called
+- **One corpus.** A seeded generator writes Parquet. All contestants read the same files, two per batch, one million
+  events per batch (400,000 for sessions, 100,000 for sliding windows), 50,000 events per second of event time. Events
+  are out of order within 20 ms; one in twenty is up to 3 s behind, one in a hundred 10 s to a minute, one in a thousand
+  beyond any allowed lateness (for sessions, none is late). Keys are uniform, or follow Zipf's law (1.1) where called
   hot.
-- **The same question.** A sum and a count by key; windows of 20 s, or 60 s every second, or sessions with a gap of 2 s;
-  a watermark {delay} s behind the highest time seen. Output goes to a sink that keeps nothing; ours still keeps its
-  ledger and hands late elements out instead of dropping them.
-- **The same Spark.** Each run is a process and a JVM of its own: `local[2]`, two shuffle partitions, 4 GB, one set of
-  settings for all, with RocksDB tuned as its expert would: changelog checkpoints, no row tracking, bounded memory.
-  The state store differs where the table says so; and ours runs without the JVM's second compiler, as a job of ours
-  over such files does. The native ones were tried without it and are slower so: they keep it. Results at commits
-  before decision 0035 have the JVM's usual collector of garbage for all, later ones the serial one for all. What a job
-  of ours does to Spark beyond settings (decision 0038) only ours has, as it has in a user's hands.
-- **The judge first.** The first run of each cell is followed by one that keeps every pane, over the first three
-  batches of the same corpus; DuckDB computes the same windows as a batch job, and every cell of key and window must
-  agree. The timed runs keep no output; ours must at least account for every event. A contestant that disagrees is told
-  as failed and has no number.
-- **Events per CPU-second**: user and system time of the whole process tree (JVM, Python workers, those that have
-  ended), read from `/proc` ten times a second and cut at the ends of batches as Spark reports them. The first four
-  batches do not count (two for the peer by key, whose batches are long).{warm}
-- **In turns.** All cells of a group run once, then again in the opposite order, and so on. A ratio is taken round by
-  round; the table shows the median, and the lowest and highest round. A ratio with a floor whose middle half is wider
-  than 15 % of it gets up to two rounds more.
+- **The same query.** A sum and a count by key; windows of 20 s, or 60 s every second, or sessions with a gap of 2 s;
+  a watermark {delay} s behind the highest event time. Output goes to a no-op sink; Strandline still writes its ledger
+  and emits late elements instead of dropping them.
+- **The same Spark.** Each run has its own process and JVM: `local[2]`, two shuffle partitions, 4 GB, one set of
+  settings for all, with RocksDB tuned: changelog checkpoints, no row tracking, bounded memory. The state store differs
+  where the table says so. Ours runs without the JVM's second compiler (C2), as Strandline starts such a job; native
+  Spark is slower without it and keeps it. Results at commits before decision 0035 use the JVM's default garbage
+  collector for all, later ones the serial collector for all. Only ours has Strandline's changes to Spark beyond
+  settings (decision 0038), as a user's job does.
+- **Checked first.** The first run of each cell is followed by one that keeps all panes of the first three batches.
+  DuckDB computes the same windows as a batch job, and each key and window must match. The timed runs keep no output;
+  ours must at least account for each event. A contestant that differs is reported as failed and has no number.
+- **Events per CPU-second.** User and system time of the whole process tree (JVM, Python workers, ended processes),
+  read from `/proc` ten times a second and cut at the ends of batches as Spark reports them. The first four batches do
+  not count (two for the peer by key, whose batches are long).{warm}
+- **Alternating runs.** All cells of a group run once, then again in reverse order, and so on. Ratios are taken per
+  round; the table shows the median, the lowest and the highest. If the middle half of a ratio with a floor spreads by
+  more than 15 % of that floor, it gets up to two more rounds.
 - **One round is one moment.** A thousand keys against a million was 1.79x in the one round of the table, and 2.59x to
-  2.93x in three rounds of these two cells on another machine, which miss the floor; why is not known (decision 0039).
-- **By key** is transformWithStateInPandas as Spark's guide shows it: a map of open windows and a timer each, for every
-  key. It is so slow that it gets only every 50th key (every 200th of a million), each with all of its events. What a
-  key costs is the same, and its state is smaller, which is in its favour.
-- **Latency** is open-loop: 1,000 events fall into a folder every 100 ms, whether anyone keeps up or not. A pane's
+  2.93x in three rounds of these two cells on another machine, which miss the floor; the cause is unknown
+  (decision 0039).
+- **By key** is transformWithStateInPandas as in Spark's guide: a map of open windows and a timer per key. It is so
+  slow that it gets only every 50th key (every 200th of a million), each with all of its events. The cost per key is
+  the same and its state is smaller, which favours it.
+- **Latency** is open-loop: 1,000 events fall into a folder every 100 ms, whether or not the job keeps up. A pane's
   latency runs from the moment its last event was due to the moment the driver holds the pane. Native runs in update
-  mode, ours with an early pane for every change.
+  mode, ours with an early pane for each change.
 """
 
 
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def pages(told: dict[str, Any], **others: dict[str, Any]) -> dict[Path, str]:
-    """Every file the figures make, by its path in the repository."""
+    """Return all rendered files by repository path."""
     return {
         PAGE: page(told, **others),
         PICTURES / "ratios.svg": _ratios(told["rows"]),
@@ -115,7 +115,7 @@ def pages(told: dict[str, Any], **others: dict[str, Any]) -> dict[Path, str]:
 
 
 def page(told: dict[str, Any], **others: dict[str, Any]) -> str:
-    """The page: the table, what it does not reach, how it was measured, every cell; then the same of the others."""
+    """Render the page: table, missed goals, cells and method of windows; then the other benchmarks."""
     parts = [
         "# Performance\n",
         at_a_glance({"windows": told, **others}),
@@ -130,7 +130,7 @@ def page(told: dict[str, Any], **others: dict[str, Any]) -> str:
         "![Cost per event by number of keys](../pictures/cost-by-keys.svg)\n",
         "![Cost per event as the stream goes on](../pictures/cost-over-time.svg)\n",
         "### Every cell\n",
-        "State is what RocksDB holds after three batches, compacted (the in-memory store: what it says it holds).\n",
+        "State is the compacted size of RocksDB after three batches (for the in-memory store, the size it reports).\n",
         _cells(told["cells"]),
         _waits(told["latency"]),
         _how(told["cells"]),
@@ -141,7 +141,9 @@ def page(told: dict[str, Any], **others: dict[str, Any]) -> str:
 
 def _how(cells: Iterable[dict[str, Any]]) -> str:
     seconds = max(cell.get("warm_seconds", 0) for cell in cells)
-    warm = f" Before them, all but that peer do the same\n  for {seconds:.0f} s in the same JVM." if seconds else ""
+    warm = (
+        f" Before that, all but that\n  peer run the same query for {seconds:.0f} s in the same JVM." if seconds else ""
+    )
     return _HOW.format(delay=DELAY, warm=warm)
 
 
@@ -182,7 +184,7 @@ def _waits(waits: Sequence[dict[str, Any]]) -> str:
 
 
 def _ratios(rows: Iterable[dict[str, Any]]) -> str:
-    """Every row as a factor in our favour; where less is better, turned over."""
+    """Draw each row as a factor in our favour; inverted where less is better."""
     colours = {"goal": GOOD, "floor": FAIR, "below": POOR}
     drawn = []
     for row in rows:
@@ -213,7 +215,7 @@ def _label(name: str) -> str:
 
 
 def _by_keys(cells: Sequence[dict[str, Any]]) -> str:
-    """CPU microseconds an event costs with a thousand, a hundred thousand and a million keys."""
+    """Draw CPU microseconds per event at a thousand, a hundred thousand and a million keys."""
     courses = {
         "ours": {1_000: "ours-1k", 100_000: "ours", 1_000_000: "ours-1m"},
         "native on RocksDB": {1_000: "native-1k", 100_000: "native-rocksdb", 1_000_000: "native-1m"},
@@ -231,7 +233,7 @@ def _by_keys(cells: Sequence[dict[str, Any]]) -> str:
 
 
 def _over_time(cells: Sequence[dict[str, Any]]) -> str:
-    """CPU microseconds an event costs in each batch of the longest run, the warm-up left out."""
+    """Draw CPU microseconds per event in each batch of the longest run, without the warm-up."""
     found = next((cell for cell in cells if cell["name"] == "ours-long" and cell.get("batch_cpu")), None)
     title = "What an event costs as the stream goes on (ours, 100 k keys)"
     if found is None:

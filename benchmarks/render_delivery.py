@@ -1,4 +1,4 @@
-"""What the page of figures says of delivery: the table, every cell, and how it was measured."""
+"""Render the page's section on delivery: table, cells, method."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -7,22 +7,21 @@ from benchmarks.render_tables import short, source, table
 from benchmarks.workloads import DELAY
 
 _HOW: Final = f"""\
-**How it is measured.** Here a ratio is of rows or events a second by the clock, since a sink is waited for.
-Exactly once against at least once: the same rows of five columns are handed to two fresh tables of one sink as
-a driver does it, batch by batch, now the one first and now the other; the digest of the rows, which only an
-entry needs, counts. The first batches do not count. Then both tables are read, and every row must be there
-once. SQLite, PostgreSQL, a Kafka broker and Valkey run on the same machine, with what was committed on disk
-(but Kafka's, as is its habit). Upserts: sums and counts by key in windows of 20 s, {DELAY} s behind the highest
-time, kept up to date in PostgreSQL with every batch; about as many rows are written as there are keys. By hand
-is Spark's own window in update mode on RocksDB, a `foreachBatch` that writes by JDBC (`reWriteBatchedInserts`,
-10,000 rows a round trip) into an unlogged staging table, and one `INSERT … ON CONFLICT`. That is at least once;
-ours is exactly once. The same run is done once before in the same JVM; then the table must hold every window as
-the judge has it.
+**How it is measured.** Here a ratio is of rows or events per second by the clock, since a job waits for its sink.
+Exactly once against at least once: the driver's code hands the same rows of five columns to two fresh tables of one
+sink, batch by batch, in alternating order. The digest of the rows, which only a ledger entry needs, counts. The first
+batches do not count. Then both tables are read, and each row must be there once. SQLite, PostgreSQL, a Kafka broker and
+Valkey run on the same machine with durable commits (Kafka with its default flushing). Upserts: sums and counts by key
+in windows of 20 s, {DELAY} s behind the highest time, updated in PostgreSQL with each batch; each batch writes about as
+many rows as there are keys. The peer is Spark's own window in update mode on RocksDB with a `foreachBatch` that writes
+by JDBC (`reWriteBatchedInserts`, 10,000 rows per round trip) into an unlogged staging table, and one `INSERT … ON
+CONFLICT`. That is at least once; ours is exactly once. The same run is done once before in the same JVM; then each
+window in the table must match DuckDB's result.
 """
 
 
 def delivery(told: dict[str, Any]) -> str:
-    """The part of the page that tells of delivery."""
+    """Render the section."""
     parts = [
         "## Delivery: exactly once, and upserts\n",
         source(told, "throughput-of-delivery.json"),

@@ -1,4 +1,4 @@
-"""What the page of figures says of latency: every rung of the ladder, and how it was measured."""
+"""Render the page's section on latency: each setting, goals, method."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,22 +8,21 @@ from benchmarks.render_tables import STANDING, source
 from benchmarks.results import reached
 
 _HOW: Final = """\
-**How it is measured.** A process of its own drops a file into a folder every 100 ms, whether anyone keeps up or not;
-every event carries the moment at which it was due, which is its event time too. 1,000 keys, windows of 10 s, a
-watermark 5 s behind. An early pane's wait runs from the moment at which its last event was due to the moment at which
-the driver holds it; that of a pane on time, from the moment at which the event was due that moved the watermark past
-the end of its window. The figures are medians over the rounds; the first 30 of 90 seconds do not count. Each rung
-changes one thing of the base.
+**How it is measured.** A separate process drops a file into a folder every 100 ms, whether or not the job keeps up.
+Each event carries the moment it was due, which is its event time too. 1,000 keys, windows of 10 s, a watermark 5 s
+behind. An early pane's latency runs from the moment its last event was due to the moment the driver holds it. For an
+on-time pane it starts when the event was due that moved the watermark past the window's end. Figures are medians over
+the rounds; the first 30 of 90 seconds do not count. Each row changes one setting of the base.
 
-**Why not sooner.** A micro-batch lists, plans, runs its tasks and writes two logs before the next one begins: an event
-waits for the batch that runs, then for its own. So the least that can be had is about one and a half times the length
-of a small batch. A `trigger` not much longer than that does early panes no harm; those on time wait for one more batch.
+**Lower bound.** A micro-batch lists files, plans, runs its tasks and writes two logs before the next one begins. An
+event waits for the running batch, then for its own: at least about one and a half times the length of a small batch. A
+`trigger` interval not much longer than a batch does not delay early panes; on-time panes wait for one more batch.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What was aimed at before anything was measured, and what became of it."""
+    """A goal set before the measurement, and its result."""
 
     title: str
     value: float
@@ -31,20 +30,20 @@ class Aim:
     goal: float
     form: str
     native: float | None = None
-    """What native Spark beside it did, where the aim is not a comparison with that."""
+    """Native Spark's value, unless the goal is relative to it."""
 
     @property
     def reached(self) -> str:
-        """Where it stands."""
+        """Standing against floor and goal."""
         return reached(self.value, self.floor, self.goal, lower=True)
 
     def shown(self, value: float) -> str:
-        """In its unit."""
+        """Format a value in its unit."""
         return self.form.format(value)
 
 
 def aimed(rungs: Sequence[dict[str, Any]]) -> tuple[Aim, ...]:
-    """The aims for early panes; none where the two rungs that are compared have no number."""
+    """Return the goals for early panes; none if one of the two compared settings has no number."""
     known = {rung["rung"]: rung.get("early") for rung in rungs}
     base, native = known.get("base"), known.get("native")
     if not base or not native:
@@ -59,7 +58,7 @@ def aimed(rungs: Sequence[dict[str, Any]]) -> tuple[Aim, ...]:
 
 
 def aims(rungs: list[dict[str, Any]]) -> str:
-    """What was aimed at, as a table."""
+    """Render the goals as a table."""
     found = aimed(rungs)
     if not found:
         return ""
@@ -72,21 +71,22 @@ def aims(rungs: list[dict[str, Any]]) -> str:
 
 
 def _lowest(rungs: list[dict[str, Any]]) -> str:
-    """The rung with the least, among those of ours at the rate of the base."""
+    """Describe our setting with the lowest p50 at the base rate."""
     mine = [rung for rung in rungs if rung["rung"] != "native" and not rung["rung"].startswith("rate")]
     best = min((rung for rung in mine if rung.get("early")), key=lambda rung: float(rung["early"]["p50"]))
     early = best["early"]
+    shown = f"p50 {early['p50']:.0f} ms and p99 {early['p99']:.0f} ms"
     return (
-        f"The lowest of ours at this rate: {best['title']}, p50 {early['p50']:.0f} ms and p99 {early['p99']:.0f} ms.\n"
-        "Rungs run one after the other on a machine whose speed changes meanwhile: a difference that is less than\n"
-        "what rounds of one rung differ by says nothing.\n"
+        f"Ours with the lowest p50 at this rate: {best['title']}, {shown}.\n"
+        "Settings run one after the other on a machine whose speed varies: differences smaller than those between\n"
+        "rounds of one setting are noise.\n"
     )
 
 
 def latency(told: dict[str, Any]) -> str:
-    """The part of the page that tells of the ladder."""
+    """Render the section."""
     lines = [
-        "| rung | early: p50 | p95 | p99 | on time: p50 | p95 | p99 | early panes | early p50 by round |",
+        "| setting | early: p50 | p95 | p99 | on time: p50 | p95 | p99 | early panes | early p50 by round |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for rung in told["rungs"]:
@@ -100,5 +100,5 @@ def latency(told: dict[str, Any]) -> str:
         ]
         rounds = ", ".join(f"{each['early']['p50']:.0f}" for each in told["latency"] if each["rung"] == rung["rung"])
         lines.append(f"| {rung['title']} | {' | '.join(figures)} | {rung['early']['panes']:,.0f} | {rounds} |")
-    title = "## Latency: how soon a pane is seen, setting by setting\n"
+    title = "## Latency of panes, by setting\n"
     return "\n".join([title, source(told, "latency.json"), "\n".join(lines) + "\n", aims(told["rungs"]), _HOW])

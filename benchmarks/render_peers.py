@@ -1,4 +1,4 @@
-"""What the page of figures says of the peers: the table, every cell with what it promises, who is missing, and how."""
+"""Render the page's section on peers: table, cells with guarantees, missing peers, method."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -8,15 +8,15 @@ from benchmarks.render_tables import short, source, table
 
 _HOW: Final = """\
 **How it is measured.** A sum and a count by 100,000 keys in tumbling windows of 20 s, the watermark 5 s behind.
-Those on Spark are measured as windows are. All others read one file of JSON lines in the order of arrival, or a
-topic of two partitions; nobody is late there, since each has its own rule for that; each is written as its
-documentation shows it, runs in an environment of its own, and has both cores. The slow ones (Bytewax, Beam,
-PyFlink, Quix) get only every 20th key, each with all of its events. A program is started over a corpus of two
-million events, of four for ours, Flink SQL and all over a topic, since a JVM compiles for half a minute, and over one
-twice as long. What the longer run uses more, CPU of the whole process tree, is the
-cost of its events; the rest is the cost of starting, which is told beside it. Every run must hold every event in
-its windows, in sum and number, and a first one each window as DuckDB has it. We read the same lines or topic, half
-a million events a batch, and are measured in the same way, start of the JVM and of Spark included in the start.
+Contestants on Spark are measured as with windows. All others read one file of JSON lines in order of arrival, or a
+topic of two partitions; nothing is late there, since lateness rules differ. Each is written as its documentation shows,
+runs in its own environment and has both cores. The slow ones (Bytewax, Beam, PyFlink, Quix) get only every 20th key,
+each with all of its events. A program runs over a corpus of two million events (four for ours, Flink SQL and all
+topics, since a JVM compiles for half a minute) and over one twice as long. The additional CPU of the longer run, over
+the whole process tree, is the cost of its events; the rest is the start-up cost, reported beside it. Each run must hold
+all events in its windows, in sum and count; a first run must match DuckDB window by window. Ours reads the same lines
+or topic, half a million events per batch, and is measured in the same way, with the start of JVM and Spark included in
+the start-up cost.
 """
 _NATIVE: Final = "exactly once into Spark's own files and tables, else at least once; late rows are dropped"
 _ON_SPARK: Final = {
@@ -29,9 +29,9 @@ _ON_SPARK: Final = {
 
 
 def peers(told: dict[str, Any]) -> str:
-    """The part of the page that tells of the peers."""
+    """Render the section."""
     parts = [
-        "## Peers: one question, many systems\n",
+        "## Peers: the same windows in other systems\n",
         source(told, "peers.json"),
         table([*told["rows"], *told["reported"]]),
         short(told["rows"], "### Where the goal against peers is not reached\n"),
@@ -59,7 +59,7 @@ def _cells(cells: Iterable[dict[str, Any]]) -> str:
 
 
 def _start(cell: dict[str, Any]) -> float:
-    """Of the first round: what is left of the shorter run once its events are paid for."""
+    """Return the first round's start cost: the shorter run minus the cost of its events."""
     shorter, longer = cell["batch_cpu"][0]
     return max(0.0, 2 * float(shorter) - float(longer))
 

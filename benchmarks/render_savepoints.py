@@ -1,4 +1,4 @@
-"""What the page of figures says of savepoints: how long they take, and what a running job notices of one."""
+"""Render the page's section on savepoints: duration, and the delay of a running job."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -6,18 +6,17 @@ from typing import Any, Final
 from benchmarks.render_tables import source
 
 _HOW: Final = """\
-**How it is measured.** A job holds one open window for each key, with a sum and a count, in two partitions and as many
-key groups as two cores get. A savepoint of it is restored into five partitions and ten key groups, in a Spark that is
-up; that takes from the first look at the savepoint to a folder that a run goes on from, all of it durable. The state is
-then read back, and must be the same windows with the same sum. For the delay, the same job gets a batch every
-{interval:.0f} s, and after some of them `strandline savepoint create` saves it from outside, which starts a Spark of
-its own on the same two cores. The delay is how much longer the longest gap between the ends of two batches is while it
-saves, up to one interval after, than the longest gap before.
+**How it is measured.** A job holds one open window per key, with a sum and a count, in two partitions with the key
+groups of two cores. Its savepoint is restored into five partitions and ten key groups, in a running Spark. The time
+runs from the first read of the savepoint to a durable folder from which a run continues. Then the state is read back;
+windows and sums must be the same. For the delay, the same job gets a batch every {interval:.0f} s, and after some of
+them `strandline savepoint create` runs in another process, which starts its own Spark on the same two cores. The delay
+is the longest gap between batch ends during the savepoint, up to one interval after it, less the longest gap before.
 """
 
 
 def savepoints(told: dict[str, Any]) -> str:
-    """The part of the page that tells of savepoints."""
+    """Render the section."""
     restored, delay, keys = told["restore"], told["delay"], told["keys"]
     lines = [
         "| what | median | lowest to highest | goal | |",
@@ -29,7 +28,7 @@ def savepoints(told: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|---|---|",
         *_rounds(told["moved"], told["gaps"]),
     ]
-    parts = ["## Savepoints: a job that moves\n", source(told, "savepoints.json"), "\n".join(lines) + "\n"]
+    parts = ["## Savepoints: create and restore\n", source(told, "savepoints.json"), "\n".join(lines) + "\n"]
     return "\n".join([*parts, _HOW.format(interval=told["interval"])])
 
 

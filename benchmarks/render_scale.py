@@ -1,4 +1,4 @@
-"""What the page of figures says of scale: the tables, every cell, and how it was measured."""
+"""Render the page's section on scale: tables, cells, method, model."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -8,15 +8,14 @@ from benchmarks.render_tables import cells, short, source, table
 from benchmarks.scale import HELD
 
 _HOW: Final = """\
-**How it is measured.** One job of ours, a sum and a count by 100,000 keys in windows of 20 s, two partitions on two
-cores, a million events a batch; and the same with one thing changed: ten times the events, fewer or more keys, windows
-of an hour, in which every key is held that ever came (of ten million keys five, in the end), windows of a minute that
-overlap (10,000 keys, 100,000 events a batch), fewer or more partitions, one core, four million events a batch. On one
-core everybody is kept to it, the JVM's compilers and the Python workers too. Costs are CPU time of the whole tree of
-processes an event; what a second core brings is told in events a second. It is compared with what it brings to plain
-programs: Polars, with one thread, groups the same files on one core by itself, and on each of two cores at the same
-time. What more keys cost is told of Polars and DuckDB, too, which group the same files at once and keep nothing.
-Every cell is judged. All else is as with windows.
+**How it is measured.** One Strandline job: sum and count by 100,000 keys in windows of 20 s, two partitions on two
+cores, a million events per batch; and the same with one change: ten times the events, fewer or more keys, windows of an
+hour that keep all keys (of ten million keys five in the end), overlapping windows of a minute (10,000 keys, 100,000
+events per batch), fewer or more partitions, one core, four million events per batch. On one core all processes are
+pinned to it, the JVM's compilers and Python workers too. Costs are CPU time of the whole process tree per event; the
+gain of a second core is in events per second. For comparison, single-threaded Polars groups the same files on one core,
+and on each of two cores at the same time. Polars and DuckDB also group the files with few and many keys, without
+streaming state. Each cell is checked. All else is as with windows.
 """
 
 _CORES: Final = (2, 8, 32, 100)
@@ -27,19 +26,17 @@ _NAMES: Final = {
     "large-cores-1": "four times the events in a batch, one core",
 }
 _LEFT_OUT: Final = """\
-**What it leaves out**, so that it is an upper bound: the network, over which combined elements and results go between
-machines (here all is one machine); that each of more tasks has fewer events of a key to combine, so that more goes on
-to the windows (on one core one task sees all of a batch, and is faster than foretold); what the source can give and the
-sink can take; a slow machine among many, for which all others wait; state that does not fit into memory. The driver
-gathers every pane, so where windows tell many panes a second, as with an early one for each change, it is the driver
-that limits, not the cores.
+**What the model leaves out**, which makes it an upper bound: the network between machines (here all is one machine);
+less combining per task when more tasks share the events of a key (on one core one task sees the whole batch and is
+faster than predicted); limits of source and sink; stragglers; state larger than memory. The driver gathers all panes,
+so with many panes per second, such as an early pane per change, the driver is the limit, not the cores.
 """
 
 
 def scale(told: dict[str, Any]) -> str:
-    """The part of the page that tells of scale."""
+    """Render the section."""
     parts = [
-        "## Scale: what an event costs as things grow\n",
+        "## Scale: cost per event by keys, windows, partitions and cores\n",
         source(told, "scale.json"),
         table([*told["rows"], *told["reported"]]),
         short(told["rows"], "### Where the goal of scale is not reached\n"),
@@ -52,14 +49,14 @@ def scale(told: dict[str, Any]) -> str:
 
 
 def _held(cells: Iterable[dict[str, Any]]) -> str:
-    """How large the state is that is held."""
+    """Describe the size of held state."""
     sizes = {cell["name"]: cell.get("checked", {}).get("state_bytes") for cell in cells if cell["name"] in HELD}
     told = [f"{size / 1e6:,.0f} MB with {HELD[name] / 1e6:,.0f} M keys" for name, size in sizes.items() if size]
     return f"State after three batches in windows of an hour, compacted: {', '.join(told)}.\n" if told else ""
 
 
 def _paper(model: Model, foretold: dict[str, tuple[float, float]]) -> str:
-    """The model, how well it foretells, and what it says of more cores than there are here."""
+    """Render the model, its accuracy, and its prediction for more cores."""
     rows = [
         f"| {_NAMES[name]} | {guess:.2f} s | {seen:.2f} s | {guess / seen - 1:+.0%} |"
         for name, (guess, seen) in foretold.items()
@@ -74,19 +71,19 @@ def _paper(model: Model, foretold: dict[str, tuple[float, float]]) -> str:
         for every, cores in needed
     )
     says = (
-        "`benchmarks/paper.py` fits four numbers to the cells that differ in partitions or in the events of a batch:\n"
-        f"{model.cost * 1e6:.2f} µs of a core for an event, {model.task * 1e3:.0f} ms for a partition in a batch; and "
-        f"of a batch\n{model.alone * 1e3:.0f} ms in which one core works alone, and {model.each * 1e3:.1f} ms more for "
-        "every partition. How long a batch takes, in cells\nthat it was not fitted to:\n"
+        "`benchmarks/paper.py` fits four parameters to the cells that differ in partitions or in events per batch:\n"
+        f"{model.cost * 1e6:.2f} µs of a core per event, {model.task * 1e3:.0f} ms per partition and batch; and per "
+        f"batch\n{model.alone * 1e3:.0f} ms in which only one core works, plus {model.each * 1e3:.1f} ms per "
+        "partition. Predicted batch times of cells\nthat were not used for the fit:\n"
     )
     return "\n".join([
-        "### On paper: a hundred cores\n",
+        "### Model: a hundred cores\n",
         says,
-        "| | foretold | measured | |\n|---|---|---|---|",
+        "| | predicted | measured | |\n|---|---|---|---|",
         *rows,
-        "\nEvents a second that cores keep up with, a partition on each, in batches of so many seconds:\n",
+        "\nSustained events per second, one partition per core, by batch length:\n",
         "| cores | " + " | ".join(f"{every:.0f} s" for every in _EVERY) + " |\n|---|---|---|---|",
         *lines,
-        f"\nTen million events a second take, by this: {enough}.\n",
+        f"\nTen million events per second need, by this model: {enough}.\n",
         _LEFT_OUT,
     ])  # fmt: skip

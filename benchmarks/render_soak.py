@@ -1,23 +1,23 @@
-"""What the page of figures says of the long run."""
+"""Render the page's section on the soak test."""
 
 from typing import Any, Final
 
 from benchmarks.render_tables import source
 
 _HOW: Final = """\
-**How it is measured.** One job of ours: 1,000 keys, windows of 10 s, an early pane for every change and one on time;
-a file of events falls into its folder every second, whether it keeps up or not, and is taken away after five minutes
-([why](../how-to/read-files.md)). Memory is that of the whole tree of processes, where pages that forked ones share
-count for each, state what the job says that it keeps, the wait the longest of five seconds from when an event was due
-to when a pane told of it. The slope is that of the straight line through all but the first third.
+**How it is measured.** One Strandline job: 1,000 keys, windows of 10 s, an early pane per change and one on time. A
+file of events falls into its folder each second, whether or not the job keeps up, and is removed after five minutes
+([why](../how-to/read-files.md)). Memory is that of the whole process tree, where pages shared by forked processes count
+for each; state is what the job reports; the wait is the longest within five seconds, from when an event was due to the
+pane that holds it. The slope is that of a straight line through all but the first third.
 """
-_HEAD: Final = "| | middle | lowest to highest | an hour | while it was looked at |"
+_HEAD: Final = "| | median | lowest to highest | per hour | during the run |"
 
 
 def soak(told: dict[str, Any]) -> str:
-    """The part of the page that tells of it."""
+    """Render the section."""
     run = told["soak"]
-    lost = f"{run['lost']:,} of them were lost" if run["lost"] else "every one was accounted for"
+    lost = f"{run['lost']:,} of them lost" if run["lost"] else "all accounted for"
     lines = [_HEAD, "|---|---|---|---|---|"]
     for name, title, unit, size in (
         ("memory", "resident memory", " MB", 2**20),
@@ -32,14 +32,14 @@ def soak(told: dict[str, Any]) -> str:
             f"{each['rise']:+.1%} |"
         )
     said = f"{run['minutes']:g} minutes at {run['rate']:,} events a second: {run['events']:,} events, {lost}.\n"
-    parts = ["## A long run\n", source(told, "soak.json"), said, "\n".join(lines) + "\n", _holders(run), _HOW]
+    parts = ["## Soak test\n", source(told, "soak.json"), said, "\n".join(lines) + "\n", _holders(run), _HOW]
     return "\n".join(parts)
 
 
 def _holders(run: dict[str, Any]) -> str:
-    """Which processes hold the memory, at the begin and at the end of what counts."""
+    """Render memory by process name, after the first third and at the end."""
     lasting = {name: ends for name, ends in run["held"].items() if any(ends)}
     rows = [
         f"| `{name}` | {first / 2**20:,.0f} MB | {last / 2**20:,.0f} MB |" for name, (first, last) in lasting.items()
     ]
-    return "\n".join(["| processes named | after the first third | at the end |", "|---|---|---|", *rows]) + "\n"
+    return "\n".join(["| process name | after the first third | at the end |", "|---|---|---|", *rows]) + "\n"

@@ -1,4 +1,4 @@
-"""What the page of figures says of sources: the table, every cell, and how it was measured."""
+"""Render the page's section on sources: table, cells, method."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -7,21 +7,20 @@ from benchmarks.render_tables import short, source, table
 from benchmarks.workloads import DELAY
 
 _HOW: Final = f"""\
-**How it is measured.** The same seeded corpus, 400,000 events a batch, goes to a real Kafka on this machine, into
-two partitions, as JSON with a time in ISO 8601, and as Avro behind the five bytes of a registry's id. Each
-contestant reads the same records in the same batches, and sums and counts them by key in windows of 20 s, {DELAY} s
-behind the highest time; output goes to a sink that keeps nothing. The peer is `from_json`, or `from_avro` of
-spark-avro 4.1.1 (none was published for 4.2.0) with the five bytes cut off and one schema taken for all; then
-`withWatermark` and `groupBy(window)` on RocksDB. A record that cannot be read is a null to the peer; ours keeps it
-as a dead letter with its place, asks the registry for the writer's schema, keeps a watermark for each partition,
-and commits to a consumer group after every batch. Before the run that counts, the same is done for 30 seconds in
-the same JVM, and its first four batches do not count either. All else is as with windows, the judge too; what the
-broker used is in no ratio.
+**How it is measured.** The same seeded corpus, 400,000 events per batch, goes to a real Kafka on this machine, into two
+partitions, as JSON with ISO 8601 times, and as Avro behind the five bytes of a registry id. Each contestant reads the
+same records in the same batches and computes sum and count by key in windows of 20 s, {DELAY} s behind the highest
+time; output goes to a no-op sink. The peer is `from_json`, or `from_avro` of spark-avro 4.1.1 (none was published for
+4.2.0) with the five bytes cut off and one fixed schema; then `withWatermark` and `groupBy(window)` on RocksDB. An
+unreadable record is a null to the peer; ours stores it as a dead letter with its position, asks the registry for the
+writer's schema, keeps a watermark per partition, and commits to a consumer group after each batch. Before the timed
+run, the same runs for 30 seconds in the same JVM, and its first four batches do not count. All else, the check too, is
+as with windows; the broker's CPU is in no ratio.
 """
 
 
 def sources(told: dict[str, Any]) -> str:
-    """The part of the page that tells of sources."""
+    """Render the section."""
     parts = [
         "## Sources: from Kafka's records to windows\n",
         source(told, "sources.json"),

@@ -1,4 +1,4 @@
-"""The head of the page of figures: of every benchmark, what is held to a floor, what holds it, and who does not."""
+"""Render the summary of the performance page: per benchmark, how many rows reach their goal, floor or neither."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -10,27 +10,26 @@ from benchmarks.results import shown
 
 SECTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "windows": ("Windows", "windows"),
-    "of_shapes": ("Other shapes", "other-shapes-a-storm-each-event-once-keys-without-windows"),
+    "of_shapes": ("Other shapes", "other-shapes-late-events-deduplication-keys-without-windows"),
     "of_sources": ("Sources", "sources-from-kafkas-records-to-windows"),
     "of_delivery": ("Delivery", "delivery-exactly-once-and-upserts"),
     "of_bounded": ("Bounded input", "bounded-input-history-as-one-batch"),
     "of_nexmark": ("Nexmark", "nexmark-people-auctions-bids"),
-    "of_peers": ("Peers", "peers-one-question-many-systems"),
-    "of_scale": ("Scale", "scale-what-an-event-costs-as-things-grow"),
-    "of_latency": ("Latency", "latency-how-soon-a-pane-is-seen-setting-by-setting"),
+    "of_peers": ("Peers", "peers-the-same-windows-in-other-systems"),
+    "of_scale": ("Scale", "scale-cost-per-event-by-keys-windows-partitions-and-cores"),
+    "of_latency": ("Latency", "latency-of-panes-by-setting"),
 }
-"""What has floors, in the order of the page: the title, and the anchor of its part."""
+"""Benchmarks with floors in page order: title and anchor of the section."""
 
 _HEAD: Final = """\
-What was to be reached was written down before it was measured: a floor that must hold, and a goal (one was changed
-since: [what a second core is asked for](../decisions/0043-what-a-second-core-gives.md)). The machines that this was
-measured on are small, shared, and change their speed, so ratios are taken within one run; each part tells its own
-machine, date and command.
+Floors and goals were set before the measurement: a floor must hold, a goal is the target. One changed since ([the
+two-core floor](../decisions/0043-scale-floor-relative-to-plain-polars.md)). The machines are small, shared and vary in
+speed, so ratios are taken within one run. Each section names its machine, date and command.
 """
 
 
 def at_a_glance(told: dict[str, dict[str, Any]]) -> str:
-    """A line for each benchmark, and all that is below its floor or has no number."""
+    """Return one line per benchmark, and a list of all rows that are below their floor or have no number."""
     lines = ["| | measured | goal reached | above the floor | below the floor |", "|---|---|---|---|---|"]
     missed: list[str] = []
     for name, (title, anchor) in SECTIONS.items():
@@ -45,7 +44,7 @@ def at_a_glance(told: dict[str, dict[str, Any]]) -> str:
 
 
 def _standing(told: dict[str, Any]) -> tuple[Counter[str], list[str]]:
-    """Where all that has a floor stands, and in words what does not hold it."""
+    """Count rows with a floor by standing, and describe those that miss it."""
     found, below = Counter[str](), list[str]()
     for row in told.get("rows", ()):
         stands = "failed" if row["failure"] else row["reached"]

@@ -1,4 +1,4 @@
-"""Rows as a reader wants them: where they come from, the table, and in plain words what is not as it should be."""
+"""Render result rows: their origin, the table, and a list of missed goals."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -15,7 +15,7 @@ STANDING: Final = {
 
 
 def source(told: dict[str, Any], file: str) -> str:
-    """Where the figures come from."""
+    """Render the origin of the numbers."""
     machine = told["machine"]
     versions = ", ".join(f"{name} {number}" for name, number in machine["packages"].items())
     return (
@@ -26,7 +26,7 @@ def source(told: dict[str, Any], file: str) -> str:
 
 
 def table(rows: Iterable[dict[str, Any]]) -> str:
-    """Rows as Markdown."""
+    """Render rows as a Markdown table."""
     lines_ = ["| against | ratio | lowest to highest | floor | goal | |", "|---|---|---|---|---|---|"]
     for row in rows:
         unit = row["unit"]
@@ -39,13 +39,13 @@ def table(rows: Iterable[dict[str, Any]]) -> str:
 
 
 def bound(row: dict[str, Any], name: str = "floor") -> str:
-    """A floor or a goal, which is the most there may be where less is better."""
+    """Format a floor or goal; where less is better it is an upper bound."""
     most = "≤ " if row["lower_is_better"] and row["floor"] is not None else ""
     return most + shown(row[name], row["unit"])
 
 
 def short(rows: Iterable[dict[str, Any]], title: str) -> str:
-    """In plain words, what is not as it should be."""
+    """List missed goals and failed rows in words."""
     said = []
     for row in rows:
         ratio, floor, goal = (shown(row[name], row["unit"]) for name in ("ratio", "floor", "goal"))
@@ -58,11 +58,11 @@ def short(rows: Iterable[dict[str, Any]], title: str) -> str:
             said.append(f"- {row['against']}: {ratio} holds the floor of {floor}; the goal is {wanted}{goal}.")
         elif row["reached"] == "not measured":
             said.append(f"- {row['against']}: not measured.")
-    return "\n".join([title, *(said or ["Nowhere."]), ""])
+    return "\n".join([title, *(said or ["All goals are reached."]), ""])
 
 
 def cells(told: Iterable[dict[str, Any]], checked: str) -> str:
-    """Every cell: how fast, how large, and how much of it the judge has seen."""
+    """Render all cells: rates, memory, and how much was checked."""
     lines = [f"| cell | events per CPU-second | events a second | peak memory | {checked} |", "|---|---|---|---|---|"]
     for cell in told:
         if "per_cpu_second" not in cell:

@@ -1,29 +1,29 @@
-"""What the page of figures says of metrics: what it costs a job to keep them."""
+"""Render the page's section on the cost of metrics."""
 
 from typing import Any, Final
 
 from benchmarks.render_tables import source
 
 _HOW: Final = """\
-The goal is reached only if it lies above all that the middle may be.
+The goal is reached only if it lies above the whole confidence range of the median.
 
-**How it is measured.** Jobs over the same files ({corpus}), one after the other in one Spark, the first of which does
-not count. While a job runs, its metrics are switched on and off, a few batches each way: with, without, without, with.
-Two neighbouring stretches are a pair, of which there are {rounds}; their first batches do not count, since what is told
-of a batch is told during the next one. The range is that of the middle (95 %, by drawing pairs again and again), not of
-single pairs, which lie between {low:+.0%} and {high:+.0%}: the machine is not steadier than that from one second to the
-next. What it costs to begin to keep metrics, once for each job, is not in it.
+**How it is measured.** Jobs over the same files ({corpus}) run one after the other in one Spark; the first does not
+count. While a job runs, its metrics are switched on and off for a few batches each: with, without, without, with. Two
+neighbouring stretches are a pair ({rounds} in all); their first batches do not count, since a batch's metrics are
+written during the next one. The range is that of the median (95 %, bootstrap over pairs), not of single pairs, which
+lie between {low:+.0%} and {high:+.0%} because the machine's speed varies that much. The one-time cost of starting
+metrics is not included.
 """
 
 
 def watching(told: dict[str, Any]) -> str:
-    """The part of the page that tells of it."""
+    """Render the section."""
     cost, cpu = told["cost"], told["cpu"]
     verdict = "goal reached" if cost["reached"] else "**goal not reached**"
     longer = f"{cost['median']:+.1%} | {cost['least']:+.1%} to {cost['most']:+.1%} | < {cost['goal']:.0%} | {verdict}"
     more = f"{cpu['median']:+.1%} | {cpu['least']:+.1%} to {cpu['most']:+.1%} | |"
     rows = (
-        "| with metrics against without | middle of all pairs | it may be | goal | |",
+        "| with metrics against without | median of all pairs | 95 % range | goal | |",
         "|---|---|---|---|---|",
         f"| time of a batch | {longer} |",
         f"| CPU time of a batch | {more} |",
@@ -31,4 +31,4 @@ def watching(told: dict[str, Any]) -> str:
     )
     table = "\n".join(rows)
     how = _HOW.format(rounds=cost["rounds"], corpus=told["corpus"], low=cost["low"], high=cost["high"])
-    return "\n".join(["## Metrics: what it costs to watch\n", source(told, "watching.json"), table, how])
+    return "\n".join(["## Metrics: cost per batch\n", source(told, "watching.json"), table, how])

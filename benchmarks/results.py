@@ -1,4 +1,4 @@
-"""From runs to rows: each with its ratio, its floor, its goal and its spread; and the table that is printed."""
+"""Convert runs to result rows with ratio, floor, goal and spread, and to the printed table."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -14,22 +14,22 @@ from benchmarks.workloads import Contestant
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Everything that was run: by cell and round, and the open-loop runs."""
+    """All runs: by cell and round, and the open-loop runs."""
 
     runs: Sequence[Run]
     waits: Sequence[dict[str, Any]] = ()
     by_wall: bool = False
-    """Compared by events a second, where a run waits for somebody whose CPU is not its own."""
+    """Compared by events per second, because the run waits for another system."""
 
     def rates(self, cell: str, *, by_wall: bool = False) -> dict[int, float]:
-        """Events per CPU second, or a second, by round; none at all if one of the runs failed."""
+        """Return events per CPU second, or per second, by round; none if a run failed."""
         mine = [run for run in self.runs if run.cell == cell]
         if any(run.failure for run in mine):
             return {}
         return {run.round: run.per_second if self.by_wall or by_wall else run.per_cpu_second for run in mine}
 
     def ratios(self, row: Row) -> list[float]:
-        """What a row says, for each round in which all of its cells were measured."""
+        """Return a row's ratio for each round in which all its cells were measured."""
         rates = [self.rates(cell, by_wall=row.by_wall) for cell in row.cells]
         shared = set.intersection(*(set(each) for each in rates))
         cell, peer, *others = ({round_: each[round_] for round_ in shared} for each in rates)
@@ -41,7 +41,7 @@ class Measured:
 
 
 def to_results(measured: Measured, suite: Suite[Any], command: str, corpora: dict[str, str]) -> dict[str, Any]:
-    """What is kept: rows, what else was measured, and what it was measured on."""
+    """Build the stored results: rows, reported rows, machine."""
     last = [] if suite.latency is None else [_latency(measured.waits)]
     return {
         "commit": machine.commit(),
@@ -61,7 +61,7 @@ def _row(row: Row, measured: Measured) -> dict[str, Any]:
 
 
 def _latency(waits: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Milliseconds over native, at the median, round by round."""
+    """Return milliseconds over native at the median, per round."""
     ours = {told["round"]: told["p50"] for told in waits if told["contestant"] == Contestant.OURS and "p50" in told}
     native = {told["round"]: told["p50"] for told in waits if told["contestant"] != Contestant.OURS and "p50" in told}
     over = [ours[round_] - native[round_] for round_ in sorted(ours.keys() & native.keys())]
@@ -93,7 +93,7 @@ def _rounded(middle: Spread) -> dict[str, Any]:
 
 
 def reached(ratio: float | None, floor: float | None, goal: float | None, *, lower: bool) -> str:
-    """Where a ratio stands: `goal`, `floor`, `below` the floor, `reported` where neither is set, or `not measured`."""
+    """Classify a ratio: `goal`, `floor`, `below` the floor, `reported` without bounds, or `not measured`."""
     if ratio is None:
         return "not measured"
     if floor is None or goal is None:
@@ -105,7 +105,7 @@ def reached(ratio: float | None, floor: float | None, goal: float | None, *, low
 
 
 def _cells(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Every cell: medians, memory, state, and whether the judge agreed."""
+    """Return all cells: medians, memory, state, and check result."""
     found = []
     for name in dict.fromkeys(run.cell for run in runs):
         mine = [run for run in runs if run.cell == name]
@@ -130,7 +130,7 @@ def _cells(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def to_table(told: dict[str, Any]) -> str:
-    """The rows that were measured, as text."""
+    """Format the measured rows as text."""
     lines = [f"{'against':<68} {'ratio':>10} {'floor':>8} {'goal':>8}  reached"]
     for row in (*told["rows"], *told["reported"]):
         if row["reached"] == "not measured" and not row["failure"]:
@@ -141,7 +141,7 @@ def to_table(told: dict[str, Any]) -> str:
 
 
 def shown(value: float | None, unit: str) -> str:
-    """A ratio or a time, as a reader wants it."""
+    """Format a ratio or a time."""
     if value is None:
         return "–"
     if unit == "ms":

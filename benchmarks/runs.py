@@ -1,4 +1,4 @@
-"""One run under the meter: a process of its own is started, watched and judged, and what it used is kept as JSON."""
+"""Run one contestant: start its process, measure and check it, and store the result as JSON."""
 
 import contextlib
 import json
@@ -23,16 +23,16 @@ from benchmarks.workloads import Contestant, Panes, to_json
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PATIENCE: Final = 900
-"""Seconds after which a run is given up."""
+"""Time limit of a run in seconds."""
 Beside = Callable[[int], "contextlib.AbstractContextManager[Any]"]
-"""Looks at the session with this number for as long as it is open."""
+"""Sampler of a session, active while open."""
 FEW: Final = 5
-"""Batches with no more rows are no part of a corpus: its flush, and heartbeats."""
+"""Batches with at most this many rows are flushes and heartbeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run used for the batches that count, or why it has no number."""
+    """Resources of a run for the counted batches, or the reason for no number."""
 
     cell: str
     round: int
@@ -43,11 +43,11 @@ class Run:
     batch_seconds: list[float] = field(default_factory=list)
     batch_cpu: list[float] = field(default_factory=list)
     counted: int = 0
-    """Batches, the last of all, that count."""
+    """Number of counted batches, the last ones."""
     warm_seconds: float = 0
-    """So long the same was done before."""
+    """Warm-up seconds."""
     broker_seconds: float = 0
-    """What the broker used meanwhile; in no other number."""
+    """CPU of the broker, in no other number."""
     load: float = 0
     failure: str = ""
     checked: dict[str, Any] = field(default_factory=dict)
@@ -62,12 +62,12 @@ class Run:
 
 
 def read_run(path: Path) -> Run:
-    """A run as it was kept."""
+    """Read a stored run."""
     return Run(**json.loads(path.read_text()))
 
 
 def measure(cell: Cell, round_: int, work: Path, *, check: bool, broker: Broker | None = None) -> Run:
-    """Runs a cell once; a run that fails or disagrees with the judge is told as failed, never as fast."""
+    """Run a cell once; a run that fails or differs from the check is reported as failed."""
     feed = feed_of(cell, cell.corpus, work, broker)
     beginning = replace(cell.corpus, batches=min(CHECKED, cell.corpus.batches))
     checked = feed_of(cell, beginning, work, broker) if check and _has_cells(cell) else None
@@ -97,7 +97,7 @@ def measure(cell: Cell, round_: int, work: Path, *, check: bool, broker: Broker 
 
 
 def feed_of(cell: Cell, corpus: corpora.Corpus, work: Path, broker: Broker | None) -> Feed:
-    """Where a cell reads a corpus."""
+    """Return where a cell reads a corpus."""
     if cell.form is None:
         return Folder(str(corpora.written(corpus, work / "corpora")[0]))
     if broker is None:
@@ -106,7 +106,7 @@ def feed_of(cell: Cell, corpus: corpora.Corpus, work: Path, broker: Broker | Non
 
 
 def scratch(work: Path) -> Path:
-    """A folder for one run; another for each, since one whose harness was killed may still be writing into its own."""
+    """Return a new folder per run; an orphaned run may still write into its own."""
     work.mkdir(parents=True, exist_ok=True)
     return Path(tempfile.mkdtemp(prefix="run-", dir=work))
 
@@ -115,12 +115,12 @@ def _has_cells(cell: Cell) -> bool:
     return cell.contestant is not Contestant.CEILING
 
 
-def _nobody(leader: int) -> contextlib.AbstractContextManager[None]:  # noqa: ARG001 - as whoever looks is called
+def _nobody(leader: int) -> contextlib.AbstractContextManager[None]:  # noqa: ARG001 - same signature as a sampler
     return contextlib.nullcontext()
 
 
 def started(module: str, home: Path, beside: Beside = _nobody, patience: float = PATIENCE) -> tuple[list[Sample], int]:
-    """A module as a process under the meter, and whoever else looks at it meanwhile."""
+    """Start a module as a metered process, with additional samplers."""
     environment = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     return watched([sys.executable, "-m", module, str(home / "order.json")], home, environment, beside, patience)
 
@@ -132,7 +132,7 @@ def watched(
     beside: Beside = _nobody,
     patience: float = PATIENCE,
 ) -> tuple[list[Sample], int]:
-    """A command as a process that leads its own session, under the meter until it ends."""
+    """Run a command as a metered session leader until it ends."""
     with (home / "output.txt").open("wb") as output:
         process = subprocess.Popen(
             command, stdout=output, stderr=output, env=os.environ | environment, cwd=home, start_new_session=True
@@ -147,7 +147,7 @@ def watched(
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Whoever is left of the run goes with it: Python workers are a process group of their own."""
+    """End all remaining processes of the run; Python workers have their own process group."""
     for left in members(process.pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(left, signal.SIGKILL)
@@ -155,7 +155,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def last_words(home: Path, code: int) -> str:
-    """Why a run ended."""
+    """Return the reason a run ended."""
     lines = [line for line in (home / "output.txt").read_text(errors="replace").splitlines() if line.strip()]
     return f"ended with code {code}: {lines[-1][:300] if lines else 'without a word'}"
 
@@ -167,7 +167,7 @@ def weighed(
     samples: Sequence[Sample],
     beside: Sequence[Sample] = (),
 ) -> Run:
-    """What was used between the end of the warm-up and the end of the last batch with data."""
+    """Return the use between the end of the warm-up and the end of the last batch with data."""
     full = [batch for batch in batches if batch["rows"] > FEW]
     first = min(cell.warm_up, len(full) - 1)
     counted, since, until = full[first:], full[first]["started"], full[-1]["ended"]
@@ -187,7 +187,7 @@ def weighed(
 
 
 def miscounted(cell: Entry, timed: dict[str, Any]) -> str:
-    """A timed run keeps no output, but what it says of itself for free must fit."""
+    """Check a timed run, which keeps no output, by its own counters."""
     counts = timed.get("counts")
     if counts is None:
         return ""
@@ -196,7 +196,7 @@ def miscounted(cell: Entry, timed: dict[str, Any]) -> str:
 
 
 def _judged(cell: Cell, run: Run, folder: Path, checked: dict[str, Any], home: Path) -> Run:
-    """Whether the panes of the check are those of the judge, and how large the state behind them was."""
+    """Compare the panes of the check run with the expected ones, and return the state size."""
     expected = oracle.expect(folder, cell.workload, cell.contestant, apart=cell.form is not None)
     verdict = expected.judge(f"{home}/panes/**/*.parquet")
     facts: dict[str, Any] = asdict(verdict)
@@ -211,7 +211,7 @@ def _judged(cell: Cell, run: Run, folder: Path, checked: dict[str, Any], home: P
 
 
 def kept(run: Run, path: Path) -> Run:
-    """Keeps a run, whole or not at all."""
+    """Store a run atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".draft")
     draft.write_text(json.dumps(asdict(run), indent=1) + "\n")

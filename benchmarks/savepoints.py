@@ -1,8 +1,8 @@
-"""What a savepoint costs: how long a restore of a million keys takes, and whether a running job waits for one.
+"""Measure savepoints: the time to restore a million keys, and the delay of a running job.
 
 python -m benchmarks.savepoints [--quick] [--keys N] [--rounds N] [--work PATH]
 
-The numbers are kept in results/savepoints.json, unless --quick is said.
+Results are stored in results/savepoints.json, except with --quick.
 """
 
 import argparse
@@ -41,17 +41,17 @@ RESULTS: Final = Path(__file__).with_name("results") / "savepoints.json"
 COLUMNS: Final = "key long, value long, at timestamp"
 KEYS, ROUNDS = 1_000_000, 3
 GOAL_SECONDS: Final = 30.0
-"""For a restore of a million keys on two cores."""
+"""Goal for restoring a million keys on two cores, in seconds."""
 INTERVAL: Final = 5.0
-"""Seconds between two batches of the job that is saved while it runs."""
+"""Seconds between batches of the running job."""
 BEFORE, AROUND = 6, 4
-"""Batches that are looked at before a savepoint, and after it."""
+"""Observed batches before and after a savepoint."""
 PER_BATCH: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How much, and how often."""
+    """Requested sizes and rounds."""
 
     keys: int = KEYS
     rounds: int = ROUNDS
@@ -59,7 +59,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One round: seconds of a savepoint, of its restore, of the first batch after it; and what was restored."""
+    """One round: seconds for savepoint, restore and first batch, and what was restored."""
 
     create: float
     restore: float
@@ -70,16 +70,16 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Seconds between the ends of batches: while nobody saves, and while somebody does."""
+    """Seconds between batch ends, without and during a savepoint."""
 
     alone: tuple[float, ...]
     saved: tuple[float, ...]
     savepoint: float
-    """Seconds of the command, a Spark of its own included."""
+    """Seconds of the command, including its own Spark."""
 
     @property
     def delay(self) -> float:
-        """By how much the longest gap while saving is longer than the longest without."""
+        """Return by how much the longest gap during a savepoint exceeds the longest without."""
         return max(self.saved) - max(self.alone)
 
 
@@ -101,7 +101,7 @@ def main() -> int:
 
 
 def measured(asked: Asked, home: Path) -> dict[str, Any]:
-    """All of it, in one Spark."""
+    """Measure all in one Spark session."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = start(Contestant.OURS, home / "spark.log")
     try:
@@ -116,7 +116,7 @@ def measured(asked: Asked, home: Path) -> dict[str, Any]:
 
 
 def job_of(home: Path) -> sl.Pipeline:
-    """A sum and a count by key, in windows that are open for as long as it is measured."""
+    """Build the job: sum and count by key in windows that stay open during the measurement."""
     return (
         sl.read(sl.files(home / "in", COLUMNS, format="parquet"))
         .event_time("at", sl.bounded(seconds=5))
@@ -128,7 +128,7 @@ def job_of(home: Path) -> sl.Pipeline:
 
 
 def put(folder: Path, number: int, many: int, keys: int) -> None:
-    """A file of events, whole when it is seen."""
+    """Write a file of events atomically."""
     folder.mkdir(exist_ok=True)
     at = pl.datetime(2024, 5, 1, 12, time_unit="us", time_zone="UTC")
     frame = pl.select(key=(pl.int_range(many, dtype=pl.Int64) * 7 + number) % keys).with_columns(
@@ -147,7 +147,7 @@ def play(told: sl.Pipeline, spark: "SparkSession", home: Path) -> float:
 
 
 def move(told: sl.Pipeline, spark: "SparkSession", home: Path, asked: Asked, number: int) -> Moved:
-    """Saved, restored into five partitions in place of two, and gone on with; nothing may be lost on the way."""
+    """Save, restore into five partitions instead of two, continue; nothing may be lost."""
     begun = time.perf_counter()
     saved = create(spark, home / "job", home / "saved" / f"round-{number}")
     created = time.perf_counter()
@@ -164,7 +164,7 @@ def move(told: sl.Pipeline, spark: "SparkSession", home: Path, asked: Asked, num
 
 
 def held(spark: "SparkSession", job: Path) -> tuple[int, int]:
-    """How many windows a job keeps, and their sum."""
+    """Return the number of stored windows and their sum."""
     state = read_state(spark, Checkpoint(job))
     frames = [each.frames["windows"] for group in state.of_step(0) for each in group.slices()]
     windows = pl.concat(frames)
@@ -173,7 +173,7 @@ def held(spark: "SparkSession", job: Path) -> tuple[int, int]:
 
 @contextmanager
 def fed(folder: Path, first: int, keys: int) -> Iterator[None]:
-    """New files, two for each interval, until the block ends."""
+    """Write two new files per interval until the block ends."""
     done = threading.Event()
 
     def feed() -> None:
@@ -192,7 +192,7 @@ def fed(folder: Path, first: int, keys: int) -> Iterator[None]:
 
 
 def saved_while_it_runs(told: sl.Pipeline, spark: "SparkSession", home: Path, asked: Asked, number: int) -> Gaps:
-    """A job with a batch every few seconds; after some of them somebody saves it, with the command that people use."""
+    """Run a job with periodic batches and save it with the command line meanwhile."""
     ends: list[float] = []
     job: Job = told.run(
         spark, checkpoint=home / "job", every=f"{INTERVAL} seconds", listener=lambda _: ends.append(time.monotonic())
@@ -220,7 +220,7 @@ def wait_for(job: "Job", ends: Sequence[float], many: int) -> None:
 
 
 def to_results(asked: Asked, moved: Sequence[Moved], gaps: Sequence[Gaps]) -> dict[str, Any]:
-    """What is kept."""
+    """Build the stored results."""
     restored = spread([each.restore for each in moved])
     delays = spread([each.delay for each in gaps])
     return {
@@ -237,7 +237,7 @@ def to_results(asked: Asked, moved: Sequence[Moved], gaps: Sequence[Gaps]) -> di
 
 
 def table(told: dict[str, Any]) -> str:
-    """The two figures, as text."""
+    """Format the two results as text."""
     restored, delay = told["restore"], told["delay"]
     return (
         f"restore of {told['keys']:,} keys: {restored['median']:.1f} s (goal {restored['goal']:.0f} s)\n"

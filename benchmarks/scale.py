@@ -1,4 +1,4 @@
-"""`strandline bench scale`: what an event costs as events, keys, overlaps, partitions and cores grow, each judged."""
+"""`strandline bench scale`: measure the cost per event as events, keys, overlaps, partitions and cores grow."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -21,24 +21,24 @@ METAL: Final = {
     "duckdb-1k": (Contestant.DUCKDB, 1_000),
     "duckdb-1m": (Contestant.DUCKDB, 1_000_000),
 }
-"""Who only groups by key and window: what so many keys cost anybody."""
+"""Engines that only group by key and window, for comparison."""
 OVERLAPS: Final = {"overlaps-1": 60, "overlaps-6": 10, "overlaps-60": 1}
-"""Windows of a minute, one every so many seconds."""
+"""Slides of one-minute windows, in seconds."""
 HELD: Final = {"state-1m": 1_000_000, "state-10m": 10_000_000}
-"""Keys whose windows stay open for an hour, so that all that ever came is held."""
+"""Keys whose windows stay open for an hour, so that all are held."""
 PARTITIONS: Final = {"partitions-1": 1, "partitions-4": 4, "partitions-8": 8, "partitions-16": 16}
 
 NATIVE: Final = Contestant.NATIVE_ROCKSDB
-"""What a second core brings to Spark by itself."""
+"""Gain of a second core for native Spark."""
 MACHINE: Final = Contestant.POLARS_EACH
-"""What it can bring at most."""
+"""Its upper bound, by plain Polars."""
 
 ROWS: Final = (
     Row("events", "an event's cost, 10 times the events", "base", "events-10x", 1.2, 1.05, lower_is_better=True),
     Row("keys", "an event's cost, 1 k → 1 M keys", "keys-1k", "keys-1m", 2.5, 1.5, lower_is_better=True),
     Row("overlaps", "an event's cost, 1 → 60 overlaps", "overlaps-1", "overlaps-60", 3.0, 1.5, lower_is_better=True),
     Row("partitions", "an event's cost, 2 → 8 partitions", "base", "partitions-8", 2.0, 1.3, lower_is_better=True),
-    # 1.5 and 1.7, asked of cores that would give plain programs twice as much; decision 0043.
+    # 1.5 and 1.7 relative to two whole cores: decision 0043.
     Row("cores", "two cores against one, of what they give plain programs that share nothing", "base", "cores-1",
         0.75, 0.85, by_wall=True, share_of=("machine", "machine-cores-1")),
 )  # fmt: skip
@@ -69,29 +69,29 @@ REPORTED: Final = (
     Row("partitions-4", "an event's cost, 2 → 4 partitions", "base", "partitions-4", lower_is_better=True),
     Row("partitions-16", "an event's cost, 2 → 16 partitions", "base", "partitions-16", lower_is_better=True),
 )
-"""What lies between; not in a quick run."""
+"""Intermediate values; not in a quick run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large a run is."""
+    """Size of a run."""
 
     per_batch: int = 1_000_000
     batches: int = 3
-    """That count."""
+    """Counted batches."""
     warm_up: int = WARM_UP
     warm_seconds: float = WARM_SECONDS
     slid: tuple[int, int] = (10_000, 100_000)
-    """Keys, and events a batch, where windows overlap."""
+    """Keys and events per batch of overlapping windows."""
 
 
 def full() -> Suite[Cell]:
-    """The run whose figures are kept."""
+    """Return the full suite, whose results are kept."""
     return _suite("scale", Sizes(), rounds=3)
 
 
 def quick() -> Suite[Cell]:
-    """The same, small and once: to try it out. Its figures say little."""
+    """Return a small suite with one round, for a trial; its numbers mean little."""
     return _suite("scale-quick", Sizes(50_000, 2, 1, 0, (1_000, 20_000)), rounds=1)
 
 
@@ -106,7 +106,7 @@ def _suite(name: str, sizes: Sizes, rounds: int) -> Suite[Cell]:
     slid = Corpus(sizes.slid[0], batches, sizes.slid[1])
     groups = (
         Group("base", (
-            # Compared by the clock, so one right after the other.
+            # Compared by wall clock, so one right after the other.
             base,
             cell(name="cores-1", workload=TUMBLING, corpus=usual, cores=1),
             cell(name="native", workload=TUMBLING, corpus=usual, contestant=NATIVE),
@@ -134,5 +134,5 @@ def _suite(name: str, sizes: Sizes, rounds: int) -> Suite[Cell]:
 
 
 def main(asked: Asked) -> int:
-    """Measures what is asked; 0 if every number counts, 1 if a run failed."""
+    """Measure the requested cells; return 0 if all numbers count, 1 if a run failed."""
     return turns.played("scale", asked, quick() if asked.quick else full(), RESULTS, measure)

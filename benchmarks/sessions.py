@@ -1,4 +1,4 @@
-"""The Spark of a run: the same settings for every contestant, tuned as its expert would, and the store it needs."""
+"""Start Spark for a run: the same tuned settings for all contestants, plus the state store each needs."""
 
 import os
 from collections.abc import Mapping
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JARS: Final = Path(__file__).with_name("jars.toml")
-"""What only a peer needs."""
+"""Settings that only peers need."""
 MEMORY: Final = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 STATE: Final = "spark.sql.streaming.stateStore"
 
 
 def common() -> dict[str, str]:
-    """What all have, beside the settings of an embedded job, which are good for the native operators too."""
+    """Return the common settings, in addition to those of an embedded job."""
     return settings(CORES) | {
         "spark.driver.memory": "4g",
-        # Wide plans would be compiled anew in every batch.
+        # Otherwise wide plans are compiled again in each batch.
         "spark.sql.codegen.cache.maxEntries": "2000",
-        # All batches of a run are looked at in the end.
+        # Progress of all batches is read at the end.
         "spark.sql.streaming.numRecentProgressUpdates": "100000",
         f"{STATE}.maintenanceInterval": "60s",
         f"{STATE}.rocksdb.maxMemoryUsageMB": "1000",
@@ -45,13 +45,13 @@ def common() -> dict[str, str]:
 
 
 def settings_of(contestant: Contestant) -> dict[str, str]:
-    """The settings of one contestant; only the store differs."""
+    """Return the settings of one contestant; only the state store differs."""
     provider = MEMORY if contestant is Contestant.NATIVE_MEMORY else ROCKSDB
     return common() | {f"{STATE}.providerClass": provider}
 
 
 def while_checking() -> dict[str, str]:
-    """A check is not timed, so it can afford to keep its state compact and tell its size."""
+    """Return settings of a check run, which may compact its state and report its size."""
     return {
         f"{STATE}.rocksdb.changelogCheckpointing.enabled": "false",
         f"{STATE}.rocksdb.compactOnCommit": "true",
@@ -60,42 +60,42 @@ def while_checking() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a run is given: cores, and the partitions of a shuffle, as many as the cores if none are said."""
+    """Cores and shuffle partitions of a run; partitions default to cores."""
 
     cores: int = CORES
     partitions: int | None = None
 
     def settings(self) -> dict[str, str]:
-        """In Spark's words."""
+        """Return the Spark settings."""
         partitions = str(self.partitions or self.cores)
         return {"spark.master": f"local[{self.cores},4]", "spark.sql.shuffle.partitions": partitions}
 
     def enter(self) -> None:
-        """This process and all that it starts keep to so many cores; tasks would, compilers and workers would not."""
+        """Pin this process and its children to the cores; compilers and workers ignore Spark's limit."""
         mine = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, mine[: self.cores])
 
 
 def of_topic(contestant: Contestant, feed: Topic) -> dict[str, str]:
-    """What bounds Arrow batches: ours, where many records are a row, by their bytes; those of others by their rows."""
+    """Return the Arrow batch limit: bytes for ours, where a row holds many records; rows for others."""
     if contestant in (Contestant.OURS, Contestant.AT_ONCE):
         return dict(OF_RECORDS)
     return of_records(sl.kafka(feed.name, servers=feed.servers, value=sl.json(EVENTS)).longest())
 
 
 def given(contestant: Contestant, feed: Feed | None) -> dict[str, str]:
-    """What hangs on where events come from: to us, what a job of ours starts its Spark with."""
+    """Return settings that depend on the source; for ours those a job starts Spark with."""
     match feed:
         case Topic():
             return of_topic(contestant, feed)
         case Lines():
-            # Only we read them in a Spark.
+            # Only our contestant reads these with Spark.
             return dict(WITHOUT_ROWS)
         case Folder() if contestant in (Contestant.OURS, Contestant.AT_ONCE):
-            # The peers, tried without the second compiler too, lose: decision 0020.
+            # Peers are slower without the second compiler: decision 0020.
             return dict(WITHOUT_ROWS)
         case Folder():
-            # This part of it the peers win by: decision 0035.
+            # Peers gain from this part: decision 0035.
             return {JAVA: SERIAL}
         case None:
             return {}
@@ -109,9 +109,9 @@ def start(
     room: Room | None = None,
     also: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """A fresh Spark for this process, with what is needed to read from a broker if it is to, and what else is said.
+    """Start a new Spark in this process, with Kafka's jars if needed and further settings.
 
-    What a job of ours does to Spark beyond settings is ours: who writes PySpark by hand does not have it.
+    Only our contestant gets Strandline's changes to Spark beyond settings.
     """
     wanted = settings_of(contestant) | (Room() if room is None else room).settings() | given(contestant, feed)
     if isinstance(feed, Topic):

@@ -1,6 +1,6 @@
-"""`strandline bench shapes`: a storm of late events, each event once, keys without windows, against Spark's own words.
+"""`strandline bench shapes`: many late events, deduplication, keys without windows, against Spark's own operators.
 
-The last of an event's versions and the highest of a key are questions 18 and 19 of Nexmark.
+Nexmark's q18 and q19 cover the last version of an event and the highest of a key.
 """
 
 from dataclasses import dataclass
@@ -43,16 +43,16 @@ REPORTED: Final = (
     Row("storm-calm", "three events in ten late, against one in a hundred", "ours-storm", "ours-calm"),
     Row("storm-panes", "the same with a pane for every change", "ours-storm-panes", "ours-calm-panes"),
 )
-"""Lines without a floor; not in a quick run."""
+"""Rows without a floor; not in a quick run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large a run is."""
+    """Size of a run."""
 
     per_batch: int = 1_000_000
     known: int = 400_000
-    """Events a batch where each is kept."""
+    """Events per batch for deduplication."""
     batches: int = 9
     warm_up: int = WARM_UP
     warm_seconds: float = WARM_SECONDS
@@ -60,12 +60,12 @@ class Sizes:
 
 
 def full() -> Suite[Cell]:
-    """The run whose figures are kept."""
+    """Return the full suite, whose results are kept."""
     return _suite("shapes", Sizes(), rounds=3)
 
 
 def quick() -> Suite[Cell]:
-    """The same, small and once: to try it out. Its figures say little."""
+    """Return a small suite with one round, for a trial; its numbers mean little."""
     return _suite("shapes-quick", Sizes(50_000, 50_000, 3, 1, 0, 50), rounds=1)
 
 
@@ -90,7 +90,7 @@ def _suite(name: str, sizes: Sizes, rounds: int) -> Suite[Cell]:
         Group("ttl", (
             cell("ours-ttl", ours, FOR_EVER, calm),
             cell("native-ttl", native, FOR_EVER, calm),
-            # So slow that two batches of it are warm-up enough.
+            # So slow that two warm-up batches are enough.
             Cell("by-key-ttl", Contestant.BY_KEY, FOR_EVER, thin, warm_up=min(2, sizes.warm_up)),
         )),
     )  # fmt: skip
@@ -98,5 +98,5 @@ def _suite(name: str, sizes: Sizes, rounds: int) -> Suite[Cell]:
 
 
 def main(asked: Asked) -> int:
-    """Measures what is asked; 0 if every number counts, 1 if a run failed."""
+    """Measure the requested cells; return 0 if all numbers count, 1 if a run failed."""
     return turns.played("shapes", asked, quick() if asked.quick else full(), RESULTS, measure)

@@ -1,8 +1,8 @@
-"""`strandline bench soak`: whether what a job holds stays as it is: memory, state and open files, and their slopes.
+"""`strandline bench soak`: check that memory, state and open files of a long run do not grow.
 
-It is looked at every five seconds. The first third is left out: a JVM takes what it may have before it cleans up.
-Through what is left a straight line is laid, whose slope is told for an hour; it is called flat if it rises by less
-than a tenth of the middle meanwhile.
+The job is sampled every five seconds. The first third is left out, since a JVM fills its heap before it collects. A
+straight line is fitted to the rest and its slope reported per hour; it is flat if it rises by less than a tenth of the
+median.
 """
 
 import json
@@ -22,30 +22,30 @@ from strandline.errors import RunError
 
 RESULTS: Final = Path(__file__).resolve().parent / "results" / "soak.json"
 QUICK, WHOLE = 2.0, 60.0
-"""Minutes of a run to try it out, and of one whose figures are kept."""
+"""Minutes of a quick and of a full run."""
 LEFT_OUT: Final = 1 / 3
 FLAT: Final = 0.1
 TELLING: Final = 10.0
-"""Minutes below which a slope says nothing: state rises and falls with every window."""
+"""Minimum minutes for a slope: state rises and falls with each window."""
 FEWEST: Final = 3
-"""Looks through which a line can be laid."""
+"""Minimum number of samples for a line."""
 
 HELD: Final = ("memory", "state", "files")
-"""What must not rise."""
+"""Quantities that must not grow."""
 
 Points = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """What became of something in the course of a run."""
+    """Trend of a quantity during a run."""
 
     middle: float
     least: float
     most: float
     per_hour: float
     rise: float
-    """Of the line over the time that was looked at, as a share of the middle."""
+    """Rise of the line over the observed time, relative to the median."""
 
     @property
     def is_flat(self) -> bool:
@@ -53,7 +53,7 @@ class Trend:
 
 
 def trend(points: Points) -> Trend:
-    """The straight line through all but the first third of what was seen."""
+    """Fit a straight line through all but the first third of the samples."""
     if len(points) < FEWEST:
         raise RunError("there is too little to see a slope in", hint="let it run for longer: --minutes 5")
     begin, end = points[0][0], points[-1][0]
@@ -66,7 +66,7 @@ def trend(points: Points) -> Trend:
 
 
 def main(asked: Asked, minutes: float = 60, rate: int = 10_000) -> int:
-    """Runs for so long; 0 if every event is accounted for and nothing that it holds has risen."""
+    """Run for the given time; return 0 if all events are accounted for and nothing grew."""
     turns.end_with_the_run()
     told = measure(QUICK if asked.quick else minutes, rate, turns.work_folder(asked))
     command = "strandline bench soak --quick" if asked.quick else f"strandline bench soak --minutes {minutes:g}"
@@ -81,7 +81,7 @@ def main(asked: Asked, minutes: float = 60, rate: int = 10_000) -> int:
 
 
 def measure(minutes: float, rate: int, work: Path) -> dict[str, Any]:
-    """One run, and what was seen of it."""
+    """Run once and return the samples."""
     home = scratch(work)
     (home / "order.json").write_text(json.dumps({"seconds": 60 * minutes, "rate": rate}))
     watches: list[Looking[Held]] = []
@@ -99,11 +99,11 @@ def measure(minutes: float, rate: int, work: Path) -> dict[str, Any]:
 
 
 def holders(looks: Sequence[Held], since: float, until: float) -> dict[str, list[int]]:
-    """What each kind of process held after the first third and at the end, the middle of a tenth of the time each."""
+    """Return memory by process name after the first third and at the end, medians over a tenth of the time."""
     span = until - since
     first, last = since + LEFT_OUT * span, until - span / 10
     ends = [_held(looks, first, first + span / 10), _held(looks, last, until)]
-    # Processes that start others are two of them for a moment, and most looks see neither.
+    # A forking process exists twice for a moment; most samples see neither.
     lasting = sorted(name for name in {*ends[0], *ends[1]} if any(end.get(name, 0) for end in ends))
     return {name: [end.get(name, 0) for end in ends] for name in lasting}
 
@@ -117,7 +117,7 @@ def _held(looks: Sequence[Held], since: float, until: float) -> dict[str, int]:
 def soaked(
     run: dict[str, Any], samples: Sequence[Sample], minutes: float, rate: int, looks: Sequence[Held]
 ) -> dict[str, Any]:
-    """What is told of a run."""
+    """Build the results of a run."""
     seen = [each for each in run["seen"] if run["began"] <= each["at"] <= run["ended"]]
     memory = every(samples, run["began"], run["ended"])
     read = seen[-1]["read"] - seen[0]["read"] if seen else 0
@@ -143,7 +143,7 @@ def soaked(
 
 
 def every(samples: Sequence[Sample], since: float, until: float) -> list[tuple[float, float]]:
-    """Resident memory, one look in five seconds."""
+    """Return resident memory, one sample per five seconds."""
     found: list[tuple[float, float]] = []
     for sample in samples:
         if since <= sample.moment <= until and (not found or sample.moment >= found[-1][0] + EVERY):
@@ -152,7 +152,7 @@ def every(samples: Sequence[Sample], since: float, until: float) -> list[tuple[f
 
 
 def opened(looks: Sequence[Held], since: float, until: float) -> Points:
-    """How many files and sockets all processes had open: a job that only ever opens more is stopped some day."""
+    """Return the number of open files and sockets; a job that leaks them stops eventually."""
     return [(each.moment, float(each.files)) for each in looks if since <= each.moment <= until]
 
 
@@ -165,7 +165,7 @@ def _without(each: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def to_text(told: dict[str, Any]) -> str:
-    """For people."""
+    """Format the results as text."""
     lost = f"{told['lost']:,} EVENTS LOST" if told["lost"] else "every one accounted for"
     lines = [f"{told['minutes']:g} minutes at {told['rate']:,} events a second: {told['events']:,} events, {lost}"]
     for name, unit, size in (

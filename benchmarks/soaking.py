@@ -1,6 +1,6 @@
-"""One long run of a job of ours, in a process and a JVM of its own: events come on schedule, and it is looked at.
+"""Run one long job in its own process and JVM with scheduled input, and sample it.
 
-usage: python -m benchmarks.soaking ORDER.json      what to run is in the file; what was seen is written beside it
+usage: python -m benchmarks.soaking ORDER.json      the file names the run; the result is written beside it
 """
 
 import contextlib
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
     from strandline.spark.delivery.deliver import Delivered
 
 EVERY: Final = 5.0
-"""Seconds from one look to the next."""
+"""Seconds between samples."""
 AS_USUAL: Final = {"spark.sql.streaming.numRecentProgressUpdates": "100"}
-"""Other benchmarks have Spark keep what it says of every batch; for an hour that would be a leak of our own making."""
+"""Progress updates kept by Spark; keeping all, as other benchmarks do, would be a leak."""
 FILES_EVERY: Final = 1.0
-"""Seconds from one file to the next: of what a job has read it keeps a list."""
+"""Seconds between files; a job keeps a list of files read."""
 STAYS: Final = 300.0
-"""Seconds for which a file stays in the folder, which Spark lists whenever it looks for new ones."""
+"""Seconds a file stays in the folder, which Spark lists for each batch."""
 
 
 @dataclass(slots=True)
 class Eye:
-    """What is seen of a job. It keeps a line for each five seconds, since whoever looks must not grow either."""
+    """Samples of a job, one line per five seconds, so that the sampler itself does not grow."""
 
     seen: list[dict[str, Any]] = field(default_factory=list)
     read: int = 0
     known: int = 0
-    """Elements that were taken by a window, or told as late."""
+    """Elements accepted by a window or emitted as late."""
     due: int = 0
-    """The newest event that a pane has told of."""
+    """Newest event in a pane."""
     waited: float = 0.0
     batches: int = 0
 
     def hear(self, delivered: "Delivered", now: float | None = None) -> None:
-        """After each batch."""
+        """Record a batch."""
         moment = time.time() if now is None else now
         self.read += rows_of(delivered)
         self.known += sum(counts.contributed + counts.late for counts in delivered.counts.values())
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> None:
 
 
 def keep_tidy(folder: Path) -> None:
-    """As whoever runs such a job for days does: what was read long ago is taken away."""
+    """Remove files that were read long ago, as an operator of a long job does."""
     while True:
         time.sleep(EVERY)
         tidy(folder, time.time())
@@ -99,7 +99,7 @@ def tidy(folder: Path, now: float) -> None:
 
 
 def events_of(seconds: float, rate: int) -> int:
-    """How many events there are in all."""
+    """Return the total number of events."""
     first = latency.PRIMED * int(latency.RATE * latency.EVERY)
     return first + int(seconds / FILES_EVERY) * max(int(rate * FILES_EVERY), 1)
 

@@ -27,12 +27,12 @@ REPORTED: Final = (
 
 
 def full() -> Suite[Cell]:
-    """The run whose figures are kept."""
+    """Return the full suite, whose results are kept."""
     return _suite("sources", Corpus(100_000, 10, 400_000), warm_up=4, warm_seconds=30, rounds=3)
 
 
 def quick() -> Suite[Cell]:
-    """The same, small and once: to try it out. Its figures say little."""
+    """Return a small suite with one round, for a trial; its numbers mean little."""
     return _suite("sources-quick", Corpus(10_000, 4, 50_000), warm_up=1, warm_seconds=0, rounds=1)
 
 
@@ -46,7 +46,7 @@ def _suite(name: str, corpus: Corpus, *, warm_up: int, warm_seconds: float, roun
 
 
 def main(asked: Asked) -> int:
-    """Measures what is asked; 0 if every number counts, 1 if a run failed."""
+    """Measure the requested cells; return 0 if all numbers count, 1 if a run failed."""
     turns.end_with_the_run()
     chosen = quick() if asked.quick else full()
     cells = turns.chosen_cells(chosen, asked)
@@ -63,6 +63,6 @@ def main(asked: Asked) -> int:
 
 
 def broker(work: Path) -> Broker:
-    """What the topics are in, with what Spark needs to read them."""
+    """Start the broker, with Spark's jars to read from it."""
     fetch_jars(print, jars=pinned(JARS))
     return Broker(work / "broker")

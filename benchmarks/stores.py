@@ -1,4 +1,4 @@
-"""Sinks that deliveries are measured on, each in a real store of the benchmark's own, and what a reader finds there."""
+"""Provide the stores for delivery benchmarks, each a real service, and read their tables."""
 
 import json
 import secrets
@@ -25,7 +25,7 @@ _KNOWN_WITHIN_SECONDS: Final = 30.0
 
 
 class Found(NamedTuple):
-    """Rows in a table, how many different ones, and what their values come to."""
+    """Number of rows, distinct rows, and the sum of values in a table."""
 
     rows: int
     different: int
@@ -33,10 +33,10 @@ class Found(NamedTuple):
 
 
 class Store(Protocol):
-    """A store that runs."""
+    """A running store."""
 
     def new_table(self, name: str) -> str:
-        """A name for a table that nobody has had."""
+        """Return an unused table name."""
         ...
 
     def sink(self, table: str) -> SparkSink: ...
@@ -46,7 +46,7 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SqliteFile:
-    """A file of its own."""
+    """A SQLite file."""
 
     path: Path
 
@@ -63,7 +63,7 @@ class SqliteFile:
 
 @dataclass(frozen=True, slots=True)
 class PostgresServer:
-    """A server of its own."""
+    """A separate server."""
 
     dsn: str
 
@@ -83,7 +83,7 @@ class PostgresServer:
 
 @dataclass(frozen=True, slots=True)
 class KafkaBroker:
-    """A broker of its own; a table is a topic with two partitions."""
+    """A separate broker; a table is a topic with two partitions."""
 
     servers: str
 
@@ -91,7 +91,7 @@ class KafkaBroker:
         topic = f"t-{name}-{secrets.token_hex(4)}"
         create_topics(self.servers, Topic(topic, 2))
         give_up = time.monotonic() + _KNOWN_WITHIN_SECONDS
-        # A broker makes a topic a moment before it tells of it.
+        # A broker lists a topic a moment after creating it.
         while len(partitions(admin_of(self.servers, Security()), topic)) < 2:
             if time.monotonic() > give_up:
                 raise TimeoutError(f"the broker does not tell of {topic}")
@@ -102,7 +102,7 @@ class KafkaBroker:
         return sl.kafka_topic(table, servers=self.servers)
 
     def found(self, table: str) -> Found:
-        """As a reader finds it who reads what was committed."""
+        """Read the committed rows."""
         until = ends(admin_of(self.servers, Security()), [table])
         with reader(self.servers, Security()) as consumer:
             records = records_from(consumer, {table: dict.fromkeys(until[table], 0)}, until)
@@ -112,7 +112,7 @@ class KafkaBroker:
 
 @dataclass(frozen=True, slots=True)
 class ValkeyServer:
-    """A server of its own; a table is a prefix, and each row a key."""
+    """A separate server; a table is a prefix, and each row a key."""
 
     url: str
 
@@ -140,7 +140,7 @@ def _remove(database: Path) -> None:
 
 
 class Stores:
-    """The stores that are asked for, each started when it is, and stopped in the end."""
+    """The requested stores, started on first use and stopped at the end."""
 
     def __init__(self, home: Path) -> None:
         self._home, self._open = home, ExitStack()
@@ -153,7 +153,7 @@ class Stores:
         self._open.close()
 
     def address(self, name: str) -> str:
-        """Where a service is reached; it is started if it does not run."""
+        """Return the address of a service, starting it if needed."""
         if name not in self._running:
             mine = service(name, self._home, leashed=True)
             mine.start()

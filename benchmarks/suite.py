@@ -1,4 +1,4 @@
-"""What is measured: cells, each a contestant at a workload and a size, and the rows that compare them."""
+"""Define the windows suite: cells (contestant, workload, size) and the rows that compare them."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -10,13 +10,13 @@ from benchmarks.feeds import Form
 from benchmarks.workloads import Contestant, Panes, Session, Sliding, Tumbling, Workload
 
 CORES: Final = 2
-"""What everybody gets, unless a cell says otherwise."""
+"""Default of all cells."""
 WARM_UP: Final = 4
-"""Batches that do not count: code is generated, compiled and loaded in them, longest in the JVM."""
+"""Warm-up batches, in which code is generated, compiled and loaded."""
 WARM_SECONDS: Final = 30.0
-"""Before them the same is done for so long, in the same JVM: at first half of its time goes into compiling."""
+"""Warm-up seconds in the same JVM, whose compilers take half of the time at first."""
 CHECKED: Final = 3
-"""Batches whose output is compared with the judge's, pane for pane."""
+"""Batches whose output is checked pane by pane."""
 
 TUMBLING: Final = Workload(Tumbling())
 SLIDING: Final = Workload(Sliding())
@@ -25,7 +25,7 @@ ALL_PANES: Final = Workload(Tumbling(), Panes.ALL)
 
 
 class Entry(Protocol):
-    """What the harness must know of a cell, whatever is run in it."""
+    """What the harness needs to know of a cell."""
 
     @property
     def name(self) -> str: ...
@@ -45,7 +45,7 @@ OneCell = TypeVar("OneCell", bound=Entry)
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One thing that is measured."""
+    """One measured combination of contestant, workload and size."""
 
     name: str
     contestant: Contestant
@@ -53,19 +53,19 @@ class Cell:
     corpus: Corpus
     warm_up: int = WARM_UP
     check: bool = True
-    """Whether the judge looks at it; not where it has already seen the same on a shorter corpus."""
+    """Whether output is checked; not if the same was checked on a shorter corpus."""
     form: Form | None = None
-    """The format of the records, where they come from a broker."""
+    """Record format for broker sources."""
     warm_seconds: float = 0
-    """So long the same is done before the run that counts begins."""
+    """Warm-up seconds."""
     cores: int = CORES
     partitions: int | None = None
-    """Of the shuffle; as many as cores if none are said."""
+    """Shuffle partitions; default: cores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the table: one cell against another, by events per CPU second; above one is better, or below."""
+    """A table row: one cell against another, by events per CPU second."""
 
     name: str
     against: str
@@ -75,29 +75,29 @@ class Row:
     goal: float | None = None
     lower_is_better: bool = False
     by_wall: bool = False
-    """Compared by events a second instead."""
+    """Compare by events per second instead."""
     share_of: tuple[str, str] | None = None
-    """Two more cells, compared likewise: the ratio is a share of theirs."""
+    """Two more cells; the ratio is divided by theirs."""
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """All that it compares."""
+        """Return all compared cells."""
         return (self.cell, self.peer, *(self.share_of or ()))
 
 
 @dataclass(frozen=True, slots=True)
 class Group(Generic[OneCell]):
-    """Cells that are compared with each other, and so run in turns."""
+    """Cells that are compared with each other and therefore run alternately."""
 
     name: str
     cells: tuple[OneCell, ...]
     rounds: int = 9
-    """More than these are not worth their time, since no floor depends on them."""
+    """Maximum rounds, since no floor depends on them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """The open-loop run: how long, and how much of its beginning does not count."""
+    """The open-loop run: duration and warm-up."""
 
     seconds: int
     warm_up: int
@@ -105,31 +105,31 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Suite(Generic[OneCell]):
-    """Everything that is measured."""
+    """All that is measured."""
 
     name: str
     groups: tuple[Group[OneCell], ...]
     rounds: int
     rows: tuple[Row, ...]
-    """The lines with a floor and a goal."""
+    """Rows with floor and goal."""
     reported: tuple[Row, ...] = ()
-    """Lines that it is not held to: what else a reader wants to know."""
+    """Reported rows without a floor."""
     latency: Latency | None = None
 
     def held_to(self, names: Collection[str]) -> Self:
-        """The same with these rows only, as far as nobody asks for others by name."""
+        """Return the suite restricted to these rows, unless others are named."""
         held = tuple(row for row in self.rows if row.name in names)
         others = tuple(row for row in self.rows if row not in held)
         return replace(self, rows=held, reported=(*others, *self.reported))
 
 
 def full() -> Suite[Cell]:
-    """The run whose figures are kept."""
+    """Return the full suite, whose results are kept."""
     return Suite("full", _groups(_Sizes()), 3, ROWS, REPORTED, Latency(seconds=60, warm_up=15))
 
 
 def quick() -> Suite[Cell]:
-    """A row of each kind at a tenth of the size and once: to try it out. Its figures say little."""
+    """Return a suite with one row of each kind at a tenth of the size; its numbers mean little."""
     small = _Sizes(
         per_batch=150_000,
         session=60_000,
@@ -152,7 +152,7 @@ class _Sizes:
     thin_1m: int = 200
     growth: int = 10
     sliding: tuple[int, int] = (10_000, 100_000)
-    """Keys, and events a batch: sixty windows for each event are sixty times the work."""
+    """Keys and events per batch of sliding windows, which do sixty times the work."""
     warm_seconds: float = WARM_SECONDS
 
 
@@ -169,7 +169,7 @@ def _groups(sizes: _Sizes) -> tuple[Group[Cell], ...]:
     ours, rocksdb, memory = Contestant.OURS, Contestant.NATIVE_ROCKSDB, Contestant.NATIVE_MEMORY
     by_key, through = Contestant.BY_KEY, Contestant.CEILING
     short, long = grown
-    # The peer by key is so slow that two batches of it are warm-up enough.
+    # The peer by key is so slow that two warm-up batches are enough.
     warmed = partial(Cell, warm_seconds=sizes.warm_seconds)
     return (
         Group("tumbling", (
@@ -221,10 +221,10 @@ ROWS: Final = (
     Row("pass-through", "the bare Arrow pass-through (the ceiling)", "ours", "pass-through", 0.5, 0.8),
     Row("keys-1k-1m", "per-event cost, 1 k → 1 M keys", "ours-1k", "ours-1m", 2.5, 1.5, lower_is_better=True),
 )  # fmt: skip
-"""The lines with a floor and a goal; early-pane latency is the last, and has a unit of its own."""
+"""Rows with floor and goal; the last one is early-pane latency, with its own unit."""
 
 AT_FIRST: Final = ("tumbling-rocksdb", "sliding", "all-panes", "by-key-100k")
-"""One of each kind, for a quick run: however small, every cell takes the time in which a JVM starts and warms up."""
+"""One of each kind, for a quick run; each cell costs at least a JVM start."""
 
 REPORTED: Final = (
     Row("session", "native sessions on RocksDB, 100 k keys", "ours-session", "native-session"),
@@ -234,7 +234,7 @@ REPORTED: Final = (
     Row("keys-1m", "native append on RocksDB, 1 M keys", "ours-1m", "native-1m"),
     Row("events-10x", "per-event cost, 10 times the events", "ours-short", "ours-long", lower_is_better=True),
 )
-"""Lines without a floor: what else a reader wants to know."""
+"""Reported rows without a floor."""
 
 LATENCY_FLOOR: Final = 150.0
 LATENCY_GOAL: Final = 50.0

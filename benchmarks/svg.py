@@ -1,4 +1,4 @@
-"""A small writer of SVG: bars of ratios and lines of costs. The same figures make the same file."""
+"""Write SVG charts: bars of ratios and lines of costs. The output is deterministic."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ _FONT: Final = "font-family='sans-serif' font-size='12'"
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A ratio, with the marks it is held against and how far its rounds lie apart."""
+    """A ratio with its floor, goal and spread."""
 
     label: str
     value: float
@@ -27,14 +27,14 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A named course of points."""
+    """A named series of points."""
 
     label: str
     points: Sequence[tuple[float, float]]
 
 
 def bars(title: str, rows: Sequence[Bar]) -> str:
-    """Bars on a logarithmic scale: a step to the right is the same factor everywhere."""
+    """Draw bars on a logarithmic scale."""
     width, left, right, top, step = 860, 330, 90, 54, 34
     ends = [value for row in rows for value in (row.value, row.low, row.floor, row.goal) if value > 0]
     least, most = min([*ends, 0.5]) / 1.3, max([*ends, 2.0]) * 1.3
@@ -64,7 +64,7 @@ def bars(title: str, rows: Sequence[Bar]) -> str:
 
 
 def _beside(x: Callable[[float], float], row: Bar) -> float:
-    """Where nothing else is drawn: behind the bar, and behind marks that a number there would run into."""
+    """Return a free position for a label, right of the bar and its marks."""
     place = max(x(row.value), x(row.high))
     for mark in sorted((x(row.floor), x(row.goal))):
         if place < mark < place + 60:
@@ -73,7 +73,7 @@ def _beside(x: Callable[[float], float], row: Bar) -> float:
 
 
 def lines(title: str, across: str, up: str, courses: Sequence[Line], *, logarithmic: bool = False) -> str:
-    """Lines from zero upwards, so that a flat one looks flat."""
+    """Draw lines from zero, so that a flat series looks flat."""
     width, height, left, right, top, foot = 860, 380, 70, 190, 50, 56
     xs = [x for course in courses for x, _ in course.points]
     most = max(y for course in courses for _, y in course.points) * 1.1
@@ -106,7 +106,7 @@ def lines(title: str, across: str, up: str, courses: Sequence[Line], *, logarith
 
 
 def _ticks(most: float) -> list[float]:
-    """Four to nine round values from zero upwards."""
+    """Return four to nine round axis values from zero."""
     size = 10 ** math.floor(math.log10(most))
     step = next(size * part for part in (0.1, 0.2, 0.5, 1, 2) if most / (size * part) < 9)
     return [round(number * step, 10) for number in range(int(most / step) + 1)]

@@ -1,7 +1,7 @@
-"""Who in a run uses CPU time: every thread of its processes, by what it is there for, looked at a few times a second.
+"""Attribute a run's CPU time to thread purposes by sampling all threads a few times a second.
 
-A thread that has ended keeps what it was last seen with. What it used after that is still in its process's own count,
-and so is told as that process's rest; a process that lived between two looks is in nobody's, and told as unseen.
+An ended thread keeps its last sampled value. Its later use is still in its process's total and is reported as that
+process's rest. A process that lived between two samples is reported as unseen.
 """
 
 import os
@@ -32,10 +32,10 @@ JVM: Final = {
     "JVM: scheduling": ("dag-scheduler", "task-result", "dispatcher", "spark-listener", "driver-heartbe", "heartbeat",
                         "task-scheduler", "broadcast-", "element-tracki", "context-cleaner", "Spark Context"),
 }  # fmt: skip
-"""What threads of the JVM are there for, by how their names begin; the kernel knows the first fifteen letters."""
+"""Purposes of JVM threads by name prefix; the kernel knows the first fifteen characters."""
 JVM_REST: Final = "JVM: everything else"
 POLARS: Final = "workers: Polars"
-"""Threads of Polars' own pool; one in each worker."""
+"""Threads of Polars' pool; one per worker."""
 WORKERS: Final = "workers: Python, Arrow and the crossing"
 CLOCKS: Final = "workers: planning Python sources"
 DRIVER: Final = "driver: gathering and sinks"
@@ -45,15 +45,15 @@ _SOURCES: Final = tuple(
     named(f"pyspark.sql.{each}")
     for each in ("worker.plan_data_source_read", "streaming.python_streaming_source_runner")
 )
-"""How processes are called that Spark asks about a Python source."""
+"""Names of Spark's processes for Python sources."""
 
 Place = tuple[int, int, int]
-"""A process, a thread of it (0 for all of the process), and when it was born: numbers are used again."""
+"""Process id, thread id (0 for the whole process) and start time, since ids are reused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """CPU seconds used so far, by what for."""
+    """CPU seconds used so far, by purpose."""
 
     moment: float
     seconds: Mapping[str, float]
@@ -61,17 +61,17 @@ class Look:
 
 @dataclass(slots=True)
 class Ledger:
-    """What every thread has used as far as it was seen, those that have ended too."""
+    """CPU time of all observed threads, including ended ones."""
 
     leader: int
     proc: Path = PROC
     seen: dict[Place, int] = field(default_factory=dict)
-    """Ticks of everyone when it was last looked at."""
+    """Ticks of each thread at its last sample."""
     sums: "Counter[str]" = field(default_factory=Counter)
-    """Ticks by purpose. Threads are renamed as they get other work: each tick counts for the name it was seen under."""
+    """Ticks by purpose. Threads are renamed with their work; each tick counts for the name at that time."""
 
     def look(self) -> Look:
-        """Looks at everyone of the session once more."""
+        """Sample all processes of the session once."""
         moment = time.time()
         for process in members(self.leader, self.proc):
             self._process(self.proc / str(process), process)
@@ -116,7 +116,7 @@ def _kind(home: Path, *, leads: bool) -> str:
 
 
 def _stat(home: Path) -> tuple[str, int, int] | None:
-    """A name, user and system ticks, and when it was born; None if it has ended."""
+    """Return name, CPU ticks and start time of a thread; None if it has ended."""
     try:
         text = (home / "stat").read_text(errors="replace")
     except OSError:
@@ -127,7 +127,7 @@ def _stat(home: Path) -> tuple[str, int, int] | None:
 
 
 def purpose_of(kind: str, thread: str) -> str:
-    """What a thread of a kind of process is there for."""
+    """Return the purpose of a thread."""
     if kind == "jvm":
         return next((purpose for purpose, names in JVM.items() if thread.startswith(names)), JVM_REST)
     if kind == "worker" and thread.startswith(("polars", "rayon")):
@@ -136,19 +136,19 @@ def purpose_of(kind: str, thread: str) -> str:
 
 
 def rest_of(kind: str) -> str:
-    """What a process has used that none of its threads is known to have."""
+    """Return a process's CPU time that no observed thread accounts for."""
     return {"jvm": JVM_REST, "worker": WORKERS, "clock": CLOCKS}.get(kind, DRIVER)
 
 
 def between(looks: Sequence[Look], since: float, until: float) -> dict[str, float]:
-    """What was used between two moments, by what for."""
+    """Return CPU seconds between two moments, by purpose."""
     before, after = _at(looks, since), _at(looks, until)
     spent = {purpose: after.get(purpose, 0.0) - before.get(purpose, 0.0) for purpose in ORDER}
     return {purpose: seconds for purpose, seconds in spent.items() if seconds > 0}
 
 
 def _at(looks: Sequence[Look], moment: float) -> dict[str, float]:
-    """On the straight line between the looks around a moment."""
+    """Interpolate between the samples around a moment."""
     one, other, share = around(looks, moment)
     return {
         purpose: one.seconds.get(purpose, 0.0) + share * (seconds - one.seconds.get(purpose, 0.0))
@@ -157,5 +157,5 @@ def _at(looks: Sequence[Look], moment: float) -> dict[str, float]:
 
 
 def watch(leader: int) -> Looking[Look]:
-    """Looks at a session five times a second."""
+    """Sample a session's threads five times a second."""
     return Looking(Ledger(leader).look, 0.2)

@@ -1,7 +1,7 @@
-"""Every cell in turns, each run kept as it ends: what all benchmarks with contestants have in common.
+"""Run all cells alternately and store each run as it ends; shared by all benchmarks with contestants.
 
-A run that is already in the work folder is not repeated, so that an interrupted benchmark goes on where it was. The
-folder is named by the commit and what differs from it: a figure never outlives the code it was measured on.
+A stored run in the work folder is not repeated, so an interrupted benchmark resumes. The folder is named by the commit
+and local changes, so results never outlive the measured code.
 """
 
 import json
@@ -22,22 +22,22 @@ from benchmarks.suite import OneCell, Row, Suite
 from strandline.errors import PlanError
 
 STEADY: Final = 0.15
-"""A ratio whose middle half is wider than this share of it is measured again."""
+"""Relative interquartile range above which a ratio is measured again."""
 MORE: Final = 2
-"""So many rounds more, at most: a machine that is not steady does not become so by waiting for it."""
+"""Maximum additional rounds."""
 
 Cell_contra = TypeVar("Cell_contra", contravariant=True)
 
 
 class Measure(Protocol[Cell_contra]):
-    """Runs a cell in its round, with the work folder at hand, and checks it or not."""
+    """Callable that runs a cell in a round, with or without check."""
 
     def __call__(self, cell: Cell_contra, round_: int, work: Path, *, check: bool) -> Run: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command was asked to do."""
+    """Options of the command."""
 
     quick: bool = False
     only: tuple[str, ...] = ()
@@ -47,12 +47,12 @@ class Asked:
 
     @property
     def is_whole(self) -> bool:
-        """Whether its figures are the ones to keep."""
+        """Return whether its results are the ones to keep."""
         return not self.quick and not self.only
 
 
 def work_folder(asked: Asked) -> Path:
-    """Where corpora and runs are kept: a cache of the user's, unless another folder is named."""
+    """Return the folder of corpora and runs: the user's cache, unless given."""
     if asked.work is not None:
         return asked.work.absolute()
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -60,7 +60,7 @@ def work_folder(asked: Asked) -> Path:
 
 
 def runs_folder(asked: Asked, suite: Suite[Any]) -> Path:
-    """Where the runs of this code are kept; emptied if they are to be made anew."""
+    """Return the folder of this commit's runs, emptied on request."""
     home = work_folder(asked) / "runs" / f"{machine.commit()}-{suite.name}"
     if asked.again:
         shutil.rmtree(home, ignore_errors=True)
@@ -68,13 +68,13 @@ def runs_folder(asked: Asked, suite: Suite[Any]) -> Path:
 
 
 def end_with_the_run() -> None:
-    """A run leads a session of its own and would outlive a harness that is killed; one that is left, it does not."""
+    """End running sessions when the harness is terminated; they would outlive it otherwise."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 def chosen_cells(suite: Suite[Any], asked: Asked, others: Collection[str] = ()) -> set[str]:
-    """The cells to run: those named, those of a named group, both sides of a named row; else all, or in a quick run
-    those of the rows it is held to. `others` may be named as well, and are no cells."""
+    """Return the cells to run: named ones, those of a named group or row; else all, or in a quick run those of rows
+    with bounds. `others` may be named too, and are not cells."""
     everything = {cell.name for group in suite.groups for cell in group.cells}
     if not asked.only:
         return {name for row in suite.rows for name in row.cells} if asked.quick else everything
@@ -82,7 +82,7 @@ def chosen_cells(suite: Suite[Any], asked: Asked, others: Collection[str] = ()) 
     rows = {row.name: {*row.cells} for row in (*suite.rows, *suite.reported)}
     groups = {group.name: {cell.name for cell in group.cells} for group in suite.groups}
     for name in asked.only:
-        # A row is often called as its peer is; whoever names it wants to see them compared.
+        # A row often has its peer's name; naming it selects the comparison.
         meant = {name} & everything | rows.get(name, set()) | groups.get(name, set())
         found |= meant
         if not meant and name not in others:
@@ -94,8 +94,8 @@ def chosen_cells(suite: Suite[Any], asked: Asked, others: Collection[str] = ()) 
 def in_turns(
     suite: Suite[OneCell], cells: set[str], rounds: int, home: Path, measure: Callable[[OneCell, int, bool], Run]
 ) -> Iterator[Run]:
-    """Each group in turns: every cell once, then all again, back and forth. A cell is measured in its round, checked
-    or not. The cells of a ratio that differs too much from round to round are measured again, so often at most."""
+    """Run each group alternately: all cells once, then again in reverse order. Cells of
+    a ratio that varies too much are measured again, up to a number of rounds."""
     for group in suite.groups:
         asked = [cell for cell in group.cells if cell.name in cells]
         planned, made = min(rounds, group.rounds), list[Run]()
@@ -112,7 +112,7 @@ def in_turns(
 
 
 def unsteady(runs: Sequence[Run], rows: Sequence[Row]) -> set[str]:
-    """The cells of rows whose ratios lie too far apart, the middle half of them, to say anything yet."""
+    """Return the cells of rows whose ratios spread too widely."""
     measured, found = Measured(runs), set[str]()
     for row in rows:
         known = measured.ratios(row)
@@ -129,7 +129,7 @@ def played(
     measure: Measure[OneCell],
     corpora: str = "*keys-*",
 ) -> int:
-    """A suite from end to end; 0 if every number counts, 1 if a run failed."""
+    """Run a suite; return 0 if all numbers count, 1 if a run failed."""
     end_with_the_run()
     work, home = work_folder(asked), runs_folder(asked, suite)
 
@@ -151,7 +151,7 @@ def _line(run: Run) -> str:
 
 
 def command_of(name: str, asked: Asked) -> str:
-    """What was typed."""
+    """Return the command line."""
     words = [f"strandline bench {name}", "--quick" if asked.quick else "", *(f"--only {each}" for each in asked.only)]
     if asked.rounds:
         words.append(f"--rounds {asked.rounds}")
@@ -159,7 +159,7 @@ def command_of(name: str, asked: Asked) -> str:
 
 
 def digests(work: Path, names: str = "*keys-*") -> dict[str, str]:
-    """The SHA-256 of every corpus of such a name that was made."""
+    """Return the SHA-256 of each corpus with such a name."""
     found = {}
     for path in sorted((work / "corpora").glob(f"{names}/_corpus.json")):
         found[path.parent.name] = json.loads(path.read_text())["sha256"]
@@ -167,7 +167,7 @@ def digests(work: Path, names: str = "*keys-*") -> dict[str, str]:
 
 
 def publish(told: dict[str, Any], asked: Asked, target: Path, home: Path) -> None:
-    """Shows the figures and keeps them: those of the whole as the page's, others beside their runs."""
+    """Print and store the results: full suites for the page, others beside their runs."""
     kept_in = target if asked.is_whole else home / target.name
     kept_in.parent.mkdir(parents=True, exist_ok=True)
     kept_in.write_text(json.dumps(told, indent=1) + "\n")

@@ -1,6 +1,6 @@
-"""One run that keeps windows up to date in PostgreSQL, in a process and a JVM of its own: ours, or written by hand.
+"""Run one upsert contestant into PostgreSQL, ours or hand-written, in its own process and JVM.
 
-usage: python -m benchmarks.upserting ORDER.json      what to run is in the file; how it went is written beside it
+usage: python -m benchmarks.upserting ORDER.json      the file names the run; the result is written beside it
 """
 
 import json
@@ -49,8 +49,7 @@ def _session(home: Path, *, plain: bool) -> "SparkSession":
 
 
 def ours(spark: "SparkSession", folder: str, dsn: str, table: str, checkpoint: Path) -> list[dict[str, Any]]:
-    """A pane for every change and no other, as Spark's update mode has it; the table holds the latest ones, each batch
-    exactly once."""
+    """Run ours: one pane per change, like Spark's update mode; the table holds the latest, each batch exactly once."""
     panes = (
         sl.read(source_of(Folder(folder)))
         .event_time("at", sl.bounded(seconds=DELAY))
@@ -72,7 +71,7 @@ def ours(spark: "SparkSession", folder: str, dsn: str, table: str, checkpoint: P
 
 
 def by_hand(spark: "SparkSession", folder: str, dsn: str, table: str, checkpoint: Path) -> list[dict[str, Any]]:
-    """Spark's own windows in update mode; each batch by JDBC into staging, and from there by ON CONFLICT."""
+    """Run Spark's windows in update mode; each batch by JDBC into staging, then ON CONFLICT."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(f"CREATE TABLE {table} ({COLUMNS}, PRIMARY KEY ({', '.join(KEY)}))".encode())
         connection.execute(f"CREATE UNLOGGED TABLE {table}_staging ({COLUMNS})".encode())
@@ -93,7 +92,7 @@ def by_hand(spark: "SparkSession", folder: str, dsn: str, table: str, checkpoint
 def _upsert(dsn: str, table: str) -> "Callable[[DataFrame, int], None]":
     server, _, database = dsn.partition("@")[2].partition("/")
     options = {
-        # Many rows a statement, many statements a round trip: what the driver's own guide advises.
+        # Many rows per statement, many statements per round trip, as the driver's guide advises.
         "url": f"jdbc:postgresql://{server}/{database}?reWriteBatchedInserts=true",
         "user": dsn.partition("://")[2].partition("@")[0],
         "driver": "org.postgresql.Driver",

@@ -1,4 +1,4 @@
-"""Windows kept up to date in PostgreSQL: runs of ours and of what is written by hand, in turns, each table judged."""
+"""Measure upserts of windows into PostgreSQL, ours and hand-written alternately, each table checked."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ CELLS: Final = {"ours-upsert": "ours", "by-hand-upsert": "by-hand"}
 
 @dataclass(frozen=True, slots=True)
 class Upserts:
-    """The stream that is kept up to date, how often it is before it counts, and batches that do not count either."""
+    """The upsert stream, its warm-up runs, and its uncounted batches."""
 
     corpus: Corpus
     warm_runs: int
@@ -29,7 +29,7 @@ class Upserts:
 
 
 def measure(asked: Upserts, name: str, dsn: str, round_: int, work: Path) -> Run:
-    """One contestant once; a table that is not as the judge has it gives no number."""
+    """Run one contestant once; a table that differs from the expected one gives no number."""
     folder, _ = corpora.written(asked.corpus, work / "corpora")
     home = scratch(work)
     table = f"upserts_{home.name.replace('-', '_')}".lower()
@@ -47,7 +47,7 @@ def measure(asked: Upserts, name: str, dsn: str, round_: int, work: Path) -> Run
 
 
 def cells_of(dsn: str, table: str) -> pl.DataFrame:
-    """What a reader finds, as the judge reads it; then the tables go."""
+    """Read the tables as cells, then drop them."""
     bounds = ", ".join(f"(extract(epoch FROM window_{each}) * 1000)::bigint" for each in ("start", "end"))
     ask = f"SELECT key, {bounds}, total, plays FROM {table}"  # noqa: S608 - a name of our own
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -62,7 +62,7 @@ def cells_of(dsn: str, table: str) -> pl.DataFrame:
 
 
 def judged(run: Run, folder: Path, contestant: Contestant, found: pl.DataFrame, home: Path) -> Run:
-    """Whether the table holds every window as it should be."""
+    """Check that the table holds all windows as expected."""
     found.write_parquet(home / "found.parquet")
     verdict = oracle.expect(folder, TUMBLING, contestant).judge(str(home / "found.parquet"))
     failure = "" if verdict.agrees else f"{verdict.wrong} of {verdict.cells} windows are wrong, as in {verdict.example}"

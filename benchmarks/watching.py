@@ -1,11 +1,11 @@
-"""What it costs that a job keeps its metrics: they are switched on and off while it runs, a few batches each way.
+"""Measure the cost of metrics: switch them on and off during a job, a few batches each.
 
-Two jobs, one with metrics and one without, differ by chance by far more than what is looked for. So the two are as
-close together as can be: neighbouring stretches of one job, each way as often before the other as behind it.
+Two separate jobs differ by chance by far more than metrics cost. So neighbouring stretches of one job are compared,
+each way equally often first and second.
 
 python -m benchmarks.watching [--quick] [--jobs N] [--work PATH]
 
-The numbers are kept in results/watching.json, unless --quick is said.
+Results are stored in results/watching.json, except with --quick.
 """
 
 import argparse
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 RESULTS: Final = Path(__file__).with_name("results") / "watching.json"
 GOAL: Final = 0.02
-"""The most by which metrics may make a batch longer."""
+"""Maximum relative increase of batch time by metrics."""
 STRETCH: Final = 5
-"""Batches that go the same way; the first does not count, since what is told of a batch is told during the next."""
+"""Batches per stretch; the first does not count, since its metrics are written during the next."""
 WARM: Final = 2 * STRETCH
-"""The first batches of a job are longer than the others, whatever is kept of them; they do not count."""
+"""Warm-up batches of a job."""
 BATCHES: Final = WARM + 60
 JOBS: Final = 8
 _DRAWN: Final = 2_000
@@ -55,7 +55,7 @@ _SWITCHED: Final[Sequence[tuple[Any, str]]] = ((deliver, "tell"), (Recorder, "de
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A batch that has ended: whether its numbers were kept, and what the clocks said."""
+    """A finished batch: whether metrics were on, and its times."""
 
     kept: bool
     moment: float
@@ -64,7 +64,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two neighbouring stretches of a job, one that keeps its metrics and one that does not: seconds of a batch."""
+    """Two neighbouring stretches of a job, with and without metrics: seconds per batch."""
 
     kept: float
     bare: float
@@ -73,30 +73,30 @@ class Pair:
 
     @property
     def cost(self) -> float:
-        """By how much a batch takes longer."""
+        """Return the relative increase of batch time."""
         return self.kept / self.bare - 1
 
     @property
     def cpu(self) -> float:
-        """By how much it takes more CPU time."""
+        """Return the relative increase of CPU time."""
         return self.kept_cpu / self.bare_cpu - 1
 
 
 def is_kept(batch: int, stretch: int = STRETCH) -> bool:
-    """Whether this batch's numbers are kept: with, without, without, with, and so on."""
+    """Return whether metrics are on for this batch: with, without, without, with, and so on."""
     return batch // stretch % 4 in {0, 3}
 
 
 @dataclass(slots=True)
 class Switch:
-    """Metrics of this process's jobs, on and off; and what was heard of their batches."""
+    """Switch for the metrics of this process's jobs, and a record of their batches."""
 
     stretch: int = STRETCH
     session: int = field(default_factory=lambda: os.getsid(0))
     heard: list[Heard] = field(default_factory=list)
 
     def put(self) -> None:
-        """In place of what hands a batch to tasks, and to those who keep numbers."""
+        """Patch the functions that start a batch and record metrics."""
         tell, delivered, turn = (getattr(*each) for each in _SWITCHED)
 
         def told(context: Any, batch: "Batch") -> None:
@@ -118,7 +118,7 @@ class Switch:
 
 
 def pairs_of(heard: Sequence[Heard], stretch: int = STRETCH) -> list[Pair]:
-    """Stretches two by two; of each, the batches behind the first, from the end of one to the end of the last."""
+    """Pair the stretches; each counts from the end of its first batch to the end of its last."""
     found = []
     for begin in range(0, len(heard) - 2 * stretch + 1, 2 * stretch):
         seconds, cpu = {}, {}
@@ -131,7 +131,7 @@ def pairs_of(heard: Sequence[Heard], stretch: int = STRETCH) -> list[Pair]:
 
 
 def interval(values: Sequence[float], share: float = 0.95, seed: int = 7) -> tuple[float, float]:
-    """Between what the median of such values lies: medians of as many, drawn from them again and again."""
+    """Return the bootstrap interval of the median."""
     drawn = random.Random(seed)  # noqa: S311 - nothing is to be kept secret
     medians = sorted(median(drawn.choices(values, k=len(values))) for _ in range(_DRAWN))
     outside = round(_DRAWN * (1 - share) / 2)
@@ -145,7 +145,7 @@ def main() -> int:
     parser.add_argument("--work", type=Path, help="where the corpus is kept")
     asked = parser.parse_args()
     if os.getsid(0) != os.getpid():
-        # What is metered is a session: everyone in it, and nobody else.
+        # The meter covers all processes of a session.
         command = [sys.executable, "-m", "benchmarks.watching", *sys.argv[1:]]
         return subprocess.run(command, start_new_session=True, check=False).returncode
     corpus = Corpus(10_000, WARM + 20, 50_000) if asked.quick else Corpus(100_000, BATCHES)
@@ -161,7 +161,7 @@ def main() -> int:
 
 
 def measured(feed: Folder, home: Path, jobs: int) -> list[Pair]:
-    """Job after job in one Spark, the first of which does not count."""
+    """Run jobs one after the other in one Spark; the first does not count."""
     spark = start(Contestant.OURS, home / "spark.log", feed)
     switch, pairs = Switch(), list[Pair]()
     switch.put()
@@ -183,7 +183,7 @@ def _play(spark: "SparkSession", feed: Folder, checkpoint: Path) -> None:
 
 
 def to_results(pairs: Sequence[Pair], corpus: Corpus, command: str) -> dict[str, Any]:
-    """What is kept of it. The goal is reached if chance alone does not explain that it seems so."""
+    """Build the stored results. The goal must lie above the confidence interval."""
     cost, cpu = _told(pairs, lambda pair: pair.cost), _told(pairs, lambda pair: pair.cpu)
     return {
         "commit": machine.commit(),

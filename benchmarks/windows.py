@@ -1,4 +1,4 @@
-"""`strandline bench windows`: windows against Spark's own and hand-written ones, and how soon an early pane is seen."""
+"""`strandline bench windows`: windows against Spark's own and hand-written ones, and early-pane latency."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ LATENCY = "latency"
 
 
 def main(asked: Asked) -> int:
-    """Measures what is asked; 0 if every number counts, 1 if a run failed."""
+    """Measure the requested cells; return 0 if all numbers count, 1 if a run failed."""
     turns.end_with_the_run()
     chosen = suite.quick() if asked.quick else suite.full()
     rounds = asked.rounds or chosen.rounds
@@ -38,7 +38,7 @@ def main(asked: Asked) -> int:
 
 
 def _waited(asked: Latency | None, only: Sequence[str], rounds: int, work: Path, home: Path) -> list[dict[str, Any]]:
-    """The open-loop runs, native and ours in turns."""
+    """Run the open-loop runs, native and ours alternately."""
     if asked is None or (only and LATENCY not in only):
         return []
     found = []

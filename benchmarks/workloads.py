@@ -1,6 +1,6 @@
-"""What is asked of everybody: a sum and a count by key, in windows of some kind, said once or with every change.
+"""Define the workloads: sum and count by key, in some kind of window, emitted once or with each change.
 
-Or each event once, however often it came.
+Or deduplication.
 """
 
 from dataclasses import asdict, dataclass
@@ -8,19 +8,19 @@ from enum import StrEnum
 from typing import Any, Final, assert_never
 
 DELAY: Final = 5
-"""Seconds the watermark stays behind: more than the usual disorder, less than what makes an event late."""
+"""Watermark delay in seconds: more than the usual disorder, less than the lag of late events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tumbling:
-    """Windows of some seconds, side by side."""
+    """Tumbling windows, in seconds."""
 
     seconds: int = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """Windows of some seconds, one every so many."""
+    """Sliding windows, in seconds."""
 
     seconds: int = 60
     every: int = 1
@@ -28,21 +28,21 @@ class Sliding:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Windows that end after some seconds of silence."""
+    """Session windows, gap in seconds."""
 
     gap: int = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Everything:
-    """One window for all time, of a key that is forgotten so many seconds after its last event, by the clock."""
+    """A global window per key with a time to live in seconds of processing time."""
 
     forgotten: int = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """Nothing is summed: the first of events that are the same goes on, at once. They are known for a window."""
+    """Deduplication: the first of equal events passes at once; state lasts for a window."""
 
     seconds: int = 20
 
@@ -51,26 +51,26 @@ Window = Tumbling | Sliding | Session | Everything | Distinct
 
 
 class Panes(StrEnum):
-    """When a window speaks."""
+    """When a window emits."""
 
     ON_TIME = "on_time"
     """Once, when the watermark passes its end."""
     ALL = "all"
-    """With every batch that changes it, early, on time and for a minute late; each pane takes back the one before."""
+    """With each batch that changes it, early, on time and for a minute late; each pane retracts the one before."""
     CHANGES = "changes"
-    """With every batch that changes it; what it said last holds."""
+    """With each batch that changes it; the last row counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is computed."""
+    """The computed query."""
 
     window: Window
     panes: Panes = Panes.ON_TIME
 
     @property
     def lateness(self) -> int:
-        """Seconds for which a window still takes elements after its end."""
+        """Allowed lateness in seconds."""
         return 60 if self.panes is Panes.ALL else 0
 
     @property
@@ -91,27 +91,27 @@ class Workload:
 
 
 class Contestant(StrEnum):
-    """Who runs it."""
+    """The system that runs it."""
 
     OURS = "ours"
     AT_ONCE = "ours-at-once"
-    """Ours over a folder that ends: one batch."""
+    """Strandline over a bounded folder, as one batch."""
     PLAIN = "plain-batch"
     """spark.read and groupBy, as a batch job: no watermark, no state, nothing late."""
     POLARS = "polars"
-    """Polars over the files, and nothing else."""
+    """Polars over the files alone."""
     DUCKDB = "duckdb"
-    """DuckDB likewise."""
+    """DuckDB over the files alone."""
     POLARS_EACH = "polars-each"
-    """Polars with one thread on each core, programs that share nothing: what a machine gives that has a core more."""
+    """Single-threaded Polars on each core at once: the gain of more cores for independent programs."""
     NATIVE_ROCKSDB = "native-rocksdb"
     NATIVE_MEMORY = "native-memory"
     BY_KEY = "by-key"
-    """transformWithStateInPandas, a state and a timer for each key, as Spark's guide shows it."""
+    """transformWithStateInPandas with state and timers per key, as in Spark's guide."""
     BY_KEY_ROW = "by-key-row"
-    """The same with transformWithState, which hands over single rows."""
+    """transformWithState with single rows."""
     CEILING = "pass-through"
-    """Rows to Python and back, nothing computed: the ceiling for whatever crosses."""
+    """Rows to Python and back without computation: the upper bound of transport."""
 
 
 _WINDOWS: Final[dict[str, type[Window]]] = {
@@ -120,12 +120,12 @@ _WINDOWS: Final[dict[str, type[Window]]] = {
 
 
 def to_json(workload: Workload) -> dict[str, Any]:
-    """A workload as it travels to the process that runs it."""
+    """Serialise a workload for the process that runs it."""
     kind = next(name for name, each in _WINDOWS.items() if isinstance(workload.window, each))
     return {"window": kind, **asdict(workload.window), "panes": workload.panes.value}
 
 
 def from_json(told: dict[str, Any]) -> Workload:
-    """A workload as it was sent."""
+    """Deserialise a workload."""
     lengths = {name: value for name, value in told.items() if name not in ("window", "panes")}
     return Workload(_WINDOWS[told["window"]](**lengths), Panes(told["panes"]))

@@ -1,7 +1,7 @@
-"""The classes of a job on Spark as the JVM holds them in memory, kept in a file: they halve what its start takes.
+"""Create a class data sharing archive for the jobs on Spark, which halves their start time.
 
-A JVM writes the file when it ends in good order, and passes over one that does not fit it. So the job that makes it is
-the one job of a proof that nobody kills.
+A JVM writes the file at a clean exit and ignores one that does not fit. So one job of a proof is never killed: the one
+that writes the archive.
 """
 
 import subprocess
@@ -18,7 +18,7 @@ _PATIENCE: Final = 300
 
 
 def archived(home: Path, say: Callable[[str], None]) -> str:
-    """What makes the JVM use the archive in a folder, made if it is not there; nothing if it cannot be made."""
+    """Return the JVM option for the archive in a folder, created if missing; empty if it cannot be created."""
     file = home / "spark.jsa"
     if not file.exists():
         home.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Mistakes that a delivery can make, each a switch: the proof must find every one of them, or it proves nothing.
+"""Inject delivery bugs, each by name: the proof must find each of them.
 
-A bug is a change to the library in one process, made when the process starts. There is no such switch in the library.
+A bug is a patch applied in one process at its start. The library itself has no such switch.
 """
 
 import sqlite3
@@ -37,7 +37,7 @@ OpenSql = sql_sink.OpenSql
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A mistake: its name, what is wrong, the store in which it shows, and the change that makes it."""
+    """An injected bug: name, description, the store that reveals it, and the patch."""
 
     name: str
     says: str
@@ -49,7 +49,7 @@ class Bug:
 
 
 def _judging(change: Callable[..., Written | None]) -> Change:
-    """Every sink judges in another way."""
+    """Replace the batch decision of all sinks."""
 
     def made() -> AbstractContextManager[Any]:
         stack = ExitStack()
@@ -129,7 +129,7 @@ def _find_of_anyone(self: Any, which: str, lineage: str, *values: object) -> Rec
 
 
 def _apart(part: str) -> Change:
-    """Late elements or dead letters in a transaction of their own, before the others."""
+    """Commit late elements or dead letters in a separate transaction before the others."""
     original = OpenSql.commit
 
     def commit(self: Any, output: Output, entry: LedgerEntry) -> Written:
@@ -145,7 +145,7 @@ def _apart(part: str) -> Change:
 
 @contextmanager
 def _each_statement_alone(self: Any) -> Iterator[None]:
-    """What a connection does that was never told to begin."""
+    """Let a connection commit each statement alone."""
     try:
         yield
     except sqlite3.Error as problem:
@@ -183,7 +183,7 @@ def _swallows(self: Any, act: Callable[[], Any]) -> Any:
 
 
 def _delivering(**changed: Callable[..., Written | None]) -> Change:
-    """Another order of things for one delivery."""
+    """Change the order of operations for one delivery."""
     original = delivering.deliver
 
     def deliver(sink: Any, delivery: Delivery, output: Output, entry: LedgerEntry, patience: Any) -> Written | None:
@@ -217,7 +217,7 @@ def _mark_then_rows(sink: Any, output: Output, entry: LedgerEntry, patience: Any
 
 
 def _as_the_first() -> AbstractContextManager[Any]:
-    """What the first sink has, the others are taken to have."""
+    """Assume that all sinks hold what the first one holds."""
     original = delivering.Deliverer._to_sink
     first: dict[int, Written | None] = {}
 
@@ -340,23 +340,23 @@ def _function(module: Any, name: str, change: Callable[..., Any]) -> Change:
 
 
 _ALL: Final = (
-    Bug("no-ledger", "rows are written, and no entry is looked for or made", "sqlite",
+    Bug("no-ledger", "rows are written without reading or writing a ledger entry", "sqlite",
         _method(OpenSql, "commit", OpenSql.write)),
-    Bug("entry-after-rows", "the ledger row is not in the rows' transaction, but in the next", "sqlite",
+    Bug("entry-after-rows", "the ledger row is committed in a separate transaction after the rows", "sqlite",
         _method(OpenSql, "commit", _entry_after)),
     Bug("entry-before-rows", "the entry is committed, then the rows", "sqlite",
         _method(OpenSql, "commit", _entry_before)),
     Bug("epoch-not-checked", "an old driver may write", "sqlite", _judging(_without_epoch)),
     Bug("epoch-read-once", "the epoch is read with the first batch, not in each transaction", "sqlite",
         _method(OpenSql, "_epoch", _epoch_once)),
-    Bug("epoch-not-raised", "a driver that starts takes the epoch that is there", "sqlite",
+    Bug("epoch-not-raised", "a starting driver reuses the existing epoch", "sqlite",
         _method(OpenSql, "claim", _claim_as_before)),
-    Bug("digest-ignored", "a batch id that is known is skipped, whatever its range", "sqlite",
+    Bug("digest-ignored", "a known batch id is skipped regardless of its range", "sqlite",
         _judging(_without_digest)),
-    Bug("digest-of-positions", "the digest covers positions alone, which of a folder are but a count", "sqlite",
+    Bug("digest-of-positions", "the digest covers only positions, which for a folder are just a count", "sqlite",
         _method(job_folder.Checkpoint, "seal", _only_positions)),
-    Bug("up-to-the-last", "every id up to the last one is taken as written", "sqlite", _judging(_up_to_the_last)),
-    Bug("gap-taken-as-done", "a batch after a gap in ids is taken as written", "sqlite", _judging(_gap_is_done)),
+    Bug("up-to-the-last", "each id up to the last one counts as written", "sqlite", _judging(_up_to_the_last)),
+    Bug("gap-taken-as-done", "a batch after a gap in ids counts as written", "sqlite", _judging(_gap_is_done)),
     Bug("lineage-ignored", "entries of other jobs count too", "sqlite", _method(OpenSql, "_find", _find_of_anyone)),
     Bug("chain-not-checked", "a range need not begin where the last one ended", "sqlite",
         _function(ledger, "_check_chain", lambda *_: None)),
@@ -365,35 +365,35 @@ _ALL: Final = (
     Bug("synced-after-commit", "the offset log is made durable after the sink's commit", "sqlite", _synced_late),
     Bug("folder-not-synced", "files are made durable, their names are not", "sqlite",
         _function(job_folder, "sync_folder", lambda _: None)),
-    Bug("source-log-not-synced", "which files a position stands for is not made durable", "sqlite",
+    Bug("source-log-not-synced", "the file list behind a position is not made durable", "sqlite",
         _function(job_folder, "_synced", _offsets_synced_only)),
-    Bug("unknown-swallowed", "a sink that does not answer is taken to have the batch", "sqlite",
+    Bug("unknown-swallowed", "a batch counts as written when the sink does not answer", "sqlite",
         _method(delivering.Patience, "until_done", _swallows)),
-    Bug("retry-past-the-ledger", "the second attempt writes without a look at the ledger", "sqlite",
+    Bug("retry-past-the-ledger", "the second attempt writes without reading the ledger", "sqlite",
         _delivering(exactly_once=_past_the_ledger)),
     Bug("rows-before-mark", "at most once: rows are written, then marked", "sqlite",
         _delivering(at_most_once=_rows_then_mark)),
-    Bug("mark-before-rows", "at least once: a mark is made first, and believed", "sqlite",
+    Bug("mark-before-rows", "at least once: the mark is written first and trusted", "sqlite",
         _delivering(at_least_once=_mark_then_rows)),
-    Bug("second-sink-skipped", "what the first sink holds, the second is taken to hold", "sqlite", _as_the_first),
+    Bug("second-sink-skipped", "a batch in the first sink counts as written in the second", "sqlite", _as_the_first),
     Bug("late-apart", "late elements are written outside the transaction", "sqlite", _apart("late")),
     Bug("dead-apart", "dead letters are written outside the transaction", "sqlite", _apart("dead")),
-    Bug("no-transaction", "each statement is a transaction of its own", "sqlite",
+    Bug("no-transaction", "each statement is its own transaction", "sqlite",
         _method(sqlite.SqliteFile, "transaction", _each_statement_alone)),
     Bug("record-before-files", "the log names files that are not there yet", "folder", _record_before_files),
     Bug("files-not-synced", "files that the log names are not made durable", "folder",
         _function(folder_parts, "write_new", _unsynced)),
-    Bug("delta-version-alone", "a transaction id that is known is skipped, whatever the digest", "delta",
+    Bug("delta-version-alone", "a known transaction id is skipped regardless of the digest", "delta",
         _judging(_without_digest)),
-    Bug("delta-entry-apart", "the entry is a commit of its own, after the rows'", "delta",
+    Bug("delta-entry-apart", "the entry is a separate commit after the rows", "delta",
         _method(delta_sink.OpenDelta, "commit", _delta_apart)),
-    Bug("delta-late-again", "late elements of a batch are added without a look for it", "delta", _delta_again),
-    Bug("kafka-read-uncommitted", "the ledger is read with what was never committed", "kafka", _kafka_uncommitted),
-    Bug("kafka-entry-apart", "the entry is a transaction of its own, after the rows'", "kafka",
+    Bug("delta-late-again", "late elements of a batch are appended without a duplicate check", "delta", _delta_again),
+    Bug("kafka-read-uncommitted", "the ledger is read without read-committed isolation", "kafka", _kafka_uncommitted),
+    Bug("kafka-entry-apart", "the entry is a separate transaction after the rows", "kafka",
         _method(kafka_sink.OpenKafka, "commit", _kafka_apart)),
-    Bug("kafka-entry-first", "the entry is a transaction of its own, before the rows'", "kafka",
+    Bug("kafka-entry-first", "the entry is a separate transaction before the rows", "kafka",
         _method(kafka_sink.OpenKafka, "commit", _kafka_first)),
-    Bug("kafka-producer-kept", "a producer whose transaction was committed has the next one too", "kafka", _kafka_kept),
+    Bug("kafka-producer-kept", "a producer is reused after its transaction was committed", "kafka", _kafka_kept),
 )  # fmt: skip
 
 BUGS: Final = {bug.name: bug for bug in _ALL}

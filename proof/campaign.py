@@ -1,7 +1,7 @@
-"""The campaign: rounds of kills until there are enough, each kept as it ends: it goes on where it was interrupted.
+"""Run the campaign: rounds of kills, each stored as it ends, resumable after an interruption.
 
-A round is one job with a table for every sink and every delivery, so that all meet the same kills. Its seed is its
-number. The folder of the rounds is named by the commit: a figure never outlives the code it was measured on.
+A round is one job with a table per sink and delivery, so that all meet the same kills. Its seed is its number. The
+folder of rounds is named by the commit, so results never outlive the tested code.
 """
 
 import json
@@ -32,25 +32,25 @@ from strandline.plan.endpoints import Delivery
 from strandline.services.service import Service
 
 KILLS: Final = 1_000
-"""Of processes. Of jobs a tenth: each of these takes a hundred times as long, and all sinks meet it."""
+"""Kills of processes; jobs get a tenth, since each takes a hundred times as long and covers all sinks."""
 A_ROUND: Final = 10
 JOBS, PROCESSES = "job on Spark", "process without Spark"
 BESIDE: Final = ("duckdb", "folder")
-"""Sinks that only processes are killed for, a tenth of the kills each."""
+"""Sinks tested with processes only, a tenth of the kills each."""
 DRIVERS: Final = 25
-"""Rounds of two drivers, for each of four sinks."""
+"""Rounds with two drivers, per sink."""
 RESULTS: Final = Path(__file__).resolve().parent.parent / "benchmarks" / "results" / "delivery.json"
 
 Say = Callable[[str], None]
 
 
 def jobs_of(kills: int) -> int:
-    """How many jobs on Spark are killed where so many processes are."""
+    """Return the number of Spark jobs to kill for a number of processes."""
     return max(A_ROUND, kills // 10)
 
 
 def work_folder(asked: Path | None) -> Path:
-    """Where rounds are kept: a cache of the user's, unless another folder is named."""
+    """Return the folder of rounds: the user's cache, unless given."""
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     home = Path(cache) / "strandline" / "proof" if asked is None else asked.absolute()
     return home / machine.commit()
@@ -60,7 +60,7 @@ def one_round(
     seed: int, kills: int, sinks: Sequence[str], semantics: Sequence[str], services: Mapping[str, Service], say: Say,
     java: str = "",
 ) -> Round:  # fmt: skip
-    """A job of its own, killed so often; its folder is kept if something was wrong."""
+    """Run one job with the given kills; keep its folder if something was wrong."""
     folder = Path(tempfile.mkdtemp(prefix="proof-"))
     stores = tuple(place(each, f"round-{folder.name}", folder, services) for each in sinks)
     told = play(
@@ -80,7 +80,7 @@ def one_round(
 def rounds(
     kills: int, sinks: Sequence[str], services: Mapping[str, Service], home: Path, say: Say, found: list[dict[str, Any]]
 ) -> Iterator[None]:
-    """Round after round is added to what was found; those that are kept already are not played again."""
+    """Run rounds and collect their results; stored rounds are not repeated."""
     seed, done, java = 0, 0, archived(home.parent, say)
     while done < kills:
         seed += 1
@@ -97,7 +97,7 @@ def rounds(
 def process_round(
     zygote: Zygote, seed: int, kills: int, sink: str, services: Mapping[str, Service], semantics: Sequence[str] = ()
 ) -> dict[str, Any]:  # fmt: skip
-    """A process with a stand-in for Spark, killed so often; a table for each delivery."""
+    """Run one process without Spark with the given kills; one table per delivery."""
     start = time.monotonic()
     points = drawn(seed, kills)
     with tempfile.TemporaryDirectory(prefix="proof-") as folder:
@@ -118,9 +118,9 @@ def process_round(
 def process_rounds(
     kills: int, sinks: Sequence[str], services: Mapping[str, Service], home: Path, say: Say
 ) -> list[dict[str, Any]]:
-    """The kills are shared out among the sinks; rounds that are kept already are not played again.
+    """Distribute the kills over the sinks and run them; stored rounds are not repeated.
 
-    A life in Kafka takes ten times as long as one elsewhere, so it gets a third of what the others get.
+    A life with Kafka takes ten times as long, so Kafka gets a third of the kills of the others.
     """
     turns = [sink for sink in sinks for _ in range(1 if sink == "kafka" else 3)]
     found: list[dict[str, Any]] = []
@@ -137,7 +137,7 @@ def process_rounds(
 
 
 def bugs(services: Mapping[str, Service], home: Path, say: Say) -> list[dict[str, Any]]:
-    """Every bug, hunted through the enumerated crashes."""
+    """Hunt each bug through the enumerated crashes."""
     found = []
     for bug in BUGS.values():
         if bug.store in SERVED and bug.store not in services:
@@ -151,7 +151,7 @@ def bugs(services: Mapping[str, Service], home: Path, say: Say) -> list[dict[str
 
 
 def hunted(name: str, services: Mapping[str, Service]) -> dict[str, Any]:
-    """After how many crashes a bug is caught, and by which; None if it is not."""
+    """Return after how many crashes a bug is caught, and by which; None if it is not."""
     bug = BUGS[name]
     with tempfile.TemporaryDirectory(prefix="proof-") as folder:
         numbers = iter(range(10_000))
@@ -166,7 +166,7 @@ def hunted(name: str, services: Mapping[str, Service]) -> dict[str, Any]:
 
 
 def drivers(sinks: Sequence[str], services: Mapping[str, Service], home: Path, say: Say) -> dict[str, Any]:
-    """Two drivers at once, as processes: one sleeps in the middle of a batch while the other takes over."""
+    """Run two drivers as processes: one pauses during a batch while the other takes over."""
     kept = home / "drivers.json"
     if not kept.exists():
         faults: list[str] = []
@@ -188,7 +188,7 @@ def _keep(path: Path, told: Mapping[str, Any]) -> None:
 
 
 def rows(played: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The table: each delivery to each sink over all rounds, jobs and processes apart."""
+    """Build the table: each delivery and sink over all rounds, jobs and processes separately."""
     return [row for by in (JOBS, PROCESSES) for row in _rows(by, [each for each in played if each["by"] == by])]
 
 
@@ -217,7 +217,7 @@ def results(
     played: Sequence[Mapping[str, Any]], caught: Sequence[Mapping[str, Any]], two: Mapping[str, Any], command: str,
     more: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """What is kept."""
+    """Build the stored results."""
     points: Counter[str] = Counter()
     for each in played:
         points.update(each["points"])
@@ -238,7 +238,7 @@ def results(
 
 
 def _torn_jobs(played: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The jobs on Spark that found their checkpoints torn."""
+    """Return the Spark jobs whose checkpoints were torn."""
     fates: Counter[str] = Counter()
     for each in played:
         fates.update(each.get("torn", {}))
@@ -250,7 +250,7 @@ def _torn_jobs(played: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def main(
     kills: int, work: Path | None, sinks: Sequence[str], services: Mapping[str, Service], say: Say, *, spark: bool
 ) -> dict[str, Any]:  # fmt: skip
-    """Everything, or what is missing of it; what is known is written down after each part."""
+    """Run the whole campaign, or its missing parts; store results after each part."""
     home = work_folder(work)
     words = [f"--kills {kills}" if kills != KILLS else "", "" if spark else "--without-spark"]
     words += [] if tuple(sinks) == SINKS else [f"--sink {each}" for each in sinks]

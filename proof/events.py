@@ -1,4 +1,4 @@
-"""The workload: numbered events, of which some are late and some cannot be read, whatever the batch they come in."""
+"""Define the workload: numbered events, some late and some unreadable, independent of batches."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -12,19 +12,19 @@ from strandline.kernel.step import WATERMARK
 from strandline.ports.protocols import RAW, REASON
 
 EVENT: Final = "event"
-"""The column with an event's number; of a dead letter that is `source_offset`."""
+"""Column of the event number; for dead letters `source_offset`."""
 PARTS: Final = ("panes", "late", "dead")
 
 _EVERY: Final = 7
 
 
 def part_of(event: int) -> str:
-    """Where an event ends up: among the rows, with the late ones, or with the dead letters."""
+    """Return the output of an event: rows, late elements or dead letters."""
     return {3: "late", 5: "dead"}.get(event % _EVERY, "panes")
 
 
 def block_of(events: Iterable[int], outputs: int, clock: int) -> Block:
-    """What a batch of these events says to each output, as the tasks of Spark would send it."""
+    """Build the output block of a batch, as Spark tasks would send it."""
     mine: dict[str, list[int]] = {part: [] for part in PARTS}
     for event in events:
         mine[part_of(event)].append(event)

@@ -1,4 +1,4 @@
-"""What is done to forked processes: killed at every point, asleep while another takes over, restored, out of room."""
+"""Inject faults into forked processes: kills at each point, a paused driver, a restored copy, a full disk."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,15 @@ SCHEDULE: Final = (
     "C9:1", "C10:1", "marked:1", "C6:2", "C10:2", "C9:5", "C7:2", "C11:1", "C9:3", "C12:1", "C10:6", "marked:2",
     "C11:2", "C9:6", "C10:3",
 )  # fmt: skip
-"""Three tables in one job, one for each delivery: so a point of a sink is passed three times a batch."""
+"""Three tables per job, one per delivery: a sink's point is passed three times per batch."""
 GROWS: Final = 16
-"""So many events come in each life, in batches of seven, or of another size."""
+"""Events per life, in batches of seven or another size."""
 SIZES: Final = (7, 9)
 
 
 @dataclass(frozen=True, slots=True)
 class Survived:
-    """What became of a job that was killed so often."""
+    """Result of a repeatedly killed job."""
 
     kills: int
     verdicts: Mapping[Delivery, Verdict]
@@ -32,7 +32,7 @@ class Survived:
 
 
 def killed(zygote: Zygote, store: Mapping[str, str], folder: Path, schedule: Sequence[str | float]) -> Survived:
-    """A job with a table for each delivery, killed at these points, or after so many seconds, then left alone."""
+    """Run a job with one table per delivery, kill it at points or after seconds, then let it finish."""
     life = Life(str(folder / "job"), store, 0)
     known: dict[int, list[int]] = {}
     readers = [Reader(each, lambda: known) for each in life.job.outputs]
@@ -57,7 +57,7 @@ def killed(zygote: Zygote, store: Mapping[str, str], folder: Path, schedule: Seq
 
 
 def asleep(zygote: Zygote, store: Mapping[str, str], folder: Path, rounds: int) -> Survived:
-    """A driver falls asleep before its sink has the batch, another takes over and ends, and the first wakes up."""
+    """Pause a driver before its sink has the batch, let another take over and finish, then resume the first."""
     life = Life(str(folder / "job"), store, 0, deliveries=(Delivery.EXACTLY_ONCE,))
     faults: list[str] = []
     events = 0
@@ -77,7 +77,7 @@ def asleep(zygote: Zygote, store: Mapping[str, str], folder: Path, rounds: int) 
 
 
 def restored(zygote: Zygote, store: Mapping[str, str], folder: Path, rounds: int) -> Survived:
-    """Killed, and started from a copy of its folder that is older than the sink: refused, nothing is passed over."""
+    """Restart from a folder copy older than the sink: it must be refused, and nothing skipped."""
     life = Life(str(folder / "job"), store, 0, deliveries=(Delivery.EXACTLY_ONCE,))
     home, old, new = Path(life.home), folder / "old", folder / "new"
     faults: list[str] = []
@@ -104,7 +104,7 @@ def restored(zygote: Zygote, store: Mapping[str, str], folder: Path, rounds: int
 
 
 def out_of_room(zygote: Zygote, store: Mapping[str, str], folder: Path, limits: Sequence[int]) -> Survived:
-    """Files may not grow any more, once here, once there; then there is room again."""
+    """Limit file growth at different points, then lift the limit."""
     life = Life(str(folder / "job"), store, 0, deliveries=(Delivery.EXACTLY_ONCE,))
     faults: list[str] = []
     events, refused = 0, 0
@@ -122,7 +122,7 @@ def out_of_room(zygote: Zygote, store: Mapping[str, str], folder: Path, limits: 
 
 
 def drawn(seed: int, kills: int) -> list[str]:
-    """Points of a batch, each in one of its two first turns for each table, by a seed."""
+    """Draw points of a batch, each at its first or second pass per table, from a seed."""
     draw = Random(seed)
     often = {"marked": 2, "C9": 2 * len(Delivery), "C10": 2 * len(Delivery)}
     points = [*("C6", "C7", "C11", "C12"), *(point for point in often for _ in range(3))]
@@ -130,7 +130,7 @@ def drawn(seed: int, kills: int) -> list[str]:
 
 
 def at_random(seed: int, kills: int, longest: float = 0.4) -> list[float]:
-    """Moments after the start of a process."""
+    """Draw moments after the start of a process."""
     draw = Random(seed)
     return [round(draw.uniform(0.02, longest), 3) for _ in range(kills)]
 
@@ -145,5 +145,5 @@ def _with(life: Life, **changed: object) -> Life:
 
 
 def spec(kind: str, folder: Path) -> dict[str, str]:
-    """An embedded store in a folder."""
+    """Describe an embedded store in a folder."""
     return {"kind": kind, "path": str(folder)}

@@ -1,4 +1,4 @@
-"""A bug, hunted through the enumerated crashes until one of them shows it."""
+"""Run the enumerated crashes with an injected bug until one reveals it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ ORDER: Final = (Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_
 
 @dataclass(frozen=True, slots=True)
 class Caught:
-    """After how many crashes and other encounters a bug was found, and by what."""
+    """After how many states a bug was found, and by which."""
 
     after: int
     state: str
@@ -23,7 +23,7 @@ class Caught:
 
 
 def states(kind: str) -> list[State]:
-    """The order of the hunt: first what hurts most, around the commit and beside it, exactly once before the others."""
+    """Return the hunt's order: states around the commit first, exactly once before the others."""
     found = [*crashes((1,), cuts=[False]), *crashes((1,), cuts=[True]), *encounters(kind)]
 
     def order(state: State) -> tuple[bool, int]:
@@ -36,7 +36,7 @@ def states(kind: str) -> list[State]:
 
 
 def hunt(bug: Bug, folder: Path, make: Callable[[Path], Store]) -> Caught | None:
-    """The first state in which it shows; None if there is none."""
+    """Return the first state that reveals the bug; None if there is none."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, state in enumerate(states(bug.store), 1):
         home = folder / str(number)

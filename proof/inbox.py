@@ -1,4 +1,4 @@
-"""What a real job reads: files of numbered events, some of them late and a line in each that cannot be read."""
+"""Write the input of real jobs: files of numbered events, some late, with one unreadable line each."""
 
 import json
 import os
@@ -11,14 +11,14 @@ from typing import Final
 PER_FILE: Final = 20
 KEYS: Final = 4
 SECONDS: Final = 4
-"""So far apart are files in event time."""
+"""Distance of files in event time."""
 _BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _TARDY: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of the log."""
+    """One event of the source's log."""
 
     event: int
     key: str
@@ -31,7 +31,7 @@ class Event:
 
 
 def events_of(seed: int, file: int) -> list[Event]:
-    """The events of a file: always the same."""
+    """Generate the events of a file, deterministically."""
     draw = Random(f"{seed} {file}")
     found = []
     for number in range(PER_FILE):
@@ -42,7 +42,7 @@ def events_of(seed: int, file: int) -> list[Event]:
 
 
 def put(folder: Path, seed: int, file: int) -> None:
-    """A file, there as a whole or not at all, and younger than those before it."""
+    """Write a file atomically with a later timestamp than those before it."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [each.line for each in events_of(seed, file)]
     lines.insert(PER_FILE // 2, f"file {file} has a line that is no event")

@@ -1,9 +1,9 @@
-"""A real job, on a real Spark, as a process that can be killed: the same events to every sink under every delivery.
+"""Run a real job on Spark as a killable process: the same events to each sink under each delivery.
 
     python -m proof.jobs '{"home": …, "stores": […], "semantics": […]}'
 
-First of its outputs are totals by key and window, with what is late and what cannot be read; then, for each store and
-each delivery, a table with every event. It appends a line to `said` for each batch that is delivered.
+The first output has totals by key and window, late elements and dead letters; then each store and delivery has a table
+with all events. The job appends a line to `said` per delivered batch.
 """
 
 import json
@@ -28,7 +28,7 @@ FENCED, REFUSED, FAILED = 3, 4, 6
 COLUMNS: Final = "event long, key string, score long, at timestamp"
 JAVA: Final = "spark.driver.extraJavaOptions"
 FAST: Final = {
-    # A JVM that lives for seconds is not worth compiling for, nor does it fill its memory.
+    # A JVM that lives for seconds needs no second compiler and fills little memory.
     JAVA: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn600m -XX:MetaspaceSize=256m -Xshare:auto",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -39,16 +39,16 @@ FAST: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """A job, in a folder of its own."""
+    """A job in its own folder."""
 
     home: str
     stores: tuple[Mapping[str, str], ...]
     semantics: tuple[str, ...] = tuple(Delivery)
     finish: bool = False
-    """It reads what is there and ends."""
+    """Read the available data and end."""
     bug: str | None = None
     java: str = ""
-    """More options for the JVM."""
+    """Additional JVM options."""
 
     @property
     def folder(self) -> Path:
@@ -72,13 +72,13 @@ class Real:
 
     @property
     def tables(self) -> tuple[Asked, ...]:
-        """Every store under every delivery."""
+        """Return each store under each delivery."""
         deliveries = [Delivery(each) for each in self.semantics]
         return tuple(Asked(store_of(spec), each, each.value) for spec in self.stores for each in deliveries)
 
 
 def panes_of(real: Real) -> tuple[sl.Elements, sl.Panes]:
-    """The events, and their totals."""
+    """Build the events and their totals."""
     source = sl.files(real.inbox, sl.json(COLUMNS), files_per_batch=1)
     events = sl.read(source).event_time("at", sl.bounded(seconds=10))
     spoken = sl.after_watermark(early=sl.repeatedly(sl.after_count(1)), late=sl.repeatedly(sl.after_count(1)))
@@ -88,7 +88,7 @@ def panes_of(real: Real) -> tuple[sl.Elements, sl.Panes]:
 
 
 def pipeline(real: Real) -> sl.Pipeline:
-    """One job with every output."""
+    """Build one job with all outputs."""
     events, totals = panes_of(real)
     outputs = [events.write(each.sink, delivery=each.delivery) for each in real.tables]
     return sl.together(totals.write(sl.sqlite(real.totals, table="totals")), *outputs)

@@ -1,4 +1,4 @@
-"""Real jobs killed again and again, then left to finish; and what the readers of their sinks found."""
+"""Kill real jobs repeatedly, let them finish, and check what readers of their sinks saw."""
 
 import json
 import os
@@ -27,17 +27,17 @@ from strandline.ports.crash_points import VARIABLE
 from strandline.services.service import Service
 
 FILES: Final = 3
-"""So many new files there are for each life."""
+"""New files per life."""
 PATIENCE: Final = 300
-"""Seconds in which a job must come to where it is to die, or to its end."""
+"""Time limit in seconds for a job to reach its kill point or end."""
 GONE: Final = 60
-"""Seconds in which whoever was killed must be gone."""
+"""Time limit in seconds for killed processes to disappear."""
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What became of one delivery to one sink."""
+    """Result of one delivery to one sink."""
 
     semantics: str
     sink: str
@@ -48,12 +48,12 @@ class Line:
 
 
 class Stuck(Exception):
-    """Somebody did not come in time to where it was to come: that is a fault, not a thing to wait for."""
+    """Raised when a process does not reach a point in time: a fault, not a reason to wait."""
 
 
 @dataclass(slots=True)
 class Round:
-    """A job's many lives, told."""
+    """Record of a job's lives."""
 
     seed: int
     kills: int = 0
@@ -65,14 +65,14 @@ class Round:
     panes: int = 0
     seconds: float = 0
     torn: Counter[str] = field(default_factory=Counter)
-    """What became of torn checkpoints."""
+    """Results of torn checkpoints."""
 
     def plain(self) -> dict[str, Any]:
         return {"by": "job on Spark", **asdict(self), "points": dict(self.points), "torn": dict(self.torn)}
 
 
 class Lives:
-    """A job that is started, killed and started again."""
+    """A job that is started, killed and restarted."""
 
     def __init__(self, real: Real, seed: int, services: Mapping[str, Service]) -> None:
         self.real, self.seed, self._services = real, seed, services
@@ -85,7 +85,7 @@ class Lives:
             self.files += 1
 
     def killed(self, kill: Kill) -> bool:
-        """One life; True if it was killed, and did not end by itself. One that lives on too long is stuck."""
+        """Run one life; return True if it was killed rather than ended. One that lives too long is stuck."""
         self.feed()
         with self.started(self.real, kill.said) as process:
             match kill.kind:
@@ -111,7 +111,7 @@ class Lives:
             return _ended(process, kill.said or kill.kind) == -signal.SIGKILL
 
     def torn(self, seed: float) -> tuple[str, Fate]:
-        """A file of the checkpoint is damaged, and repaired: what it was, and what became of it."""
+        """Damage and repair a checkpoint file; return which one and the result."""
         home, backup = self.real.checkpoint, self.real.folder / "backup"
         shutil.rmtree(backup, ignore_errors=True)
         shutil.copytree(home, backup)
@@ -119,7 +119,7 @@ class Lives:
         return what, repaired(home, backup)
 
     def finish(self) -> int:
-        """The last life: reads what is there, and ends."""
+        """Run the last life, which reads the available data and ends."""
         with self.started(replace(self.real, finish=True), "") as process:
             return _ended(process, "its end")
 
@@ -131,7 +131,7 @@ class Lives:
 
     @contextmanager
     def started(self, real: Real, said: str) -> Iterator["subprocess.Popen[bytes]"]:
-        """A process and all it starts, which does not outlive whoever started it."""
+        """Start a process that does not outlive its parent."""
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "POLARS_MAX_THREADS": "1"}
         if said:
             environment[VARIABLE] = said
@@ -147,7 +147,7 @@ class Lives:
             gone(process)
 
     def _wait_for_moment(self, process: "subprocess.Popen[bytes]", seconds: float) -> None:
-        """A quarter of the moments are while it starts, the others after its first batch."""
+        """Wait for the kill moment: a quarter during the start, the others after the first batch."""
         if seconds < 1:
             time.sleep(6 * seconds)
         else:
@@ -163,7 +163,7 @@ class Lives:
 
 
 def _ended(process: "subprocess.Popen[bytes]", where: str) -> int:
-    """How it ended, once everyone it started is gone."""
+    """Wait until all child processes are gone and return how the process ended."""
     try:
         code = process.wait(PATIENCE)
     except subprocess.TimeoutExpired:
@@ -174,7 +174,7 @@ def _ended(process: "subprocess.Popen[bytes]", where: str) -> int:
 
 
 def gone(process: "subprocess.Popen[bytes]", within: float = GONE) -> None:
-    """Waits until nobody of a group that was killed is left: two drivers at once are another proof."""
+    """Wait until all processes of a killed group are gone; two drivers at once are another proof."""
     until = time.monotonic() + within
     while process.poll() is None or members(process.pid):
         if time.monotonic() > until:
@@ -183,7 +183,7 @@ def gone(process: "subprocess.Popen[bytes]", within: float = GONE) -> None:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """The group, and whoever of its session has made a group of its own, as Spark's Python workers do."""
+    """Kill the group and the session's other groups, such as Spark's Python workers."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     for pid in members(process.pid):
@@ -192,7 +192,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def members(leader: int) -> list[int]:
-    """The living processes of a process group, and those of the session that it leads."""
+    """Return the live processes of a group and of the session it leads."""
     found = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
@@ -206,7 +206,7 @@ def members(leader: int) -> list[int]:
 
 
 def kill_worker(leader: int) -> bool:
-    """The youngest Python worker: one whose parent is the daemon that forks them; False if there is none."""
+    """Kill the youngest Python worker, a child of the daemon; return False if there is none."""
     daemons = [pid for pid in members(leader) if _name(pid) == "pyspark.daemon"]
     workers = [pid for pid in daemons if _parent(pid) in daemons]
     if workers:
@@ -230,7 +230,7 @@ def _parent(pid: int) -> int:
 
 
 class Watcher:
-    """Reads the tables that are delivered to exactly once, all the while; what it saw of a batch must be all of it."""
+    """Read exactly-once tables continuously; each batch seen must be complete."""
 
     def __init__(self, tables: Sequence[Asked]) -> None:
         self._tables = [each for each in tables if each.delivery is Delivery.EXACTLY_ONCE]
@@ -276,7 +276,7 @@ class Watcher:
 def play(
     real: Real, seed: int, kills: Sequence[Kill], services: Mapping[str, Service], tell: Callable[[str], None]
 ) -> Round:
-    """All of its lives, then the verdict on every table."""
+    """Run all lives, then check each table."""
     start, told = time.monotonic(), Round(seed)
     lives = Lives(real, seed, services)
     with Watcher(real.tables) as watcher:
@@ -292,7 +292,7 @@ def play(
 
 
 def _live(told: Round, lives: Lives, kills: Sequence[Kill], tell: Callable[[str], None]) -> None:
-    """Killed so often, then left to finish; each next life says how long it took to be back."""
+    """Kill the job repeatedly, then let it finish; each next life reports its recovery time."""
     died: float | None = None
     for number, kill in enumerate(kills):
         before, begun = len(lives.delivered()), time.monotonic()

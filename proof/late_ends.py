@@ -1,8 +1,8 @@
-"""Transactions that end late: a driver has asked for the end and died, and the service hears of it when another writes.
+"""Delay commits: a driver requested a commit and died; the service receives it while a new driver writes.
 
-In PostgreSQL the rows of the old driver stay locked until then, and the new driver waits; the end may also never come,
-and then they are undone. A broker has long undone what the old driver wrote when it hears that this was to be
-committed, and must not commit, in its place, what the new one is about to write.
+In PostgreSQL the old driver's rows stay locked until then and the new driver waits; if the commit never arrives, they
+are rolled back. A Kafka broker has already aborted the old transaction when the commit arrives, and must not commit the
+new driver's open transaction instead.
 """
 
 import threading
@@ -24,7 +24,7 @@ PATIENCE: Final = 20
 
 
 def late_ends(zygote: Zygote, service: Service, store: Mapping[str, str], folder: Path, rounds: int) -> Survived:
-    """So many ends that come late, one after the other, to one job; `looks` says how often two drivers met."""
+    """Run a number of delayed commits against one job; `looks` counts how often two drivers met."""
     life = Life(str(folder / "job"), store, 0, deliveries=(Delivery.EXACTLY_ONCE,))
     faults: list[str] = []
     events, kills, meetings = 0, 0, 0
@@ -50,7 +50,7 @@ def late_ends(zygote: Zygote, service: Service, store: Mapping[str, str], folder
 
 
 def _held(zygote: Zygote, proxy: Proxy, life: Life, tell: Path) -> Ended | None:
-    """A driver that is killed when it has asked for the end of a transaction, and the proxy has kept that."""
+    """Kill a driver after it requested a commit that the proxy holds back."""
     asleep = zygote.live(replace(life, crash="C9:1", stops=True))
     if not asleep.asleep:
         return None
@@ -60,14 +60,14 @@ def _held(zygote: Zygote, proxy: Proxy, life: Life, tell: Path) -> Ended | None:
 
 
 def _taken_over(zygote: Zygote, proxy: Proxy, life: Life, _: int) -> tuple[int, bool]:
-    """The end of the old transaction comes when the new one is open."""
+    """Release the old commit while the new transaction is open."""
     asleep = zygote.live(replace(life, crash="C9:1", stops=True))
     proxy.release()
     return zygote.wake(asleep).code if asleep.asleep else asleep.code, asleep.asleep
 
 
 def _waited_for(zygote: Zygote, proxy: Proxy, life: Life, number: int) -> tuple[int, bool]:
-    """The end comes, or never will, when the new driver waits for it; or when it has not had to wait."""
+    """Release or drop the old commit while the new driver waits, or after it did not need to wait."""
     over, met = threading.Event(), threading.Event()
     act: Callable[[], None] = proxy.drop if number % 3 == 2 else proxy.release
 
@@ -85,7 +85,7 @@ def _waited_for(zygote: Zygote, proxy: Proxy, life: Life, number: int) -> tuple[
 
 
 def _waits(life: Life, over: threading.Event) -> bool:
-    """Whether somebody comes to wait for a lock before it is over."""
+    """Return whether a process waits for a lock before the time is over."""
     import psycopg
 
     until = time.monotonic() + PATIENCE

@@ -1,4 +1,4 @@
-"""`strandline prove delivery`: what was asked, the proof of it, and a table that says how to see each line again."""
+"""`strandline prove delivery`: parse options, run the proof, print a table with a command to repeat each line."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ from strandline.services.service import Service
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command was asked to do."""
+    """Options of the command."""
 
     sinks: Sequence[str] = ()
     semantics: Sequence[str] = ()
@@ -42,18 +42,18 @@ class Asked:
 
 USUAL_KILLS = 10
 WIDTH = 120
-"""A table that is cut off tells nothing."""
+"""Minimum width: a truncated table is useless."""
 
 
 def main(asked: Asked) -> int:
-    """0 if nothing was wrong and every delivery showed what it permits; 1 if not."""
+    """Run the proof; return 0 if nothing was wrong and each delivery showed what it permits, else 1."""
     with _quiet():
         return _run(asked)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Sinks that are away are part of it, and need not be told of; whoever asked hears of them again afterwards."""
+    """Silence warnings about unreachable sinks, which are part of the proof, and restore them afterwards."""
     log = logging.getLogger("strandline")
     before = log.level
     log.setLevel(logging.ERROR)
@@ -102,7 +102,7 @@ def _proved(
 def _processes(
     seed: int, kills: int, sinks: Sequence[str], semantics: Sequence[str], services: Mapping[str, Service]
 ) -> list[dict[str, Any]]:
-    """Processes with a stand-in for Spark, a tenth of a second each."""
+    """Kill processes without Spark, a tenth of a second each."""
     with tempfile.TemporaryDirectory(prefix="proof-") as folder, Zygote(Path(folder) / "log") as zygote:
         return [campaign.process_round(zygote, seed, kills, sink, services, semantics) for sink in sinks]
 
@@ -110,7 +110,7 @@ def _processes(
 def _states(
     sinks: Sequence[str], semantics: Sequence[str], services: Mapping[str, Service], say: campaign.Say
 ) -> tuple[int, list[str]]:
-    """The crashes that need no Spark, of the deliveries that were asked for."""
+    """Run the enumerated crashes of the requested deliveries, without Spark."""
     played, faults = 0, []
     with tempfile.TemporaryDirectory(prefix="proof-") as folder:
         for sink in sinks:
@@ -143,7 +143,7 @@ def _one_bug(asked: Asked, name: str, console: Console) -> int:
 
 
 def verdict(row: Mapping[str, Any]) -> str:
-    """In a word: whether a delivery kept its promise, and whether the kills would have shown if it had not."""
+    """Return a verdict: the guarantee held, failed, or was not tested by the kills."""
     if row["faults"]:
         return f"broken: {row['faults'][0]}"
     match row["semantics"]:
@@ -155,7 +155,7 @@ def verdict(row: Mapping[str, Any]) -> str:
 
 
 def wrong(told: Mapping[str, Any]) -> bool:
-    """Whether something was not as it should be."""
+    """Return whether a violation occurred."""
     others = [*told.get("faults", []), *told.get("drivers", {}).get("faults", [])]
     others += [fault for each in told.get("others", []) for fault in each["faults"]]
     missed = [bug for bug in told.get("bugs", []) if bug["caught_after"] is None]
@@ -164,7 +164,7 @@ def wrong(told: Mapping[str, Any]) -> bool:
 
 
 def again(row: Mapping[str, Any], asked: Asked) -> str:
-    """The command that plays a line alone."""
+    """Return the command that repeats a line alone."""
     return (
         f"strandline prove delivery --sink {row['sink']} --semantics {row['semantics']} "
         f"--kills {row['kills']} --seed {asked.seed}" + ("" if row["by"] == campaign.JOBS else " --without-spark")
@@ -172,7 +172,7 @@ def again(row: Mapping[str, Any], asked: Asked) -> str:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """What each delivery to each sink lost and repeated."""
+    """Format what each delivery and sink lost and repeated."""
     shown = Table(box=None, pad_edge=False)
     for name, where in (
         ("killed", "left"), ("delivery", "left"), ("sink", "left"), ("kills", "right"), ("events", "right"),

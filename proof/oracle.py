@@ -1,4 +1,4 @@
-"""What a reader may see of each delivery, held against the log of the source. It shares no code with what it judges."""
+"""Check what a reader sees under each delivery against the source's log. Shares no code with the library."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found in a table: events that are not there, those that are there again, and what is not allowed."""
+    """Result of a table check: lost events, repeated events, and violations."""
 
     events: int
     lost: int
@@ -23,13 +23,13 @@ class Verdict:
 
 
 Where = Callable[[int], str]
-"""The part that an event belongs to."""
+"""Output that an event belongs to."""
 
 
 def judged(
     asked: Asked, events: Iterable[int], batches: Mapping[int, list[int]] | None, where: Where = part_of
 ) -> Verdict:
-    """The end of it: every event that the source gave, and the batches that they came in, if they are known."""
+    """Check a final table against all source events and, if known, their batches."""
     rows, wanted = asked.rows(), set(events)
     found = Counter(event for _, _, event in rows)
     lost = sorted(wanted - found.keys())
@@ -45,7 +45,7 @@ def judged(
 
 
 def misplaced(rows: Iterable[Row], wanted: set[int], where: Where) -> list[str]:
-    """Events that nobody sent, and events that are where they do not belong."""
+    """Return unknown events and events in the wrong output."""
     unknown = sorted({event for _, _, event in rows} - wanted)
     wrong = sorted({event for part, _, event in rows if event in wanted and part != where(event)})
     return [
@@ -55,9 +55,9 @@ def misplaced(rows: Iterable[Row], wanted: set[int], where: Where) -> list[str]:
 
 
 def torn(rows: Iterable[Row], batches: Mapping[int, list[int]], *, whole: bool) -> list[str]:
-    """Batches of which a part is there: of each, every event must be there as often as every other.
+    """Return torn batches: all events of a batch must be present equally often.
 
-    Where the parts of a batch are not one transaction, this holds for each part.
+    If the parts of a batch are separate transactions, this holds for each part.
     """
     found = Counter((batch, event) for _, batch, event in rows)
     faults = []
@@ -73,7 +73,7 @@ def torn(rows: Iterable[Row], batches: Mapping[int, list[int]], *, whole: bool) 
 
 
 class Reader:
-    """Someone who reads a table now and then while others write it: sees whole batches, and none that goes again."""
+    """Reader of a table during writes: it must see whole batches, and none that disappears."""
 
     def __init__(self, asked: Asked, batches: Callable[[], Mapping[int, list[int]]]) -> None:
         self._asked, self._batches = asked, batches

@@ -1,4 +1,4 @@
-"""What else befalls the processes of a campaign: torn checkpoints, ends that come late, old copies, full disks."""
+"""Run the campaign's other faults: torn checkpoints, delayed commits, old copies, full disks."""
 
 import json
 import tempfile
@@ -15,7 +15,7 @@ from strandline.services.service import Service
 
 Say = Callable[[str], None]
 Played = tuple[int, Sequence[str], Mapping[str, int]]
-"""How often, what was wrong, and what became of it, where that differs."""
+"""Rounds, violations, and results by kind."""
 
 _ROOM: Final = {"sqlite": (40_000, 80_000, 100_000, 120_000), "folder": (300, 1_000, 1_500, 2_000)}
 TORN, LATE, RESTORED, FULL = "torn checkpoint", "transaction that ends late", "old copy restored", "disk full"
@@ -50,7 +50,7 @@ PARTS: Final = {
 
 
 def others(services: Mapping[str, Service], home: Path, say: Say) -> list[dict[str, Any]]:
-    """All of them; those that are kept already are not played again."""
+    """Run all other faults; stored ones are not repeated."""
     found: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="proof-") as folder, Zygote(Path(folder) / "log") as zygote:
         for name, (play, sinks) in PARTS.items():

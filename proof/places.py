@@ -1,4 +1,4 @@
-"""Where the tables of a proof are: real services that it starts and ends, and folders beside them."""
+"""Provide the stores of a proof: real services that it starts and stops, and folders."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,11 +13,11 @@ from strandline.services.service import Service
 
 SERVED: Final = ("postgres", "kafka")
 SINKS: Final = ("sqlite", "postgres", "kafka", "delta")
-"""Those of the campaign; `duckdb` and `folder` may be asked for."""
+"""Stores of the campaign; `duckdb` and `folder` are optional."""
 
 
 def chosen(asked: Sequence[str], known: Sequence[str], what: str) -> tuple[str, ...]:
-    """What was asked for, in the order of what there is; everything if nothing was."""
+    """Return the requested stores in canonical order; all if none is named."""
     unknown = [each for each in asked if each not in known]
     if unknown:
         raise PlanError(f"there is no {what} {unknown[0]!r} to prove", hint=f"choose of: {', '.join(known)}")
@@ -26,7 +26,7 @@ def chosen(asked: Sequence[str], known: Sequence[str], what: str) -> tuple[str, 
 
 @contextmanager
 def served(sinks: Sequence[str], home: Path) -> Iterator[Mapping[str, Service]]:
-    """The services that these sinks need, for as long as they are needed."""
+    """Run the services that these sinks need."""
     with ExitStack() as stack:
         running: dict[str, Service] = {}
         for name in sinks:
@@ -38,7 +38,7 @@ def served(sinks: Sequence[str], home: Path) -> Iterator[Mapping[str, Service]]:
 
 
 def place(sink: str, name: str, folder: Path, services: Mapping[str, Service]) -> dict[str, str]:
-    """A store that nobody has used, in words that another process understands."""
+    """Return a new store as a description for another process."""
     match sink:
         case "postgres":
             PostgresStore(services[sink].address, name).make()

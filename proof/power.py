@@ -1,7 +1,7 @@
-"""What a power cut leaves of files: those whose bytes and whose names somebody had made durable, and no others.
+"""Simulate a power cut: keep only files whose bytes and names were synced.
 
-While it is watched, `os.fsync` only writes down who was to be made durable. Then `cut` takes away what nobody asked
-for: a name that its folder was not synced with is gone, and a file that was not synced is there and empty.
+While active, `os.fsync` only records what was synced. `cut` then removes the rest: a name whose folder was not synced
+is gone, and an unsynced file is empty.
 """
 
 import os
@@ -12,11 +12,11 @@ from pathlib import Path
 from unittest.mock import patch
 
 Content = tuple[int, int]
-"""An inode, and when it was last written: numbers of inodes are used again."""
+"""Inode and modification time, since inode numbers are reused."""
 
 
 class Power:
-    """The files below some folders, and which of them are durable."""
+    """Files below some folders, and which of them are durable."""
 
     def __init__(self, roots: Iterable[Path]) -> None:
         self._roots = [root.resolve() for root in roots]
@@ -37,7 +37,7 @@ class Power:
         self._names |= {entry.path: entry.inode() for entry in os.scandir(folder)}
 
     def flush(self) -> None:
-        """The system has had time to write everything by itself."""
+        """Mark all as durable, as after enough time."""
         for path in self._files():
             facts = path.stat()
             self._contents.add((facts.st_ino, facts.st_mtime_ns))

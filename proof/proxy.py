@@ -1,6 +1,6 @@
-"""Someone between a driver and its service who holds back the request that ends a transaction, and lets it go late.
+"""Proxy between a driver and its service that holds back the request that ends a transaction.
 
-Whoever sent it may be gone by then. Nobody else tells the service so: its end of the connection stays open.
+The client may be dead by then; the service does not notice, because its end of the connection stays open.
 """
 
 import socket
@@ -14,11 +14,11 @@ from typing import Final, Self
 
 PATIENCE: Final = 30
 _END_OF_TRANSACTION: Final = 26
-"""Kafka's number of that request."""
+"""Kafka's API key of the request."""
 
 
 class Proxy:
-    """Listens on a port of its own. While it is armed, the next end of a transaction stays with it."""
+    """Proxy on its own port. While armed, it holds the next request that ends a transaction."""
 
     def __init__(self, port: int, ends: Callable[[bytes], bool], framed: bool) -> None:
         self._service, self._ends, self._framed = port, ends, framed
@@ -32,12 +32,12 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def arm(self, tell: Path, *, cuts: bool = False) -> None:
-        """The file is made as soon as something is held; then the connection of the one who asked may be cut."""
+        """Arm the proxy; the file is created once a request is held, optionally cutting the client's connection."""
         self._held, self._tell, self._cuts = None, tell, cuts
         self._answered.clear()
 
     def release(self) -> None:
-        """What is held goes its way; returns once the service has said something about it."""
+        """Forward the held request and return once the service has answered."""
         assert self._held is not None
         server, data = self._held
         server.sendall(data)
@@ -45,7 +45,7 @@ class Proxy:
             raise TimeoutError("the service has nothing to say about the end of a transaction")
 
     def drop(self) -> None:
-        """What is held never arrives: the service sees that its client is gone."""
+        """Drop the held request and close the service's connection."""
         assert self._held is not None
         _close(self._held[0])
 
@@ -97,14 +97,14 @@ class Proxy:
         _close(client)
 
     def _read(self, from_: socket.socket) -> bytes:
-        """Some bytes, or a whole message where messages begin with their length."""
+        """Read bytes, or a whole length-prefixed message."""
         if not self._framed:
             return from_.recv(65_536)
         head = _exactly(from_, 4)
         return head + _exactly(from_, struct.unpack(">I", head)[0]) if head else b""
 
     def _named(self, data: bytes) -> bytes:
-        """A broker names its own port: whoever asks is to come here again."""
+        """Replace the broker's advertised port by the proxy's."""
         if not self._framed:
             return data
         own, mine = (b"127.0.0.1" + struct.pack(">I", port) for port in (self._service, self.port))
@@ -112,12 +112,12 @@ class Proxy:
 
 
 def before_postgres(port: int) -> Proxy:
-    """Holds back a COMMIT."""
+    """Hold back a COMMIT."""
     return Proxy(port, lambda data: b"COMMIT\0" in data, framed=False)
 
 
 def before_kafka(port: int) -> Proxy:
-    """Holds back an EndTxn."""
+    """Hold back an EndTxn."""
     return Proxy(port, lambda data: struct.unpack(">H", data[4:6])[0] == _END_OF_TRANSACTION, framed=True)
 
 

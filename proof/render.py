@@ -1,6 +1,6 @@
-"""The table of the last campaign, written into docs/explanation/delivery.md from what was measured.
+"""Render the table of the last campaign into docs/explanation/delivery.md.
 
-usage: .venv/bin/python -m proof.render [--check]      with --check, only says whether the page is up to date
+usage: .venv/bin/python -m proof.render [--check]      --check only compares
 """
 
 import json
@@ -28,14 +28,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def written(page: str, told: Mapping[str, Any] | None) -> str:
-    """The page with what was measured between its two marks; nothing is there if nothing was."""
+    """Return the page with the results between its markers; empty without results."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{'' if told is None else section(told)}{END}{after}"
 
 
 def section(told: Mapping[str, Any]) -> str:
-    """The table, what it was measured on, and what else was done."""
+    """Render the table, its origin and the other faults."""
     lines = [
         "| killed | delivery | sink | kills | events | lost | repeated | recovery p50 / p95 |",
         "|---|---|---|---:|---:|---:|---:|---:|",
@@ -55,19 +55,19 @@ def _source(told: Mapping[str, Any]) -> str:
     machine = told["machine"]
     return (
         f"Measured on {machine['date']}, commit {told['commit']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
-        f"{machine['system']};\nthe command is `{told['command']}`. All tables of a job met the same kills.\n"
+        f"{machine['system']};\ncommand `{told['command']}`. All tables of a job met the same kills.\n"
         f"{_sorts(told)}\n" + (f"\n{told['note']}\n" if told.get("note") else "")
     )
 
 
 def _sorts(told: Mapping[str, Any]) -> str:
-    """Which kills were of which sort."""
+    """Describe how many kills hit processes and jobs."""
     kills = {by: sum(each["kills"] for each in told["rounds"] if each["by"] == by) for by in (JOBS, PROCESSES)}
     return (
-        f"{kills[PROCESSES]:,} of the kills were of a *process without Spark*: a real driver, real sinks, ledgers and "
-        "services, and a stand-in for\nwhat Spark does to files, forked from a process that has everything loaded. "
-        f"{kills[JOBS]:,} were of a whole *job on Spark*:\nPython, JVM and workers, with a table for each row. The "
-        f"command asks for {told['asked']:,} and {jobs_of(told['asked']):,}, and goes on where it was\ninterrupted."
+        f"{kills[PROCESSES]:,} kills hit a *process without Spark*: a real driver with real sinks, ledgers and "
+        "services, and a stand-in for\nSpark's file handling, forked from a server process. "
+        f"{kills[JOBS]:,} kills hit a whole *job on Spark*:\nPython, JVM and workers, with one table per row below. "
+        f"The command asks for {told['asked']:,} and {jobs_of(told['asked']):,}, and resumes after\nan interruption."
     )
 
 
@@ -79,12 +79,12 @@ def _rest(told: Mapping[str, Any]) -> list[str]:
     wrong = [fault for each in told["rounds"] for fault in each["faults"]]
     return [
         f"- Killed at: {points}.",
-        f"- {panes:,} panes of jobs were played again by the reference, one element at a time; {looks:,} looks were",
-        f"  taken at tables, while jobs wrote them and between two lives of processes: {len(wrong)} differences.",
+        f"- The reference recomputed {panes:,} panes, one element at a time. Readers checked tables {looks:,} times,",
+        f"  while jobs wrote them and between restarts: {len(wrong)} differences.",
         f"- {told['drivers']['rounds']} rounds of two drivers: {len(told['drivers']['faults'])} faults.",
         *(_other(each) for each in told["others"]),
-        f"- {len(caught)} of {len(told['bugs'])} mistakes made on purpose were found by enumerated crashes, the last",
-        f"  after {latest} of them.",
+        f"- {len(caught)} of {len(told['bugs'])} injected bugs were found by enumerated crashes,",
+        f"  the last after {latest} crashes.",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Which kill comes when: drawn from a seed, so that every delivery and every sink meets the same ones."""
+"""Draw the schedule of kills from a seed, so that all deliveries and sinks get the same ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,23 +10,23 @@ from strandline.plan.endpoints import Delivery
 
 
 class Kind(StrEnum):
-    """Who is killed, and when."""
+    """What is killed, and when."""
 
     POINT = "point"
     """The job, at a named point of a batch."""
     RANDOM = "random"
     """The job, at any moment."""
     WORKER = "worker"
-    """A Python worker of Spark, and later the job."""
+    """A Python worker, and later the job."""
     SERVICE = "service"
     """The database or the broker, and later the job."""
     TORN = "torn"
-    """The job, at any moment; and a file of its checkpoint is torn."""
+    """The job, at any moment, with a torn checkpoint file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """One kill. `said` names a point and the n-th time it is passed; `seconds` is how long the job lives otherwise."""
+    """One kill. `said` is a point and its pass number; otherwise the job lives for `seconds`."""
 
     kind: Kind
     said: str = ""
@@ -43,12 +43,12 @@ _BY_SINK: Final = ("C9", "C10")
 
 
 def schedule(seed: int, kills: int, semantics: Sequence[str], stores: Sequence[str]) -> list[Kill]:
-    """The first ones hurt every table of every delivery; then a point and something else, in turns."""
+    """Build the schedule: first points that affect all tables, then points and other kills alternately."""
     draw = Random(seed)
     tables = len(semantics) * len(stores)
     marked = len(stores) if Delivery.AT_MOST_ONCE in semantics else 0
     served = bool({*stores} & {"postgres", "kafka"})
-    # A mark without its rows hurts one table; where every sink has committed, all have what they will be told again.
+    # A mark without rows affects one table; once all sinks have committed, all get repeated batches.
     first = [*(f"marked:{turn}" for turn in range(1, marked + 1)), "C11:1"]
     points = [*_EACH, *_BY_SINK, "C9"]
     draw.shuffle(points)

@@ -1,7 +1,7 @@
-"""Spark's part in a job, without Spark: the log of a source of files, offsets, commits, and batches that come again.
+"""Simulate Spark's part in a job: file source log, offsets, commits, and replayed batches.
 
-Everything else is real: the checkpoint that seals a range, the one who delivers, the sinks and their ledgers. Like
-Spark it writes a file aside and renames it, and makes nothing durable; and it goes on from whatever it finds.
+All else is real: the checkpoint, the deliverer, the sinks and their ledgers. Like Spark, it writes a temporary file and
+renames it, syncs nothing, and continues from the files it finds.
 """
 
 import json
@@ -32,7 +32,7 @@ _ATTEMPTS: Final = 40
 
 
 class _Bounded(threading.Event):
-    """Waits hardly at all, and not for ever."""
+    """Retry policy with short, bounded waits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class _Bounded(threading.Event):
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What Spark hands over: its rows are gathered in one action."""
+    """Stand-in for Spark's DataFrame, gathered in one action."""
 
     events: Sequence[int]
     outputs: int
@@ -67,16 +67,16 @@ class _Events:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job's folder, its sinks, and the name its entries carry. It lives as often as it is started."""
+    """A job's folder, sinks and ledger name. It may be started repeatedly."""
 
     home: Path
     outputs: tuple[Asked, ...]
     lineage: str = "job"
     per_batch: int = PER_BATCH
     first: int = 0
-    """The number of its first event."""
+    """Number of its first event."""
     kept: bool = False
-    """It keeps copies of its small files, and starts only where all is whole, as a real job does."""
+    """Keep copies of small files and check the folder at start, as a real job does."""
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -85,9 +85,9 @@ class Job:
     def run(
         self, events: int, before: Callable[[int], None] = lambda _: None, between: Callable[[], None] = lambda: None
     ) -> list[Delivered]:
-        """Lives until it has delivered so many events of the source.
+        """Run until the given number of source events is delivered.
 
-        `before` hears of each batch that was planned and now begins; `between` is called when no batch is under way.
+        `before` is called with each planned batch before it runs; `between` while no batch runs.
         """
         self._make()
         ranges = self._with_copies() if self.kept else self.checkpoint
@@ -123,7 +123,7 @@ class Job:
             yield planned
 
     def _plan(self, events: int) -> int | None:
-        """The next batch: what is new in the source is listed, and the list is what the batch reads."""
+        """Plan the next batch: list new source files; the batch reads that list."""
         newest, known = self.checkpoint.newest(), self.listed()
         seen = max((event for ids in known.values() for event in ids), default=self.first - 1) + 1
         if seen < self.first + events:
@@ -140,7 +140,7 @@ class Job:
         return batch
 
     def skip_id(self) -> None:
-        """An id without a batch of its own, as an offline change of the checkpoint leaves it."""
+        """Skip a batch id, as an offline change of the checkpoint does."""
         newest = self.checkpoint.newest()
         assert newest is not None
         spark = self.checkpoint.spark
@@ -148,7 +148,7 @@ class Job:
             self._write(f"{kind}/{newest + 1}", (spark / kind / str(newest)).read_text())
 
     def listed(self) -> dict[int, list[int]]:
-        """By number, the events in each list of the source."""
+        """Return the events of each source list by number."""
         folder = self.checkpoint.spark / "sources" / "0"
         found = {}
         for path in folder.glob("[0-9]*"):
@@ -157,7 +157,7 @@ class Job:
         return found
 
     def events_of(self, batch: int) -> list[int]:
-        """The events of a batch, as offsets and lists say; refused if one of them is not there."""
+        """Return the events of a batch by offsets and lists; raise if one is missing."""
         start = max((self._ends(each) for each in self.planned() if each < batch), default=-1)
         lists = self.listed()
         wanted = range(start + 1, self._ends(batch) + 1)
@@ -167,7 +167,7 @@ class Job:
         return [event for number in wanted for event in lists[number]]
 
     def planned(self) -> list[int]:
-        """The batches that have an entry."""
+        """Return the batches with an offset entry."""
         return sorted(int(path.name) for path in (self.checkpoint.spark / "offsets").glob("[0-9]*"))
 
     def _ends(self, batch: int) -> int:
@@ -178,7 +178,7 @@ class Job:
             (self.checkpoint.spark / name).mkdir(parents=True, exist_ok=True)
 
     def _with_copies(self) -> Checkpoint:
-        """Whose folder it is, and Spark's id, are written at the first start; at later ones all must be whole."""
+        """Write identity and Spark's id at the first start; check the folder at later ones."""
         if self.checkpoint.newest() is None and not (self.home / COPIES).exists():
             self.checkpoint.adopt(Identity("", self.lineage, ""))
             self._write("metadata", json.dumps({"id": str(uuid5(NAMESPACE_OID, self.lineage))}))

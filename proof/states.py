@@ -1,8 +1,8 @@
-"""Every crash of a delivery, one after the other, in one process: the state it leaves, the restart, and what is found.
+"""Enumerate all crashes of a delivery in one process: the state each leaves, the restart, and the result.
 
-A crash is an exception that nobody catches, raised at one of the named points; or a power cut on top of it. Besides
-crashes there are the other ways in which a batch can meet a sink twice, or miss it: a second driver, an answer that is
-lost, a sink that is away, a checkpoint or a sink that is restored from a copy, ids with gaps, another job.
+A crash is an uncaught exception at a named point, optionally with a power cut. Further faults can repeat or lose a
+batch: a second driver, a lost answer, an unreachable sink, a checkpoint or sink restored from a copy, ids with gaps,
+another job.
 """
 
 import os
@@ -33,17 +33,17 @@ POINTS: Final = {
 BATCHES: Final = 3
 EVENTS: Final = BATCHES * PER_BATCH
 GROWN: Final = EVENTS + 10
-"""The source has more by the time the job is started again, and the next batches are of another size."""
+"""At restart the source has more events, and batches have another size."""
 _OTHER_SIZE: Final = 13
 
 
 class Died(BaseException):
-    """The process is no more; what would catch an error does not catch this."""
+    """Simulated process death; not caught by `except Exception`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a state was recovered from."""
+    """Result of recovering from a state."""
 
     name: str
     faults: tuple[str, ...]
@@ -53,7 +53,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Something that happens to a job, in words, and how it is made to happen in a folder."""
+    """A fault: its description and the function that causes it in a folder."""
 
     delivery: Delivery
     name: str
@@ -62,14 +62,14 @@ class State:
 
 @contextmanager
 def at(point: str, act: Callable[[], object], turn: int = 1) -> Iterator[None]:
-    """Whoever comes to a crash point for the n-th time does this, in place of being killed."""
+    """Run an action at the n-th pass of a crash point, instead of a kill."""
     crash_points._passed.clear()
     with patch.dict(os.environ, {crash_points.VARIABLE: f"{point}:{turn}"}), patch("os.killpg", lambda *_: act()):
         yield
 
 
 class Bomb:
-    """What happens at a point of one batch, and of no other."""
+    """Action at a point of exactly one batch."""
 
     def __init__(self, batch: int, point: str, act: Callable[[], object]) -> None:
         self._batch, self._point, self._act = batch, point, act
@@ -90,7 +90,7 @@ class Bomb:
 
 
 class Stage:
-    """A job in a folder of its own, someone who reads its table, and the power it runs on."""
+    """A job in its own folder, a reader of its table, and simulated power."""
 
     def __init__(self, folder: Path, *outputs: Asked) -> None:
         self.folder = folder
@@ -107,7 +107,7 @@ class Stage:
             self.faults += reader.look()
 
     def live(self, events: int, bomb: Bomb | None = None, *, per_batch: int = PER_BATCH) -> None:
-        """One life: to the end, or to the crash. Between batches there is time enough for all to become durable."""
+        """Run one life to its end or crash. Between batches all files become durable."""
         mine = bomb or Bomb(-1, "none", lambda: None)
         job = replace(self.job, per_batch=per_batch)
         with self.power.watched(), mine.planted(), suppress(Died):
@@ -117,7 +117,7 @@ class Stage:
 
     @contextmanager
     def going(self) -> Iterator[None]:
-        """Here nobody may refuse to go on."""
+        """Run a life that must not be refused."""
         try:
             yield
         except StrandlineError as problem:
@@ -126,7 +126,7 @@ class Stage:
             self.faults.append(f"cannot be read: {type(problem).__name__}: {problem}")
 
     def goes_on(self, events: int = GROWN) -> None:
-        """The next life, which must come to its end."""
+        """Run the next life, which must finish."""
         with self.going():
             self.look()
             self.live(events, per_batch=_OTHER_SIZE)
@@ -154,7 +154,7 @@ def _dies(stage: Stage) -> Callable[[], None]:
 
 
 def crashed(delivery: Delivery, point: str, batch: int, *, cut: bool = False) -> State:
-    """Killed at a point of a batch, with or without a power cut."""
+    """Crash at a point of a batch, with or without a power cut."""
     name = f"{delivery} {point} batch {batch}{' power cut' if cut else ''}"
 
     def play(folder: Path, store: Store) -> Outcome:
@@ -170,7 +170,7 @@ def crashed(delivery: Delivery, point: str, batch: int, *, cut: bool = False) ->
 
 
 def two_drivers(delivery: Delivery, point: str) -> State:
-    """The driver sleeps in the middle of a batch, another takes over and finishes, then the first wakes up."""
+    """Pause the driver during a batch, let another take over and finish, then resume the first."""
     name = f"{delivery} two drivers {point}"
 
     def play(folder: Path, store: Store) -> Outcome:
@@ -190,7 +190,7 @@ def two_drivers(delivery: Delivery, point: str) -> State:
 
 
 def answer_lost(delivery: Delivery, point: str) -> State:
-    """The sink does not answer, before its commit at C9 or after it at C10, and the batch is tried again."""
+    """Lose the sink's answer, before its commit (C9) or after it (C10), and retry the batch."""
     name = f"{delivery} no answer {point}"
 
     def gone() -> None:
@@ -207,7 +207,7 @@ def answer_lost(delivery: Delivery, point: str) -> State:
 
 
 def old_checkpoint(delivery: Delivery) -> State:
-    """A copy of the checkpoint is restored, older than the sink: refused, and never passed over in silence."""
+    """Restore a checkpoint copy older than the sink: it must be refused, never silently skipped."""
     name = f"{delivery} old checkpoint"
 
     def play(folder: Path, store: Store) -> Outcome:
@@ -231,7 +231,7 @@ def old_checkpoint(delivery: Delivery) -> State:
 
 
 def old_sink(delivery: Delivery) -> State:
-    """The sink is restored from a copy, older than the checkpoint: refused, since what lies between is missing."""
+    """Restore a sink copy older than the checkpoint: it must be refused, since batches are missing."""
     name = f"{delivery} old sink"
 
     def play(folder: Path, store: Store) -> Outcome:
@@ -258,7 +258,7 @@ def _refused(stage: Stage) -> bool:
 
 
 def another_job(delivery: Delivery) -> State:
-    """Another job writes to the same table, with batches of the same numbers."""
+    """Let another job write to the same table with the same batch ids."""
     name = f"{delivery} another job"
 
     def play(folder: Path, store: Store) -> Outcome:
@@ -275,7 +275,7 @@ def another_job(delivery: Delivery) -> State:
 
 
 def gap(delivery: Delivery) -> State:
-    """A batch id is missing between two batches, and no event is."""
+    """Skip a batch id without losing events."""
     name = f"{delivery} gap in ids"
 
     def play(folder: Path, store: Store) -> Outcome:
@@ -289,7 +289,7 @@ def gap(delivery: Delivery) -> State:
 
 
 def two_sinks(turn: int) -> State:
-    """Killed between two sinks of one job: the first has the batch, the second must get it."""
+    """Crash between two sinks of one job: the first has the batch, the second must get it."""
     name = f"exactly_once two sinks C10:{turn}"
 
     def play(folder: Path, store: Store) -> Outcome:
@@ -303,8 +303,8 @@ def two_sinks(turn: int) -> State:
 
 
 def asked_twice() -> State:
-    """A connection breaks when the end of a transaction was asked for: that is asked for again, and done. The first
-    request arrives in the middle of the next transaction, and then the driver dies."""
+    """Break the connection during a commit request, which is repeated and done. The first request arrives during the
+    next transaction, and then the driver dies."""
     name = f"{Delivery.EXACTLY_ONCE} end asked for twice"
 
     def play(folder: Path, store: Store) -> Outcome:
@@ -323,7 +323,7 @@ def asked_twice() -> State:
 
 @contextmanager
 def _arriving_late(proxy: Proxy, held: Path) -> Iterator[Callable[[int], None]]:
-    """The end of batch 1 is held back, and arrives when one record of batch 2 is there."""
+    """Hold back the end of batch 1 until one record of batch 2 is written."""
     begin, next_ = Writer._begin, threading.Event()
 
     def records_and(writer: Writer, records: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -346,7 +346,7 @@ def _arriving_late(proxy: Proxy, held: Path) -> Iterator[Callable[[int], None]]:
 
 
 def crashes(batches: Sequence[int], *, cuts: Sequence[bool] = (False, True)) -> list[State]:
-    """Every point of every delivery."""
+    """Enumerate all crash points of all deliveries."""
     return [
         crashed(delivery, point, batch, cut=cut)
         for cut in cuts
@@ -357,8 +357,8 @@ def crashes(batches: Sequence[int], *, cuts: Sequence[bool] = (False, True)) -> 
 
 
 def encounters(kind: str) -> list[State]:
-    """The other ways in which a batch and such a sink can miss each other."""
-    # Who is in the middle of a transaction of SQL keeps the next driver out until it ends.
+    """Enumerate the other faults between a batch and such a sink."""
+    # An open SQL transaction keeps the next driver out until it ends.
     asleep = ("C7",) if kind in ("sqlite", "duckdb", "postgres") else ("C7", "C9")
     copied = kind in EMBEDDED
     return [

@@ -1,4 +1,4 @@
-"""Sinks in places of their own, and what a reader of each finds there."""
+"""Create sinks in separate stores and read their tables."""
 
 import json
 import sqlite3
@@ -24,31 +24,31 @@ _COLUMN: Final = {"panes": EVENT, "late": EVENT, "dead": "source_offset"}
 
 
 class Store(Protocol):
-    """A place for tables, and its reader."""
+    """A store for tables, and its reader."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """The folders whose files this process itself must make durable."""
+        """Folders whose files this process must sync itself."""
         ...
 
     @property
     def whole(self) -> bool:
-        """Whether rows, late elements and dead letters of a batch come together."""
+        """Whether rows, late elements and dead letters of a batch are one transaction."""
         ...
 
     def sink(self, table: str) -> SparkSink: ...
 
     def rows(self, table: str) -> list[Row]:
-        """What a reader finds who reads what was committed."""
+        """Read the committed rows."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A table of a store, and how it is to be delivered to."""
+    """A table of a store and its delivery."""
 
     store: Store
     delivery: Delivery = Delivery.EXACTLY_ONCE
@@ -125,7 +125,7 @@ class DuckDbStore:
 
 @dataclass(frozen=True)
 class PostgresStore:
-    """A schema of its own in a real server."""
+    """A separate schema in a real server."""
 
     dsn: str
     schema: str
@@ -211,7 +211,7 @@ class DeltaStore:
 
 @dataclass(frozen=True)
 class KafkaStore:
-    """Topics of their own on a real broker."""
+    """Separate topics on a real broker."""
 
     servers: str
     prefix: str
@@ -232,7 +232,7 @@ class KafkaStore:
         return self
 
     def rows(self, table: str) -> list[Row]:
-        """Of each topic all that is committed and stands before whatever is still open."""
+        """Read per topic all committed records before the first open transaction."""
         topics = {self.topic(table) + suffix.replace("_", "."): part for part, suffix in _SUFFIX.items()}
         return [_told(topics[record.topic()], record) for record in committed(self.servers, topics)]
 
@@ -243,7 +243,7 @@ def _told(part: str, record: Any) -> Row:
 
 
 def committed(servers: str, topics: Mapping[str, str]) -> list[Any]:
-    """The records of topics that a reader of what was committed gets now, without waiting for what is open."""
+    """Return the currently committed records of topics, without waiting for open transactions."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     consumer = Consumer({
@@ -272,7 +272,7 @@ def committed(servers: str, topics: Mapping[str, str]) -> list[Any]:
 
 
 def store_of(spec: Mapping[str, str]) -> Store:
-    """The store that such words name, in another process too."""
+    """Return the store that a description names, also in another process."""
     match spec["kind"]:
         case "postgres":
             return PostgresStore(spec["dsn"], spec["schema"])

@@ -1,7 +1,7 @@
-"""Files of a checkpoint that a kill has left torn: the start refuses, repair mends or says that it cannot; never wrong.
+"""Damage checkpoint files: a start must refuse, and repair must mend or decline, never produce a wrong state.
 
-What is torn is drawn from a seed. If repair cannot prove what is right, the folder is put back as it was, so that the
-job can go on to the next one.
+The damage is drawn from a seed. If repair declines, the folder is restored, so that the job can continue to the next
+one.
 """
 
 import shutil
@@ -23,7 +23,7 @@ POINTS: Final = ("C6:1", "C7:1", "C9:1", "C10:1", "C11:1", "C12:1", "C7:2", "C10
 
 
 class Fate(StrEnum):
-    """What became of a job whose checkpoint was torn."""
+    """Result of a job with a torn checkpoint."""
 
     UNHURT = "went on"
     MENDED = "mended"
@@ -32,7 +32,7 @@ class Fate(StrEnum):
 
 @dataclass(slots=True)
 class Torn:
-    """So many injections, by what became of them; what was wrong; and which kinds of file could not be mended."""
+    """Number of injections by result, violations, and kinds of file that could not be repaired."""
 
     fates: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
@@ -57,7 +57,7 @@ WAYS: Final[tuple[Callable[[Path], None], ...]] = (empty, half, missing)
 
 
 def kinds(folder: Path) -> dict[str, Path]:
-    """The files that a start needs, each kind by one of its kind."""
+    """Return one file of each kind that a start needs."""
     spark = folder / "spark"
     found = {"identity": folder / "strandline.json", "copies": folder / "copies.jsonl", "id": spark / "metadata"}
     for name, place in (("range", "offsets"), ("commit", "commits"), ("list", "sources/0")):
@@ -71,7 +71,7 @@ def kinds(folder: Path) -> dict[str, Path]:
 
 
 def tear(folder: Path, draw: Random) -> str:
-    """Damages a file, and says which and how; its checksums go with it, as in a power cut."""
+    """Damage a file and its checksums, as a power cut does; return which and how."""
     name, path = draw.choice(sorted(kinds(folder).items()))
     how = draw.choice(WAYS)
     how(path)
@@ -80,7 +80,7 @@ def tear(folder: Path, draw: Random) -> str:
 
 
 def repaired(folder: Path, backup: Path) -> Fate:
-    """What `strandline checkpoint repair` does; where it leaves something, the folder is put back as it was."""
+    """Repair as `strandline checkpoint repair` does; restore the folder if something remains damaged."""
     mended = mend(folder)
     if mended.left.goes_on:
         return Fate.MENDED if mended.done else Fate.UNHURT
@@ -90,7 +90,7 @@ def repaired(folder: Path, backup: Path) -> Fate:
 
 
 def torn(zygote: Zygote, store: Mapping[str, str], folder: Path, seed: int, times: int) -> Torn:
-    """A job that is killed, and finds its checkpoint torn, so often."""
+    """Kill a job and tear its checkpoint, repeatedly."""
     draw, told = Random(seed), Torn()
     life = Life(str(folder / "job"), store, 0, deliveries=(Delivery.EXACTLY_ONCE,), kept=True)
     events = 2 * GROWS

@@ -1,4 +1,4 @@
-"""The panes that a job told, held against the oracle of the model: the same batches give the same panes."""
+"""Compare the panes of a job with the reference: the same batches give the same panes."""
 
 import sqlite3
 from collections import Counter
@@ -20,7 +20,7 @@ Trace = Counter[tuple[Any, ...]]
 
 
 def expected(real: Real, batches: Mapping[int, list[Event]]) -> tuple[Trace, Counter[int]]:
-    """What each batch says, and who comes too late, played from the beginning, one element at a time."""
+    """Compute each batch's panes and late elements with the reference, one element at a time."""
     step = to_stages(panes_of(real)[1].write(sl.discard()).root).steps[0]
     (source,) = step.inputs
     assert source.watermark is not None
@@ -50,7 +50,7 @@ def _plain(key: Any) -> Any:
 
 
 def told(real: Real) -> tuple[Trace, Counter[int], int]:
-    """What the table holds: panes, the events that came too late, and how many lines could not be read."""
+    """Read the table: panes, late events, and the number of unreadable lines."""
     ask = "SELECT batch, key, window_start, pane_index, timing, retraction, total, plays FROM totals"
     with closing(sqlite3.connect(real.totals)) as connection:
         panes = Counter((*row[:5], bool(row[5]), *row[6:]) for row in connection.execute(ask))
@@ -63,7 +63,7 @@ def told(real: Real) -> tuple[Trace, Counter[int], int]:
 
 
 def faults(real: Real, batches: Mapping[int, list[Event]], files: int) -> list[str]:
-    """Where the table differs from the oracle."""
+    """Return differences between table and reference."""
     wanted, wanted_late = expected(real, batches)
     found, late, dead = told(real)
     differs = []

@@ -1,8 +1,8 @@
-"""Real processes, killed for real, a tenth of a second each: one process that has everything loaded is forked for each.
+"""Fork real processes from one with all imports loaded; each is really killed and lives a tenth of a second.
 
-It runs nothing itself: what it loads starts its threads when it is first used, and a fork would not have them.
+The fork server runs no work itself: libraries start threads at first use, and a fork would lack them.
 
-    python -m proof.zygote     reads a life as a line of JSON, lets it be lived, answers how it ended
+    python -m proof.zygote     reads a life as a JSON line, runs it, answers how it ended
 """
 
 import contextlib
@@ -33,15 +33,15 @@ FENCED, REFUSED, AWAY, FAILED, BROKEN, HUNG = 3, 4, 5, 6, 7, 8
 _ALONE: Final = {"POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 _PATH: Final = os.pathsep.join(sys.path)
 PATIENCE: Final = 60
-"""Seconds for which a file is waited that tells when to kill."""
+"""Time limit in seconds for the file that signals the kill."""
 LONGEST: Final = 300
-"""Seconds that a life may take."""
+"""Time limit of a life in seconds."""
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One life of a job's process: what it is to do, and how it is to end."""
+    """One life of a job's process: its work and its end."""
 
     home: str
     store: Mapping[str, str]
@@ -49,15 +49,15 @@ class Life:
     deliveries: tuple[str, ...] = tuple(Delivery)
     per_batch: int = PER_BATCH
     crash: str | None = None
-    """A point, and the n-th time it comes there."""
+    """Point and pass number."""
     stops: bool = False
-    """At the point it falls asleep, in place of dying."""
+    """Pause at the point instead of dying."""
     after: float | None = None
-    """It is killed after so many seconds, wherever it is."""
+    """Kill after this many seconds."""
     kept: bool = False
-    """It keeps copies of small files, and looks at its folder before it starts."""
+    """Keep copies of small files and check the folder before the start."""
     file_limit: int | None = None
-    """No file may grow beyond so many bytes: a disk that is full."""
+    """Maximum file size in bytes, simulating a full disk."""
     bug: str | None = None
 
     @property
@@ -70,7 +70,7 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a life ended: an exit code, or less a signal; or asleep."""
+    """How a life ended: an exit code, a negative signal number, or paused."""
 
     code: int
     asleep: bool
@@ -83,7 +83,7 @@ class Ended:
 
 
 class Zygote:
-    """The process that is forked, as its owner sees it."""
+    """Handle of the fork server."""
 
     def __init__(self, log: Path) -> None:
         self._log = log.open("ab")
@@ -96,7 +96,7 @@ class Zygote:
         return self._ask(asdict(life))
 
     def wake(self, ended: Ended, once: Path | None = None) -> Ended:
-        """One who fell asleep goes on to its end, or until such a file is there, and then is killed."""
+        """Resume a paused life to its end, or kill it once a file exists."""
         return self._ask({"wake": ended.pid, "once": None if once is None else str(once)})
 
     def _ask(self, told: Mapping[str, Any]) -> Ended:
@@ -127,7 +127,7 @@ class Zygote:
 
 
 def _lived(told: Mapping[str, Any]) -> Ended:
-    """Forks, and waits for the end; the child has a group of its own, which is killed as a whole."""
+    """Fork and wait for the end; the child's process group is killed as a whole."""
     life, start = Life(**told), time.monotonic()
     child = os.fork()
     if not child:
@@ -158,7 +158,7 @@ def _kill(child: int) -> None:
 
 
 def _await(file: Path, child: int) -> None:
-    """Until the file is there, or the child is no more, or too much time has passed."""
+    """Wait until the file exists, the child has ended, or the time is over."""
     until = time.monotonic() + PATIENCE
     while not file.exists() and time.monotonic() < until:
         if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
@@ -167,7 +167,7 @@ def _await(file: Path, child: int) -> None:
 
 
 def _waited(child: int, start: float) -> Ended:
-    """How it ended; one that lives too long is killed, and was hanging."""
+    """Wait for the end; kill a child that lives too long and report it as hanging."""
     until = start + LONGEST
     while True:
         pid, status = os.waitpid(child, os.WUNTRACED | os.WNOHANG)
@@ -217,7 +217,7 @@ def _code_of(life: Life) -> int:
 
 
 def _load() -> None:
-    """What a life would load by itself, each time anew; services' clients are extras."""
+    """Import what each life would import itself; service clients are optional."""
     for name in (
         "pandas", "pyarrow.compute", "polars._utils.parquet", "deltalake", "duckdb", "psycopg", "confluent_kafka.admin",
     ):  # fmt: skip

@@ -1,8 +1,8 @@
-"""Measure every option of the generator: the table in docs/reference/generator.md, and the picture beside it.
+"""Measures every knob of the generator: the table in docs/reference/generator.md, and the picture beside it.
 
 usage: .venv/bin/python scripts/generator.py [--check]
 
-With --check nothing is written; the exit code is 1 if the table is not up to date.
+With --check nothing is written: the table must be up to date.
 """
 
 import argparse
@@ -29,7 +29,7 @@ Measure = Callable[[pl.DataFrame], str]
 
 
 def behind(frame: pl.DataFrame) -> Any:
-    """Return by how many milliseconds event times are before the arrival times."""
+    """By how many milliseconds an event's time is before the moment it came."""
     return (frame[EMITTED] - frame["at"].dt.epoch("ms")).to_numpy()
 
 
@@ -61,11 +61,11 @@ KNOBS: Final[tuple[tuple[str, dict[str, Any], str, Measure], ...]] = (
 
 
 def table() -> str:
-    """Return one row for each option: its value and the measured effect."""
-    lines = ["| knob | measured of partition 0 | found |", "|---|---|---|"]
-    for option, knobs, what, measure in KNOBS:
+    """One line a knob: what was asked, what came."""
+    lines = ["| setting | measured on partition 0 | result |", "|---|---|---|"]
+    for asked, knobs, what, measure in KNOBS:
         frame = events(sl.generator(seed=7, **knobs), 0, 0, MANY, 0)
-        lines.append(f"| `{option}` | {what} | {measure(frame)} |")
+        lines.append(f"| `{asked}` | {what} | {measure(frame)} |")
     bursts = sl.generator(rate=1_000, bursts=("1m", "5s", 10))
     quiet = sl.generator(rate=1_000, idle={2: ("20s", "40s")})
     counted = [due(bursts, 0, at + 5_000) - due(bursts, 0, at) for at in (0, 5_000)]
@@ -78,27 +78,27 @@ def table() -> str:
 
 
 def draw() -> None:
-    """Plot arrival time against event time, one color a partition."""
-    import matplotlib as mpl  # noqa: PLC0415 - only needed to draw
+    """When events came against when they happened, a colour a partition."""
+    import matplotlib as mpl  # noqa: PLC0415 - only a drawing needs it
 
     mpl.use("svg")
     mpl.rcParams.update({"svg.hashsalt": "strandline", "svg.fonttype": "none", "font.family": "sans-serif"})
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
-    source = sl.generator(
+    ask = sl.generator(
         seed=4, rate=12, disorder=0.3, distance="8s", late=0.03, late_by="20s", poison=0.03,
         bursts=("30s", "4s", 5), idle={2: ("20s", "45s")}, clock_drift={3: 0.2},
     )  # fmt: skip
     figure, axes = plt.subplots(figsize=(7.2, 3.8))
     for number, colour in enumerate(COLOURS):
-        frame = events(source, number, 0, due(source, number, 60_000), 0)
-        arrival, at = frame[EMITTED].to_numpy() / 1000, frame["at"].dt.epoch("ms").to_numpy() / 1000
+        frame = events(ask, number, 0, due(ask, number, 60_000), 0)
+        came, at = frame[EMITTED].to_numpy() / 1000, frame["at"].dt.epoch("ms").to_numpy() / 1000
         whole = frame[POISON].is_null().to_numpy()
-        axes.scatter(at[whole], arrival[whole], s=9, color=colour, linewidths=0, label=f"partition {number}")
-        axes.scatter(at[~whole], arrival[~whole], s=22, color=colour, marker="x", linewidths=1)
+        axes.scatter(at[whole], came[whole], s=9, color=colour, linewidths=0, label=f"partition {number}")
+        axes.scatter(at[~whole], came[~whole], s=22, color=colour, marker="x", linewidths=1)
     axes.plot([0, 60], [0, 60], color=INK, linewidth=0.6)
     axes.set_xlabel("event time, seconds", color=INK)
-    axes.set_ylabel("arrival time, seconds", color=INK)
+    axes.set_ylabel("came at, seconds", color=INK)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8, loc="lower right")
     figure.tight_layout()
@@ -106,9 +106,9 @@ def draw() -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true")
-    given = parser.parse_args()
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("--check", action="store_true")
+    given = asked.parse_args()
     page = PAGE.read_text()
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)

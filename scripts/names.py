@@ -1,4 +1,4 @@
-"""Generate docs/reference/names.md: every public name, its signature, its first sentence. `--check` only compares."""
+"""Generate docs/reference/names.md: each public name with its signature and first sentence. `--check` only compares."""
 
 import inspect
 import sys
@@ -11,7 +11,7 @@ import strandline
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "reference" / "names.md"
 HEAD: Final = """# Public names
 
-Everything that `import strandline as sl` offers; nothing else is public. Generated from the code by `scripts/names.py`.
+All names of `import strandline as sl`; nothing else is public. Generated from the code by `scripts/names.py`.
 
 | name | what it is |
 |---|---|
@@ -22,7 +22,7 @@ _PREFIXES: Final[dict[Any, str]] = {inspect.Parameter.VAR_POSITIONAL: "*", inspe
 
 def main(arguments: list[str]) -> int:
     page = HEAD + "".join(
-        f"| `{_signature(name)}` | {_sentence(name)} |\n" for name in sorted(strandline.__all__, key=str.lower)
+        f"| `{_spelled(name)}` | {_sentence(name)} |\n" for name in sorted(strandline.__all__, key=str.lower)
     )
     if "--check" not in arguments:
         PAGE.write_text(page)
@@ -33,8 +33,8 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _signature(name: str) -> str:
-    """Return a function with its parameters, without their types: those are shown by editors."""
+def _spelled(name: str) -> str:
+    """A function with its parameters, without their types: those are in the editor."""
     value = getattr(strandline, name)
     if not inspect.isfunction(value):
         return f"sl.{name}"

@@ -1,1 +1,1 @@
-"""Nexmark: people, auctions and bids in one log, out of order and partly late; what is asked of it; and the judge."""
+"""Nexmark: people, auctions and bids in one log, out of order and partly late; the queries; the check."""

@@ -1,4 +1,4 @@
-"""`strandline bench nexmark`: the questions of Nexmark, ours and native Spark's answers in turns, each judged."""
+"""`strandline bench nexmark`: run the Nexmark queries, ours and native Spark alternately, each checked."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from benchmarks.workloads import Contestant
 RESULTS: Final = Path(__file__).resolve().parent.parent / "results" / "nexmark.json"
 CONTESTANT: Final = "benchmarks.nexmark.contestant"
 CHECKED: Final = 3
-"""Batches whose answers are compared with the judge's."""
+"""Batches whose output is checked."""
 FLOOR, GOAL = 0.9, 1.0
 AT_FIRST: Final = ("q1", "q5", "q7", "q11", "q17")
 """One of each kind, for a quick run."""
@@ -27,7 +27,7 @@ AT_FIRST: Final = ("q1", "q5", "q7", "q11", "q17")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question and who answers it."""
+    """One query and its contestant."""
 
     name: str
     query: str
@@ -40,17 +40,17 @@ class Question:
 
 
 def full() -> Suite[Question]:
-    """The run whose figures are kept."""
+    """Return the full suite, whose results are kept."""
     return _suite("nexmark", Log(9), warm_up=4, warm_seconds=15, rounds=3)
 
 
 def quick() -> Suite[Question]:
-    """Some of them, small and once: to try it out. Its figures say little."""
+    """Return a small suite with one round, for a trial; its numbers mean little."""
     return _suite("nexmark-quick", Log(3, 100_000), warm_up=1, warm_seconds=0, rounds=1).held_to(AT_FIRST)
 
 
 def _suite(name: str, log: Log, *, warm_up: int, warm_seconds: float, rounds: int) -> Suite[Question]:
-    """Each question is a group of its own."""
+    """Build the suite with one group per query."""
     groups = []
     for query in QUERIES:
         who = [("ours", Contestant.OURS)]
@@ -73,12 +73,12 @@ def _suite(name: str, log: Log, *, warm_up: int, warm_seconds: float, rounds: in
 
 
 def main(asked: Asked) -> int:
-    """Measures what is asked; 0 if every number counts, 1 if a run failed."""
+    """Measure the requested cells; return 0 if all numbers count, 1 if a run failed."""
     return turns.played("nexmark", asked, quick() if asked.quick else full(), RESULTS, measure, "nexmark-*")
 
 
 def measure(cell: Question, round_: int, work: Path, *, check: bool) -> Run:
-    """Runs a cell once; a run that fails or disagrees with the judge is told as failed, never as fast."""
+    """Run a cell once; a run that fails or differs from the check is reported as failed."""
     corpora = work / "corpora"
     folder, _ = written(cell.log, corpora)
     beginning = replace(cell.log, batches=min(CHECKED, cell.log.batches))
@@ -102,7 +102,7 @@ def measure(cell: Question, round_: int, work: Path, *, check: bool) -> Run:
 
 
 def order_of(cell: Question, folder: Path, checked: Path | None = None) -> dict[str, Any]:
-    """What a contestant is told: the log to time, and its beginning to check, if it is to be checked."""
+    """Build a contestant's order: the log to time and, optionally, its first batches to check."""
     return {
         "query": cell.query,
         "contestant": cell.contestant.value,
@@ -113,7 +113,7 @@ def order_of(cell: Question, folder: Path, checked: Path | None = None) -> dict[
 
 
 def miscounted(timed: dict[str, Any]) -> str:
-    """A timed run keeps no output, but everyone must be accounted for."""
+    """Check that a timed run, which keeps no output, accounts for all events."""
     counts = timed.get("counts")
     if counts is None:
         return ""

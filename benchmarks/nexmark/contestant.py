@@ -1,6 +1,6 @@
-"""One run of one question, in a process and a JVM of its own: timed over the log, then checked over its beginning.
+"""Run one query in its own process and JVM: timed over the log, then checked over its first batches.
 
-usage: python -m benchmarks.nexmark.contestant ORDER.json      what to run is in the file; how it went, beside it
+usage: python -m benchmarks.nexmark.contestant ORDER.json      the file names the run; the result is written beside it
 """
 
 import json
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to run: the log to time, and its beginning to check, if it is to be checked."""
+    """What to run: the log to time and, optionally, its first batches to check."""
 
     query: str
     contestant: Contestant
@@ -35,7 +35,7 @@ class Order:
 
 
 def read_order(path: Path) -> Order:
-    """An order as the harness wrote it."""
+    """Read an order written by the harness."""
     told = json.loads(path.read_text())
     return Order(**{**told, "contestant": Contestant(told["contestant"])}, home=path.parent)
 
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> None:
 
 
 def answered(spark: "SparkSession", order: Order, folder: str, name: str, kept: Path | None = None) -> dict[str, Any]:
-    """A run; what it says goes to a sink that keeps nothing, or is kept for the judge."""
+    """Run a query into a no-op sink, or keep its output for the check."""
     if order.contestant is Contestant.OURS:
         return _ours(spark, order, folder, order.home / name, kept)
     frame, mode = native.answer(spark, order.query, folder), native.mode_of(order.query)

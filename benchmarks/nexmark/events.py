@@ -1,9 +1,9 @@
-"""The log of an auction house: people, auctions and bids, seeded, out of order, partly late, kept as Parquet.
+"""Generate the auction log: people, auctions and bids, seeded, out of order, partly late, stored as Parquet.
 
 Of every fifty events one is a person, three are auctions and 46 are bids. Half of the bids go to a hot auction, three
 quarters come from a hot bidder, three quarters of the auctions from a hot seller; half of the bids come through four
-channels, the others through ten thousand. What an event refers to is what there was when it happened, however late it
-comes; ten thousand events are a second of event time; and midnight falls into the log, so that days end in it.
+channels, the others through ten thousand. An event refers to what existed at its event time,
+however late it arrives. Ten thousand events span a second of event time, and the log crosses midnight.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ START: Final = MIDNIGHT - 12_000
 FLUSH_AFTER: Final = 3_600_000
 PERSON, AUCTION, BID = 0, 1, 2
 NOBODY: Final = -1
-"""Whose the flush is, the last bid: it is so far ahead that every window before it closes."""
+"""Bidder of the flush, the last bid, which closes all earlier windows."""
 FIRST_ID: Final = 1_000
 FIRST_CATEGORY, CATEGORIES = 10, 5
 ROUND, AUCTIONS = 50, 3
@@ -34,7 +34,7 @@ HOT_EVERY: Final = 100
 CHANNELS: Final = 10_000
 HOT_CHANNELS: Final = ("Google", "Facebook", "Baidu", "Apple")
 EXTRA: Final = (110, 320, 68)
-"""With these a person has 200 bytes, an auction 500, a bid 100 and its channel and address."""
+"""Padding: a person has 200 bytes, an auction 500, a bid 100 plus channel and URL."""
 STATES: Final = ("AZ", "CA", "ID", "OR", "WA", "WY")
 CITIES: Final = ("Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland", "Bend", "Seattle", "Kent", "Cheyenne")
 COLUMNS: Final = (
@@ -48,7 +48,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A log, as a value: the same one is the same bytes."""
+    """A log as a value: equal values give equal bytes."""
 
     batches: int
     per_batch: int = 500_000
@@ -61,7 +61,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The events of a batch by their numbers: as they were to come, and as they happened."""
+    """Event numbers of a batch, in arrival order and in event-time order."""
 
     number: Longs
     happened: Longs
@@ -70,7 +70,7 @@ class Placed:
 
 
 def placed(log: Log, batch: int, random: np.random.Generator) -> Placed:
-    """When each event of a batch happened, and what it is."""
+    """Return the event time and kind of each event of a batch."""
     number = batch * log.per_batch + shuffled(random, log.per_batch)
     behind = lags(random, log.per_batch, late=True)
     happened = np.maximum(number - behind * RATE // 1000, 0)
@@ -84,12 +84,12 @@ def _last_person(number: Longs) -> Longs:
 
 
 def _last_auction(number: Longs) -> Longs:
-    """The latest auction there was; the very first bids find one, since auctions come before bids."""
+    """Return the latest auction at each event; auctions precede bids, so one always exists."""
     return np.maximum(number // ROUND * AUCTIONS + np.minimum(number % ROUND, AUCTIONS) - 1, 0)
 
 
 def table_of(log: Log, batch: int) -> pa.Table:
-    """One batch, from its number alone."""
+    """Generate one batch from its number alone."""
     random = np.random.default_rng([log.seed, batch])
     events = placed(log, batch, random)
     is_person, is_auction, is_bid = (events.kind == kind for kind in (PERSON, AUCTION, BID))
@@ -127,7 +127,7 @@ def table_of(log: Log, batch: int) -> pa.Table:
 
 
 def _prices(random: np.random.Generator, count: int) -> Longs:
-    """Log-uniform from one to a million, in cents."""
+    """Draw prices, log-uniform from one to a million, in cents."""
     return np.round(10 ** (6 * random.random(count)) * 100).astype(np.int64)
 
 
@@ -147,7 +147,7 @@ def _auctions(random: np.random.Generator, happened: Longs) -> Longs:
 
 
 def _people(random: np.random.Generator, happened: Longs, *, shift: int = 0) -> Longs:
-    """Three in four are the hot one, who is another for bidders than for sellers."""
+    """Draw people; three in four are the hot one, which differs for bidders and sellers."""
     last = _last_person(happened)
     any_ = last - random.integers(0, ACTIVE, len(last))
     hot = np.minimum(last // HOT_EVERY * HOT_EVERY + shift, last)
@@ -156,18 +156,18 @@ def _people(random: np.random.Generator, happened: Longs, *, shift: int = 0) -> 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Words to choose from; which are chosen is a batch's own luck."""
+    """Texts to choose from; each batch draws its own."""
 
     pools: dict[str, list[str]]
     channels: list[str]
     urls: list[str]
     extras: list[str]
-    """A thousand for each kind of event: what it lacks to its usual length."""
+    """Padding texts, a thousand per kind of event."""
 
 
 @cache
 def texts_of(seed: int) -> Texts:
-    """The words of a log."""
+    """Return the texts of a log."""
     random = np.random.default_rng([seed, 1 << 32])
     pools = {
         "name": [f"{_word(random, 6).title()} {_word(random, 7).title()}" for _ in range(1_000)],
@@ -193,7 +193,7 @@ def _word(random: np.random.Generator, length: int) -> str:
 
 
 def _url(random: np.random.Generator, channel: int) -> str:
-    """Nine in ten of the many channels are named in their address; the four never are."""
+    """Return the channels' URLs; nine in ten of the many channels are named in theirs, the four large ones never."""
     path = "/".join(_word(random, 5) for _ in range(3))
     named = f"&channel_id={channel * 7_919 % 1_000_003}" if channel >= 0 and random.random() < 0.9 else ""
     return f"https://auctions.example/{path}/item.htm?query=1{named}"
@@ -213,7 +213,7 @@ def _taken(words: list[str], which: Longs, mask: Mask | None = None) -> pa.Array
 
 
 def flush_of(log: Log) -> pa.Table:
-    """The last batch: one bid so far ahead that every window before it closes."""
+    """Return the last batch: one bid so far ahead that all earlier windows close."""
     end = START + log.batches * log.per_batch * 1000 // RATE + FLUSH_AFTER
     empty = table_of(Log(1, ROUND, log.seed), 0).slice(0, 1)
     bid = {
@@ -225,7 +225,7 @@ def flush_of(log: Log) -> pa.Table:
 
 
 def written(log: Log, cache: Path) -> tuple[Path, str]:
-    """The folder that holds a log, made if it is not there, and the SHA-256 of its rows."""
+    """Return the folder of a log, written if missing, and the SHA-256 of its rows."""
     return kept(log.name, asdict(log), cache, lambda folder: _write(log, folder))
 
 

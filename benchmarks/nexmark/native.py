@@ -1,4 +1,4 @@
-"""The questions as a user of Spark writes them by hand, with its native operators; where they have an answer."""
+"""Define the queries in native Spark as a user writes them, where Spark can express them."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
@@ -77,7 +77,7 @@ def q14(bids: "DataFrame") -> "DataFrame":
 
 
 def _counts() -> "list[Column]":
-    """Spark counts nothing distinct in a stream; the set of what was seen is kept instead, and is exact too."""
+    """Count distinct values with exact sets, since Spark has no streaming distinct count."""
     plain = [F.count(F.expr(f"CASE WHEN {rank} THEN 1 END")).alias(f"bids{number}") for number, rank in RANKS.items()]
     return plain + [
         F.size(F.collect_set(F.expr(f"CASE WHEN {rank} THEN {of} END"))).alias(f"{of}s{number}")
@@ -124,7 +124,7 @@ ASKED: Final[Mapping[str, "Callable[[DataFrame], DataFrame]"]] = {
     "q0": q0, "q1": q1, "q2": q2, "q5": q5, "q7": q7, "q11": q11, "q12": q12, "q14": q14, "q15": q15, "q16": q16,
     "q17": q17, "q18": q18, "q21": q21, "q22": q22,
 }  # fmt: skip
-"""All but q19: Spark keeps no top ten of a key in a stream."""
+"""All but q19: Spark has no streaming top ten per key."""
 
 
 def _timed(bids: "DataFrame") -> "DataFrame":
@@ -132,17 +132,17 @@ def _timed(bids: "DataFrame") -> "DataFrame":
 
 
 def answer(spark: "SparkSession", query: str, folder: str) -> "DataFrame":
-    """A question over a log."""
+    """Run a query over a log."""
     return ASKED[query](stream(spark, folder, columns=COLUMNS).where(f"kind = {BID}"))
 
 
 def mode_of(query: str) -> str:
-    """How Spark is to speak."""
+    """Return the Spark output mode."""
     return "update" if QUERIES[query].speaks is Speaks.CHANGES else "append"
 
 
 def as_rows(frame: "DataFrame", batch: int) -> "DataFrame":
-    """Its output as the judge reads it."""
+    """Convert its output to the form the check reads."""
     if "window" in frame.columns:
         bounds = [F.col(f"window.{name}").alias(f"window_{name}") for name in ("start", "end")]
         frame = frame.select(*(name for name in frame.columns if name != "window"), *bounds)

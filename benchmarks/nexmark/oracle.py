@@ -1,4 +1,4 @@
-"""The judge of Nexmark: a batch job in DuckDB over the whole log says what must be said; who differs has no number."""
+"""Check Nexmark output with a DuckDB batch job over the whole log; a contestant that differs has no number."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _LAST_WORDS: Final = "SELECT * FROM heard QUALIFY batch = max(batch) OVER (PARTI
 
 
 def judge(folder: Path, query: Query, contestant: Contestant, output: str) -> Verdict:
-    """Compares what a contestant said of a log, in Parquet files, with what it should say."""
+    """Compare a contestant's output for a log, in Parquet files, with the expected rows."""
     connection = duckdb.connect()
     connection.execute("SET threads = 2; SET memory_limit = '6GB'; SET TimeZone = 'UTC'")
     expect(connection, folder, query, contestant)
@@ -30,7 +30,7 @@ def judge(folder: Path, query: Query, contestant: Contestant, output: str) -> Ve
 
 
 def expect(connection: duckdb.DuckDBPyConnection, folder: Path, query: Query, contestant: Contestant) -> None:
-    """Makes the table `expected`."""
+    """Create the table `expected`."""
     connection.execute(
         f"""CREATE TEMP TABLE bids AS
         SELECT auction, bidder, price, channel, url, extra, timezone('UTC', "at") AS "at", epoch_ms("at") AS ms,
@@ -58,10 +58,10 @@ def expect(connection: duckdb.DuckDBPyConnection, folder: Path, query: Query, co
 def sessions(
     bids: list[Bid], marks: dict[int, tuple[int, int, int]], *, merges_first: bool
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Sessions batch by batch: whoever, start, end, bids.
+    """Compute sessions batch by batch: bidder, start, end, bids.
 
-    Ours meet first and are then judged, whole, by the watermark before the batch, and close by the one after it. Spark
-    drops a bid by its own time and the watermark of two batches ago, and closes sessions by that before the batch.
+    Ours merge first, are judged whole by the watermark before the batch, and close by the one after it. Spark drops a
+    bid by its own time and the watermark of two batches ago, and closes sessions by the watermark before the batch.
     """
     gap = GAP * 1000
     of_batch: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -83,7 +83,7 @@ def sessions(
 
 
 def _met(spans: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Those that overlap or touch, as one."""
+    """Merge sessions that overlap or touch."""
     found: list[tuple[int, int, int]] = []
     for start, end, count in sorted(spans):
         if found and start <= found[-1][1]:

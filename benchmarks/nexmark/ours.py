@@ -1,4 +1,4 @@
-"""The questions in our words, through the public names only."""
+"""Define the queries in Strandline, with public names only."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -36,7 +36,7 @@ WRITTEN: Final = URL.str.extract("(?:&|^)channel_id=([^&]*)", 1)
 
 
 def bids_of(folder: str, *columns: str) -> sl.Elements:
-    """The bids of a log, of each what a question looks at: files are read column by column."""
+    """Read the bids of a log with the columns a query needs."""
     types = ddl.parse(COLUMNS)
     wanted = ", ".join(f"{name} {types[name]}" for name in ("kind", *columns))
     return sl.read(sl.files(folder, wanted, format="parquet", files_per_batch=FILES)).where(pl.col("kind") == BID)
@@ -47,7 +47,7 @@ def _timed(bids: sl.Elements) -> sl.Elements:
 
 
 def _for_ever(keyed: "Keyed") -> "Keyed":
-    """A group-by without an end, as SQL has it: no window, nothing late, an answer with every change."""
+    """Group without windows, as in SQL: nothing is late, a row with each change."""
     return keyed.window(sl.everything()).keep_for_ever().trigger(CHANGES).accumulate(sl.accumulating)
 
 
@@ -83,7 +83,7 @@ def q5(folder: str) -> sl.Panes:
 
 
 def hottest(window: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Of a window the auctions with the most bids."""
+    """Return a window's auctions with the most bids."""
     for auction, num in zip(window["auctions"], window["nums"], strict=True):
         if num == window["most"]:
             yield {"window_end": window["window_end"], "auction": auction, "num": num}
@@ -123,7 +123,7 @@ def q14(folder: str) -> sl.Elements:
 
 
 def _ranked(bids: sl.Elements, *others: str, **computed: pl.Expr) -> sl.Elements:
-    """What is counted, each where its price is of the rank."""
+    """Return the counts, restricted to a price rank."""
     columns = {f"{what}{number}": pl.when(rank).then(of) for number, rank in RANKS.items()
                for what, of in (("bids", pl.lit(1)), ("bidders", BIDDER), ("auctions", pl.col("auction")))}  # fmt: skip
     return _timed(bids.select("at", *others, day=DAY, **computed, **columns))
@@ -187,7 +187,7 @@ ASKED: Final[Mapping[str, "Callable[[str], Stream]"]] = {
 
 
 def pipeline(query: str, folder: str, *, shown: bool = False) -> sl.Pipeline:
-    """A question over a log; what it says is let go, or brought to whoever listens."""
+    """Build a query over a log; discard its output, or pass it to a listener."""
     asked = ASKED[query](folder)
     return (
         asked.write(sl.call(lambda *_: None, name="shown"), delivery="at_least_once")
@@ -205,14 +205,14 @@ def start(
     *,
     shown: bool,
 ) -> "Job":
-    """A job that reads what is there and ends."""
+    """Start a job that reads the available data and ends."""
     asked = pipeline(query, folder, shown=shown)
     job: Job = asked.run(spark, checkpoint=checkpoint, available_now=True, listener=listener)
     return job
 
 
 def as_rows(panes: pl.DataFrame, batch: int) -> pl.DataFrame:
-    """Our output as the judge reads it."""
+    """Convert our output to the form the check reads."""
     from strandline.kernel.blocks.block import END, START  # noqa: PLC0415 - beside Spark, in the process that runs it
 
     bounds = {START: "window_start", END: "window_end"}

@@ -1,7 +1,7 @@
-"""The questions of Nexmark that are asked here, each with what the judge expects of it; and those that are not yet.
+"""Define the Nexmark queries with their expected output in SQL, and list those not implemented yet.
 
-What the judge expects is SQL over the bids of a log, and over what a contestant said. Whoever speaks once is held to
-its own rule of what comes too late (`{taken}`), as with windows; whoever speaks with every change, to its last word.
+Expected rows are SQL over the bids of a log and over a contestant's output. A contestant that emits once is checked
+with its own lateness rule (`{taken}`), as with windows; one that emits with each change, by its last row.
 """
 
 from collections.abc import Mapping
@@ -10,39 +10,39 @@ from enum import StrEnum
 from typing import Final
 
 DELAY: Final = 4
-"""Seconds the watermark stays behind."""
+"""Watermark delay in seconds."""
 WINDOW, EVERY, GAP = 10, 2, 10
-"""Seconds of a window, from one sliding window to the next, and of silence that end a session."""
+"""Window length, slide and session gap in seconds."""
 CHEAP, DEAR = 10_000, 1_000_000
-"""Bounds of the three ranks of prices."""
+"""Bounds of the three price ranks."""
 
 
 class Speaks(StrEnum):
-    """When an answer is given."""
+    """When a query emits."""
 
     ROWS = "rows"
-    """For each bid, at once."""
+    """Per bid."""
     ONCE = "once"
-    """For each window, when it is complete."""
+    """Per window, when complete."""
     CHANGES = "changes"
-    """For each key, with every batch that changes it: the last word counts."""
+    """Per key, with each batch that changes it: the last row counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question and its judge."""
+    """A query and its check."""
 
     name: str
     title: str
     speaks: Speaks
     expected: str
-    """What must be said; nothing where it takes more than SQL."""
+    """SQL of the expected rows; empty where SQL is not enough."""
     said: str
-    """What was said, in the same columns."""
+    """SQL of the output, in the same columns."""
     keys: tuple[str, ...] = ()
-    """Whose the last word is."""
+    """Key columns of the last row."""
     one_of: tuple[str, ...] = ()
-    """Columns for which one of the expected rows must be said, where several are as good."""
+    """Columns for which any one of several equal rows is accepted."""
 
 
 _RANKS: Final = (
@@ -145,4 +145,4 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "q20": "joins bids with auctions",
     "q23": "joins bids, auctions and people",
 }
-"""Not asked yet, and why: joins are not there yet."""
+"""Queries not implemented yet, with the reason: joins are missing."""

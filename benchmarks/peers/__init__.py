@@ -1,1 +1,1 @@
-"""The peers: what others would use for the same, each written as its own documentation would have it."""
+"""Peer systems, each program written as its own documentation shows."""

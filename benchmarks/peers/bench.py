@@ -1,8 +1,8 @@
-"""`strandline bench peers`: one question, a sum and a count by key in tumbling windows, asked of many systems in turns.
+"""`strandline bench peers`: run one query, sum and count by key in tumbling windows, in many systems alternately.
 
-Those on Spark run as in `bench windows`, batch by batch. Each of the others is a program in an environment of its own,
-started twice, over a corpus and over one twice as long: what the second uses more is the cost of its events, and what
-is left of the first is the cost of starting. We are measured in both ways.
+Contestants on Spark run as in `bench windows`. Each other peer is a program in its own environment, run over a corpus
+and over one twice as long: the additional use of the second is the cost of its events, the rest of the first is the
+start-up cost. Ours is measured in both ways.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -27,7 +27,7 @@ from strandline.spark.launch.jars import fetch_jars, pinned
 RESULTS: Final = Path(__file__).resolve().parent.parent / "results" / "peers.json"
 
 THIN: Final = 20
-"""A slow peer gets every so many-th key, each with all of its events."""
+"""Slow peers get only each n-th key, with all of its events."""
 
 Measurable = Cell | Program
 
@@ -43,7 +43,7 @@ minutes to install or to start, Beam, Flink and Kafka Streams."""
 
 
 def full() -> Suite[Measurable]:
-    """The run whose figures are kept."""
+    """Return the full suite, whose results are kept."""
     wide = Corpus(100_000, 9, 1_000_000)
     thin = Corpus(100_000, 5, 1_000_000, thin=50)
     few, many = Corpus(100_000, 4, 500_000, late=False), Corpus(100_000, 8, 500_000, late=False)
@@ -51,7 +51,7 @@ def full() -> Suite[Measurable]:
 
 
 def quick() -> Suite[Measurable]:
-    """Some of them, small and once: to try it out. Its figures say little."""
+    """Return a small suite with one round, for a trial; its numbers mean little."""
     wide = Corpus(10_000, 4, 100_000)
     thin = Corpus(10_000, 3, 100_000, thin=50)
     small = Corpus(10_000, 4, 50_000, late=False)
@@ -69,9 +69,9 @@ def _suite(
     rounds: int,
     start_counts: bool = False,
 ) -> Suite[Measurable]:
-    """`read` are the shorter corpora of programs: as most of them read it, and where a JVM compiles.
+    """Build the suite. `read` holds the shorter corpora of programs: the usual one, and one for programs on a JVM.
 
-    These are longer: what a JVM compiles is no cost of events, and differs from start to start.
+    The latter is longer, because compilation is not a cost of events and varies between starts.
     """
     wide, thin = on_spark
     spark = (
@@ -102,7 +102,7 @@ def _corpus(peer: Peer, whole: Corpus) -> Corpus:
 
 
 def main(asked: Asked) -> int:
-    """Measures what is asked; 0 if every number counts, 1 if a run failed. A peer that is not here is told as such."""
+    """Measure the requested cells; return 0 if all numbers count, 1 if a run failed. Missing peers are reported."""
     turns.end_with_the_run()
     chosen = quick() if asked.quick else full()
     cells, rounds = turns.chosen_cells(chosen, asked), asked.rounds or chosen.rounds
@@ -121,7 +121,7 @@ def main(asked: Asked) -> int:
 
 
 def _broker(cells: set[str], work: Path) -> AbstractContextManager[Broker | None]:
-    """A broker if one of these is to read from it, with what ours needs for that."""
+    """Start a broker if a cell reads from it."""
     if not any(name in cells and peer.by_topic for name, peer in PEERS.items()):
         return nullcontext()
     fetch_jars(print, jars=pinned(JARS))

@@ -1,36 +1,36 @@
-"""Who the peers are beside Spark: their programs and environments, what they promise, what we ask of ourselves."""
+"""List the peers besides Spark: programs, environments, guarantees, and our floors and goals."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 ABSENT: Final = "is not here"
-"""How the failure of a peer begins that cannot be installed."""
+"""Prefix of the failure of a peer that cannot be installed."""
 JAVA: Final = "java"
-"""The environment of a program in Java: its packages are jars."""
+"""Environment name of Java programs, whose packages are jars."""
 PRISM: Final = "github.com/apache/beam/sdks/v2/go/cmd/prism@v2.77.0"
 """Beam's runner in Go."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A system that is asked the same."""
+    """A system that runs the same query."""
 
     name: str
     title: str
     promise: str
-    """What it guarantees as it is run here, and where its state is."""
+    """Its guarantees as configured here, and its state store."""
     environment: str = ""
-    """None of its own: it is ours."""
+    """None: it is Strandline."""
     program: str = ""
     command: str = ""
-    """A module of Go with a command that the program starts: the first word that it is told is where that lies."""
+    """Go module of a command that the program starts; its path is the first argument."""
     by_topic: bool = False
-    """Whether it reads from a broker, and not lines of a file."""
+    """Whether it reads from a broker instead of a line file."""
     longer: bool = False
-    """Whether it gets twice as many: a JVM through which records pass compiles for half a minute."""
+    """Whether its corpus is doubled, since a JVM compiles for half a minute."""
     is_fast: bool = True
-    """Whether it gets every key; otherwise every 20th, each with all of its events."""
+    """Whether it gets all keys; otherwise each 20th, with all of its events."""
     floor: float | None = None
     goal: float | None = None
 

@@ -1,4 +1,4 @@
-"""An environment for each peer, made when it is first asked for: a virtual environment in the work folder, and pip."""
+"""Create a virtual environment per peer on first use, in the work folder, with pip."""
 
 import hashlib
 import os
@@ -17,20 +17,20 @@ from strandline.spark.launch.jars import fetch_jars, jars_folder, pinned
 JARS: Final = Path(__file__).with_name("jars.toml")
 PINS: Final = Path(__file__).with_name("environments.toml")
 PATIENCE: Final = 1_800
-"""Seconds within which packages must be there."""
+"""Time limit for installing packages, in seconds."""
 
 
 class NotInstalled(Exception):
-    """A peer cannot be installed here, and why."""
+    """Raised when a peer cannot be installed, with the reason."""
 
 
 def packages_of(name: str) -> tuple[str, ...]:
-    """What a peer needs."""
+    """Return the packages of a peer."""
     return tuple(tomllib.loads(PINS.read_text())[name]["packages"])
 
 
 def python_of(name: str, work: Path, install: str = "install") -> Path:
-    """The Python of a peer's environment, which is made first if it is not whole."""
+    """Return the Python of a peer's environment, created first if incomplete."""
     packages = packages_of(name)
     mark = hashlib.sha256("\n".join([sys.version, *packages]).encode()).hexdigest()[:8]
     home = work / "environments" / f"{name}-{mark}"
@@ -45,7 +45,7 @@ def python_of(name: str, work: Path, install: str = "install") -> Path:
 
 
 def java_of(work: Path) -> list[str]:
-    """How a program in Java is started from its source: with a JDK, and the jars that it needs."""
+    """Return the command that runs a Java source file with its jars."""
     if shutil.which("javac") is None:
         raise NotInstalled("needs a JDK, and there is no javac")
     import pyspark  # noqa: PLC0415 - for its jars
@@ -59,12 +59,12 @@ def java_of(work: Path) -> list[str]:
     quiet.write_text("rootLogger.level = error\n")
     spark = Path(next(iter(pyspark.__path__))) / "jars" / "*"
     path = os.pathsep.join([*(str(jars_folder() / jar.file) for jar in pinned(JARS)), str(spark)])
-    # Twice what Spark has: so that nobody can say that it was short of memory.
+    # Twice Spark's memory, so that memory is not the limit.
     return [str(find_java().path), "-Xmx8g", f"-Dlog4j2.configurationFile={quiet}", "-cp", path]
 
 
 def command_in_go(module: str, work: Path) -> Path:
-    """Where a command lies that Go builds from a module: `host/path/name@version`."""
+    """Return the path of a command that Go builds from a module: `host/path/name@version`."""
     go = shutil.which("go")
     if go is None:
         raise NotInstalled("needs Go, and there is none")

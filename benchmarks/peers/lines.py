@@ -1,4 +1,4 @@
-"""A corpus as lines of JSON: one file in the order of arrival for the peers, and its batches as files for us."""
+"""Write a corpus as JSON lines: one file in arrival order for the peers, one file per batch for Strandline."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ PARTS: Final = "parts"
 
 
 def written(corpus: Corpus, cache: Path) -> tuple[Path, str]:
-    """The folder that holds a corpus as lines, made if it is not there, and the SHA-256 of the lines."""
+    """Return the folder of a corpus as lines, written if missing, and the SHA-256 of the lines."""
     return kept(f"lines-{corpus.name}", asdict(corpus), cache, lambda folder: _write(corpus, folder))
 
 
@@ -35,5 +35,5 @@ def _write(corpus: Corpus, folder: Path) -> str:
 
 
 def lines_of(batch: Batch) -> bytes:
-    """A batch as lines."""
+    """Encode a batch as lines."""
     return pl.DataFrame({"key": batch.key, "value": batch.value, "ms": batch.at}).write_ndjson().encode()

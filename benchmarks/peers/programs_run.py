@@ -1,4 +1,4 @@
-"""Programs under the meter: each is started over a corpus and over one twice as long, and what it said is judged."""
+"""Measure programs: each runs over a corpus and over one twice as long, and its output is checked."""
 
 import json
 import os
@@ -30,12 +30,12 @@ from benchmarks.workloads import to_json as workload_to_json
 PROGRAMS: Final = Path(__file__).with_name("programs")
 CHECKED: Final = Corpus(200, 3, 5_000, late=False)
 CHECKED_WORKLOAD: Final = Workload(Tumbling(1))
-"""Short windows, so that many of them close in a small corpus."""
+"""Short windows, so that many close in a small corpus."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A peer and the shorter of its corpora."""
+    """A peer and its shorter corpus."""
 
     name: str
     peer: Peer
@@ -44,12 +44,12 @@ class Program:
     warm_seconds: float = 0
     check: bool = True
     start_counts: bool = False
-    """Whether the start counts as well: in a small run it is nearly all, and differs by more than its events cost."""
+    """Whether the start counts: in a small run it dominates and varies more than the cost of events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """All that is needed to start a program, whatever it reads."""
+    """Parameters to start a program."""
 
     peer: Peer
     work: Path
@@ -57,7 +57,7 @@ class Start:
     broker: Broker | None = None
 
     def feed(self, corpus: Corpus) -> Feed:
-        """Where a corpus is read from: files of lines, or a topic."""
+        """Return where a corpus is read: line files or a topic."""
         if self.peer.by_topic:
             if self.broker is None:
                 raise ValueError(f"{self.peer.name} reads from a broker, and there is none")
@@ -65,24 +65,24 @@ class Start:
         return Lines(str(lines.written(corpus, self.work / "corpora")[0] / lines.PARTS))
 
     def whole(self, corpus: Corpus) -> str:
-        """A corpus as one file of lines."""
+        """Return a corpus as one line file."""
         return str(lines.written(corpus, self.work / "corpora")[0] / lines.WHOLE)
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What one start of a program used, and what it said."""
+    """Resources and output of one program run."""
 
     cpu_seconds: float = 0
     wall_seconds: float = 0
     peak: int = 0
     said: tuple[int, int] = (0, 0)
-    """What its windows hold: the sum, and how many events."""
+    """Sum and count of its windows."""
     failure: str = ""
 
 
 def measure(cell: Program, round_: int, work: Path, *, check: bool, broker: Broker | None = None) -> Run:
-    """Runs a program twice, before that once for the judge; one that fails or disagrees has no number."""
+    """Run a program once for the check, then twice; one that fails or differs has no number."""
     try:
         start = Start(cell.peer, work, command_of(cell.peer, work), broker)
     except NotInstalled as problem:
@@ -102,7 +102,7 @@ def measure(cell: Program, round_: int, work: Path, *, check: bool, broker: Brok
 
 
 def command_of(peer: Peer, work: Path) -> tuple[str, ...]:
-    """How a program is started, its environment made first; nothing for ours."""
+    """Return the command of a program, after creating its environment; empty for ours."""
     if not peer.environment:
         return ()
     if peer.environment == JAVA:
@@ -113,7 +113,7 @@ def command_of(peer: Peer, work: Path) -> tuple[str, ...]:
 
 
 def weighed(cell: Program, round_: int, uses: Sequence[Used], checked: dict[str, Any]) -> Run:
-    """What the longer run used more than the shorter one; all that it used, if the start counts."""
+    """Return the additional use of the longer run; all of it if the start counts."""
     short, long = uses
     less = Used() if cell.start_counts else short
     cpu, wall = long.cpu_seconds - less.cpu_seconds, long.wall_seconds - less.wall_seconds
@@ -136,7 +136,7 @@ def weighed(cell: Program, round_: int, uses: Sequence[Used], checked: dict[str,
 
 
 def _used(start: Start, corpus: Corpus, workload: Workload, home: Path, *, keep: bool) -> Used:
-    """One start, to its end."""
+    """Run a program once to its end."""
     feed = start.feed(corpus)
     if not start.command:
         samples, code = _ours(feed, workload, home, keep=keep)
@@ -163,7 +163,7 @@ def _used(start: Start, corpus: Corpus, workload: Workload, home: Path, *, keep:
 
 
 def _weighed(samples: Sequence[Sample], said: tuple[int, int]) -> Used:
-    # Who looks once more after the end finds nobody.
+    # A sample after the end finds no process.
     last = max(samples, key=lambda sample: sample.cpu_seconds)
     first = samples[0]
     return Used(last.cpu_seconds, last.moment - first.moment, peak_bytes(samples, last.moment), said)
@@ -182,25 +182,25 @@ def _ours(feed: Feed, workload: Workload, home: Path, *, keep: bool) -> tuple[li
 
 
 def _held(timed: dict[str, Any], feed: Feed, corpus: Corpus) -> tuple[int, int]:
-    """Ours says what became of every event; the sum is then what it must be. Flushes are nobody's."""
+    """Return our totals from the element counts; flush events are excluded."""
     flushes = FILES if isinstance(feed, Topic) else 1
     return _expected(corpus)[0], timed["counts"]["contributed"] - flushes
 
 
 def _expected(corpus: Corpus) -> tuple[int, int]:
-    """What all events come to, and how many there are."""
+    """Return the expected sum and count of all events."""
     values = [batch_of(corpus, number).value for number in range(corpus.batches)]
     return sum(int(np.sum(each)) for each in values), sum(map(len, values))
 
 
 def _miscounted(used: Used, corpus: Corpus) -> str:
-    """Every run, also a timed one, must hold every event in its windows."""
+    """Check that a run, also a timed one, holds all events in its windows."""
     expected = _expected(corpus)
     return "" if used.said == expected else f"its windows hold {used.said} (sum, events), not {expected}"
 
 
 def _judged(start: Start) -> Verdict | str:
-    """Every window of a small corpus against the judge's; or why there is no answer."""
+    """Check all windows of a small corpus; return the reason if they differ."""
     home = scratch(start.work)
     used = _used(start, CHECKED, CHECKED_WORKLOAD, home, keep=True)
     if used.failure:
@@ -209,7 +209,7 @@ def _judged(start: Start) -> Verdict | str:
     if start.command:
         _as_cells(home / "panes" / "heard.jsonl").write_parquet(home / "panes" / "heard.parquet")
     folder, _ = corpora.written(CHECKED, start.work / "corpora")
-    # Nobody is late in this corpus, so that all are held to the same answer.
+    # No event is late in this corpus, so all have the same expected result.
     verdict = oracle.expect(folder, CHECKED_WORKLOAD, Contestant.AT_ONCE).judge(said)
     shutil.rmtree(home, ignore_errors=True)
     wrong = f"{verdict.wrong} of {verdict.cells} windows are wrong, as in {verdict.example}"
@@ -217,6 +217,6 @@ def _judged(start: Start) -> Verdict | str:
 
 
 def _as_cells(kept: Path) -> pl.DataFrame:
-    """What a program kept, as the judge reads it; what was taken back is taken off."""
+    """Convert a program's output to cells; retractions are subtracted."""
     rows = pl.read_ndjson(kept).group_by("key", "start_ms", "end_ms").agg(pl.col("total", "plays").sum())
     return rows.with_columns(sign=pl.lit(1))

@@ -1,4 +1,4 @@
-"""The peers: what a user of Spark would write by hand, in its native words or with a state for each key."""
+"""Define the Spark peers: native operators, or hand-written state per key."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, assert_never
@@ -31,12 +31,12 @@ SAID: Final = "key long, start_ms long, end_ms long, total long, plays long"
 
 
 def stream(spark: "SparkSession", folder: str, *, files: int = FILES, columns: str = EVENTS) -> "DataFrame":
-    """The corpus as a stream, some files a batch."""
+    """Read the corpus as a stream, a number of files per batch."""
     return spark.readStream.schema(columns).option("maxFilesPerTrigger", files).parquet(folder)
 
 
 def records(spark: "SparkSession", topic: Topic) -> "DataFrame":
-    """A topic's records, as they are."""
+    """Read a topic's records undecoded."""
     return (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", topic.servers)
@@ -48,22 +48,22 @@ def records(spark: "SparkSession", topic: Topic) -> "DataFrame":
 
 
 def read(spark: "SparkSession", feed: Feed) -> "DataFrame":
-    """A feed's events, by Spark's own functions."""
+    """Decode a feed's events with Spark's functions."""
     match feed:
         case Folder(path):
             return stream(spark, path)
         case Topic(form=Form.JSON):
             event = F.from_json(F.col("value").cast("string"), EVENTS)
         case Topic(form=Form.AVRO):
-            # It knows nothing of registries: the id in front is cut off, and one schema is taken for all.
+            # Spark does not support registries: cut off the id and use one schema for all.
             event = from_avro(F.expr("substring(value, 6)"), AVRO)
         case _:
-            raise ValueError(f"nobody reads {feed}")
+            raise ValueError(f"no peer reads {feed}")
     return records(spark, feed).select(event.alias("event")).select("event.*")
 
 
 def peer(spark: "SparkSession", feed: Feed, workload: Workload, contestant: Contestant) -> "DataFrame":
-    """What a peer computes."""
+    """Build a peer's query."""
     events = read(spark, feed)
     match contestant:
         case Contestant.NATIVE_ROCKSDB | Contestant.NATIVE_MEMORY:
@@ -91,7 +91,7 @@ def _unchanged(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]
 
 
 def native(events: "DataFrame", window: Window) -> "DataFrame":
-    """Spark's own words: windows speak once, what comes too late is dropped; without a window nothing is forgotten."""
+    """Build the native query: windows emit once, late rows are dropped; without a window all state is kept."""
     totals = F.sum("value").alias("total"), F.count("*").alias("plays")
     timed = events.withWatermark("at", f"{DELAY} seconds")
     match window:
@@ -104,7 +104,7 @@ def native(events: "DataFrame", window: Window) -> "DataFrame":
 
 
 def plain(spark: "SparkSession", folder: str, window: Window) -> "DataFrame":
-    """The same result as a batch job."""
+    """Compute the same result as a batch job."""
     grouped = spark.read.schema(EVENTS).parquet(folder).groupBy("key", _window(window).alias("window"))
     return grouped.agg(F.sum("value").alias("total"), F.count("*").alias("plays"))
 
@@ -123,7 +123,7 @@ def _window(window: Window) -> "Column":
 
 
 def as_cells(frame: "DataFrame") -> "DataFrame":
-    """A peer's output as the judge reads it: nothing is ever taken back."""
+    """Convert a peer's output to cells; it has no retractions."""
     if "window" in frame.columns:
         bounds = [F.unix_millis(f"window.{name}").alias(f"{name}_ms") for name in ("start", "end")]
         frame = frame.select("key", *bounds, "total", "plays")
@@ -138,9 +138,9 @@ def as_cells(frame: "DataFrame") -> "DataFrame":
 
 
 def by_key(events: "DataFrame", window: Window) -> "DataFrame":
-    """A state and a timer for each key and window; without windows, a state that is forgotten in time."""
+    """Build the query with state and timers per key and window; without windows, state with a time to live."""
     if isinstance(window, Everything):
-        # By the clock there is always something that could be forgotten, and batches without events would never end.
+        # With processing-time timers, batches without events would never end.
         events.sparkSession.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         forgetting = ForgettingTotals(window.forgotten * 1000)
         return events.groupBy("key").transformWithStateInPandas(forgetting, SAID, "Update", "ProcessingTime")
@@ -154,7 +154,7 @@ def by_key(events: "DataFrame", window: Window) -> "DataFrame":
 
 
 def by_key_row(events: "DataFrame", window: Window) -> "DataFrame":
-    """The same, row by row."""
+    """Build the same query row by row."""
     if not isinstance(window, Tumbling):
         raise TypeError("written for tumbling windows only")
     return (
@@ -165,7 +165,7 @@ def by_key_row(events: "DataFrame", window: Window) -> "DataFrame":
 
 
 class WindowedTotals(StatefulProcessor):
-    """Totals of one key: a map of open windows, and an event-time timer at the end of each."""
+    """Totals per key: a map of open windows with an event-time timer each."""
 
     def __init__(self, length_ms: int) -> None:
         self._length = length_ms
@@ -183,7 +183,7 @@ class WindowedTotals(StatefulProcessor):
         watermark = timerValues.getCurrentWatermarkInMs()
         added: dict[int, tuple[int, int]] = {}
         for frame in rows:
-            # A handful of rows a key: plain loops over arrays cost a fraction of what pandas' own grouping does.
+            # With few rows per key, plain loops over arrays cost a fraction of pandas' grouping.
             times = frame["at"].to_numpy("datetime64[ms]").astype("int64").tolist()
             for at, value in zip(times, frame["value"].tolist(), strict=True):
                 end = at // self._length * self._length + self._length
@@ -222,7 +222,7 @@ class WindowedTotals(StatefulProcessor):
 
 
 class ForgettingTotals(StatefulProcessor):
-    """Totals of one key, as long as it is heard of."""
+    """Totals per key with a time to live."""
 
     def __init__(self, kept_ms: int) -> None:
         self._kept = kept_ms
@@ -249,7 +249,7 @@ class ForgettingTotals(StatefulProcessor):
 
 
 class RowTotals(WindowedTotals):
-    """The same, where rows come and go one by one."""
+    """The same, processing single rows."""
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,

@@ -1,4 +1,4 @@
-"""A corpus as a keyed topic: an event's key says its partition, and the record's own time is that of the event."""
+"""Write a corpus as a keyed topic: the event's key determines the partition, its time is the record's timestamp."""
 
 import json
 import secrets
@@ -16,7 +16,7 @@ from strandline.services import topics
 
 
 def keyed(corpus: Corpus, broker: Broker) -> Topic:
-    """The topic that holds a corpus by key; filled if there is none."""
+    """Return the keyed topic of a corpus; fill it if missing."""
     facts = broker.home / "keyed" / f"{corpus.name}.json"
     told: dict[str, Any] = json.loads(facts.read_text()) if facts.exists() else {}
     if told.get("servers") != broker.servers:
@@ -43,6 +43,6 @@ def _fill(servers: str, name: str, corpus: Corpus) -> None:
 
 
 def _flushes(corpus: Corpus) -> Batch:
-    """One for each partition, since each has a time of its own."""
+    """Return one flush record per partition, since each has its own time."""
     flush = flush_of(corpus)
     return Batch(*(np.repeat(column, FILES) for column in (flush.key, flush.value, flush.at)))

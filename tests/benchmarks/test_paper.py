@@ -70,12 +70,12 @@ def test_more_cores_keep_up_with_more_until_one_core_alone_takes_all_the_time() 
     assert TRUE.cores_for(10**12, 1.0) is None
 
 
-def test_the_page_tells_what_was_foretold_and_what_a_hundred_cores_would_do() -> None:
+def test_the_page_compares_predictions_and_extrapolates_to_a_hundred_cores() -> None:
     told = {"commit": "abc", "command": "strandline bench scale", "rows": [], "reported": [], **run()}
     machine = {"cpu": "a", "cores": 2, "memory_gb": 8, "system": "Linux", "python": "3", "java": "17", "date": "today"}
     for each in told["cells"]:
         each |= {"rounds": 1, "failures": [], "peak_bytes": 1, "load_before": [0.0]}
     page = scale({**told, "machine": {**machine, "packages": {}}})
-    assert "### On paper: a hundred cores" in page
+    assert "### Model: a hundred cores" in page
     assert "| one core | 1.18 s | 1.18 s | +0% |" in page
     assert "| 100 |" in page

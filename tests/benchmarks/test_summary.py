@@ -24,7 +24,7 @@ def test_what_is_below_its_floor_is_told_before_anything_else() -> None:
         row("whoever was not asked", None, "not measured"),
     ]
     said = at_a_glance({"of_scale": {"rows": rows}})
-    assert "| [Scale](#scale-what-an-event-costs-as-things-grow) | 4 | 1 | 0 | 2 |" in said
+    assert "| [Scale](#scale-cost-per-event-by-keys-windows-partitions-and-cores) | 4 | 1 | 0 | 2 |" in said
     assert "- Scale: two cores against one: 1.20x, asked for 1.50x" in said
     assert "- Scale: keys: 2.50x, asked for ≤ 1.50x" in said
     assert "- Scale: another peer: no number, asked for 1.50x" in said

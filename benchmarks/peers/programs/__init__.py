@@ -1,1 +1,1 @@
-"""The same question in the words of other systems; each file runs in an environment of its own, without ours."""
+"""The same query in other systems; each file runs in its own environment, without Strandline."""

@@ -1,6 +1,6 @@
-"""Beam in Python: text, times, fixed windows, a combiner by key; bounded, so nothing is late.
+"""Run the query in Beam (Python): text, timestamps, fixed windows, a combiner per key; bounded, so nothing is late.
 
-By its Python runner, in one process, unless another is asked for.
+Uses the Python runner in one process, unless another one is named.
 """
 
 import json
@@ -17,7 +17,7 @@ from benchmarks.peers.programs.told import FLUSH_KEY, Heard, read_order
 
 
 def parsed(line: str) -> Any:
-    """An event with its time."""
+    """Parse an event with its time."""
     event = json.loads(line)
     return TimestampedValue((event["key"], event["value"]), event["ms"] / 1000)
 
@@ -40,7 +40,7 @@ class Totals(beam.CombineFn):  # type: ignore[misc]
 
 
 def lined(item: Any, window: Any = beam.DoFn.WindowParam) -> Iterator[str]:
-    """A window of a key as a line."""
+    """Format a window of a key as a line."""
     key, (total, plays) = item
     if key != FLUSH_KEY:
         start, end = int(window.start) * 1000, int(window.end) * 1000

@@ -1,4 +1,4 @@
-"""The same as `on_beam` by Prism, Beam's runner in Go: the first word is where it lies. Python is called back by it."""
+"""Run `on_beam` on Prism, Beam's Go runner: the first argument is its path. It calls back into Python."""
 
 import sys
 

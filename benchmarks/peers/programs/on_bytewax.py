@@ -1,4 +1,4 @@
-"""Bytewax: a file of lines, an event clock, tumbling windows, a fold; one worker, no recovery store."""
+"""Run the query in Bytewax: a line file, an event clock, tumbling windows, a fold; one worker, no recovery store."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ NOW = datetime.now(UTC)
 
 
 class Heap(StatelessSinkPartition[Any]):
-    """Whatever comes out, counted."""
+    """Sink partition that counts its items."""
 
     def __init__(self, heard: Heard, length: int) -> None:
         self._heard, self._length = heard, length
@@ -29,7 +29,7 @@ class Heap(StatelessSinkPartition[Any]):
 
 
 class HeapSink(DynamicSink[Any]):
-    """A heap for the only worker."""
+    """Sink with one partition for the only worker."""
 
     def __init__(self, heap: Heap) -> None:
         self._heap = heap
@@ -39,12 +39,12 @@ class HeapSink(DynamicSink[Any]):
 
 
 def flow_of(order: Order, heard: Heard) -> Dataflow:
-    """The question as Bytewax has it."""
+    """Build the query in Bytewax."""
     flow = Dataflow("totals")
     lines = op.input("lines", flow, FileSource(order.events, batch_size=1000))
     events = op.map("parse", lines, json.loads)
     keyed = op.key_on("key", events, lambda event: str(event["key"]))
-    # The clock stands still, so that a slow machine makes nobody late.
+    # The clock stands still, so that a slow machine makes no event late.
     clock = windowing.EventClock(
         ts_getter=lambda event: datetime.fromtimestamp(event["ms"] / 1000, UTC),
         wait_for_system_duration=timedelta(milliseconds=order.delay),

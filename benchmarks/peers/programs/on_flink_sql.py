@@ -1,4 +1,4 @@
-"""Flink SQL in its mini-cluster: JSON, a watermark, TUMBLE, files of CSV; two slots, a checkpoint every second."""
+"""Run the query in Flink SQL's mini-cluster: JSON, watermark, TUMBLE, CSV files; two slots, a checkpoint per second."""
 
 import csv
 

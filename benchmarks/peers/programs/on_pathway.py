@@ -1,4 +1,4 @@
-"""Pathway: lines of a file as a stream, windows that speak once, no persistence; as many threads as it is given."""
+"""Run the query in Pathway: a line file as a stream, windows that emit once, no persistence, configurable threads."""
 
 import os
 import threading
@@ -40,7 +40,7 @@ def main() -> None:
             return
         sign = 1 if is_addition else -1
         heard.hear(row["key"], row["start"], sign * row["total"], sign * row["plays"])
-        # A stream has no end: it is over once every event is in a window that has spoken.
+        # A stream has no end: stop once all events are in emitted windows.
         if heard.plays == order.count:
             heard.tell(version=pw.__version__)
             os._exit(0)

@@ -1,6 +1,6 @@
-"""PyFlink's DataStream in its mini-cluster, in Python: text, event-time windows, an aggregate, files of text.
+"""Run the query in PyFlink's DataStream mini-cluster: text, event-time windows, an aggregate, text files.
 
-Python runs in processes of its own, or as a thread inside the JVM.
+Python runs in separate processes, or as a thread inside the JVM.
 """
 
 import json
@@ -23,7 +23,7 @@ _WHERE = "ran-in-"
 
 
 class Happened(TimestampAssigner):  # type: ignore[misc]
-    """When an event happened."""
+    """Extract the event time."""
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:  # noqa: ARG002
         return int(value[2])
@@ -46,7 +46,7 @@ class Totals(AggregateFunction):  # type: ignore[misc]
 
 
 class Named(ProcessWindowFunction):  # type: ignore[misc]
-    """A window of a key as a line. Where it is computed is written down: Flink may do otherwise than it was told."""
+    """Format a window of a key as a line, with the execution mode: Flink may ignore the requested one."""
 
     def __init__(self, home: Path) -> None:
         self._home = str(home)
@@ -61,7 +61,7 @@ class Named(ProcessWindowFunction):  # type: ignore[misc]
 
 
 def ran_in(home: Path) -> set[str]:
-    """The modes in which windows were computed."""
+    """Return the execution modes that were used."""
     found = {path.read_text() for path in home.glob(f"{_WHERE}*")}
     return {"thread" if where.startswith("java") else "process" for where in found}
 
@@ -78,10 +78,10 @@ def main(mode: str = "process") -> None:
     settings.set_string("python.execution-mode", mode)
     settings.set_string("execution.checkpointing.interval", "1s")
     settings.set_string("state.backend.type", "rocksdb")
-    # With checkpoints Flink starts a job that fails again and again, and never says why.
+    # With checkpoints Flink restarts a failing job for ever without reporting the cause.
     settings.set_string("restart-strategy.type", "none")
     settings.set_string("python.executable", sys.executable)
-    # By default the workers remember a thousand states, and ask the JVM for every other one, event by event.
+    # By default workers cache a thousand states and ask the JVM for each other one, per event.
     for name in ("python.state.cache-size", "python.map-state.read-cache-size", "python.map-state.write-cache-size"):
         settings.set_string(name, "100000")
     environment = StreamExecutionEnvironment.get_execution_environment(settings)
@@ -90,7 +90,7 @@ def main(mode: str = "process") -> None:
     watermarks = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(order.delay))
     accumulated = Types.TUPLE([Types.LONG(), Types.LONG()])
     (
-        # One reader, so that lines come in their order.
+        # One reader, so that lines stay in order.
         environment.from_source(source, WatermarkStrategy.no_watermarks(), "lines").set_parallelism(1)
         .map(parsed, Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])).set_parallelism(1)
         .assign_timestamps_and_watermarks(watermarks.with_timestamp_assigner(Happened())).set_parallelism(1)

@@ -1,4 +1,4 @@
-"""The same as `on_pyflink`, with Python as a thread inside the JVM."""
+"""Run `on_pyflink` in thread mode: Python as a thread inside the JVM."""
 
 import os
 import sysconfig
@@ -6,7 +6,7 @@ import sysconfig
 from benchmarks.peers.programs.on_pyflink import main
 
 if __name__ == "__main__":
-    # The Python inside the JVM is that of the machine, and does not know of the environment that this one runs in.
+    # The Python inside the JVM is the system's and does not know this environment.
     known = (sysconfig.get_path("platlib"), os.environ.get("PYTHONPATH", ""))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, known))
     main("thread")

@@ -1,4 +1,4 @@
-"""Quix Streams over a real Kafka: tumbling windows that speak once the partition's time has passed; at least once."""
+"""Run the query in Quix Streams over a real Kafka: tumbling windows that close by partition time; at least once."""
 
 import uuid
 from typing import Any

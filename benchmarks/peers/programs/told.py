@@ -1,6 +1,6 @@
-"""What a program of a peer is told, and what it tells: windows of keys, counted, summed, and kept if they are checked.
+"""Define a peer program's order and report: windows by key, counted, summed, and kept if they are checked.
 
-Standard library only: it runs in the environments of others.
+Standard library only: it runs in the peers' environments.
 """
 
 import json
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 FLUSH_KEY: Final = -1
-"""Whose the last event is, far ahead of all others; what it says is nobody's."""
+"""Key of the flush event, excluded from results."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to read, how long windows are and how far the watermark stays behind, in milliseconds; where to tell."""
+    """What to read, window length and watermark delay in milliseconds, and where to report."""
 
     home: Path
     events: str
@@ -24,16 +24,16 @@ class Order:
     keep: bool
     servers: str = ""
     count: int = 0
-    """Events that are not the flush."""
+    """Events without the flush."""
 
     @property
     def panes(self) -> Path:
-        """Where windows are kept, as lines of JSON."""
+        """Path of the kept windows, as JSON lines."""
         return self.home / "panes"
 
 
 def read_order() -> Order:
-    """The order that stands in the file named last on the command line."""
+    """Read the order from the file named last on the command line."""
     path = Path(sys.argv[-1])
     order = Order(path.parent, **json.loads(path.read_text()))
     order.panes.mkdir(exist_ok=True)
@@ -41,7 +41,7 @@ def read_order() -> Order:
 
 
 class Heard:
-    """What came out: how many windows, what they hold, and all of them if they are to be kept."""
+    """Collected output: number of windows, their totals, and all windows if they are kept."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -49,7 +49,7 @@ class Heard:
         self._kept: TextIO | None = (order.panes / "heard.jsonl").open("w") if order.keep else None
 
     def hear(self, key: int, start: int, total: int, plays: int) -> None:
-        """One window of a key."""
+        """Record one window of a key."""
         if key == FLUSH_KEY:
             return
         self.panes += 1
@@ -61,7 +61,7 @@ class Heard:
             self._kept.write(json.dumps(row) + "\n")
 
     def tell(self, **facts: Any) -> None:
-        """That it is over."""
+        """Write the report at the end."""
         if self._kept is not None:
             self._kept.close()
         told = {"panes": self.panes, "total": self.total, "plays": self.plays, **facts}

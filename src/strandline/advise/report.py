@@ -64,10 +64,10 @@ class Advice:
     clocks: Clocks
     partitions: Partitions
     keys: Keys | None
-    able: Capacity
+    rates: Capacity
     verdict: Verdict
     settings: Settings
-    yours: CurrentSettings | None = None
+    current: CurrentSettings | None = None
 
 
 def advise(
@@ -84,10 +84,10 @@ def advise(
     clock, places = clocks(rows, sample), partitions(rows, known)
     groups = groups_for(cores)
     found = keys(rows, window, groups)
-    able = capacity(rows, window, chosen.delay, groups)
+    rates = capacity(rows, window, chosen.delay, groups)
     sane = rows.filter(~pl.col(AHEAD))[PACE]
     long: Any = sane.max() - sane.min()  # type: ignore[operator]
-    judged = verdict(late, chosen, able, found, wanted.freshness, windows=long / window)
+    judged = verdict(late, chosen, rates, found, wanted.freshness, windows=long / window)
     settings = Settings(
         window,
         round_up(chosen.delay),
@@ -97,8 +97,8 @@ def advise(
         judged.every if judged.way is Way.EARLY else None,
         None if found is None or found.bursts is None else round_up(found.bursts),
     )
-    yours = None if delay is None else CurrentSettings(delay, in_time(rows, window, delay))
-    return Advice(sample, wanted, late, chosen, clock, places, found, able, judged, settings, yours)
+    current = None if delay is None else CurrentSettings(delay, in_time(rows, window, delay))
+    return Advice(sample, wanted, late, chosen, clock, places, found, rates, judged, settings, current)
 
 
 def _window(behind: int, freshness: int | None) -> int:

@@ -53,10 +53,10 @@ class Verdict:
     cautions: tuple[str, ...] = ()
 
 
-def offers(late: Lateness, chosen: Wait, able: Capacity) -> tuple[Offer, ...]:
+def offers(late: Lateness, chosen: Wait, rates: Capacity) -> tuple[Offer, ...]:
     """Return every way of running, the cheapest first."""
     settled = max(late.transit[2] if late.transit else late.waits[-1].behind, 0)
-    hour, day = able.rate * 3_600 / able.kernel, able.rate * 86_400 / able.kernel
+    hour, day = rates.rate * 3_600 / rates.kernel, rates.rate * 86_400 / rates.kernel
     complete = late.window + chosen.told_after
     first = max(late.transit[0], 0) if late.transit else 0
     return (
@@ -65,17 +65,17 @@ def offers(late: Lateness, chosen: Wait, able: Capacity) -> tuple[Offer, ...]:
             Way.HOURLY, HOUR + settled + int(hour * 1_000), f"24 jobs a day, {_kernel_time(hour)} in the kernel each"
         ),
         Offer(Way.SCHEDULED, _SCHEDULED + complete + BATCH_MS, "a start every few minutes; state is kept in between"),
-        Offer(Way.STREAM, complete + BATCH_MS, f"a job all day, its kernel busy {able.busy:.2%} of the time"),
+        Offer(Way.STREAM, complete + BATCH_MS, f"a job all day, its kernel busy {rates.busy:.2%} of the time"),
         Offer(Way.EARLY, first + 2 * BATCH_MS, "the same, with corrected results: sinks must accept corrections"),
     )
 
 
 def verdict(
-    late: Lateness, chosen: Wait, able: Capacity, keys: Keys | None, freshness: int | None, *, windows: float
+    late: Lateness, chosen: Wait, rates: Capacity, keys: Keys | None, freshness: int | None, *, windows: float
 ) -> Verdict:
     """Choose the cheapest way that is fresh enough. `windows` is the length of the sample in windows."""
-    all_ways = offers(late, chosen, able)
-    cautions = tuple(_cautions(late, able, keys, windows))
+    all_ways = offers(late, chosen, rates)
+    cautions = tuple(_cautions(late, rates, keys, windows))
     if freshness is None:
         why = "give the maximum age of a result with --freshness 1h, 5m or 10s to get a recommendation"
         return Verdict(Way.OPEN, why, all_ways, None, cautions)
@@ -118,17 +118,17 @@ def _why(offer: Offer, freshness: int, chosen: Wait) -> str:
             )
 
 
-def _cautions(late: Lateness, able: Capacity, keys: Keys | None, windows: float) -> list[str]:
+def _cautions(late: Lateness, rates: Capacity, keys: Keys | None, windows: float) -> list[str]:
     found = []
     if windows < _FEW:
         found.append(
             f"the sample is only {windows:.1f} windows long, so it holds few of the elements that are late; "
             "take more rows with --sample, or shorter windows with --window"
         )
-    if able.peak > 0.2 * able.kernel:
+    if rates.peak > 0.2 * rates.kernel:
         found.append(
-            f"the busiest second has {count(able.peak)} events, more than a fifth of the kernel's rate here "
-            f"({count(able.kernel)}/s): reading and Spark are not included, so plan for more cores"
+            f"the busiest second has {count(rates.peak)} events, more than a fifth of the kernel's rate here "
+            f"({count(rates.kernel)}/s): reading and Spark are not included, so plan for more cores"
         )
     if late.out_of_order == 0:
         found.append(

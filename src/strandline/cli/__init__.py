@@ -1,1 +1,1 @@
-"""The command line: `strandline` and its words."""
+"""Implement the command line `strandline`."""

@@ -1,1 +1,1 @@
-"""What each command does; loaded when the command runs."""
+"""Implement the commands; each module is imported when its command runs."""

@@ -91,10 +91,10 @@ def to_plain(found: Advice) -> dict[str, Any]:
         "clocks": asdict(found.clocks),
         "partitions": asdict(found.partitions),
         "keys": None if found.keys is None else {**asdict(found.keys), "is_hot": found.keys.is_hot},
-        "capacity": {**asdict(found.able), "busy": found.able.busy},
+        "capacity": {**asdict(found.rates), "busy": found.rates.busy},
         "verdict": asdict(found.verdict),
         "settings": asdict(found.settings),
-        "yours": None if found.yours is None else asdict(found.yours),
+        "yours": None if found.current is None else asdict(found.current),
         "pipeline": lines(found),
         "command": command(found) or None,
     }
@@ -141,7 +141,7 @@ def _delay_table(found: Advice) -> Table:
 
 
 def _facts(found: Advice) -> list[tuple[str, str]]:
-    late, clocks, able, sample = found.late, found.clocks, found.able, found.sample
+    late, clocks, rates, sample = found.late, found.clocks, found.rates, found.sample
     by = (
         f"arrival times are {sample.origin.arrival}"
         if sample.has_arrivals
@@ -155,9 +155,9 @@ def _facts(found: Advice) -> list[tuple[str, str]]:
             f"{late.out_of_order:.1%} arrive after a later one; the latest is {_duration(late.farthest)} behind",
         )
     )
-    if found.yours is not None:
-        share = f"puts {found.yours.in_time:.1%} of the elements into the on-time result"
-        facts.append(("current", f"the pipeline's delay of {_duration(found.yours.delay)} {share}"))
+    if found.current is not None:
+        share = f"puts {found.current.in_time:.1%} of the elements into the on-time result"
+        facts.append(("current", f"the pipeline's delay of {_duration(found.current.delay)} {share}"))
     if late.transit is not None:
         half, most, _ = late.transit
         facts.append(("transit", f"half arrive within {_duration(half)} of their event, 99 % within {_duration(most)}"))
@@ -167,8 +167,8 @@ def _facts(found: Advice) -> list[tuple[str, str]]:
     facts += [("partitions", each) for each in _partitions(found)]
     facts += [("keys", each) for each in _keys(found)]
     rate = (
-        f"{count(able.rate)} events/s, {count(able.peak)} in the busiest second; the kernel alone counts this "
-        f"sample at {count(able.kernel)}/s on {able.cores} cores; reading, decoding and Spark are not included"
+        f"{count(rates.rate)} events/s, {count(rates.peak)} in the busiest second; the kernel alone counts this "
+        f"sample at {count(rates.kernel)}/s on {rates.cores} cores; reading, decoding and Spark are not included"
     )
     facts.append(("rate", rate))
     if clocks.future and found.settings.future:

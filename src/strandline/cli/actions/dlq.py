@@ -31,7 +31,7 @@ BY: Final = ("reason", "step", "source", "source_partition", "exception", "schem
 
 
 @dataclass(frozen=True, slots=True)
-class Which:
+class LetterFilter:
     """Select letters by id prefix or by field values."""
 
     ids: tuple[str, ...] = ()
@@ -55,9 +55,9 @@ class Which:
         return letters.filter(pl.col("id").is_in([each for each in selected if each is not None]))
 
 
-def run_list(where: str, which: Which, *, limit: int, as_json: bool) -> int:
+def run_list(where: str, letter_filter: LetterFilter, *, limit: int, as_json: bool) -> int:
     """Print the letters, newest first."""
-    letters = _read(stores_of(find(where).root), which).reverse()
+    letters = _read(stores_of(find(where).root), letter_filter).reverse()
     shown = letters.head(limit)
     if as_json:
         _print_json([_plain(each) for each in shown.drop("raw").iter_rows(named=True)])
@@ -74,7 +74,7 @@ def run_list(where: str, which: Which, *, limit: int, as_json: bool) -> int:
 
 def run_show(where: str, start: str, *, raw: bool, as_json: bool) -> int:
     """Print all fields of one letter, or its original bytes."""
-    letters = _read(stores_of(find(where).root), Which((start,)))
+    letters = _read(stores_of(find(where).root), LetterFilter((start,)))
     if letters.is_empty():
         raise SetupError(f"there is no letter {start}", hint="strandline dlq list prints the letters")
     letter = letters.row(0, named=True)
@@ -91,11 +91,11 @@ def run_show(where: str, start: str, *, raw: bool, as_json: bool) -> int:
     return DONE
 
 
-def run_count(where: str, which: Which, *, by: str, as_json: bool) -> int:
+def run_count(where: str, letter_filter: LetterFilter, *, by: str, as_json: bool) -> int:
     """Print the number of letters by one of their fields."""
     if by not in BY:
         raise SetupError(f"letters cannot be counted by {by!r}", hint=f"choose one of {', '.join(BY)}")
-    letters = _read(stores_of(find(where).root), which)
+    letters = _read(stores_of(find(where).root), letter_filter)
     counted = letters.group_by(by).agg(pl.len().alias("letters")).sort("letters", by, descending=[True, False])
     if as_json:
         _print_json({"letters": letters.height, "by": by, "counts": dict(counted.iter_rows())})
@@ -105,13 +105,13 @@ def run_count(where: str, which: Which, *, by: str, as_json: bool) -> int:
     return DONE
 
 
-def run_redrive(where: str, which: Which, *, dry: bool, as_json: bool) -> int:
+def run_redrive(where: str, letter_filter: LetterFilter, *, dry: bool, as_json: bool) -> int:
     """Send records back to their sources; return 1 if a selected record could not be sent."""
-    _require(which, "send back")
+    _require(letter_filter, "send back")
     root = find(where).root
     sources, stores = sources_of(root), stores_of(root)
     reports = []
-    for store, chosen in zip(stores, _chosen(stores, which), strict=True):
+    for store, chosen in zip(stores, _chosen(stores, letter_filter), strict=True):
         reports.append((foresee if dry else redrive)(store, sources, chosen["id"]))
     sent = [each for report in reports for each in report.sent]
     completed = [each for report in reports for each in report.completed]
@@ -129,11 +129,11 @@ def run_redrive(where: str, which: Which, *, dry: bool, as_json: bool) -> int:
     return INCOMPLETE if left else DONE
 
 
-def run_drop(where: str, which: Which, *, yes: bool, as_json: bool) -> int:
+def run_drop(where: str, letter_filter: LetterFilter, *, yes: bool, as_json: bool) -> int:
     """Delete letters permanently, after confirmation."""
-    _require(which, "drop")
+    _require(letter_filter, "drop")
     stores = stores_of(find(where).root)
-    chosen = [each["id"].to_list() for each in _chosen(stores, which)]
+    chosen = [each["id"].to_list() for each in _chosen(stores, letter_filter)]
     total = sum(map(len, chosen))
     if total and not yes:
         if not sys.stdin.isatty():
@@ -185,26 +185,26 @@ def stores_of(root: Root) -> list[LetterStore]:
     return [*found.values()]
 
 
-def _read(stores: Sequence[LetterStore], which: Which) -> pl.DataFrame:
+def _read(stores: Sequence[LetterStore], letter_filter: LetterFilter) -> pl.DataFrame:
     # The letters of one batch stay in the order of their records.
-    return which.of(pl.concat([store.read() for store in stores]).sort("first_seen", maintain_order=True))
+    return letter_filter.of(pl.concat([store.read() for store in stores]).sort("first_seen", maintain_order=True))
 
 
-def _chosen(stores: Sequence[LetterStore], which: Which) -> list[pl.DataFrame]:
+def _chosen(stores: Sequence[LetterStore], letter_filter: LetterFilter) -> list[pl.DataFrame]:
     """Return the selected letters of each store; refuse an id that no store has."""
     known = [store.read() for store in stores]
-    for start in which.ids:
+    for start in letter_filter.ids:
         if _id_with_prefix(pl.concat(known)["id"].to_list(), start) is None:
             raise SetupError(f"there is no letter {start}", hint="strandline dlq list prints the letters")
-    return [which.of(each) for each in known]
+    return [letter_filter.of(each) for each in known]
 
 
 def _letters(letters: int) -> str:
     return "1 letter" if letters == 1 else f"{letters} letters"
 
 
-def _require(which: Which, verb: str) -> None:
-    if not which.names_any:
+def _require(letter_filter: LetterFilter, verb: str) -> None:
+    if not letter_filter.names_any:
         raise SetupError(f"no letters to {verb} were selected", hint="give ids, --reason, --step, --source, or --all")
 
 

@@ -27,10 +27,10 @@ def dlq_list(
     as_json: JsonOption = False,
 ) -> None:
     """List the letters, newest first."""
-    from strandline.cli.actions.dlq import Which, run_list
+    from strandline.cli.actions.dlq import LetterFilter, run_list
 
-    which = Which(reason=reason, step=step, source=source, state=state)
-    raise typer.Exit(run_list(pipeline, which, limit=limit, as_json=as_json))
+    letter_filter = LetterFilter(reason=reason, step=step, source=source, state=state)
+    raise typer.Exit(run_list(pipeline, letter_filter, limit=limit, as_json=as_json))
 
 
 @dlq_app.command("show")
@@ -59,10 +59,10 @@ def dlq_count(
     as_json: JsonOption = False,
 ) -> None:
     """Count letters by reason or another field."""
-    from strandline.cli.actions.dlq import Which, run_count
+    from strandline.cli.actions.dlq import LetterFilter, run_count
 
-    which = Which(reason=reason, step=step, source=source, state=state)
-    raise typer.Exit(run_count(pipeline, which, by=by, as_json=as_json))
+    letter_filter = LetterFilter(reason=reason, step=step, source=source, state=state)
+    raise typer.Exit(run_count(pipeline, letter_filter, by=by, as_json=as_json))
 
 
 @dlq_app.command("redrive")
@@ -77,11 +77,11 @@ def dlq_redrive(  # noqa: PLR0913, PLR0917 - one option each
     as_json: JsonOption = False,
 ) -> None:
     """Send records back to their sources. Each is sent once; exit 1 if a record cannot be sent."""
-    from strandline.cli.actions.dlq import Which, run_redrive
+    from strandline.cli.actions.dlq import LetterFilter, run_redrive
 
     # Letters already redriven are skipped, unless their ids are given: then the report says so.
-    which = Which(tuple(letters or ()), reason, step, source, None if letters else "new", every)
-    raise typer.Exit(run_redrive(pipeline, which, dry=dry, as_json=as_json))
+    letter_filter = LetterFilter(tuple(letters or ()), reason, step, source, None if letters else "new", every)
+    raise typer.Exit(run_redrive(pipeline, letter_filter, dry=dry, as_json=as_json))
 
 
 @dlq_app.command("drop")
@@ -97,7 +97,7 @@ def dlq_drop(  # noqa: PLR0913, PLR0917 - one option each
     as_json: JsonOption = False,
 ) -> None:
     """Delete letters permanently."""
-    from strandline.cli.actions.dlq import Which, run_drop
+    from strandline.cli.actions.dlq import LetterFilter, run_drop
 
-    which = Which(tuple(letters or ()), reason, step, source, state, every)
-    raise typer.Exit(run_drop(pipeline, which, yes=yes, as_json=as_json))
+    letter_filter = LetterFilter(tuple(letters or ()), reason, step, source, state, every)
+    raise typer.Exit(run_drop(pipeline, letter_filter, yes=yes, as_json=as_json))

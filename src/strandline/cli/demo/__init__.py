@@ -1,1 +1,1 @@
-"""The demo behind `./demo`."""
+"""Implement the demo, `./demo`."""

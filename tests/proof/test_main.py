@@ -58,7 +58,7 @@ def test_the_page_holds_what_was_measured_and_nothing_if_nothing_was() -> None:
     made = written(page, json.loads(json.dumps(told(round_(1, 5, 7)))))
     assert "| job on Spark | `at_most_once` | sqlite | 3 | 60 | 5 | 0 | 6.0 s / 6.0 s |" in made
     assert "- Torn checkpoint, sqlite: 5 rounds, 5 mended; 0 faults." in made
-    assert "0 of the kills were of a *process without Spark*" in made
+    assert "0 kills hit a *process without Spark*" in made
     noted = {**told(round_(1, 5, 7)), "note": "Only half of it was run."}
     assert "\nOnly half of it was run.\n" in written(page, noted)
     assert "old" not in made

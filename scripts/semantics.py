@@ -30,6 +30,7 @@ SECTIONS: Final[dict[str, str]] = {
     "7": "Lateness",
     "8": "Pane timestamps",
     "11": "Evictors and count windows",
+    "13": "Deduplication",
     "aggregates": "Aggregates",
     "ttl": "A key's global window is closed once no element has arrived for longer than its time to live.",
     "restart": "Stop, restore and continue: results do not change.",
@@ -143,6 +144,12 @@ RULES: Final[dict[str, str]] = {
     "11 keep_delta": "keep_delta(f, x) drops elements whose distance from the last reaches x.",
     "11 count": "A count window is exact, has no lateness, and is emitted partially filled at the end of input.",
     "11 count slide": "A sliding count window emits the last n after each slide.",
+    "13 first": "keep first: an element less than `within` away from an emitted one of its key is a duplicate.",
+    "13 order": "Within a batch elements are compared by event time, then input, partition and offset.",
+    "13 expiry": "State of an element is deleted once the watermark passes its time by `within` and the lateness.",
+    "13 late": "An element at or before the watermark - allowed lateness is late; without `within` none is.",
+    "13 last": "keep last: a newer element less than `within` after the last one retracts and replaces it.",
+    "13 forever": "Without `within` every key is kept, also after a drain.",
     "aggregates count": "Elements, or values that are not null.",
     "aggregates sum": "The total; 0 over nothing.",
     "aggregates min max": "The minimum and the maximum.",
@@ -211,6 +218,9 @@ def by_rule(stories: list[Story]) -> dict[str, list[Story]]:
 
 def summary(pipeline: dict[str, Any]) -> str:
     """The pipeline in a line: where, when, how."""
+    if "deduplicate" in pipeline:
+        parts = [f"deduplicate {_plain(pipeline['deduplicate'])}"]
+        return "; ".join(parts + [f"lateness {pipeline[name]}" for name in ("allowed_lateness",) if name in pipeline])
     parts = [_plain(pipeline.get("window", "global"))]
     if "trigger" in pipeline:
         parts.append(_plain(pipeline["trigger"]))

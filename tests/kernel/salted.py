@@ -57,6 +57,7 @@ class SaltedPlayer(BlockPlayer):
         return spread(rows, (KEY,), SALTS, 1, self._columns(rows)), dead
 
     def _columns(self, rows: pl.DataFrame) -> list[str]:
+        assert isinstance(self._definition, WindowedStep)
         return [name for name in columns_read(self._definition) if name in rows.columns]
 
     def _stepped(

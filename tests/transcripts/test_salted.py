@@ -14,7 +14,7 @@ from tests.kernel.salted import SaltedPlayer
 
 pytestmark = pytest.mark.slow
 
-AT_THE_END = "a window that would end after the end of time ends with it"
+AT_THE_END = "a window that would end after the end of time ends there"
 """The bounds of a pane are times, and the end of time is none; no column of Spark's reaches so far."""
 FOLDER = Path(__file__).resolve().parent
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 import polars as pl
 
 from strandline.errors import InvalidWatermark
-from strandline.kernel.blocks.block import AT, END, OFFSET, OWN, PARTITION, REASON, START, Block, pack, unpack
+from strandline.kernel.blocks.block import AT, END, OFFSET, OWN, PARTITION, REASON, SIGN, START, Block, pack, unpack
 from strandline.kernel.operators import operator_of
 from strandline.kernel.output import Counts, Output, gather, to_block
 from strandline.kernel.step import PARTIAL, WATERMARK, StepSpec, step
@@ -29,9 +29,10 @@ from strandline.kernel.watermarks import (
 )
 from strandline.kernel.window import panes as columns
 from strandline.model.aggregates import columns_of
+from strandline.model.deduplicate import Deduplicate
 from strandline.model.elements import EPOCH, Element, Timestamp
-from strandline.model.panes import DeadLetter, Emitted, Late, LateReason, Pane, Timing
-from strandline.model.steps import WindowedStep
+from strandline.model.operators import Operator
+from strandline.model.panes import DeadLetter, Emitted, Late, LateReason, Pane, Row, Timing
 from strandline.model.watermarks import Inputs
 from strandline.model.windows import Window
 
@@ -49,7 +50,7 @@ class Packet:
     horizon: int
 
 
-def ask_of(step: WindowedStep, rule: Rule, partitions: Sequence[str]) -> StepSpec:
+def ask_of(step: Operator, rule: Rule, partitions: Sequence[str]) -> StepSpec:
     """What the key groups are asked to do for a story: it has one key, and its inputs or partitions are known."""
     return StepSpec((KEY,), step, rule, rule.names if isinstance(rule, Inputs) else tuple(partitions))
 
@@ -67,13 +68,15 @@ class BlockPlayer(ABC):
     """Plays a windowed step by whoever carries its blocks."""
 
     def __init__(
-        self, ask: WindowedStep, rule: Rule, *, partitions: Sequence[str] = (), fires_per_element: bool = False
+        self, ask: Operator, rule: Rule, *, partitions: Sequence[str] = (), fires_per_element: bool = False
     ) -> None:
         self._definition = ask
+        self._values = () if isinstance(ask, Deduplicate) else tuple(name for name, _ in ask.aggregates)
         self._ask = ask_of(ask, rule, partitions)
         self._fires_per_element = fires_per_element
         self._clock = EPOCH.ms
-        self._read = dict.fromkeys(name for _, each in ask.aggregates for name in columns_of(each))
+        known = () if isinstance(ask, Deduplicate) else ask.aggregates
+        self._read = dict.fromkeys(name for _, each in known for name in columns_of(each))
         self._key_type: pl.DataType = pl.String()
         self._last = Output()
 
@@ -176,17 +179,20 @@ class BlockPlayer(ABC):
         raise InvalidWatermark(f"no partition or input is called {name!r}", detail=f"known so far: {known}")
 
     def _told(self, output: Output) -> Emitted:
+        rows = [*_rows(output.panes)]
+        has_windows = not isinstance(self._definition, Deduplicate)
         return Emitted(
-            tuple(self._pane(row) for row in _rows(output.panes)),
+            tuple(self._pane(row) for row in rows if has_windows),
             tuple(self._late(row) for row in _rows(output.late)),
             tuple(self._letter(row) for row in _rows(output.dead)),
+            tuple(_row(row) for row in rows if not has_windows),
         )
 
     def _pane(self, row: dict[str, Any]) -> Pane:
         return Pane(
             key=row[KEY],
             window=_window(row),
-            values={name: row[name] for name, _ in self._definition.aggregates},
+            values={name: row[name] for name in self._values},
             timing=Timing(row[columns.TIMING]),
             index=row[columns.INDEX],
             nonspeculative_index=row[columns.NONSPECULATIVE],
@@ -198,7 +204,8 @@ class BlockPlayer(ABC):
 
     def _late(self, row: dict[str, Any]) -> Late:
         mark = Timestamp(row[WATERMARK])
-        return Late(_element(row), LateReason(row[REASON]), _window(row), mark, row[PARTIAL])
+        window = _window(row) if START in row else None
+        return Late(_element(row), LateReason(row[REASON]), window, mark, row[PARTIAL])
 
     def _letter(self, row: dict[str, Any]) -> DeadLetter:
         at = Timestamp(row[AT])
@@ -209,7 +216,7 @@ class BlockPlayer(ABC):
 class KernelPlayer(BlockPlayer):
     """Key groups in memory, kept as the bytes that Spark would keep."""
 
-    def __init__(self, ask: WindowedStep, rule: Rule, **options: Any) -> None:
+    def __init__(self, ask: Operator, rule: Rule, **options: Any) -> None:
         super().__init__(ask, rule, **options)
         self._held: list[dict[str, bytes]] = [{} for _ in range(GROUPS)]
 
@@ -241,6 +248,10 @@ def _rows(frame: pl.DataFrame | None) -> Iterable[dict[str, Any]]:
 
 def _window(row: dict[str, Any]) -> Window:
     return Window(Timestamp(row[START]), Timestamp(row[END]))
+
+
+def _row(row: dict[str, Any]) -> Row:
+    return Row(row[KEY], Timestamp(row[AT]), _element(row).columns, row.get(SIGN, 1) < 0)
 
 
 def _element(row: dict[str, Any]) -> Element:

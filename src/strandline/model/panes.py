@@ -124,11 +124,13 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """The output of one batch: panes, late elements and dead letters, each in its own order."""
+    """The output of one batch: panes or rows, late elements and dead letters, each in its own order."""
 
     panes: tuple[Pane, ...] = ()
     late: tuple[Late, ...] = ()
     dead: tuple[DeadLetter, ...] = ()
+    rows: tuple[Row, ...] = ()
+    """Rows of operators without windows."""
 
     def __add__(self, later: "Emitted") -> "Emitted":
-        return Emitted(self.panes + later.panes, self.late + later.late, self.dead + later.dead)
+        return Emitted(self.panes + later.panes, self.late + later.late, self.dead + later.dead, self.rows + later.rows)

@@ -5,19 +5,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from strandline.model.deduplicate import Deduplicate
 from strandline.model.elements import EPOCH, INSTANT, Element, Timestamp
+from strandline.model.operators import Operator
 from strandline.model.panes import DeadLetter, DeadReason, Emitted
-from strandline.model.steps import WindowedStep
 from strandline.model.watermarks import Watermark
 from strandline.model.windows import Count
 from strandline.reference.counts import CountState, count
+from strandline.reference.deduplicate import DeduplicateState, deduplicate
 from strandline.reference.lateness import Judged, dead_letter
 from strandline.reference.state import KeyState
 from strandline.reference.step import Passage, Stepped, step
 from strandline.reference.values import Rank, rank
 from strandline.reference.watermarks import Progress, Rule, is_dead_lettered
 
-Keys = Mapping[Rank, tuple[Any, KeyState | CountState]]
+AnyState = KeyState | CountState | DeduplicateState
+
+Keys = Mapping[Rank, tuple[Any, AnyState]]
 """The state of each key that has any; by rank, so that keys of all types are distinct and ordered."""
 
 
@@ -55,7 +59,7 @@ class StepState:
 
 
 def play(
-    ask: WindowedStep, rule: Rule, before: StepState, elements: Sequence[Element], progress: Progress, clock: Timestamp
+    ask: Operator, rule: Rule, before: StepState, elements: Sequence[Element], progress: Progress, clock: Timestamp
 ) -> tuple[StepState, Emitted]:
     """Process a batch: advance to its progress and clock, with its elements in order of arrival."""
     time = Passage(before.progress.watermark, progress.watermark, before.clock, clock)
@@ -69,6 +73,7 @@ def play(
         tuple(pane for turn in stepped for pane in turn.panes),
         tuple(late for turn in stepped for late in turn.judged.late),
         (*dead, *(letter for turn in stepped for letter in turn.judged.dead)),
+        tuple(row for turn in stepped for row in turn.rows),
     )
     tally = _tally(before.tally, len(elements), [turn.judged for turn in stepped], emitted.dead)
     left = {place: (key, state) for place, (key, state) in keys.items() if not state.is_empty}
@@ -97,9 +102,15 @@ def _keys_to_process(keys: Keys, elements: Iterable[Element]) -> list[tuple[Rank
     return [(place, *turns[place]) for place in sorted(turns)]
 
 
-def _process_key(
-    ask: WindowedStep, key: Any, state: KeyState | CountState | None, rows: Sequence[Element], time: Passage
-) -> Stepped:
+def _process_key(ask: Operator, key: Any, state: AnyState | None, rows: Sequence[Element], time: Passage) -> Stepped:
+    if isinstance(ask, Deduplicate):
+        known = state if isinstance(state, DeduplicateState) else DeduplicateState()
+        done = deduplicate(ask, key, known, rows, time.watermark_before, time.watermark)
+        reasons = [late.reason for late in done.late]
+        judged = Judged(
+            {}, len(rows), contributed=done.contributed, filtered=done.duplicates, refused=reasons, late=done.late
+        )
+        return Stepped(done.state, (), judged, tuple(done.rows))
     if isinstance(ask.window, Count):
         before = state if isinstance(state, CountState) else CountState()
         after, panes = count(ask, ask.window, key, before, rows, time.watermark)

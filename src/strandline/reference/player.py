@@ -6,8 +6,8 @@ from typing import Self
 
 from strandline.errors import InvalidWatermark
 from strandline.model.elements import Element, TimeDomain, Timestamp
+from strandline.model.operators import Operator
 from strandline.model.panes import Emitted
-from strandline.model.steps import WindowedStep
 from strandline.model.watermarks import Inputs
 from strandline.reference import snapshots, watermarks
 from strandline.reference.batch import StepState, Tally, play
@@ -17,10 +17,10 @@ from strandline.reference.watermarks import Progress, Rule
 
 
 class ReferencePlayer:
-    """Run a windowed step under a watermark rule; all state between calls is one `StepState`."""
+    """Run a keyed operator under a watermark rule; all state between calls is one `StepState`."""
 
     def __init__(
-        self, ask: WindowedStep, rule: Rule, *, partitions: Sequence[str] = (), fires_per_element: bool = False
+        self, ask: Operator, rule: Rule, *, partitions: Sequence[str] = (), fires_per_element: bool = False
     ) -> None:
         self._ask = ask
         self._rule = rule

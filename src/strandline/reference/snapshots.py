@@ -18,6 +18,7 @@ from strandline.model.elements import Duration, Element, Timestamp
 from strandline.model.panes import Pane, Timing
 from strandline.model.windows import Window
 from strandline.reference.counts import CountState
+from strandline.reference.deduplicate import DeduplicateState
 from strandline.reference.state import Arrived, KeyState, Open
 from strandline.reference.triggers import TriggerState
 from strandline.reference.watermarks import Partition, Progress
@@ -27,8 +28,8 @@ VERSION: Final = 1
 _RECORDS: Final[Mapping[str, type]] = {
     kind.__name__: kind
     for kind in (
-        Arrived, CountState, Duration, Element, KeyState, Open, Pane, Partition, Progress, Timestamp, TriggerState,
-        Window,
+        Arrived, CountState, DeduplicateState, Duration, Element, KeyState, Open, Pane, Partition, Progress, Timestamp,
+        TriggerState, Window,
     )
 }  # fmt: skip
 _ENUMS: Final[Mapping[str, type[Enum]]] = {kind.__name__: kind for kind in (Timing,)}

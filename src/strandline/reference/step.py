@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from strandline.model.elements import Element, Timestamp
-from strandline.model.panes import Pane, PaneTimestamp
+from strandline.model.panes import Pane, PaneTimestamp, Row
 from strandline.model.steps import WindowedStep
 from strandline.model.windows import Session, Window
 from strandline.reference.counts import CountState
+from strandline.reference.deduplicate import DeduplicateState
 from strandline.reference.lateness import Judged, expiry, judge
 from strandline.reference.panes import condition_holds, fire, timing_of
 from strandline.reference.state import KeyState, Open, combined, merged_session
@@ -33,9 +34,10 @@ class Passage:
 class Stepped:
     """A key's state after a batch, the emitted panes, and the outcome of each element."""
 
-    state: KeyState | CountState
+    state: KeyState | CountState | DeduplicateState
     panes: tuple[Pane, ...]
     judged: Judged
+    rows: tuple[Row, ...] = ()
 
 
 def step(ask: WindowedStep, key: Any, state: KeyState, elements: Sequence[Element], time: Passage) -> Stepped:

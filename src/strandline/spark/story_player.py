@@ -23,7 +23,7 @@ from strandline.kernel.output import Counts, counts_to_facts, to_block
 from strandline.kernel.player import GROUPS, BlockPlayer, Packet, prepared
 from strandline.kernel.step import StepSpec, step
 from strandline.kernel.watermarks import Rule, control_from_facts, control_to_facts
-from strandline.model.steps import WindowedStep
+from strandline.model.operators import Operator
 from strandline.ports.register_data_source import registered
 from strandline.spark.tasks.block_addresses import CARRIER
 from strandline.spark.tasks.keyed_step import KeyGroupProcessor, Play
@@ -222,7 +222,7 @@ class PacketReader(DataSourceStreamReader):
 class SparkPlayer(BlockPlayer):
     """One story among those that a carrier plays."""
 
-    def __init__(self, carrier: Carrier, story: int, ask: WindowedStep, rule: Rule, **options: Any) -> None:
+    def __init__(self, carrier: Carrier, story: int, ask: Operator, rule: Rule, **options: Any) -> None:
         super().__init__(ask, rule, **options)
         self._carrier, self._story = carrier, story
 

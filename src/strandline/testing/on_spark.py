@@ -38,14 +38,14 @@ def play_alone(pipeline: StoryPipeline) -> Player:
 
 
 def _ask(pipeline: StoryPipeline) -> StepSpec:
-    return ask_of(pipeline.step, pipeline.watermark, pipeline.partitions)
+    return ask_of(pipeline.operator, pipeline.watermark, pipeline.partitions)
 
 
 def _player(carrier: Carrier, number: int, pipeline: StoryPipeline) -> SparkPlayer:
     return SparkPlayer(
         carrier,
         number,
-        pipeline.step,
+        pipeline.operator,
         pipeline.watermark,
         partitions=pipeline.partitions,
         fires_per_element=pipeline.fires_per_element,

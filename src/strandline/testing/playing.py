@@ -16,7 +16,7 @@ SPARK: Final = "spark"
 
 def _reference(pipeline: StoryPipeline) -> Player:
     return ReferencePlayer(
-        pipeline.step,
+        pipeline.operator,
         pipeline.watermark,
         partitions=pipeline.partitions,
         fires_per_element=pipeline.fires_per_element,
@@ -27,7 +27,7 @@ def _kernel(pipeline: StoryPipeline) -> Player:
     from strandline.kernel.player import KernelPlayer  # loads Polars only if this player is used
 
     return KernelPlayer(
-        pipeline.step,
+        pipeline.operator,
         pipeline.watermark,
         partitions=pipeline.partitions,
         fires_per_element=pipeline.fires_per_element,

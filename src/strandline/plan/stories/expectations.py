@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from strandline.model.elements import Timestamp
 from strandline.model.panes import DeadLetter, Late, Pane
+from strandline.model.panes import Row as ChangelogRow
 from strandline.model.windows import EVERYTHING, Window
 from strandline.plan.stories.story_steps import Row
 from strandline.reference.values import Rank, rank
@@ -45,6 +46,11 @@ def pane_fields(pane: Pane) -> Fields:
     }
 
 
+def row_fields(row: ChangelogRow) -> Fields:
+    """Return the fields of a changelog row as a story writes them."""
+    return {"at": row.at, "key": row.key, **row.values, "retraction": row.retraction}
+
+
 def late_fields(late: Late) -> Fields:
     """A late row as a story writes it."""
     element = late.element
@@ -71,12 +77,12 @@ def panes_differ(
     return _difference("pane", rows, got, multisets, some=some)
 
 
-def rows_differ(what: str, rows: Sequence[Row], got: Sequence[Fields]) -> Difference | None:
+def rows_differ(what: str, rows: Sequence[Row], got: Sequence[Fields], *, some: bool = False) -> Difference | None:
     """None if each row has come, and no others, in whatever order."""
     fits = _fitting(rows, got, ())
-    if len(rows) == len(got) and _can_pair(fits):
+    if (some or len(rows) == len(got)) and _can_pair(fits):
         return None
-    return _difference(what, rows, got, (), some=False)
+    return _difference(what, rows, got, (), some=some)
 
 
 def _fitting(rows: Sequence[Row], got: Sequence[Fields], multisets: Collection[str]) -> list[list[int]]:

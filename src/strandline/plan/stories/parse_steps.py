@@ -39,20 +39,23 @@ WORDS: Final = (
 Readers = Mapping[str, Callable[[Written], Any]]
 
 
-def steps_of(given: Written, aggregates: Collection[str]) -> tuple[Step, ...]:
+def steps_of(given: Written, aggregates: Collection[str], *, has_windows: bool = True) -> tuple[Step, ...]:
     """The steps of a story, in order. Elements are numbered in their partitions as they come."""
     offsets = Counter[str]()
-    return tuple(_step(each, aggregates, offsets) for each in given.items("a list of steps"))
+    fields = {**_PANE, **dict.fromkeys(aggregates, Written.plain)} if has_windows else None
+    return tuple(_step(each, fields, offsets) for each in given.items("a list of steps"))
 
 
-def _step(given: Written, aggregates: Collection[str], offsets: Counter[str]) -> Step:
+def _step(given: Written, fields: Readers | None, offsets: Counter[str]) -> Step:
     word, of, _ = given.worded(dict.fromkeys(WORDS, ()), "a step")
     if word == "input":
         elements = [_element(each, offsets) for each in of.items("a list of elements")]
         return Step(Feed(tuple(elements)), given.place)
     if word in ("expect", "expect_some"):
-        fields = {**_PANE, **dict.fromkeys(aggregates, Written.plain)}
-        rows = _rows(of, lambda row: row.only(fields, "a pane"), fields)
+        if fields is None:
+            rows = _rows(of, Written.members, _ROW)
+        else:
+            rows = _rows(of, lambda row: row.only(fields, "a pane"), fields)
         return Step(ExpectPanes(rows, some=word == "expect_some"), given.place)
     return Step(_expectation(word, of) if word.startswith("expect") else _move(word, of), given.place)
 
@@ -159,6 +162,7 @@ _PANE: Final[Readers] = {
     "timestamp": Written.time,
     "retraction": Written.truth,
 }
+_ROW: Final[Readers] = {"at": Written.time, "retraction": Written.truth}
 _LATE: Final[Readers] = {
     "at": Written.time,
     "reason": _word(LateReason),

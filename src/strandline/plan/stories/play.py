@@ -8,7 +8,14 @@ from strandline.errors import StrandlineError
 from strandline.model.aggregates import Collect
 from strandline.model.elements import BEGINNING, Timestamp
 from strandline.model.panes import Emitted
-from strandline.plan.stories.expectations import Difference, dead_fields, late_fields, panes_differ, rows_differ
+from strandline.plan.stories.expectations import (
+    Difference,
+    dead_fields,
+    late_fields,
+    panes_differ,
+    row_fields,
+    rows_differ,
+)
 from strandline.plan.stories.player_protocol import Player
 from strandline.plan.stories.story import EXPECTATION, Story, StoryPipeline
 from strandline.plan.stories.story_steps import (
@@ -121,6 +128,7 @@ class _Stage:
         self.player = player
         self.outputs = Emitted()
         self._pending = Emitted()
+        self._has_rows = pipeline.deduplicate is not None
         self._multisets = {name for name, kind in pipeline.step.aggregates if isinstance(kind, Collect)}
 
     def act(self, act: Move | Expectation) -> Difference | None:
@@ -161,7 +169,9 @@ class _Stage:
         pending = self._pending
         match expected:
             case ExpectPanes(rows, some):
-                self._pending = replace(pending, panes=())
+                self._pending = replace(pending, panes=(), rows=())
+                if self._has_rows:
+                    return rows_differ("row", rows, [row_fields(row) for row in pending.rows], some=some)
                 return panes_differ(rows, pending.panes, self._multisets, some=some)
             case ExpectLate(rows):
                 self._pending = replace(pending, late=())

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from strandline.errors import InvalidStory, PlanError, Unsupported
+from strandline.model.deduplicate import Deduplicate, Keep
 from strandline.model.elements import TimeDomain
+from strandline.model.operators import Operator
 from strandline.model.panes import Accumulation, Emit, Lateness, LateRows, PaneTimestamp
 from strandline.model.steps import WindowedStep
 from strandline.model.watermarks import BY_HAND, ByClock, FromSource, Inputs, Watermark
@@ -30,6 +32,12 @@ class StoryPipeline:
     watermark: Watermark | Inputs = BY_HAND
     partitions: tuple[str, ...] = ()
     fires_per_element: bool = False
+    deduplicate: Deduplicate | None = None
+    """In place of the windowed step."""
+
+    @property
+    def operator(self) -> Operator:
+        return self.step if self.deduplicate is None else self.deduplicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +75,8 @@ def story_over(pipeline: StoryPipeline, steps: Sequence[Mapping[str, Any]], name
 
 
 def _steps(pipeline: StoryPipeline, given: Written) -> tuple[Step, ...]:
-    steps = steps_of(given, [name for name, _ in pipeline.step.aggregates])
+    names = [] if pipeline.deduplicate is not None else [name for name, _ in pipeline.step.aggregates]
+    steps = steps_of(given, names, has_windows=pipeline.deduplicate is None)
     _check_names(pipeline, steps)
     return steps
 
@@ -92,21 +101,42 @@ _FIELDS: Final = (
 )  # fmt: skip
 
 
+_DEDUPLICATE_FIELDS: Final = ("deduplicate", "time", "allowed_lateness", "watermark", "fires")
+
+
 def to_pipeline(given: Written) -> StoryPipeline:
     """The pipeline of a story; every field has its default."""
     for word in ("join", "pattern"):
         if word in given.members("a pipeline, as a mapping"):
             raise Unsupported(f"{given.place}: a story with a {word} cannot be played yet")
-    said = given.only(_FIELDS, "a pipeline")
-    step = _windowed_step(given, said)
-    rule: Watermark | Inputs = Watermark(ByClock()) if step.time is TimeDomain.PROCESSING else BY_HAND
+    without_windows = "deduplicate" in given.members("a pipeline, as a mapping")
+    said = given.only(_DEDUPLICATE_FIELDS if without_windows else _FIELDS, "a pipeline")
+    deduplicate = _deduplicate(given, said) if without_windows else None
+    step = WindowedStep() if without_windows else _windowed_step(given, said)
+    time = step.time if deduplicate is None else deduplicate.time
+    rule: Watermark | Inputs = Watermark(ByClock()) if time is TimeDomain.PROCESSING else BY_HAND
     partitions: tuple[str, ...] = ()
     if "watermark" in said:
-        if step.time is TimeDomain.PROCESSING:
+        if time is TimeDomain.PROCESSING:
             raise said["watermark"].wrong("none: in processing time the clock is the watermark")
         rule, partitions = watermark(said["watermark"])
     fires = said["fires"].one_of(("per_batch", "per_element")) if "fires" in said else "per_batch"
-    return StoryPipeline(step, rule, partitions, fires_per_element=fires == "per_element")
+    return StoryPipeline(step, rule, partitions, fires == "per_element", deduplicate)
+
+
+def _deduplicate(given: Written, said: Mapping[str, Written]) -> Deduplicate:
+    fields = said["deduplicate"].only(("keep", "within"), "a deduplication")
+    parts: dict[str, Any] = {}
+    if "keep" in fields:
+        parts["keep"] = Keep(fields["keep"].one_of([*Keep]))
+    if "within" in fields:
+        parts["within"] = fields["within"].length()
+    if "allowed_lateness" in said:
+        parts["lateness"] = said["allowed_lateness"].length()
+    if "time" in said:
+        parts["time"] = TimeDomain(said["time"].one_of([*TimeDomain]))
+    with given.telling():
+        return Deduplicate(**parts)
 
 
 def _windowed_step(given: Written, said: Mapping[str, Written]) -> WindowedStep:

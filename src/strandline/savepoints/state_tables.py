@@ -14,12 +14,13 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.errors import SetupError
-from strandline.kernel.blocks.block import END, OWN, START
+from strandline.kernel.blocks.block import AT, END, OWN, START
+from strandline.kernel.state.slice_rows import SHARED, WINDOWS, store_of
 from strandline.savepoints.state_reader import JobState, StateSlice
 from strandline.spark.tasks.keyed_step import instant
 
 SLICES: Final = "slices"
-_WINDOWS: Final = "windows"
+_HIDDEN: Final = ("@hash",)
 _BOUNDS: Final = (START, END)
 _PLACE: Final = ("key_group", "slice")
 
@@ -38,7 +39,7 @@ def tables_of(state: JobState) -> dict[str, pl.DataFrame]:
     found: dict[str, list[pl.DataFrame]] = {}
     for each in slices:
         for name, frame in each.frames.items():
-            found.setdefault(_table(each.step, name), []).append(_plain(frame, each))
+            found.setdefault(_table(each, name), []).append(_plain(frame, each))
     tables = {name: pl.concat(frames, how="diagonal_relaxed") for name, frames in sorted(found.items())}
     return {SLICES: _slices(slices), **tables}
 
@@ -64,9 +65,11 @@ def key_groups_of(state: JobState) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=kinds).with_columns(instant(name).alias(name) for name in ("oldest", "watermark"))
 
 
-def chosen(table: pl.DataFrame, key: str | None, window: datetime | None) -> pl.DataFrame:
-    """The windows of a key, given as the values of its columns with commas between them; and those over an instant."""
-    keys = keys_of(table)
+def chosen(
+    table: pl.DataFrame, key: str | None, window: datetime | None, keys: Sequence[str] | None = None
+) -> pl.DataFrame:
+    """Filter on a key, given as the values of its columns with commas between them, and on an instant in the window."""
+    keys = keys_of(table) if keys is None else keys
     if key is not None:
         values = _values(key, len(keys))
         if len(values) != len(keys):
@@ -77,6 +80,8 @@ def chosen(table: pl.DataFrame, key: str | None, window: datetime | None) -> pl.
         told = (pl.col(name).cast(pl.String) == value for name, value in zip(keys, values, strict=True))
         table = table.filter(pl.all_horizontal(told))
     if window is not None:
+        if "window_start" not in table.columns:
+            raise SetupError("this step keeps no windows", hint="leave --window out")
         start, end = pl.col("window_start"), pl.col("window_end")
         table = table.filter((start.is_null() | (start <= window)) & (end.is_null() | (end > window)))
     return table
@@ -101,8 +106,10 @@ def retention_of(stages: str) -> list[Retention]:
     return found
 
 
-def _table(step: int, frame: str) -> str:
-    return f"step_{step}" if frame == _WINDOWS else f"step_{step}_{frame.replace(':', '_')}"
+def _table(of: StateSlice, frame: str) -> str:
+    """Name the table of a frame; the rows of a step's first store have the step's own name."""
+    is_main = frame == store_of(of.kind).rows and of.kind != SHARED.name
+    return f"step_{of.step}" if is_main else f"step_{of.step}_{frame.replace(':', '_')}"
 
 
 def _plain(frame: pl.DataFrame, of: StateSlice) -> pl.DataFrame:
@@ -112,7 +119,10 @@ def _plain(frame: pl.DataFrame, of: StateSlice) -> pl.DataFrame:
     bounds = [instant(name).alias(f"window_{name.removeprefix(OWN)}") for name in _BOUNDS if name in frame.columns]
     taken = {*keys, *_PLACE, "window_start", "window_end"}
     own = [pl.col(name).alias(_told(name, taken))
-           for name in frame.columns if name.startswith(OWN) and name not in _BOUNDS]  # fmt: skip
+           for name in frame.columns if name.startswith(OWN) and name not in (*_BOUNDS, *_HIDDEN)]  # fmt: skip
+    if of.kind not in (WINDOWS.name, SHARED.name) and AT in frame.columns:
+        bounds.append(instant(AT).alias("event_time"))
+        own = [each for each in own if each.meta.output_name() not in ("at", "kept_at")]
     return frame.select(*place, *keys, *bounds, *own)
 
 
@@ -133,8 +143,9 @@ def _slices(slices: Sequence[StateSlice]) -> pl.DataFrame:
 
 
 def _oldest(each: StateSlice) -> int | None:
-    """Where its first window begins, in milliseconds."""
-    starts = [_least(frame[START]) for frame in each.frames.values() if START in frame.columns and frame.height]
+    """Return where its first window begins, or the time of its first row, in milliseconds."""
+    times = ((frame, START if START in frame.columns else AT) for frame in each.frames.values() if frame.height)
+    starts = [_least(frame[name]) for frame, name in times if name in frame.columns]
     return min(starts, default=None)
 
 

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from strandline.checkpoint.job_folder import Checkpoint
 from strandline.errors import SetupError, StateError
+from strandline.plan.upgrade.definitions import read_definition
 from strandline.savepoints.state_reader import JobState
 from strandline.savepoints.state_tables import Retention, chosen, key_groups_of, retention_of, tables_of
 
@@ -35,8 +36,8 @@ def run_show(
     if key is None and at is None:
         _show_groups(state, steps, kept, as_json=as_json)
         return DONE
-    tables = tables_of(state)
-    found = {f"step_{number}": chosen(tables[f"step_{number}"], key, at)
+    tables, keys = tables_of(state), _keys(folder)
+    found = {f"step_{number}": chosen(tables[f"step_{number}"], key, at, keys.get(number))
              for number in steps if f"step_{number}" in tables}  # fmt: skip
     if as_json:
         print(json.dumps({"batch": state.batch, **{name: _plain(frame) for name, frame in found.items()}}, indent=2))
@@ -56,6 +57,12 @@ def run_sql(folder: Path, query: str, *, batch: int | None, as_json: bool) -> in
     else:
         print_frame(found)
     return DONE
+
+
+def _keys(folder: Path) -> dict[int, tuple[str, ...]]:
+    """Return the key columns of each keyed step."""
+    definition = read_definition(Checkpoint(folder.absolute()).identity.definition)
+    return {number: tuple(step["keys"]) for number, step in enumerate(definition.steps)}
 
 
 def _duckdb() -> Any:
@@ -137,7 +144,7 @@ def _show_groups(state: JobState, steps: tuple[int, ...], kept: list[Retention],
     print(f"at the end of batch {state.batch}:")
     for number in steps:
         sums = _sums(groups, number)
-        print(f"keyed {number}: {sums['rows']} rows, {sums['bytes']} bytes, oldest window {sums['oldest'] or 'none'}")
+        print(f"keyed {number}: {sums['rows']} rows, {sums['bytes']} bytes, oldest {sums['oldest'] or 'none'}")
         if number in words:
             print(f"  {words[number]}")
         print_frame(groups.filter(pl.col("step") == number).drop("step"))

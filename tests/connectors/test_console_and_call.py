@@ -61,7 +61,7 @@ def test_a_console_that_nobody_reads_ends_the_job_with_a_word() -> None:
         def write(self, _: str) -> int:
             raise BrokenPipeError(32, "Broken pipe")
 
-    with pytest.raises(SinkError, match="nobody reads what the console shows"):
+    with pytest.raises(SinkError, match="the console's output cannot be written"):
         OpenConsole(2, Closed()).write(OUTPUT, ENTRY)
 
 
@@ -113,7 +113,7 @@ def test_neither_promises_more_than_at_least_once(sink: Any) -> None:
 
 
 def test_what_cannot_be_shown_or_called_is_refused() -> None:
-    with pytest.raises(InvalidStep, match="0 rows of a batch are none"):
+    with pytest.raises(InvalidStep, match="rows is 0"):
         sl.console(rows=0)
-    with pytest.raises(InvalidStep, match="cannot be called"):
+    with pytest.raises(InvalidStep, match="is not callable"):
         sl.call("send")  # type: ignore[arg-type]

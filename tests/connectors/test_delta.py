@@ -122,14 +122,14 @@ def test_a_column_is_added_only_where_it_is_allowed_and_keeps_its_type(tmp_path:
     wider = Output(pl.DataFrame({"id": [2], "name": ["a"]}))
     with pytest.raises(SinkError, match="does not fit") as refused:
         sink.commit(wider, entry(epoch, 1))
-    assert refused.value.detail == "name is missing, and String is to be written"
+    assert refused.value.detail == "name (String) is missing"
     allowed = opened(tmp_path, evolve=True, **asked)
     epoch = allowed.claim("mine")
     allowed.commit(wider, entry(epoch, 1))
     assert sorted(pl.DataFrame(table(tmp_path).scan()).select("id", "name").rows()) == [(1, None), (2, "a")]
     with pytest.raises(SinkError) as other:
         allowed.commit(Output(pl.DataFrame({"id": ["one"]})), entry(epoch, 2))
-    assert other.value.detail == "id is Int64, and String is to be written"
+    assert other.value.detail == "id is Int64, expected String"
     assert "evolve" not in other.value.hint
 
 
@@ -140,7 +140,7 @@ def test_a_place_that_cannot_hold_a_table_is_told_before_anything_runs(tmp_path:
 
 
 def test_secrets_are_references_and_the_library_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidSecret, match="AWS_SECRET_ACCESS_KEY is given as text") as told:
+    with pytest.raises(InvalidSecret, match="AWS_SECRET_ACCESS_KEY contains a secret as text") as told:
         sl.delta("s3://lake/totals", options={"AWS_SECRET_ACCESS_KEY": "very secret"})
     assert "very secret" not in str(told.value)
     sink = sl.delta("s3://lake/totals", options={"AWS_SECRET_ACCESS_KEY": sl.secret("env:KEY"), "AWS_REGION": "eu"})

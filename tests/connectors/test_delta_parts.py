@@ -115,9 +115,9 @@ def test_columns_are_added_where_that_is_allowed_and_keep_their_types(tmp_path: 
     text = sink.writer().put(pl.DataFrame({"id": ["two"]}), Stamp("mine", epoch, 1))  # type: ignore[union-attr]
     assert wide is not None
     assert text is not None
-    with pytest.raises(SinkError, match="more is missing"):
+    with pytest.raises(SinkError, match="more .* is missing"):
         sink.commit(of(wide), entry(epoch, 1))
-    with pytest.raises(SinkError, match="id is Int64, and String is to be written"):
+    with pytest.raises(SinkError, match="id is Int64, expected String"):
         sink.commit(of(text), entry(epoch, 1))
     after = opened(tmp_path, evolve=True)
     epoch = after.claim("mine")
@@ -158,7 +158,7 @@ def test_a_file_that_the_driver_does_not_see_is_refused(tmp_path: Path) -> None:
     epoch = sink.claim("mine")
     told = of(put(sink, epoch, 0, 1))
     files(tmp_path)[0].write_bytes(b"cut")
-    with pytest.raises(SinkError, match="not there or not whole"):
+    with pytest.raises(SinkError, match="missing or incomplete"):
         sink.commit(told, entry(epoch, 0))
 
 

@@ -88,11 +88,11 @@ def test_a_file_with_another_header_is_set_aside_whole_and_costs_no_other(header
     found = arrived(sl.files("in", CSV, header=True), told)
     assert found.rows["n"].to_list() == [2]
     assert places(found.dead) == [("a", 0), ("a", 1)]
-    assert found.dead["@detail"].str.contains("the header of its file says").all()
+    assert found.dead["@detail"].str.contains("the file's header is").all()
 
 
 def test_a_wrong_header_of_a_file_in_blocks_stops_the_job_as_other_tasks_cannot_know_of_it() -> None:
-    with pytest.raises(RunError, match="the header of its file says 'n,team', not team, n: a"):
+    with pytest.raises(RunError, match="the file's header is 'n,team', expected team, n: a"):
         arrived(sl.files("in", CSV, header=True), lines(("a", 0, b"n,team"), ("a", 0, b"1,2"), split=True))
 
 
@@ -103,14 +103,14 @@ def test_without_a_header_the_first_line_is_a_record() -> None:
 @pytest.mark.parametrize(
     ("ask", "problem"),
     [
-        (lambda: sl.files("in", sl.avro("n long")), "Avro records have no lines"),
-        (lambda: sl.files("in", sl.json("n long", registry=sl.registry("http://localhost:1"))), "have no lines"),
-        (lambda: sl.files("in", "n long", format="xml"), "files of format 'xml'"),
-        (lambda: sl.files("in", JSON, header=True), "only files of CSV have a header"),
-        (lambda: sl.files("in", JSON, files_per_batch=0), "0 files a batch are none"),
-        (lambda: sl.files("in", JSON, on_lost="shrug"), "there is no on_lost 'shrug'"),
-        (lambda: sl.files("in", JSON, metadata={"f": "owner"}), "a file has no 'owner' for 'f'"),
-        (lambda: sl.files("in", JSON, metadata={"n": "path"}), "the column 'n' is in the records already"),
+        (lambda: sl.files("in", sl.avro("n long")), "Avro cannot decode lines"),
+        (lambda: sl.files("in", sl.json("n long", registry=sl.registry("http://localhost:1"))), "cannot decode lines"),
+        (lambda: sl.files("in", "n long", format="xml"), "unknown file format 'xml'"),
+        (lambda: sl.files("in", JSON, header=True), "only CSV files have a header"),
+        (lambda: sl.files("in", JSON, files_per_batch=0), "files_per_batch is 0"),
+        (lambda: sl.files("in", JSON, on_lost="shrug"), "unknown on_lost 'shrug'"),
+        (lambda: sl.files("in", JSON, metadata={"f": "owner"}), "unknown metadata field 'owner' for 'f'"),
+        (lambda: sl.files("in", JSON, metadata={"n": "path"}), "the column 'n' is already in the records"),
     ],
 )
 def test_what_cannot_be_read_is_refused(ask: Any, problem: str) -> None:
@@ -150,12 +150,12 @@ def test_files_that_vanished_or_changed_since_they_were_listed_are_told_of(
     refuse_gone("files('in')", given, read, no_spark(), goes_on=False)
     gone.unlink()
     os.utime(changed, ns=(1, 1))
-    with pytest.raises(LostRecords, match=r"2 files of files\('in'\) are not what they were") as refused:
+    with pytest.raises(LostRecords, match=r"2 files of files\('in'\) vanished or changed") as refused:
         refuse_gone("files('in')", given, read, no_spark(), goes_on=False)
     assert "gone%20file vanished" in refused.value.detail
     assert "changed%20file changed" in refused.value.detail
     refuse_gone("files('in')", given, read, no_spark(), goes_on=True)
-    assert "goes on without all records" in caplog.text
+    assert "continues with missing records" in caplog.text
 
 
 def test_a_file_that_got_more_lines_after_it_was_read_is_told_of(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_file_that_got_more_lines_after_it_was_read_is_told_of(tmp_path: Path)
         path.write_text("x")
     read, given = [listed(early)], [listed(late)]
     os.utime(early, ns=(1, 1))
-    with pytest.raises(LostRecords, match="are not what they were"):
+    with pytest.raises(LostRecords, match="vanished or changed"):
         refuse_gone("files('in')", given, read, no_spark(), goes_on=False)
 
 

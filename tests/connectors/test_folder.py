@@ -175,7 +175,7 @@ def test_of_two_who_compact_at_once_one_gives_way(tmp_path: Path, monkeypatch: p
         return publish(log, number, record)
 
     monkeypatch.setattr(Log, "publish", after_another)
-    with pytest.raises(SinkUnavailable, match="compacted or written to by others"):
+    with pytest.raises(SinkUnavailable, match="compacted or written to by other processes"):
         sl.compact(tmp_path)
     assert ids(tmp_path) == [0, 1, 2]
     assert len(sl.manifested_files(tmp_path)) == 1
@@ -200,15 +200,15 @@ def test_files_are_gathered_up_to_a_size(tmp_path: Path) -> None:
 
 def test_a_reader_whose_files_vanish_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, 3)
-    held = Log.held
+    held = Log.state
 
     def then_compacted(log: Log) -> Any:
         found = held(log)
-        monkeypatch.setattr(Log, "held", held)
+        monkeypatch.setattr(Log, "state", held)
         sl.compact(tmp_path, keep_seconds=0)
         return found
 
-    monkeypatch.setattr(Log, "held", then_compacted)
+    monkeypatch.setattr(Log, "state", then_compacted)
     assert ids(tmp_path) == [0, 1, 2]
 
 
@@ -239,7 +239,7 @@ def test_a_column_is_added_only_where_it_is_allowed_and_keeps_its_type(tmp_path:
     wider = Output(pl.DataFrame({"id": [1], "name": ["a"]}))
     with pytest.raises(SinkError, match="do not fit") as refused:
         sink.commit(wider, entry(epoch, 1))
-    assert refused.value.detail == "name is missing, and string is to be written"
+    assert refused.value.detail == "name (string) is missing"
     assert "evolve=True" in refused.value.hint
     allowed = opened(tmp_path, evolve=True)
     epoch = allowed.claim("mine")
@@ -247,7 +247,7 @@ def test_a_column_is_added_only_where_it_is_allowed_and_keeps_its_type(tmp_path:
     assert sl.read_manifested(tmp_path).select("id", "name").rows() == [(0, None), (1, "a")]
     with pytest.raises(SinkError) as other:
         allowed.commit(Output(pl.DataFrame({"id": ["one"]})), entry(epoch, 2))
-    assert other.value.detail == "id is long, and string is to be written"
+    assert other.value.detail == "id is long, expected string"
     assert "evolve" not in other.value.hint
     assert len(data_files(tmp_path)) == 2
 
@@ -307,8 +307,8 @@ def test_a_log_that_was_harmed_is_refused_with_the_place(tmp_path: Path) -> None
     told = json.loads(whole)
     for harm, words in (
         ({"version": 9}, "written by a newer Strandline"),
-        ({"files": [{"path": "panes/../../secret.csv", "part": "panes", "rows": 1, "bytes": 1}]}, "no file of its"),
-        ({"files": [{"path": "late/a.csv", "part": "panes", "rows": 1, "bytes": 1}]}, "no file of its folder"),
+        ({"files": [{"path": "panes/../../secret.csv", "part": "panes", "rows": 1, "bytes": 1}]}, "not a file of its"),
+        ({"files": [{"path": "late/a.csv", "part": "panes", "rows": 1, "bytes": 1}]}, "not a file of its folder"),
     ):
         torn.write_text(json.dumps(told | harm))
         with pytest.raises(StateError, match=words):
@@ -362,10 +362,10 @@ def test_dead_letters_are_for_their_owner_alone(tmp_path: Path) -> None:
 def test_what_a_folder_cannot_do_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidStep, match="files of format 'orc'"):
         sl.folder(tmp_path, format="orc")
-    with pytest.raises(InvalidStep, match="s3://lake/totals is no folder"):
+    with pytest.raises(InvalidStep, match="s3://lake/totals is not a file system folder"):
         sl.folder("s3://lake/totals")
     for ask in (sl.read_manifested, sl.manifested_files, sl.compact):
-        with pytest.raises(SetupError, match="has no log"):
+        with pytest.raises(SetupError, match="has no manifest log"):
             ask(tmp_path / "nowhere")
     written(tmp_path, 1)
     with pytest.raises(InvalidStep, match="no part 'totals'"):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import strandline as sl
 from strandline.connectors.generated import Generated, source
 from strandline.connectors.generated.draw_events import EMITTED, POISON, due, events, moments, records
-from strandline.connectors.generated.settings import POISONS, Knobs, from_text, to_text
+from strandline.connectors.generated.settings import POISONS, Knobs, from_option, to_option
 from strandline.connectors.generated.source import GeneratedDataSource, GeneratedReader
 from strandline.errors import InvalidStep
 from strandline.kernel.blocks.block import OFFSET, PARTITION
@@ -218,8 +218,8 @@ def test_a_stream_that_began_in_the_past_has_all_that_was_due_and_gives_it_in_po
 
 
 def test_knobs_travel_as_text_to_the_processes_that_read() -> None:
-    made = GeneratedDataSource({"knobs": to_text(ROUGH)}).streamReader(None)
-    assert dataclasses.asdict(from_text(to_text(ROUGH))) == dataclasses.asdict(ROUGH)
+    made = GeneratedDataSource({"knobs": to_option(ROUGH)}).streamReader(None)
+    assert dataclasses.asdict(from_option(to_option(ROUGH))) == dataclasses.asdict(ROUGH)
     start = {"origin": ORIGIN} | dict.fromkeys("0123", 0)
     assert [row[2] for row in read(made, start, start | {"1": 5})] == records(ROUGH, 1, 0, 5, ORIGIN)
 
@@ -236,18 +236,18 @@ def test_a_source_says_what_the_planner_asks() -> None:
 @pytest.mark.parametrize(
     ("knobs", "problem"),
     [
-        ({"rate": 0}, "a rate of 0.0"),
-        ({"partitions": 0}, "0 partitions hold nothing"),
+        ({"rate": 0}, "the rate must be above 0, not 0.0"),
+        ({"partitions": 0}, "the number of partitions must be 1 or more, not 0"),
         ({"events": 3}, "3 events do not fill 4 partitions"),
-        ({"keys": 0}, "0 keys cannot be drawn from"),
-        ({"skew": -1}, "a skew or a spread below zero"),
+        ({"keys": 0}, "the number of keys must be 1 to 10000000, not 0"),
+        ({"skew": -1}, "skew and spread must not be negative"),
         ({"late": 1.5}, "late=1.5 is not a share"),
-        ({"distance": "0s"}, "a distance that is not above zero"),
-        ({"poisons": ["arsenic"]}, "there are cut, type"),
+        ({"distance": "0s"}, "distance, late_by and future_by must be above 0"),
+        ({"poisons": ["arsenic"]}, "choose from cut, type"),
         ({"bursts": ("1s", "2s", 3)}, "bursts are"),
-        ({"idle": {4: ("1s", "2s")}}, "a partition that is not there"),
+        ({"idle": {4: ("1s", "2s")}}, "an unknown partition"),
         ({"idle": {1: ("2s", "1s")}}, "a silence that ends before it begins"),
-        ({"clock_drift": {1: -1}}, "a clock that runs backwards"),
+        ({"clock_drift": {1: -1}}, "clock_drift must be above -1"),
         ({"format": "xml"}, "choose one of json, csv"),
         ({"events_per_batch": 3}, "3 events a batch"),
     ],

@@ -54,12 +54,12 @@ def test_what_kafka_knows_of_a_record_can_be_columns() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"metadata": {"sent": "time"}}, "a record has no 'time'"),
-        ({"metadata": {"score": "offset"}}, "is in the value already"),
-        ({"metadata": {"offset": "offset"}}, "the name 'offset' is taken"),
-        ({"on_lost": "panic"}, "there is no on_lost 'panic'"),
-        ({"starting": "yesterday"}, "starting at 'yesterday'"),
-        ({"records_per_batch": 0}, "0 records a batch are none"),
+        ({"metadata": {"sent": "time"}}, "unknown metadata field 'time'"),
+        ({"metadata": {"score": "offset"}}, "is already in the value"),
+        ({"metadata": {"offset": "offset"}}, "the column name 'offset' is reserved"),
+        ({"on_lost": "panic"}, "unknown on_lost 'panic'"),
+        ({"starting": "yesterday"}, "cannot start at 'yesterday'"),
+        ({"records_per_batch": 0}, "records_per_batch is 0"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_can(options: dict[str, object], said: str) -> None:
@@ -81,7 +81,7 @@ def test_records_longer_than_the_format_reads_are_cut_where_that_saves_anything(
 
 
 def test_without_a_topic_it_is_refused() -> None:
-    with pytest.raises(InvalidStep, match="one topic or more"):
+    with pytest.raises(InvalidStep, match="one or more topics"):
         sl.kafka(servers="s", value=VALUE)
 
 

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 import strandline as sl
 from strandline.connectors.kafka import topic_admin
 from strandline.connectors.kafka.clients import Writer
-from strandline.connectors.kafka.encode_rows import encoded, in_format
+from strandline.connectors.kafka.encode_rows import encode_or_refuse, in_format
 from strandline.connectors.kafka.security import Security
 from strandline.connectors.kafka.topic_admin import Found
 from strandline.errors import Fenced, InvalidStep, RunError, SetupError, SinkError, SinkUnavailable
@@ -120,7 +120,7 @@ def test_an_answer_that_was_lost_is_found_in_the_ledger(
 
     with monkeypatch.context() as patched:
         patched.setattr(Writer, "_commit", lost)
-        with pytest.raises(SinkUnavailable, match="the broker does not answer"):
+        with pytest.raises(SinkUnavailable, match="the broker does not respond"):
             sink.commit(panes(pane("red", 5)), once)
     assert not sink.commit(panes(pane("red", 5)), once).fresh
     sink.close()
@@ -167,7 +167,7 @@ def test_a_stranger_with_the_jobs_name_ends_it_after_three_attempts(
 
     monkeypatch.setattr(Writer, "_begin", pushed)
     heard: list[RunError | None] = []
-    with pytest.raises(Fenced, match="another process writes under this job's name"):
+    with pytest.raises(Fenced, match="another process writes under this job's transactional id"):
         deliver(sink, Delivery.EXACTLY_ONCE, panes(pane("red", 5)), once, Patience(heard=heard.append, shortest=0.01))
     assert len(heard) == len(strangers) - 1 == 2
     sink.close()
@@ -219,7 +219,7 @@ def test_topics_that_are_missing_or_forget_are_told_before_anything_runs(
 def test_a_broker_that_is_not_there_is_told_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_admin, "FIRST_ANSWER_WITHIN_SECONDS", 0.2)
     mine = sl.kafka_topic("totals", servers="127.0.0.1:1")
-    with pytest.raises(SinkUnavailable, match="Kafka at 127.0.0.1:1 is out of reach"):
+    with pytest.raises(SinkUnavailable, match="Kafka at 127.0.0.1:1 cannot be reached"):
         mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
 
 
@@ -227,12 +227,12 @@ def test_a_broker_that_is_not_there_is_told_with_its_place(monkeypatch: pytest.M
     ("asked", "said"),
     [
         ({"options": {"acks": "1"}}, "acks=1 would count"),
-        ({"options": {"sasl.jaas.config": "x"}}, "no option of this sink"),
-        ({"mode": "replace"}, "no mode"),
-        ({"key": []}, "a key of no columns"),
-        ({"late": "totals"}, "two of a sink's topics"),
+        ({"options": {"sasl.jaas.config": "x"}}, "not an option of this sink"),
+        ({"mode": "replace"}, "unknown mode"),
+        ({"key": []}, "the key has no columns"),
+        ({"late": "totals"}, "two of the sink's topics"),
         ({"value": "json"}, "cannot be written as"),
-        ({"topic": ""}, "without a name"),
+        ({"topic": ""}, "has no name"),
     ],
 )
 def test_what_a_topic_cannot_be_is_refused(asked: dict[str, Any], said: str) -> None:
@@ -242,7 +242,7 @@ def test_what_a_topic_cannot_be_is_refused(asked: dict[str, Any], said: str) -> 
 
 def test_by_a_key_without_a_window_a_topic_cannot_hold_the_latest_answer() -> None:
     mine = sl.kafka_topic("totals", servers="127.0.0.1:1", mode="upsert", key=["team"])
-    with pytest.raises(InvalidStep, match="of whatever window comes last"):
+    with pytest.raises(InvalidStep, match="without the window"):
         mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
 
 
@@ -262,11 +262,11 @@ def test_a_format_writes_the_columns_it_names_and_reads_them_back(form: Any) -> 
 def test_a_row_that_does_not_fit_its_format_is_set_aside_alone() -> None:
     form = sl.avro('{"type": "record", "name": "T", "fields": [{"name": "team", "type": "string"}]}')
     rows = frame(*(pane(None if number == 5 else f"{number}", number) for number in range(9)))
-    fine, values, refused = encoded(rows, lambda some: in_format(some, 0, form, "it"), 0)
+    fine, values, refused = encode_or_refuse(rows, lambda some: in_format(some, 0, form, "it"), 0)
     assert fine["total"].to_list() == [0, 1, 2, 3, 4, 6, 7, 8]
     assert len(values) == 8
     assert [(each.row["total"], "does not fit its Avro schema" in each.said) for each in refused] == [(5, True)]
-    with pytest.raises(SinkError, match="asks for club, which its rows do not have"):
+    with pytest.raises(SinkError, match="needs the columns club, which the rows do not have"):
         in_format(rows, 0, sl.json("club string"), "it")
 
 

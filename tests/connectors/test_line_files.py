@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import strandline as sl
 from strandline.connectors.files import line_files
-from strandline.connectors.files.line_files import line_pieces, lines_here, read_line_pieces, read_lines
+from strandline.connectors.files.line_files import can_read_lines, line_pieces, read_line_pieces, read_lines
 from strandline.connectors.files.line_views import as_lines
 from strandline.errors import RunError
 from strandline.ports.protocols import SPLIT
@@ -55,7 +55,7 @@ def test_a_file_cut_anywhere_gives_each_line_to_one_piece_and_to_each_a_place(
     file.write_bytes(block)
     starts = range(0, len(block), step)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(line_files, "_LOOKED_AT", looked_at)
+        patch.setattr(line_files, "_SCAN_BYTES", looked_at)
         pieces = [(file.as_uri(), start, min(start + step, len(block))) for start in starts]
         found = [read_line_pieces([piece]) for piece in pieces]
     assert [line for frame in found for line in frame["value"]] == as_told(block)
@@ -117,7 +117,7 @@ def test_a_wrong_header_of_a_file_that_is_read_some_at_a_time_stops_the_job(
     assert whole.dead.height == 21
     monkeypatch.setattr(line_files, "BYTES_AT_ONCE", 50)
     assert sum(each.rows.height for each in arrived("n,word\n" + "1,one\n" * 20)) == 20
-    with pytest.raises(RunError, match="the header of its file says 'n,what'"):
+    with pytest.raises(RunError, match="the file's header is 'n,what'"):
         arrived("n,what\n" + "1,one\n" * 20)
 
 
@@ -127,7 +127,7 @@ def test_a_wrong_header_of_a_file_that_is_read_some_at_a_time_stops_the_job(
         ("torn.json.gz", gzip.compress(b'{"n": 1}\n' * 9)[:20], "Truncated"),
         ("none.json.gz", b'{"n": 1}\n', "incorrect header"),
         ("torn.json.bz2", bz2.compress(b'{"n": 1}\n' * 9)[:20], "Truncated"),
-        ("late.json.snappy", b"", "there was none such when the job started"),
+        ("late.json.snappy", b"", "the folder had no such file when the job started"),
     ],
     ids=["torn gz", "no gz", "torn bz2", "late snappy"],  # what gzip packs holds the second in which it did
 )
@@ -167,20 +167,20 @@ def test_what_spark_reads_better_is_left_to_it(tmp_path: Path, monkeypatch: pyte
     folder.mkdir()
     (folder / "a.json").write_text("{}\n{}\n")
     (folder / "_long").write_text("{}\n" * 9)
-    assert lines_here(str(folder), None)
+    assert can_read_lines(str(folder), None)
     assert line_pieces(str(folder), [(folder / "a.json").as_uri()], divisible=True) is not None
     for name, content in (("long.json", "{}\n" * 9), ("rare.lz4", "")):
         (folder / name).write_text(content)
-        assert not lines_here(str(folder), None)
-        assert lines_here(str(folder), "a*.json")
-        assert not lines_here(str(folder), "{a,b}.json")  # what that means only Hadoop knows
+        assert not can_read_lines(str(folder), None)
+        assert can_read_lines(str(folder), "a*.json")
+        assert not can_read_lines(str(folder), "{a,b}.json")  # what that means only Hadoop knows
         (folder / name).unlink()
     assert line_pieces(str(folder), [(folder / "rare.lz4").as_uri()], divisible=True) is None
     assert line_pieces(str(tmp_path), [(folder / "a.json").as_uri()], divisible=True) is None
     for elsewhere in ("s3a://in", str(tmp_path / "i*"), str(tmp_path / "not")):
-        assert not lines_here(elsewhere, None)
+        assert not can_read_lines(elsewhere, None)
     (folder / "team=red").mkdir()
-    assert not lines_here(str(folder), None)
+    assert not can_read_lines(str(folder), None)
     assert not sl.files(tmp_path, sl.json("n long"), metadata={"file": "path"}).is_plain
 
 

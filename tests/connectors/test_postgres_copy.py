@@ -144,10 +144,10 @@ def test_rows_are_found_by_the_index_however_small_the_table_is(database: Postgr
     with database._open().transaction(force_rollback=True):
         database.execute("CREATE TABLE found_by (id bigint, value bigint, batch bigint)")
         staged = database.stage("found_by", told)
-        with database.finding("found_by", ("id",)):
+        with database.lookup("found_by", ("id",)):
             without = str(database.execute(merge.format(staged)))
         database.execute("CREATE UNIQUE INDEX by_id ON found_by (id)")
-        with database.finding("found_by", ("id",)):
+        with database.lookup("found_by", ("id",)):
             by_index = str(database.execute(merge.format(staged)))
         ((after,),) = database.execute("SHOW enable_seqscan")
     assert "by_id" not in without
@@ -163,7 +163,7 @@ def test_a_row_to_be_taken_away_is_found_by_the_index_too(database: PostgresData
         database.execute("CREATE UNIQUE INDEX by_id ON found_by (id)")
         staged = database.stage("found_by", told)
         delete = f"EXPLAIN DELETE FROM found_by WHERE EXISTS (SELECT 1 FROM {staged} AS s WHERE found_by.id = s.id)"
-        with database.finding("found_by", ("id",)):
+        with database.lookup("found_by", ("id",)):
             plan = str(database.execute(delete))
     assert "Index Cond: (id = s.id)" in plan
 

@@ -146,7 +146,7 @@ def test_a_second_redrive_at_the_same_time_takes_over_and_the_first_is_told(sour
     first = Writer(source.servers, source.security, "strandline-redrive-one")
     second = source.take_back(store.read()[:1], one, None)
     assert list(second) == ids(0)
-    with pytest.raises(SinkError, match="another process has taken this over"):
+    with pytest.raises(SinkError, match="another process writes under this producer's transactional id"):
         first.write([{"topic": source.topics[0], "value": b"late"}])
 
 
@@ -155,7 +155,7 @@ def test_a_masked_letter_goes_back_as_the_record_it_was_while_that_is_there(sour
     assert list(redrive(store, {source.name: source}, ids(0)).sent) == ids(0)
     assert records(source.servers, source.topics[0], len(BAD))[0].value() == BAD[0]
     gone = store.read().with_columns(pl.lit(10_000, pl.Int64).alias("source_offset"))
-    why = "its bytes are not all here, and its record is no longer in the topic"
+    why = "the letter's bytes are masked or cut, and its record is no longer in the topic"
     assert source.why_not(gone) == dict.fromkeys(gone["id"], why)
 
 
@@ -191,7 +191,7 @@ def test_a_letter_that_is_too_long_for_its_topic_is_kept_cut_and_goes_back_whole
 def test_a_driver_that_was_replaced_can_no_longer_write_letters(dead: DeadTopic) -> None:
     entry = LedgerEntry("theirs", 1, 7, "digest")
     older, newer = dead.open_letters("theirs"), dead.open_letters("theirs")
-    with pytest.raises(SinkError, match="another process has taken this over"):
+    with pytest.raises(SinkError, match="another process writes under this producer's transactional id"):
         older.put(frame(letter(50)), entry)
     newer.put(frame(letter(50)), entry)
     assert dead.letters().read().height == 5

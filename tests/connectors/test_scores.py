@@ -238,7 +238,7 @@ def test_a_source_says_what_the_planner_asks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "problem"), [({"events": 3}, "3 events do not fill 4 partitions"), ({"rate": 0}, "a rate of 0 events")]
+    ("asked", "problem"), [({"events": 3}, "3 events do not fill 4 partitions"), ({"rate": 0}, "the rate is 0 events")]
 )
 def test_a_stream_that_cannot_be_is_refused(asked: dict[str, int], problem: str) -> None:
     with pytest.raises(InvalidStep, match=problem):

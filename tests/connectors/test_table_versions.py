@@ -123,5 +123,5 @@ def test_from_a_time_on_the_new_version_counts_and_before_it_the_old_one_also_wi
 
 
 def test_a_version_has_a_name_of_its_own(tmp_path: Path) -> None:
-    with pytest.raises(InvalidStep, match="the live table itself"):
+    with pytest.raises(InvalidStep, match="the live table"):
         versioned(sl.sqlite(tmp_path / "a.db", table="totals"), "totals")

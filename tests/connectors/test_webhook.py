@@ -93,7 +93,7 @@ def test_rows_go_out_in_requests_whose_keys_stay(server: Server, tmp_path: Path)
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
 def test_a_server_that_is_busy_is_waited_for(server: Server, tmp_path: Path, status: int) -> None:
     server.answer = lambda _: (status, "not now")
-    with pytest.raises(SinkUnavailable, match="cannot take a batch now") as told:
+    with pytest.raises(SinkUnavailable, match="cannot accept a batch now") as told:
         opened(server, tmp_path).write(elements(1), ENTRY)
     assert told.value.detail == f"{status}: not now"
 
@@ -101,11 +101,11 @@ def test_a_server_that_is_busy_is_waited_for(server: Server, tmp_path: Path, sta
 def test_a_server_that_is_not_there_or_too_slow_is_waited_for(server: Server, tmp_path: Path) -> None:
     held = threading.Event()
     server.answer = lambda _: (204 if held.wait(5) else 500, "")
-    with pytest.raises(SinkUnavailable, match="is out of reach"):
+    with pytest.raises(SinkUnavailable, match="cannot be reached"):
         opened(server, tmp_path, timeout="50ms").write(elements(1), ENTRY)
     held.set()
     server.address = "http://127.0.0.1:1/"
-    with pytest.raises(SinkUnavailable, match="is out of reach"):
+    with pytest.raises(SinkUnavailable, match="cannot be reached"):
         opened(server, tmp_path).write(elements(1), ENTRY)
 
 
@@ -144,7 +144,7 @@ def test_letters_of_the_pipeline_and_of_the_server_are_kept_side_by_side(server:
 
 def test_a_server_that_refuses_everything_ends_the_job(server: Server, tmp_path: Path) -> None:
     server.answer = lambda _: (400, "what is this?")
-    with pytest.raises(SinkError, match="refused the first 20 rows of a batch, every one"):
+    with pytest.raises(SinkError, match="refused all of the first 20 rows of a batch"):
         opened(server, tmp_path).write(elements(*range(100)), ENTRY)
 
 
@@ -155,7 +155,7 @@ def test_a_server_that_does_not_let_us_in_ends_the_job_and_no_secret_is_told(
     monkeypatch.setenv("HOOK", TOKEN)
     server.answer = lambda _: (status, "who is {Authorization}, {X-Key}?".format(**server.asked[-1][1]))
     sink = opened(server, tmp_path, token="env:HOOK", headers={"X-Key": sl.secret("env:HOOK"), "X-Who": "me"})
-    with pytest.raises(SinkError, match="does not take what is sent") as told:
+    with pytest.raises(SinkError, match="rejected a request") as told:
         sink.write(elements(1), ENTRY)
     assert server.asked[0][1]["Authorization"] == f"Bearer {TOKEN}"
     assert server.asked[0][1]["X-Who"] == "me"
@@ -178,13 +178,13 @@ def test_a_redirect_is_followed_at_home_and_nowhere_else(server: Server, tmp_pat
 
 def test_what_cannot_be_sent_safely_is_refused() -> None:
     for url, words in (
-        ("ftp://example.org/", "is no address"),
-        ("panes", "is no address"),
-        ("https://me:word@example.org/", "holds a password"),
+        ("ftp://example.org/", "is not an HTTP address"),
+        ("panes", "is not an HTTP address"),
+        ("https://me:word@example.org/", "contains a password"),
     ):
         with pytest.raises(InvalidStep, match=words):
             sl.webhook(url)
-    with pytest.raises(InvalidStep, match="would travel to example.org in the clear"):
+    with pytest.raises(InvalidStep, match="would be sent to example.org unencrypted"):
         sl.webhook("http://example.org/", token="env:HOOK")
     with pytest.raises(InvalidSecret) as told:
         sl.webhook("https://example.org/", headers={"X-Api-Key": TOKEN})
@@ -199,7 +199,7 @@ def test_what_cannot_be_sent_safely_is_refused() -> None:
 @pytest.mark.parametrize("dead", [None, DeadTable()])
 def test_a_place_for_dead_letters_is_asked_for_before_anything_runs(dead: DeadTable | None) -> None:
     sink = sl.webhook("https://example.org/")
-    with pytest.raises(InvalidStep, match="has no place for dead letters"):
+    with pytest.raises(InvalidStep, match="has no output for dead letters"):
         sink.open(Deliver(0, sink, Delivery.AT_LEAST_ONCE, None, dead))
     with pytest.raises(SinkError, match="keeps no ledger"):
         OpenWebhook(sink, ()).commit(elements(1), ENTRY)

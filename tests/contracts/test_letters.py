@@ -215,7 +215,7 @@ def test_a_redrive_sends_and_marks_what_was_asked_for_and_never_twice(place: Pla
     assert place.told() == [(1, "redriven"), (2, "new"), (3, "redriven")]
     again = redrive(place.store, {"topic": taker}, [letter(1)["id"]])
     assert (again.sent, taker.times) == ((), 1)
-    assert again.left == {letter(1)["id"]: "it was sent back before"}
+    assert again.left == {letter(1)["id"]: "it was redriven before"}
 
 
 @pytest.mark.parametrize("dies", ["before", "after"])
@@ -227,7 +227,7 @@ def test_a_redrive_that_was_killed_is_done_by_the_next_once(place: Place, dies: 
     begun = place.store.begun()
     assert begun is not None
     assert (begun.letters, begun.before) == ((letter(1)["id"],), {"topic": {"arrived": 0}})
-    with pytest.raises(SinkError, match="another redrive of .* has begun"):
+    with pytest.raises(SinkError, match="another redrive of .* is in progress"):
         place.store.begin(Redrive("another", (letter(2)["id"],)))
     taker.dies = None
     report = redrive(place.store, {"topic": taker}, [])
@@ -261,7 +261,7 @@ def test_one_that_wakes_after_all_is_done_does_not_end_the_next(place: Place) ->
     place.store.begin(second)
     place.store.finish(first, first.letters)
     assert place.store.begun() == second
-    with pytest.raises(SinkError, match="has begun"):
+    with pytest.raises(SinkError, match="is in progress"):
         place.store.begin(second)
 
 
@@ -398,9 +398,9 @@ def test_letters_of_one_record_go_back_together_and_only_once() -> None:
     report = redrive(memory, {"topic": Taker(), "elsewhere": object()}, ids)
     assert report.sent == (first["id"], twin["id"])
     assert report.left == {
-        late["id"]: "its record was sent back with another letter",
+        late["id"]: "its record was redriven with another letter",
         pane["id"]: "it is a pane, not a record of a source",
-        stranger["id"]: "elsewhere takes no records back",
+        stranger["id"]: "elsewhere does not support redrive",
         refused["id"]: "it is a row that a sink refused, not a record of a source",
     }
 
@@ -411,5 +411,5 @@ def test_a_letter_from_a_newer_version_is_refused_and_fields_that_are_not_known_
     with pytest.raises(StateError, match="here is written by a newer Strandline"):
         from_json(told.replace(b'"envelope": 1', b'"envelope": 2'), "here")
     for nothing in (b"", b"[]", b"{}", b'"x"', b"\xff"):
-        with pytest.raises(StateError, match="here is no dead letter"):
+        with pytest.raises(StateError, match="here is not a dead letter"):
             from_json(nothing, "here")

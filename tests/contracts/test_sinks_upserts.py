@@ -111,14 +111,14 @@ def test_elements_are_written_by_the_key_they_are_told(store: Store) -> None:
 @pytest.mark.needs("upsert")
 def test_elements_by_no_key_are_refused(store: Store) -> None:
     mine = store.sink(mode="upsert")
-    with pytest.raises(InvalidStep, match="writes elements by key, and is not told by which"):
+    with pytest.raises(InvalidStep, match="writes elements by key, and no key is given"):
         mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
 
 
 @pytest.mark.needs("upsert")
 def test_a_key_that_rows_do_not_have_is_told(store: Store) -> None:
     sink = opened(store, asked={"key": ["club", "window_start"]})
-    with pytest.raises(SinkError, match="is to tell rows apart by club, which they do not have"):
+    with pytest.raises(SinkError, match="needs the key columns club, which the rows do not have"):
         sink.commit(panes(pane("red", 5)), entry(sink, 0))
     sink.close()
 

@@ -272,7 +272,7 @@ def test_a_letter_goes_back_once(with_letters: tuple[Served, list[str]]) -> None
     assert done["left"] == {"nobody": "there is no such letter"}
     again = served.client.post(f"/api{path}/redrive", json=ask, headers=OURS).json()
     assert again["sent"] == []
-    assert again["left"][ids[0]] == "it was sent back before"
+    assert again["left"][ids[0]] == "it was redriven before"
     states = {letter["id"]: letter["state"] for letter in served.get(f"{path}/letters")["letters"]}
     assert states == {ids[0]: "redriven", ids[1]: "new", ids[2]: "new"}
     sent = [file.read_bytes() for file in (served.root / "in").iterdir() if file.name.startswith("redriven-")]

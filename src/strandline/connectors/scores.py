@@ -1,8 +1,8 @@
-"""A seeded stream of team scores with everything a real one has: disorder, silence, stragglers and broken records.
+"""Generate a seeded stream of team scores with disorder, a silent partition, late events and broken records.
 
 Each event is a function of the seed, its partition and its number, so any range can be read again. The first batch only
-announces the partitions; then the stream starts, and events are emitted on a schedule. The moment it started is kept in
-Spark's offset log with the positions.
+announces the partitions. Then the stream starts, and events are emitted on a schedule. Spark's offset log stores the
+start time with the positions.
 """
 
 import json
@@ -32,29 +32,29 @@ _COLUMNS: Final = "team string, user string, score long, at timestamp"
 _CHUNK: Final = 1024
 _FORMAT: Final = "strandline_scores"
 _ORIGIN: Final = "origin"
-_UNKNOWN, _KNOWN = 0, 1
+_UNKNOWN, _ANNOUNCED = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Scores of five teams over four partitions, the last of which falls silent for the middle third of the stream."""
+    """Scores of five teams over four partitions, the last of which is silent for the middle third of the stream."""
 
     seed: int = 7
     events: int = 15_000
     rate: int = 500
     width: int = 4
     tardy: float = 0.02
-    """The share of events that come five to twelve seconds late: a correction."""
+    """The share of events that are five to twelve seconds late: they cause corrections."""
     stragglers: float = 0.01
-    """The share of events that come a minute or two late: hopeless."""
+    """The share of events that are one to two minutes late: they are dropped as late."""
     poison: float = 0.005
     """The share of records that are broken."""
 
     def __post_init__(self) -> None:
         if self.events < self.width:
-            raise InvalidStep(f"{self.events} events do not fill {self.width} partitions", hint="ask for more events")
+            raise InvalidStep(f"{self.events} events do not fill {self.width} partitions", hint="use more events")
         if self.rate < 1:
-            raise InvalidStep(f"a rate of {self.rate} events a second never ends", hint="ask for one or more")
+            raise InvalidStep(f"the rate is {self.rate} events a second", hint="use 1 or more")
 
     @property
     def name(self) -> str:
@@ -70,7 +70,7 @@ class Scores:
 
     @property
     def decoder(self) -> "Json":
-        from strandline.formats.json.codec import Json  # noqa: PLC0415 - Polars: who asks for positions does without
+        from strandline.formats.json.codec import Json  # noqa: PLC0415 - loads Polars, which readers of offsets do without
 
         return Json(_COLUMNS)
 
@@ -80,7 +80,7 @@ class Scores:
 
 
 def scores(*, seed: int = 7, events: int = 15_000, rate: int = 500) -> Scores:
-    """A stream to try things on."""
+    """Generate a demo stream of team scores."""
     return Scores(seed, events, rate)
 
 
@@ -108,7 +108,7 @@ def records(ask: Scores, partition: int, start: int, end: int, origin: int) -> l
 
 
 def _chunk(ask: Scores, partition: int, chunk: int, moments: npt.NDArray[np.int64]) -> list[bytes]:
-    """A chunk is drawn whole, so that a range within it does not depend on where it was cut."""
+    """Draw a whole chunk, so that a range within it does not depend on where it was cut."""
     draw = np.random.default_rng([ask.seed, partition, chunk])
     team = draw.integers(0, len(TEAMS), _CHUNK)
     user = draw.integers(0, 200, _CHUNK)
@@ -142,7 +142,7 @@ def _record(team: str, user: int, score: int, at: str, broken: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Range(InputPartition):
-    """The records [start, end) of one partition, and the mark that goes with them."""
+    """The records [start, end) of one partition, and the mark of the last one."""
 
     partition: int
     start: int
@@ -152,25 +152,25 @@ class Range(InputPartition):
 
 
 class ScoresReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Positions of every partition, and the moment the stream started: 0 before it is announced, 1 until it starts."""
+    """Reads positions of every partition, and the stream's start: 0 before it is announced, 1 until it starts."""
 
     def __init__(self, ask: Scores) -> None:
-        self._ask = ask
+        self._scores = ask
         self._schedules = [schedule(ask, number) for number in range(ask.width)]
         self._now = _now
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """What has been emitted by now is all there is."""
+        """Fix the clock: only records that are emitted by now are read."""
         now = _now()
         self._now = lambda: now
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        return {_ORIGIN: _UNKNOWN} | {str(number): 0 for number in range(self._ask.width)}
+        return {_ORIGIN: _UNKNOWN} | {str(number): 0 for number in range(self._scores.width)}
 
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: ARG002, N802 - Spark's name
         if start[_ORIGIN] == _UNKNOWN:
-            return start | {_ORIGIN: _KNOWN}
-        origin = self._now() if start[_ORIGIN] == _KNOWN else start[_ORIGIN]
+            return start | {_ORIGIN: _ANNOUNCED}
+        origin = self._now() if start[_ORIGIN] == _ANNOUNCED else start[_ORIGIN]
         elapsed = self._now() - origin
         emitted = {
             str(number): max(int(np.searchsorted(moments, elapsed, side="right")), start[str(number)])
@@ -180,7 +180,7 @@ class ScoresReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Range]:
         if start[_ORIGIN] == _UNKNOWN:
-            return [Range(number, 0, 0, 0, ANNOUNCED) for number in range(self._ask.width)]
+            return [Range(number, 0, 0, 0, ANNOUNCED) for number in range(self._scores.width)]
         ranges = []
         for number, moments in enumerate(self._schedules):
             first, last = start[str(number)], end[str(number)]
@@ -190,7 +190,7 @@ class ScoresReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         asked = cast("Range", partition)
-        values: list[bytes | None] = [*records(self._ask, asked.partition, asked.start, asked.end, asked.origin)]
+        values: list[bytes | None] = [*records(self._scores, asked.partition, asked.start, asked.end, asked.origin)]
         marks = [RECORD] * len(values)
         if asked.mark != RECORD:
             values, marks = [*values, None], [*marks, asked.mark]
@@ -200,7 +200,7 @@ class ScoresReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class ScoresDataSource(DataSource):
-    """The generator as Spark reads it."""
+    """The Spark data source of the stream."""
 
     @classmethod
     def name(cls) -> str:

@@ -14,7 +14,7 @@ from strandline.dashboard import api_types
 from strandline.dashboard.dead_letter_queries import Asked, LetterGone, Opened
 from strandline.dashboard.graph import About, written_to
 from strandline.errors import SetupError
-from strandline.letters.envelope_json import instant
+from strandline.letters.envelope_json import time_text
 from strandline.letters.redrive import redrive
 from strandline.letters.store import NEW
 
@@ -134,4 +134,4 @@ def _line(letter: Mapping[str, Any]) -> api_types.Letter:
 
 
 def _told(name: str, value: Any) -> str:
-    return str(instant(value)) if name in ("first_seen", "event_time") else str(value)
+    return str(time_text(value)) if name in ("first_seen", "event_time") else str(value)

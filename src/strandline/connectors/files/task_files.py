@@ -1,4 +1,4 @@
-"""The parts of a folder with a log, and how a file comes into one: from a driver, or from a task of its job."""
+"""Write files into the parts of a folder, from the driver or from a task."""
 
 import uuid
 from dataclasses import asdict, dataclass
@@ -18,11 +18,11 @@ from strandline.ports.protocols import Stamp
 PANES, LATE, DEAD = "panes", "late", "dead"
 PARTS: Final = (PANES, LATE, DEAD)
 _PRIVATE: Final = 0o600
-"""Dead letters may hold anything."""
+"""File mode of dead letters, which may hold any data."""
 
 
 def add_file(root: Path, part: str, label: str, rows: pl.DataFrame, form: str) -> File:
-    """A durable file with these rows, which no record names yet."""
+    """Write a durable file with these rows, which no log record names yet."""
     data = encoded(rows, form)
     path = f"{part}/{label}-{uuid.uuid4().hex[:16]}.{form}"
     write_new(root / path, data, _PRIVATE if part == DEAD else 0o666)
@@ -32,7 +32,7 @@ def add_file(root: Path, part: str, label: str, rows: pl.DataFrame, form: str) -
 
 @dataclass(frozen=True, slots=True)
 class FolderWriter:
-    """Adds files of elements to a folder, in the tasks of a job."""
+    """Writes files of elements to a folder, in the tasks of a job."""
 
     path: str
     format: str
@@ -42,7 +42,7 @@ class FolderWriter:
         log = Log(root)
         if rows.estimated_size() < WORTH_A_FILE or not is_shown(log.folder, stamp):
             return None
-        with log.explained():
+        with log.sink_errors():
             laid = laid_out(rows, stamp.batch)
             file = add_file(root, PANES, label(stamp), laid, self.format)
         return Part(rows.height, sums_of(rows), {"file": asdict(file), "columns": types_of(laid)})

@@ -19,7 +19,7 @@ from strandline.connectors.files import sink as at_work
 from strandline.connectors.files.manifest_log import Log
 from strandline.connectors.files.sink import OpenFolder
 from strandline.errors import Fenced, InvalidStep, SetupError, SinkError, SinkUnavailable, StateError
-from strandline.formats.row_files import decoded, encoded, laid_out, types_of
+from strandline.formats.row_files import decode_file, encode_file, to_public_columns, types_of
 from strandline.kernel.output import Output
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
@@ -284,11 +284,11 @@ def test_values_of_every_type_come_back_as_they_were(tmp_path: Path, format: str
             'na"me, too': [1, 2, 3],
         }
     )
-    shown = laid_out(frame, 7)
+    shown = to_public_columns(frame, 7)
     types = types_of(shown)
     path = tmp_path / f"rows.{format}"
-    path.write_bytes(encoded(shown, format))
-    back = decoded(path, types)
+    path.write_bytes(encode_file(shown, format))
+    back = decode_file(path, types)
     assert back.schema == shown.schema
     assert back.drop("place").equals(shown.drop("place"))
     # CSV and JSON know no structure that is not there apart from one whose fields are not.
@@ -372,9 +372,9 @@ def test_what_a_folder_cannot_do_is_refused(tmp_path: Path) -> None:
         sl.read_manifested(tmp_path, "totals")
     with pytest.raises(InvalidStep, match="late has no latest answers"):
         sl.read_manifested(tmp_path, "late", now=True)
-    with pytest.raises(InvalidStep, match="these rows are no panes"):
+    with pytest.raises(InvalidStep, match="these rows are not panes"):
         sl.read_manifested(tmp_path, now=True)
-    with pytest.raises(InvalidStep, match="a size of nothing"):
+    with pytest.raises(InvalidStep, match="target_bytes is below 1"):
         sl.compact(tmp_path, target_bytes=0)
 
 

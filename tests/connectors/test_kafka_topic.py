@@ -265,7 +265,7 @@ def test_a_row_that_does_not_fit_its_format_is_set_aside_alone() -> None:
     fine, values, refused = encode_or_refuse(rows, lambda some: in_format(some, 0, form, "it"), 0)
     assert fine["total"].to_list() == [0, 1, 2, 3, 4, 6, 7, 8]
     assert len(values) == 8
-    assert [(each.row["total"], "does not fit its Avro schema" in each.said) for each in refused] == [(5, True)]
+    assert [(each.row["total"], "does not fit its Avro schema" in each.detail) for each in refused] == [(5, True)]
     with pytest.raises(SinkError, match="needs the columns club, which the rows do not have"):
         in_format(rows, 0, sl.json("club string"), "it")
 

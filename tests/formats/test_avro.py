@@ -397,7 +397,7 @@ def test_a_registry_that_is_down_holds_the_batch_but_not_what_it_has_said(
     monkeypatch.setattr(ours.client(), "sleep", fake.pauses.append)
     form = sl.avro(record(FIELD), registry=ours)
     fake.faults = [lambda handler: reply(handler, 500)] * 6
-    with pytest.raises(RegistryDown, match="out of reach"):
+    with pytest.raises(RegistryDown, match="does not respond"):
         form.decode(raw([good]))
     assert form.decode(raw([good])).rows["n"].to_list() == [3]
     fake.faults = [lambda handler: reply(handler, 500)] * 100
@@ -449,22 +449,22 @@ def test_ddl_alone_is_written_and_read_again() -> None:
 
 
 BROKEN = [
-    ("no JSON", "{", "no JSON"),
-    ("no record", '"long"', "no record"),
+    ("not JSON", "{", "not JSON"),
+    ("not a record", '"long"', "not a record"),
     ("a name that is not defined", record({"name": "x", "type": "Nothing"}), "does not define"),
     ("a field without a type", '{"type": "record", "name": "R", "fields": [{"name": "n"}]}', "without its type"),
     ("a record without fields", '{"type": "record", "name": "R"}', "without its fields"),
     ("two fields of a name", record(FIELD, FIELD), "two fields"),
-    ("a record that holds itself", record({"name": "x", "type": ["null", "Score"]}), "holds itself"),
+    ("a record that contains itself", record({"name": "x", "type": ["null", "Score"]}), "contains itself"),
     ("a union of unions", record({"name": "x", "type": ["null", ["null", "int"]]}), "holds a union"),
     ("a name twice", record({"name": "x", "type": {"type": "fixed", "name": "Score", "size": 1}}), "defines"),
     (
         "an enum default that is none",
         record({"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A"], "default": "B"}}),
-        "none of its symbols",
+        "not one of its symbols",
     ),
     ("nested without an end", "[" * 80 + "]" * 80, "nested more than"),
-    ("nested beyond the parser", "[" * 100_000, "no JSON"),
+    ("nested beyond the parser", "[" * 100_000, "not JSON"),
 ]
 
 

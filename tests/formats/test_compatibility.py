@@ -79,7 +79,7 @@ AVRO: list[tuple[str, Any, Any, bool, bool]] = [
     ("an array to a map", of({"type": "array", "items": "int"}), of({"type": "map", "values": "int"}), NO, NO),
     ("an inner field without a default", of(record(A, name="I")), of(record(A, B, name="I")), NO, YES),
     ("an inner field with a default", of(record(A, name="I")), of(record(A, B0, name="I")), YES, YES),
-    ("a record that holds itself grows", TREE, TREE2, YES, YES),
+    ("a record that contains itself grows", TREE, TREE2, YES, YES),
     ("a logical type is added", of("long"), of({"type": "long", "logicalType": "timestamp-millis"}), YES, YES),
     ("a record to a primitive", record(A), "int", NO, NO),
 ]  # fmt: skip

@@ -83,7 +83,7 @@ def test_types_that_csv_cannot_hold_are_refused(ddl: str) -> None:
 
 @pytest.mark.parametrize("delimiter", ["", ";;", '"', "\n"])
 def test_a_delimiter_that_cannot_be_is_refused(delimiter: str) -> None:
-    with pytest.raises(InvalidStep, match="cannot stand between values"):
+    with pytest.raises(InvalidStep, match="cannot be a delimiter"):
         sl.csv("a long", delimiter=delimiter)
 
 

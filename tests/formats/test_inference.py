@@ -42,8 +42,8 @@ def test_a_day_among_times_is_a_time_and_a_word_among_them_makes_them_texts() ->
 @pytest.mark.parametrize(
     ("records", "reason"),
     [
-        ([b"{"], "record 1 of the sample is no JSON"),
-        ([b"{}", b"[]"], "record 2 of the sample is no JSON object"),
+        ([b"{"], "record 1 of the sample is not JSON"),
+        ([b"{}", b"[]"], "record 2 of the sample is not a JSON object"),
         ([b'{"x": 1}', b'{"x": "one"}'], "changes its type"),
         ([b'{"x": [1]}', b'{"x": {"y": 1}}'], "changes its type"),
         ([], "no field"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import strandline as sl
 from strandline.errors import InvalidSchema, RegistryDown, SinkError
-from strandline.formats.protobuf.codec import read_index, written_index
+from strandline.formats.protobuf.codec import read_index, write_index
 from strandline.formats.protobuf.messages import class_of, message_of
 from strandline.formats.protobuf.proto_text import parse_proto
 from strandline.formats.registry.confluent_wire import framed
@@ -188,15 +188,15 @@ def test_the_message_is_chosen_by_its_name() -> None:
         ("message", "ends too early"),
         ("message M { int32 = 1; }", "cannot read the .proto"),
         ("message M { int32 x = one; }", "cannot read the .proto at 'one'"),
-        ("message M { Nothing x = 1; }", "does not hold together"),
-        ('import "nowhere.proto"; message M { }', "does not hold together"),
-        ('syntax = "proto4";', "proto2 and proto3 are read"),
+        ("message M { Nothing x = 1; }", "is inconsistent"),
+        ('import "nowhere.proto"; message M { }', "is inconsistent"),
+        ('syntax = "proto4";', "use proto2 or proto3"),
         ('edition = "2023";', "an edition"),
         ("message M { optional group G = 1 { } }", "group"),
-        ("message M { M m = 1; }", "holds itself"),
+        ("message M { M m = 1; }", "contains itself"),
         ("message M { reserved 1; int32 x = 1; }", "is reserved"),
         ('message M { reserved "x"; int32 x = 1; }', "is reserved"),
-        ("message M { int32 a = 1; int32 b = 1; }", "does not hold together"),
+        ("message M { int32 a = 1; int32 b = 1; }", "is inconsistent"),
         ("§", "cannot read the .proto"),
         ("message M {" * 40, "nested more than"),
         ("x" * 2**21, "characters"),
@@ -230,7 +230,7 @@ def test_a_schema_as_a_descriptor_in_base64() -> None:
     ("index", "written"), [((0,), b"\0"), ((1,), b"\x02\x02"), ((0, 0), b"\x04\0\0"), ((70, 3), b"\x04\x8c\x01\x06")]
 )
 def test_a_messages_index_is_written_as_the_wire_format_says(index: tuple[int, ...], written: bytes) -> None:
-    assert written_index(index) == written
+    assert write_index(index) == written
     assert read_index(written + b"rest", 0) == (index, len(written))
     assert read_index(b"\x02\0", 0) == ((0,), 2)
 

@@ -77,7 +77,7 @@ def test_it_waits_as_long_as_the_registry_asks_within_reason(fake: FakeRegistry)
 
 def test_a_registry_that_stays_down_is_told_and_nothing_is_skipped(fake: FakeRegistry) -> None:
     fake.faults = [status(500)] * 100
-    with pytest.raises(RegistryDown, match="out of reach") as down:
+    with pytest.raises(RegistryDown, match="does not respond") as down:
         fake.client().schema(1)
     assert len(fake.asked) == 5
     assert "status 500" in down.value.detail
@@ -86,7 +86,7 @@ def test_a_registry_that_stays_down_is_told_and_nothing_is_skipped(fake: FakeReg
 
 def test_how_often_it_is_asked_can_be_said(fake: FakeRegistry) -> None:
     fake.faults = [status(500)] * 100
-    with pytest.raises(RegistryDown, match="asked 2 times"):
+    with pytest.raises(RegistryDown, match="tried 2 times"):
         fake.client(attempts=2).schema(1)
     assert len(fake.asked) == 2
     with pytest.raises(sl.PlanError, match="asked 0 times"):
@@ -156,7 +156,7 @@ def test_a_redirect_within_the_host_is_followed_but_not_in_circles(fake: FakeReg
 @pytest.mark.parametrize("body", [b"<html>welcome</html>", b"", b"[" * 100_000, b"\xff"])
 def test_an_answer_that_is_no_json_is_refused(fake: FakeRegistry, body: bytes) -> None:
     fake.faults = [status(200, body)]
-    with pytest.raises(RegistryError, match="is no JSON"):
+    with pytest.raises(RegistryError, match="is not JSON"):
         fake.client().subjects()
 
 
@@ -165,7 +165,7 @@ def test_an_answer_that_is_no_json_is_refused(fake: FakeRegistry, body: bytes) -
 )
 def test_a_schema_of_another_shape_is_refused(fake: FakeRegistry, body: bytes) -> None:
     fake.faults = [status(200, body)]
-    with pytest.raises(RegistryError, match="another shape than expected"):
+    with pytest.raises(RegistryError, match="an unexpected structure"):
         fake.client().schema(1)
 
 
@@ -188,7 +188,7 @@ def test_a_user_and_password_or_a_token_are_sent_and_never_told(
     sent = fake.asked[-1][2]["Authorization"]
     assert base64.b64decode(sent.removeprefix("Basic ")) == b"ann:hunter2"
     fake.faults = [status(401, b'{"error_code": 40101, "message": "no"}')]
-    with pytest.raises(RegistryError, match="does not let us in") as refused:
+    with pytest.raises(RegistryError, match="rejects the credentials") as refused:
         Client(ours).subjects()
     for told in (repr(ours), str(refused.value), repr(Client(ours)), repr(pickle.dumps(ours))):
         assert "hunter2" not in told
@@ -209,13 +209,13 @@ def test_a_missing_secret_is_told_before_anyone_is_asked(fake: FakeRegistry) -> 
 @pytest.mark.parametrize(
     ("url", "secrets", "reason"),
     [
-        ("localhost:8081", {}, "no address of a registry"),
-        ("ftp://localhost", {}, "no address of a registry"),
-        ("http://", {}, "no address of a registry"),
-        ("http://ann:hunter2@localhost", {}, "holds a password"),
+        ("localhost:8081", {}, "not an HTTP address"),
+        ("ftp://localhost", {}, "not an HTTP address"),
+        ("http://", {}, "not an HTTP address"),
+        ("http://ann:hunter2@localhost", {}, "contains a password"),
         ("http://localhost", {"user": "env:A"}, "a user with a password, or a token"),
         ("http://localhost", {"user": "env:A", "password": "env:B", "token": "env:C"}, "a user with a password"),
-        ("http://registry.example", {"token": "env:A"}, "in the clear"),
+        ("http://registry.example", {"token": "env:A"}, "unencrypted"),
     ],
 )
 def test_an_address_that_cannot_be_is_refused(url: str, secrets: dict[str, str], reason: str) -> None:
@@ -250,7 +250,7 @@ def test_schemas_that_use_each_other_in_a_circle_are_refused(fake: FakeRegistry)
 def test_an_incompatible_schema_is_refused(fake: FakeRegistry) -> None:
     fake.add("scores-value", '"long"')
     fake.judge = lambda new, old, level: False
-    with pytest.raises(SchemaRefused, match="does not take this schema"):
+    with pytest.raises(SchemaRefused, match="rejects this schema"):
         fake.client().register("scores-value", Schema(Kind.AVRO, '"string"'))
     assert not fake.client().verdict("scores-value", Schema(Kind.AVRO, '"string"'))
 

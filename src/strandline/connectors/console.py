@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from strandline.errors import InvalidStep, SinkError
-from strandline.formats.row_files import as_texts, encoded, laid_out
+from strandline.formats.row_files import as_texts, encode_file, to_public_columns
 from strandline.kernel.blocks.block import END, START
 from strandline.kernel.output import Output
 from strandline.kernel.window.panes import RETRACTION
@@ -84,12 +84,12 @@ class OpenConsole(Unledgered):
 
     def _show(self, part: str, frame: pl.DataFrame, batch: int) -> None:
         if not self._out.isatty():
-            for line in encoded(laid_out(frame, batch), "jsonl").decode().splitlines():
+            for line in encode_file(to_public_columns(frame, batch), "jsonl").decode().splitlines():
                 self._out.write(f"{part} {line}\n")
             return
         order = [name for name in (START, END) if name in frame.columns]
         head = frame.sort(order, maintain_order=True).head(self._rows) if order else frame.head(self._rows)
-        shown = laid_out(head, batch)
+        shown = to_public_columns(head, batch)
         table = Table(title=_title(part, frame, batch, shown.height), title_justify="left", header_style="dim")
         for name, kind in shown.schema.items():
             table.add_column(Text(_printable(name)), justify="right" if kind.is_numeric() else "left")

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from strandline.errors import InvalidStep, SinkError, SinkUnavailable
-from strandline.formats.row_files import laid_out
+from strandline.formats.row_files import to_public_columns
 from strandline.kernel.output import Output
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
@@ -80,7 +80,9 @@ class OpenCall(Unledgered):
     def write(self, output: Output, entry: LedgerEntry) -> Written:
         for part, frame in (("panes", output.panes), ("late", output.late), ("dead", output.dead)):
             if frame is not None and frame.height:
-                self._call(laid_out(frame, entry.batch), BatchPart(entry.lineage, entry.batch, part, entry.digest))
+                self._call(
+                    to_public_columns(frame, entry.batch), BatchPart(entry.lineage, entry.batch, part, entry.digest)
+                )
                 crash_point("C9")
         crash_point("C10")
         return Written()

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import polars as pl
 
 from strandline.errors import InvalidSecret, InvalidStep, SinkError, SinkUnavailable
-from strandline.formats.http import Answer, Elsewhere, TooLarge, ask
+from strandline.formats.http import Answer, ForeignRedirect, TooLarge, ask
 from strandline.formats.refused_rows import Refused, refused_letters
-from strandline.formats.row_files import encoded, laid_out
+from strandline.formats.row_files import encode_file, to_public_columns
 from strandline.formats.secrets import Secret, secret
 from strandline.kernel.output import Output
 from strandline.model.elements import Duration, Length, duration
@@ -124,7 +124,7 @@ class OpenWebhook(Unledgered):
         sent = BatchRequests(self._hook, entry)
         for part, frame in (("panes", output.panes), ("late", output.late)):
             if frame is not None and frame.height:
-                rows = laid_out(frame, entry.batch)
+                rows = to_public_columns(frame, entry.batch)
                 for number, start in enumerate(range(0, rows.height, self._hook.rows)):
                     sent.send(part, str(number), rows[start : start + self._hook.rows])
                     crash_point("C9")
@@ -176,7 +176,7 @@ class BatchRequests:
         headers = {**self._headers, "Content-Type": "application/json", KEY: key}
         try:
             return ask("POST", self._hook.url, headers, body, self._hook.timeout.ms / 1000, self._hook.ca)
-        except (Elsewhere, TooLarge) as problem:
+        except (ForeignRedirect, TooLarge) as problem:
             raise SinkError(
                 f"{self._hook.name} answered with {problem}", hint="use the address that it redirects to"
             ) from None
@@ -204,7 +204,7 @@ class BatchRequests:
 
 
 def _body(entry: LedgerEntry, part: str, rows: pl.DataFrame) -> bytes:
-    lines = encoded(rows, "jsonl").removesuffix(b"\n").replace(b"\n", b",")
+    lines = encode_file(rows, "jsonl").removesuffix(b"\n").replace(b"\n", b",")
     facts = f'{{"lineage": "{entry.lineage}", "batch": {entry.batch}, "part": "{part}", "rows": ['
     return facts.encode() + lines + b"]}"
 

@@ -27,7 +27,7 @@ from strandline.connectors.delta.table import (
 from strandline.connectors.delta.task_files import DeltaWriter, actions, storable, write_table_file
 from strandline.connectors.delta.upserts import Merge
 from strandline.errors import InvalidSecret, InvalidStep, SinkError, SinkUnavailable, StateError
-from strandline.formats.row_files import kinds_of, laid_out
+from strandline.formats.row_files import kinds_of, to_public_columns
 from strandline.formats.secrets import Secret
 from strandline.formats.sink_columns import names_beside
 from strandline.kernel.blocks.block import END, START
@@ -189,7 +189,7 @@ class OpenDelta:
     def _send(self, output: Output, entry: LedgerEntry, *, recorded: bool) -> Written:
         for part, frame in (("late", output.late), ("dead", output.dead)):
             if frame is not None and frame.height:
-                self._add_beside(part, laid_out(frame, entry.batch), entry, recorded=recorded)
+                self._add_beside(part, to_public_columns(frame, entry.batch), entry, recorded=recorded)
         crash_point("C9")
         act: Act = empty_commit
         if output.parts:
@@ -202,7 +202,7 @@ class OpenDelta:
         return Written()
 
     def _pane_commit(self, panes: pl.DataFrame, batch: int) -> Act:
-        rows = storable(laid_out(panes, batch))
+        rows = storable(to_public_columns(panes, batch))
         self._refuse_changed_columns(rows)
         if self._sink.mode is Mode.APPEND:
             return append_rows(rows, self._options)
@@ -219,7 +219,9 @@ class OpenDelta:
         internal = {public: name for name, public in names.items() if name in panes.columns}
         latest = standing(panes, [internal.get(name, name) for name in key])
         self._panes.widen(rows)
-        return Merge(key, window).of(storable(laid_out(latest.rows, batch)), storable(laid_out(latest.gone, batch)))
+        return Merge(key, window).of(
+            storable(to_public_columns(latest.rows, batch)), storable(to_public_columns(latest.gone, batch))
+        )
 
     def _part_commit(self, output: Output, entry: LedgerEntry) -> Act:
         """Commit the files of tasks together with a file of the rows that came to the driver."""
@@ -235,7 +237,9 @@ class OpenDelta:
             name = label(Stamp(entry.lineage, entry.epoch, entry.batch))
             with self._panes.sink_errors():
                 files.append(
-                    write_table_file(Path(self._sink.path), name, storable(laid_out(output.panes, entry.batch)))
+                    write_table_file(
+                        Path(self._sink.path), name, storable(to_public_columns(output.panes, entry.batch))
+                    )
                 )
         for each in files:
             rows = pl.DataFrame(schema=kinds_of(each["columns"]))

@@ -11,7 +11,7 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.connectors.delta.table import sink_errors, sync_file
-from strandline.formats.row_files import laid_out, types_of
+from strandline.formats.row_files import to_public_columns, types_of
 from strandline.kernel.output import Part
 from strandline.ports.durable_files import sync_folder
 from strandline.ports.file_stamps import WORTH_A_FILE, is_shown, label
@@ -34,7 +34,7 @@ class DeltaWriter:
         root = Path(self.path)
         if rows.estimated_size() < WORTH_A_FILE or not is_shown(root, stamp):
             return None
-        laid = storable(laid_out(rows, stamp.batch))
+        laid = storable(to_public_columns(rows, stamp.batch))
         if not set(types_of(laid).values()) <= _SIMPLE:
             return None
         with sink_errors(self.path):

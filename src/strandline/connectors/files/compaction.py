@@ -13,7 +13,7 @@ import polars as pl
 from strandline.connectors.files.manifest_log import STATE, File, FolderState, Log
 from strandline.connectors.files.task_files import PARTS, add_file
 from strandline.errors import InvalidStep, SetupError, SinkUnavailable
-from strandline.formats.row_files import decoded
+from strandline.formats.row_files import decode_file
 from strandline.ports.file_stamps import job_label
 
 TARGET: Final = 128 * 2**20
@@ -91,7 +91,7 @@ def _merge_small_files(root: Path, state: FolderState, target: int) -> Replaced:
     done: list[tuple[Sequence[File], File | None]] = []
     for part in PARTS:
         for files in _groups([file for file in state.files.values() if file.part == part], target):
-            rows = pl.concat([decoded(root / file.path, state.columns[part]) for file in files])
+            rows = pl.concat([decode_file(root / file.path, state.columns[part]) for file in files])
             done.append((files, add_file(root, part, label_of(files[0], state), rows, _suffix(files[0]))))
     return done
 

@@ -14,7 +14,7 @@ from strandline.connectors.files.manifest_log import File, FolderState, Log
 from strandline.connectors.files.read_manifest import read_manifested
 from strandline.connectors.files.task_files import DEAD, add_file
 from strandline.errors import SinkUnavailable
-from strandline.formats.row_files import decoded
+from strandline.formats.row_files import decode_file
 from strandline.letters.file_notes import NotedLetters
 from strandline.letters.store import envelopes
 
@@ -52,7 +52,7 @@ def _without(root: Path, state: FolderState, file: File, ids: frozenset[str]) ->
     """The replacement of a file: empty if it holds none of these letters, None if it holds no others."""
     if file.part != DEAD:
         return []
-    rows = decoded(root / file.path, state.columns[DEAD])
+    rows = decode_file(root / file.path, state.columns[DEAD])
     kept = rows.filter(~pl.col("id").is_in(ids).fill_null(value=False))
     if kept.height == rows.height:
         return []

@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from strandline.errors import RunError
-from strandline.formats.undecodable_records import Complaint, dead_letters
+from strandline.formats.undecodable_records import DecodeProblem, dead_letters
 from strandline.kernel.blocks.block import OFFSET, PARTITION
 from strandline.ports.protocols import RAW, SPLIT, Decoded, Decoder, Masked, Masking
 
@@ -58,8 +58,8 @@ class Lines:
             lines, misread = self._below_header(self.header, lines, split)
         if not self.blank:
             lines = lines.filter(pl.col(RAW).bin.size() > 0)
-        decoded = self.of.decode(lines)
-        return decoded if misread is None else replace(decoded, dead=pl.concat([decoded.dead, misread]))
+        decode_file = self.of.decode(lines)
+        return decode_file if misread is None else replace(decode_file, dead=pl.concat([decode_file.dead, misread]))
 
     def _below_header(
         self, header: Header, lines: pl.DataFrame, split: pl.Series | None
@@ -81,5 +81,5 @@ class Lines:
         if not problems:
             return rows, None
         wrong = lines.filter(pl.col(PARTITION).is_in([*problems]))
-        letters = dead_letters(wrong, {at: Complaint(problems[name]) for at, name in enumerate(wrong[PARTITION])})
+        letters = dead_letters(wrong, {at: DecodeProblem(problems[name]) for at, name in enumerate(wrong[PARTITION])})
         return rows.filter(~pl.col(PARTITION).is_in([*problems])), letters

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from strandline.errors import SinkError, SinkUnavailable, StateError
-from strandline.formats.row_files import joined
+from strandline.formats.row_files import merge_columns
 from strandline.ports.durable_files import sync_folder
 from strandline.ports.ledger import Recorded
 
@@ -91,7 +91,7 @@ class FolderState:
         if record["kind"] in (BATCH, ROWS):
             self.now = record["now"] or self.now
             for part, columns in record["columns"].items():
-                self.columns[part] = joined(self.columns.get(part, {}), columns)
+                self.columns[part] = merge_columns(self.columns.get(part, {}), columns)
         if record["kind"] in (BATCH, MARK):
             known = self.ledger.setdefault(record["lineage"], {})
             known[record["entry"][0]] = Recorded(*record["entry"])

@@ -8,7 +8,7 @@ import polars as pl
 from strandline.connectors.files.manifest_log import FolderState, Log
 from strandline.connectors.files.task_files import PARTS
 from strandline.errors import InvalidStep, SetupError
-from strandline.formats.row_files import decoded, kinds_of
+from strandline.formats.row_files import decode_file, kinds_of
 
 _ATTEMPTS: Final = 5
 
@@ -45,7 +45,7 @@ def rows_of(root: Path, state: FolderState, part: str) -> pl.DataFrame:
     """Read the rows of a part in the order in which they were written."""
     types = state.columns.get(part, {})
     empty = pl.DataFrame(schema=kinds_of(types))
-    found = [decoded(root / file.path, types) for file in state.files.values() if file.part == part]
+    found = [decode_file(root / file.path, types) for file in state.files.values() if file.part == part]
     return pl.concat([empty, *found])
 
 

@@ -11,7 +11,7 @@ from strandline.connectors.files.dead_letters import letters_in
 from strandline.connectors.files.manifest_log import BATCH, CLAIM, MARK, ROWS, File, FolderState, Log
 from strandline.connectors.files.task_files import PANES, PARTS, FolderWriter, add_file
 from strandline.errors import InvalidStep, SinkError, SinkUnavailable
-from strandline.formats.row_files import FORMATS, VOID, joined, laid_out, types_of
+from strandline.formats.row_files import FORMATS, VOID, merge_columns, to_public_columns, types_of
 from strandline.formats.sink_columns import BATCH as BATCH_COLUMN
 from strandline.formats.sink_columns import names_beside
 from strandline.kernel.blocks.block import END, START
@@ -207,9 +207,9 @@ class OpenFolder:
         full = {part: frame for part, frame in frames.items() if frame is not None and frame.height}
         with self._log.sink_errors():
             for part, frame in full.items():
-                rows = laid_out(frame, entry.batch)
+                rows = to_public_columns(frame, entry.batch)
                 self._refuse_mismatch(part, columns.get(part, {}), types_of(rows), added=True)
-                columns[part] = joined(columns.get(part, {}), types_of(rows))
+                columns[part] = merge_columns(columns.get(part, {}), types_of(rows))
                 files.append(add_file(self._root, part, name, rows, self._sink.format))
         now = _latest_by(full["panes"], self._keys) if "panes" in full and self._keys is not None else None
         return Staged(tuple(files), self._task_files(output), columns, now)
@@ -231,7 +231,7 @@ class OpenFolder:
         known: dict[str, str] = {}
         for each in output.parts:
             self._refuse_mismatch(PANES, known, each.told["columns"], added=True)
-            known = joined(known, each.told["columns"])
+            known = merge_columns(known, each.told["columns"])
         return {PANES: known} if known else {}
 
     def _refuse_changed_columns(self, staged: Staged) -> None:

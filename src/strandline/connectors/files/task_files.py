@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from strandline.connectors.files.manifest_log import File, Log, write_new
-from strandline.formats.row_files import encoded, laid_out, types_of
+from strandline.formats.row_files import encode_file, to_public_columns, types_of
 from strandline.kernel.output import Part
 from strandline.ports.durable_files import sync_folder
 from strandline.ports.file_stamps import WORTH_A_FILE, is_shown, label
@@ -23,7 +23,7 @@ _PRIVATE: Final = 0o600
 
 def add_file(root: Path, part: str, label: str, rows: pl.DataFrame, form: str) -> File:
     """Write a durable file with these rows, which no log record names yet."""
-    data = encoded(rows, form)
+    data = encode_file(rows, form)
     path = f"{part}/{label}-{uuid.uuid4().hex[:16]}.{form}"
     write_new(root / path, data, _PRIVATE if part == DEAD else 0o666)
     sync_folder((root / path).parent)
@@ -43,6 +43,6 @@ class FolderWriter:
         if rows.estimated_size() < WORTH_A_FILE or not is_shown(log.folder, stamp):
             return None
         with log.sink_errors():
-            laid = laid_out(rows, stamp.batch)
+            laid = to_public_columns(rows, stamp.batch)
             file = add_file(root, PANES, label(stamp), laid, self.format)
         return Part(rows.height, sums_of(rows), {"file": asdict(file), "columns": types_of(laid)})

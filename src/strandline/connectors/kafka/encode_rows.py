@@ -7,7 +7,7 @@ import polars as pl
 
 from strandline.errors import SinkError
 from strandline.formats.refused_rows import Refused
-from strandline.formats.sink_columns import names_beside, tell
+from strandline.formats.sink_columns import names_beside, to_sink_rows
 from strandline.kernel.blocks.block import AT, END, START
 from strandline.kernel.blocks.column_types import YEAR_ONE, YEAR_TEN_THOUSAND
 from strandline.kernel.step import WATERMARK
@@ -72,7 +72,7 @@ def encode_or_refuse(
         return frame, write(frame), []
     except SinkError as problem:
         if frame.height <= 1:
-            rows = tell(frame, batch).rows.to_dicts()
+            rows = to_sink_rows(frame, batch).rows.to_dicts()
             return frame.clear(), pl.Series([], dtype=pl.Binary), [Refused(row, str(problem)) for row in rows]
     half = frame.height // 2
     first, second = encode_or_refuse(frame[:half], write, batch), encode_or_refuse(frame[half:], write, batch)

@@ -29,7 +29,7 @@ from strandline.connectors.kafka.topic_admin import Topics, prepare_topics
 from strandline.errors import Fenced, InvalidStep, SinkError, SinkUnavailable
 from strandline.formats.json.write_rows import as_json
 from strandline.formats.refused_rows import Refused, refused_letters
-from strandline.formats.sink_columns import names_beside, tell
+from strandline.formats.sink_columns import names_beside, to_sink_rows
 from strandline.kernel.blocks.block import END, START
 from strandline.kernel.dead_letters import NAMES
 from strandline.kernel.latest_per_key import standing
@@ -175,7 +175,7 @@ class OpenKafka:
         if len(batch.refused) >= MOST_REFUSED and not batch.records:
             raise SinkError(
                 f"{self._name}: all {len(batch.refused)} rows of a batch were refused",
-                detail=batch.refused[-1].said,
+                detail=batch.refused[-1].detail,
                 hint="raise the topic's limits or change what the pipeline writes; the next start retries the batch",
             )
         letters = self._letters(output, entry, batch.refused)
@@ -246,7 +246,7 @@ class OpenKafka:
             reason = (
                 reason if long[place] else f"invalid record: {topic} is compacted, and accepts no record without a key"
             )
-            batch.refused.append(Refused(tell(frame[place], number).rows.to_dicts()[0], reason))
+            batch.refused.append(Refused(to_sink_rows(frame[place], number).rows.to_dicts()[0], reason))
         parts = zip(values, [None] * frame.height if keys is None else keys, headers, long | bare, strict=True)
         batch.records += [
             {"topic": topic, "key": key, "value": value, "headers": row_headers}

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from strandline.formats.sink_columns import Column, Kind, Told
+from strandline.formats.sink_columns import Column, Kind, SinkRows
 from strandline.model.elements import BEGINNING, END
 
 _HEADER: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
@@ -44,16 +44,16 @@ _Field = tuple[npt.NDArray[Any], npt.NDArray[np.int32] | np.int32]
 """Values of a column, padded to the widest, and their lengths."""
 
 
-def has_binary_form(told: Told, types: Mapping[str, str]) -> bool:
+def has_binary_form(rows: SinkRows, types: Mapping[str, str]) -> bool:
     """Whether all these rows have a binary form that columns of these types read as they would read its text."""
-    return all(_has_binary_form(told.rows[each.name], each.kind, types.get(each.name, "")) for each in told.columns)
+    return all(_has_binary_form(rows.rows[each.name], each.kind, types.get(each.name, "")) for each in rows.columns)
 
 
-def binary_form(told: Told) -> Iterator[bytes | memoryview]:
+def binary_form(rows: SinkRows) -> Iterator[bytes | memoryview]:
     """Encode the rows in binary form, slice by slice."""
     yield _HEADER
-    for part in told.rows.iter_slices(_SLICE):
-        yield _to_bytes([_field(part[column.name], column) for column in told.columns], part.height)
+    for part in rows.rows.iter_slices(_SLICE):
+        yield _to_bytes([_field(part[column.name], column) for column in rows.columns], part.height)
     yield _TRAILER
 
 

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from strandline.formats.sink_columns import Column, Kind, Told
+from strandline.formats.sink_columns import Column, Kind, SinkRows
 
 
 class Refusal(Exception):
@@ -69,11 +69,11 @@ class Dialect(Protocol):
         """The columns of a table in order, with their declared types; empty if there is no such table."""
         ...
 
-    def load(self, table: str, told: Told) -> None:
+    def load(self, table: str, rows: SinkRows) -> None:
         """Add rows to a table."""
         ...
 
-    def stage(self, table: str, told: Told) -> str:
+    def stage(self, table: str, rows: SinkRows) -> str:
         """Load rows into a staging table, typed as the table's columns; return the name to select from."""
         ...
 

@@ -12,7 +12,7 @@ from strandline.connectors.sql.dead_letters import TableLetters
 from strandline.connectors.sql.dialect import Refusal, Traits
 from strandline.connectors.sql.sink import OpenSql, Table, open_table, table_of
 from strandline.errors import SetupError, SinkError, SinkUnavailable
-from strandline.formats.sink_columns import Column, Kind, Told
+from strandline.formats.sink_columns import Column, Kind, SinkRows
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
@@ -190,28 +190,28 @@ class DuckDbFile:
             )
         )
 
-    def load(self, table: str, told: Told) -> None:
-        names = ", ".join(map(self.quoted, told.names))
-        self._with_rows(told, f"INSERT INTO {self.quoted(table)} ({names}) SELECT {names} FROM {self._typed(told)}")
+    def load(self, table: str, rows: SinkRows) -> None:
+        names = ", ".join(map(self.quoted, rows.names))
+        self._with_rows(rows, f"INSERT INTO {self.quoted(table)} ({names}) SELECT {names} FROM {self._typed(rows)}")
 
-    def stage(self, table: str, told: Told) -> str:
+    def stage(self, table: str, rows: SinkRows) -> str:
         """Load rows into a temporary table with the types of its target."""
-        names = ", ".join(map(self.quoted, told.names))
+        names = ", ".join(map(self.quoted, rows.names))
         place = "temp.strandline_staging"
         self.execute(
             f"CREATE OR REPLACE TEMP TABLE strandline_staging AS SELECT {names} FROM {self.quoted(table)} LIMIT 0"
         )
-        self._with_rows(told, f"INSERT INTO {place} SELECT {names} FROM {self._typed(told)}")
+        self._with_rows(rows, f"INSERT INTO {place} SELECT {names} FROM {self._typed(rows)}")
         return place
 
     def lookup(self, table: str, key: Sequence[str]) -> AbstractContextManager[object]:  # noqa: ARG002 - DuckDB finds them itself
         return nullcontext()
 
-    def _with_rows(self, told: Told, statement: str) -> None:
-        rows = told.rows.to_arrow()
+    def _with_rows(self, rows: SinkRows, statement: str) -> None:
+        arrow = rows.rows.to_arrow()
 
         def act() -> None:
-            self._connection.register(_ROWS, rows)
+            self._connection.register(_ROWS, arrow)
             try:
                 self._connection.execute(statement)
             finally:
@@ -220,8 +220,8 @@ class DuckDbFile:
 
         self._run_recorded(act)
 
-    def _typed(self, told: Told) -> str:
-        shown = ", ".join(f"{self._value(column)} AS {self.quoted(column.name)}" for column in told.columns)
+    def _typed(self, rows: SinkRows) -> str:
+        shown = ", ".join(f"{self._value(column)} AS {self.quoted(column.name)}" for column in rows.columns)
         return f"(SELECT {shown} FROM {_ROWS})"
 
     def _value(self, column: Column) -> str:

@@ -15,7 +15,7 @@ from strandline.connectors.sql.dialect import Refusal, Traits
 from strandline.connectors.sql.sink import OpenSql, Table, open_table, table_of
 from strandline.errors import SinkError, SinkUnavailable
 from strandline.formats.secrets import Secret
-from strandline.formats.sink_columns import Column, Kind, Told
+from strandline.formats.sink_columns import Column, Kind, SinkRows
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
@@ -216,21 +216,21 @@ class PostgresDatabase:
         )
         return dict(found)
 
-    def load(self, table: str, told: Told) -> None:
-        self._copy(self.quoted(table), told, self.columns(table))
+    def load(self, table: str, rows: SinkRows) -> None:
+        self._copy(self.quoted(table), rows, self.columns(table))
 
-    def stage(self, table: str, told: Told) -> str:
+    def stage(self, table: str, rows: SinkRows) -> str:
         """Load rows into a temporary table with the target's columns and types."""
         place = f"pg_temp.{self.quoted(_STAGING)}"
-        if self._staged is None or (self._staged[0], tuple(self._staged[1])) != (table, told.names):
-            names = ", ".join(map(self.quoted, told.names))
+        if self._staged is None or (self._staged[0], tuple(self._staged[1])) != (table, rows.names):
+            names = ", ".join(map(self.quoted, rows.names))
             self.execute(f"DROP TABLE IF EXISTS {place}")
             made = f"CREATE TEMP TABLE {self.quoted(_STAGING)} AS SELECT {names} FROM {self.quoted(table)} WITH NO DATA"
             self.execute(made)
             self._staged = table, self._columns(place)
         else:
             self.execute(f"TRUNCATE {place}")
-        self._copy(place, told, self._staged[1])
+        self._copy(place, rows, self._staged[1])
         return place
 
     @contextmanager
@@ -255,10 +255,10 @@ class PostgresDatabase:
         )
         return bool(self.execute(asked, [self.quoted(table), len(key) - 1, sorted(key)]))
 
-    def _copy(self, place: str, told: Told, types: Mapping[str, str]) -> None:
-        names = ", ".join(map(self.quoted, told.names))
-        is_binary = has_binary_form(told, types)
-        form, parts = ("binary", binary_form(told)) if is_binary else (f"csv, NULL '{_NULL}'", _text_form(told))
+    def _copy(self, place: str, rows: SinkRows, types: Mapping[str, str]) -> None:
+        names = ", ".join(map(self.quoted, rows.names))
+        is_binary = has_binary_form(rows, types)
+        form, parts = ("binary", binary_form(rows)) if is_binary else (f"csv, NULL '{_NULL}'", _text_form(rows))
         command = f"COPY {place} ({names}) FROM STDIN (FORMAT {form})"
         with _convert_refusals(), self._open().cursor() as cursor, cursor.copy(command) as copy:
             for part in parts:
@@ -295,9 +295,9 @@ def server_message(problem: "psycopg.Error") -> str:
     return ": ".join(messages) or str(problem).strip().partition("\n")[0]
 
 
-def _text_form(told: Told) -> Iterator[str]:
+def _text_form(rows: SinkRows) -> Iterator[str]:
     """Encode rows as CSV, which every column type can be read from."""
-    text = told.rows.select(_copy_text(column) for column in told.columns)
+    text = rows.rows.select(_copy_text(column) for column in rows.columns)
     for part in text.iter_slices(100_000):
         yield part.write_csv(include_header=False, null_value=_NULL, quote_style="non_numeric")
 

@@ -22,7 +22,7 @@ from strandline.connectors.sql.upserts import Upsert
 from strandline.errors import InvalidStep, SinkError
 from strandline.formats.refused_rows import Refused, refused_letters
 from strandline.formats.row_files import FIRST_MS, LAST_MS
-from strandline.formats.sink_columns import Column, Kind, Told, names_beside, tell
+from strandline.formats.sink_columns import Column, Kind, SinkRows, names_beside, to_sink_rows
 from strandline.kernel.blocks.block import AT, END, START
 from strandline.kernel.latest_per_key import standing
 from strandline.kernel.output import Output, counts_to_facts
@@ -177,7 +177,7 @@ class OpenSql:
             dead = _acceptable(pl.concat(letters, how="diagonal_relaxed"))
             dead_refused = self._add(self._table.name + "_dead", dead, entry.batch, widen=True)[1]
             if dead_refused:
-                raise SinkError(f"{self._name} refused a dead letter", detail=dead_refused[0].said)
+                raise SinkError(f"{self._name} refused a dead letter", detail=dead_refused[0].detail)
         return Written(refused=len(refused))
 
     def _refused_letters(self, refused: list[Refused], clock: int, entry: LedgerEntry) -> pl.DataFrame:
@@ -195,13 +195,13 @@ class OpenSql:
     def _merge(self, panes: pl.DataFrame, names: Mapping[str, str], batch: int) -> list[Refused]:
         window = (names[START], names[END]) if START in panes.columns else None
         key = self._table.key or (*(self._keys or ()), *(window or ()))
-        incoming = tell(panes, batch)
+        incoming = to_sink_rows(panes, batch)
         _refuse_unknown(key, incoming, self._name)
         self._fit(self._table.name, incoming.columns, widen=self._table.evolve, unique=key)
         internal = {public: name for name, public in names.items() if name in panes.columns}
         latest = standing(panes, [internal.get(name, name) for name in key])
         upsert = Upsert(self._table.name, key, window)
-        gone, rows = tell(latest.gone, batch), tell(latest.rows, batch)
+        gone, rows = to_sink_rows(latest.gone, batch), to_sink_rows(latest.rows, batch)
         upsert.remove(self._database, gone)
         return write_isolating_refused(
             rows.rows, lambda some: upsert.put(self._database, rows.only(some)), self._database.savepoint
@@ -209,7 +209,7 @@ class OpenSql:
 
     def _add(self, table: str, frame: pl.DataFrame, batch: int, *, widen: bool) -> tuple[bool, list[Refused]]:
         """Add rows; return whether these columns are new to the table, and the refused rows."""
-        incoming = tell(frame, batch)
+        incoming = to_sink_rows(frame, batch)
         first = self._fit(table, incoming.columns, widen=widen)
         put = self._database.load
         return first, write_isolating_refused(
@@ -291,12 +291,12 @@ def _acceptable(letters: pl.DataFrame) -> pl.DataFrame:
     return cleaned.with_columns(ends.otherwise(at).alias(AT))
 
 
-def _refuse_unknown(key: tuple[str, ...], told: Told, sink: str) -> None:
-    unknown = [name for name in key if name not in told.names]
+def _refuse_unknown(key: tuple[str, ...], rows: SinkRows, sink: str) -> None:
+    unknown = [name for name in key if name not in rows.names]
     if unknown:
         raise SinkError(
             f"{sink} needs the key columns {', '.join(unknown)}, which the rows do not have",
-            detail=f"the rows have {', '.join(told.names)}",
+            detail=f"the rows have {', '.join(rows.names)}",
             hint="name other columns",
         )
 

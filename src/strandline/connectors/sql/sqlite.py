@@ -13,7 +13,7 @@ from strandline.connectors.sql.dead_letters import TableLetters
 from strandline.connectors.sql.dialect import Refusal, Traits
 from strandline.connectors.sql.sink import OpenSql, Table, open_table, table_of
 from strandline.errors import SetupError, SinkError, SinkUnavailable
-from strandline.formats.sink_columns import Column, Kind, Told
+from strandline.formats.sink_columns import Column, Kind, SinkRows
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
@@ -152,28 +152,28 @@ class SqliteFile:
     def columns(self, table: str) -> dict[str, str]:
         return {row[1]: row[2] for row in self.execute(f"PRAGMA table_info({self.quoted(table)})")}
 
-    def load(self, table: str, told: Told) -> None:
-        self._load(self.quoted(table), told)
+    def load(self, table: str, rows: SinkRows) -> None:
+        self._load(self.quoted(table), rows)
 
-    def stage(self, table: str, told: Told) -> str:  # noqa: ARG002 - SQLite types values, not columns
-        names = ", ".join(map(self.quoted, told.names))
-        if self._staged != told.names:
+    def stage(self, table: str, rows: SinkRows) -> str:  # noqa: ARG002 - SQLite types values, not columns
+        names = ", ".join(map(self.quoted, rows.names))
+        if self._staged != rows.names:
             self._connection.execute(f"DROP TABLE IF EXISTS {_STAGING}")
             self._connection.execute(f"CREATE TABLE {_STAGING} ({names})")
-            self._staged = told.names
+            self._staged = rows.names
         self._connection.execute(f"DELETE FROM {_STAGING}")
-        self._load(_STAGING, told)
+        self._load(_STAGING, rows)
         return _STAGING
 
     def lookup(self, table: str, key: Sequence[str]) -> AbstractContextManager[object]:  # noqa: ARG002 - SQLite finds them itself
         return nullcontext()
 
-    def _load(self, place: str, told: Told) -> None:
-        names = ", ".join(map(self.quoted, told.names))
-        marks = ", ".join("?" * len(told.names))
-        rows = told.rows.with_columns(_sortable_text(column) for column in told.columns)
+    def _load(self, place: str, rows: SinkRows) -> None:
+        names = ", ".join(map(self.quoted, rows.names))
+        marks = ", ".join("?" * len(rows.names))
+        frame = rows.rows.with_columns(_sortable_text(column) for column in rows.columns)
         with _convert_refusals():
-            self._connection.executemany(f"INSERT INTO {place} ({names}) VALUES ({marks})", rows.iter_rows())
+            self._connection.executemany(f"INSERT INTO {place} ({names}) VALUES ({marks})", frame.iter_rows())
 
     def create_view(self, name: str, query: str) -> None:
         self.execute(f"DROP VIEW IF EXISTS {self.quoted(name)}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from strandline.connectors.sql.dialect import Dialect
-from strandline.formats.sink_columns import Told
+from strandline.formats.sink_columns import SinkRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,18 +19,18 @@ class Upsert:
     window: tuple[str, str] | None = None
     """Start and end."""
 
-    def remove(self, database: Dialect, told: Told) -> None:
+    def remove(self, database: Dialect, rows: SinkRows) -> None:
         """Delete rows, each only where the table's row is of the same window."""
         match = dict.fromkeys((*self.key, *(self.window or ())))
-        for part, by_index in _split_by_null_keys(told, self.key):
+        for part, by_index in _split_by_null_keys(rows, self.key):
             target, staged = database.quoted(self.table), database.stage(self.table, part.only(part.rows, match))
             same = _match_condition(database, self.table, tuple(match), by_index)
             with _lookup(database, self.table, self.key, by_index):
                 database.execute(f"DELETE FROM {target} WHERE EXISTS (SELECT 1 FROM {staged} AS s WHERE {same})")
 
-    def put(self, database: Dialect, told: Told) -> None:
+    def put(self, database: Dialect, rows: SinkRows) -> None:
         """Update rows by key, unless the table has a later window; insert the others."""
-        for part, by_index in _split_by_null_keys(told, self.key):
+        for part, by_index in _split_by_null_keys(rows, self.key):
             staged = database.stage(self.table, part)
             same = _match_condition(database, self.table, self.key, by_index)
             with _lookup(database, self.table, self.key, by_index):
@@ -69,12 +69,12 @@ def _match_condition(database: Dialect, table: str, names: Sequence[str], by_ind
     return " AND ".join(f"{quoted(table)}.{quoted(name)} {operator} s.{quoted(name)}" for name in names)
 
 
-def _split_by_null_keys(told: Told, key: Sequence[str]) -> list[tuple[Told, bool]]:
+def _split_by_null_keys(rows: SinkRows, key: Sequence[str]) -> list[tuple[SinkRows, bool]]:
     """Split rows for lookup: those without a null key match by `=` and an index; those with one need a slower way.
 
     Rows are sorted by key, so that neighbours in the index are looked up, and inserted, together.
     """
-    rows = told.rows.sort(key, maintain_order=True)
-    null = rows.select(pl.any_horizontal(pl.col(name).is_null() for name in key)).to_series()
-    parts = [(told.only(rows.filter(~null)), True), (told.only(rows.filter(null)), False)]
+    frame = rows.rows.sort(key, maintain_order=True)
+    null = frame.select(pl.any_horizontal(pl.col(name).is_null() for name in key)).to_series()
+    parts = [(rows.only(frame.filter(~null)), True), (rows.only(frame.filter(null)), False)]
     return [(part, by_index) for part, by_index in parts if part.rows.height]

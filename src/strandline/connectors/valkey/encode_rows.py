@@ -6,8 +6,8 @@ from typing import Final
 import polars as pl
 
 from strandline.errors import SinkError
-from strandline.formats.json.write_rows import as_json, readable
-from strandline.formats.sink_columns import Column, Kind, names_beside, tell
+from strandline.formats.json.write_rows import as_json, json_value
+from strandline.formats.sink_columns import Column, Kind, names_beside, to_sink_rows
 from strandline.kernel.blocks.block import END, START
 from strandline.kernel.window.panes import INDEX
 
@@ -41,14 +41,14 @@ def key_of(panes: pl.DataFrame, asked: tuple[str, ...], keys: tuple[str, ...] | 
 
 def keys_for(panes: pl.DataFrame, key: Sequence[str], prefix: str) -> pl.Series:
     """Build `prefix:red:1970-01-01T00:00:00.000Z`: the values of a row's key, joined by colons."""
-    converted = tell(panes, 0)
+    converted = to_sink_rows(panes, 0)
     by_name = {column.name: column for column in converted.columns}
     parts = [_part(by_name[name]) for name in key]
     return converted.rows.select(pl.concat_str([pl.lit(prefix), *parts], separator=":").alias("key")).to_series()
 
 
 def _part(column: Column) -> pl.Expr:
-    text = readable(column).cast(pl.String)
+    text = json_value(column).cast(pl.String)
     if column.kind in (Kind.TEXT, Kind.JSON):
         for sign, written in (("%", "%25"), (":", "%3A"), ("\n", "%0A")):
             text = text.str.replace_all(sign, written, literal=True)

@@ -87,7 +87,7 @@ def test_register_takes_what_fits_only(fake: FakeRegistry, tmp_path: Path, capsy
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("show", "nothing"), "does not have what"),
+        (("show", "nothing"), "has no result for"),
         (("check", "x", "nowhere.avsc"), "cannot read nowhere.avsc"),
         (("check", "x", "{}", "--kind", "thrift"), "no kind of schema"),
         (("check", "x", "{}"), "any kind of schema"),

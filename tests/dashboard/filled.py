@@ -12,7 +12,7 @@ from strandline.model.counts import Counts
 from strandline.model.histograms import Histogram, of_times
 from strandline.observe.metrics.history import JobState
 from strandline.observe.metrics.metrics import BatchMetrics, HotKey, PartitionMetrics, StepMetrics
-from strandline.observe.metrics.store import Keeping, Store
+from strandline.observe.metrics.store import Retention, Store
 from strandline.observe.metrics.tables import AlarmLine, PaneLine
 
 SECOND = 1000
@@ -57,7 +57,7 @@ def fill(folder: Path, job: JobToFill, now: int | None = None) -> Path:
     """Writes the folder of a job that has run up to now."""
     now = now or time.time_ns() // 1_000_000
     identify(folder, job.pipeline or definition())
-    store = Store(folder, job.name, Keeping(days=2))
+    store = Store(folder, job.name, Retention(days=2))
     started = now - job.batches * job.every
     store.start(started)
     for number in range(job.batches):

@@ -74,12 +74,12 @@ def test_everyone_is_accounted_for(served: Served) -> None:
 
 
 def test_a_series_has_no_more_points_than_asked_for(served: Served) -> None:
-    whole = served.get(f"/jobs/{served.id('well')}/series")
+    with_partitions = served.get(f"/jobs/{served.id('well')}/series")
     few = served.get(f"/jobs/{served.id('well')}/series", points=10)
-    assert len(whole["at"]) == 60
+    assert len(with_partitions["at"]) == 60
     assert len(few["at"]) == 10
     assert all(len(values) == 10 for values in few["values"].values())
-    assert few["at"][-1] == whole["at"][-1]
+    assert few["at"][-1] == with_partitions["at"][-1]
 
 
 def test_the_watermark_is_told_against_the_clock(served: Served) -> None:

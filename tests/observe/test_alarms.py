@@ -14,19 +14,19 @@ from strandline.observe.alarms.alarm_file import alarms_from
 from strandline.observe.alarms.notify import Command, Topic, Webhook
 from strandline.observe.alarms.rules import (
     DEFAULTS,
-    SILENT_AFTER,
+    RESOLVED_AFTER,
     Alarm,
     AlarmState,
     DeadLetterRate,
+    HighLatency,
     LagGrowing,
     LateRate,
     RestartLoop,
     Rule,
-    Seen,
-    SlowToTell,
+    RuleInput,
     StateGrowing,
     WatermarkStuck,
-    look,
+    evaluate,
 )
 from strandline.observe.metrics.store import point_of
 from strandline.observe.metrics.tables import Point
@@ -35,7 +35,7 @@ from tests.observe.made import START, batch, partition
 SECOND = 1_000
 
 
-def seen(many: int, every: int = SECOND, latest: dict[str, Any] | None = None, **columns: Any) -> Seen:
+def seen(many: int, every: int = SECOND, latest: dict[str, Any] | None = None, **columns: Any) -> RuleInput:
     """So many points; a column may be a function of a point's number."""
     points = []
     for number in range(many):
@@ -44,14 +44,14 @@ def seen(many: int, every: int = SECOND, latest: dict[str, Any] | None = None, *
         told = {name: each(number) if callable(each) else each for name, each in columns.items()}
         points.append(replace(point, **told))
     now = START + many * every
-    return Seen(now, points, batch(many, now, **(latest or {})), starts=[START])
+    return RuleInput(now, points, batch(many, now, **(latest or {})), starts=[START])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", DEFAULTS, ids=lambda rule: rule.name)
 def test_a_job_in_which_nothing_is_wrong_is_silent(rule: Rule) -> None:
     assert rule.find(seen(2_400)) is None
-    assert rule.find(Seen(START)) is None
+    assert rule.find(RuleInput(START)) is None
 
 
 def test_lag_that_grows_batch_by_batch_rings() -> None:
@@ -79,7 +79,7 @@ def test_a_watermark_that_never_came_names_the_partition_that_was_never_heard() 
     latest = batch(200, stuck.now, watermark=None, held_by="scores-3", partitions=(silent,))
     found = WatermarkStuck().find(replace(stuck, latest=latest))
     assert found is not None
-    assert "scores-3 has never given anything" in found.text
+    assert "scores-3 has never sent a record" in found.text
 
 
 def test_a_watermark_that_stands_still_because_nothing_comes_or_all_has_ended_is_well() -> None:
@@ -103,7 +103,7 @@ def test_dead_letters_ring_by_their_share_or_by_the_budget() -> None:
 
 def test_rows_that_are_visible_too_late_ring() -> None:
     slow = {"latency": {"on_time": of_times([5_000.0] * 50 + [900_000.0] * 50)}}
-    found = SlowToTell().find(seen(3, latest=slow))
+    found = HighLatency().find(seen(3, latest=slow))
     assert found is not None
     assert found.text.startswith("p99 from event time to the sink is")
 
@@ -117,8 +117,8 @@ def test_state_rings_when_it_only_grows_and_not_when_windows_come_and_go() -> No
 
 def test_a_job_that_starts_again_and_again_rings() -> None:
     starts = [START + each * 60_000 for each in range(5)]
-    assert RestartLoop().find(Seen(START + 300_000, starts=starts)) is not None
-    assert RestartLoop().find(Seen(START + 3_600_000, starts=starts)) is None
+    assert RestartLoop().find(RuleInput(START + 300_000, starts=starts)) is not None
+    assert RestartLoop().find(RuleInput(START + 3_600_000, starts=starts)) is None
 
 
 def states(found: Iterable[bool], every: int, wait: int) -> list[str]:
@@ -128,7 +128,7 @@ def states(found: Iterable[bool], every: int, wait: int) -> list[str]:
     for number, wrong in enumerate(found):
         now = START + number * every
         point: Point = replace(point_of(batch(0, now), now, 1), read=100, late=50 if wrong else 0)
-        alarm = look(alarm, Seen(now, [point]))
+        alarm = evaluate(alarm, RuleInput(now, [point]))
         told.append(alarm.state.value)
     return [state for state, _ in groupby(told)]
 
@@ -144,15 +144,15 @@ def test_a_number_that_trembles_around_its_limit_rings_once() -> None:
 
 
 def test_it_falls_silent_once_all_is_well_for_long_enough() -> None:
-    silent = SILENT_AFTER.ms // 10_000
+    silent = RESOLVED_AFTER.ms // 10_000
     assert states([True] + [False] * silent, 10_000, 0) == ["firing"]
     assert states([True] + [False] * (silent + 2), 10_000, 0) == ["firing", "ok"]
 
 
 def test_it_counts_how_often_it_rang() -> None:
     alarm = Alarm(RestartLoop())
-    bad = Seen(START + 300_000, starts=[START + each for each in range(9)])
-    alarm = look(look(alarm, bad), bad)
+    bad = RuleInput(START + 300_000, starts=[START + each for each in range(9)])
+    alarm = evaluate(evaluate(alarm, bad), bad)
     assert (alarm.state, alarm.count) == (AlarmState.FIRING, 1)
 
 
@@ -177,7 +177,7 @@ def test_a_file_names_whom_to_tell() -> None:
                 {"kafka": "alarms", "servers": "localhost:9092"},
             ]
         }
-    ).tell
+    ).notifiers
     assert [type(each) for each in told] == [Webhook, Command, Topic]
     assert "TOKEN" in repr(told[0])
 
@@ -186,13 +186,13 @@ def test_a_file_names_whom_to_tell() -> None:
     ("table", "said"),
     [
         ({"lag": {}}, "there is no rule 'lag'"),
-        ({"lag_growing": {"batch": 3}}, "lag_growing has no 'batch'"),
+        ({"lag_growing": {"batch": 3}}, "lag_growing has no field 'batch'"),
         ({"lag_growing": {"batches": "many"}}, "lag_growing.batches is 'many'"),
         ({"watermark_stuck": {"after": "soon"}}, "not a length of time"),
-        ({"lag_growing": 3}, "lag_growing is no table"),
-        ({"tell": [{"pigeon": "grey"}]}, "nobody can be told with pigeon"),
-        ({"tell": {"webhook": "x"}}, "tell is a list"),
-        ({"tell": [{"webhook": "file:///etc/passwd"}]}, "nobody can be told"),
+        ({"lag_growing": 3}, "lag_growing must be a table"),
+        ({"tell": [{"pigeon": "grey"}]}, "unknown notifier: pigeon"),
+        ({"tell": {"webhook": "x"}}, "tell must be a list"),
+        ({"tell": [{"webhook": "file:///etc/passwd"}]}, "unknown notifier"),
     ],
 )
 def test_a_file_that_cannot_be_is_refused_with_the_reason(table: dict[str, Any], said: str) -> None:

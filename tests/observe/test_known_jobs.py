@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.observe.known_jobs import VARIABLE, is_passing, known_jobs, register, remember
+from strandline.observe.known_jobs import VARIABLE, is_temporary, known_jobs, register, remember
 from tests.dashboard.filled import definition, identify
 
 
@@ -43,8 +43,8 @@ def test_who_does_not_say_where_a_pipeline_is_written_takes_nothing_from_what_is
 
 def test_a_job_in_a_temporary_folder_is_passing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    assert is_passing(tmp_path / "tmp" / "test" / "job")
-    assert not is_passing(tmp_path / "jobs")
+    assert is_temporary(tmp_path / "tmp" / "test" / "job")
+    assert not is_temporary(tmp_path / "jobs")
 
 
 def test_a_folder_that_is_gone_is_not_shown(tmp_path: Path, file: Path) -> None:

@@ -17,9 +17,9 @@ from strandline.kernel.window.panes import INDEX, LAST, RETRACTION, TIMING
 from strandline.kernel.window.prepare import PARTS, REPEATS, ROWS
 from strandline.model.counts import Counts
 from strandline.model.histograms import bucket_of
-from strandline.observe.metrics.lag import Following, Position, positions_in
+from strandline.observe.metrics.lag import EndHistory, Position, positions_in
 from strandline.observe.metrics.measure import Meter, by_timing, held_by, latencies, named_partitions, stages_of
-from strandline.observe.metrics.pane_recording import Followed
+from strandline.observe.metrics.pane_recording import PaneSelector
 from strandline.observe.metrics.space_saving import HeavyHitters
 from strandline.spark.delivery.deliver import Delivered
 from strandline.spark.delivery.gather_output import StepOutput
@@ -203,7 +203,7 @@ def test_what_was_hot_long_ago_is_forgotten() -> None:
 
 
 def test_lag_in_seconds_is_how_long_ago_the_end_was_where_the_job_is() -> None:
-    following, told = Following(), {}
+    following, told = EndHistory(), {}
     for second in range(10):
         told = following.lags([Position("scores-0", 0, 100 * second)], NOW + second * 1_000)
     assert told["scores-0"].records == 900
@@ -215,7 +215,7 @@ def test_lag_in_seconds_is_how_long_ago_the_end_was_where_the_job_is() -> None:
 
 
 def test_lag_in_seconds_is_not_told_before_the_end_was_seen_to_move() -> None:
-    assert Following().lags([Position("scores-0", 5, 100)], NOW)["scores-0"].seconds is None
+    assert EndHistory().lags([Position("scores-0", 5, 100)], NOW)["scores-0"].seconds is None
 
 
 def test_positions_are_found_where_spark_tells_topics() -> None:
@@ -226,7 +226,7 @@ def test_positions_are_found_where_spark_tells_topics() -> None:
 
 
 def test_panes_are_written_down_with_their_keys_and_what_they_said() -> None:
-    lines = Followed({0: ("team",)}).lines(delivered(panes([{}, {RETRACTION: True, "total": 2}])))
+    lines = PaneSelector({0: ("team",)}).lines(delivered(panes([{}, {RETRACTION: True, "total": 2}])))
     assert [(line.key, line.said, line.taken_back) for line in lines] == [
         ('{"team":"red"}', '{"total":1}', False),
         ('{"team":"red"}', '{"total":2}', True),
@@ -234,7 +234,7 @@ def test_panes_are_written_down_with_their_keys_and_what_they_said() -> None:
 
 
 def test_where_there_are_too_many_panes_some_keys_are_followed_and_all_their_panes_kept() -> None:
-    followed = Followed({0: ("team",)}, per_batch=40)
+    followed = PaneSelector({0: ("team",)}, per_batch=40)
     told: dict[str, list[int]] = {}
     for number in range(6):
         frame = panes([{"team": f"team {each}", INDEX: number} for each in range(500)])
@@ -247,6 +247,6 @@ def test_where_there_are_too_many_panes_some_keys_are_followed_and_all_their_pan
 
 
 def test_a_value_that_is_very_long_is_cut_and_still_json() -> None:
-    (line,) = Followed({0: ("team",)}).lines(delivered(panes([{"team": "x" * 500, "total": float("nan")}])))
+    (line,) = PaneSelector({0: ("team",)}).lines(delivered(panes([{"team": "x" * 500, "total": float("nan")}])))
     assert len(json.loads(line.key)["team"]) == 80
     assert json.loads(line.said) == {"total": "nan"}

@@ -128,13 +128,13 @@ def test_a_broken_store_is_told_once_and_harms_nobody(folder: Path, caplog: pyte
 
 def test_a_teller_that_raises_harms_nobody(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
-        def tell(self, *_: Any) -> None:
+        def export(self, *_: Any) -> None:
             raise OSError("no space left")
 
         def close(self) -> None:
             raise OSError("no space left")
 
-    one = Recorder(folder, "scores", {0: ("team",)}, tellers=lambda: [Broken()])
+    one = Recorder(folder, "scores", {0: ("team",)}, exporters=lambda: [Broken()])
     with caplog.at_level(logging.WARNING, "strandline"):
         one.started(Query(), lambda: Status(State.RUNNING, 3), lambda: None)
         for number in range(3):

@@ -60,8 +60,8 @@ def test_a_collector_is_told_what_was_counted_and_how_things_stand() -> None:
     requests: list[tuple[str, bytes]] = []
     with collector(requests) as address:
         teller = Telemetry(address)
-        teller.tell("scores", batch(1), JobState.RUNNING)
-        teller.tell("scores", batch(2, START + 1_000, lag_records=7), JobState.RUNNING)
+        teller.export("scores", batch(1), JobState.RUNNING)
+        teller.export("scores", batch(2, START + 1_000, lag_records=7), JobState.RUNNING)
         teller.close()
     path, body = requests[-1]
     found = read(body)
@@ -80,14 +80,14 @@ def test_a_collector_that_is_away_ends_nothing() -> None:
     with collector([]) as address:
         gone = address
     teller = Telemetry(gone)
-    teller.tell("scores", batch(1), JobState.RUNNING)
+    teller.export("scores", batch(1), JobState.RUNNING)
     teller.close()
     assert not [each.name for each in threading.enumerate() if "Metric" in each.name]
 
 
 @pytest.mark.parametrize("address", ["localhost:4318", "grpc://localhost:4317", "http://", ""])
 def test_what_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(InvalidStep, match="no address of a collector"):
+    with pytest.raises(InvalidStep, match="not a collector address"):
         require_otlp(address)
 
 

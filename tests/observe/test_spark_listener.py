@@ -27,7 +27,7 @@ class Heard:
     def __init__(self) -> None:
         self.told: list[tuple[str, BatchMetrics]] = []
 
-    def tell(self, job: str, metrics: BatchMetrics, state: JobState) -> None:
+    def export(self, job: str, metrics: BatchMetrics, state: JobState) -> None:
         assert state is JobState.RUNNING
         self.told.append((job, metrics))
 
@@ -38,14 +38,14 @@ class Event:
 
 
 def test_what_spark_says_of_a_batch_becomes_its_numbers() -> None:
-    heard = Heard()
-    listener = QueryListener([heard])
+    on_batch = Heard()
+    listener = QueryListener([on_batch])
     event: Any = Event(PROGRESS)
     listener.onQueryStarted(event)
     listener.onQueryProgress(event)
     listener.onQueryIdle(event)
     listener.onQueryTerminated(event)
-    ((job, told),) = heard.told
+    ((job, told),) = on_batch.told
     assert (job, told.batch, told.counts) == ("clicks", 7, Counts(read=100, contributed=100))
     assert (told.emitted, told.lag_records, told.behind_seconds) == (8, 50, 10.0)
     assert (told.state_rows, told.state_bytes) == (12, 3_400)
@@ -57,4 +57,4 @@ def test_what_cannot_be_read_is_told_in_the_log_only(caplog: pytest.LogCaptureFi
     event: Any = Event({"id": "x"})
     with caplog.at_level(logging.WARNING, "strandline"):
         QueryListener([Heard()]).onQueryProgress(event)
-    assert "were not told" in caplog.text
+    assert "were not exported" in caplog.text

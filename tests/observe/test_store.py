@@ -15,7 +15,7 @@ from strandline.model.histograms import of_times
 from strandline.observe.metrics.encoding import from_bytes, from_plain, to_bytes, to_plain
 from strandline.observe.metrics.history import SILENT_AFTER_SECONDS, History, JobState, find_jobs
 from strandline.observe.metrics.metrics import STAGES, BatchMetrics, HotKey, StepMetrics, fold
-from strandline.observe.metrics.store import DAY, HOUR, MINUTE, SECOND, Keeping, Store
+from strandline.observe.metrics.store import DAY, HOUR, MINUTE, SECOND, Retention, Store
 from strandline.observe.metrics.tables import FILE, AlarmLine, PaneLine
 from tests.observe.made import START, batch, partition
 
@@ -119,10 +119,10 @@ def test_what_is_older_than_an_hour_becomes_coarse_and_nobody_is_lost(folder: Pa
 @pytest.mark.slow
 def test_a_day_of_fifty_jobs_takes_less_than_200_megabytes(folder: Path) -> None:
     """A job with a batch a second and no two alike; from what a point of it takes, that of a whole day."""
-    keeping = Keeping()
-    store = Store(folder, keeping=keeping)
+    retention = Retention()
+    store = Store(folder, retention=retention)
     store.start(START)
-    lines = [pane(each, json.dumps({"team": f"team {each}"})) for each in range(keeping.panes)]
+    lines = [pane(each, json.dumps({"team": f"team {each}"})) for each in range(retention.panes)]
     many, random = 300, Random(1)
     for number in range(many):
         at = START + 2 * number * SECOND
@@ -131,9 +131,9 @@ def test_a_day_of_fifty_jobs_takes_less_than_200_megabytes(folder: Path) -> None
     with closing(sqlite3.connect(folder / FILE)) as connection:
         sizes = dict(connection.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name"))
         (wholes,) = connection.execute("SELECT count(*) FROM wholes").fetchone()
-    hour, minutes = keeping.fine, (DAY - keeping.fine) // keeping.coarse
-    points = (hour // keeping.finest + minutes) * sizes["points"] / many
-    others = (hour // keeping.whole + (DAY - hour) // keeping.coarse_whole) * sizes["wholes"] / wholes
+    hour, minutes = retention.fine, (DAY - retention.fine) // retention.coarse
+    points = (hour // retention.finest + minutes) * sizes["points"] / many
+    others = (hour // retention.whole + (DAY - hour) // retention.coarse_whole) * sizes["wholes"] / wholes
     rest = sum(each.stat().st_size for each in folder.glob(FILE + "*")) - sizes["points"] - sizes["wholes"]
     assert 50 * (points + others + rest) < 200e6
 
@@ -194,7 +194,7 @@ def test_numbers_of_another_version_are_refused_by_name(folder: Path) -> None:
 
 
 def test_panes_are_a_ring(folder: Path) -> None:
-    store = Store(folder, keeping=Keeping(panes=3))
+    store = Store(folder, retention=Retention(panes=3))
     store.start(START)
     for number in range(5):
         store.add(batch(number, START + number * SECOND), [pane(number)])
@@ -218,7 +218,7 @@ def test_panes_are_found_by_key_and_window(folder: Path) -> None:
 
 
 def test_panes_can_be_left_out(folder: Path) -> None:
-    store = Store(folder, keeping=Keeping(panes=0))
+    store = Store(folder, retention=Retention(panes=0))
     store.start(START)
     store.add(batch(), [pane(0)])
     store.close()

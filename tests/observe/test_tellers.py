@@ -19,7 +19,7 @@ from strandline.formats.secrets import Secret
 from strandline.observe.alarms.alarm_file import Alarms
 from strandline.observe.alarms.notify import Command, Dispatcher, Message, Topic, Webhook
 from strandline.observe.alarms.rules import RestartLoop
-from strandline.observe.alarms.watch import EVERY, Watchman
+from strandline.observe.alarms.watch import EVERY, AlarmWatcher
 from strandline.observe.export.json_lines import Lines
 from strandline.observe.export.prometheus import Exporter
 from strandline.observe.metrics.history import History, JobState
@@ -43,8 +43,8 @@ def test_prometheus_reads_what_was_counted_and_how_things_stand() -> None:
     exporter = Exporter(0)
     try:
         assert told_by(exporter) == {}
-        exporter.tell("scores", batch(1), JobState.RUNNING)
-        exporter.tell("scores", batch(2, START + 1_000, lag_records=7), JobState.RUNNING)
+        exporter.export("scores", batch(1), JobState.RUNNING)
+        exporter.export("scores", batch(2, START + 1_000, lag_records=7), JobState.RUNNING)
         found = told_by(exporter)
         assert found['strandline_elements_total{job="scores",outcome="read"}'] == 2_000
         assert found['strandline_rows_total{job="scores",timing="early"}'] == 40
@@ -70,7 +70,7 @@ def test_every_batch_is_a_line_of_json_and_a_large_file_is_set_aside(tmp_path: P
     path = tmp_path / "numbers.jsonl"
     lines = Lines(path, largest=2_000)
     for number in range(5):
-        lines.tell("scores", batch(number), JobState.RUNNING)
+        lines.export("scores", batch(number), JobState.RUNNING)
     lines.close()
     older = path.with_name("numbers.jsonl.1")
     assert older.exists()
@@ -109,21 +109,21 @@ def server(status: int = 200) -> Iterator[tuple[str, list[tuple[dict[str, str], 
 def test_a_webhook_gets_the_alarm_and_a_secret_by_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALARM_TOKEN", "Bearer s3cret")
     with server() as (url, got):
-        Webhook(url, (("Authorization", Secret("env:ALARM_TOKEN")),)).tell(RINGS)
+        Webhook(url, (("Authorization", Secret("env:ALARM_TOKEN")),)).send(RINGS)
     ((headers, body),) = got
     assert headers["Authorization"] == "Bearer s3cret"
     assert (body["rule"], body["state"], body["job"]) == ("lag_growing", "firing", "scores")
 
 
 def test_a_webhook_that_refuses_is_told() -> None:
-    with server(500) as (url, _), pytest.raises(RunError, match="did not take an alarm"):
-        Webhook(url).tell(RINGS)
+    with server(500) as (url, _), pytest.raises(RunError, match="rejected a notification"):
+        Webhook(url).send(RINGS)
 
 
 def test_a_command_gets_the_alarm_on_its_input_and_in_variables(tmp_path: Path) -> None:
     out = tmp_path / "told"
     program = f"import os, sys; open({str(out)!r}, 'w').write(sys.stdin.read() + os.environ['STRANDLINE_ALARM_RULE'])"
-    Command((sys.executable, "-c", program)).tell(RINGS)
+    Command((sys.executable, "-c", program)).send(RINGS)
     told, _, rule = out.read_text().rpartition("}")
     assert json.loads(told + "}")["text"] == "the lag has grown"
     assert rule == "lag_growing"
@@ -132,14 +132,14 @@ def test_a_command_gets_the_alarm_on_its_input_and_in_variables(tmp_path: Path) 
 @pytest.mark.parametrize("words", [(sys.executable, "-c", "raise SystemExit('no')"), ("/no/such/program",)])
 def test_a_command_that_fails_is_told(words: tuple[str, ...]) -> None:
     with pytest.raises(RunError):
-        Command(words).tell(RINGS)
+        Command(words).send(RINGS)
 
 
 def test_one_who_cannot_be_told_keeps_nobody_else_from_hearing(caplog: pytest.LogCaptureFixture) -> None:
     with server() as (url, got):
         dispatcher = Dispatcher([Command(("/no/such/program",)), Webhook(url)])
         with caplog.at_level(logging.WARNING, "strandline.alarms"):
-            dispatcher.tell(RINGS)
+            dispatcher.send(RINGS)
             dispatcher.close(60)
     assert len(got) == 1
     assert "lag_growing of scores: the lag has grown. Hint: add cores" in caplog.text
@@ -154,11 +154,11 @@ def test_an_alarm_is_told_once_kept_as_an_event_and_known_after_a_restart(tmp_pa
             store = Store(tmp_path)
             now = START + number * EVERY
             store.start(now)
-            watchman = Watchman(tmp_path, "scores", alarms)
-            watchman.look(store, now)
-            watchman.look(store, now + 1)  # too soon to look again
-            watchman.look(store, now + EVERY // 2)
-            watchman.close()
+            alarm_watcher = AlarmWatcher(tmp_path, "scores", alarms)
+            alarm_watcher.evaluate(store, now)
+            alarm_watcher.evaluate(store, now + 1)  # too soon to look again
+            alarm_watcher.evaluate(store, now + EVERY // 2)
+            alarm_watcher.close()
             store.close()
     assert [body["state"] for _, body in got] == ["firing"]
     with History(tmp_path) as history:
@@ -170,7 +170,7 @@ def test_an_alarm_is_told_once_kept_as_an_event_and_known_after_a_restart(tmp_pa
 @pytest.mark.services
 def test_a_topic_gets_the_alarm(kafka: Service, new_topic: Callable[..., str]) -> None:
     topic = new_topic(partitions=1)
-    Topic(kafka.address, topic).tell(RINGS)
+    Topic(kafka.address, topic).send(RINGS)
     reader = Consumer({"bootstrap.servers": kafka.address, "group.id": "alarms", "enable.auto.commit": False})
     reader.assign([TopicPartition(topic, 0, 0)])
     record = reader.poll(60)

@@ -11,7 +11,7 @@ def test_every_service_has_a_folder_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_service_nobody_knows_is_refused_with_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(ServiceError, match="no service called 'kafak'.*kafka, postgres, registry, valkey"):
+    with pytest.raises(ServiceError, match="no service 'kafak'.*kafka, postgres, registry, valkey"):
         service("kafak", tmp_path)
 
 

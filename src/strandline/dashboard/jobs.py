@@ -58,7 +58,7 @@ class Batches:
         return [batch for _, batch in told]
 
 
-def slim(batch: BatchMetrics) -> BatchMetrics:
+def without_partitions(batch: BatchMetrics) -> BatchMetrics:
     """What verdicts look back on, without what only the last batch is asked for: with 200 jobs it takes room."""
     if not batch.partitions and not batch.lateness.counts:
         return batch
@@ -80,7 +80,7 @@ class Watched:
         self.latest: BatchMetrics | None = None
         self.card: JobCard | None = None
         self.signs: tuple[Sign, ...] = ()
-        self._batches = Batches(FEW, slim)
+        self._batches = Batches(FEW, without_partitions)
         self._looked = 0.0
         self._stamp: tuple[int, ...] = ()
 

@@ -13,7 +13,7 @@ import pytest
 
 from strandline.services.catalogue import service
 from strandline.services.service import Service
-from strandline.services.topics import USUAL_PARTITIONS, Topic, create_topics
+from strandline.services.topics import DEFAULT_PARTITIONS, Topic, create_topics
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +51,7 @@ def new_topic(kafka: Service) -> Callable[..., str]:
     """Makes a topic nobody else has: `new_topic(partitions=4)` returns its name."""
     numbers = count(1)
 
-    def make(partitions: int = USUAL_PARTITIONS, **settings: str) -> str:
+    def make(partitions: int = DEFAULT_PARTITIONS, **settings: str) -> str:
         written = {name.replace("_", "."): value for name, value in settings.items()}
         topic = Topic(f"test-{next(numbers)}", partitions, written)
         create_topics(kafka.address, topic)

@@ -24,9 +24,9 @@ def run_test(file: Path | None, *, as_json: bool) -> int:
         raise SetupError("no file of alarms is named", hint="name one, or set run.alarms in strandline.toml")
     alarms, found = read_alarms(Path(named)), []
     trial = Message("trial", "trial", "firing", "this is a trial, nothing is wrong", "", time.time_ns() // 1_000_000)
-    for each in alarms.tell:
+    for each in alarms.notifiers:
         try:
-            each.tell(trial)
+            each.send(trial)
             found.append((each.name, ""))
         except StrandlineError as problem:
             found.append((each.name, str(problem)))

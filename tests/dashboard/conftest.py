@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from strandline.dashboard.dead_letter_page import Desk
-from strandline.dashboard.dead_letter_queries import Opened
+from strandline.dashboard.dead_letter_page import DeadLetterPages
+from strandline.dashboard.dead_letter_queries import OpenedLetters
 from strandline.dashboard.jobs import Jobs, id_of
 from strandline.dashboard.security import Gate, Keys
 from strandline.dashboard.server import Feed, application
@@ -30,7 +30,7 @@ class Served:
     keys: Keys
     jobs: Jobs
     root: Path
-    ways: dict[Path, Opened] = field(default_factory=dict)
+    ways: dict[Path, OpenedLetters] = field(default_factory=dict)
 
     def get(self, path: str, **parameters: Any) -> Any:
         """What the API tells; it must not refuse."""
@@ -50,10 +50,10 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
     def served(root: Path, *, read_only: bool = False) -> Served:
         jobs = Jobs(lambda: find_jobs([root]))
         keys = Keys(b"k" * 32, PORT)
-        ways: dict[Path, Opened] = {}
+        ways: dict[Path, OpenedLetters] = {}
         app = application(
             jobs,
-            Desk(ways.get),
+            DeadLetterPages(ways.get),
             lambda inner: Gate(inner, keys, frozenset({HOST}), read_only=read_only),
             Feed(jobs),
             read_only=read_only,

@@ -5,14 +5,14 @@ from typing import Final
 PAGES: Final = {
     "overview": "Events a second",
     "time": "Event time and processing time",
-    "panes": "What was told of a key",
-    "lateness": "How late elements come",
+    "panes": "Panes of a key",
+    "lateness": "How late elements are",
     "partitions": "Partitions",
     "keys": "Hot keys",
     "stages": "Plan",
     "state": "State by step",
     "letters": "Dead letters",
     "savepoints": "Savepoints",
-    "lineage": "Lives",
+    "lineage": "Runs",
     "events": "Events",
 }

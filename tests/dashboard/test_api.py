@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strandline.cli.actions.dlq import sources_of, stores_of
-from strandline.dashboard.dead_letter_queries import Opened
-from strandline.dashboard.graph import About, hidden, names_of
+from strandline.dashboard.dead_letter_queries import OpenedLetters
+from strandline.dashboard.graph import JobDefinition, endpoint_names, hidden
 from tests.dashboard.conftest import OURS, Served
 from tests.dashboard.filled import JobToFill, definition, fill
 from tests.dashboard.letters import letters_pipeline, put_letters
@@ -45,7 +45,7 @@ def test_a_job_whose_process_is_gone_is_dead(served: Served) -> None:
 
 
 def test_a_failed_job_says_why(served: Served) -> None:
-    assert cards(served)["payments"]["sentence"] == "It failed: the file a.json cannot be read"
+    assert cards(served)["payments"]["sentence"] == "Failed: the file a.json cannot be read"
 
 
 def test_an_alarm_that_rings_is_the_jobs_sentence(served: Served) -> None:
@@ -208,7 +208,7 @@ def test_a_job_whose_numbers_are_broken_says_so_and_the_others_are_shown(serve: 
 def test_a_job_that_dies_without_a_word_is_noticed(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("strandline.dashboard.jobs.SAME_FOR", 0.0)
+    monkeypatch.setattr("strandline.dashboard.jobs.RECHECK_SECONDS", 0.0)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         fill(tmp_path / "one", JobToFill("one", batches=3, pid=process.pid))
         served = serve(tmp_path)
@@ -241,7 +241,7 @@ def with_letters(serve: Serve, tmp_path: Path) -> tuple[Served, list[str]]:
     fill(tmp_path / "job", JobToFill("letters", batches=2))
     ids = put_letters(tmp_path, b'{"team": "red", "sco', b"<script>alert(1)</script>", b"\xff\xfe")
     served = serve(tmp_path)
-    served.ways[tmp_path / "job"] = Opened(stores_of(root), sources_of(root))
+    served.ways[tmp_path / "job"] = OpenedLetters(stores_of(root), sources_of(root))
     return served, ids
 
 
@@ -304,8 +304,8 @@ def test_no_password_in_an_address_is_shown() -> None:
     assert hidden("postgresql://user:secret@host:5432/db?password=secret") == "postgresql://host:5432/db"
     assert hidden("/a/path?x") == "/a/path?x"
     sink = {"is": "Webhook", "url": "https://token:secret@host/path?key=secret", "headers": {"authorization": "secret"}}
-    known = About(definition={"is": "Write", "of": {"is": "Read", "source": {"is": "X"}}, "sink": sink})
-    assert names_of(known, "sink") == ("Webhook: https://host/path",)
+    known = JobDefinition(definition={"is": "Write", "of": {"is": "Read", "source": {"is": "X"}}, "sink": sink})
+    assert endpoint_names(known, "sink") == ("Webhook: https://host/path",)
 
 
 def test_the_description_is_whole(served: Served) -> None:

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from strandline.cli.actions.dlq import sources_of, stores_of
-from strandline.dashboard.dead_letter_queries import Opened
+from strandline.dashboard.dead_letter_queries import OpenedLetters
 from strandline.dashboard.jobs import id_of
 from strandline.dashboard.server import Dashboard, Options
 from strandline.observe.metrics.history import JobState, find_jobs
@@ -42,7 +42,7 @@ def show(tmp_path: Path) -> Iterator[Callable[..., Dashboard]]:
     """Dashboards over a folder of jobs; the key is kept, as it is between two starts."""
     running: list[Dashboard] = []
 
-    def shown(root: Path, port: int = 0, ways: dict[Path, Opened] | None = None) -> Dashboard:
+    def shown(root: Path, port: int = 0, ways: dict[Path, OpenedLetters] | None = None) -> Dashboard:
         options = Options(port=port, home=tmp_path / "home")
         dashboard = Dashboard(lambda: find_jobs([root]), options, open_pipeline=(ways or {}).get)
         running.append(dashboard.__enter__())
@@ -88,7 +88,7 @@ def test_keys_lead_through_the_dashboard(browser: Browser, show: Callable[..., D
         seen.page.get_by_role("heading", name="Events a second").wait_for()
         keyboard.press("g")
         keyboard.press("l")
-        seen.page.get_by_role("heading", name="How late elements come").wait_for()
+        seen.page.get_by_role("heading", name="How late elements are").wait_for()
         keyboard.press("h")
         seen.page.get_by_role("heading", name="Jobs").wait_for()
         keyboard.press("x")
@@ -102,7 +102,7 @@ def test_whatever_a_key_a_name_or_a_letter_says_it_is_shown_as_text(
     waits = JobToFill(hostile, batches=6, key=hostile, state=JobState.WAITING, problem=hostile)
     folder = fill(tmp_path / "jobs" / "one", waits)
     put_letters(tmp_path, hostile.encode())
-    dashboard = show(tmp_path / "jobs", ways={folder: Opened(stores_of(root), sources_of(root))})
+    dashboard = show(tmp_path / "jobs", ways={folder: OpenedLetters(stores_of(root), sources_of(root))})
     with window(browser) as seen:
         enter(seen, dashboard)
         seen.page.get_by_role("link", name=hostile, exact=True).wait_for()
@@ -155,7 +155,7 @@ def test_a_late_events_story_is_found_by_its_key(
         seen.page.get_by_role("button", name="team red").click()
         seen.page.locator(".pick > div:nth-child(2) button").last.click()
         told = seen.page.locator(".story .timing").all_inner_texts()
-        assert told == ["early", "takes back", "early", "takes back", "on time", "takes back", "late"]
+        assert told == ["early", "retracts", "early", "retracts", "on time", "retracts", "late"]
 
 
 def test_a_dead_letter_is_looked_at_and_sent_back(
@@ -164,14 +164,14 @@ def test_a_dead_letter_is_looked_at_and_sent_back(
     root = letters_pipeline(tmp_path).root
     folder = fill(tmp_path / "jobs" / "one", JobToFill("one", batches=4))
     put_letters(tmp_path, b"{broken")
-    dashboard = show(tmp_path / "jobs", ways={folder: Opened(stores_of(root), sources_of(root))})
+    dashboard = show(tmp_path / "jobs", ways={folder: OpenedLetters(stores_of(root), sources_of(root))})
     with window(browser) as seen:
         enter(seen, dashboard)
         seen.go(f"#/job/{id_of(folder)}/letters", PAGES["letters"])
         seen.page.get_by_role("row").nth(1).click()
         seen.page.locator("dialog pre").get_by_text("{broken").wait_for()
-        seen.page.get_by_role("button", name="Send it back").click()
-        seen.says("1 went back to where they came from.")
+        seen.page.get_by_role("button", name="Redrive it").click()
+        seen.says("1 redriven to their sources.")
         seen.page.locator(".badge.ok", has_text="redriven").wait_for()
         assert seen.complaints == []
     (sent,) = (tmp_path / "in").iterdir()

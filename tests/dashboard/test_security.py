@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from strandline.dashboard.security import COOKIE_SECONDS, HEADERS, Keys, kept_key
+from strandline.dashboard.security import COOKIE_SECONDS, HEADERS, Keys, load_or_create_key
 from strandline.dashboard.server import Options
 from strandline.errors import SetupError
 from tests.dashboard.conftest import HOST, OURS, PORT, Served
@@ -124,34 +124,34 @@ def test_the_page_has_no_script_or_style_inside_it(served: Served) -> None:
 )
 def test_a_cookie_that_was_tampered_with_is_none(change: Callable[[str], str]) -> None:
     keys = Keys(b"k" * 32, PORT)
-    good = keys.sealed(int(time.time()))
-    assert keys.knows(f"other=1; {keys.cookie}={good}")
-    assert not keys.knows(f"{keys.cookie}={change(good)}")
+    good = keys.signed_cookie(int(time.time()))
+    assert keys.accepts(f"other=1; {keys.cookie}={good}")
+    assert not keys.accepts(f"{keys.cookie}={change(good)}")
 
 
 def test_a_cookie_ends_and_one_of_another_port_or_key_is_none() -> None:
     keys = Keys(b"k" * 32, PORT)
-    assert not keys.knows(f"{keys.cookie}={keys.sealed(int(time.time()) - COOKIE_SECONDS - 1)}")
-    assert not keys.knows(f"{keys.cookie}={keys.sealed(int(time.time()) + 3600)}")
-    assert not keys.knows(f"{keys.cookie}={Keys(b'k' * 32, PORT + 1).sealed(int(time.time()))}")
-    assert not keys.knows(f"{keys.cookie}={Keys(b'x' * 32, PORT).sealed(int(time.time()))}")
-    assert not keys.knows("")
+    assert not keys.accepts(f"{keys.cookie}={keys.signed_cookie(int(time.time()) - COOKIE_SECONDS - 1)}")
+    assert not keys.accepts(f"{keys.cookie}={keys.signed_cookie(int(time.time()) + 3600)}")
+    assert not keys.accepts(f"{keys.cookie}={Keys(b'k' * 32, PORT + 1).signed_cookie(int(time.time()))}")
+    assert not keys.accepts(f"{keys.cookie}={Keys(b'x' * 32, PORT).signed_cookie(int(time.time()))}")
+    assert not keys.accepts("")
 
 
 def test_the_key_stays_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
     place = tmp_path / "data" / "dashboard.key"
-    key = kept_key(place)
-    assert kept_key(place) == key
+    key = load_or_create_key(place)
+    assert load_or_create_key(place) == key
     assert len(key) == 32
     assert place.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
     place = tmp_path / "dashboard.key"
-    kept_key(place)
+    load_or_create_key(place)
     place.chmod(0o644)
-    with pytest.raises(SetupError, match="others can read it"):
-        kept_key(place)
+    with pytest.raises(SetupError, match="other users can read it"):
+        load_or_create_key(place)
 
 
 @pytest.mark.parametrize("bind", ["0.0.0.0", "192.168.1.5", "::", "example.org", ""])

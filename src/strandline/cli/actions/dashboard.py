@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import Console
 
 from strandline.cli.config import settings
-from strandline.dashboard.dead_letter_queries import Opened
-from strandline.dashboard.graph import about
+from strandline.dashboard.dead_letter_queries import OpenedLetters
+from strandline.dashboard.graph import read_definition
 from strandline.errors import SetupError
 from strandline.observe.known_jobs import jobs_of_this_machine, known_jobs
 from strandline.observe.metrics.history import find_jobs
@@ -66,7 +66,7 @@ class Ways:
         self._named = {to_stages(root := _find(each)).fingerprint: root for each in pipelines}
         self._found: dict[Path, Root | None] = {}
 
-    def back(self, folder: Path) -> Opened | None:
+    def back(self, folder: Path) -> OpenedLetters | None:
         """Where the letters of a job are and what takes them back; None if its pipeline is not known."""
         if folder not in self._found:
             self._found[folder] = self._root(folder)
@@ -74,7 +74,7 @@ class Ways:
         return None if root is None else _opened(root)
 
     def _root(self, folder: Path) -> Root | None:
-        fingerprint = about(folder).fingerprint
+        fingerprint = read_definition(folder).fingerprint
         if fingerprint in self._named:
             return self._named[fingerprint]
         job = next((job for job in known_jobs() if Path(job.folder) == folder.absolute()), None)
@@ -104,7 +104,7 @@ def _find(pipeline: str) -> Root:
     return find(pipeline).root
 
 
-def _opened(root: Root) -> Opened:
+def _opened(root: Root) -> OpenedLetters:
     from strandline.cli.actions.dlq import sources_of, stores_of
 
-    return Opened(stores_of(root), sources_of(root))
+    return OpenedLetters(stores_of(root), sources_of(root))

@@ -55,7 +55,7 @@ def at_c9(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     monkeypatch.setattr(at_work, "crash_point", reached)
 
 
-def test_a_commit_names_the_lineage_the_batch_and_the_digest(tmp_path: Path) -> None:
+def test_a_commit_records_the_lineage_the_batch_and_the_digest(tmp_path: Path) -> None:
     sink = opened(tmp_path)
     epoch = sink.claim("mine")
     sink.commit(rows(1, 2), LedgerEntry("mine", epoch, 7, "sha", None, "at 10", "rows"))
@@ -66,7 +66,7 @@ def test_a_commit_names_the_lineage_the_batch_and_the_digest(tmp_path: Path) -> 
     assert ids(tmp_path) == [1, 2]
 
 
-def test_a_driver_that_is_overtaken_before_its_commit_writes_nothing(
+def test_a_driver_that_is_fenced_before_its_commit_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = opened(tmp_path)
@@ -81,7 +81,7 @@ def test_a_driver_that_is_overtaken_before_its_commit_writes_nothing(
     assert ids(tmp_path) == [1]
 
 
-def test_a_batch_that_died_between_two_tables_is_in_both_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_killed_between_two_tables_is_in_both_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Killed(BaseException):
         pass
 
@@ -101,7 +101,7 @@ def test_a_batch_that_died_between_two_tables_is_in_both_once(tmp_path: Path, mo
     assert (ids(tmp_path), ids(tmp_path, "totals_late")) == ([1], [9])
 
 
-def test_others_may_write_to_the_table_and_tidy_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_writers_may_append_to_the_table_and_compact_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = opened(tmp_path)
     epoch = sink.claim("mine")
     for batch in range(3):
@@ -133,7 +133,7 @@ def test_a_column_is_added_only_where_it_is_allowed_and_keeps_its_type(tmp_path:
     assert "evolve" not in other.value.hint
 
 
-def test_a_place_that_cannot_hold_a_table_is_told_before_anything_runs(tmp_path: Path) -> None:
+def test_an_invalid_table_path_is_refused_before_the_job_runs(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SinkError):
         opened(tmp_path / "file")

@@ -70,7 +70,7 @@ def at_c9(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     monkeypatch.setattr(at_work, "crash_point", reached)
 
 
-def test_files_that_no_record_names_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_without_a_log_record_are_invisible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink, epoch = written(tmp_path, 1)
 
     def die() -> None:
@@ -90,7 +90,7 @@ def test_files_that_no_record_names_are_not_there(tmp_path: Path, monkeypatch: p
     assert (len(data_files(tmp_path)), ids(tmp_path)) == (1, [0, 7, 8])
 
 
-def test_a_driver_that_is_overtaken_between_files_and_record_leaves_neither(
+def test_a_driver_fenced_between_files_and_record_leaves_neither(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink, epoch = written(tmp_path, 1)
@@ -100,7 +100,7 @@ def test_a_driver_that_is_overtaken_between_files_and_record_leaves_neither(
     assert (len(data_files(tmp_path)), ids(tmp_path)) == (1, [0])
 
 
-def test_a_driver_that_slept_while_the_log_was_compacted_cannot_write_into_the_past(
+def test_a_driver_that_slept_through_a_compaction_cannot_publish_an_old_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink, epoch = written(tmp_path, 3)
@@ -121,7 +121,7 @@ def test_a_driver_that_slept_while_the_log_was_compacted_cannot_write_into_the_p
     assert (len(data_files(tmp_path)), ids(tmp_path)) == (1, [0, 1, 2])
 
 
-def test_jobs_that_write_at_once_both_come_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_jobs_can_both_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink, epoch = written(tmp_path, 1)
     other = opened(tmp_path)
     theirs = other.claim("theirs")
@@ -131,7 +131,7 @@ def test_jobs_that_write_at_once_both_come_through(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl", "csv"])
-def test_compacted_the_rows_are_the_same_and_the_job_goes_on(tmp_path: Path, format: str) -> None:  # noqa: A002
+def test_after_a_compaction_rows_are_the_same_and_the_job_continues(tmp_path: Path, format: str) -> None:  # noqa: A002
     sink = opened(tmp_path, format=format)
     epoch = sink.claim("mine")
     for batch in range(5):
@@ -151,7 +151,7 @@ def test_compacted_the_rows_are_the_same_and_the_job_goes_on(tmp_path: Path, for
     assert opened(tmp_path).claim("mine") == epoch + 1
 
 
-def test_a_batch_that_comes_while_files_are_gathered_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_written_during_a_compaction_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink, epoch = written(tmp_path, 3)
     publish = Log.publish
 
@@ -165,7 +165,7 @@ def test_a_batch_that_comes_while_files_are_gathered_is_kept(tmp_path: Path, mon
     assert ids(tmp_path) == [0, 1, 2, 7]
 
 
-def test_of_two_who_compact_at_once_one_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_concurrent_compactions_one_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, 3)
     publish = Log.publish
 
@@ -181,7 +181,7 @@ def test_of_two_who_compact_at_once_one_gives_way(tmp_path: Path, monkeypatch: p
     assert len(sl.manifested_files(tmp_path)) == 1
 
 
-def test_drafts_of_records_are_deleted_once_nobody_can_be_at_them(tmp_path: Path) -> None:
+def test_abandoned_drafts_of_records_are_deleted(tmp_path: Path) -> None:
     written(tmp_path, 1)
     old, new = (tmp_path / "_log" / f".{name}.tmp" for name in ("old", "new"))
     for draft in (old, new):
@@ -191,14 +191,14 @@ def test_drafts_of_records_are_deleted_once_nobody_can_be_at_them(tmp_path: Path
     assert (old.exists(), new.exists()) == (False, True)
 
 
-def test_files_are_gathered_up_to_a_size(tmp_path: Path) -> None:
+def test_files_are_merged_up_to_a_size(tmp_path: Path) -> None:
     written(tmp_path, 6)
     size = data_files(tmp_path)[0].stat().st_size
     assert sl.compact(tmp_path, target_bytes=3 * size + 10).after == 2
     assert ids(tmp_path) == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_reader_whose_files_vanish_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_whose_files_vanish_retries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, 3)
     held = Log.state
 
@@ -212,7 +212,7 @@ def test_a_reader_whose_files_vanish_looks_again(tmp_path: Path, monkeypatch: py
     assert ids(tmp_path) == [0, 1, 2]
 
 
-def test_any_engine_can_follow_the_log(tmp_path: Path) -> None:
+def test_any_engine_can_read_the_listed_files(tmp_path: Path) -> None:
     written(tmp_path, 3)
     (tmp_path / "panes" / "of nobody.parquet").write_bytes(data_files(tmp_path)[0].read_bytes())
     sl.compact(tmp_path, target_bytes=1)
@@ -252,7 +252,7 @@ def test_a_column_is_added_only_where_it_is_allowed_and_keeps_its_type(tmp_path:
     assert len(data_files(tmp_path)) == 2
 
 
-def test_a_column_of_nothing_gets_its_type_from_the_first_value(tmp_path: Path) -> None:
+def test_a_column_of_nulls_gets_its_type_from_the_first_value(tmp_path: Path) -> None:
     sink = opened(tmp_path)
     epoch = sink.claim("mine")
     for batch, values in enumerate(([None], [2.5], [None])):
@@ -261,7 +261,7 @@ def test_a_column_of_nothing_gets_its_type_from_the_first_value(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl", "csv"])
-def test_values_of_every_type_come_back_as_they_were(tmp_path: Path, format: str) -> None:  # noqa: A002
+def test_values_of_every_type_survive_a_round_trip(tmp_path: Path, format: str) -> None:  # noqa: A002
     frame = pl.DataFrame(
         {
             "int": pl.Series([2**31 - 1, None, -1], dtype=pl.Int32),
@@ -297,7 +297,7 @@ def test_values_of_every_type_come_back_as_they_were(tmp_path: Path, format: str
     assert shown["wide"][0] == 2**64 - 1
 
 
-def test_a_log_that_was_harmed_is_refused_with_the_place(tmp_path: Path) -> None:
+def test_a_corrupt_log_is_refused_with_its_path(tmp_path: Path) -> None:
     written(tmp_path, 3)
     torn = tmp_path / "_log" / f"{4:020}.json"
     whole = torn.read_bytes()
@@ -326,7 +326,7 @@ def test_a_log_that_was_harmed_is_refused_with_the_place(tmp_path: Path) -> None
         (errno.EPERM, SinkError, "cannot write to"),
     ],
 )
-def test_a_disk_that_is_full_is_waited_for_and_one_without_links_is_told(
+def test_a_full_disk_is_waited_for_and_one_without_hard_links_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[Exception], words: str
 ) -> None:
     sink, epoch = written(tmp_path, 1)
@@ -346,20 +346,20 @@ def test_a_disk_that_is_full_is_waited_for_and_one_without_links_is_told(
     assert ids(tmp_path) == [0, 7]
 
 
-def test_a_place_that_cannot_be_a_folder_is_told_before_anything_runs(tmp_path: Path) -> None:
+def test_an_invalid_folder_is_refused_before_the_job_runs(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SinkError, match="cannot write to"):
         opened(tmp_path / "file" / "totals")
 
 
-def test_dead_letters_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_dead_letters_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     sink = opened(tmp_path)
     sink.commit(Output(dead=pl.DataFrame({"@raw": [b"card 4242"]})), entry(sink.claim("mine"), 0))
     (file,) = sl.manifested_files(tmp_path, "dead")
     assert Path(file).stat().st_mode & 0o777 == 0o600
 
 
-def test_what_a_folder_cannot_do_is_refused(tmp_path: Path) -> None:
+def test_unsupported_folder_settings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidStep, match="files of format 'orc'"):
         sl.folder(tmp_path, format="orc")
     with pytest.raises(InvalidStep, match="s3://lake/totals is not a file system folder"):
@@ -378,7 +378,7 @@ def test_what_a_folder_cannot_do_is_refused(tmp_path: Path) -> None:
         sl.compact(tmp_path, target_bytes=0)
 
 
-def test_the_command_compacts_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_compacts_and_reports_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written(tmp_path, 4)
     with pytest.raises(SystemExit) as done:
         main(["compact", str(tmp_path), "--keep-seconds", "0"])

@@ -30,12 +30,12 @@ def as_told(block: bytes) -> list[bytes]:
 
 
 @given(blocks)
-def test_a_newline_or_a_return_or_both_end_a_line(block: bytes) -> None:
+def test_a_newline_a_carriage_return_or_both_end_a_line(block: bytes) -> None:
     assert as_lines(block).to_list() == as_told(block)
 
 
 @given(blocks, st.integers(1, 9))
-def test_a_file_that_is_read_some_at_a_time_has_the_same_lines_under_their_numbers(
+def test_a_file_read_in_blocks_has_the_same_lines_and_numbers(
     tmp_path_factory: pytest.TempPathFactory, block: bytes, at_once: int
 ) -> None:
     file = tmp_path_factory.mktemp("in") / "some.txt"
@@ -48,7 +48,7 @@ def test_a_file_that_is_read_some_at_a_time_has_the_same_lines_under_their_numbe
 
 
 @given(blocks, st.integers(1, 9), st.integers(1, 5))
-def test_a_file_cut_anywhere_gives_each_line_to_one_piece_and_to_each_a_place(
+def test_byte_ranges_give_each_line_to_exactly_one_piece(
     tmp_path_factory: pytest.TempPathFactory, block: bytes, step: int, looked_at: int
 ) -> None:
     file = tmp_path_factory.mktemp("in") / "some.txt"
@@ -63,7 +63,7 @@ def test_a_file_cut_anywhere_gives_each_line_to_one_piece_and_to_each_a_place(
     assert places == sorted(set(places))
 
 
-def test_small_files_are_read_together_and_packed_ones_unpacked(tmp_path: Path) -> None:
+def test_small_files_are_read_together_and_compressed_ones_decompressed(tmp_path: Path) -> None:
     (tmp_path / "a b.txt").write_bytes(b"\xef\xbb\xbfone\ntwo")
     (tmp_path / "b.txt").touch()
     (tmp_path / "c.txt.gz").write_bytes(gzip.compress(b"three\n") + gzip.compress(b"four\n"))
@@ -83,7 +83,7 @@ def test_small_files_are_read_together_and_packed_ones_unpacked(tmp_path: Path) 
     ]
 
 
-def test_long_files_are_divided_among_tasks_and_small_ones_put_together(
+def test_long_files_are_divided_among_tasks_and_small_ones_grouped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(line_files, "LEAST_PER_TASK", 100)
@@ -103,9 +103,7 @@ def test_long_files_are_divided_among_tasks_and_small_ones_put_together(
     assert [piece[1:] for pieces in whole for piece in pieces] == [(0, 0)] * 4
 
 
-def test_a_wrong_header_of_a_file_that_is_read_some_at_a_time_stops_the_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_header_of_a_file_read_in_blocks_stops_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = sl.files(tmp_path, sl.csv("n long, word string"), header=True)
 
     def arrived(text: str) -> list[Arrived]:
@@ -147,7 +145,7 @@ def test_a_file_that_is_gone_is_named() -> None:
             read_line_pieces(pieces)
 
 
-def test_a_line_that_is_longer_than_a_block_is_one_and_too_long_a_one_is_named(
+def test_a_line_longer_than_a_block_is_read_and_one_above_the_limit_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "a.txt"
@@ -161,7 +159,7 @@ def test_a_line_that_is_longer_than_a_block_is_one_and_too_long_a_one_is_named(
         assert "a line of" in refused.value.detail
 
 
-def test_what_spark_reads_better_is_left_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_spark_reads_better_are_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_files, "LONGEST_FILE", 10)
     folder = tmp_path / "in"
     folder.mkdir()
@@ -184,7 +182,9 @@ def test_what_spark_reads_better_is_left_to_it(tmp_path: Path, monkeypatch: pyte
     assert not sl.files(tmp_path, sl.json("n long"), metadata={"file": "path"}).is_plain
 
 
-def test_blocks_are_told_only_where_a_file_has_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_block_flag_is_set_only_for_files_of_several_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     uri = (tmp_path / "a.txt").as_uri()
     assert SPLIT not in next(read_lines([uri])).columns

@@ -68,7 +68,7 @@ def test_a_server_that_was_killed_is_waited_for_and_nothing_is_lost(postgres: Se
 
 
 @pytest.mark.services
-def test_a_connection_that_is_cut_is_made_anew(store: PostgresStore, sink: OpenSink) -> None:
+def test_a_lost_connection_is_reopened(store: PostgresStore, sink: OpenSink) -> None:
     once = entry(sink, 0)
     with psycopg.connect(store.dsn, autocommit=True) as other:
         other.execute(
@@ -82,7 +82,7 @@ def test_a_connection_that_is_cut_is_made_anew(store: PostgresStore, sink: OpenS
 
 
 @pytest.mark.services
-def test_who_is_not_let_in_is_told_so_without_the_secret(postgres: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_login_is_reported_without_the_secret(postgres: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CANARY", SECRET)
     host = postgres.address.replace("strandline@", "stranger@")
     monkeypatch.setenv("WHOLE", host.replace("stranger@", f"stranger:{SECRET}@"))
@@ -94,7 +94,7 @@ def test_who_is_not_let_in_is_told_so_without_the_secret(postgres: Service, monk
         assert SECRET not in repr(mine) + str(mine.definition) + mine.name
 
 
-def test_a_server_that_is_not_there_is_told_with_its_place() -> None:
+def test_an_unreachable_server_is_reported_with_its_address() -> None:
     mine = sl.postgres("totals", dsn="postgresql://me@127.0.0.1:1/scores")
     with pytest.raises(SinkUnavailable, match="PostgreSQL at 127.0.0.1:1/scores cannot be reached"):
         mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
@@ -111,14 +111,14 @@ def test_a_server_that_is_not_there_is_told_with_its_place() -> None:
         ("host=db service=other", InvalidStep),
     ],
 )
-def test_a_connection_that_tells_secrets_or_hides_orders_is_refused(dsn: str, error: type[StrandlineError]) -> None:
+def test_connection_strings_with_secrets_or_unknown_options_are_refused(dsn: str, error: type[StrandlineError]) -> None:
     with pytest.raises(error) as refused:
         sl.postgres("totals", dsn=dsn)
     assert SECRET not in str(refused.value)
 
 
 @pytest.mark.services
-def test_a_name_that_would_be_cut_off_is_refused(store: PostgresStore, sink: OpenSink) -> None:
+def test_a_name_that_would_be_truncated_is_refused(store: PostgresStore, sink: OpenSink) -> None:
     long = "ü" * 32
     with pytest.raises(SinkError, match="is too long"):
         sink.commit(panes(pane("red", 5) | {long: 1}), entry(sink, 0))

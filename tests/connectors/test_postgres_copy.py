@@ -80,15 +80,15 @@ def both_ways(database: PostgresDatabase, rows: SinkRows) -> tuple[int, int]:
     return differ, count
 
 
-def test_every_kind_that_has_a_binary_form_says_the_same_in_it(database: PostgresDatabase) -> None:
+def test_every_kind_with_a_binary_form_has_the_same_value_as_its_text(database: PostgresDatabase) -> None:
     assert both_ways(database, to_sink_rows(pl.DataFrame(KINDS), 3)) == (0, 6)
 
 
-def test_an_instant_of_few_bits_says_the_same(database: PostgresDatabase) -> None:
+def test_a_narrow_integer_instant_has_the_same_value(database: PostgresDatabase) -> None:
     assert both_ways(database, to_sink_rows(pl.DataFrame({START: pl.Series([0, 20_000], dtype=pl.Int32)}), 3)) == (0, 2)
 
 
-def test_rows_of_many_slices_say_the_same(database: PostgresDatabase) -> None:
+def test_rows_of_many_slices_have_the_same_values(database: PostgresDatabase) -> None:
     many = pl.DataFrame(KINDS).sample(45_000, with_replacement=True, seed=7)
     assert both_ways(database, to_sink_rows(many, 3)) == (0, 45_000)
 
@@ -106,13 +106,13 @@ def test_rows_of_many_slices_say_the_same(database: PostgresDatabase) -> None:
         min_size=1,
     )
 )
-def test_whatever_is_written_says_the_same(database: PostgresDatabase, rows: list[tuple[object, ...]]) -> None:
+def test_any_rows_have_the_same_values(database: PostgresDatabase, rows: list[tuple[object, ...]]) -> None:
     schema: dict[str, Any] = {"i": pl.Int64, "f": pl.Float64, "s": pl.String, "b": pl.Boolean, "t": pl.Datetime("us")}
     assert both_ways(database, to_sink_rows(pl.DataFrame(rows, schema, orient="row"), 0)) == (0, len(rows))
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_has_no_binary_form_goes_as_text(database: PostgresDatabase, name: str) -> None:
+def test_values_without_a_binary_form_are_sent_as_text(database: PostgresDatabase, name: str) -> None:
     rows = to_sink_rows(pl.DataFrame({name: OTHERS[name]}), 0)
     with database._open().transaction(force_rollback=True):
         fit(database, "of_others", rows.columns, widen=False)
@@ -125,12 +125,12 @@ def test_what_has_no_binary_form_goes_as_text(database: PostgresDatabase, name: 
     ("name", "declared"),
     [("whole", "integer"), ("text", "numeric"), ("flag", "text"), ("day", "timestamp with time zone")],
 )
-def test_columns_of_another_type_get_texts_which_every_type_is_read_from(name: str, declared: str) -> None:
+def test_columns_of_another_type_get_text(name: str, declared: str) -> None:
     assert not has_binary_form(to_sink_rows(pl.DataFrame({name: KINDS[name]}), 0), {name: declared, "batch": "bigint"})
 
 
 @pytest.mark.parametrize("instant", [-(10**15), 10**16, 2**62])
-def test_an_instant_that_cannot_be_counted_goes_as_text(instant: int) -> None:
+def test_an_instant_out_of_range_is_sent_as_text(instant: int) -> None:
     rows = to_sink_rows(pl.DataFrame({START: [instant]}), 0)
     assert not has_binary_form(rows, {"window_start": "timestamp with time zone", "batch": "bigint"})
 
@@ -156,7 +156,7 @@ def test_rows_are_found_by_the_index_however_small_the_table_is(database: Postgr
     assert after == "on"
 
 
-def test_a_row_to_be_taken_away_is_found_by_the_index_too(database: PostgresDatabase) -> None:
+def test_deletes_use_the_index_too(database: PostgresDatabase) -> None:
     rows = to_sink_rows(pl.DataFrame({"id": range(1_000)}), 0)
     with database._open().transaction(force_rollback=True):
         database.execute("CREATE TABLE found_by (id bigint, value bigint, batch bigint)")
@@ -168,7 +168,7 @@ def test_a_row_to_be_taken_away_is_found_by_the_index_too(database: PostgresData
     assert "Index Cond: (id = s.id)" in plan
 
 
-def test_a_table_by_key_keeps_room_for_what_comes_in_place_of_its_rows(database: PostgresDatabase) -> None:
+def test_an_upsert_table_reserves_space_for_updates(database: PostgresDatabase) -> None:
     rows = to_sink_rows(pl.DataFrame({"id": [1], "value": [2]}), 0)
     with database._open().transaction(force_rollback=True):
         fit(database, "with_room", rows.columns, widen=False, unique=("id",))

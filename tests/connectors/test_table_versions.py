@@ -64,7 +64,7 @@ def current(store: Store) -> list[tuple[Any, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("store", "mode"), KINDS, indirect=["store"])
-def test_a_new_version_is_compared_and_switched_to_and_the_old_one_dropped(store: Store, mode: str) -> None:
+def test_a_new_version_is_compared_switched_to_and_the_old_one_dropped(store: Store, mode: str) -> None:
     live: Any = store.sink(mode=mode)
     versions = versions_of(live)
     with pytest.raises(SinkError, match="no table 'totals' yet"):
@@ -102,9 +102,7 @@ def test_a_new_version_is_compared_and_switched_to_and_the_old_one_dropped(store
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("store", "mode"), KINDS, indirect=["store"])
-def test_from_a_time_on_the_new_version_counts_and_before_it_the_old_one_also_with_a_new_column(
-    store: Store, mode: str
-) -> None:
+def test_after_a_switch_windows_before_the_replays_start_stay_even_with_a_new_column(store: Store, mode: str) -> None:
     live: Any = store.sink(mode=mode)
     put(live, pane("red", 5), pane("red", 6, start=10_000), pane("red", 8, start=20_000))
     versions = versions_of(live, many=sl.count())
@@ -122,6 +120,6 @@ def test_from_a_time_on_the_new_version_counts_and_before_it_the_old_one_also_wi
     assert sorted(str(row["many"]) for row in store.read("totals_current")) == ["1", "2", "None"]
 
 
-def test_a_version_has_a_name_of_its_own(tmp_path: Path) -> None:
+def test_a_version_needs_a_name_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(InvalidStep, match="the live table"):
         versioned(sl.sqlite(tmp_path / "a.db", table="totals"), "totals")

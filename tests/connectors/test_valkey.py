@@ -87,7 +87,7 @@ def test_an_older_pane_changes_nothing(store: ValkeyStore, later: Any) -> None:
 
 
 @pytest.mark.services
-def test_a_pane_of_a_later_batch_takes_the_place_of_the_same_pane(store: ValkeyStore, sink: OpenSink) -> None:
+def test_a_pane_of_a_later_batch_replaces_the_same_pane(store: ValkeyStore, sink: OpenSink) -> None:
     epoch = sink.claim("mine")
     sink.write(panes(pane("red", 5)), entry(sink, 5, epoch=epoch))
     sink.write(panes(pane("red", 6)), entry(sink, 6, epoch=epoch))
@@ -96,7 +96,7 @@ def test_a_pane_of_a_later_batch_takes_the_place_of_the_same_pane(store: ValkeyS
 
 
 @pytest.mark.services
-def test_what_a_later_job_says_of_a_window_counts_though_its_panes_begin_anew(
+def test_a_later_jobs_panes_replace_earlier_ones_although_their_numbers_restart(
     store: ValkeyStore, sink: OpenSink
 ) -> None:
     sink.commit(panes(pane("red", 5, 7), pane("blue", 1, 7)), entry(sink, 90))
@@ -107,7 +107,7 @@ def test_what_a_later_job_says_of_a_window_counts_though_its_panes_begin_anew(
 
 
 @pytest.mark.services
-def test_elements_of_a_later_batch_stay(store: ValkeyStore) -> None:
+def test_elements_of_a_later_batch_win(store: ValkeyStore) -> None:
     mine = store.sink(key=["id"])
     sink = mine.open(Deliver(0, mine, Delivery.AT_LEAST_ONCE, None))
     epoch = sink.claim("mine")
@@ -158,7 +158,7 @@ def test_a_row_is_found_under_a_key_that_can_be_written_by_hand(store: ValkeySto
 
 
 @pytest.mark.services
-def test_rows_go_when_they_were_to(store: ValkeyStore) -> None:
+def test_rows_expire(store: ValkeyStore) -> None:
     sink = opened(store, expires="1h")
     sink.commit(panes(pane("red", 5)), entry(sink, 0))
     (key,) = store.client.keys(f"{store.prefix()}:*")
@@ -199,7 +199,7 @@ def staged(store: ValkeyStore) -> int:
 @pytest.mark.services
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(("act", "number"), [("stage", 2), ("commit", 0)])
-def test_nothing_of_a_large_batch_is_seen_before_its_entry(
+def test_a_large_batch_is_invisible_before_its_ledger_entry(
     store: ValkeyStore, sink: OpenSink, monkeypatch: pytest.MonkeyPatch, act: str, number: int
 ) -> None:
     once = entry(sink, 0)
@@ -219,7 +219,7 @@ def test_nothing_of_a_large_batch_is_seen_before_its_entry(
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("number", [0, 1, 3])
 @pytest.mark.parametrize("who", ["the same driver", "the next driver"])
-def test_a_large_batch_that_is_in_the_ledger_is_brought_to_its_end(
+def test_a_large_batch_in_the_ledger_is_finished_by_the_next_driver(
     store: ValkeyStore, sink: OpenSink, monkeypatch: pytest.MonkeyPatch, number: int, who: str
 ) -> None:
     once = entry(sink, 0)
@@ -241,7 +241,7 @@ def test_a_large_batch_that_is_in_the_ledger_is_brought_to_its_end(
 
 @pytest.mark.services
 @pytest.mark.usefixtures("small")
-def test_large_batches_are_written_and_taken_back_in_parts(store: ValkeyStore, sink: OpenSink) -> None:
+def test_large_batches_are_written_and_retracted_in_parts(store: ValkeyStore, sink: OpenSink) -> None:
     epoch = sink.claim("mine")
     sink.commit(TEN, entry(sink, 0, epoch=epoch))
     assert totals(store) == WHOLE
@@ -253,7 +253,7 @@ def test_large_batches_are_written_and_taken_back_in_parts(store: ValkeyStore, s
     assert staged(store) == 0
 
 
-def test_a_part_has_as_many_bytes_as_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_respect_the_byte_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "BYTES", 100)
     rows = pl.DataFrame({"key": list("abcdef"), "value": ["x" * size for size in (60, 60, 500, 1, 1, 1)]})
     whole = Part(rows=rows.with_columns(number=pl.int_range(6)), late=("y" * 60, "y" * 60, "z"))
@@ -268,7 +268,7 @@ def test_a_part_has_as_many_bytes_as_it_may(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.services
 @pytest.mark.parametrize("how", ["whole", "in parts", "at least once"])
-def test_what_others_keep_under_a_key_is_left_alone_and_the_row_is_a_dead_letter(
+def test_foreign_values_are_kept_and_the_row_is_a_dead_letter(
     store: ValkeyStore, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS", 3 if how == "in parts" else 100)
@@ -291,7 +291,7 @@ def test_what_others_keep_under_a_key_is_left_alone_and_the_row_is_a_dead_letter
 
 @pytest.mark.services
 @pytest.mark.parametrize("rows", [3, 100])
-def test_its_letter_is_elsewhere_if_that_was_asked_for(
+def test_its_letter_goes_to_the_configured_output(
     store: ValkeyStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS", rows)
@@ -307,7 +307,7 @@ def test_its_letter_is_elsewhere_if_that_was_asked_for(
 
 
 @pytest.mark.services
-def test_a_prefix_that_is_somebody_elses_ends_the_job(store: ValkeyStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prefix_of_another_application_ends_the_job(store: ValkeyStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ENOUGH", 10)
     sink = opened(store, key=["team"])
     for name in WHOLE:
@@ -319,7 +319,7 @@ def test_a_prefix_that_is_somebody_elses_ends_the_job(store: ValkeyStore, monkey
 
 
 @pytest.mark.services
-def test_a_row_that_is_too_long_is_a_dead_letter_cut_short(
+def test_a_row_that_is_too_large_is_a_cut_dead_letter(
     store: ValkeyStore, sink: OpenSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LARGEST", 2_000)
@@ -361,7 +361,7 @@ def test_a_server_that_was_killed_is_waited_for_and_nothing_is_lost(
 
 
 @pytest.mark.services
-def test_who_is_not_let_in_is_told_so_without_the_secret(
+def test_a_failed_login_is_reported_without_the_secret(
     valkey: Service, store: ValkeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.client.execute_command("ACL", "SETUSER", "stranger", "on", ">right", "~*", "+@all", "-xadd")
@@ -400,7 +400,7 @@ def test_a_server_that_is_full_is_waited_for(store: ValkeyStore, sink: OpenSink)
 
 
 @pytest.mark.services
-def test_a_stream_that_is_none_is_told_before_anything_is_written(store: ValkeyStore, sink: OpenSink) -> None:
+def test_a_key_that_is_not_a_stream_is_an_error_before_anything_is_written(store: ValkeyStore, sink: OpenSink) -> None:
     store.client.set(f"{store.prefix()}.dead", "mine")
     with pytest.raises(SinkError, match="totals.dead is not a stream.*it is a string"):
         sink.claim("mine")
@@ -414,7 +414,7 @@ class Forgetful(Valkey):
 
 
 @pytest.mark.services
-def test_a_server_that_forgets_is_warned_of_and_its_gap_is_seen(
+def test_a_server_without_persistence_is_warned_of_and_its_gap_is_detected(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Service(Forgetful(), tmp_path / "valkey", leashed=True)
@@ -436,7 +436,7 @@ def test_a_server_that_forgets_is_warned_of_and_its_gap_is_seen(
         server.stop()
 
 
-def test_a_server_that_is_not_there_is_told_with_its_place() -> None:
+def test_an_unreachable_server_is_reported_with_its_address() -> None:
     mine = sl.valkey("valkey://127.0.0.1:1", prefix="totals")
     with pytest.raises(SinkUnavailable, match="Valkey at 127.0.0.1:1 cannot be reached"):
         mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
@@ -459,7 +459,7 @@ def test_a_server_that_is_not_there_is_told_with_its_place() -> None:
         ("valkey://host", {"expires": "0s"}, InvalidStep),
     ],
 )
-def test_what_cannot_be_or_tells_secrets_is_refused(
+def test_invalid_addresses_and_plain_secrets_are_refused(
     url: str, asked: dict[str, Any], error: type[StrandlineError]
 ) -> None:
     with pytest.raises(error) as refused:
@@ -468,11 +468,11 @@ def test_what_cannot_be_or_tells_secrets_is_refused(
 
 
 @pytest.mark.parametrize("url", ["valkeys://host", "rediss://host:1/2", "redis://localhost", "unix:///run/valkey.sock"])
-def test_a_password_goes_over_tls_or_stays_near(url: str) -> None:
+def test_a_password_needs_tls_or_a_local_server(url: str) -> None:
     assert sl.valkey(url, prefix="totals", password="env:CANARY").place.server.password is not None
 
 
-def test_a_password_goes_in_the_clear_only_if_one_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_is_sent_unencrypted_only_if_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not sl.valkey("valkey://host", prefix="t", password="env:CANARY", over_tls=False).place.server.over_tls
     monkeypatch.setenv("WHOLE", f"valkey://me:{SECRET}@host.invalid")
     mine = sl.valkey("env:WHOLE", prefix="totals")

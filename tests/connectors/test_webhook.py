@@ -75,7 +75,7 @@ def elements(*ids: int) -> Output:
     return Output(pl.DataFrame({"id": list(ids), "card": ["4242"] * len(ids)}), progress=Progress(5, 9_000))
 
 
-def test_rows_go_out_in_requests_whose_keys_stay(server: Server, tmp_path: Path) -> None:
+def test_rows_are_sent_in_requests_with_stable_keys(server: Server, tmp_path: Path) -> None:
     sink = opened(server, tmp_path, rows=2)
     late = pl.DataFrame({"id": [9], AT: [1_500], PARTITION: ["0"], OFFSET: [4]})
     for _ in range(2):
@@ -98,7 +98,7 @@ def test_a_server_that_is_busy_is_waited_for(server: Server, tmp_path: Path, sta
     assert told.value.detail == f"{status}: not now"
 
 
-def test_a_server_that_is_not_there_or_too_slow_is_waited_for(server: Server, tmp_path: Path) -> None:
+def test_an_unreachable_or_slow_server_is_waited_for(server: Server, tmp_path: Path) -> None:
     held = threading.Event()
     server.answer = lambda _: (204 if held.wait(5) else 500, "")
     with pytest.raises(SinkUnavailable, match="cannot be reached"):
@@ -109,7 +109,7 @@ def test_a_server_that_is_not_there_or_too_slow_is_waited_for(server: Server, tm
         opened(server, tmp_path).write(elements(1), ENTRY)
 
 
-def test_a_row_that_is_refused_is_a_dead_letter_with_the_answer_and_the_others_arrive_once(
+def test_a_refused_row_is_a_dead_letter_with_the_answer_and_the_others_arrive_once(
     server: Server, tmp_path: Path
 ) -> None:
     def no_threes(body: dict[str, Any]) -> tuple[int, str]:
@@ -132,7 +132,7 @@ def test_a_row_that_is_refused_is_a_dead_letter_with_the_answer_and_the_others_a
     assert letters["detail"].to_list() == ["422: no threes, and no ***"] * 2
 
 
-def test_letters_of_the_pipeline_and_of_the_server_are_kept_side_by_side(server: Server, tmp_path: Path) -> None:
+def test_letters_of_the_pipeline_and_of_the_server_are_both_stored(server: Server, tmp_path: Path) -> None:
     server.answer = lambda body: (400, "odd") if len(body["rows"]) == 1 else (413, "too large")
     sink = opened(server, tmp_path)
     mine = sink.write(elements(1), ENTRY).letters
@@ -149,7 +149,7 @@ def test_a_server_that_refuses_everything_ends_the_job(server: Server, tmp_path:
 
 
 @pytest.mark.parametrize(("status", "hint"), [(401, "token"), (403, "token"), (404, "address"), (302, "address")])
-def test_a_server_that_does_not_let_us_in_ends_the_job_and_no_secret_is_told(
+def test_a_server_that_rejects_the_credentials_ends_the_job_without_showing_secrets(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, hint: str
 ) -> None:
     monkeypatch.setenv("HOOK", TOKEN)
@@ -164,7 +164,7 @@ def test_a_server_that_does_not_let_us_in_ends_the_job_and_no_secret_is_told(
     assert hint in told.value.hint
 
 
-def test_a_redirect_is_followed_at_home_and_nowhere_else(server: Server, tmp_path: Path) -> None:
+def test_a_redirect_is_followed_on_the_same_host_only(server: Server, tmp_path: Path) -> None:
     server.answer = lambda _: (307, "") if len(server.asked) == 1 else (200, "")
     server.headers["Location"] = "/elsewhere"
     opened(server, tmp_path).write(elements(1), ENTRY)
@@ -176,7 +176,7 @@ def test_a_redirect_is_followed_at_home_and_nowhere_else(server: Server, tmp_pat
     assert len(server.asked) == 1
 
 
-def test_what_cannot_be_sent_safely_is_refused() -> None:
+def test_unsafe_settings_are_refused() -> None:
     for url, words in (
         ("ftp://example.org/", "is not an HTTP address"),
         ("panes", "is not an HTTP address"),
@@ -197,7 +197,7 @@ def test_what_cannot_be_sent_safely_is_refused() -> None:
 
 
 @pytest.mark.parametrize("dead", [None, DeadTable()])
-def test_a_place_for_dead_letters_is_asked_for_before_anything_runs(dead: DeadTable | None) -> None:
+def test_a_missing_dead_letter_output_is_an_error_before_the_job_runs(dead: DeadTable | None) -> None:
     sink = sl.webhook("https://example.org/")
     with pytest.raises(InvalidStep, match="has no output for dead letters"):
         sink.open(Deliver(0, sink, Delivery.AT_LEAST_ONCE, None, dead))

@@ -110,7 +110,7 @@ def test_the_empty_part_changes_nothing(aggregate: Aggregate, rows: list[Element
 
 @pytest.mark.parametrize("aggregate", [one for one in ALL if one.retracts], ids=called)
 @given(rows=ELEMENTS, more=ELEMENTS, order=st.randoms(use_true_random=False))
-def test_what_is_taken_back_was_never_there(
+def test_a_retracted_value_has_no_effect(
     aggregate: Aggregate, rows: list[Element], more: list[Element], order: Any
 ) -> None:
     everything = [*rows, *more]
@@ -122,7 +122,7 @@ def test_what_is_taken_back_was_never_there(
 
 
 @pytest.mark.parametrize("aggregate", [one for one in ALL if not one.retracts], ids=called)
-def test_an_aggregate_without_an_inverse_says_so(aggregate: Aggregate) -> None:
+def test_an_aggregate_without_an_inverse_raises_an_error(aggregate: Aggregate) -> None:
     with pytest.raises(StateError, match="nothing can be taken back"):
         retract(aggregate, create(aggregate), elements([(0, 1, "x", True)])[0])
 
@@ -157,7 +157,7 @@ def test_an_accumulator_is_not_changed_in_place(rows: list[Element]) -> None:
         assert same(result(aggregate, kept), before)
 
 
-def test_a_users_aggregate_without_merge_or_retract_says_so() -> None:
+def test_a_user_aggregate_without_merge_or_retract_raises_an_error() -> None:
     longest = UserAggregate("w", str, lambda kept, word: max(kept, word, key=len), len, name="longest")
     rows = elements([(0, 1, "x", True), (1, 1, "zz", True)])
     assert value_of(longest, rows) == 2
@@ -167,7 +167,7 @@ def test_a_users_aggregate_without_merge_or_retract_says_so() -> None:
         retract(longest, "a", rows[0])
 
 
-def test_taking_back_what_was_never_added_is_an_error() -> None:
+def test_retracting_a_value_that_was_never_added_is_an_error() -> None:
     with pytest.raises(StateError, match="never added"):
         retract(model.CountDistinct("v"), create(model.CountDistinct("v")), elements([(0, 1, "x", True)])[0])
 
@@ -177,7 +177,7 @@ def test_taking_back_what_was_never_added_is_an_error() -> None:
     [model.Sum("w"), model.Mean("w"), model.BitAnd("w"), model.Variance("w"), model.Quantile("w", 0.5)],
     ids=called,
 )
-def test_values_of_a_wrong_type_are_told_with_the_aggregate(broken: Aggregate) -> None:
+def test_errors_about_wrong_types_name_the_aggregate(broken: Aggregate) -> None:
     with pytest.raises(InvalidAggregate, match=f"{type(broken).__name__}.*cannot be computed"):
         value_of(broken, elements([(0, 1, "x", True), (1, 1, "y", True)]))
 
@@ -206,7 +206,7 @@ def test_values_of_a_wrong_type_are_told_with_the_aggregate(broken: Aggregate) -
     ],
     ids=called,
 )
-def test_each_aggregate_says_what_its_docstring_says(aggregate: Aggregate, expected: Any) -> None:
+def test_each_aggregate_returns_what_its_docstring_says(aggregate: Aggregate, expected: Any) -> None:
     rows = elements([(1, 2, "a", True), (1, 1, "b", False), (2, 3, "c", None), (3, 6, "d", True)])
     assert same(value_of(aggregate, list(reversed(rows))), expected)
 

@@ -156,7 +156,7 @@ class Taker:
         return tuple(letters["id"])
 
 
-def test_a_letter_comes_out_as_it_went_in(place: Place) -> None:
+def test_a_letter_survives_a_round_trip(place: Place) -> None:
     bare = letter(2, raw=None, event_time=None, source=None, schema_id=None, masked="all", detail="größe\n\x1b[31m")
     place.put(letter(1), bare)
     kept = place.store.read().to_dicts()
@@ -170,20 +170,20 @@ def test_nothing_is_there_before_the_first_letter(place: Place) -> None:
     assert place.store.drop([letter(1)["id"]]) == 0
 
 
-def test_letters_of_all_batches_are_told_oldest_first(place: Place) -> None:
+def test_letters_of_all_batches_are_listed_oldest_first(place: Place) -> None:
     place.put(letter(3))
     place.put(letter(1), letter(2), batch=1)
     assert [number for number, _ in place.told()] == [1, 2, 3]
 
 
-def test_a_batch_that_is_played_again_adds_nothing_and_takes_no_mark_away(place: Place) -> None:
+def test_a_replayed_batch_adds_nothing_and_removes_no_mark(place: Place) -> None:
     place.put(letter(1), letter(2))
     redrive(place.store, {"topic": Taker()}, [letter(1)["id"]])
     place.put(letter(1), letter(2))
     assert place.told() == [(1, "redriven"), (2, "new")]
 
 
-def test_a_batch_whose_letters_were_kept_but_not_its_panes_has_them_once(place: Place) -> None:
+def test_a_batch_with_letters_but_without_panes_has_its_letters_once_after_a_replay(place: Place) -> None:
     """Killed between the two: the sink does not know the batch, so the next driver plays it again."""
     if place.write.dead is None:
         return  # beside the panes both are one transaction
@@ -207,7 +207,7 @@ def _records(ask: DeadTopic) -> list[Any]:
         ]
 
 
-def test_a_redrive_sends_and_marks_what_was_asked_for_and_never_twice(place: Place) -> None:
+def test_a_redrive_sends_and_marks_the_chosen_letters_once(place: Place) -> None:
     place.put(letter(1), letter(2), letter(3))
     taker = Taker()
     report = redrive(place.store, {"topic": taker}, [letter(1)["id"], letter(3)["id"]])
@@ -219,7 +219,7 @@ def test_a_redrive_sends_and_marks_what_was_asked_for_and_never_twice(place: Pla
 
 
 @pytest.mark.parametrize("dies", ["before", "after"])
-def test_a_redrive_that_was_killed_is_done_by_the_next_once(place: Place, dies: str) -> None:
+def test_a_killed_redrive_is_finished_once_by_the_next(place: Place, dies: str) -> None:
     place.put(letter(1), letter(2))
     taker = Taker(dies=dies)
     with pytest.raises(KeyboardInterrupt):
@@ -236,7 +236,7 @@ def test_a_redrive_that_was_killed_is_done_by_the_next_once(place: Place, dies: 
     assert place.store.begun() is None
 
 
-def test_two_redrives_at_once_send_no_letter_twice_whichever_sleeps(place: Place) -> None:
+def test_concurrent_redrives_send_no_letter_twice(place: Place) -> None:
     place.put(letter(1), letter(2), letter(3))
     ids, taker = [letter(number)["id"] for number in (1, 2, 3)], Taker()
     taker.meanwhile["standing"] = lambda: redrive(place.store, {"topic": taker}, ids[:1])
@@ -251,7 +251,7 @@ def test_two_redrives_at_once_send_no_letter_twice_whichever_sleeps(place: Place
     assert [state for _, state in place.told()] == ["redriven"] * 3
 
 
-def test_one_that_wakes_after_all_is_done_does_not_end_the_next(place: Place) -> None:
+def test_a_redrive_that_wakes_late_does_not_end_the_next(place: Place) -> None:
     if isinstance(place.box, DeadTopic):
         return  # as in the one above
     place.put(letter(1), letter(2))
@@ -265,7 +265,7 @@ def test_one_that_wakes_after_all_is_done_does_not_end_the_next(place: Place) ->
         place.store.begin(second)
 
 
-def test_redrivers_that_run_at_the_same_time_send_every_letter_once(place: Place) -> None:
+def test_parallel_redrives_send_every_letter_once(place: Place) -> None:
     if isinstance(place.box, DeadTopic):
         return  # each of its steps is a producer, and takes as long as all of these
     letters = [letter(number) for number in range(12)]
@@ -301,7 +301,7 @@ def test_redrivers_that_run_at_the_same_time_send_every_letter_once(place: Place
     assert {state for _, state in place.told()} == {"redriven"}
 
 
-def test_a_letter_may_be_of_any_time_and_is_told_once_though_it_was_written_twice(place: Place) -> None:
+def test_a_letter_may_have_any_time_and_is_listed_once_though_it_was_written_twice(place: Place) -> None:
     """At least once, a batch that comes again is written again; and a record may say any year."""
     times = [-62_200_000_000_000, -1, 253_402_300_799_999, 900_000_000_000_000]
     letters = frame(*(letter(number, event_time=at) for number, at in enumerate(times)))
@@ -318,7 +318,7 @@ def test_a_letter_may_be_of_any_time_and_is_told_once_though_it_was_written_twic
     assert [number for number, _ in place.told()] == [0, 2, 3]
 
 
-def test_finishing_twice_is_finishing_once_and_what_was_not_sent_is_new_again(place: Place) -> None:
+def test_finishing_a_redrive_is_idempotent_and_unsent_letters_are_new_again(place: Place) -> None:
     place.put(letter(1), letter(2))
     one = Redrive("one", (letter(1)["id"], letter(2)["id"]))
     place.store.begin(one)
@@ -327,7 +327,7 @@ def test_finishing_twice_is_finishing_once_and_what_was_not_sent_is_new_again(pl
     assert place.told() == [(1, "new"), (2, "redriven")]
 
 
-def test_what_is_dropped_is_gone_and_stays_so(place: Place) -> None:
+def test_dropped_letters_stay_dropped(place: Place) -> None:
     place.put(letter(1), letter(2))
     place.put(letter(3), batch=1)
     assert place.store.drop([letter(1)["id"], letter(3)["id"], "unknown"]) == 2
@@ -338,7 +338,7 @@ def test_what_is_dropped_is_gone_and_stays_so(place: Place) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["duckdb", "csv"])
-def test_all_of_it_holds_where_only_the_way_to_write_is_another(kind: str, tmp_path: Path) -> None:
+def test_the_same_holds_for_other_ways_to_write(kind: str, tmp_path: Path) -> None:
     sink: Any = sl.duckdb(tmp_path / "some.duckdb", table=ODD)
     place = Place(pipeline(tmp_path, sink=sl.folder(tmp_path / "panes", format="csv") if kind == "csv" else sink))
     place.job().close()
@@ -373,7 +373,7 @@ def test_a_row_that_a_sink_refuses_is_masked_like_any_letter(tmp_path: Path) -> 
     assert "secret" not in str(kept)
 
 
-def test_letters_of_one_record_go_back_together_and_only_once() -> None:
+def test_letters_of_one_record_are_redriven_together_and_once() -> None:
     class Memory:
         """The least that keeps letters."""
 
@@ -405,7 +405,7 @@ def test_letters_of_one_record_go_back_together_and_only_once() -> None:
     }
 
 
-def test_a_letter_from_a_newer_version_is_refused_and_fields_that_are_not_known_are_kept() -> None:
+def test_letters_of_newer_versions_are_refused_and_unknown_fields_are_kept() -> None:
     told = to_json({**letter(1), "colour": "blue"})
     assert from_json(told, "here")["colour"] == "blue"
     with pytest.raises(StateError, match="here is written by a newer Strandline"):

@@ -100,7 +100,7 @@ def entry(sink: OpenSink, batch: int, epoch: int | None = None) -> LedgerEntry:
     return LedgerEntry("mine", sink.claim("mine") if epoch is None else epoch, batch, f"range {batch}")
 
 
-def test_they_go_there_batch_by_batch_and_the_others_are_written(apart: Apart) -> None:
+def test_refused_rows_go_to_the_dead_letter_output_and_the_others_are_written(apart: Apart) -> None:
     sink = apart.job()
     epoch = sink.claim("mine")
     for batch, large in enumerate((700, 700, 800)):
@@ -114,7 +114,7 @@ def test_they_go_there_batch_by_batch_and_the_others_are_written(apart: Apart) -
     assert apart.dead.letters().read().select(*PUBLIC).height == apart.records() == 6
 
 
-def test_they_are_there_once_if_the_job_is_killed_between_them_and_the_rows(
+def test_letters_are_stored_once_if_the_job_is_killed_before_the_rows(
     apart: Apart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = replace(panes(pane("red", 700), pane("blue", 1)), dead=frame(letter(1)))
@@ -136,7 +136,9 @@ def test_they_are_there_once_if_the_job_is_killed_between_them_and_the_rows(
     assert (apart.totals(), apart.refused(), apart.records()) == ([1], [700], 2)
 
 
-def test_they_are_there_once_if_the_sink_was_away_after_them(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_letters_are_stored_once_if_the_sink_was_unavailable_after_them(
+    apart: Apart, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The job lives, and tries the batch again."""
     told = replace(panes(pane("red", 700), pane("blue", 1)), dead=frame(letter(1)))
     away = iter([SinkUnavailable("it restarts"), None])
@@ -153,7 +155,7 @@ def test_they_are_there_once_if_the_sink_was_away_after_them(apart: Apart, monke
     assert (apart.totals(), apart.refused(), apart.records()) == ([1], [700], 2)
 
 
-def test_at_least_once_they_go_there_too(apart: Apart) -> None:
+def test_letters_go_there_at_least_once_too(apart: Apart) -> None:
     sink = apart.job()
     again = entry(sink, 0)
     for _ in range(2):
@@ -163,9 +165,7 @@ def test_at_least_once_they_go_there_too(apart: Apart) -> None:
 
 
 @pytest.mark.parametrize("box", ["files", pytest.param("topic", marks=pytest.mark.services)])
-def test_two_outputs_may_have_one_place_for_their_letters(
-    tmp_path: Path, request: pytest.FixtureRequest, box: str
-) -> None:
+def test_two_outputs_may_share_a_dead_letter_output(tmp_path: Path, request: pytest.FixtureRequest, box: str) -> None:
     dead: Any = sl.dead_files(tmp_path / "dead")
     if box == "topic":
         topic = request.getfixturevalue("new_topic")()

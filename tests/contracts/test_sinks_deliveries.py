@@ -13,7 +13,7 @@ from tests.contracts.stores import Store
 
 
 @pytest.mark.needs("views", Delivery.AT_LEAST_ONCE)
-def test_what_is_written_without_a_look_is_written_again(store: Store, sink: OpenSink) -> None:
+def test_a_write_without_a_ledger_check_is_written_again(store: Store, sink: OpenSink) -> None:
     again = entry(sink, 3)
     for _ in range(2):
         assert sink.write(panes(pane("red", 5)), again).fresh
@@ -34,7 +34,7 @@ def test_a_marked_batch_is_not_written_again(store: Store, sink: OpenSink) -> No
 
 
 @pytest.mark.parametrize("act", ["commit", "mark", "write"])
-def test_an_older_driver_can_do_nothing(store: Store, act: str) -> None:
+def test_an_older_driver_is_fenced_from_every_operation(store: Store, act: str) -> None:
     older, newer = opened(store), opened(store)
     first = entry(older, 0)
     newer.claim("mine")
@@ -46,7 +46,7 @@ def test_an_older_driver_can_do_nothing(store: Store, act: str) -> None:
 
 
 @pytest.mark.slow
-def test_two_drivers_that_keep_taking_over_from_each_other_write_each_batch_once(store: Store) -> None:
+def test_two_drivers_that_fence_each_other_write_each_batch_once(store: Store) -> None:
     batches, problems = 10, list[str]()
     patience = Patience(shortest=0.001)
 

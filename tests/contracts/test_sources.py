@@ -333,12 +333,12 @@ def played(request: pytest.FixtureRequest) -> tuple[str, Acts]:
     return request.param, acts
 
 
-def test_a_bounded_run_ends_by_itself_with_all_that_was_there(played: tuple[str, Acts]) -> None:
+def test_a_bounded_run_ends_by_itself_with_all_available_records(played: tuple[str, Acts]) -> None:
     name, acts = played
     assert acts.supplies[name].missing(1, acts.heard(name, acts.first)) == ""
 
 
-def test_the_next_run_reads_what_has_come_since_and_nothing_twice(played: tuple[str, Acts]) -> None:
+def test_the_next_run_reads_new_records_only(played: tuple[str, Acts]) -> None:
     name, acts = played
     assert acts.supplies[name].missing(2, acts.heard(name, acts.first, acts.second)) == ""
 
@@ -357,20 +357,20 @@ def test_the_same_range_gives_the_same_records_in_the_same_places(played: tuple[
     assert once == again
 
 
-def test_a_run_that_goes_on_takes_what_comes(played: tuple[str, Acts]) -> None:
+def test_an_unbounded_run_reads_new_records(played: tuple[str, Acts]) -> None:
     name, acts = played
     assert acts.live[name]
     assert acts.problem(name, 3, acts.live) == ""
 
 
-def test_everyone_is_counted(played: tuple[str, Acts]) -> None:
+def test_every_record_is_counted(played: tuple[str, Acts]) -> None:
     _, acts = played
     acts_of = (acts.first, acts.second)
     for act, read in zip(acts_of, acts.read, strict=False):
         assert read == sum(len(each.rows) + len(each.dead) for heard in act.values() for each in heard)
 
 
-def test_dead_letters_say_why_and_where(played: tuple[str, Acts]) -> None:
+def test_dead_letters_have_a_reason_and_a_position(played: tuple[str, Acts]) -> None:
     name, acts = played
     for letter in [letter for each in acts.heard(name, acts.first) for letter in each.dead]:
         assert letter[REASON] == "undecodable"
@@ -379,7 +379,7 @@ def test_dead_letters_say_why_and_where(played: tuple[str, Acts]) -> None:
         assert letter[OFFSET] >= 0
 
 
-def test_a_source_says_what_it_gives(played: tuple[str, Acts]) -> None:
+def test_a_source_reports_its_columns_and_partitions(played: tuple[str, Acts]) -> None:
     """Its columns, and its partitions: beforehand, or from the offsets."""
     name, acts = played
     source = acts.sources[name]

@@ -33,7 +33,7 @@ def cards(served: Served) -> dict[str, Any]:
     return {card["name"]: card for card in served.get("/jobs")["jobs"]}
 
 
-def test_jobs_that_need_somebody_come_first(served: Served) -> None:
+def test_jobs_with_problems_come_first(served: Served) -> None:
     found = served.get("/jobs")["jobs"]
     assert [card["verdict"] for card in found] == ["bad", "bad", "bad", "ok", "off"]
 
@@ -48,32 +48,32 @@ def test_a_failed_job_says_why(served: Served) -> None:
     assert cards(served)["payments"]["sentence"] == "Failed: the file a.json cannot be read"
 
 
-def test_an_alarm_that_rings_is_the_jobs_sentence(served: Served) -> None:
+def test_a_firing_alarm_is_the_jobs_sentence(served: Served) -> None:
     assert cards(served)["clicks"]["sentence"] == "The watermark has not moved."
     (alarm,) = served.get(f"/jobs/{served.id('rings')}")["alarms"]
     assert alarm["hint"] == "use idle_after"
 
 
-def test_a_well_job_has_five_numbers_with_a_verdict_each(served: Served) -> None:
+def test_a_healthy_job_has_five_numbers_with_a_verdict_each(served: Served) -> None:
     golden = cards(served)["scores by team"]["golden"]
     assert [each["name"] for each in golden] == ["lag", "throughput", "latency", "commit", "state"]
     assert {each["verdict"] for each in golden} == {"ok"}
     assert all(each["value"] is not None and len(each["series"]) > 10 for each in golden)
 
 
-def test_numbers_of_a_job_that_ended_are_told_and_not_judged(served: Served) -> None:
+def test_numbers_of_an_ended_job_are_shown_and_not_judged(served: Served) -> None:
     golden = cards(served)["old"]["golden"]
     assert {each["verdict"] for each in golden} == {"off"}
     assert all(each["value"] is not None for each in golden)
 
 
-def test_everyone_is_accounted_for(served: Served) -> None:
+def test_every_element_is_accounted_for(served: Served) -> None:
     ledger = served.get(f"/jobs/{served.id('well')}")["ledger"]
     became = sum(ledger[name] for name in ("contributed", "late", "dead", "filtered"))
     assert ledger["read"] + ledger["again"] == became > 0
 
 
-def test_a_series_has_no_more_points_than_asked_for(served: Served) -> None:
+def test_a_series_has_no_more_points_than_requested(served: Served) -> None:
     with_partitions = served.get(f"/jobs/{served.id('well')}/series")
     few = served.get(f"/jobs/{served.id('well')}/series", points=10)
     assert len(with_partitions["at"]) == 60
@@ -82,14 +82,14 @@ def test_a_series_has_no_more_points_than_asked_for(served: Served) -> None:
     assert few["at"][-1] == with_partitions["at"][-1]
 
 
-def test_the_watermark_is_told_against_the_clock(served: Served) -> None:
+def test_the_watermark_is_shown_against_the_clock(served: Served) -> None:
     told = served.get(f"/jobs/{served.id('well')}/times")
     assert all(mark < clock for mark, clock in zip(told["watermark"], told["clock"], strict=True))
     assert told["held_by"] == "scores-0"
     assert told["idle"] == ["scores-3"]
 
 
-def test_a_late_events_story_is_told_in_order(served: Served) -> None:
+def test_the_panes_of_a_late_event_are_listed_in_order(served: Served) -> None:
     path = f"/jobs/{served.id('well')}/panes"
     assert {each["key"] for each in served.get(path, search="RED")["keys"]} == {'{"team": "red"}'}
     told = served.get(path, key='{"team": "red"}')
@@ -101,7 +101,7 @@ def test_a_late_events_story_is_told_in_order(served: Served) -> None:
     ]  # fmt: skip
 
 
-def test_the_longer_the_wait_the_more_is_complete(served: Served) -> None:
+def test_a_longer_wait_completes_more(served: Served) -> None:
     bars = served.get(f"/jobs/{served.id('well')}/lateness")["bars"]
     shares = [bar["complete"] for bar in bars]
     assert shares == sorted(shares)
@@ -130,7 +130,7 @@ def test_the_stages_are_drawn_from_the_definition(served: Served) -> None:
     assert told["plan"].startswith("scan ")
 
 
-def test_a_branch_shares_what_it_branches_from(serve: Serve, tmp_path: Path) -> None:
+def test_branches_share_their_common_nodes(serve: Serve, tmp_path: Path) -> None:
     one, other = definition(tmp_path / "a.db"), definition(tmp_path / "b.db")
     fill(tmp_path / "two", JobToFill(batches=2, pipeline={"is": "Together", "outputs": [one, other]}))
     served = serve(tmp_path)
@@ -138,13 +138,13 @@ def test_a_branch_shares_what_it_branches_from(serve: Serve, tmp_path: Path) -> 
     assert [node["kind"] for node in told["nodes"]] == ["source", "step", "sink", "sink"]
 
 
-def test_state_is_told_by_step(served: Served) -> None:
+def test_state_is_listed_by_step(served: Served) -> None:
     (step,) = served.get(f"/jobs/{served.id('well')}/state")["steps"]
     assert step["name"] == "step 1"
     assert step["rows"] == step["series"][-1]
 
 
-def test_lineage_and_events_tell_of_lives(served: Served) -> None:
+def test_lineage_and_events_list_the_runs(served: Served) -> None:
     told = served.get(f"/jobs/{served.id('failed')}/lineage")
     assert [run["kind"] for run in told["runs"]] == ["failed", "started"]
     assert told["sources"] == ["Scores: scores"]
@@ -170,7 +170,7 @@ def test_savepoints_of_its_lineage_are_found_beside_it(serve: Serve, tmp_path: P
     assert found[0]["facts"] == {"batch": "2", "rows of state": "1,234", "written by": "0.1.0"}
 
 
-def test_a_job_without_numbers_is_told_as_such(serve: Serve, tmp_path: Path) -> None:
+def test_a_job_without_numbers_is_shown_as_such(serve: Serve, tmp_path: Path) -> None:
     folder = fill(tmp_path / "bare", JobToFill(batches=0))
     for file in folder.glob("metrics.db*"):
         file.unlink()
@@ -191,7 +191,7 @@ def test_a_job_without_numbers_is_told_as_such(serve: Serve, tmp_path: Path) -> 
         served.get(f"/jobs/{served.id('bare')}{path}")
 
 
-def test_a_job_whose_numbers_are_broken_says_so_and_the_others_are_shown(serve: Serve, tmp_path: Path) -> None:
+def test_a_job_with_corrupt_numbers_shows_the_error_and_the_others_are_shown(serve: Serve, tmp_path: Path) -> None:
     fill(tmp_path / "well", JobToFill("well", batches=3))
     fill(tmp_path / "broken", JobToFill("broken", batches=3))
     with sqlite3.connect(tmp_path / "broken" / "metrics.db") as connection:
@@ -205,9 +205,7 @@ def test_a_job_whose_numbers_are_broken_says_so_and_the_others_are_shown(serve: 
     assert "delete metrics.db" in answer.json()["hint"]
 
 
-def test_a_job_that_dies_without_a_word_is_noticed(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_dies_silently_is_detected(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("strandline.dashboard.jobs.RECHECK_SECONDS", 0.0)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         fill(tmp_path / "one", JobToFill("one", batches=3, pid=process.pid))
@@ -221,7 +219,7 @@ def test_a_job_that_dies_without_a_word_is_noticed(
         assert served.jobs.look() == []
 
 
-def test_what_comes_later_is_read_and_a_folder_that_is_gone_is_forgotten(serve: Serve, tmp_path: Path) -> None:
+def test_new_batches_are_read_and_deleted_folders_are_dropped(serve: Serve, tmp_path: Path) -> None:
     fill(tmp_path / "one", JobToFill("one", batches=3))
     served = serve(tmp_path)
     assert cards(served)["one"]["batch"] == 2
@@ -245,7 +243,7 @@ def with_letters(serve: Serve, tmp_path: Path) -> tuple[Served, list[str]]:
     return served, ids
 
 
-def test_letters_are_found_by_what_is_in_them(with_letters: tuple[Served, list[str]]) -> None:
+def test_letters_are_searched_by_content(with_letters: tuple[Served, list[str]]) -> None:
     served, ids = with_letters
     path = f"/jobs/{served.id('job')}/letters"
     assert [letter["id"] for letter in served.get(path)["letters"]] == ids[::-1]
@@ -255,7 +253,7 @@ def test_letters_are_found_by_what_is_in_them(with_letters: tuple[Served, list[s
     assert served.get(path)["reasons"] == {"not JSON": 3}
 
 
-def test_a_letter_is_told_whole_and_bytes_that_are_no_text_as_numbers(with_letters: tuple[Served, list[str]]) -> None:
+def test_a_letter_is_shown_whole_with_binary_data_in_hexadecimal(with_letters: tuple[Served, list[str]]) -> None:
     served, ids = with_letters
     path = f"/jobs/{served.id('job')}/letters"
     assert served.get(f"{path}/{ids[1]}")["raw"] == "<script>alert(1)</script>"
@@ -263,7 +261,7 @@ def test_a_letter_is_told_whole_and_bytes_that_are_no_text_as_numbers(with_lette
     assert served.client.get(f"/api{path}/nobody").status_code == 404
 
 
-def test_a_letter_goes_back_once(with_letters: tuple[Served, list[str]]) -> None:
+def test_a_letter_is_redriven_once(with_letters: tuple[Served, list[str]]) -> None:
     served, ids = with_letters
     path = f"/jobs/{served.id('job')}"
     ask = {"letters": [ids[0], "nobody"]}
@@ -279,7 +277,7 @@ def test_a_letter_goes_back_once(with_letters: tuple[Served, list[str]]) -> None
     assert sent == [b'{"team": "red", "sco\n']
 
 
-def test_letters_of_a_pipeline_that_is_not_known_say_what_to_do(served: Served) -> None:
+def test_letters_of_an_unknown_pipeline_have_a_hint(served: Served) -> None:
     path = f"/jobs/{served.id('well')}"
     told = served.get(f"{path}/letters")
     assert not told["available"]
@@ -308,7 +306,7 @@ def test_no_password_in_an_address_is_shown() -> None:
     assert endpoint_names(known, "sink") == ("Webhook: https://host/path",)
 
 
-def test_the_description_is_whole(served: Served) -> None:
+def test_the_description_is_complete(served: Served) -> None:
     told = served.client.get("/api/openapi.json").json()
     assert told["openapi"] == "3.1.0"
     assert len(told["paths"]) == len(served.client.app.app.routes) - 4  # type: ignore[attr-defined]
@@ -336,7 +334,7 @@ def asked(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
 @pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_whatever_is_asked_the_answer_is_as_described(served: Served, data: st.DataObject) -> None:
+def test_every_answer_matches_the_description(served: Served, data: st.DataObject) -> None:
     told = served.client.get("/api/openapi.json").json()
     path = data.draw(st.sampled_from(sorted(told["paths"])))
     ((method, operation),) = told["paths"][path].items()

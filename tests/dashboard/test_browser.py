@@ -60,7 +60,7 @@ def enter(seen: Seen, dashboard: Dashboard) -> None:
 
 
 @pytest.mark.parametrize(("theme", "size"), [("light", (1280, 860)), ("dark", NARROW)])
-def test_every_page_opens_without_a_complaint(
+def test_every_page_opens_without_errors(
     browser: Browser, show: Callable[..., Dashboard], filled: Path, theme: str, size: tuple[int, int]
 ) -> None:
     dashboard = show(filled)
@@ -74,7 +74,7 @@ def test_every_page_opens_without_a_complaint(
         assert "token" not in seen.page.url
 
 
-def test_keys_lead_through_the_dashboard(browser: Browser, show: Callable[..., Dashboard], filled: Path) -> None:
+def test_the_dashboard_can_be_used_by_keyboard(browser: Browser, show: Callable[..., Dashboard], filled: Path) -> None:
     dashboard = show(filled)
     with window(browser) as seen:
         enter(seen, dashboard)
@@ -95,7 +95,7 @@ def test_keys_lead_through_the_dashboard(browser: Browser, show: Callable[..., D
         assert seen.page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
-def test_whatever_a_key_a_name_or_a_letter_says_it_is_shown_as_text(
+def test_keys_names_and_letters_are_shown_as_text_never_as_markup(
     browser: Browser, show: Callable[..., Dashboard], tmp_path: Path
 ) -> None:
     root, hostile = letters_pipeline(tmp_path).root, " ".join(PAYLOADS)
@@ -116,7 +116,7 @@ def test_whatever_a_key_a_name_or_a_letter_says_it_is_shown_as_text(
         assert seen.page.locator("img[onerror], svg[onload], main script").count() == 0
 
 
-def test_a_page_finds_the_dashboard_again_when_it_was_restarted(
+def test_a_page_reconnects_after_the_dashboard_restarts(
     browser: Browser, show: Callable[..., Dashboard], tmp_path: Path
 ) -> None:
     fill(tmp_path / "jobs" / "one", JobToFill("one", batches=4))
@@ -132,7 +132,9 @@ def test_a_page_finds_the_dashboard_again_when_it_was_restarted(
         seen.says("came meanwhile")
 
 
-def test_the_slider_says_what_a_wait_would_buy(browser: Browser, show: Callable[..., Dashboard], filled: Path) -> None:
+def test_the_slider_shows_what_a_longer_wait_completes(
+    browser: Browser, show: Callable[..., Dashboard], filled: Path
+) -> None:
     dashboard = show(filled)
     with window(browser) as seen:
         enter(seen, dashboard)
@@ -144,7 +146,7 @@ def test_the_slider_says_what_a_wait_would_buy(browser: Browser, show: Callable[
         assert told.startswith("If you waited")
 
 
-def test_a_late_events_story_is_found_by_its_key(
+def test_the_panes_of_a_late_event_are_found_by_key(
     browser: Browser, show: Callable[..., Dashboard], filled: Path
 ) -> None:
     dashboard = show(filled)
@@ -158,7 +160,7 @@ def test_a_late_events_story_is_found_by_its_key(
         assert told == ["early", "retracts", "early", "retracts", "on time", "retracts", "late"]
 
 
-def test_a_dead_letter_is_looked_at_and_sent_back(
+def test_a_dead_letter_is_inspected_and_redriven(
     browser: Browser, show: Callable[..., Dashboard], tmp_path: Path
 ) -> None:
     root = letters_pipeline(tmp_path).root

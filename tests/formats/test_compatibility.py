@@ -205,7 +205,7 @@ def test_the_verdict_on_a_change(kind: Kind, old: str, new: str, backward: bool,
     assert fits(Level.NONE)
 
 
-def test_a_level_asks_the_last_version_or_all() -> None:
+def test_a_level_checks_the_last_version_or_all_versions() -> None:
     first, second = json.dumps(record(A)), json.dumps(record(A, B0))
     third = json.dumps(record(A, B))  # reads what the second wrote, not what the first did
     assert check(third, [first, second], Level.BACKWARD) == []
@@ -217,7 +217,7 @@ def test_a_level_asks_the_last_version_or_all() -> None:
     assert check(third, [], Level.FULL_TRANSITIVE) == []
 
 
-def test_messages_of_other_files_are_looked_into() -> None:
+def test_messages_of_imported_files_are_checked() -> None:
     uses = {
         "one.proto": 'syntax = "proto3"; package p; message I { int32 x = 1; }',
         "two.proto": 'syntax = "proto3"; package p; message I { string x = 1; }',

@@ -25,7 +25,7 @@ def test_every_number_is_read_to_its_last_byte(most: int) -> None:
     assert not cursor.wrong.any()
 
 
-def test_a_number_that_is_cut_off_or_never_ends_is_told_and_its_neighbours_are_read() -> None:
+def test_a_truncated_or_endless_number_is_reported_and_its_neighbours_are_read() -> None:
     for neighbour in (5, 2**40, 2**60):
         values = [written(neighbour), b"\x80\x80", b"", b"\xff" * 10 + b"\1", b"\x80" * 9 + b"\2", written(neighbour)]
         cursor = cursor_over(pa.array(values, pa.binary()))

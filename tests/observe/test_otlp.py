@@ -55,7 +55,7 @@ def read(body: bytes) -> Found:
 
 
 @pytest.mark.slow
-def test_a_collector_is_told_what_was_counted_and_how_things_stand() -> None:
+def test_a_collector_gets_counters_and_gauges() -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
     requests: list[tuple[str, bytes]] = []
     with collector(requests) as address:
@@ -75,7 +75,7 @@ def test_a_collector_is_told_what_was_counted_and_how_things_stand() -> None:
 
 
 @pytest.mark.slow
-def test_a_collector_that_is_away_ends_nothing() -> None:
+def test_an_unreachable_collector_does_not_affect_the_job() -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
     with collector([]) as address:
         gone = address
@@ -86,12 +86,12 @@ def test_a_collector_that_is_away_ends_nothing() -> None:
 
 
 @pytest.mark.parametrize("address", ["localhost:4318", "grpc://localhost:4317", "http://", ""])
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(InvalidStep, match="not a collector address"):
         require_otlp(address)
 
 
-def test_without_the_client_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_client_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(otlp, "find_spec", lambda _: None)
     with pytest.raises(SetupError, match="not installed"):
         require_otlp("http://localhost:4318")

@@ -37,7 +37,7 @@ class Event:
         self.progress, self.id = progress, progress.get("id")
 
 
-def test_what_spark_says_of_a_batch_becomes_its_numbers() -> None:
+def test_sparks_progress_of_a_batch_becomes_its_numbers() -> None:
     on_batch = Heard()
     listener = QueryListener([on_batch])
     event: Any = Event(PROGRESS)
@@ -53,7 +53,7 @@ def test_what_spark_says_of_a_batch_becomes_its_numbers() -> None:
     assert told.read_per_second == pytest.approx(100 / 0.35)
 
 
-def test_what_cannot_be_read_is_told_in_the_log_only(caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_progress_is_logged_only(caplog: pytest.LogCaptureFixture) -> None:
     event: Any = Event({"id": "x"})
     with caplog.at_level(logging.WARNING, "strandline"):
         QueryListener([Heard()]).onQueryProgress(event)

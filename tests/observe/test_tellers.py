@@ -39,7 +39,7 @@ def told_by(exporter: Exporter) -> dict[str, float]:
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")}
 
 
-def test_prometheus_reads_what_was_counted_and_how_things_stand() -> None:
+def test_prometheus_reads_counters_and_gauges() -> None:
     exporter = Exporter(0)
     try:
         assert told_by(exporter) == {}
@@ -59,14 +59,14 @@ def test_prometheus_reads_what_was_counted_and_how_things_stand() -> None:
         exporter.close()
 
 
-def test_an_exporter_that_is_closed_leaves_its_port_and_no_thread() -> None:
+def test_a_closed_exporter_frees_its_port_and_its_thread() -> None:
     exporter = Exporter(0)
     exporter.close()
     assert exporter._server.socket.fileno() == -1
     assert not exporter._thread.is_alive()
 
 
-def test_every_batch_is_a_line_of_json_and_a_large_file_is_set_aside(tmp_path: Path) -> None:
+def test_every_batch_is_a_line_of_json_and_a_large_file_is_rotated(tmp_path: Path) -> None:
     path = tmp_path / "numbers.jsonl"
     lines = Lines(path, largest=2_000)
     for number in range(5):
@@ -115,7 +115,7 @@ def test_a_webhook_gets_the_alarm_and_a_secret_by_reference(monkeypatch: pytest.
     assert (body["rule"], body["state"], body["job"]) == ("lag_growing", "firing", "scores")
 
 
-def test_a_webhook_that_refuses_is_told() -> None:
+def test_a_webhook_that_refuses_is_an_error() -> None:
     with server(500) as (url, _), pytest.raises(RunError, match="rejected a notification"):
         Webhook(url).send(RINGS)
 
@@ -130,12 +130,12 @@ def test_a_command_gets_the_alarm_on_its_input_and_in_variables(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("words", [(sys.executable, "-c", "raise SystemExit('no')"), ("/no/such/program",)])
-def test_a_command_that_fails_is_told(words: tuple[str, ...]) -> None:
+def test_a_command_that_fails_is_an_error(words: tuple[str, ...]) -> None:
     with pytest.raises(RunError):
         Command(words).send(RINGS)
 
 
-def test_one_who_cannot_be_told_keeps_nobody_else_from_hearing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_notifier_does_not_affect_the_others(caplog: pytest.LogCaptureFixture) -> None:
     with server() as (url, got):
         dispatcher = Dispatcher([Command(("/no/such/program",)), Webhook(url)])
         with caplog.at_level(logging.WARNING, "strandline.alarms"):
@@ -146,7 +146,7 @@ def test_one_who_cannot_be_told_keeps_nobody_else_from_hearing(caplog: pytest.Lo
     assert "/no/such/program" in caplog.text
 
 
-def test_an_alarm_is_told_once_kept_as_an_event_and_known_after_a_restart(tmp_path: Path) -> None:
+def test_an_alarm_is_sent_once_recorded_as_an_event_and_restored_after_a_restart(tmp_path: Path) -> None:
     (tmp_path / "strandline.json").write_text("{}")
     with server() as (url, got):
         alarms = Alarms((RestartLoop(starts=1),), (Webhook(url),))

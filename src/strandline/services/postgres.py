@@ -30,7 +30,7 @@ _INSTALL: Final = 'pip install "strandline[services]"'
 _LONGEST_SOCKET: Final = 90
 
 _ACCESS: Final = f"""\
-# who     database  user        address       how
+# type    database  user        address       method
 local     all       all                       trust
 host      all       {ROLE}  {HOST}/32  trust
 """

@@ -1,4 +1,4 @@
-"""The console shows what comes out and obeys nothing in it; a function gets each batch with a name that stays."""
+"""The console prints batches safely; a function gets each batch with a stable identity."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Tables of Delta: transaction ids with the lineage, a digest that is compared, drivers that overtake each other."""
+"""Delta tables: transaction ids with the lineage, compared digests, and fenced drivers."""
 
 import json
 import sys
@@ -45,7 +45,7 @@ def ids(path: Path, name: str = "totals") -> list[int]:
 
 
 def at_c9(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Does something once, when late elements are committed and the panes are not."""
+    """Run an action once, after late elements are committed and before the panes."""
 
     def reached(point: str) -> None:
         if point == "C9":

@@ -1,4 +1,4 @@
-"""Files that tasks add to a table of Delta: they are in it with the commit of their batch, once, or not at all."""
+"""Files that tasks add to a Delta table: they are in it with the commit of their batch, once, or not at all."""
 
 import json
 from dataclasses import replace
@@ -27,12 +27,12 @@ deltalake = pytest.importorskip("deltalake", reason='it needs "strandline[delta]
 
 @pytest.fixture(autouse=True)
 def _however_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file is worth its while here, whatever is in it."""
+    """Let tasks write a file for any number of rows."""
     monkeypatch.setattr(in_tasks, "WORTH_A_FILE", 0)
 
 
 def put(sink: OpenDelta, epoch: int, batch: int, *numbers: int) -> Part:
-    """A task's work, the writer sent to it as Spark sends it."""
+    """Run a task with a pickled writer, as Spark does."""
     sent = cloudpickle.dumps(sink.writer())  # type: ignore[no-untyped-call]
     writer: DeltaWriter = cloudpickle.loads(sent)
     part = writer.put(pl.DataFrame({"id": list(numbers)}), Stamp("mine", epoch, batch))

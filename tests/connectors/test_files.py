@@ -1,4 +1,4 @@
-"""Folders: lines are records in places of their own, headers are checked, and files that changed are noticed."""
+"""The folder source: lines as records with positions, header checks, and detection of changed files."""
 
 import os
 from pathlib import Path
@@ -23,7 +23,7 @@ CSV = sl.csv("team string, n long")
 
 
 def lines(*told: tuple[str, int, bytes], split: bool = False) -> pl.DataFrame:
-    """Lines as Spark hands them over: the file, where its block starts, the bytes."""
+    """Lines as Spark passes them: the file, the start of its block, the bytes."""
     files, blocks, values = ([each[place] for each in told] for place in range(3))
     kinds = {"partition": pl.String, "offset": pl.Int64, "value": pl.Binary, "mark": pl.Int32, SPLIT: pl.Boolean}
     columns = [files, blocks, values, [RECORD] * len(told), [split] * len(told)]
@@ -134,7 +134,7 @@ def listed(path: Path) -> ListedFile:
 
 
 def no_spark() -> Any:
-    """For files of this machine no Spark is asked."""
+    """A stand-in for Spark, which local files do not need."""
     return None
 
 

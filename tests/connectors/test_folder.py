@@ -1,4 +1,4 @@
-"""A folder as a sink: what counts is what the log names, whoever dies, sleeps, compacts or writes at the same time."""
+"""The folder sink: only files in the log are live, despite crashes, stalls, compactions and concurrent writers."""
 
 import errno
 import json
@@ -56,11 +56,11 @@ def written(path: Path, batches: int) -> tuple[OpenFolder, int]:
 
 
 class Killed(BaseException):
-    """Nothing is tidied up after it."""
+    """A crash: nothing is cleaned up after it."""
 
 
 def at_c9(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Does something once, when the files of a batch are durable and no record names them."""
+    """Run an action once, when the files of a batch are durable and no record names them."""
 
     def reached(point: str) -> None:
         if point == "C9":

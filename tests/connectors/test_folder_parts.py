@@ -1,4 +1,4 @@
-"""Files that tasks add to a folder: they count with the record of their batch, once, or not at all."""
+"""Files that tasks add to a folder: they are live with the log record of their batch, once, or not at all."""
 
 import errno
 import os
@@ -22,12 +22,12 @@ from tests.connectors.test_folder import data_files, entry, ids, opened, written
 
 @pytest.fixture(autouse=True)
 def _however_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file is worth its while here, whatever is in it."""
+    """Let tasks write a file for any number of rows."""
     monkeypatch.setattr(in_tasks, "WORTH_A_FILE", 0)
 
 
 def put(sink: OpenFolder, epoch: int, batch: int, *numbers: int) -> Part:
-    """A task's work, the writer sent to it as Spark sends it."""
+    """Run a task with a pickled writer, as Spark does."""
     sent = cloudpickle.dumps(sink.writer())  # type: ignore[no-untyped-call]
     writer: FolderWriter = cloudpickle.loads(sent)
     part = writer.put(pl.DataFrame({"id": list(numbers)}), Stamp("mine", epoch, batch))

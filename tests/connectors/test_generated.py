@@ -1,4 +1,4 @@
-"""The generator: any range is that slice of the whole, each knob does what it says, and no other's events change."""
+"""The generator: ranges are slices of one stream, each setting has its effect, and no other's events change."""
 
 import dataclasses
 from datetime import UTC, datetime
@@ -35,7 +35,7 @@ def drawn(ask: Knobs, partition: int = 0, many: int = MANY) -> pl.DataFrame:
 
 
 def behind(frame: pl.DataFrame) -> Any:
-    """How much earlier than it was due an event happened, in milliseconds."""
+    """How much earlier than scheduled an event happened, in milliseconds."""
     return (frame[EMITTED] - frame["at"].dt.epoch("ms")).to_numpy()
 
 
@@ -47,7 +47,7 @@ def test_any_range_equals_the_same_slice_of_the_whole_stream(partition: int, bou
 
 
 def test_seed_three_always_gives_the_same_bytes() -> None:
-    """A checkpoint holds positions only; what was read there must be there after an upgrade."""
+    """A checkpoint holds positions only; an upgrade must give the same records for them."""
     assert records(ROUGH, 1, 2_000, 2_002, ORIGIN) == [
         b'{"id":"1-2000","key":"k4","value":6.026,"at":"2023-11-14T22:13:22.100000Z"}',
         b'{"id":"1-2001","key":"k0","value":6.009,"at":"2023-11-14T22:13:20.687000Z"}',
@@ -169,7 +169,7 @@ def test_broken_records_can_be_of_one_kind() -> None:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The time, in the first place."""
+    """The time, which is the first field."""
     now = [ORIGIN]
     monkeypatch.setattr(source, "_now", lambda: now[0])
     return now

@@ -1,4 +1,4 @@
-"""Kafka as a source: what is asked of Spark's connector, what is kept secret, and what makes it the same source."""
+"""The Kafka source: options for Spark's connector, secrets, and its identity for checkpoints."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

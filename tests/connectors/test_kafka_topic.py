@@ -1,4 +1,4 @@
-"""Kafka as a sink, where it differs from the others: records, tombstones, producers gone astray, a broker's no."""
+"""The Kafka sink where it differs from others: records, tombstones, fenced producers, and rejected records."""
 
 import json
 import logging

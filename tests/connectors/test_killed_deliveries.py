@@ -1,4 +1,4 @@
-"""A batch killed at each point of its delivery and delivered again: what each delivery loses, repeats, or does not."""
+"""Kill a batch at each point of its delivery and deliver it again: what each delivery guarantee loses or repeats."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The verdict on a partition: by what happened, not by a threshold."""
+"""Lag verdicts of a partition: by its recent history, not by a threshold."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Files of lines read by Python itself: the same records, each in its place, however they are cut; or left to Spark."""
+"""Line files read in Python: the same records and positions however files are divided, or left to Spark."""
 
 import bz2
 import gzip
@@ -24,7 +24,7 @@ blocks = signs.map(b"".join)
 
 
 def as_told(block: bytes) -> list[bytes]:
-    """The lines of a block, as Hadoop has them."""
+    """The lines of a block, by Hadoop's rules."""
     *lines, last = re.split(rb"\r\n|\r|\n", block)
     return [*lines, last] if last else lines
 

@@ -1,4 +1,4 @@
-"""Parquet read by Python itself: the same rows in the same places as Spark would hand over, or left to Spark."""
+"""Parquet files read in Python: the same rows and positions as Spark's, or left to Spark."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
 def written(folder: Path) -> list[str]:
-    """A file with times in a zone, one with times in none, of which both lack a column and one has another type."""
+    """Two files, with zoned and with naive times; both lack a column, and one has another type."""
     rows = pl.DataFrame({"at": [NOON] * 40, "score": range(40), "team": ["red", None] * 20, "extra": [1] * 40})
     rows.write_parquet(folder / "a b.parquet", row_group_size=10)
     naive = rows.with_columns(pl.col("at").dt.replace_time_zone(None), pl.col("score").cast(pl.Int16))

@@ -1,4 +1,4 @@
-"""PostgreSQL as a sink, where it differs from the others: a server that goes away, secrets, names that would be cut."""
+"""The PostgreSQL sink where it differs from others: lost servers, secrets, and truncated names."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Rows that go to PostgreSQL in its binary form are the rows that their texts would have been."""
+"""Rows sent to PostgreSQL in binary form equal the rows sent as text."""
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time
@@ -61,7 +61,7 @@ def postgres_at(dsn: str) -> PostgresDatabase:
 
 
 def both_ways(database: PostgresDatabase, rows: SinkRows) -> tuple[int, int]:
-    """Rows that differ between a table that was written in binary form and one in text, and how many there are."""
+    """Count the rows that differ between a table written in binary form and one written as text, and all rows."""
     connection = database._open()
     columns = ", ".join(f"{database.quoted(each.name)} {database.type_of(each)}" for each in rows.columns)
     names = ", ".join(f"{database.quoted(each.name)}::text" for each in rows.columns)

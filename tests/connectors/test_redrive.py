@@ -1,4 +1,4 @@
-"""Dead letters back to a real topic: once, under their old keys, whenever the one who sends them is killed."""
+"""Redrive dead letters to a real topic: once, under their old keys, at whatever point the redrive is killed."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def records(servers: str, topic: str, start: int = 0) -> list[Any]:
 
 @pytest.fixture
 def source(kafka: Service, new_topic: Callable[..., str]) -> Kafka:
-    """A topic with bad records in it, under keys, with headers and times of their own."""
+    """A topic with bad records that have keys, headers and timestamps."""
     topic = new_topic(partitions=1)
     producer = Producer({"bootstrap.servers": kafka.address})
     for number, value in enumerate(BAD):

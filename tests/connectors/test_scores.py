@@ -1,4 +1,4 @@
-"""The generator: every range can be read again, and it has all that a real stream has."""
+"""The scores stream: every range can be read again, with disorder, silence, late events and broken records."""
 
 import json
 import pickle
@@ -27,7 +27,7 @@ def whole(ask: Scores, partition: int) -> list[bytes]:
 
 
 def delays(ask: Scores) -> Any:
-    """How long after its event each readable record was emitted, in milliseconds."""
+    """The delay between each readable record's event and its emission, in milliseconds."""
     found = []
     for partition in range(ask.width):
         for moment, record in zip(schedule(ask, partition), whole(ask, partition), strict=True):
@@ -56,7 +56,7 @@ def test_another_seed_or_partition_gives_other_bytes() -> None:
 
 
 def test_seed_seven_always_gives_the_same_bytes() -> None:
-    """A demo that was stopped before an upgrade goes on after it."""
+    """A demo that was stopped before an upgrade continues after it."""
     found = records(Scores(seed=7), 0, 0, 1, ORIGIN) + records(Scores(seed=7), 3, 3_000, 3_001, ORIGIN)
     assert found == [
         b'{"team": "red", "user": "u102", "score": 7, "at": "2023-11-14T22:13:19.508Z"}',
@@ -131,7 +131,7 @@ def test_a_share_of_the_records_is_broken_in_several_ways() -> None:
 
 
 def test_exactly_the_records_that_the_generator_broke_fail_to_decode() -> None:
-    """No record that is whole becomes a dead letter, and none that is broken becomes an element."""
+    """No intact record becomes a dead letter, and no broken one becomes an element."""
     found = [record for number in range(SMALL.width) for record in whole(SMALL, number)]
     decoded = SMALL.decoder.decode(pl.DataFrame({RAW: found}))
     readable = decoded.rows.filter(pl.col("at").is_not_null())[RAW].to_list()
@@ -139,7 +139,7 @@ def test_exactly_the_records_that_the_generator_broke_fail_to_decode() -> None:
 
 
 class Clock:
-    """A clock that stands where it is put."""
+    """A clock that is set by hand."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = ORIGIN
@@ -152,7 +152,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def read(reader: ScoresReader, start: dict[str, int], end: dict[str, int]) -> list[tuple[Any, ...]]:
-    """The rows that Spark would see of a range: partition, offset, value, mark."""
+    """The rows that Spark would read of a range: partition, offset, value, mark."""
     found: list[tuple[Any, ...]] = []
     for partition in reader.partitions(start, end):
         for batch in reader.read(partition):

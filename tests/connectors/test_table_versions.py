@@ -1,4 +1,4 @@
-"""Versions of a table: compared where both have closed their windows, switched to at once, dropped if nobody looks."""
+"""Table versions: compared where both have closed their windows, switched atomically, dropped if unused."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -47,7 +47,7 @@ def written(sink: Any, **more: Any) -> Write:
 
 
 def put(sink: Any, *rows: Any, watermark: int = FOREVER) -> None:
-    """One batch of a job, which has come so far."""
+    """Deliver one batch of a job, with this watermark."""
     opened = sink.open(Deliver(0, sink, Delivery.EXACTLY_ONCE, ("team",)))
     output = replace(panes(*rows), progress=Progress(watermark, 9_000))
     opened.commit(output, LedgerEntry("mine", opened.claim("mine"), 0, "range"))

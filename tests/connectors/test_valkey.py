@@ -1,4 +1,4 @@
-"""Valkey as a sink, where it differs: versions, keys, batches in parts, other people's values, secrets."""
+"""The Valkey sink where it differs from others: versions, keys, batches in parts, foreign values, and secrets."""
 
 import json
 import logging
@@ -172,7 +172,7 @@ def test_rows_expire(store: ValkeyStore) -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts of three rows."""
+    """Limit parts to three rows."""
     monkeypatch.setattr(chunks, "ROWS", 3)
 
 
@@ -181,7 +181,7 @@ WHOLE = {f"team {number}": number for number in range(10)}
 
 
 def stop_at(monkeypatch: pytest.MonkeyPatch, act: str, number: int) -> None:
-    """The server is lost when it is asked for the act with this number."""
+    """Lose the server at the action with this number."""
     asked = ScriptCalls.act
 
     def lost(self: ScriptCalls, lineage: str, epoch: int, what: str, *told: object, part: int = 0) -> list[int]:
@@ -407,7 +407,7 @@ def test_a_key_that_is_not_a_stream_is_an_error_before_anything_is_written(store
 
 
 class Forgetful(Valkey):
-    """Without a file of its changes."""
+    """A server without an append-only file."""
 
     def command(self, place: Place) -> list[str]:
         return [*super().command(place), "--appendonly", "no"]

@@ -1,4 +1,4 @@
-"""A webhook against a real server on this machine: keys that stay, answers that wait, rows that are refused."""
+"""The webhook sink against a real local server: idempotency keys, retries, and refused rows."""
 
 import json
 import threading
@@ -28,7 +28,7 @@ TOKEN = "a very secret word"
 
 @dataclass
 class Server:
-    """Takes what is posted, unless a test says what to answer."""
+    """A server that accepts what is posted, unless a test sets another answer."""
 
     address: str = ""
     answer: Callable[[dict[str, Any]], tuple[int, str]] = lambda _: (204, "")

@@ -1,4 +1,4 @@
-"""Every sink under contract, empty."""
+"""Fixtures of the contract suites: every sink, empty."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,7 +57,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture(autouse=True)
 def _only_what_it_can(request: pytest.FixtureRequest) -> None:
-    """A test marked `needs(...)` is for the sinks that can do that."""
+    """Run a test marked `needs(...)` for the sinks that support it."""
     for mark in request.node.iter_markers("needs"):
         missing = set(mark.args) - request.getfixturevalue("store").can
         if missing:

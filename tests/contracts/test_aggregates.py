@@ -1,4 +1,4 @@
-"""What every aggregate keeps: merged in any order it is as if added, what is taken back was never there."""
+"""Contract of aggregates: merging in any order equals adding, and retracted values have no effect."""
 
 import math
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ ELEMENTS = st.lists(VALUES, max_size=8).map(elements)
 
 
 def called(aggregate: Aggregate) -> str:
-    """As it writes itself; but functions would say where in memory they lie."""
+    """The representation of an aggregate, without the memory addresses of functions."""
     return aggregate.name if isinstance(aggregate, UserAggregate) else repr(aggregate)
 
 

@@ -1,4 +1,4 @@
-"""What every place that keeps dead letters must do: tell each once, keep marks, let go only of what it is told to."""
+"""Contract of dead letter stores: list each letter once, keep marks, and delete only on request."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ KINDS = [
     *(pytest.param(each, marks=pytest.mark.services) for each in SERVED),
 ]
 ODD = 'odd "panes", 100%?'
-"""A name that only a driver can quote."""
+"""A name that needs quoting."""
 
 
 def letter(number: int, **known: Any) -> dict[str, Any]:
@@ -53,14 +53,14 @@ def letter(number: int, **known: Any) -> dict[str, Any]:
 
 
 def frame(*letters: dict[str, Any]) -> pl.DataFrame:
-    """Letters as a job hands them over."""
+    """Letters as a job passes them on."""
     named = pl.DataFrame([*letters], schema=PUBLIC)
     return named.rename({name: own for own, (name, _) in ENVELOPE.items()})
 
 
 @dataclass
 class Place:
-    """A pipeline with dead letters in a place of their own, or beside the panes."""
+    """A pipeline with dead letters in an output of their own, or beside the panes."""
 
     write: Any
 
@@ -69,13 +69,13 @@ class Place:
         return self.write.sink if self.write.dead is None else self.write.dead
 
     def job(self, lineage: str = "mine") -> OpenSink:
-        """A driver starts."""
+        """Start a driver."""
         (output,) = to_stages(self.write).outputs
         sink: Any = output.sink
         return with_letters(sink.open(output), output, lineage)
 
     def put(self, *letters: dict[str, Any], batch: int = 0, job: OpenSink | None = None) -> None:
-        """A batch of a job, from its start to its end."""
+        """Run one batch of a job, from start to end."""
         sink = job or self.job()
         entry = replace(ENTRY, batch=batch, epoch=sink.claim("mine"), digest=f"digest {batch}")
         sink.commit(Output(dead=frame(*letters), progress=Progress(5_000, CLOCK)), entry)
@@ -87,7 +87,7 @@ class Place:
         return self.box.letters()
 
     def told(self) -> list[tuple[int, str]]:
-        """Of each letter its number and its state."""
+        """Each letter's number and state."""
         return [(int(id_, 16), state) for id_, state in self.store.read().select("id", "state").rows()]
 
 
@@ -125,7 +125,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 @dataclass
 class Taker:
-    """A source that takes records back, and may die before or after."""
+    """A source that supports redrive, and may crash before or after it."""
 
     name: str = "topic"
     dies: str | None = None
@@ -134,7 +134,7 @@ class Taker:
     known: set[str] = field(default_factory=set)
     """The redrives whose records have arrived."""
     meanwhile: dict[str, Callable[[], object]] = field(default_factory=dict)
-    """What somebody else does, once, just before this one is asked something."""
+    """An action of another process, run once, just before the next call."""
 
     def why_not(self, letters: pl.DataFrame) -> dict[str, str]:
         return {}
@@ -184,7 +184,7 @@ def test_a_replayed_batch_adds_nothing_and_removes_no_mark(place: Place) -> None
 
 
 def test_a_batch_with_letters_but_without_panes_has_its_letters_once_after_a_replay(place: Place) -> None:
-    """Killed between the two: the sink does not know the batch, so the next driver plays it again."""
+    """Killed between the two: the sink does not know the batch, so the next driver replays it."""
     if place.write.dead is None:
         return  # beside the panes both are one transaction
     box = place.box.open_letters("mine")
@@ -302,7 +302,7 @@ def test_parallel_redrives_send_every_letter_once(place: Place) -> None:
 
 
 def test_a_letter_may_have_any_time_and_is_listed_once_though_it_was_written_twice(place: Place) -> None:
-    """At least once, a batch that comes again is written again; and a record may say any year."""
+    """At least once, a repeated batch is written again; and a record may have any year."""
     times = [-62_200_000_000_000, -1, 253_402_300_799_999, 900_000_000_000_000]
     letters = frame(*(letter(number, event_time=at) for number, at in enumerate(times)))
     sink = place.job()
@@ -375,7 +375,7 @@ def test_a_row_that_a_sink_refuses_is_masked_like_any_letter(tmp_path: Path) -> 
 
 def test_letters_of_one_record_are_redriven_together_and_once() -> None:
     class Memory:
-        """The least that keeps letters."""
+        """A minimal dead-letter output."""
 
         def __init__(self, *letters: dict[str, Any]) -> None:
             self.kept = pl.DataFrame([{**each, "redrive": None} for each in letters], infer_schema_length=None)

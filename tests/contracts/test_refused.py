@@ -1,4 +1,4 @@
-"""Rows that a sink will not take: letters where `dead=` says, kept once, before the batch counts as written."""
+"""Rows that a sink refuses: dead letters go to the output of `dead=`, once, before the batch counts as written."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -35,12 +35,12 @@ PICKY = CREATED.replace("total bigint", "total bigint CHECK (total < 100)")
 
 
 class Killed(BaseException):
-    """Nothing is tidied up after it."""
+    """A crash: nothing is cleaned up after it."""
 
 
 @dataclass
 class Apart:
-    """A sink whose table takes small totals only, and another place for dead letters."""
+    """A sink whose table accepts small totals only, and a separate dead-letter output."""
 
     store: Store
     dead: Any
@@ -55,14 +55,14 @@ class Apart:
         return sorted(row["total"] for row in self.store.read())
 
     def refused(self) -> list[int]:
-        """The totals that were refused; no letter of them lies with the sink."""
+        """The refused totals; the sink itself stores no letter of them."""
         assert self.store.read("totals_dead") == []
         letters = self.dead.letters().read().filter(reason="sink_refused")
         assert letters["id"].n_unique() == letters.height
         return sorted(json.loads(raw)["total"] for raw in letters["raw"])
 
     def records(self) -> int:
-        """How many letters there are for one who does not fold them."""
+        """The number of stored letters, duplicates included."""
         if isinstance(self.dead, DeadTopic):
             return len(records_of(self.dead.servers, self.dead.topic))
         return int(self.dead.letters().find().height)
@@ -91,7 +91,7 @@ def apart(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Apart]:
 
 
 def opened(output: Deliver) -> OpenSink:
-    """A driver starts."""
+    """Start a driver."""
     sink: Any = output.sink
     return with_letters(sink.open(output), output, "mine")
 
@@ -139,7 +139,7 @@ def test_letters_are_stored_once_if_the_job_is_killed_before_the_rows(
 def test_letters_are_stored_once_if_the_sink_was_unavailable_after_them(
     apart: Apart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The job lives, and tries the batch again."""
+    """The job continues, and retries the batch."""
     told = replace(panes(pane("red", 700), pane("blue", 1)), dead=frame(letter(1)))
     away = iter([SinkUnavailable("it restarts"), None])
 

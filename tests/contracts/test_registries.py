@@ -1,4 +1,4 @@
-"""What every schema registry must do: the parts of the Confluent REST API that Strandline relies on."""
+"""Contract of schema registries: the parts of the Confluent REST API that Strandline uses."""
 
 import json
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def a_fake(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def our_own(folder: Path) -> Iterator[str]:
-    """The registry that `strandline up registry` starts, in this process."""
+    """The registry of `strandline up registry`, in this process."""
     store = Store(folder / "registry.sqlite")
     with Server(0, Api(store, check)) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)

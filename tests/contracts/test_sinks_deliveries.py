@@ -1,4 +1,5 @@
-"""What every sink must do for each delivery, as `spark/delivery/deliver.py` asks, and with two drivers at once."""
+"""Contract of sinks for each delivery guarantee, as `spark/delivery/deliver.py` uses them, and with two drivers at
+once."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""What every sink must do with its ledger: a batch and its entry take effect together, once, for the newest driver."""
+"""Contract of sinks for the ledger: a batch and its entry take effect together, once, for the newest driver."""
 
 import pytest
 
@@ -65,7 +65,7 @@ def test_epochs_rise_also_over_a_restart(store: Store) -> None:
 
 @pytest.mark.needs("evolve")
 def test_a_batch_that_fails_in_the_middle_leaves_nothing(store: Store, sink: OpenSink) -> None:
-    """Panes are written before late elements; these cannot be, so the panes must go as well."""
+    """Panes are written before late elements; if these fail, the panes must be rolled back too."""
     store.make("totals_late", "team bigint")
     epoch = sink.claim("mine")
     with pytest.raises(SinkError, match="the table 'totals_late' does not fit") as refused:

@@ -1,4 +1,4 @@
-"""What every sink must do with names: odd ones are names like any other, and a user's own come first."""
+"""Contract of sinks for names: unusual names work, and user columns take precedence."""
 
 import polars as pl
 import pytest

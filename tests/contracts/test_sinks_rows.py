@@ -1,4 +1,4 @@
-"""What every sink must do with rows: panes, late elements and dead letters, of every kind and any number."""
+"""Contract of sinks for rows: panes, late elements and dead letters, of every kind and any number."""
 
 import json
 from datetime import UTC, datetime

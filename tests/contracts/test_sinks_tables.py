@@ -1,4 +1,4 @@
-"""What every sink with tables must do: use those that were there, widen them if allowed, set refused rows aside."""
+"""Contract of sinks with tables: use existing ones, widen them if allowed, and dead-letter refused rows."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What every sink must do by key: it holds the latest answers themselves."""
+"""Contract of upsert sinks: they hold the latest answers themselves."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""What every source must do: the same range gives the same records, offsets survive, bounded runs end, others go on.
+"""Contract of sources: a range always gives the same records, offsets survive, and bounded runs end.
 
-All sources are read by one job, in four acts: what is there, read to its end; more of it, read by the next run; the
-same batch played again, as after a crash; and what comes while a run goes on.
+One job reads all sources, in four acts: a bounded run over the existing records; a second run over new ones; a replay
+of the same batch, as after a crash; and an unbounded run while records arrive.
 """
 
 import gzip
@@ -39,14 +39,14 @@ from strandline.spark.job import Job
 pytestmark = pytest.mark.spark
 
 EACH: Final = 40
-"""Records of a round; the last of them is broken where records can be."""
+"""Records of a round; the last of them is broken, if the source can have broken records."""
 COLUMNS: Final = "n long, word string"
 PATIENCE: Final = 120
 
 
 @dataclass
 class Played:
-    """What a batch brought from a source: records, and those that are none."""
+    """The elements and dead letters of a batch."""
 
     batch: int
     rows: list[dict[str, Any]]
@@ -58,7 +58,7 @@ HEARD: dict[str, list[Played]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A sink that keeps everything it is told, replays too."""
+    """A sink that keeps everything it gets, replays included."""
 
     of: str
 
@@ -99,14 +99,14 @@ def _rows(frame: pl.DataFrame | None) -> list[dict[str, Any]]:
 
 
 class Supply(Protocol):
-    """A source, and how more of it comes."""
+    """A source, and a way to add records to it."""
 
     def source(self, spark: SparkSession) -> SparkSource: ...
 
     def feed(self, round_: int) -> None: ...
 
     def missing(self, rounds: int, heard: list[Played]) -> str:
-        """What is not as it should be after so many rounds; nothing, if all is well."""
+        """What is wrong after this many rounds; empty if all is right."""
         ...
 
 
@@ -116,7 +116,7 @@ def numbers(round_: int) -> range:
 
 @dataclass
 class Folder:
-    """Files in a folder, one a round."""
+    """Files in a folder, one per round."""
 
     folder: Path
     format: str
@@ -157,7 +157,7 @@ class Folder:
 
 
 def compare(rounds: int, broken: int, heard: list[Played]) -> str:
-    """By numbers: every record once, every broken one a dead letter."""
+    """Check by number: every record once, every broken one a dead letter."""
     found = Counter(row["n"] for played in heard for row in played.rows)
     expected = Counter(n for round_ in range(rounds) for n in [*numbers(round_)][: EACH - broken])
     dead = sum(len(played.dead) for played in heard)
@@ -167,7 +167,7 @@ def compare(rounds: int, broken: int, heard: list[Played]) -> str:
 
 @dataclass
 class Framed(Folder):
-    """A DataFrame of the user's own, with columns that say where a row is from."""
+    """A DataFrame of the user, with columns for partition and offset."""
 
     broken: int = 0
 
@@ -180,7 +180,7 @@ class Framed(Folder):
 
 @dataclass
 class Generator:
-    """Time feeds it."""
+    """A source that is fed by time."""
 
     start: datetime = field(default_factory=lambda: datetime.now(UTC) - timedelta(seconds=2))
 
@@ -191,7 +191,7 @@ class Generator:
         time.sleep(0.1)
 
     def missing(self, rounds: int, heard: list[Played]) -> str:
-        """By places: from the first on, none left out; and each is what the seed says."""
+        """Check by position: no position is skipped, and each record is the one of the seed."""
         ask = self.source(None)
         for number, name in enumerate(ask.partitions):
             mine = [row for each in heard for row in (*each.rows, *each.dead) if row[PARTITION] == name]
@@ -229,7 +229,7 @@ class Topic:
 
 @dataclass
 class Acts:
-    """What was heard in each act, and the batch that was played twice."""
+    """The batches of each act, and the batch that was replayed."""
 
     supplies: Mapping[str, Supply]
     home: Checkpoint
@@ -272,7 +272,7 @@ class Acts:
         return dict(HEARD)
 
     def _forget_from(self, batch: int) -> None:
-        """As if it had crashed in this batch: Spark has planned it, and does not know that it was delivered."""
+        """Simulate a crash in this batch: Spark has planned it, and does not know that it was delivered."""
         (self.home.folder / COPIES).unlink()
         for folder, kept in (("offsets", batch), ("commits", batch - 1)):
             for entry in (self.home.spark / folder).glob("[0-9]*"):
@@ -297,7 +297,7 @@ class Acts:
         return [played for act in acts for played in act.get(name, [])]
 
     def problem(self, name: str, rounds: int, last: Mapping[str, list[Played]]) -> str:
-        """After the acts before it: the batch that was played again counts once."""
+        """The batches up to this act; the replayed batch counts once."""
         after = [played for played in self.heard(name, self.again) if played.batch > self.repeated]
         earlier = [each for each in self.heard(name, self.first, self.second) if each.batch <= self.repeated]
         return self.supplies[name].missing(rounds, [*earlier, *after, *last.get(name, [])])
@@ -380,7 +380,7 @@ def test_dead_letters_have_a_reason_and_a_position(played: tuple[str, Acts]) -> 
 
 
 def test_a_source_reports_its_columns_and_partitions(played: tuple[str, Acts]) -> None:
-    """Its columns, and its partitions: beforehand, or from the offsets."""
+    """Its columns, and its partitions: in advance, or from the offsets."""
     name, acts = played
     source = acts.sources[name]
     assert isinstance(source, Source)

@@ -1,4 +1,4 @@
-"""A dashboard over a few jobs, asked without a browser and without a port."""
+"""Fixtures: a dashboard over a few jobs, called without a browser and without a port."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ OURS = {"origin": f"http://{HOST}", "x-strandline": "1"}
 
 @dataclass
 class Served:
-    """A dashboard, and a client that was let in."""
+    """A dashboard, and a client that is signed in."""
 
     client: TestClient
     keys: Keys
@@ -33,7 +33,7 @@ class Served:
     ways: dict[Path, OpenedLetters] = field(default_factory=dict)
 
     def get(self, path: str, **parameters: Any) -> Any:
-        """What the API tells; it must not refuse."""
+        """The API's answer, which must not be a refusal."""
         answer = self.client.get(f"/api{path}", params=parameters)
         assert answer.status_code == 200, answer.text
         return answer.json()
@@ -44,7 +44,7 @@ class Served:
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
-    """Serves the jobs of a folder."""
+    """Serve the jobs of a folder."""
     opened: list[Jobs] = []
 
     def served(root: Path, *, read_only: bool = False) -> Served:
@@ -71,7 +71,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
 
 @pytest.fixture(scope="session")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A well job, one that is dead, one that rings, one that is complete, one that failed; nobody writes to them."""
+    """Jobs that are healthy, dead, firing, complete and failed; no process writes to them."""
     root = tmp_path_factory.mktemp("jobs")
     rings = AlarmLine("watermark stuck", "firing", 1_000, "the watermark has not moved", "use idle_after", 2)
     fill(root / "well", JobToFill("scores by team"))

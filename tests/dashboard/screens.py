@@ -1,4 +1,4 @@
-"""Every page, and its heading; and the pictures of the docs, taken of jobs that are made up."""
+"""The pages with their headings, and the pictures of the docs, taken of invented jobs."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What the API tells of jobs, and that it keeps to its own description whatever it is asked."""
+"""The API's answers about jobs, and that every answer matches its description."""
 
 import json
 import sqlite3
@@ -325,7 +325,7 @@ TEXTS = ["", "red", '{"team": "red"}', "new", "%", "' OR 1=1 --", "../..", "\x00
 
 
 def asked(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
-    """What fits a parameter, what nearly does, and what does not."""
+    """Valid, nearly valid, and invalid values of a parameter."""
     texts = st.text(max_size=30) | st.sampled_from(TEXTS)
     numbers = st.integers(-(2**70), 2**70) | st.integers(schema.get("minimum", 0), schema.get("maximum", 9))
     return st.one_of(texts, numbers.map(str)) if schema["type"] == "integer" else texts

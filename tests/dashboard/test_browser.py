@@ -1,4 +1,4 @@
-"""The dashboard as a person sees it, in a real Chromium."""
+"""The dashboard in a real Chromium."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,7 +39,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def show(tmp_path: Path) -> Iterator[Callable[..., Dashboard]]:
-    """Dashboards over a folder of jobs; the key is kept, as it is between two starts."""
+    """Dashboards over a folder of jobs; the key is kept between two starts."""
     running: list[Dashboard] = []
 
     def shown(root: Path, port: int = 0, ways: dict[Path, OpenedLetters] | None = None) -> Dashboard:
@@ -54,7 +54,7 @@ def show(tmp_path: Path) -> Iterator[Callable[..., Dashboard]]:
 
 
 def enter(seen: Seen, dashboard: Dashboard) -> None:
-    """By the link, until the page of jobs is there."""
+    """Open the link, and wait for the page of jobs."""
     seen.page.goto(dashboard.url)
     seen.page.get_by_role("heading", name="Jobs").wait_for(timeout=WITHIN)
 

@@ -1,4 +1,4 @@
-"""Who is let in, and what a page that is not ours can do: nothing."""
+"""Access to the dashboard, and what a page of another site can do: nothing."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Avro: every type as it was written, schemas that change in mid-stream, and one bad record at a time."""
+"""Avro: round trips of every type, schema changes within a stream, and single bad records."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Verdicts on schema changes, as published rules of Avro, Protobuf and the Confluent registry give them."""
+"""Verdicts on schema changes, by the published rules of Avro, Protobuf and the Confluent registry."""
 
 # ruff: noqa: E501 - a table is read line by line
 

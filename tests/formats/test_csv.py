@@ -1,4 +1,4 @@
-"""CSV: a line a record, values by position, and every value of its column's type or a dead letter."""
+"""CSV: a line per record, values by position, and a dead letter for each value of a wrong type."""
 
 from datetime import UTC, datetime
 from decimal import Decimal

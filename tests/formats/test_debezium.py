@@ -1,4 +1,4 @@
-"""Change events as a changelog: inserts, updates as two rows, deletes, tombstones, and envelopes that are none."""
+"""Change events as a changelog: inserts, updates as two rows, deletes, tombstones, and invalid envelopes."""
 
 import json
 from datetime import UTC, date, datetime

@@ -1,4 +1,4 @@
-"""Columns guessed from a sample."""
+"""Infer columns from a sample."""
 
 from pathlib import Path
 

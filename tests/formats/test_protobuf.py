@@ -1,4 +1,4 @@
-"""Protobuf: schemas as text, messages as columns, and one bad message at a time."""
+"""Protobuf: schemas as text, messages as columns, and single bad messages."""
 
 import base64
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""JSON records: one bad record is a dead letter on its own, and its neighbours live."""
+"""JSON records: a bad record is a single dead letter, and its neighbours are decoded."""
 
 import json
 import math
@@ -246,7 +246,7 @@ def test_bad_records_of_every_kind_are_dead_letters_in_their_order() -> None:
 
 
 def test_halves_of_one_object_in_two_records_are_two_dead_letters() -> None:
-    """Read as one text they would be an object, and the third record would make up for the missing row."""
+    """Joined they would be one object, and the third record would make up for the missing row."""
     decoded = decode(b'{"score": 1', b"}", b'{"score": 2} {"score": 3}', RED)
     assert decoded.rows.select(OFFSET, "score").rows() == [(103, 5)]
     assert decoded.dead[OFFSET].to_list() == [100, 101, 102]
@@ -270,7 +270,7 @@ def test_a_record_of_a_megabyte_is_read_like_any_other() -> None:
 
 
 def test_deep_nesting_in_an_ignored_field_is_skipped() -> None:
-    """Also over several lines: neither road may run out of stack."""
+    """Also over several lines: neither code path may exceed the stack."""
     for space in (b"", b"\n"):
         deep = b'{"x":' + space + b"[" * 100_000 + b"]" * 100_000 + b', "team": "red"}'
         assert decode(deep, BLUE).rows["team"].to_list() == ["red", "blue"]

@@ -1,4 +1,4 @@
-"""A registry's client: what it asks, what it remembers, how it waits, and whom it does not follow."""
+"""The registry client: requests, caching, retries, and redirects."""
 
 import base64
 import pickle

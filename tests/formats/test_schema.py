@@ -1,4 +1,4 @@
-"""Column types as DDL writes them."""
+"""Column types in DDL."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""A secret is known by where it is kept, and says itself only when it is asked."""
+"""Secrets are references; the value is read only when it is needed."""
 
 import pickle
 from pathlib import Path

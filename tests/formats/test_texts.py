@@ -1,4 +1,4 @@
-"""Records as they are."""
+"""Text and raw formats."""
 
 import polars as pl
 import pytest

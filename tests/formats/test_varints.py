@@ -1,4 +1,4 @@
-"""Numbers of any length, in many records at once: read alike whatever stands beside them."""
+"""Decode varints of any length in many records at once, independently of their neighbours."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Numbers of batches, made by hand."""
+"""Build numbers of batches by hand."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ START = 1_700_000_000_000
 
 
 def batch(number: int = 0, at: int = START, **told: Any) -> BatchMetrics:
-    """A batch in which nothing is wrong, with what is told of it."""
+    """A healthy batch, with the given fields."""
     usual: dict[str, Any] = {
         "clock": at - 400,
         "seconds": 1.0,

@@ -1,4 +1,4 @@
-"""Alarms: each rule finds what it is for and nothing else, and one that trembles rings once."""
+"""Alarms: each rule finds its own condition only, and oscillating numbers fire once."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -36,7 +36,7 @@ SECOND = 1_000
 
 
 def seen(many: int, every: int = SECOND, latest: dict[str, Any] | None = None, **columns: Any) -> RuleInput:
-    """So many points; a column may be a function of a point's number."""
+    """A number of points; a column may be a function of a point's number."""
     points = []
     for number in range(many):
         at = START + number * every
@@ -122,7 +122,7 @@ def test_a_restart_loop_fires() -> None:
 
 
 def states(found: Iterable[bool], every: int, wait: int) -> list[str]:
-    """How an alarm stands after each look, repetitions left out."""
+    """The states of an alarm after each evaluation, without repetitions."""
     rule = LateRate(share=0.01, wait=Duration(wait), at_least=1)
     alarm, told = Alarm(rule), []
     for number, wrong in enumerate(found):

@@ -1,4 +1,4 @@
-"""The jobs of this machine, as their starts have told."""
+"""The list of this machine's jobs, recorded by their starts."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The numbers of a batch, from what was delivered: who holds time back, how old rows are, hot keys, the lag."""
+"""The numbers of a batch from what was delivered: the watermark's holder, latency, hot keys, and lag."""
 
 import json
 from collections import Counter
@@ -135,7 +135,7 @@ def test_the_hot_key_of_very_many_unaggregated_rows_is_found_in_any_frame() -> N
 
 
 def test_a_key_seen_once_in_a_sample_is_not_hot() -> None:
-    """Of elements that hardly share a window each is a part; in none of them is a key hot by itself."""
+    """Elements that hardly share a window are sent one by one; no such row makes a key hot."""
     teams = ["hot"] * 900 + [f"team {each}" for each in range(30_000)]
     parts = pl.DataFrame({"team": teams, COUNTED: [1] * len(teams)})
     twice = pl.concat([parts, parts.with_columns(pl.lit(0, pl.Int64).alias(COUNTED))])  # in two windows, counted in one

@@ -1,4 +1,4 @@
-"""The one who keeps a job's numbers: off the job's path, at every end, and whatever goes wrong."""
+"""The observer of a job's numbers: off the job's path, complete at every end, and harmless on errors."""
 
 import json
 import logging
@@ -22,7 +22,7 @@ PATIENCE = 60
 
 
 class Query:
-    """A query that says what it is told to."""
+    """A query with configurable progress."""
 
     def __init__(self) -> None:
         self.recentProgress: list[dict[str, Any]] = []

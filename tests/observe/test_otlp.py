@@ -1,4 +1,4 @@
-"""OpenTelemetry hears the same numbers as Prometheus: over a real connection, from a collector that listens here."""
+"""OpenTelemetry gets the same numbers as Prometheus, over a real connection to a local collector."""
 
 import threading
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ Found = dict[tuple[str, ...], float]
 
 @contextmanager
 def collector(requests: list[tuple[str, bytes]]) -> Iterator[str]:
-    """A collector that takes everything, on a free port of this machine."""
+    """A collector that accepts everything, on a free local port."""
 
     class Collector(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -27,7 +27,7 @@ def collector(requests: list[tuple[str, bytes]]) -> Iterator[str]:
             self.end_headers()
 
         def log_message(self, *args: object) -> None:
-            """Silent."""
+            """Log nothing."""
 
     server = HTTPServer(("127.0.0.1", 0), Collector)
     thread = threading.Thread(target=server.serve_forever)
@@ -41,7 +41,7 @@ def collector(requests: list[tuple[str, bytes]]) -> Iterator[str]:
 
 
 def read(body: bytes) -> Found:
-    """The numbers in a request, by name and the values of their labels."""
+    """The metrics in a request, by name and label values."""
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest  # noqa: PLC0415 - an extra
 
     told = ExportMetricsServiceRequest.FromString(body)

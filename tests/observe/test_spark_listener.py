@@ -1,4 +1,4 @@
-"""Queries of Spark that know nothing of us: their progress is told as numbers all the same."""
+"""Progress of Spark's own queries, exported as numbers."""
 
 import logging
 from typing import Any
@@ -22,7 +22,7 @@ PROGRESS: dict[str, Any] = {
 
 
 class Heard:
-    """Keeps what it is told."""
+    """An exporter that keeps what it gets."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, BatchMetrics]] = []

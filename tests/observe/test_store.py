@@ -1,4 +1,4 @@
-"""What is kept beside a checkpoint: readers find it at any time, it stays small, and a broken file harms nobody."""
+"""The metrics store: readable at any time, bounded, and harmless if its file is corrupt."""
 
 import json
 import sqlite3
@@ -118,7 +118,7 @@ def test_points_older_than_an_hour_are_folded_and_no_element_is_lost(folder: Pat
 
 @pytest.mark.slow
 def test_a_day_of_fifty_jobs_takes_less_than_200_megabytes(folder: Path) -> None:
-    """A job with a batch a second and no two alike; from what a point of it takes, that of a whole day."""
+    """Compute the size of a whole day from that of a point, for a job with a batch a second and no two alike."""
     retention = Retention()
     store = Store(folder, retention=retention)
     store.start(START)

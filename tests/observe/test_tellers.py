@@ -1,4 +1,4 @@
-"""Who else hears of the numbers: Prometheus, lines of JSON, and whoever is named in a file of alarms."""
+"""Exporters and notifiers: Prometheus, JSON lines, webhooks, commands and topics."""
 
 import json
 import logging
@@ -33,7 +33,7 @@ RINGS = Message("scores", "lag_growing", "firing", "the lag has grown", "add cor
 
 
 def told_by(exporter: Exporter) -> dict[str, float]:
-    """What Prometheus would read."""
+    """The metrics that Prometheus would read."""
     with urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")}
@@ -81,7 +81,7 @@ def test_every_batch_is_a_line_of_json_and_a_large_file_is_rotated(tmp_path: Pat
 
 @contextmanager
 def server(status: int = 200) -> Iterator[tuple[str, list[tuple[dict[str, str], dict[str, Any]]]]]:
-    """Someone on this machine who takes alarms."""
+    """A local server that receives alarms."""
     got: list[tuple[dict[str, str], dict[str, Any]]] = []
 
     class Handler(BaseHTTPRequestHandler):

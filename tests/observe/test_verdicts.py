@@ -1,4 +1,4 @@
-"""Verdicts: each golden number says whether it is well, and why."""
+"""Verdicts: each golden number is judged, with a reason."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ MANY = 40
 
 
 def story(**told: Any) -> list[BatchMetrics]:
-    """Batches a second apart; what is told may be a function of a batch's number and time."""
+    """Batches a second apart; a field may be a function of a batch's number and time."""
     return [
         batch(number, at, **{name: each(number, at) if callable(each) else each for name, each in told.items()})
         for number, at in ((number, START + number * 1_000) for number in range(MANY))
@@ -42,7 +42,7 @@ def test_lag_that_grows_is_bad() -> None:
     assert "grown" in found.why
 
 
-def test_shrinking_lag_is_ok() -> None:
+def test_shrinking_lag_is_only_a_warning() -> None:
     found = verdict("lag", story(lag_records=lambda number, _: 500_000 - 5_000 * number))
     assert found.level is Level.WARN
 
@@ -82,7 +82,7 @@ def test_too_many_late_elements_are_a_warning(late: int, level: Level) -> None:
 
 
 @pytest.mark.parametrize(("spent", "level"), [(0.1, Level.OK), (0.6, Level.WARN), (0.95, Level.BAD)])
-def test_a_nearly_spent_failure_budget_is_bad(spent: float, level: Level) -> None:
+def test_a_spent_failure_budget_is_judged_by_its_share(spent: float, level: Level) -> None:
     assert verdict("dead letters", story(budget=spent)).level is level
 
 

@@ -1,4 +1,4 @@
-"""The broker: what one relies on in a broker, through the client that users have."""
+"""The Kafka broker, through its usual client."""
 
 import os
 import time
@@ -29,7 +29,7 @@ def send(broker: Service, name: str, values: list[str], at: int | None = None) -
 
 
 def received(broker: Service, name: str, count: int) -> list[str]:
-    """The first records of partition 0, as someone reads who takes only what was committed."""
+    """The first records of partition 0, read committed."""
     settings = {"bootstrap.servers": broker.address, "group.id": f"reader of {name}", "enable.auto.commit": "false"}
     consumer = Consumer({**settings, "isolation.level": "read_committed"})
     consumer.assign([TopicPartition(name, 0, 0)])

@@ -1,4 +1,4 @@
-"""The PostgreSQL server: what one relies on in a database, through the client that users have."""
+"""The PostgreSQL server, through its usual client."""
 
 import os
 from collections.abc import Iterator

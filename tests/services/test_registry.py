@@ -1,4 +1,4 @@
-"""The registry: its answers one by one, and the whole server as our own client and another one see it."""
+"""The registry: its answers, and the whole server with our own client and another one."""
 
 import http.client
 import json
@@ -26,7 +26,7 @@ TEXT = INT.replace("int", "string")
 def judge(
     new: str, older: Sequence[str], level: Level, kind: Kind = Kind.AVRO, uses: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Strings go with strings only; anything that says `broken` cannot be read."""
+    """Only string schemas are compatible with each other; a schema with `broken` in it is invalid."""
     if "broken" in new:
         raise InvalidSchema("it is broken")
     asked = older if level.is_transitive else older[-1:]

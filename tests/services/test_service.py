@@ -1,4 +1,4 @@
-"""The life of a service, played with a program that is quick to start."""
+"""The life cycle of a service, with a program that starts quickly."""
 
 import json
 import os

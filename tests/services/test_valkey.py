@@ -1,4 +1,4 @@
-"""The Valkey server: what one relies on in it, through the client that users have."""
+"""The Valkey server, through its usual client."""
 
 import platform
 

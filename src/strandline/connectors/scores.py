@@ -75,8 +75,10 @@ class Scores:
         return Json(_COLUMNS)
 
     def stream(self, spark: "SparkSession") -> "DataFrame":
-        asked = json.dumps([self.seed, self.events, self.rate, self.width, self.tardy, self.stragglers, self.poison])
-        return spark.readStream.format(registered(spark, ScoresDataSource)).option("scores", asked).load()
+        records_range = json.dumps(
+            [self.seed, self.events, self.rate, self.width, self.tardy, self.stragglers, self.poison]
+        )
+        return spark.readStream.format(registered(spark, ScoresDataSource)).option("scores", records_range).load()
 
 
 def scores(*, seed: int = 7, events: int = 15_000, rate: int = 500) -> Scores:
@@ -84,39 +86,39 @@ def scores(*, seed: int = 7, events: int = 15_000, rate: int = 500) -> Scores:
     return Scores(seed, events, rate)
 
 
-def schedule(ask: Scores, partition: int) -> npt.NDArray[np.int64]:
+def schedule(settings: Scores, partition: int) -> npt.NDArray[np.int64]:
     """When each event of a partition is emitted, in milliseconds after the start of the stream."""
-    count = ask.events // ask.width + (partition < ask.events % ask.width)
-    length = ask.events * 1000 / ask.rate
+    count = settings.events // settings.width + (partition < settings.events % settings.width)
+    length = settings.events * 1000 / settings.rate
     steps = np.arange(count) * (length / max(count, 1))
-    if partition == ask.width - 1:
+    if partition == settings.width - 1:
         # The same events in two thirds of the time: the middle third is silent.
         steps = steps * (2 / 3)
         steps = np.where(steps < length / 3, steps, steps + length / 3)
     return steps.astype(np.int64)
 
 
-def records(ask: Scores, partition: int, start: int, end: int, origin: int) -> list[bytes]:
+def records(settings: Scores, partition: int, start: int, end: int, origin: int) -> list[bytes]:
     """The records [start, end) of a partition of a stream that started at `origin`."""
-    emitted = schedule(ask, partition)
+    emitted = schedule(settings, partition)
     found: list[bytes] = []
     for chunk in range(start // _CHUNK, -(-end // _CHUNK)):
         first = chunk * _CHUNK
         moments = emitted[first : first + _CHUNK] + origin
-        found += _chunk(ask, partition, chunk, moments)[max(start - first, 0) : end - first]
+        found += _chunk(settings, partition, chunk, moments)[max(start - first, 0) : end - first]
     return found
 
 
-def _chunk(ask: Scores, partition: int, chunk: int, moments: npt.NDArray[np.int64]) -> list[bytes]:
+def _chunk(settings: Scores, partition: int, chunk: int, moments: npt.NDArray[np.int64]) -> list[bytes]:
     """Draw a whole chunk, so that a range within it does not depend on where it was cut."""
-    draw = np.random.default_rng([ask.seed, partition, chunk])
+    draw = np.random.default_rng([settings.seed, partition, chunk])
     team = draw.integers(0, len(TEAMS), _CHUNK)
     user = draw.integers(0, 200, _CHUNK)
     score = draw.integers(1, 10, _CHUNK)
     delay = np.minimum(draw.exponential(600, _CHUNK), 2_500)
-    for share, least, most in ((ask.tardy, 5_000, 12_000), (ask.stragglers, 60_000, 120_000)):
+    for share, least, most in ((settings.tardy, 5_000, 12_000), (settings.stragglers, 60_000, 120_000)):
         delay = np.where(draw.random(_CHUNK) < share, draw.uniform(least, most, _CHUNK), delay)
-    broken = np.where(draw.random(_CHUNK) < ask.poison, draw.integers(0, 5, _CHUNK), -1)
+    broken = np.where(draw.random(_CHUNK) < settings.poison, draw.integers(0, 5, _CHUNK), -1)
     at = moments - delay.astype(np.int64)[: len(moments)]
     stamps = np.datetime_as_string(at.astype("datetime64[ms]"), unit="ms")
     rows = zip(team, user, score, stamps, broken, strict=False)
@@ -154,9 +156,9 @@ class Range(InputPartition):
 class ScoresReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads positions of every partition, and the stream's start: 0 before it is announced, 1 until it starts."""
 
-    def __init__(self, ask: Scores) -> None:
-        self._scores = ask
-        self._schedules = [schedule(ask, number) for number in range(ask.width)]
+    def __init__(self, settings: Scores) -> None:
+        self._scores = settings
+        self._schedules = [schedule(settings, number) for number in range(settings.width)]
         self._now = _now
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -189,12 +191,21 @@ class ScoresReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        asked = cast("Range", partition)
-        values: list[bytes | None] = [*records(self._scores, asked.partition, asked.start, asked.end, asked.origin)]
+        records_range = cast("Range", partition)
+        values: list[bytes | None] = [
+            *records(
+                self._scores, records_range.partition, records_range.start, records_range.end, records_range.origin
+            )
+        ]
         marks = [RECORD] * len(values)
-        if asked.mark != RECORD:
-            values, marks = [*values, None], [*marks, asked.mark]
-        columns = ([str(asked.partition)] * len(values), range(asked.start, asked.start + len(values)), values, marks)
+        if records_range.mark != RECORD:
+            values, marks = [*values, None], [*marks, records_range.mark]
+        columns = (
+            [str(records_range.partition)] * len(values),
+            range(records_range.start, records_range.start + len(values)),
+            values,
+            marks,
+        )
         arrays = [pa.array(column, kind) for column, kind in zip(columns, RAW_SCHEMA.types, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=RAW_SCHEMA)
 

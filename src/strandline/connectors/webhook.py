@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import polars as pl
 
 from strandline.errors import InvalidSecret, InvalidStep, SinkError, SinkUnavailable
-from strandline.formats.http import Answer, ForeignRedirect, TooLarge, ask
+from strandline.formats.http import Answer, ForeignRedirect, TooLarge, send_request
 from strandline.formats.refused_rows import Refused, refused_letters
 from strandline.formats.row_files import encode_file, to_public_columns
 from strandline.formats.secrets import Secret, secret
@@ -175,7 +175,7 @@ class BatchRequests:
     def _request(self, key: str, body: bytes) -> Answer:
         headers = {**self._headers, "Content-Type": "application/json", KEY: key}
         try:
-            return ask("POST", self._hook.url, headers, body, self._hook.timeout.ms / 1000, self._hook.ca)
+            return send_request("POST", self._hook.url, headers, body, self._hook.timeout.ms / 1000, self._hook.ca)
         except (ForeignRedirect, TooLarge) as problem:
             raise SinkError(
                 f"{self._hook.name} answered with {problem}", hint="use the address that it redirects to"

@@ -25,9 +25,9 @@ class DeadLetterPages:
 
         return LetterReader(self._open_pipeline)
 
-    def letters(self, folder: Path, known: JobDefinition, asked: LetterQuery) -> api_types.Letters:
+    def letters(self, folder: Path, known: JobDefinition, query: LetterQuery) -> api_types.Letters:
         """A page of letters, newest first."""
-        return self._stores.letters(folder, known, asked)
+        return self._stores.letters(folder, known, query)
 
     def letter(self, folder: Path, known: JobDefinition, id_: str) -> api_types.LetterWhole:
         """All fields of one letter."""

@@ -33,13 +33,13 @@ class LetterReader:
         self._read: dict[Path, tuple[float, pl.DataFrame]] = {}
         self._lock = threading.Lock()
 
-    def letters(self, folder: Path, known: JobDefinition, asked: LetterQuery) -> api_types.Letters:
+    def letters(self, folder: Path, known: JobDefinition, query: LetterQuery) -> api_types.Letters:
         """A page of letters, newest first."""
         opened = self._open(folder, known)
         if isinstance(opened, str):
             return api_types.Letters(False, False, opened, 0, 0, {}, ())
         every = self._letters(folder, opened)
-        found = _filter(every, asked)
+        found = _filter(every, query)
         hint = "" if opened.sources else _NO_SOURCES
         return api_types.Letters(
             True,
@@ -48,7 +48,7 @@ class LetterReader:
             every.height,
             found.height,
             dict(Counter(str(reason) for reason in every["reason"]).most_common(50)),
-            tuple(_summary(letter) for letter in found.reverse().head(asked.limit).iter_rows(named=True)),
+            tuple(_summary(letter) for letter in found.reverse().head(query.limit).iter_rows(named=True)),
         )
 
     def letter(self, folder: Path, known: JobDefinition, id_: str) -> api_types.LetterWhole:
@@ -113,13 +113,13 @@ def _table(sink: Mapping[str, Any]) -> str:
     return str(sink.get("table") or "")
 
 
-def _filter(letters: pl.DataFrame, asked: LetterQuery) -> pl.DataFrame:
+def _filter(letters: pl.DataFrame, query: LetterQuery) -> pl.DataFrame:
     for name in ("reason", "state"):
-        if wanted := getattr(asked, name):
+        if wanted := getattr(query, name):
             letters = letters.filter(pl.col(name) == wanted)
-    if not asked.search:
+    if not query.search:
         return letters
-    text = asked.search.lower()
+    text = query.search.lower()
     hits = [pl.col(name).str.to_lowercase().str.contains(text, literal=True).fill_null(False) for name in _SEARCHED]
     raw = pl.Series([text.encode() in (each or b"").lower() for each in letters["raw"]], dtype=pl.Boolean)
     return letters.filter(pl.any_horizontal(*hits, raw))

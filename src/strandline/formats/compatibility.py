@@ -24,10 +24,10 @@ def check(new: str, older: Sequence[str], level: Level, kind: Kind = Kind.AVRO, 
     `uses` holds the texts of referenced schemas, by name.
     """
     can_read = _JUDGES[kind]
-    asked = list(enumerate(older, 1)) if level.is_transitive else list(enumerate(older, 1))[-1:]
+    versions = list(enumerate(older, 1)) if level.is_transitive else list(enumerate(older, 1))[-1:]
     known = uses or {}
     reasons: list[str] = []
-    for version, old in reversed(asked):
+    for version, old in reversed(versions):
         if level.reads_older:
             reasons += [f"cannot read version {version}: {why}" for why in can_read(new, old, known, known)]
         if level.is_read_by_older:

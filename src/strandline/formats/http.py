@@ -32,7 +32,7 @@ class Answer:
     retry_after: float | None = None
 
 
-def ask(
+def send_request(
     method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float, ca: str | None = None
 ) -> Answer:
     """Send a request; follow redirects only to the same scheme, host and port, since headers may hold a password."""

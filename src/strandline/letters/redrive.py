@@ -93,12 +93,12 @@ def _select(
 ) -> tuple[pl.DataFrame, dict[str, str]]:
     """Select the letters whose records can be redriven, with all others of the same records; explain the rest."""
     left: dict[str, str] = {}
-    asked = letters.filter(pl.col("id").is_in(wanted))
-    for id_ in asked.filter(pl.col(STATE) != NEW)["id"]:
+    requested = letters.filter(pl.col("id").is_in(wanted))
+    for id_ in requested.filter(pl.col(STATE) != NEW)["id"]:
         left[id_] = "it was redriven before"
     # A record is redriven as a whole, so it must not be sent again for another of its letters.
     gone = letters.filter(pl.col(STATE) == REDRIVEN).select(_POSITION).unique()
-    places = asked.filter(pl.col(STATE) == NEW).select(_POSITION).unique()
+    places = requested.filter(pl.col(STATE) == NEW).select(_POSITION).unique()
     fresh = letters.filter(pl.col(STATE) == NEW).join(places, on=_POSITION, how="semi", nulls_equal=True)
     for id_ in fresh.join(gone, on=_POSITION, how="semi")["id"]:
         left[id_] = "its record was redriven with another letter"

@@ -105,12 +105,12 @@ class DeltaRows:
 
     def _loaded(self, spark: "SparkSession", reader: Any) -> "DataFrame":
         columns = ", ".join(f"`{name}` {kind}" for name, kind in self.types.items())
-        asked = {"path": self.path, "version": self.version, "options": self._options(), "columns": self.columns}
+        settings = {"path": self.path, "version": self.version, "options": self._options(), "columns": self.columns}
         made = reader.format(registered(spark, DeltaRowsSource)).schema(
             f"{columns}, `{PARTITION}` string, `{OFFSET}` long"
         )
         # Spark shows options in query plans, but redacts names like this one.
-        return made.option(_TABLE, json.dumps(asked)).option("files", str(self.files_per_batch)).load()  # type: ignore[no-any-return]
+        return made.option(_TABLE, json.dumps(settings)).option("files", str(self.files_per_batch)).load()  # type: ignore[no-any-return]
 
     def _options(self) -> dict[str, str]:
         return {name: each if isinstance(each, str) else each.reveal() for name, each in self.options}
@@ -146,12 +146,12 @@ def open_table(path: str, version: int | None, options: Mapping[str, str]) -> An
         ) from None
 
 
-def _refuse_missing_columns(table: Any, asked: DeltaRows) -> None:
+def _refuse_missing_columns(table: Any, source: DeltaRows) -> None:
     known = [field.name for field in table.schema().fields]
-    missing = [name for name in asked.types if name not in known]
+    missing = [name for name in source.types if name not in known]
     if missing:
         raise InvalidStep(
-            f"the table {asked.path} has no column {missing[0]!r}", detail=f"the table has {', '.join(known)}"
+            f"the table {source.path} has no column {missing[0]!r}", detail=f"the table has {', '.join(known)}"
         )
 
 

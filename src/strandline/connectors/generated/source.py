@@ -137,14 +137,16 @@ class GeneratedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        asked = cast("Range", partition)
-        for first in range(asked.start, asked.end, _PIECE):
-            last = min(first + _PIECE, asked.end)
-            values: list[bytes | None] = [*records(self._knobs, asked.partition, first, last, asked.origin)]
+        records_range = cast("Range", partition)
+        for first in range(records_range.start, records_range.end, _PIECE):
+            last = min(first + _PIECE, records_range.end)
+            values: list[bytes | None] = [
+                *records(self._knobs, records_range.partition, first, last, records_range.origin)
+            ]
             marks = [RECORD] * len(values)
-            if asked.ends and last == asked.end:
+            if records_range.ends and last == records_range.end:
                 values, marks = [*values, None], [*marks, ENDED]
-            columns = ([str(asked.partition)] * len(values), range(first, first + len(values)), values, marks)
+            columns = ([str(records_range.partition)] * len(values), range(first, first + len(values)), values, marks)
             arrays = [pa.array(column, kind) for column, kind in zip(columns, RAW_SCHEMA.types, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=RAW_SCHEMA)
 

@@ -203,12 +203,12 @@ def ends(admin: Any, topics: Iterable[str]) -> dict[str, dict[str, int]]:
         return found
     end = time.monotonic() + FIRST_ANSWER_WITHIN_SECONDS
     while True:
-        asked = admin.list_offsets(
+        futures = admin.list_offsets(
             dict.fromkeys(places, admin_api().OffsetSpec.latest()),
             isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ANSWER_WITHIN_SECONDS,
         )  # fmt: skip
         try:
-            for place, answer in asked.items():
+            for place, answer in futures.items():
                 found[place.topic][str(place.partition)] = answer.result(ANSWER_WITHIN_SECONDS).offset
         except KafkaException as problem:
             fault = problem.args[0]

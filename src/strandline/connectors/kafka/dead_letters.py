@@ -115,8 +115,8 @@ class OpenTopic:
 
         topic, since = self._target.topic, max(int(letters["@seen"][0]) - _SLACK_MS, 0)
         with reader(self._target.servers, self._target.security) as consumer:
-            asked = [TopicPartition(topic, number, since) for number in partitions(consumer, topic)]
-            offsets = consumer.offsets_for_times(asked, 30)
+            positions = [TopicPartition(topic, number, since) for number in partitions(consumer, topic)]
+            offsets = consumer.offsets_for_times(positions, 30)
             starts = {topic: {str(each.partition): each.offset for each in offsets if each.offset >= 0}}
             found = records_from(consumer, starts, ends(admin_of(self._target.servers, self._target.security), [topic]))
             return any((BATCH, batch) in (record.headers() or ()) for record in found)

@@ -95,8 +95,8 @@ def _partition(consumer: Any, topic: str, number: str, history: Sequence[Moment]
         (moment.clock, moment.offsets[topic][number]) for moment in history if number in moment.offsets.get(topic, {})
     ]
     # The offset of this time is the log end when the first of these batches ended.
-    asked = TopicPartition(topic, int(number), positions[0][0])
-    (then,) = consumer.offsets_for_times([asked], _ANSWER_WITHIN_SECONDS)
+    position = TopicPartition(topic, int(number), positions[0][0])
+    (then,) = consumer.offsets_for_times([position], _ANSWER_WITHIN_SECONDS)
     first_end = end if then.offset < 0 else then.offset
     committed = positions[-1][1]
     seconds = _age(consumer, TopicPartition(topic, int(number), committed), now) if committed < end else None

@@ -216,12 +216,12 @@ class OpenKafka:
 
     def _key_of(self, panes: pl.DataFrame) -> tuple[str, ...]:
         """The columns of the records' key, by their public names."""
-        asked = self._place.key
-        if asked is None:
+        configured = self._place.key
+        if configured is None:
             names = names_beside(panes.columns)
             window = tuple(names[each] for each in (START, END) if each in panes.columns)
             return (*(self._keys or ()), *(window if self._place.by_key else ()))
-        key = asked.columns if isinstance(asked, Format) else asked
+        key = configured.columns if isinstance(configured, Format) else configured
         refuse_unknown(key, panes, "the key needs the columns {}, which the rows do not have", self._name)
         return key
 

@@ -114,9 +114,9 @@ class Kafka:
 
     def beginning(self, at: Offsets | None = None) -> dict[str, dict[str, int]]:
         """Return the offsets to begin at: those given, or those that `starting` means now."""
-        asked = self if at is None else replace(self, starting=_position(at))
+        source = self if at is None else replace(self, starting=_position(at))
         found = slice_of(
-            self.servers, self.security, self.topics, asked.starting, "latest",
+            self.servers, self.security, self.topics, source.starting, "latest",
             pattern=self.is_pattern, lossy=self.goes_on_after_loss,
         )  # fmt: skip
         return {topic: {number: first for number, (first, _) in each.items()} for topic, each in found.items()}
@@ -160,8 +160,8 @@ class Kafka:
         self, reader: Any, options: Mapping[str, str], spark: "SparkSession", only: str | None = None
     ) -> "DataFrame":
         packed = only is None and not self._has_headers and topic_blocks.is_there(spark)
-        asked = topic_blocks.options(self._metadata_columns, self._largest, KEPT_OF_TOO_LARGE) if packed else {}
-        for name, value in {**options, **asked}.items():
+        block_options = topic_blocks.options(self._metadata_columns, self._largest, KEPT_OF_TOO_LARGE) if packed else {}
+        for name, value in {**options, **block_options}.items():
             reader = reader.option(name, value)
         if packed:
             frame = reader.format(topic_blocks.SOURCE).load()

@@ -102,8 +102,8 @@ def describe_topics(admin: Any, names: tuple[str, ...]) -> dict[str, Found]:
     api = admin_api()
     try:
         known = _wait_for_topics(admin, names)
-        asked = admin.describe_configs([api.ConfigResource(api.ResourceType.TOPIC, name) for name in names])
-        settings = {place.name: answer.result(ANSWER_WITHIN_SECONDS) for place, answer in asked.items()}
+        futures = admin.describe_configs([api.ConfigResource(api.ResourceType.TOPIC, name) for name in names])
+        settings = {place.name: answer.result(ANSWER_WITHIN_SECONDS) for place, answer in futures.items()}
     except KafkaException as problem:
         raise SinkUnavailable("the broker did not describe its topics", detail=problem.args[0].str()) from None
     return {
@@ -125,8 +125,8 @@ def largest_record(servers: str, security: Security, names: Sequence[str]) -> in
     api, admin = admin_api(), admin_of(servers, security)
     places = [api.ConfigResource(api.ResourceType.TOPIC, name) for name in names]
     try:
-        asked = admin.describe_configs(places, request_timeout=FIRST_ANSWER_WITHIN_SECONDS)
-        return max(int(answer.result()["max.message.bytes"].value) for answer in asked.values())
+        futures = admin.describe_configs(places, request_timeout=FIRST_ANSWER_WITHIN_SECONDS)
+        return max(int(answer.result()["max.message.bytes"].value) for answer in futures.values())
     except KafkaException:
         return None
 

@@ -63,17 +63,17 @@ def _partitions(admin: Any, topics: tuple[str, ...], *, pattern: bool) -> list[t
 def _resolve(
     admin: Any,
     places: list[tuple[str, int]],
-    asked: str,
+    position: str,
     first: Mapping[tuple[str, int], int],
     last: Mapping[tuple[str, int], int],
 ) -> dict[tuple[str, int], int]:
     """Resolve a position to an offset for each partition. A time after the last record is the end."""
-    if asked in _NAMED:
-        return dict(first if asked == "earliest" else last)
-    if asked.isdigit():
-        by_time = _list_offsets(admin, places, int(asked))
+    if position in _NAMED:
+        return dict(first if position == "earliest" else last)
+    if position.isdigit():
+        by_time = _list_offsets(admin, places, int(position))
         return {place: last[place] if at < 0 else at for place, at in by_time.items()}
-    offsets = json.loads(asked)
+    offsets = json.loads(position)
     found = {}
     for topic, number in places:
         at = offsets.get(topic, {}).get(str(number))
@@ -90,7 +90,7 @@ def _list_offsets(admin: Any, places: list[tuple[str, int]], what: int) -> dict[
 
     specs = admin_api().OffsetSpec
     spec = {-2: specs.earliest, -1: specs.latest}.get(what, lambda: specs.for_timestamp(what))()
-    asked = admin.list_offsets(
+    futures = admin.list_offsets(
         {TopicPartition(*place): spec for place in places},
         isolation_level=IsolationLevel.READ_COMMITTED,
         request_timeout=ANSWER_WITHIN_SECONDS,
@@ -98,7 +98,7 @@ def _list_offsets(admin: Any, places: list[tuple[str, int]], what: int) -> dict[
     try:
         return {
             (place.topic, place.partition): answer.result(ANSWER_WITHIN_SECONDS).offset
-            for place, answer in asked.items()
+            for place, answer in futures.items()
         }
     except KafkaException as problem:
         raise SetupError(

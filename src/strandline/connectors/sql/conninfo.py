@@ -30,19 +30,19 @@ class Place:
 
     def connect(self) -> "psycopg.Connection[Any]":
         psycopg = _psycopg()
-        asked = _parsed(self.dsn.reveal(), secrets=True) if isinstance(self.dsn, Secret) else _parsed(self.dsn)
+        options = _parsed(self.dsn.reveal(), secrets=True) if isinstance(self.dsn, Secret) else _parsed(self.dsn)
         if self.password is not None:
-            asked["password"] = self.password.reveal()
+            options["password"] = self.password.reveal()
         far = [
             host
-            for host in str(asked.get("host", "")).split(",")
+            for host in str(options.get("host", "")).split(",")
             if host not in _LOCAL_HOSTS and not host.startswith("/")
         ]
-        if far and "sslmode" not in asked:
-            asked |= {"sslmode": "verify-full", "sslrootcert": asked.get("sslrootcert", "system")}
-        asked = {"connect_timeout": 10, "application_name": "strandline", **asked}
+        if far and "sslmode" not in options:
+            options |= {"sslmode": "verify-full", "sslrootcert": options.get("sslrootcert", "system")}
+        options = {"connect_timeout": 10, "application_name": "strandline", **options}
         try:
-            return psycopg.connect(**asked, autocommit=True)  # type: ignore[no-any-return]
+            return psycopg.connect(**options, autocommit=True)  # type: ignore[no-any-return]
         except psycopg.Error as problem:
             detail = str(problem).strip().partition("\n")[0]
             if any(word in detail for word in _PERMANENT):
@@ -59,8 +59,8 @@ def place_of(dsn: str | Secret, password: str | Secret | None) -> Place:
     given = None if password is None else secret(password)
     if isinstance(dsn, Secret) or dsn.startswith(("env:", "file:")):
         return Place(secret(dsn), given)
-    asked = _parsed(dsn)
-    unknown = sorted(set(asked) - set(_ALLOWED))
+    options = _parsed(dsn)
+    unknown = sorted(set(options) - set(_ALLOWED))
     if unknown:
         raise InvalidStep(f"the connection string has unsupported options: {', '.join(unknown)}")
     return Place(dsn, given)
@@ -83,8 +83,9 @@ def _parsed(dsn: str, *, secrets: bool = False) -> dict[str, Any]:
 
 
 def _address(dsn: str) -> str:
-    asked = _parsed(dsn)
-    return f"{asked.get('host', 'localhost')}:{asked.get('port', 5432)}/{asked.get('dbname', asked.get('user', ''))}"
+    options = _parsed(dsn)
+    database = options.get("dbname", options.get("user", ""))
+    return f"{options.get('host', 'localhost')}:{options.get('port', 5432)}/{database}"
 
 
 def _psycopg() -> Any:

@@ -65,8 +65,8 @@ class TableLetters:
             gone: set[str] = set()
             for some in _parts(ids):
                 which = ", ".join("?" * len(some))
-                ask = f"DELETE FROM {database.quoted(self.table)} WHERE id IN ({which}) RETURNING id"
-                gone |= {id_ for (id_,) in database.execute(ask, some)}
+                query = f"DELETE FROM {database.quoted(self.table)} WHERE id IN ({which}) RETURNING id"
+                gone |= {id_ for (id_,) in database.execute(query, some)}
             return len(gone)
 
     def close(self) -> None:
@@ -91,8 +91,8 @@ class TableLetters:
     def _begun(self, database: Dialect) -> Redrive | None:
         if not database.columns(_BEGUN):
             return None
-        ask = f"SELECT id, ids, {database.quoted('before')} FROM {_BEGUN} WHERE letters = ?"
-        found = database.execute(ask, [self.table])
+        query = f"SELECT id, ids, {database.quoted('before')} FROM {_BEGUN} WHERE letters = ?"
+        found = database.execute(query, [self.table])
         return None if not found else Redrive(found[0][0], tuple(json.loads(found[0][1])), json.loads(found[0][2]))
 
     @contextmanager
@@ -124,8 +124,8 @@ def _insert(database: Dialect, table: str, rows: Sequence[Sequence[str]]) -> Non
     for some in _parts(rows):
         each = f"({', '.join('?' * len(_COLUMNS[table]))})"
         values = [value for row in some for value in row]
-        ask = f"INSERT INTO {table} ({names}) VALUES {', '.join([each] * len(some))} ON CONFLICT DO NOTHING"
-        database.execute(ask, values)
+        query = f"INSERT INTO {table} ({names}) VALUES {', '.join([each] * len(some))} ON CONFLICT DO NOTHING"
+        database.execute(query, values)
 
 
 def _parts(rows: Sequence[Item]) -> list[Sequence[Item]]:

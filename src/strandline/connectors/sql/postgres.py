@@ -201,8 +201,8 @@ class PostgresDatabase:
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         with _convert_refusals():
-            asked = (_driver_placeholders(statement), values) if values else (statement,)
-            cursor = self._open().execute(*asked)
+            arguments = (_driver_placeholders(statement), values) if values else (statement,)
+            cursor = self._open().execute(*arguments)
             return cursor.fetchall() if cursor.description else []
 
     def columns(self, table: str) -> dict[str, str]:
@@ -248,12 +248,12 @@ class PostgresDatabase:
         self.execute(_INDEX_LOOKUPS.format(value="default"))
 
     def _is_indexed(self, table: str, key: Sequence[str]) -> bool:
-        asked = (
+        query = (
             "SELECT 1 FROM pg_index WHERE indrelid = to_regclass(?) AND indisvalid AND indpred IS NULL AND (SELECT "
             'array_agg(attname::text ORDER BY attname::text COLLATE "C") FROM pg_attribute WHERE attrelid = indrelid '
             "AND attnum = ANY (indkey[0:?])) = ?"
         )
-        return bool(self.execute(asked, [self.quoted(table), len(key) - 1, sorted(key)]))
+        return bool(self.execute(query, [self.quoted(table), len(key) - 1, sorted(key)]))
 
     def _copy(self, place: str, rows: SinkRows, types: Mapping[str, str]) -> None:
         names = ", ".join(map(self.quoted, rows.names))

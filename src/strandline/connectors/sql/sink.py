@@ -240,8 +240,10 @@ class OpenSql:
         return self._find("ORDER BY batch DESC LIMIT 1", lineage)
 
     def _find(self, which: str, lineage: str, *values: object) -> Recorded | None:
-        ask = f"SELECT batch, digest, watermark_ms, ends, output FROM {_LEDGER} WHERE lineage = ? AND sink = ? {which}"
-        found = self._database.execute(ask, [lineage, self._table.name, *values])
+        query = (
+            f"SELECT batch, digest, watermark_ms, ends, output FROM {_LEDGER} WHERE lineage = ? AND sink = ? {which}"
+        )
+        found = self._database.execute(query, [lineage, self._table.name, *values])
         return Recorded(*found[0]) if found else None
 
     def _record(self, output: Output, entry: LedgerEntry) -> None:

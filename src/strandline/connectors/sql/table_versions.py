@@ -129,9 +129,9 @@ class Versions:
 
     def all(self) -> list[tuple[str, str, bool]]:
         """List every version: its name, the start of its replay, and whether readers see it."""
-        ask = f"SELECT version, since_ms, is_current FROM {VERSIONS} WHERE base = ? ORDER BY version"
+        query = f"SELECT version, since_ms, is_current FROM {VERSIONS} WHERE base = ? ORDER BY version"
         with self._database.transaction():
-            found = self._database.execute(ask, [self._live.name])
+            found = self._database.execute(query, [self._live.name])
         return [(name, _time_text(since), bool(current)) for name, since, current in found]
 
     def difference(self, name: str, *, limit: int = 10) -> Difference:
@@ -150,8 +150,8 @@ class Versions:
             beyond = 0
             if reached is not None:
                 after, over = self._bound(self._shape.start, ">=", since), self._bound(self._shape.end, ">", reached)
-                asked = [f"SELECT count(*) FROM ({each} WHERE {after} AND {over}) AS b" for each in (live, new)]
-                beyond = sum(map(self._count, asked))
+                queries = [f"SELECT count(*) FROM ({each} WHERE {after} AND {over}) AS b" for each in (live, new)]
+                beyond = sum(map(self._count, queries))
         return Difference(
             compared, counts[ONLY_LIVE], counts[ONLY_NEW], counts[CHANGED], beyond, tuple(examples[:limit])
         )
@@ -250,8 +250,8 @@ class Versions:
         return f"{start} AND {self._bound(self._shape.end, '<=', reached + 1)}", reached + 1
 
     def _watermark(self, name: str) -> int:
-        ask = "SELECT watermark_ms FROM strandline_ledger WHERE sink = ? ORDER BY clock_ms DESC, batch DESC LIMIT 1"
-        found = self._database.execute(ask, [name])
+        query = "SELECT watermark_ms FROM strandline_ledger WHERE sink = ? ORDER BY clock_ms DESC, batch DESC LIMIT 1"
+        found = self._database.execute(query, [name])
         if not found:
             raise StateError(f"the ledger has no entry for {name!r}", hint="let its job deliver a batch first")
         return int(found[0][0])
@@ -290,18 +290,18 @@ class Versions:
         return int(found)
 
     def _known(self, name: str) -> tuple[int | None, str] | None:
-        ask = f"SELECT since_ms, shown FROM {VERSIONS} WHERE base = ? AND version = ?"
-        found = self._database.execute(ask, [self._live.name, name])
+        query = f"SELECT since_ms, shown FROM {VERSIONS} WHERE base = ? AND version = ?"
+        found = self._database.execute(query, [self._live.name, name])
         return (found[0][0], found[0][1]) if found else None
 
     def _current(self) -> tuple[str, str] | None:
-        ask = f"SELECT version, shown FROM {VERSIONS} WHERE base = ? AND is_current = 1"
-        found = self._database.execute(ask, [self._live.name])
+        query = f"SELECT version, shown FROM {VERSIONS} WHERE base = ? AND is_current = 1"
+        found = self._database.execute(query, [self._live.name])
         return (found[0][0], found[0][1]) if found else None
 
     def _names(self) -> Sequence[str]:
-        ask = f"SELECT version FROM {VERSIONS} WHERE base = ? ORDER BY version"
-        return [name for (name,) in self._database.execute(ask, [self._live.name])]
+        query = f"SELECT version FROM {VERSIONS} WHERE base = ? ORDER BY version"
+        return [name for (name,) in self._database.execute(query, [self._live.name])]
 
     def _record(self, name: str, since: int | None, shown: str, *, current: bool) -> None:
         row = [self._live.name, name, since, int(current), shown]

@@ -89,11 +89,11 @@ class StreamLetters:
     def _transact(self, act: Callable[[Redrive | None, dict[str, str], Any], None]) -> None:
         """Run one optimistic transaction (WATCH) on the redrive keys; it is retried if another client changed them."""
 
-        def asked(queued: Any) -> None:
+        def transaction(queued: Any) -> None:
             act(_redrive(queued.get(self._begun)), _texts(queued.hgetall(self._redriven)), queued)
 
         with self._client() as client:
-            client.transaction(asked, self._begun, self._redriven)
+            client.transaction(transaction, self._begun, self._redriven)
             self.server.on_disk(client)
 
     @contextmanager

@@ -23,20 +23,22 @@ NULL: Final = "%00"
 _NO_WINDOW: Final = "0" * 20
 
 
-def key_of(panes: pl.DataFrame, asked: tuple[str, ...], keys: tuple[str, ...] | None, sink: str) -> tuple[str, ...]:
+def key_of(
+    panes: pl.DataFrame, configured: tuple[str, ...], keys: tuple[str, ...] | None, sink: str
+) -> tuple[str, ...]:
     """The key columns by their public names."""
     public = names_beside(panes.columns)
-    if not asked:
+    if not configured:
         return (*(keys or ()), *(public[name] for name in (START, END) if name in panes.columns))
     known = [public.get(name, name) for name in panes.columns]
-    unknown = [name for name in asked if name not in known]
+    unknown = [name for name in configured if name not in known]
     if unknown:
         raise SinkError(
             f"{sink} needs the key columns {', '.join(unknown)}, which the rows do not have",
             detail=f"the rows have {', '.join(known)}",
             hint="name other columns",
         )
-    return asked
+    return configured
 
 
 def keys_for(panes: pl.DataFrame, key: Sequence[str], prefix: str) -> pl.Series:

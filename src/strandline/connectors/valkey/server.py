@@ -47,20 +47,20 @@ class Server:
     def connect(self) -> Any:
         """Create a client. It is partly untyped and connects at the first command."""
         library = valkey_library()
-        asked = _parsed(self.url.reveal(), secrets=True) if isinstance(self.url, Secret) else _parsed(self.url)
+        arguments = _parsed(self.url.reveal(), secrets=True) if isinstance(self.url, Secret) else _parsed(self.url)
         if self.password is not None:
-            asked["password"] = self.password.reveal()
-        self._refuse_unencrypted(asked)
-        if asked.get("ssl"):
-            asked |= {"ssl_check_hostname": True, "ssl_ca_certs": self.ca}
+            arguments["password"] = self.password.reveal()
+        self._refuse_unencrypted(arguments)
+        if arguments.get("ssl"):
+            arguments |= {"ssl_check_hostname": True, "ssl_ca_certs": self.ca}
         return library.Valkey(
-            **asked, client_name="strandline", socket_connect_timeout=10, socket_timeout=60, max_connections=1
+            **arguments, client_name="strandline", socket_connect_timeout=10, socket_timeout=60, max_connections=1
         )
 
-    def _refuse_unencrypted(self, asked: dict[str, Any]) -> None:
-        if self.over_tls and asked.get("password") and not asked.get("ssl") and not _is_loopback(asked):
+    def _refuse_unencrypted(self, arguments: dict[str, Any]) -> None:
+        if self.over_tls and arguments.get("password") and not arguments.get("ssl") and not _is_loopback(arguments):
             raise InvalidStep(
-                f"the password would be sent to {asked['host']} unencrypted",
+                f"the password would be sent to {arguments['host']} unencrypted",
                 hint="write valkeys://… or rediss://…, or set over_tls=False on a trusted network",
             )
 
@@ -113,9 +113,9 @@ def server_of(url: str | Secret, password: str | Secret | None, ca: str | None, 
     given = None if password is None else secret(password)
     if isinstance(url, Secret) or url.startswith(("env:", "file:")):
         return Server(secret(url), given, ca, over_tls)
-    asked = _parsed(url)
+    arguments = _parsed(url)
     server = Server(url, given, ca, over_tls)
-    server._refuse_unencrypted({**asked, "password": given})  # noqa: SLF001 - before anything runs
+    server._refuse_unencrypted({**arguments, "password": given})  # noqa: SLF001 - before anything runs
     return server
 
 
@@ -156,8 +156,8 @@ def _address(parts: SplitResult) -> str:
     return parts.path if parts.scheme == "unix" else f"{parts.hostname}:{parts.port or _USUAL_PORT}"
 
 
-def _is_loopback(asked: dict[str, Any]) -> bool:
-    host = asked.get("host")
+def _is_loopback(arguments: dict[str, Any]) -> bool:
+    host = arguments.get("host")
     if host is None or host == "localhost":
         return True
     try:

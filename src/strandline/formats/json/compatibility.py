@@ -207,13 +207,13 @@ def _items(schema: Any) -> tuple[list[Any], Any]:
 def _dependencies(new: Any, old: Any, roots: Roots, place: str, depth: int) -> Iterator[str]:
     for word in ("dependencies", "dependentRequired", "dependentSchemas"):
         before = old.get(word, {})
-        for name, asked in new.get(word, {}).items():
+        for name, dependency in new.get(word, {}).items():
             inside = f"{place}.{name}" if place else name
-            if name not in before or isinstance(asked, list) != isinstance(before[name], list):
+            if name not in before or isinstance(dependency, list) != isinstance(before[name], list):
                 yield f"{_prefix(inside)}more properties depend on it now"
-            elif not isinstance(asked, list):
-                yield from _reasons(asked, before[name], roots, inside, depth + 1)
-            elif set(asked) - set(before[name]):
+            elif not isinstance(dependency, list):
+                yield from _reasons(dependency, before[name], roots, inside, depth + 1)
+            elif set(dependency) - set(before[name]):
                 yield f"{_prefix(inside)}it requires more properties now"
 
 

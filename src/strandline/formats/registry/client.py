@@ -18,7 +18,7 @@ from strandline.errors import (
     SchemaNotFound,
     SchemaRefused,
 )
-from strandline.formats.http import Answer, ForeignRedirect, TooLarge, ask
+from strandline.formats.http import Answer, ForeignRedirect, TooLarge, send_request
 from strandline.formats.registry.subjects import Kind, Level, Reference, Schema, Version
 from strandline.formats.secrets import Secret, secret
 from strandline.model.elements import Duration
@@ -130,8 +130,8 @@ class Client:
 
     def latest(self, subject: str) -> Version:
         """The latest version of a subject, cached for the registry's `fresh` time."""
-        asked, found = self._latest.get(subject, (None, None))
-        if found is None or not self._is_fresh(asked):
+        cached_at, found = self._latest.get(subject, (None, None))
+        if found is None or not self._is_fresh(cached_at):
             found = _version(self._get("subjects", subject, "versions", "latest"))
             self._latest[subject] = (self.clock(), found)
         return found
@@ -213,7 +213,7 @@ class Client:
         place = "/".join(quote(str(part), safe="") for part in path)
         url = f"{self.registry.url.rstrip('/')}/{place}"
         text = None if body is None else json.dumps(body).encode()
-        return ask(method, url, self._headers(), text, self.registry.timeout.ms / 1000, self.registry.ca)
+        return send_request(method, url, self._headers(), text, self.registry.timeout.ms / 1000, self.registry.ca)
 
     def _headers(self) -> dict[str, str]:
         headers = {"Accept": f"{_TYPE}, application/json", "Content-Type": _TYPE}

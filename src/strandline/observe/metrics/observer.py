@@ -172,11 +172,11 @@ class Recorder:
             with self._log_errors("end"):
                 self._store.close()
 
-    def _heartbeat(self, ask: Callable[[], Status]) -> None:
+    def _heartbeat(self, get_status: Callable[[], Status]) -> None:
         """Send a heartbeat with the job's state; a changed state is recorded as an event."""
         with self._log_errors("life"):
             self._last_heartbeat = time.monotonic()
-            status = ask()
+            status = get_status()
             state = JobState(status.state.value)
             if self._store is None:
                 return

@@ -38,10 +38,10 @@ def test_without_a_terminal_each_row_is_a_line_of_json() -> None:
     OpenConsole(20, out).write(OUTPUT, ENTRY)
     lines = [line.split(" ", 1) for line in out.getvalue().splitlines()]
     assert [part for part, _ in lines] == ["panes", "panes", "panes", "late", "dead"]
-    told = [json.loads(text) for _, text in lines]
-    assert told[0]["window_start"] == "1970-01-01T00:00:10.000000Z"
-    assert [row["team"] for row in told[:4]] == [*PANES["team"], "late"]
-    assert (told[0]["total"], told[0]["batch"], told[4]["raw"]) == (7, 3, "/w==")
+    facts = [json.loads(text) for _, text in lines]
+    assert facts[0]["window_start"] == "1970-01-01T00:00:10.000000Z"
+    assert [row["team"] for row in facts[:4]] == [*PANES["team"], "late"]
+    assert (facts[0]["total"], facts[0]["batch"], facts[4]["raw"]) == (7, 3, "/w==")
 
 
 def test_on_a_terminal_a_batch_is_a_table_without_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,19 +91,19 @@ def test_a_function_that_raises_delays_the_batch_or_ends_the_job(problem: Except
         raise problem
 
     sink = sl.call(send, name="my sink")
-    with pytest.raises(kind, match="my sink") as told:
+    with pytest.raises(kind, match="my sink") as raised:
         sink.open(Deliver(0, sink, Delivery.AT_LEAST_ONCE, None)).write(OUTPUT, ENTRY)
-    assert type(told.value) is kind
-    assert type(problem).__name__ in str(told.value)
+    assert type(raised.value) is kind
+    assert type(problem).__name__ in str(raised.value)
 
 
 @pytest.mark.parametrize("sink", [sl.console(), sl.call(print)])
 def test_both_sinks_offer_at_least_once_only(sink: Any) -> None:
     panes = scores().event_time("at", sl.monotone()).key_by("team").window(sl.tumbling(seconds=10))
-    told = panes.aggregate(total=sl.sum("score"))
+    result = panes.aggregate(total=sl.sum("score"))
     with pytest.raises(InvalidStep, match="cannot deliver exactly once"):
-        to_stages(told.write(sink).root)
-    to_stages(told.write(sink, delivery="at_least_once").root)
+        to_stages(result.write(sink).root)
+    to_stages(result.write(sink, delivery="at_least_once").root)
     at_work = sink.open(Deliver(0, sink, Delivery.AT_LEAST_ONCE, None))
     for act in (at_work.commit, at_work.mark):
         with pytest.raises(SinkError, match="keeps no ledger"):

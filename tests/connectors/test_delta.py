@@ -23,8 +23,8 @@ deltalake = pytest.importorskip("deltalake", reason='it needs "strandline[delta]
 
 
 def opened(path: Path, **asked: Any) -> OpenDelta:
-    mine = sl.delta(path / "totals", **asked)
-    return mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
+    definition = sl.delta(path / "totals", **asked)
+    return definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, None))
 
 
 def rows(*numbers: int, late: int | None = None) -> Output:
@@ -61,8 +61,8 @@ def test_a_commit_records_the_lineage_the_batch_and_the_digest(tmp_path: Path) -
     sink.commit(rows(1, 2), LedgerEntry("mine", epoch, 7, "sha", None, "at 10", "rows"))
     found = table(tmp_path)
     assert (found.transaction_version("mine"), found.transaction_version("mine/driver")) == (7, epoch)
-    told = json.loads(found.history(1)[0]["strandline"])
-    assert (told["batch"], told["digest"], told["ends"], told["epoch"]) == (7, "sha", "at 10", epoch)
+    facts = json.loads(found.history(1)[0]["strandline"])
+    assert (facts["batch"], facts["digest"], facts["ends"], facts["epoch"]) == (7, "sha", "at 10", epoch)
     assert ids(tmp_path) == [1, 2]
 
 
@@ -140,9 +140,9 @@ def test_an_invalid_table_path_is_refused_before_the_job_runs(tmp_path: Path) ->
 
 
 def test_secrets_are_references_and_the_library_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidSecret, match="AWS_SECRET_ACCESS_KEY contains a secret as text") as told:
+    with pytest.raises(InvalidSecret, match="AWS_SECRET_ACCESS_KEY contains a secret as text") as raised:
         sl.delta("s3://lake/totals", options={"AWS_SECRET_ACCESS_KEY": "very secret"})
-    assert "very secret" not in str(told.value)
+    assert "very secret" not in str(raised.value)
     sink = sl.delta("s3://lake/totals", options={"AWS_SECRET_ACCESS_KEY": sl.secret("env:KEY"), "AWS_REGION": "eu"})
     assert "KEY" not in str(sink.definition)
     monkeypatch.setenv("KEY", "x")

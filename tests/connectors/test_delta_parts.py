@@ -73,9 +73,9 @@ def test_files_carry_statistics_for_data_skipping(tmp_path: Path) -> None:
 def test_a_replayed_batch_is_in_the_table_once(tmp_path: Path) -> None:
     sink = opened(tmp_path)
     epoch = sink.claim("mine")
-    told = of(put(sink, epoch, 0, 1, 2))
-    sink.commit(told, entry(epoch, 0))
-    assert not sink.commit(told, entry(epoch, 0)).fresh
+    output = of(put(sink, epoch, 0, 1, 2))
+    sink.commit(output, entry(epoch, 0))
+    assert not sink.commit(output, entry(epoch, 0)).fresh
     again = opened(tmp_path)
     epoch = again.claim("mine")
     assert not again.commit(of(put(again, epoch, 0, 1, 2)), entry(epoch, 0)).fresh
@@ -95,11 +95,11 @@ def test_a_replay_adds_files_at_least_once_and_removes_them_at_most_once(tmp_pat
 def test_a_fenced_driver_adds_nothing_and_its_tasks_stop_writing(tmp_path: Path) -> None:
     sink = opened(tmp_path)
     epoch = sink.claim("mine")
-    told = of(put(sink, epoch, 0, 7))
+    output = of(put(sink, epoch, 0, 7))
     newer = opened(tmp_path)
     newest = newer.claim("mine")
     with pytest.raises(Fenced):
-        sink.commit(told, entry(epoch, 0))
+        sink.commit(output, entry(epoch, 0))
     writer = sink.writer()
     assert writer is not None
     assert writer.put(pl.DataFrame({"id": [1]}), Stamp("mine", epoch, 0)) is None
@@ -156,10 +156,10 @@ def test_tasks_that_do_not_see_the_drivers_table_send_their_rows_to_the_driver(t
 def test_a_file_that_the_driver_does_not_see_is_refused(tmp_path: Path) -> None:
     sink = opened(tmp_path)
     epoch = sink.claim("mine")
-    told = of(put(sink, epoch, 0, 1))
+    output = of(put(sink, epoch, 0, 1))
     files(tmp_path)[0].write_bytes(b"cut")
     with pytest.raises(SinkError, match="missing or incomplete"):
-        sink.commit(told, entry(epoch, 0))
+        sink.commit(output, entry(epoch, 0))
 
 
 def test_files_of_a_failed_attempt_are_removed_and_no_others(tmp_path: Path) -> None:

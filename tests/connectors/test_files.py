@@ -22,11 +22,11 @@ JSON = sl.json("n long")
 CSV = sl.csv("team string, n long")
 
 
-def lines(*told: tuple[str, int, bytes], split: bool = False) -> pl.DataFrame:
+def lines(*arguments: tuple[str, int, bytes], split: bool = False) -> pl.DataFrame:
     """Lines as Spark passes them: the file, the start of its block, the bytes."""
-    files, blocks, values = ([each[place] for each in told] for place in range(3))
+    files, blocks, values = ([each[place] for each in arguments] for place in range(3))
     kinds = {"partition": pl.String, "offset": pl.Int64, "value": pl.Binary, "mark": pl.Int32, SPLIT: pl.Boolean}
-    columns = [files, blocks, values, [RECORD] * len(told), [split] * len(told)]
+    columns = [files, blocks, values, [RECORD] * len(arguments), [split] * len(arguments)]
     return pl.DataFrame(dict(zip(kinds, columns, strict=True)), schema=kinds)
 
 
@@ -41,12 +41,12 @@ def places(frame: pl.DataFrame) -> list[tuple[str, int]]:
 
 
 def test_lines_are_numbered_from_their_blocks_start_and_a_broken_one_is_a_single_dead_letter() -> None:
-    told = lines(
+    records = lines(
         ("a", 0, b'{"n": 1}'), ("a", 0, b"no"), ("a", 0, b""), ("a", 0, b'{"n": 2}\r'),
         ("a", 9_000, b'{"n": 3}'), ("a", 9_000, b'{"n": 4}'),
         ("b", 0, b'\xef\xbb\xbf{"n": 5}'), ("b", 0, b'{"n": "x"}'),
     )  # fmt: skip
-    found = arrived(sl.files("in", JSON), told)
+    found = arrived(sl.files("in", JSON), records)
     assert found.rows["n"].to_list() == [1, 2, 3, 4, 5]
     assert places(found.rows) == [("a", 0), ("a", 3), ("a", 9_000), ("a", 9_001), ("b", 0)]
     assert places(found.dead) == [("a", 1), ("b", 1)]
@@ -55,9 +55,9 @@ def test_lines_are_numbered_from_their_blocks_start_and_a_broken_one_is_a_single
 
 
 def test_an_empty_line_is_a_record_of_text_formats() -> None:
-    told = lines(("a", 0, b"one"), ("a", 0, b""), ("a", 0, b"\xff"))
-    assert arrived(sl.files("in", sl.text("line")), told).rows["line"].to_list() == ["one", ""]
-    assert arrived(sl.files("in", sl.raw("line")), told).rows["line"].to_list() == [b"one", b"", b"\xff"]
+    records = lines(("a", 0, b"one"), ("a", 0, b""), ("a", 0, b"\xff"))
+    assert arrived(sl.files("in", sl.text("line")), records).rows["line"].to_list() == ["one", ""]
+    assert arrived(sl.files("in", sl.raw("line")), records).rows["line"].to_list() == [b"one", b"", b"\xff"]
 
 
 def test_a_folder_is_one_partition_to_the_watermark_though_its_records_name_their_files() -> None:
@@ -69,8 +69,8 @@ def test_a_folder_is_one_partition_to_the_watermark_though_its_records_name_thei
 def test_lines_keep_their_number_when_they_are_decoded_in_a_task_of_their_own() -> None:
     decoder = sl.files("in", CSV, header=True).decoder
     assert decoder is not None
-    told = lines(*(("a", 0, line) for line in (b"team,n", b"red,1", b"blue,2", b"jade,x")))
-    batches = told.to_arrow().to_batches(max_chunksize=2)
+    records = lines(*(("a", 0, line) for line in (b"team,n", b"red,1", b"blue,2", b"jade,x")))
+    batches = records.to_arrow().to_batches(max_chunksize=2)
     found = pl.DataFrame(pa.Table.from_batches([*decode_task(decoder)(iter(batches))]))
     assert sorted(found.select(OFFSET, "team").rows(), key=str) == [(1, "red"), (2, "blue"), (3, None)]
 
@@ -84,8 +84,8 @@ def test_a_header_is_not_a_record(header: bytes) -> None:
 
 @pytest.mark.parametrize("header", [b"n,team", b"red,1", b"", b"team", b"team,n,at"])
 def test_a_file_with_another_header_is_dead_lettered_whole_and_alone(header: bytes) -> None:
-    told = lines(("a", 0, header), ("a", 0, b"red,1"), ("b", 0, b"team,n"), ("b", 0, b"blue,2"))
-    found = arrived(sl.files("in", CSV, header=True), told)
+    records = lines(("a", 0, header), ("a", 0, b"red,1"), ("b", 0, b"team,n"), ("b", 0, b"blue,2"))
+    found = arrived(sl.files("in", CSV, header=True), records)
     assert found.rows["n"].to_list() == [2]
     assert places(found.dead) == [("a", 0), ("a", 1)]
     assert found.dead["@detail"].str.contains("the file's header is").all()

@@ -27,8 +27,8 @@ from strandline.ports.protocols import LedgerEntry
 
 
 def opened(path: Path, **asked: Any) -> OpenFolder:
-    mine = sl.folder(path, **asked)
-    return mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
+    definition = sl.folder(path, **asked)
+    return definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, None))
 
 
 def rows(*numbers: int) -> Output:
@@ -304,13 +304,13 @@ def test_a_corrupt_log_is_refused_with_its_path(tmp_path: Path) -> None:
     torn.write_bytes(whole[:20])
     with pytest.raises(StateError, match=f"{4:020}.json cannot be read"):
         ids(tmp_path)
-    told = json.loads(whole)
+    facts = json.loads(whole)
     for harm, words in (
         ({"version": 9}, "written by a newer Strandline"),
         ({"files": [{"path": "panes/../../secret.csv", "part": "panes", "rows": 1, "bytes": 1}]}, "not a file of its"),
         ({"files": [{"path": "late/a.csv", "part": "panes", "rows": 1, "bytes": 1}]}, "not a file of its folder"),
     ):
-        torn.write_text(json.dumps(told | harm))
+        torn.write_text(json.dumps(facts | harm))
         with pytest.raises(StateError, match=words):
             ids(tmp_path)
     torn.write_bytes(whole)
@@ -335,11 +335,11 @@ def test_a_full_disk_is_waited_for_and_one_without_hard_links_is_refused(
         raise OSError(code, os.strerror(code), str(draft), None, str(path))
 
     monkeypatch.setattr(os, "link", refuse)
-    with pytest.raises(kind, match=words) as told:
+    with pytest.raises(kind, match=words) as raised:
         sink.commit(rows(7), entry(epoch, 1))
-    assert type(told.value) is kind
+    assert type(raised.value) is kind
     if kind is SinkError:
-        assert "hard links" in told.value.hint  # type: ignore[attr-defined]
+        assert "hard links" in raised.value.hint  # type: ignore[attr-defined]
     monkeypatch.undo()
     assert len(data_files(tmp_path)) == 1
     assert sink.commit(rows(7), entry(epoch, 1)).fresh

@@ -64,7 +64,7 @@ def test_a_replayed_batch_leaves_none_of_its_new_files(tmp_path: Path) -> None:
 def test_a_commit_in_doubt_keeps_its_files_when_it_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = opened(tmp_path)
     epoch = sink.claim("mine")
-    told = of(put(sink, epoch, 0, 1, 2))
+    output = of(put(sink, epoch, 0, 1, 2))
     link = os.link
 
     def linked_and_broken(draft: Path, path: Path) -> None:
@@ -74,8 +74,8 @@ def test_a_commit_in_doubt_keeps_its_files_when_it_is_retried(tmp_path: Path, mo
 
     monkeypatch.setattr(os, "link", linked_and_broken)
     with pytest.raises(SinkUnavailable):
-        sink.commit(told, entry(epoch, 0))
-    assert not sink.commit(told, entry(epoch, 0)).fresh
+        sink.commit(output, entry(epoch, 0))
+    assert not sink.commit(output, entry(epoch, 0)).fresh
     assert ids(tmp_path) == [1, 2]
 
 
@@ -84,13 +84,13 @@ def test_a_record_that_is_written_later_still_has_its_task_files(
 ) -> None:
     sink = opened(tmp_path)
     epoch = sink.claim("mine")
-    told = of(put(sink, epoch, 0, 1, 2))
+    output = of(put(sink, epoch, 0, 1, 2))
     with monkeypatch.context() as full:
         full.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "no space")))
         with pytest.raises(SinkUnavailable):
-            sink.commit(told, entry(epoch, 0))
+            sink.commit(output, entry(epoch, 0))
     assert sl.manifested_files(tmp_path) == []
-    assert sink.commit(told, entry(epoch, 0)).fresh
+    assert sink.commit(output, entry(epoch, 0)).fresh
     assert ids(tmp_path) == [1, 2]
 
 
@@ -100,8 +100,8 @@ def test_a_replay_adds_files_at_least_once_and_removes_them_at_most_once(tmp_pat
     sink.write(of(put(sink, epoch, 0, 1)), entry(epoch, 0))
     sink.write(of(put(sink, epoch, 0, 1)), entry(epoch, 0))
     assert ids(tmp_path) == [1, 1]
-    told = of(put(sink, epoch, 1, 2))
-    assert sink.mark(told, entry(epoch, 1)).fresh
+    output = of(put(sink, epoch, 1, 2))
+    assert sink.mark(output, entry(epoch, 1)).fresh
     assert ids(tmp_path) == [1, 1]
     after = opened(tmp_path)
     epoch = after.claim("mine")
@@ -111,11 +111,11 @@ def test_a_replay_adds_files_at_least_once_and_removes_them_at_most_once(tmp_pat
 
 def test_a_fenced_driver_leaves_only_invisible_files(tmp_path: Path) -> None:
     sink, epoch = written(tmp_path, 1)
-    told = of(put(sink, epoch, 1, 7))
+    output = of(put(sink, epoch, 1, 7))
     newer = opened(tmp_path)
     newest = newer.claim("mine")
     with pytest.raises(Fenced):
-        sink.commit(told, entry(epoch, 1))
+        sink.commit(output, entry(epoch, 1))
     newer.commit(of(put(newer, newest, 1, 8)), entry(newest, 1))
     assert ids(tmp_path) == [0, 8]
     sl.compact(tmp_path, keep_seconds=0)
@@ -144,14 +144,14 @@ def test_few_rows_are_sent_to_the_driver(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_file_that_the_driver_does_not_see_is_refused(tmp_path: Path) -> None:
     sink = opened(tmp_path)
     epoch = sink.claim("mine")
-    told = of(put(sink, epoch, 0, 1))
+    output = of(put(sink, epoch, 0, 1))
     (file,) = data_files(tmp_path)
     file.write_bytes(b"cut")
     with pytest.raises(SinkError, match="missing or incomplete"):
-        sink.commit(told, entry(epoch, 0))
+        sink.commit(output, entry(epoch, 0))
     file.unlink()
     with pytest.raises(SinkError, match="missing or incomplete"):
-        sink.commit(told, entry(epoch, 0))
+        sink.commit(output, entry(epoch, 0))
     assert sl.manifested_files(tmp_path) == []
 
 

@@ -52,7 +52,7 @@ def test_record_metadata_can_be_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"metadata": {"sent": "time"}}, "unknown metadata field 'time'"),
         ({"metadata": {"score": "offset"}}, "is already in the value"),
@@ -62,8 +62,8 @@ def test_record_metadata_can_be_columns() -> None:
         ({"records_per_batch": 0}, "records_per_batch is 0"),
     ],
 )
-def test_invalid_options_are_refused_with_the_valid_ones(options: dict[str, object], said: str) -> None:
-    with pytest.raises(InvalidStep, match=said) as refused:
+def test_invalid_options_are_refused_with_the_valid_ones(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidStep, match=message) as refused:
         source(**options)
     assert refused.value.hint
 

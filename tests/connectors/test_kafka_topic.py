@@ -45,8 +45,8 @@ def store(kafka: Service) -> KafkaStore:
 
 
 def opened(store: KafkaStore, **asked: Any) -> OpenSink:
-    mine = store.sink(**asked)
-    return mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+    definition = store.sink(**asked)
+    return definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))
 
 
 def entry(sink: OpenSink, batch: int = 0) -> LedgerEntry:
@@ -70,8 +70,13 @@ def test_records_carry_pane_metadata_and_tombstones_retract(store: KafkaStore) -
     key = {"team": "red", "window_start": "1970-01-01T00:00:00.000Z", "window_end": "1970-01-01T00:00:10.000Z"}
     assert json.loads(red.key()) == key
     assert json.loads(red.value()) == {"team": "red", "total": 5, "window_end": "1970-01-01T00:00:10.000000Z"}
-    told = [("timing", b"early"), ("pane_index", b"0"), ("retraction", b"false"), ("strandline-batch", b"mine/0/range")]
-    assert red.headers() == blue.headers() == told
+    result = [
+        ("timing", b"early"),
+        ("pane_index", b"0"),
+        ("retraction", b"false"),
+        ("strandline-batch", b"mine/0/range"),
+    ]
+    assert red.headers() == blue.headers() == result
     assert (gone.key(), gone.value(), dict(gone.headers())["retraction"]) == (red.key(), None, b"true")
 
 
@@ -80,8 +85,8 @@ def test_records_that_the_topic_rejects_are_dead_letters_and_the_others_are_writ
     store: KafkaStore, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = new_topic(partitions=1, cleanup_policy="compact", max_message_bytes="1500")
-    mine = sl.kafka_topic(topic, servers=store.servers, key=sl.text("team"))
-    sink = mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+    definition = sl.kafka_topic(topic, servers=store.servers, key=sl.text("team"))
+    sink = definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))
     rows = [
         pane("x" * 2_000 if number == 7 else None if number in (3, 4) else f"{number}", number) for number in range(9)
     ]
@@ -89,34 +94,34 @@ def test_records_that_the_topic_rejects_are_dead_letters_and_the_others_are_writ
     assert sink.commit(panes(*rows), once) == Written(refused=3)
     assert not sink.commit(panes(*rows), once).fresh
     sink.close()
-    letters = mine.letters().read()
+    letters = definition.letters().read()
     assert sorted(json.loads(raw)["total"] for raw in letters["raw"]) == [3, 4, 7]
     assert set(letters["reason"]) == {"sink_refused"}
-    said = dict(zip([json.loads(raw)["total"] for raw in letters["raw"]], letters["detail"], strict=True))
-    assert "takes none without a key" in said[3]
-    assert "message size too large" in said[7]
+    content = dict(zip([json.loads(raw)["total"] for raw in letters["raw"]], letters["detail"], strict=True))
+    assert "takes none without a key" in content[3]
+    assert "message size too large" in content[7]
     written = [json.loads(record.value())["total"] for record in records_of(store.servers, topic)]
     assert written == [0, 1, 2, 5, 6, 8]
     elsewhere = sl.dead_files(tmp_path)
-    output = Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",), elsewhere)
-    other = with_letters(mine.open(output), output, "mine")
+    output = Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",), elsewhere)
+    other = with_letters(definition.open(output), output, "mine")
     assert other.commit(panes(pane(None, 10)), entry(other, 1)).refused == 1
     other.close()
     assert [json.loads(raw)["total"] for raw in elsewhere.letters().read()["raw"]] == [10]
-    assert mine.letters().read().height == 3
+    assert definition.letters().read().height == 3
 
 
 @pytest.mark.services
-@pytest.mark.parametrize("said", [KafkaError._TIMED_OUT, KafkaError.UNKNOWN])
+@pytest.mark.parametrize("content", [KafkaError._TIMED_OUT, KafkaError.UNKNOWN])
 def test_a_commit_with_a_lost_answer_is_found_in_the_ledger(
-    store: KafkaStore, monkeypatch: pytest.MonkeyPatch, said: int
+    store: KafkaStore, monkeypatch: pytest.MonkeyPatch, content: int
 ) -> None:
     sink = opened(store)
     once, commit = entry(sink), Writer._commit
 
     def lost(writer: Writer) -> None:
         commit(writer)
-        raise KafkaException(KafkaError(said))
+        raise KafkaException(KafkaError(content))
 
     with monkeypatch.context() as patched:
         patched.setattr(Writer, "_commit", lost)
@@ -218,13 +223,13 @@ def test_missing_topics_and_ledgers_with_retention_are_refused_before_the_job_ru
 
 def test_an_unreachable_broker_is_reported_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_admin, "FIRST_ANSWER_WITHIN_SECONDS", 0.2)
-    mine = sl.kafka_topic("totals", servers="127.0.0.1:1")
+    definition = sl.kafka_topic("totals", servers="127.0.0.1:1")
     with pytest.raises(SinkUnavailable, match="Kafka at 127.0.0.1:1 cannot be reached"):
-        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
+        definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, None))
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "message"),
     [
         ({"options": {"acks": "1"}}, "acks=1 would count"),
         ({"options": {"sasl.jaas.config": "x"}}, "not an option of this sink"),
@@ -235,15 +240,15 @@ def test_an_unreachable_broker_is_reported_with_its_address(monkeypatch: pytest.
         ({"topic": ""}, "has no name"),
     ],
 )
-def test_invalid_topic_settings_are_refused(asked: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidStep, match=said):
+def test_invalid_topic_settings_are_refused(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidStep, match=message):
         sl.kafka_topic(**{"topic": "totals", "servers": "127.0.0.1:1", **asked})
 
 
 def test_an_upsert_key_without_the_window_is_refused() -> None:
-    mine = sl.kafka_topic("totals", servers="127.0.0.1:1", mode="upsert", key=["team"])
+    definition = sl.kafka_topic("totals", servers="127.0.0.1:1", mode="upsert", key=["team"])
     with pytest.raises(InvalidStep, match="without the window"):
-        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+        definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))
 
 
 @pytest.mark.parametrize("form", [sl.avro("team string, total long, window_start timestamp"), sl.protobuf(PROTO)])
@@ -272,8 +277,8 @@ def test_only_the_row_that_does_not_fit_its_format_is_a_dead_letter() -> None:
 
 def test_non_finite_numbers_and_extreme_times_are_written_as_text() -> None:
     odd = frame(*({**pane("red", 0), "total": each, "each": [1, 2]} for each in (float("nan"), float("inf"), 1.5)))
-    told = [json.loads(each) for each in as_json(odd.with_columns(pl.lit(FOREVER).alias(END)), 0)]
-    assert [(each["total"], each["each"], each["window_end"]) for each in told] == [
+    facts = [json.loads(each) for each in as_json(odd.with_columns(pl.lit(FOREVER).alias(END)), 0)]
+    assert [(each["total"], each["each"], each["window_end"]) for each in facts] == [
         ("NaN", [1, 2], "infinity"),
         ("Infinity", [1, 2], "infinity"),
         (1.5, [1, 2], "infinity"),

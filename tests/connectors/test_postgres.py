@@ -24,15 +24,15 @@ SECRET = "hunter2-the-canary"
 
 @pytest.fixture
 def store(postgres: Service) -> Iterator[PostgresStore]:
-    mine = PostgresStore(postgres.address)
-    yield mine
-    mine.close()
+    new_store = PostgresStore(postgres.address)
+    yield new_store
+    new_store.close()
 
 
 @pytest.fixture
 def sink(store: PostgresStore) -> Iterator[OpenSink]:
-    mine = store.sink()
-    found = mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+    definition = store.sink()
+    found = definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))
     yield found
     found.close()
 
@@ -86,18 +86,21 @@ def test_a_failed_login_is_reported_without_the_secret(postgres: Service, monkey
     monkeypatch.setenv("CANARY", SECRET)
     host = postgres.address.replace("strandline@", "stranger@")
     monkeypatch.setenv("WHOLE", host.replace("stranger@", f"stranger:{SECRET}@"))
-    for mine in (sl.postgres("totals", dsn=host, password="env:CANARY"), sl.postgres("totals", dsn="env:WHOLE")):
+    for sink_definition in (
+        sl.postgres("totals", dsn=host, password="env:CANARY"),
+        sl.postgres("totals", dsn="env:WHOLE"),
+    ):
         with pytest.raises(SinkError, match="rejects the connection") as refused:
-            mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
+            sink_definition.open(Deliver(0, sink_definition, Delivery.EXACTLY_ONCE, None))
         assert not isinstance(refused.value, SinkUnavailable)
         assert SECRET not in str(refused.value)
-        assert SECRET not in repr(mine) + str(mine.definition) + mine.name
+        assert SECRET not in repr(sink_definition) + str(sink_definition.definition) + sink_definition.name
 
 
 def test_an_unreachable_server_is_reported_with_its_address() -> None:
-    mine = sl.postgres("totals", dsn="postgresql://me@127.0.0.1:1/scores")
+    definition = sl.postgres("totals", dsn="postgresql://me@127.0.0.1:1/scores")
     with pytest.raises(SinkUnavailable, match="PostgreSQL at 127.0.0.1:1/scores cannot be reached"):
-        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
+        definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, None))
 
 
 @pytest.mark.parametrize(
@@ -122,9 +125,9 @@ def test_a_name_that_would_be_truncated_is_refused(store: PostgresStore, sink: O
     long = "ü" * 32
     with pytest.raises(SinkError, match="is too long"):
         sink.commit(panes(pane("red", 5) | {long: 1}), entry(sink, 0))
-    mine = store.sink("x" * 60)
+    definition = store.sink("x" * 60)
     with pytest.raises(SinkError, match="is too long"):
-        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+        definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))
 
 
 @pytest.mark.services

@@ -51,9 +51,9 @@ SAME = "SELECT count(*) FROM (SELECT {0} FROM {1} EXCEPT ALL SELECT {0} FROM {2}
 
 @pytest.fixture(scope="module")
 def database(postgres: Service) -> Iterator[PostgresDatabase]:
-    mine = postgres_at(postgres.address)
-    yield mine
-    mine.close()
+    own = postgres_at(postgres.address)
+    yield own
+    own.close()
 
 
 def postgres_at(dsn: str) -> PostgresDatabase:

@@ -34,10 +34,10 @@ KINDS = [
 
 @pytest.fixture
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    mine = STORES[request.param](tmp_path, request)
-    yield mine
-    if isinstance(mine, PostgresStore):
-        mine.close()
+    new_store = STORES[request.param](tmp_path, request)
+    yield new_store
+    if isinstance(new_store, PostgresStore):
+        new_store.close()
 
 
 def written(sink: Any, **more: Any) -> Write:
@@ -84,10 +84,10 @@ def test_a_new_version_is_compared_switched_to_and_the_old_one_dropped(store: St
     versions = versions_of(live)
     found = versions.difference("totals_v2")
     assert (found.compared, found.only_live, found.only_new, found.changed, found.beyond) == (4, 1, 1, 1, 1)
-    told = dict(found.examples)
-    assert (told["changed"]["total"], told["changed"]["new_total"]) == (6, 7)
-    assert told["only live"]["team"] == "blue"
-    assert told["only new"]["team"] == "amber"
+    result = dict(found.examples)
+    assert (result["changed"]["total"], result["changed"]["new_total"]) == (6, 7)
+    assert result["only live"]["team"] == "blue"
+    assert result["only new"]["team"] == "amber"
     with pytest.raises(StateError, match="readers of totals_current see"):
         versions.drop("totals")
     versions.switch("totals_v2")

@@ -47,9 +47,9 @@ SECRET = "hunter2-the-canary"
 
 @pytest.fixture
 def store(valkey: Service) -> Iterator[ValkeyStore]:
-    mine = ValkeyStore(valkey.address)
-    yield mine
-    mine.close()
+    new_store = ValkeyStore(valkey.address)
+    yield new_store
+    new_store.close()
 
 
 @pytest.fixture
@@ -60,8 +60,8 @@ def sink(store: ValkeyStore) -> Iterator[OpenSink]:
 
 
 def opened(store: ValkeyStore, **asked: Any) -> OpenSink:
-    mine = store.sink(**asked)
-    return mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+    definition = store.sink(**asked)
+    return definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))
 
 
 def entry(sink: OpenSink, batch: int, lineage: str = "mine", epoch: int | None = None) -> LedgerEntry:
@@ -108,8 +108,8 @@ def test_a_later_jobs_panes_replace_earlier_ones_although_their_numbers_restart(
 
 @pytest.mark.services
 def test_elements_of_a_later_batch_win(store: ValkeyStore) -> None:
-    mine = store.sink(key=["id"])
-    sink = mine.open(Deliver(0, mine, Delivery.AT_LEAST_ONCE, None))
+    definition = store.sink(key=["id"])
+    sink = definition.open(Deliver(0, definition, Delivery.AT_LEAST_ONCE, None))
     epoch = sink.claim("mine")
     for batch in (10, 9):
         sink.write(Output(pl.DataFrame({"id": [1], "said": [batch]})), entry(sink, batch, epoch=epoch))
@@ -184,10 +184,10 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, act: str, number: int) -> None:
     """Lose the server at the action with this number."""
     asked = ScriptCalls.act
 
-    def lost(self: ScriptCalls, lineage: str, epoch: int, what: str, *told: object, part: int = 0) -> list[int]:
+    def lost(self: ScriptCalls, lineage: str, epoch: int, what: str, *arguments: object, part: int = 0) -> list[int]:
         if (what, part) == (act, number):
             raise SinkUnavailable("lost")
-        return asked(self, lineage, epoch, what, *told, part=part)
+        return asked(self, lineage, epoch, what, *arguments, part=part)
 
     monkeypatch.setattr(ScriptCalls, "act", lost)
 
@@ -295,9 +295,9 @@ def test_its_letter_goes_to_the_configured_output(
     store: ValkeyStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS", rows)
-    mine, elsewhere = store.sink(key=["team"]), sl.dead_files(tmp_path)
-    output = Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",), elsewhere)
-    sink = with_letters(mine.open(output), output, "mine")
+    definition, elsewhere = store.sink(key=["team"]), sl.dead_files(tmp_path)
+    output = Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",), elsewhere)
+    sink = with_letters(definition.open(output), output, "mine")
     for name in ("team 2", "team 7"):
         store.client.set(f"{store.prefix()}:{name}", "mine")
     assert sink.commit(TEN, entry(sink, 0)) == Written(refused=2)
@@ -369,11 +369,14 @@ def test_a_failed_login_is_reported_without_the_secret(
     monkeypatch.setenv("RIGHT", "right")
     host = valkey.address.replace("://", "://stranger@")
     monkeypatch.setenv("WHOLE", host.replace("stranger@", f"stranger:{SECRET}@"))
-    for mine in (sl.valkey(host, prefix="t", password="env:CANARY"), sl.valkey("env:WHOLE", prefix="t")):
+    for sink_definition in (sl.valkey(host, prefix="t", password="env:CANARY"), sl.valkey("env:WHOLE", prefix="t")):
         with pytest.raises(SinkError, match="rejects the connection") as refused:
-            mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+            sink_definition.open(Deliver(0, sink_definition, Delivery.EXACTLY_ONCE, ("team",)))
         assert not isinstance(refused.value, SinkUnavailable)
-        assert SECRET not in str(refused.value) + repr(mine) + str(mine.definition) + mine.name
+        assert (
+            SECRET
+            not in str(refused.value) + repr(sink_definition) + str(sink_definition.definition) + sink_definition.name
+        )
     allowed = sl.valkey(host, prefix="t", password="env:RIGHT")
     sink = allowed.open(Deliver(0, allowed, Delivery.EXACTLY_ONCE, ("team",)))
     with pytest.raises(SinkError, match="rejects the connection.*'xadd'"):
@@ -437,9 +440,9 @@ def test_a_server_without_persistence_is_warned_of_and_its_gap_is_detected(
 
 
 def test_an_unreachable_server_is_reported_with_its_address() -> None:
-    mine = sl.valkey("valkey://127.0.0.1:1", prefix="totals")
+    definition = sl.valkey("valkey://127.0.0.1:1", prefix="totals")
     with pytest.raises(SinkUnavailable, match="Valkey at 127.0.0.1:1 cannot be reached"):
-        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+        definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))
 
 
 @pytest.mark.parametrize(
@@ -475,6 +478,6 @@ def test_a_password_needs_tls_or_a_local_server(url: str) -> None:
 def test_a_password_is_sent_unencrypted_only_if_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not sl.valkey("valkey://host", prefix="t", password="env:CANARY", over_tls=False).place.server.over_tls
     monkeypatch.setenv("WHOLE", f"valkey://me:{SECRET}@host.invalid")
-    mine = sl.valkey("env:WHOLE", prefix="totals")
+    definition = sl.valkey("env:WHOLE", prefix="totals")
     with pytest.raises(InvalidStep, match="unencrypted"):
-        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+        definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))

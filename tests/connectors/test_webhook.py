@@ -39,29 +39,29 @@ class Server:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    mine = Server()
+    local_server = Server()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            mine.asked.append((self.path, dict(self.headers)))
-            status, said = mine.answer(body)
+            local_server.asked.append((self.path, dict(self.headers)))
+            status, content = local_server.answer(body)
             if status < 300:
-                mine.taken.append((self.headers["Idempotency-Key"], body["rows"]))
+                local_server.taken.append((self.headers["Idempotency-Key"], body["rows"]))
             self.send_response(status)
-            for name, value in mine.headers.items():
+            for name, value in local_server.headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(said.encode())))
+            self.send_header("Content-Length", str(len(content.encode())))
             self.end_headers()
-            self.wfile.write(said.encode())
+            self.wfile.write(content.encode())
 
         def log_message(self, *_: Any) -> None:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        mine.address = f"http://127.0.0.1:{running.server_port}/panes?team=all"
+        local_server.address = f"http://127.0.0.1:{running.server_port}/panes?team=all"
         threading.Thread(target=running.serve_forever, args=[0.01], daemon=True).start()
-        yield mine
+        yield local_server
         running.shutdown()
 
 
@@ -93,9 +93,9 @@ def test_rows_are_sent_in_requests_with_stable_keys(server: Server, tmp_path: Pa
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
 def test_a_server_that_is_busy_is_waited_for(server: Server, tmp_path: Path, status: int) -> None:
     server.answer = lambda _: (status, "not now")
-    with pytest.raises(SinkUnavailable, match="cannot accept a batch now") as told:
+    with pytest.raises(SinkUnavailable, match="cannot accept a batch now") as raised:
         opened(server, tmp_path).write(elements(1), ENTRY)
-    assert told.value.detail == f"{status}: not now"
+    assert raised.value.detail == f"{status}: not now"
 
 
 def test_an_unreachable_or_slow_server_is_waited_for(server: Server, tmp_path: Path) -> None:
@@ -135,9 +135,9 @@ def test_a_refused_row_is_a_dead_letter_with_the_answer_and_the_others_arrive_on
 def test_letters_of_the_pipeline_and_of_the_server_are_both_stored(server: Server, tmp_path: Path) -> None:
     server.answer = lambda body: (400, "odd") if len(body["rows"]) == 1 else (413, "too large")
     sink = opened(server, tmp_path)
-    mine = sink.write(elements(1), ENTRY).letters
-    assert mine is not None
-    pipelines = mine.with_columns(pl.lit("p").alias("@id"), pl.lit("undecodable").alias("@reason"))
+    own = sink.write(elements(1), ENTRY).letters
+    assert own is not None
+    pipelines = own.with_columns(pl.lit("p").alias("@id"), pl.lit("undecodable").alias("@reason"))
     sink.write(Output(elements(1).panes, dead=pipelines), ENTRY)
     assert sorted(sl.dead_files(tmp_path).letters().read()["reason"]) == ["sink_refused", "undecodable"]
 
@@ -155,13 +155,13 @@ def test_a_server_that_rejects_the_credentials_ends_the_job_without_showing_secr
     monkeypatch.setenv("HOOK", TOKEN)
     server.answer = lambda _: (status, "who is {Authorization}, {X-Key}?".format(**server.asked[-1][1]))
     sink = opened(server, tmp_path, token="env:HOOK", headers={"X-Key": sl.secret("env:HOOK"), "X-Who": "me"})
-    with pytest.raises(SinkError, match="rejected a request") as told:
+    with pytest.raises(SinkError, match="rejected a request") as raised:
         sink.write(elements(1), ENTRY)
     assert server.asked[0][1]["Authorization"] == f"Bearer {TOKEN}"
     assert server.asked[0][1]["X-Who"] == "me"
-    assert TOKEN not in str(told.value)
-    assert "***" in told.value.detail
-    assert hint in told.value.hint
+    assert TOKEN not in str(raised.value)
+    assert "***" in raised.value.detail
+    assert hint in raised.value.hint
 
 
 def test_a_redirect_is_followed_on_the_same_host_only(server: Server, tmp_path: Path) -> None:
@@ -186,9 +186,9 @@ def test_unsafe_settings_are_refused() -> None:
             sl.webhook(url)
     with pytest.raises(InvalidStep, match="would be sent to example.org unencrypted"):
         sl.webhook("http://example.org/", token="env:HOOK")
-    with pytest.raises(InvalidSecret) as told:
+    with pytest.raises(InvalidSecret) as raised:
         sl.webhook("https://example.org/", headers={"X-Api-Key": TOKEN})
-    assert TOKEN not in str(told.value)
+    assert TOKEN not in str(raised.value)
     with pytest.raises(InvalidStep, match="several lines"):
         sl.webhook("https://example.org/", headers={"X-Who": "me\r\nX-Other: you"})
     with pytest.raises(InvalidStep, match="rows is 0"):

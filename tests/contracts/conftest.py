@@ -44,9 +44,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
             pytest.importorskip("deltalake", reason='it needs "strandline[delta]"')
             yield DeltaStore(tmp_path / "some folder")
         case "postgres":
-            mine = PostgresStore(request.getfixturevalue("postgres").address)
-            yield mine
-            mine.close()
+            new_store = PostgresStore(request.getfixturevalue("postgres").address)
+            yield new_store
+            new_store.close()
         case "kafka":
             yield KafkaStore(request.getfixturevalue("kafka").address)
         case "valkey":

@@ -35,8 +35,8 @@ def opened(
     names: Mapping[str, Any] | None = None,
 ) -> OpenSink:
     """Open the store's sink; `asked` holds its options, `names` are the columns of the panes."""
-    mine = store.sink(table, **(asked or {}))
-    return mine.open(stages(mine, keys, **(names or {})).outputs[0])
+    definition = store.sink(table, **(asked or {}))
+    return definition.open(stages(definition, keys, **(names or {})).outputs[0])
 
 
 def pane(team: str | None, total: int | None, index: int = 0, *, start: int = 0, taken_back: bool = False) -> Any:

@@ -104,7 +104,7 @@ class DuckDbStore:
                 f"{quoted(name)}::VARCHAR" if kind.startswith("TIMESTAMP") else quoted(name) for name, kind in columns
             )
             found = connection.execute(f"SELECT {shown} FROM {quoted(table)}").fetchall()
-        return [told((name, kind, cell) for (name, kind), cell in zip(columns, row, strict=True)) for row in found]
+        return [sqlite_row((name, kind, cell) for (name, kind), cell in zip(columns, row, strict=True)) for row in found]
 
     def count(self, table: str = "totals") -> int:
         with duckdb.connect(str(self.path)) as connection:
@@ -225,7 +225,7 @@ class PostgresStore:
             f"{quoted(name)}::text" if kind.startswith("timestamp") else quoted(name) for name, kind in columns
         )
         found = self._reader.execute(f"SELECT {shown} FROM {quoted(table)}").fetchall()
-        return [told((name, kind, cell) for (name, kind), cell in zip(columns, row, strict=True)) for row in found]
+        return [sqlite_row((name, kind, cell) for (name, kind), cell in zip(columns, row, strict=True)) for row in found]
 
     def count(self, table: str = "totals") -> int:
         (found,) = self._reader.execute(f"SELECT count(*) FROM {quoted(table)}").fetchall()
@@ -311,7 +311,7 @@ class ValkeyStore:
     def read(self, table: str = "totals") -> Rows:
         name, _, ending = table.rpartition("_")
         if ending in ("late", "dead"):
-            lines = [said for _, said in self.client.xrange(f"{self.prefix(name)}.{ending}")]
+            lines = [content for _, content in self.client.xrange(f"{self.prefix(name)}.{ending}")]
             return [self._letter(each) if ending == "dead" else self._row(each[b"row"]) for each in lines]
         keys = [*self.client.scan_iter(f"{self.prefix(table)}:*")]
         rows = [self._row(value) for value in self.client.mget(keys)] if keys else []
@@ -322,9 +322,9 @@ class ValkeyStore:
         row.pop("@version", None)
         return {name: _read_as(name, cell) for name, cell in row.items()}
 
-    def _letter(self, said: dict[bytes, bytes]) -> dict[str, Any]:
-        letter = from_json(said[b"row"], "a stream")
-        return {name: cell for name, cell in letter.items() if cell is not None} | {"batch": int(said[b"batch"])}
+    def _letter(self, content: dict[bytes, bytes]) -> dict[str, Any]:
+        letter = from_json(content[b"row"], "a stream")
+        return {name: cell for name, cell in letter.items() if cell is not None} | {"batch": int(content[b"batch"])}
 
     def count(self, table: str = "totals") -> int:
         """All keys of a database that holds nothing else."""
@@ -353,7 +353,7 @@ def _read_as(name: str, cell: Any) -> Any:
     return instant(cell) if isinstance(cell, str) and re.fullmatch(r"\d{4}-.+T.+Z", cell) else cell
 
 
-def told(cells: Iterable[tuple[str, str, Any]]) -> dict[str, Any]:
+def sqlite_row(cells: Iterable[tuple[str, str, Any]]) -> dict[str, Any]:
     """Convert a row to SQLite's form."""
     return {name: instant(cell) if kind.upper().startswith("TIMESTAMP") else cell for name, kind, cell in cells}
 

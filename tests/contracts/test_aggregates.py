@@ -129,9 +129,9 @@ def test_an_aggregate_without_an_inverse_raises_an_error(aggregate: Aggregate) -
 
 @each_aggregate
 def test_over_no_elements_counts_are_zero_lists_empty_and_all_else_null(aggregate: Aggregate) -> None:
-    said = value_of(aggregate, [])
-    expected = next((told for told, kinds in EMPTY.items() if isinstance(aggregate, kinds)), None)
-    assert (tuple(said) if isinstance(said, list) else said) == expected
+    content = value_of(aggregate, [])
+    expected = next((result for result, kinds in EMPTY.items() if isinstance(aggregate, kinds)), None)
+    assert (tuple(content) if isinstance(content, list) else content) == expected
 
 
 @each_aggregate

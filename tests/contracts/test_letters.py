@@ -43,13 +43,13 @@ ODD = 'odd "panes", 100%?'
 
 
 def letter(number: int, **known: Any) -> dict[str, Any]:
-    told = {
+    fields = {
         "id": f"{number:032x}", "reason": "undecodable", "exception": None, "detail": "not JSON", "raw": b"\xff{",
         "raw_length": 2, "raw_sha256": "ab" * 32, "masked": None, "source": "topic", "source_partition": "scores-0",
         "source_offset": number, "event_time": CLOCK - 5, "pipeline": "mine", "step": "decode", "schema_id": 2**31,
         "first_seen": CLOCK + number,
     }  # fmt: skip
-    return {**told, **known}
+    return {**fields, **known}
 
 
 def frame(*letters: dict[str, Any]) -> pl.DataFrame:
@@ -86,15 +86,15 @@ class Place:
     def store(self) -> Any:
         return self.box.letters()
 
-    def told(self) -> list[tuple[int, str]]:
+    def states(self) -> list[tuple[int, str]]:
         """Each letter's number and state."""
         return [(int(id_, 16), state) for id_, state in self.store.read().select("id", "state").rows()]
 
 
 def pipeline(path: Path, dead: Any = None, sink: Any = None) -> Any:
     panes = scores(PaperSource()).event_time("at", sl.monotone()).key_by("team").window(sl.tumbling(seconds=10))
-    mine = sl.sqlite(path / "some.db", table="panes") if sink is None else sink
-    return panes.aggregate(n=sl.count()).write(mine, dead=dead).root
+    own = sl.sqlite(path / "some.db", table="panes") if sink is None else sink
+    return panes.aggregate(n=sl.count()).write(own, dead=dead).root
 
 
 @pytest.fixture(params=KINDS)
@@ -173,14 +173,14 @@ def test_nothing_is_there_before_the_first_letter(place: Place) -> None:
 def test_letters_of_all_batches_are_listed_oldest_first(place: Place) -> None:
     place.put(letter(3))
     place.put(letter(1), letter(2), batch=1)
-    assert [number for number, _ in place.told()] == [1, 2, 3]
+    assert [number for number, _ in place.states()] == [1, 2, 3]
 
 
 def test_a_replayed_batch_adds_nothing_and_removes_no_mark(place: Place) -> None:
     place.put(letter(1), letter(2))
     redrive(place.store, {"topic": Taker()}, [letter(1)["id"]])
     place.put(letter(1), letter(2))
-    assert place.told() == [(1, "redriven"), (2, "new")]
+    assert place.states() == [(1, "redriven"), (2, "new")]
 
 
 def test_a_batch_with_letters_but_without_panes_has_its_letters_once_after_a_replay(place: Place) -> None:
@@ -191,7 +191,7 @@ def test_a_batch_with_letters_but_without_panes_has_its_letters_once_after_a_rep
     box.put(frame(letter(1)), replace(ENTRY, digest="digest 0"))
     box.close()
     place.put(letter(1))
-    assert place.told() == [(1, "new")]
+    assert place.states() == [(1, "new")]
     if isinstance(place.box, DeadTopic):
         assert len(_records(place.box)) == 1
 
@@ -212,7 +212,7 @@ def test_a_redrive_sends_and_marks_the_chosen_letters_once(place: Place) -> None
     taker = Taker()
     report = redrive(place.store, {"topic": taker}, [letter(1)["id"], letter(3)["id"]])
     assert taker.arrived == report.sent == (letter(1)["id"], letter(3)["id"])
-    assert place.told() == [(1, "redriven"), (2, "new"), (3, "redriven")]
+    assert place.states() == [(1, "redriven"), (2, "new"), (3, "redriven")]
     again = redrive(place.store, {"topic": taker}, [letter(1)["id"]])
     assert (again.sent, taker.times) == ((), 1)
     assert again.left == {letter(1)["id"]: "it was redriven before"}
@@ -232,7 +232,7 @@ def test_a_killed_redrive_is_finished_once_by_the_next(place: Place, dies: str) 
     taker.dies = None
     report = redrive(place.store, {"topic": taker}, [])
     assert (report.completed, report.sent, taker.times) == ((letter(1)["id"],), (), 1)
-    assert place.told() == [(1, "redriven"), (2, "new")]
+    assert place.states() == [(1, "redriven"), (2, "new")]
     assert place.store.begun() is None
 
 
@@ -242,13 +242,13 @@ def test_concurrent_redrives_send_no_letter_twice(place: Place) -> None:
     taker.meanwhile["standing"] = lambda: redrive(place.store, {"topic": taker}, ids[:1])
     with pytest.raises(SinkError, match="another redrive of .* has just sent 1 of these letters"):
         redrive(place.store, {"topic": taker}, ids)
-    assert place.told() == [(1, "redriven"), (2, "new"), (3, "new")]
+    assert place.states() == [(1, "redriven"), (2, "new"), (3, "new")]
     others = []
     taker.meanwhile["take_back"] = lambda: others.append(redrive(place.store, {"topic": taker}, ids[2:]))
     assert redrive(place.store, {"topic": taker}, ids[1:2]).sent == (ids[1],)
     assert [(each.completed, each.sent) for each in others] == [((ids[1],), (ids[2],))]
     assert taker.arrived == tuple(ids)
-    assert [state for _, state in place.told()] == ["redriven"] * 3
+    assert [state for _, state in place.states()] == ["redriven"] * 3
 
 
 def test_a_redrive_that_wakes_late_does_not_end_the_next(place: Place) -> None:
@@ -284,7 +284,7 @@ def test_parallel_redrives_send_every_letter_once(place: Place) -> None:
 
     def drive(asked: list[str]) -> None:
         try:
-            while "new" in [state for number, state in place.told() if f"{number:032x}" in asked]:
+            while "new" in [state for number, state in place.states() if f"{number:032x}" in asked]:
                 with suppress(SinkError):  # another was faster
                     redrive(place.store, {"topic": taker}, asked)
         except BaseException as problem:  # noqa: BLE001 - told by the thread that waits
@@ -298,7 +298,7 @@ def test_parallel_redrives_send_every_letter_once(place: Place) -> None:
         driver.join()
     assert problems == []
     assert sorted(sent) == ids
-    assert {state for _, state in place.told()} == {"redriven"}
+    assert {state for _, state in place.states()} == {"redriven"}
 
 
 def test_a_letter_may_have_any_time_and_is_listed_once_though_it_was_written_twice(place: Place) -> None:
@@ -315,7 +315,7 @@ def test_a_letter_may_have_any_time_and_is_listed_once_though_it_was_written_twi
     assert first <= -62_135_596_800_000
     assert last >= 253_402_300_799_999
     assert place.store.drop([letter(1)["id"]]) == 1
-    assert [number for number, _ in place.told()] == [0, 2, 3]
+    assert [number for number, _ in place.states()] == [0, 2, 3]
 
 
 def test_finishing_a_redrive_is_idempotent_and_unsent_letters_are_new_again(place: Place) -> None:
@@ -324,16 +324,16 @@ def test_finishing_a_redrive_is_idempotent_and_unsent_letters_are_new_again(plac
     place.store.begin(one)
     for _ in range(2):
         place.store.finish(one, [letter(2)["id"]])
-    assert place.told() == [(1, "new"), (2, "redriven")]
+    assert place.states() == [(1, "new"), (2, "redriven")]
 
 
 def test_dropped_letters_stay_dropped(place: Place) -> None:
     place.put(letter(1), letter(2))
     place.put(letter(3), batch=1)
     assert place.store.drop([letter(1)["id"], letter(3)["id"], "unknown"]) == 2
-    assert place.told() == [(2, "new")]
+    assert place.states() == [(2, "new")]
     place.put(letter(1), letter(2))
-    assert place.told() == [(2, "new")]
+    assert place.states() == [(2, "new")]
 
 
 @pytest.mark.slow
@@ -342,7 +342,7 @@ def test_the_same_holds_for_other_ways_to_write(kind: str, tmp_path: Path) -> No
     sink: Any = sl.duckdb(tmp_path / "some.duckdb", table=ODD)
     place = Place(pipeline(tmp_path, sink=sl.folder(tmp_path / "panes", format="csv") if kind == "csv" else sink))
     place.job().close()
-    assert place.told() == []
+    assert place.states() == []
     bare = letter(3, raw=None, event_time=None, source=None, schema_id=None, masked="all", detail="größe\n\x1b[31m")
     letters = [letter(1), letter(2, event_time=900_000_000_000_000), bare]
     place.put(*letters)
@@ -358,7 +358,7 @@ def test_the_same_holds_for_other_ways_to_write(kind: str, tmp_path: Path) -> No
         redrive(place.store, {"topic": taker}, [letter(2)["id"]])
     assert taker.arrived == (letter(1)["id"], letter(2)["id"])
     assert place.store.drop([letter(1)["id"], "unknown"]) == 1
-    assert place.told() == [(2, "redriven"), (3, "new")]
+    assert place.states() == [(2, "redriven"), (3, "new")]
 
 
 def test_a_row_that_a_sink_refuses_is_masked_like_any_letter(tmp_path: Path) -> None:
@@ -406,10 +406,10 @@ def test_letters_of_one_record_are_redriven_together_and_once() -> None:
 
 
 def test_letters_of_newer_versions_are_refused_and_unknown_fields_are_kept() -> None:
-    told = to_json({**letter(1), "colour": "blue"})
-    assert from_json(told, "here")["colour"] == "blue"
+    result = to_json({**letter(1), "colour": "blue"})
+    assert from_json(result, "here")["colour"] == "blue"
     with pytest.raises(StateError, match="here is written by a newer Strandline"):
-        from_json(told.replace(b'"envelope": 1', b'"envelope": 2'), "here")
+        from_json(result.replace(b'"envelope": 1', b'"envelope": 2'), "here")
     for nothing in (b"", b"[]", b"{}", b'"x"', b"\xff"):
         with pytest.raises(StateError, match="here is not a dead letter"):
             from_json(nothing, "here")

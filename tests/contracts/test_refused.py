@@ -104,10 +104,10 @@ def test_refused_rows_go_to_the_dead_letter_output_and_the_others_are_written(ap
     sink = apart.job()
     epoch = sink.claim("mine")
     for batch, large in enumerate((700, 700, 800)):
-        told = panes(pane("red", large, batch), pane("blue", batch, batch))
-        told = replace(told, dead=frame(letter(batch)))
+        output = panes(pane("red", large, batch), pane("blue", batch, batch))
+        output = replace(output, dead=frame(letter(batch)))
         for fresh in (True, False):
-            assert sink.commit(told, entry(sink, batch, epoch)) == Written(fresh=fresh, refused=int(fresh))
+            assert sink.commit(output, entry(sink, batch, epoch)) == Written(fresh=fresh, refused=int(fresh))
     sink.close()
     assert apart.totals() == [0, 1, 2]
     assert apart.refused() == [700, 700, 800]
@@ -117,7 +117,7 @@ def test_refused_rows_go_to_the_dead_letter_output_and_the_others_are_written(ap
 def test_letters_are_stored_once_if_the_job_is_killed_before_the_rows(
     apart: Apart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = replace(panes(pane("red", 700), pane("blue", 1)), dead=frame(letter(1)))
+    output = replace(panes(pane("red", 700), pane("blue", 1)), dead=frame(letter(1)))
 
     def die(point: str) -> None:
         if point == "C9":
@@ -127,11 +127,11 @@ def test_letters_are_stored_once_if_the_job_is_killed_before_the_rows(
     with monkeypatch.context() as patched:
         patched.setattr(at_work, "crash_point", die)
         with pytest.raises(Killed):
-            sink.commit(told, entry(sink, 0))
+            sink.commit(output, entry(sink, 0))
     sink.close()
     assert (apart.totals(), apart.refused()) == ([], [700])
     sink = apart.job()
-    assert sink.commit(told, entry(sink, 0)) == Written(refused=1)
+    assert sink.commit(output, entry(sink, 0)) == Written(refused=1)
     sink.close()
     assert (apart.totals(), apart.refused(), apart.records()) == ([1], [700], 2)
 
@@ -140,7 +140,7 @@ def test_letters_are_stored_once_if_the_sink_was_unavailable_after_them(
     apart: Apart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job continues, and retries the batch."""
-    told = replace(panes(pane("red", 700), pane("blue", 1)), dead=frame(letter(1)))
+    output = replace(panes(pane("red", 700), pane("blue", 1)), dead=frame(letter(1)))
     away = iter([SinkUnavailable("it restarts"), None])
 
     def lost(point: str) -> None:
@@ -149,7 +149,7 @@ def test_letters_are_stored_once_if_the_sink_was_unavailable_after_them(
 
     monkeypatch.setattr(at_work, "crash_point", lost)
     sink = apart.job()
-    done = deliver(sink, Delivery.EXACTLY_ONCE, told, entry(sink, 0), Patience(shortest=0.001))
+    done = deliver(sink, Delivery.EXACTLY_ONCE, output, entry(sink, 0), Patience(shortest=0.001))
     sink.close()
     assert done == Written(refused=1)
     assert (apart.totals(), apart.refused(), apart.records()) == ([1], [700], 2)

@@ -56,12 +56,12 @@ def test_two_drivers_that_fence_each_other_write_each_batch_once(store: Store) -
         batch = 0
         try:
             while batch < batches:
-                told = panes(pane(f"team {batch}", batch))
+                output = panes(pane(f"team {batch}", batch))
                 try:
                     # Fenced in the middle of a claim, too: then the other has just claimed.
                     epoch = patience.until_done(lambda: sink.claim("mine")) if epoch is None else epoch
                     due = entry(sink, batch, digest=f"range {batch}", epoch=epoch)
-                    deliver(sink, Delivery.EXACTLY_ONCE, told, due, patience)
+                    deliver(sink, Delivery.EXACTLY_ONCE, output, due, patience)
                     batch += 1
                 except Fenced:
                     epoch = None

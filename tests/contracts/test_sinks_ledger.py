@@ -47,9 +47,9 @@ def test_an_older_driver_is_fenced(store: Store) -> None:
 
 @pytest.mark.needs("append")
 def test_jobs_of_other_lineages_do_not_fence_each_other(store: Store, sink: OpenSink) -> None:
-    mine = sink.claim("mine")
+    own = sink.claim("mine")
     sink.claim("theirs")
-    assert sink.commit(panes(pane("red", 5)), entry(sink, 0, epoch=mine)).fresh
+    assert sink.commit(panes(pane("red", 5)), entry(sink, 0, epoch=own)).fresh
     assert sink.commit(panes(pane("red", 7)), entry(sink, 0, lineage="theirs")).fresh
     assert [row["total"] for row in store.read()] == [5, 7]
 

@@ -115,9 +115,9 @@ def test_frames_without_rows_are_accepted(store: Store, sink: OpenSink) -> None:
 def test_nulls_and_extremes_survive_a_round_trip(store: Store, sink: OpenSink) -> None:
     epoch = sink.claim("mine")
     for batch, total in enumerate((None, 2**63 - 1, -(2**63))):
-        told = panes(pane(None, total, start=10_000 * batch)).panes
-        assert told is not None
-        sink.commit(Output(told.cast({"total": pl.Int64, "team": pl.String})), entry(sink, batch, epoch=epoch))
+        output = panes(pane(None, total, start=10_000 * batch)).panes
+        assert output is not None
+        sink.commit(Output(output.cast({"total": pl.Int64, "team": pl.String})), entry(sink, batch, epoch=epoch))
     assert [row["total"] for row in store.read()] == [None, 2**63 - 1, -(2**63)]
 
 

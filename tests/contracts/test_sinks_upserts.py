@@ -99,8 +99,8 @@ def test_by_a_key_without_a_window_merged_sessions_are_replaced_by_the_merged_on
 
 @pytest.mark.needs("upsert")
 def test_elements_are_written_by_the_configured_key(store: Store) -> None:
-    mine = store.sink(key=["id"])
-    sink = mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
+    definition = store.sink(key=["id"])
+    sink = definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, None))
     epoch = sink.claim("mine")
     sink.commit(Output(pl.DataFrame({"id": [1, 2, 1], "name": ["a", "b", "c"]})), entry(sink, 0, epoch=epoch))
     sink.commit(Output(pl.DataFrame({"id": [2, 3], "name": ["d", None]})), entry(sink, 1, epoch=epoch))
@@ -110,9 +110,9 @@ def test_elements_are_written_by_the_configured_key(store: Store) -> None:
 
 @pytest.mark.needs("upsert")
 def test_elements_without_a_key_are_refused(store: Store) -> None:
-    mine = store.sink(mode="upsert")
+    definition = store.sink(mode="upsert")
     with pytest.raises(InvalidStep, match="writes elements by key, and no key is given"):
-        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
+        definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, None))
 
 
 @pytest.mark.needs("upsert")

@@ -194,14 +194,14 @@ class Generator:
         """Check by position: no position is skipped, and each record is the one of the seed."""
         ask = self.source(None)
         for number, name in enumerate(ask.partitions):
-            mine = [row for each in heard for row in (*each.rows, *each.dead) if row[PARTITION] == name]
-            if sorted(row[OFFSET] for row in mine) != [*range(len(mine))] or not mine:
-                return f"places of partition {name}: {sorted(row[OFFSET] for row in mine)}"
-            meant = events(ask, number, 0, len(mine), int(self.start.timestamp() * 1000))
+            own = [row for each in heard for row in (*each.rows, *each.dead) if row[PARTITION] == name]
+            if sorted(row[OFFSET] for row in own) != [*range(len(own))] or not own:
+                return f"places of partition {name}: {sorted(row[OFFSET] for row in own)}"
+            meant = events(ask, number, 0, len(own), int(self.start.timestamp() * 1000))
             kinds = {offset: kind for offset, kind in enumerate(meant[POISON]) if kind is not None}
-            if kinds.keys() != {row[OFFSET] for row in mine if REASON in row}:
+            if kinds.keys() != {row[OFFSET] for row in own if REASON in row}:
                 return f"dead letters of partition {name}"
-            if any(row["id"] != meant["id"][row[OFFSET]] for row in mine if REASON not in row):
+            if any(row["id"] != meant["id"][row[OFFSET]] for row in own if REASON not in row):
                 return f"events of partition {name}"
         return ""
 
@@ -353,7 +353,7 @@ def test_the_same_range_gives_the_same_records_in_the_same_places(played: tuple[
     again = [each for each in acts.again[name] if each.batch == acts.repeated]
     assert once
     if name == "orc":  # its rows have no number of their own: their place is the batch's clock and the task
-        once, again = ([replace(each, rows=_plain(each.rows)) for each in told] for told in (once, again))
+        once, again = ([replace(each, rows=_plain(each.rows)) for each in result] for result in (once, again))
     assert once == again
 
 

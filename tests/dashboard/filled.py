@@ -136,16 +136,16 @@ def panes(number: int, started: int, job: JobToFill) -> list[PaneLine]:
     """A window of ten seconds for every five batches: early, on-time and late panes, with retractions."""
     at = started + (number + 1) * job.every
     start = (started // 10_000 + number // len(STORY)) * 10_000
-    told = []
+    collected = []
     for key in (job.key, "blue"):
         for timing, index, total, back in STORY[number % len(STORY)]:
-            told.append(
+            collected.append(
                 PaneLine(
                     0, at, number, 0, json.dumps({"team": key}), start, start + 10_000, timing, index, False, back,
                     json.dumps({"total": total, "plays": total // 10}),
                 )
             )  # fmt: skip
-    return told
+    return collected
 
 
 def a_dead_process() -> int:

@@ -83,17 +83,17 @@ def test_a_series_has_no_more_points_than_requested(served: Served) -> None:
 
 
 def test_the_watermark_is_shown_against_the_clock(served: Served) -> None:
-    told = served.get(f"/jobs/{served.id('well')}/times")
-    assert all(mark < clock for mark, clock in zip(told["watermark"], told["clock"], strict=True))
-    assert told["held_by"] == "scores-0"
-    assert told["idle"] == ["scores-3"]
+    answer = served.get(f"/jobs/{served.id('well')}/times")
+    assert all(mark < clock for mark, clock in zip(answer["watermark"], answer["clock"], strict=True))
+    assert answer["held_by"] == "scores-0"
+    assert answer["idle"] == ["scores-3"]
 
 
 def test_the_panes_of_a_late_event_are_listed_in_order(served: Served) -> None:
     path = f"/jobs/{served.id('well')}/panes"
     assert {each["key"] for each in served.get(path, search="RED")["keys"]} == {'{"team": "red"}'}
-    told = served.get(path, key='{"team": "red"}')
-    window = told["windows"][-1]
+    answer = served.get(path, key='{"team": "red"}')
+    window = answer["windows"][-1]
     story = served.get(path, key='{"team": "red"}', start=window["start"])["panes"]
     assert [(pane["timing"], pane["retraction"]) for pane in story] == [
         ("early", False), ("early", True), ("early", False), ("early", True), ("on_time", False), ("on_time", True),
@@ -115,27 +115,27 @@ def test_the_partition_that_holds_the_watermark_comes_first_and_idle_ones_last(s
 
 
 def test_the_hottest_key_comes_first(served: Served) -> None:
-    told = served.get(f"/jobs/{served.id('well')}/keys")
-    assert [json.loads(hot["key"])["team"] for hot in told["hot"]] == ["red", "blue", "green"]
-    assert told["skew"][0]["fullest"] == pytest.approx(2.0, abs=0.01)
+    answer = served.get(f"/jobs/{served.id('well')}/keys")
+    assert [json.loads(hot["key"])["team"] for hot in answer["hot"]] == ["red", "blue", "green"]
+    assert answer["skew"][0]["fullest"] == pytest.approx(2.0, abs=0.01)
 
 
 def test_the_stages_are_drawn_from_the_definition(served: Served) -> None:
-    told = served.get(f"/jobs/{served.id('well')}/stages")
-    assert [(node["kind"], node["label"], node["column"]) for node in told["nodes"]] == [
+    answer = served.get(f"/jobs/{served.id('well')}/stages")
+    assert [(node["kind"], node["label"], node["column"]) for node in answer["nodes"]] == [
         ("source", "Scores", 0), ("step", "total, plays", 1), ("sink", "Sqlite", 2),
     ]  # fmt: skip
-    assert told["edges"] == [["source 1", "step 2"], ["step 2", "sink 3"]]
-    assert sum(stage["share"] for stage in told["stages"]) == pytest.approx(1)
-    assert told["plan"].startswith("scan ")
+    assert answer["edges"] == [["source 1", "step 2"], ["step 2", "sink 3"]]
+    assert sum(stage["share"] for stage in answer["stages"]) == pytest.approx(1)
+    assert answer["plan"].startswith("scan ")
 
 
 def test_branches_share_their_common_nodes(serve: Serve, tmp_path: Path) -> None:
     one, other = definition(tmp_path / "a.db"), definition(tmp_path / "b.db")
     fill(tmp_path / "two", JobToFill(batches=2, pipeline={"is": "Together", "outputs": [one, other]}))
     served = serve(tmp_path)
-    told = served.get(f"/jobs/{served.id('two')}/stages")
-    assert [node["kind"] for node in told["nodes"]] == ["source", "step", "sink", "sink"]
+    answer = served.get(f"/jobs/{served.id('two')}/stages")
+    assert [node["kind"] for node in answer["nodes"]] == ["source", "step", "sink", "sink"]
 
 
 def test_state_is_listed_by_step(served: Served) -> None:
@@ -145,9 +145,9 @@ def test_state_is_listed_by_step(served: Served) -> None:
 
 
 def test_lineage_and_events_list_the_runs(served: Served) -> None:
-    told = served.get(f"/jobs/{served.id('failed')}/lineage")
-    assert [run["kind"] for run in told["runs"]] == ["failed", "started"]
-    assert told["sources"] == ["Scores: scores"]
+    answer = served.get(f"/jobs/{served.id('failed')}/lineage")
+    assert [run["kind"] for run in answer["runs"]] == ["failed", "started"]
+    assert answer["sources"] == ["Scores: scores"]
     events = served.get(f"/jobs/{served.id('failed')}/events")["events"]
     assert events[0]["text"] == "the file a.json cannot be read"
 
@@ -155,13 +155,13 @@ def test_lineage_and_events_list_the_runs(served: Served) -> None:
 def test_savepoints_of_its_lineage_are_found_beside_it(serve: Serve, tmp_path: Path) -> None:
     fill(tmp_path / "job", JobToFill(batches=1))
     for name, lineage, day in (("may", "3b1f" * 8, 1), ("june", "3b1f" * 8, 2), ("another's", "0" * 32, 3)):
-        told = {
+        answer = {
             "format": 1, "created": f"2026-05-0{day}T12:00:00+00:00", "version": "0.1.0", "batch": day,
             "identity": {"lineage": lineage}, "steps": [{"rows": 1_200}, {"rows": 34}],
         }  # fmt: skip
         folder = tmp_path / "savepoints" / name
         folder.mkdir(parents=True)
-        (folder / "manifest.json").write_text(json.dumps(told))
+        (folder / "manifest.json").write_text(json.dumps(answer))
     (tmp_path / "savepoints" / "broken").mkdir()
     (tmp_path / "savepoints" / "broken" / "manifest.json").write_text("{")
     served = serve(tmp_path)
@@ -279,9 +279,9 @@ def test_a_letter_is_redriven_once(with_letters: tuple[Served, list[str]]) -> No
 
 def test_letters_of_an_unknown_pipeline_have_a_hint(served: Served) -> None:
     path = f"/jobs/{served.id('well')}"
-    told = served.get(f"{path}/letters")
-    assert not told["available"]
-    assert "--pipeline" in told["hint"]
+    answer = served.get(f"{path}/letters")
+    assert not answer["available"]
+    assert "--pipeline" in answer["hint"]
     assert served.client.post(f"/api{path}/redrive", json={"letters": ["a"]}, headers=OURS).status_code == 409
 
 
@@ -307,11 +307,11 @@ def test_no_password_in_an_address_is_shown() -> None:
 
 
 def test_the_description_is_complete(served: Served) -> None:
-    told = served.client.get("/api/openapi.json").json()
-    assert told["openapi"] == "3.1.0"
-    assert len(told["paths"]) == len(served.client.app.app.routes) - 4  # type: ignore[attr-defined]
-    shapes = told["components"]["schemas"]
-    named = set(_refs(told))
+    answer = served.client.get("/api/openapi.json").json()
+    assert answer["openapi"] == "3.1.0"
+    assert len(answer["paths"]) == len(served.client.app.app.routes) - 4  # type: ignore[attr-defined]
+    shapes = answer["components"]["schemas"]
+    named = set(_refs(answer))
     assert {ref.rpartition("/")[2] for ref in named} <= shapes.keys()
 
 
@@ -335,9 +335,9 @@ def asked(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_answer_matches_the_description(served: Served, data: st.DataObject) -> None:
-    told = served.client.get("/api/openapi.json").json()
-    path = data.draw(st.sampled_from(sorted(told["paths"])))
-    ((method, operation),) = told["paths"][path].items()
+    response = served.client.get("/api/openapi.json").json()
+    path = data.draw(st.sampled_from(sorted(response["paths"])))
+    ((method, operation),) = response["paths"][path].items()
     parameters = {}
     for each in operation["parameters"]:
         if each["in"] == "path":
@@ -355,4 +355,4 @@ def test_every_answer_matches_the_description(served: Served, data: st.DataObjec
     assert code in operation["responses"] or code == "405"
     schema = operation["responses"].get(code, operation["responses"]["404"])["content"]["application/json"]["schema"]
     if "/openapi" not in path and "/feed" not in path:
-        assert wrong(answer.json(), schema, told["components"]["schemas"]) == []
+        assert wrong(answer.json(), schema, response["components"]["schemas"]) == []

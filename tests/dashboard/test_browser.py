@@ -140,10 +140,10 @@ def test_the_slider_shows_what_a_longer_wait_completes(
         enter(seen, dashboard)
         seen.go(f"#/job/{id_of(filled / 'well')}/lateness", PAGES["lateness"])
         seen.page.get_by_role("button", name="95 % after").click()
-        told = seen.page.locator(".answer").inner_text()
+        result = seen.page.locator(".answer").inner_text()
         seen.page.locator("input[type=range]").fill("1000")
         seen.page.get_by_text("100 % would be complete").wait_for()
-        assert told.startswith("If you waited")
+        assert result.startswith("If you waited")
 
 
 def test_the_panes_of_a_late_event_are_found_by_key(
@@ -156,8 +156,8 @@ def test_the_panes_of_a_late_event_are_found_by_key(
         seen.page.get_by_label("Search keys").fill("red")
         seen.page.get_by_role("button", name="team red").click()
         seen.page.locator(".pick > div:nth-child(2) button").last.click()
-        told = seen.page.locator(".story .timing").all_inner_texts()
-        assert told == ["early", "retracts", "early", "retracts", "on time", "retracts", "late"]
+        result = seen.page.locator(".story .timing").all_inner_texts()
+        assert result == ["early", "retracts", "early", "retracts", "on time", "retracts", "late"]
 
 
 def test_a_dead_letter_is_inspected_and_redriven(

@@ -94,10 +94,10 @@ def test_a_wrong_token_is_refused(served: Served, token: str) -> None:
 
 
 def test_the_cookie_is_hidden_from_scripts_and_other_sites(served: Served) -> None:
-    told = served.client.get(f"/enter?token={served.keys.link}").headers["set-cookie"].lower()
-    assert "httponly" in told
-    assert "samesite=strict" in told
-    assert "path=/" in told
+    answer = served.client.get(f"/enter?token={served.keys.link}").headers["set-cookie"].lower()
+    assert "httponly" in answer
+    assert "samesite=strict" in answer
+    assert "path=/" in answer
 
 
 def test_every_answer_forbids_foreign_code_and_frames(served: Served) -> None:

@@ -36,8 +36,8 @@ class FakeRegistry:
     pauses: list[float] = field(default_factory=list)
 
     def add(self, subject: str, text: str, kind: str = "AVRO", references: Any = ()) -> int:
-        said = self.register(subject, {"schema": text, "schemaType": kind, "references": list(references)})[1]
-        return int(said["id"])
+        content = self.register(subject, {"schema": text, "schemaType": kind, "references": list(references)})[1]
+        return int(content["id"])
 
     def register(self, subject: str, body: dict[str, Any]) -> Said:
         schema = _plain(body)
@@ -117,10 +117,10 @@ def _configure(fake: FakeRegistry, body: Any, subject: str = "") -> Said:
 
 
 def _verdict(fake: FakeRegistry, body: Any, subject: str, version: str) -> Said:
-    status, said = _version(fake, body, subject, version)
+    status, content = _version(fake, body, subject, version)
     if status != 200:
-        return status, said
-    fits = fake.judge(_plain(body), [_plain(said)], fake.levels.get(subject, fake.levels[""]))
+        return status, content
+    fits = fake.judge(_plain(body), [_plain(content)], fake.levels.get(subject, fake.levels[""]))
     return 200, {"is_compatible": fits}
 
 
@@ -152,8 +152,8 @@ def serving() -> Iterator[FakeRegistry]:
             if fake.faults:
                 fake.faults.pop(0)(self)
                 return
-            status, said = fake.answer(self.command, urlsplit(self.path).path, body)
-            reply(self, status, json.dumps(said).encode())
+            status, content = fake.answer(self.command, urlsplit(self.path).path, body)
+            reply(self, status, json.dumps(content).encode())
 
         do_GET = do_POST = do_PUT = _serve  # noqa: N815 - the server asks for these names
 

@@ -253,9 +253,9 @@ def test_halves_of_one_object_in_two_records_are_two_dead_letters() -> None:
 
 
 def test_a_string_may_contain_json_syntax() -> None:
-    said = "} null {} [] /* \\u0000 */"
-    decoded = decode(json.dumps({"team": said}).encode())
-    assert decoded.rows["team"].to_list() == [said]
+    content = "} null {} [] /* \\u0000 */"
+    decoded = decode(json.dumps({"team": content}).encode())
+    assert decoded.rows["team"].to_list() == [content]
 
 
 def test_numbers_out_of_range_of_their_own_type_are_refused() -> None:

@@ -173,9 +173,9 @@ def test_a_404_of_another_server_does_not_count_as_an_unknown_schema(fake: FakeR
     """A wrong address would otherwise turn a whole stream into dead letters."""
     for body in (b"not here", b"{}", b'{"error_code": 404}'):
         fake.faults = [status(404, body)]
-        with pytest.raises(RegistryError, match="cannot answer") as told:
+        with pytest.raises(RegistryError, match="cannot answer") as raised:
             fake.client().schema(1)
-        assert not isinstance(told.value, SchemaNotFound)
+        assert not isinstance(raised.value, SchemaNotFound)
 
 
 def test_credentials_are_sent_and_never_shown(
@@ -190,8 +190,8 @@ def test_credentials_are_sent_and_never_shown(
     fake.faults = [status(401, b'{"error_code": 40101, "message": "no"}')]
     with pytest.raises(RegistryError, match="rejects the credentials") as refused:
         Client(ours).subjects()
-    for told in (repr(ours), str(refused.value), repr(Client(ours)), repr(pickle.dumps(ours))):
-        assert "hunter2" not in told
+    for result in (repr(ours), str(refused.value), repr(Client(ours)), repr(pickle.dumps(ours))):
+        assert "hunter2" not in result
 
 
 def test_a_token_is_sent_as_a_bearer_token(fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,9 +29,9 @@ def test_a_secret_is_shown_and_stored_as_its_reference_only(monkeypatch: pytest.
     monkeypatch.setenv("STRANDLINE_TEST_PASSWORD", "hunter2")
     kept = Secret("env:STRANDLINE_TEST_PASSWORD")
     kept.reveal()
-    for told in (repr(kept), str(kept), f"{kept}", repr(pickle.dumps(kept))):
-        assert "hunter2" not in told
-        assert "STRANDLINE_TEST_PASSWORD" in told
+    for result in (repr(kept), str(kept), f"{kept}", repr(pickle.dumps(kept))):
+        assert "hunter2" not in result
+        assert "STRANDLINE_TEST_PASSWORD" in result
 
 
 @pytest.mark.parametrize("text", ["hunter2", "", "env:", "vault:x", "https://user:hunter2@host"])

@@ -31,8 +31,8 @@ def test_a_truncated_or_endless_number_is_reported_and_its_neighbours_are_read()
         cursor = cursor_over(pa.array(values, pa.binary()))
         found = cursor.varint(np.arange(len(values)))
         assert (int(found[0]), int(found[-1])) == (neighbour, neighbour)
-        told = [REASONS[each] for each in cursor.wrong]
-        assert (told[0], told[-1]) == ("", "")
-        assert told[1] == told[2] == TRUNCATED
-        assert told[3] == told[4] == ENDLESS
+        result = [REASONS[each] for each in cursor.wrong]
+        assert (result[0], result[-1]) == ("", "")
+        assert result[1] == result[2] == TRUNCATED
+        assert result[3] == result[4] == ENDLESS
         assert (cursor.at == cursor.end).all()

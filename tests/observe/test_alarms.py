@@ -41,8 +41,8 @@ def seen(many: int, every: int = SECOND, latest: dict[str, Any] | None = None, *
     for number in range(many):
         at = START + number * every
         point = point_of(batch(number, at), at, 1)
-        told = {name: each(number) if callable(each) else each for name, each in columns.items()}
-        points.append(replace(point, **told))
+        fields = {name: each(number) if callable(each) else each for name, each in columns.items()}
+        points.append(replace(point, **fields))
     now = START + many * every
     return RuleInput(now, points, batch(many, now, **(latest or {})), starts=[START])
 
@@ -124,13 +124,13 @@ def test_a_restart_loop_fires() -> None:
 def states(found: Iterable[bool], every: int, wait: int) -> list[str]:
     """The states of an alarm after each evaluation, without repetitions."""
     rule = LateRate(share=0.01, wait=Duration(wait), at_least=1)
-    alarm, told = Alarm(rule), []
+    alarm, result = Alarm(rule), []
     for number, wrong in enumerate(found):
         now = START + number * every
         point: Point = replace(point_of(batch(0, now), now, 1), read=100, late=50 if wrong else 0)
         alarm = evaluate(alarm, RuleInput(now, [point]))
-        told.append(alarm.state.value)
-    return [state for state, _ in groupby(told)]
+        result.append(alarm.state.value)
+    return [state for state, _ in groupby(result)]
 
 
 def test_a_condition_must_last_before_the_alarm_fires() -> None:
@@ -157,10 +157,10 @@ def test_an_alarm_counts_how_often_it_fired() -> None:
 
 
 def test_a_file_names_limits_and_leaves_rules_out() -> None:
-    told = alarms_from(
+    alarms = alarms_from(
         {"lag_growing": {"batches": 30}, "watermark_stuck": {"after": "5m"}, "state_growing": {"off": True}}
     )
-    found = {rule.name: rule for rule in told.rules}
+    found = {rule.name: rule for rule in alarms.rules}
     assert found["lag_growing"] == LagGrowing(batches=30)
     assert found["watermark_stuck"] == WatermarkStuck(after=Duration(300_000))
     assert "state_growing" not in found
@@ -169,7 +169,7 @@ def test_a_file_names_limits_and_leaves_rules_out() -> None:
 
 
 def test_a_file_lists_the_notifiers() -> None:
-    told = alarms_from(
+    alarms = alarms_from(
         {
             "tell": [
                 {"webhook": "https://example.org/hook", "headers": {"Authorization": "env:TOKEN"}},
@@ -178,12 +178,12 @@ def test_a_file_lists_the_notifiers() -> None:
             ]
         }
     ).notifiers
-    assert [type(each) for each in told] == [Webhook, Command, Topic]
-    assert "TOKEN" in repr(told[0])
+    assert [type(each) for each in alarms] == [Webhook, Command, Topic]
+    assert "TOKEN" in repr(alarms[0])
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         ({"lag": {}}, "there is no rule 'lag'"),
         ({"lag_growing": {"batch": 3}}, "lag_growing has no field 'batch'"),
@@ -195,7 +195,7 @@ def test_a_file_lists_the_notifiers() -> None:
         ({"tell": [{"webhook": "file:///etc/passwd"}]}, "unknown notifier"),
     ],
 )
-def test_an_invalid_file_is_refused_with_the_reason(table: dict[str, Any], said: str) -> None:
+def test_an_invalid_file_is_refused_with_the_reason(table: dict[str, Any], message: str) -> None:
     with pytest.raises(PlanError) as refused:
         alarms_from(table)
-    assert said in str(refused.value)
+    assert message in str(refused.value)

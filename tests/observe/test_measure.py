@@ -33,7 +33,7 @@ def panes(rows: list[dict[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame([{**usual, TIMING: "on_time", **row} for row in rows])
 
 
-def delivered(frame: pl.DataFrame | None = None, **told: Any) -> Delivered:
+def delivered(frame: pl.DataFrame | None = None, **fields: Any) -> Delivered:
     parts = {
         "scores-0": PartitionProgress(NOW - 3_000, NOW, highest=NOW - 1_000),
         "scores-1": PartitionProgress(NOW - 5_000, NOW, highest=NOW - 2_000),
@@ -47,7 +47,7 @@ def delivered(frame: pl.DataFrame | None = None, **told: Any) -> Delivered:
         "steps": {1: StepOutput(output.progress, NOW - 5_000, 7, 700, (4, 5))},
         "counts": {"step 1": Counts(10, 9, 1)},
     }
-    return Delivered(3, output, {}, repeated=False, **{**usual, **told})
+    return Delivered(3, output, {}, repeated=False, **{**usual, **fields})
 
 
 def test_the_numbers_of_a_batch_are_complete() -> None:
@@ -56,24 +56,24 @@ def test_the_numbers_of_a_batch_are_complete() -> None:
         "durationMs": {"latestOffset": 5, "queryPlanning": 20, "walCommit": 10, "commitOffsets": 15},
         "sources": [{"latestOffset": {"scores": {"0": 50, "1": 20}}, "endOffset": {"scores": {"0": 40, "1": 20}}}],
     }
-    told = Meter(cores=2).measure(
+    metrics = Meter(cores=2).measure(
         delivered(panes([{}, {TIMING: "early"}]), measured=measured, reasons={"not_json": (2, "…")}), spark, retries=1
     )
-    assert (told.batch, told.at, told.clock) == (3, NOW + 500, NOW)
-    assert told.counts == Counts(10, 9, 1)
-    assert told.out == {"on_time": 1, "early": 1}
-    assert (told.watermark, told.behind_seconds, told.held_by) == (NOW - 5_000, 5.0, "scores-1")
-    assert told.idle == ("scores-2",)
-    assert (told.lag_records, told.partitions[0].lag_records) == (10, 10)
-    assert told.steps[0].groups == (4, 5)
-    assert (told.state_rows, told.state_bytes) == (7, 700)
-    assert [(key.key, key.count, key.share) for key in told.hot] == [('{"team":"red"}', 6, 0.6)]
-    assert told.lateness.total == 10
-    assert told.reasons == {"not_json": 2}
-    assert told.retries == 1
-    assert told.stages["prepare"] == pytest.approx(0.3)
-    assert told.stages["shuffle"] == pytest.approx(0.5)
-    assert told.stages["commit"] == pytest.approx(0.025)
+    assert (metrics.batch, metrics.at, metrics.clock) == (3, NOW + 500, NOW)
+    assert metrics.counts == Counts(10, 9, 1)
+    assert metrics.out == {"on_time": 1, "early": 1}
+    assert (metrics.watermark, metrics.behind_seconds, metrics.held_by) == (NOW - 5_000, 5.0, "scores-1")
+    assert metrics.idle == ("scores-2",)
+    assert (metrics.lag_records, metrics.partitions[0].lag_records) == (10, 10)
+    assert metrics.steps[0].groups == (4, 5)
+    assert (metrics.state_rows, metrics.state_bytes) == (7, 700)
+    assert [(key.key, key.count, key.share) for key in metrics.hot] == [('{"team":"red"}', 6, 0.6)]
+    assert metrics.lateness.total == 10
+    assert metrics.reasons == {"not_json": 2}
+    assert metrics.retries == 1
+    assert metrics.stages["prepare"] == pytest.approx(0.3)
+    assert metrics.stages["shuffle"] == pytest.approx(0.5)
+    assert metrics.stages["commit"] == pytest.approx(0.025)
 
 
 def test_the_watermark_is_held_by_the_slowest_partition_that_counts() -> None:
@@ -95,26 +95,26 @@ def test_partitions_of_several_inputs_keep_their_names_apart() -> None:
 
 def test_latency_is_from_the_windows_end_or_if_that_is_in_the_future_from_the_newest_event() -> None:
     frame = panes([{}, {TIMING: "early", END: NOW + 60_000}, {TIMING: "late", END: FOREVER}])
-    told = latencies(by_timing([Output(frame)]), at=NOW + 1_000, front=NOW)
-    ages = {timing: each.counts[0][0] for timing, each in told.items()}
+    latency = latencies(by_timing([Output(frame)]), at=NOW + 1_000, front=NOW)
+    ages = {timing: each.counts[0][0] for timing, each in latency.items()}
     assert ages == {"on_time": bucket_of(5_001), "early": bucket_of(1_000), "late": bucket_of(1_000)}
 
 
 def test_latency_of_elements_is_from_their_own_time() -> None:
-    told = latencies(by_timing([Output(pl.DataFrame({"team": ["red"], AT: [NOW - 250]}))]), NOW, NOW)
-    assert told["element"].counts == ((bucket_of(250), 1),)
+    latency = latencies(by_timing([Output(pl.DataFrame({"team": ["red"], AT: [NOW - 250]}))]), NOW, NOW)
+    assert latency["element"].counts == ((bucket_of(250), 1),)
     assert latencies(by_timing([Output(pl.DataFrame({"team": ["red"]})), Output()]), NOW, NOW) == {}
 
 
 def test_very_many_rows_are_sampled_for_latency_and_all_are_counted() -> None:
-    told = latencies(by_timing([Output(panes([{}]).select(pl.all().repeat_by(120_000).explode()))]), NOW, NOW)
-    assert abs(told["on_time"].total - 120_000) < 3
+    latency = latencies(by_timing([Output(panes([{}]).select(pl.all().repeat_by(120_000).explode()))]), NOW, NOW)
+    assert abs(latency["on_time"].total - 120_000) < 3
 
 
 def test_a_few_late_panes_among_very_many_are_all_measured() -> None:
     many = panes([{}]).select(pl.all().repeat_by(120_000).explode())
-    told = latencies(by_timing([Output(pl.concat([many, panes([{TIMING: "late"}] * 3)]))]), NOW, NOW)
-    assert told["late"].total == 3
+    latency = latencies(by_timing([Output(pl.concat([many, panes([{TIMING: "late"}] * 3)]))]), NOW, NOW)
+    assert latency["late"].total == 3
 
 
 @given(st.integers(1, 2_000), st.integers(1, 50), st.integers(0, 10**6))
@@ -154,8 +154,8 @@ def test_frames_and_plain_numbers_use_the_same_buckets(ms: list[int]) -> None:
 
 
 def test_parallel_task_time_never_exceeds_the_batch_time() -> None:
-    told = stages_of({"play": 1.0, "deliver": 0.5}, {"prepare": 9.0, "step": 1.0}, {}, cores=2)
-    assert told == {"prepare": pytest.approx(0.9), "step": pytest.approx(0.1), "deliver": 0.5}
+    result = stages_of({"play": 1.0, "deliver": 0.5}, {"prepare": 9.0, "step": 1.0}, {}, cores=2)
+    assert result == {"prepare": pytest.approx(0.9), "step": pytest.approx(0.1), "deliver": 0.5}
 
 
 def test_a_task_reports_lateness_and_hot_keys() -> None:
@@ -165,9 +165,9 @@ def test_a_task_reports_lateness_and_hot_keys() -> None:
         0: Block({PARTS: pl.DataFrame({"team": ["blue", "jade"], COUNTED: [50, 2]})}),
         1: Block({ROWS: rows}),
     }
-    told = look(taken, blocks, "step 1", ["team"], head=1_000)
-    assert told.behind == {0: 1, bucket_of(100): 1, bucket_of(1_000): 1}
-    assert told.hot["step 1"] == {'{"team":"blue"}': 50, '{"team":"red"}': 9, '{"team":"jade"}': 2}
+    result = look(taken, blocks, "step 1", ["team"], head=1_000)
+    assert result.behind == {0: 1, bucket_of(100): 1, bucket_of(1_000): 1}
+    assert result.hot["step 1"] == {'{"team":"blue"}': 50, '{"team":"red"}': 9, '{"team":"jade"}': 2}
     assert look(taken, blocks, "step 1", ["team"], None).behind == {}
 
 
@@ -186,10 +186,10 @@ def test_a_key_with_a_large_share_is_always_found(keys: list[str]) -> None:
     stream = keys + ["hot"] * (len(keys) // 6 + 1)
     for key in stream:
         sketch.add({key: 1}, 1)
-    told = {key: many for key, many, _ in sketch.top(8)}
-    assert told["hot"] >= stream.count("hot")
+    result = {key: many for key, many, _ in sketch.top(8)}
+    assert result["hot"] >= stream.count("hot")
     exact = Counter(stream)
-    assert all(many >= exact[key] for key, many in told.items()), "never less than it was"
+    assert all(many >= exact[key] for key, many in result.items()), "never less than it was"
     assert all(share <= exact[key] / len(stream) + 1e-9 for key, _, share in sketch.top(8)), "a share is at least that"
 
 
@@ -203,15 +203,15 @@ def test_keys_that_were_hot_long_ago_are_forgotten() -> None:
 
 
 def test_lag_in_seconds_is_the_age_of_the_jobs_position() -> None:
-    following, told = EndHistory(), {}
+    following, result = EndHistory(), {}
     for second in range(10):
-        told = following.lags([Position("scores-0", 0, 100 * second)], NOW + second * 1_000)
-    assert told["scores-0"].records == 900
-    assert told["scores-0"].seconds == pytest.approx(9.0)
-    told = following.lags([Position("scores-0", 650, 1_000)], NOW + 10_000)
-    assert told["scores-0"].seconds == pytest.approx(3.5)
-    told = following.lags([Position("scores-0", 1_000, 1_000)], NOW + 11_000)
-    assert (told["scores-0"].records, told["scores-0"].seconds) == (0, 0.0)
+        result = following.lags([Position("scores-0", 0, 100 * second)], NOW + second * 1_000)
+    assert result["scores-0"].records == 900
+    assert result["scores-0"].seconds == pytest.approx(9.0)
+    result = following.lags([Position("scores-0", 650, 1_000)], NOW + 10_000)
+    assert result["scores-0"].seconds == pytest.approx(3.5)
+    result = following.lags([Position("scores-0", 1_000, 1_000)], NOW + 11_000)
+    assert (result["scores-0"].records, result["scores-0"].seconds) == (0, 0.0)
 
 
 def test_lag_in_seconds_is_unknown_before_the_end_has_moved() -> None:
@@ -235,15 +235,15 @@ def test_panes_are_recorded_with_their_keys_and_values() -> None:
 
 def test_of_too_many_panes_some_keys_are_selected_with_all_their_panes() -> None:
     followed = PaneSelector({0: ("team",)}, per_batch=40)
-    told: dict[str, list[int]] = {}
+    result: dict[str, list[int]] = {}
     for number in range(6):
         frame = panes([{"team": f"team {each}", INDEX: number} for each in range(500)])
         batch = delivered(frame)
         for line in followed.lines(batch):
-            told.setdefault(json.loads(line.key)["team"], []).append(line.pane)
-    last = [team for team, indexes in told.items() if indexes[-1] == 5]
+            result.setdefault(json.loads(line.key)["team"], []).append(line.pane)
+    last = [team for team, indexes in result.items() if indexes[-1] == 5]
     assert 0 < len(last) <= 40
-    assert all(told[team] == [0, 1, 2, 3, 4, 5] for team in last)
+    assert all(result[team] == [0, 1, 2, 3, 4, 5] for team in last)
 
 
 def test_a_value_that_is_very_long_is_cut_and_still_json() -> None:

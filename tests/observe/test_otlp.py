@@ -44,9 +44,9 @@ def read(body: bytes) -> Found:
     """The metrics in a request, by name and label values."""
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest  # noqa: PLC0415 - an extra
 
-    told = ExportMetricsServiceRequest.FromString(body)
+    result = ExportMetricsServiceRequest.FromString(body)
     found: Found = {}
-    for metric in told.resource_metrics[0].scope_metrics[0].metrics:
+    for metric in result.resource_metrics[0].scope_metrics[0].metrics:
         for point in [*metric.sum.data_points, *metric.gauge.data_points]:
             labels = {each.key: each.value.string_value for each in point.attributes}
             value = point.as_double if point.HasField("as_double") else point.as_int

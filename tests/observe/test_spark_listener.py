@@ -25,11 +25,11 @@ class Heard:
     """An exporter that keeps what it gets."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, BatchMetrics]] = []
+        self.received: list[tuple[str, BatchMetrics]] = []
 
     def export(self, job: str, metrics: BatchMetrics, state: JobState) -> None:
         assert state is JobState.RUNNING
-        self.told.append((job, metrics))
+        self.received.append((job, metrics))
 
 
 class Event:
@@ -38,19 +38,19 @@ class Event:
 
 
 def test_sparks_progress_of_a_batch_becomes_its_numbers() -> None:
-    on_batch = Heard()
-    listener = QueryListener([on_batch])
+    receiver = Heard()
+    listener = QueryListener([receiver])
     event: Any = Event(PROGRESS)
     listener.onQueryStarted(event)
     listener.onQueryProgress(event)
     listener.onQueryIdle(event)
     listener.onQueryTerminated(event)
-    ((job, told),) = on_batch.told
-    assert (job, told.batch, told.counts) == ("clicks", 7, Counts(read=100, contributed=100))
-    assert (told.emitted, told.lag_records, told.behind_seconds) == (8, 50, 10.0)
-    assert (told.state_rows, told.state_bytes) == (12, 3_400)
-    assert told.stages == {"source": 0.006, "plan": 0.02, "step": 0.3, "commit": 0.024}
-    assert told.read_per_second == pytest.approx(100 / 0.35)
+    ((job, result),) = receiver.received
+    assert (job, result.batch, result.counts) == ("clicks", 7, Counts(read=100, contributed=100))
+    assert (result.emitted, result.lag_records, result.behind_seconds) == (8, 50, 10.0)
+    assert (result.state_rows, result.state_bytes) == (12, 3_400)
+    assert result.stages == {"source": 0.006, "plan": 0.02, "step": 0.3, "commit": 0.024}
+    assert result.read_per_second == pytest.approx(100 / 0.35)
 
 
 def test_unreadable_progress_is_logged_only(caplog: pytest.LogCaptureFixture) -> None:

@@ -30,18 +30,18 @@ def folder(tmp_path: Path) -> Path:
 
 
 def pane(number: int, key: str = '{"team":"red"}', start: int = START) -> PaneLine:
-    said = '{"total":7}'
-    return PaneLine(0, START + number, number, 0, key, start, start + MINUTE, "early", number, False, False, said)
+    content = '{"total":7}'
+    return PaneLine(0, START + number, number, 0, key, start, start + MINUTE, "early", number, False, False, content)
 
 
 def test_numbers_survive_a_round_trip() -> None:
-    told = batch(7, budget=0.25, retries=2)
-    assert from_bytes(to_bytes(told)) == told
+    metrics = batch(7, budget=0.25, retries=2)
+    assert from_bytes(to_bytes(metrics)) == metrics
 
 
 def test_fields_of_later_releases_are_ignored() -> None:
-    told = batch(7)
-    assert from_plain({**to_plain(told), "weather": "fair"}) == told
+    metrics = batch(7)
+    assert from_plain({**to_plain(metrics), "weather": "fair"}) == metrics
 
 
 def test_folding_adds_amounts_and_keeps_the_latest_states() -> None:

@@ -74,9 +74,9 @@ def test_every_batch_is_a_line_of_json_and_a_large_file_is_rotated(tmp_path: Pat
     lines.close()
     older = path.with_name("numbers.jsonl.1")
     assert older.exists()
-    told = [json.loads(line) for line in [*older.read_text().splitlines(), *path.read_text().splitlines()]]
-    assert {each["job"] for each in told} == {"scores"}
-    assert told[-1]["counts"]["read"] == 1_000
+    facts = [json.loads(line) for line in [*older.read_text().splitlines(), *path.read_text().splitlines()]]
+    assert {each["job"] for each in facts} == {"scores"}
+    assert facts[-1]["counts"]["read"] == 1_000
 
 
 @contextmanager
@@ -124,8 +124,8 @@ def test_a_command_gets_the_alarm_on_its_input_and_in_variables(tmp_path: Path) 
     out = tmp_path / "told"
     program = f"import os, sys; open({str(out)!r}, 'w').write(sys.stdin.read() + os.environ['STRANDLINE_ALARM_RULE'])"
     Command((sys.executable, "-c", program)).send(RINGS)
-    told, _, rule = out.read_text().rpartition("}")
-    assert json.loads(told + "}")["text"] == "the lag has grown"
+    result, _, rule = out.read_text().rpartition("}")
+    assert json.loads(result + "}")["text"] == "the lag has grown"
     assert rule == "lag_growing"
 
 

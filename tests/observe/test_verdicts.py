@@ -13,10 +13,10 @@ from tests.observe.made import START, batch, partition
 MANY = 40
 
 
-def story(**told: Any) -> list[BatchMetrics]:
+def story(**fields: Any) -> list[BatchMetrics]:
     """Batches a second apart; a field may be a function of a batch's number and time."""
     return [
-        batch(number, at, **{name: each(number, at) if callable(each) else each for name, each in told.items()})
+        batch(number, at, **{name: each(number, at) if callable(each) else each for name, each in fields.items()})
         for number, at in ((number, START + number * 1_000) for number in range(MANY))
     ]
 

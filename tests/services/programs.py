@@ -49,5 +49,5 @@ class Echo:
     def address(self, port: int) -> str:
         return f"echo://127.0.0.1:{port}"
 
-    def hint(self, said: str) -> str | None:
-        return "feed it" if "hungry" in said else None
+    def hint(self, message: str) -> str | None:
+        return "feed it" if "hungry" in message else None

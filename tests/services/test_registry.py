@@ -41,8 +41,8 @@ def api(tmp_path: Path) -> Iterator[Api]:
 
 
 def ask(api: Api, method: str, target: str, body: object = None) -> Any:
-    status, told = api.answer(method, target, b"" if body is None else json.dumps(body).encode())
-    return told if status == 200 else (status, told["error_code"])
+    status, response = api.answer(method, target, b"" if body is None else json.dumps(body).encode())
+    return response if status == 200 else (status, response["error_code"])
 
 
 def register(api: Api, subject: str, text: str, **more: object) -> Any:
@@ -67,10 +67,10 @@ def test_whitespace_does_not_make_a_new_schema(api: Api) -> None:
 def test_a_version_is_returned_with_its_id_and_text(api: Api) -> None:
     register(api, "a", INT)
     register(api, "a", LONG)
-    told = ask(api, "GET", "/subjects/a/versions/latest")
-    assert (told["subject"], told["version"], told["id"]) == ("a", 2, 2)
-    assert json.loads(told["schema"]) == json.loads(LONG)
-    assert "schemaType" not in told
+    answer = ask(api, "GET", "/subjects/a/versions/latest")
+    assert (answer["subject"], answer["version"], answer["id"]) == ("a", 2, 2)
+    assert json.loads(answer["schema"]) == json.loads(LONG)
+    assert "schemaType" not in answer
     assert ask(api, "GET", "/subjects/a/versions/1/schema") == json.loads(INT)
     assert ask(api, "POST", "/subjects/a", {"schema": INT})["version"] == 1
     assert ask(api, "POST", "/subjects/a", {"schema": TEXT}) == (404, 40403)

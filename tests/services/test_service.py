@@ -238,12 +238,12 @@ def test_the_log_can_be_followed_until_the_end(make: Make) -> None:
     talkative = ECHO.replace("connection.sendall", "print('heard', flush=True); connection.sendall")
     service = make(Echo(script=talkative))
     service.start()
-    said = service.follow(1)
-    first = next(said)
+    content = service.follow(1)
+    first = next(content)
     assert first in ("listening\n", "heard\n")
     assert service.ready()
     service.stop()
-    assert set("".join(said).split()) <= {"heard"}
+    assert set("".join(content).split()) <= {"heard"}
 
 
 def test_a_large_log_is_rotated_at_the_next_start(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,9 @@ class DuckDbStore:
                 f"{quoted(name)}::VARCHAR" if kind.startswith("TIMESTAMP") else quoted(name) for name, kind in columns
             )
             found = connection.execute(f"SELECT {shown} FROM {quoted(table)}").fetchall()
-        return [sqlite_row((name, kind, cell) for (name, kind), cell in zip(columns, row, strict=True)) for row in found]
+        return [
+            sqlite_row((name, kind, cell) for (name, kind), cell in zip(columns, row, strict=True)) for row in found
+        ]
 
     def count(self, table: str = "totals") -> int:
         with duckdb.connect(str(self.path)) as connection:
@@ -225,7 +227,9 @@ class PostgresStore:
             f"{quoted(name)}::text" if kind.startswith("timestamp") else quoted(name) for name, kind in columns
         )
         found = self._reader.execute(f"SELECT {shown} FROM {quoted(table)}").fetchall()
-        return [sqlite_row((name, kind, cell) for (name, kind), cell in zip(columns, row, strict=True)) for row in found]
+        return [
+            sqlite_row((name, kind, cell) for (name, kind), cell in zip(columns, row, strict=True)) for row in found
+        ]
 
     def count(self, table: str = "totals") -> int:
         (found,) = self._reader.execute(f"SELECT count(*) FROM {quoted(table)}").fetchall()

@@ -121,7 +121,7 @@ def test_records_with_any_timestamp_are_accepted(kafka: Service, new_topic: NewT
 def test_a_topic_is_created_once_and_never_by_a_typo(kafka: Service, new_topic: NewTopic) -> None:
     name = new_topic()
     assert create_topics(kafka.address, Topic(name), Topic(f"{name}-more")) == [f"{name}-more"]
-    with pytest.raises(ServiceError, match="was not made"):
+    with pytest.raises(ServiceError, match="was not created"):
         create_topics(kafka.address, Topic("no/topic"))
     # A producer's question about a topic makes it, where the broker is set up so.
     producer = Producer({"bootstrap.servers": kafka.address})

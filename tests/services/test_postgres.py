@@ -75,7 +75,7 @@ def test_data_of_another_major_version_are_refused(tmp_path: Path) -> None:
     place.data.mkdir()
     (place.data / "PG_VERSION").write_text("12\n")
     (tmp_path / "made").touch()
-    with pytest.raises(ServiceError, match="made by PostgreSQL 12"):
+    with pytest.raises(ServiceError, match="created by PostgreSQL 12"):
         Postgres().prepare(place, quiet)
 
 

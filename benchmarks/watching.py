@@ -50,7 +50,7 @@ WARM: Final = 2 * STRETCH
 BATCHES: Final = WARM + 60
 JOBS: Final = 8
 _DRAWN: Final = 2_000
-_SWITCHED: Final[Sequence[tuple[Any, str]]] = ((deliver, "tell"), (Recorder, "delivered"), (Recorder, "_turn"))
+_SWITCHED: Final[Sequence[tuple[Any, str]]] = ((deliver, "tell"), (Recorder, "delivered"), (Recorder, "_step"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from strandline.checkpoint import job_folder
 from strandline.connectors.delta import sink as delta_sink
-from strandline.connectors.delta.table import nothing
+from strandline.connectors.delta.table import empty_commit
 from strandline.connectors.files import sink as folder_sink
 from strandline.connectors.files import task_files as folder_parts
 from strandline.connectors.files.manifest_log import write_new
@@ -149,7 +149,7 @@ def _each_statement_alone(self: Any) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as problem:
-        raise self._explained(problem) from None
+        raise self._to_sink_error(problem) from None
 
 
 def _only_positions(self: Any, batch: int, original: Callable[..., Sealed] = job_folder.Checkpoint.seal) -> Sealed:
@@ -317,7 +317,7 @@ def _delta_apart(self: Any, output: Output, entry: LedgerEntry) -> Written:
     done: Written = self._send(output, entry, recorded=False)
     crash_point("C10")
     self._panes.refresh()
-    self._panes.commit(nothing, entry, watermark=output.progress.watermark, recorded=True)
+    self._panes.commit(empty_commit, entry, watermark=output.progress.watermark, recorded=True)
     return done
 
 

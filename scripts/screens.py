@@ -13,7 +13,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from strandline.cli.actions.dlq import sources_of, stores_of
-from strandline.dashboard.dead_letter_queries import Opened
+from strandline.dashboard.dead_letter_queries import OpenedLetters
 from strandline.dashboard.jobs import id_of
 from strandline.dashboard.server import Dashboard, Options
 from strandline.observe.metrics.history import JobState, find_jobs
@@ -70,7 +70,7 @@ def sample_dashboard(folder: Path) -> Dashboard:
     fill(jobs / "sessions", JobToFill("sessions", rate=1.7))
     put_letters(folder, *_BROKEN)
     root = letters_pipeline(folder).root
-    ways = {jobs / "scores": Opened(stores_of(root), sources_of(root))}
+    ways = {jobs / "scores": OpenedLetters(stores_of(root), sources_of(root))}
     return Dashboard(lambda: find_jobs([jobs]), Options(port=0, home=folder / "home"), open_pipeline=ways.get)
 
 

@@ -57,7 +57,7 @@ def test_metrics_are_switched_for_tasks_and_for_who_keeps_them(monkeypatch: pyte
     kept: list[int] = []
     monkeypatch.setattr(deliver, "tell", lambda _, batch: told.append(batch.measured))
     monkeypatch.setattr(Recorder, "delivered", lambda _, batch, __: kept.append(batch))
-    monkeypatch.setattr(Recorder, "_turn", Recorder._turn)  # to be put back
+    monkeypatch.setattr(Recorder, "_step", Recorder._step)  # to be put back
     switch = Switch(stretch=1)
     switch.put()
     for number in range(4):

@@ -134,7 +134,7 @@ def test_redrive_writes_a_file_once_and_reports_letters_not_sent(
         ("red", 7, 1_714_564_800_500), ("red", 7, 1_714_564_800_500),
     ]  # fmt: skip
     assert strandline("redrive", job, letter(0xA1)["id"]) == 1
-    assert "1 not sent: it was sent back before" in capsys.readouterr().out
+    assert "1 not sent: it was redriven before" in capsys.readouterr().out
     assert output(capsys, "redrive", job, "--reason", "undecodable")["sent"] == []
     assert output(capsys, "count", job, "--by", "state")["counts"] == {"redriven": 2, "new": 1}
     assert len([*(tmp_path / "in").iterdir()]) == 1
@@ -223,9 +223,9 @@ def test_a_row_goes_back_as_it_lies_in_its_file_also_where_the_letter_is_masked_
     back = pl.read_parquet(tmp_path / "redriven-one.parquet")
     assert back.rows() == [("red", 2, letter(1)["id"])]
     lost = masked.with_columns(pl.lit("gone").alias("source_partition"))
-    assert folder.why_not(lost) == {letter(1)["id"]: "its bytes are not all here, and its row is not found again"}
+    assert folder.why_not(lost) == {letter(1)["id"]: "its bytes are masked or cut, and its row cannot be found again"}
     short = folder_letters(raw=b'{"team": "red"}')
-    assert folder.why_not(short) == {letter(1)["id"]: "a step has taken its column 'score' away"}
+    assert folder.why_not(short) == {letter(1)["id"]: "a step has removed its column 'score'"}
 
 
 def test_lines_go_back_as_lines_under_a_name_that_the_source_reads(tmp_path: Path) -> None:
@@ -239,8 +239,8 @@ def test_lines_go_back_as_lines_under_a_name_that_the_source_reads(tmp_path: Pat
     assert Folder("f", str(tmp_path), "txt", None, "in-*").why_not(folder_letters()) == {
         id_: "the source reads files named in-* only"
     }
-    assert "is not a folder of this machine" in Folder("f", "s3://b/in", "txt", None).why_not(folder_letters())[id_]
-    assert "its bytes are not all here" in folder.why_not(folder_letters(masked="fields"))[id_]
+    assert "is not a folder on this machine" in Folder("f", "s3://b/in", "txt", None).why_not(folder_letters())[id_]
+    assert "its bytes are masked or cut" in folder.why_not(folder_letters(masked="fields"))[id_]
 
 
 def test_a_file_that_another_redriver_has_just_written_is_not_touched(

@@ -89,7 +89,7 @@ def test_register_accepts_only_compatible_schemas(
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("show", "nothing"), "does not have what"),
+        (("show", "nothing"), "has no result for"),
         (("check", "x", "nowhere.avsc"), "cannot read nowhere.avsc"),
         (("check", "x", "{}", "--kind", "thrift"), "not a kind of schema"),
         (("check", "x", "{}"), "cannot tell what kind of schema"),

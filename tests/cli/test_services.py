@@ -66,7 +66,7 @@ def test_the_log_is_shown_from_its_end(capsys: pytest.CaptureFixture[str]) -> No
     run("down")
     capsys.readouterr()
     assert run("logs", "registry", "--follow", "-n", "100") == 0
-    assert "schemas are kept in" in message(capsys)
+    assert "schemas are stored in" in message(capsys)
 
 
 @pytest.mark.slow
@@ -80,10 +80,10 @@ def test_wiping_deletes_the_data(capsys: pytest.CaptureFixture[str], home: Path)
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("up", "kafak"), "there is no service called 'kafak'"),
-        (("up", "registry", "postgres", "--port", "9000"), "one port cannot serve 2 services"),
-        (("up", "registry", "--topic", "a"), "--topic needs the kafka service"),
-        (("up", "kafka", "--topic", "a:b"), "is no topic"),
+        (("up", "kafak"), "there is no service 'kafak'"),
+        (("up", "registry", "postgres", "--port", "9000"), "one port cannot be given to 2 services"),
+        (("up", "registry", "--topic", "a"), "topics are Kafka's"),
+        (("up", "kafka", "--topic", "a:b"), "is not a topic"),
         (("logs", "kafka"), "kafka has no log yet"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),

@@ -1,4 +1,4 @@
-"""The console shows what comes out and obeys nothing in it; a function gets each batch with a name that stays."""
+"""The console prints batches safely; a function gets each batch with a stable identity."""
 
 import io
 import json
@@ -33,18 +33,18 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_where_nobody_looks_each_row_is_a_line_that_can_be_read() -> None:
+def test_without_a_terminal_each_row_is_a_line_of_json() -> None:
     out = io.StringIO()
     OpenConsole(20, out).write(OUTPUT, ENTRY)
     lines = [line.split(" ", 1) for line in out.getvalue().splitlines()]
     assert [part for part, _ in lines] == ["panes", "panes", "panes", "late", "dead"]
-    told = [json.loads(text) for _, text in lines]
-    assert told[0]["window_start"] == "1970-01-01T00:00:10.000000Z"
-    assert [row["team"] for row in told[:4]] == [*PANES["team"], "late"]
-    assert (told[0]["total"], told[0]["batch"], told[4]["raw"]) == (7, 3, "/w==")
+    facts = [json.loads(text) for _, text in lines]
+    assert facts[0]["window_start"] == "1970-01-01T00:00:10.000000Z"
+    assert [row["team"] for row in facts[:4]] == [*PANES["team"], "late"]
+    assert (facts[0]["total"], facts[0]["batch"], facts[4]["raw"]) == (7, 3, "/w==")
 
 
-def test_in_a_terminal_a_batch_is_a_table_and_its_texts_steer_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_a_batch_is_a_table_without_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     out = Terminal()
     OpenConsole(2, out).write(OUTPUT, ENTRY)
@@ -56,16 +56,16 @@ def test_in_a_terminal_a_batch_is_a_table_and_its_texts_steer_nothing(monkeypatc
     assert "00:00:10.000000Z" in shown
 
 
-def test_a_console_that_nobody_reads_ends_the_job_with_a_word() -> None:
+def test_a_console_that_cannot_be_written_ends_the_job_with_an_error() -> None:
     class Closed(io.StringIO):
         def write(self, _: str) -> int:
             raise BrokenPipeError(32, "Broken pipe")
 
-    with pytest.raises(SinkError, match="nobody reads what the console shows"):
+    with pytest.raises(SinkError, match="the console's output cannot be written"):
         OpenConsole(2, Closed()).write(OUTPUT, ENTRY)
 
 
-def test_a_function_gets_each_part_with_an_identity_that_stays() -> None:
+def test_a_function_gets_each_part_with_a_stable_identity() -> None:
     taken: list[tuple[list[Any], BatchPart]] = []
     sink = sl.call(lambda rows, batch: taken.append((rows["team"].to_list() if "team" in rows else [], batch)))
     at_work = sink.open(Deliver(0, sink, Delivery.AT_LEAST_ONCE, ("team",)))
@@ -86,24 +86,24 @@ def test_a_function_gets_each_part_with_an_identity_that_stays() -> None:
         (KeyError("x"), SinkError),
     ],
 )
-def test_a_function_that_raises_makes_the_batch_wait_or_ends_the_job(problem: Exception, kind: type[Exception]) -> None:
+def test_a_function_that_raises_delays_the_batch_or_ends_the_job(problem: Exception, kind: type[Exception]) -> None:
     def send(_: pl.DataFrame, __: BatchPart) -> None:
         raise problem
 
     sink = sl.call(send, name="my sink")
-    with pytest.raises(kind, match="my sink") as told:
+    with pytest.raises(kind, match="my sink") as raised:
         sink.open(Deliver(0, sink, Delivery.AT_LEAST_ONCE, None)).write(OUTPUT, ENTRY)
-    assert type(told.value) is kind
-    assert type(problem).__name__ in str(told.value)
+    assert type(raised.value) is kind
+    assert type(problem).__name__ in str(raised.value)
 
 
 @pytest.mark.parametrize("sink", [sl.console(), sl.call(print)])
-def test_neither_promises_more_than_at_least_once(sink: Any) -> None:
+def test_both_sinks_offer_at_least_once_only(sink: Any) -> None:
     panes = scores().event_time("at", sl.monotone()).key_by("team").window(sl.tumbling(seconds=10))
-    told = panes.aggregate(total=sl.sum("score"))
+    result = panes.aggregate(total=sl.sum("score"))
     with pytest.raises(InvalidStep, match="cannot deliver exactly once"):
-        to_stages(told.write(sink).root)
-    to_stages(told.write(sink, delivery="at_least_once").root)
+        to_stages(result.write(sink).root)
+    to_stages(result.write(sink, delivery="at_least_once").root)
     at_work = sink.open(Deliver(0, sink, Delivery.AT_LEAST_ONCE, None))
     for act in (at_work.commit, at_work.mark):
         with pytest.raises(SinkError, match="keeps no ledger"):
@@ -112,8 +112,8 @@ def test_neither_promises_more_than_at_least_once(sink: Any) -> None:
     at_work.close()
 
 
-def test_what_cannot_be_shown_or_called_is_refused() -> None:
-    with pytest.raises(InvalidStep, match="0 rows of a batch are none"):
+def test_invalid_settings_are_refused() -> None:
+    with pytest.raises(InvalidStep, match="rows is 0"):
         sl.console(rows=0)
-    with pytest.raises(InvalidStep, match="cannot be called"):
+    with pytest.raises(InvalidStep, match="is not callable"):
         sl.call("send")  # type: ignore[arg-type]

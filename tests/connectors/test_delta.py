@@ -1,4 +1,4 @@
-"""Tables of Delta: transaction ids with the lineage, a digest that is compared, drivers that overtake each other."""
+"""Delta tables: transaction ids with the lineage, compared digests, and fenced drivers."""
 
 import json
 import sys
@@ -23,8 +23,8 @@ deltalake = pytest.importorskip("deltalake", reason='it needs "strandline[delta]
 
 
 def opened(path: Path, **asked: Any) -> OpenDelta:
-    mine = sl.delta(path / "totals", **asked)
-    return mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
+    definition = sl.delta(path / "totals", **asked)
+    return definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, None))
 
 
 def rows(*numbers: int, late: int | None = None) -> Output:
@@ -45,7 +45,7 @@ def ids(path: Path, name: str = "totals") -> list[int]:
 
 
 def at_c9(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Does something once, when late elements are committed and the panes are not."""
+    """Run an action once, after late elements are committed and before the panes."""
 
     def reached(point: str) -> None:
         if point == "C9":
@@ -55,18 +55,18 @@ def at_c9(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     monkeypatch.setattr(at_work, "crash_point", reached)
 
 
-def test_a_commit_names_the_lineage_the_batch_and_the_digest(tmp_path: Path) -> None:
+def test_a_commit_records_the_lineage_the_batch_and_the_digest(tmp_path: Path) -> None:
     sink = opened(tmp_path)
     epoch = sink.claim("mine")
     sink.commit(rows(1, 2), LedgerEntry("mine", epoch, 7, "sha", None, "at 10", "rows"))
     found = table(tmp_path)
     assert (found.transaction_version("mine"), found.transaction_version("mine/driver")) == (7, epoch)
-    told = json.loads(found.history(1)[0]["strandline"])
-    assert (told["batch"], told["digest"], told["ends"], told["epoch"]) == (7, "sha", "at 10", epoch)
+    facts = json.loads(found.history(1)[0]["strandline"])
+    assert (facts["batch"], facts["digest"], facts["ends"], facts["epoch"]) == (7, "sha", "at 10", epoch)
     assert ids(tmp_path) == [1, 2]
 
 
-def test_a_driver_that_is_overtaken_before_its_commit_writes_nothing(
+def test_a_driver_that_is_fenced_before_its_commit_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = opened(tmp_path)
@@ -81,7 +81,7 @@ def test_a_driver_that_is_overtaken_before_its_commit_writes_nothing(
     assert ids(tmp_path) == [1]
 
 
-def test_a_batch_that_died_between_two_tables_is_in_both_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_killed_between_two_tables_is_in_both_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Killed(BaseException):
         pass
 
@@ -101,7 +101,7 @@ def test_a_batch_that_died_between_two_tables_is_in_both_once(tmp_path: Path, mo
     assert (ids(tmp_path), ids(tmp_path, "totals_late")) == ([1], [9])
 
 
-def test_others_may_write_to_the_table_and_tidy_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_writers_may_append_to_the_table_and_compact_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = opened(tmp_path)
     epoch = sink.claim("mine")
     for batch in range(3):
@@ -122,27 +122,27 @@ def test_a_column_is_added_only_where_it_is_allowed_and_keeps_its_type(tmp_path:
     wider = Output(pl.DataFrame({"id": [2], "name": ["a"]}))
     with pytest.raises(SinkError, match="does not fit") as refused:
         sink.commit(wider, entry(epoch, 1))
-    assert refused.value.detail == "name is missing, and String is to be written"
+    assert refused.value.detail == "name (String) is missing"
     allowed = opened(tmp_path, evolve=True, **asked)
     epoch = allowed.claim("mine")
     allowed.commit(wider, entry(epoch, 1))
     assert sorted(pl.DataFrame(table(tmp_path).scan()).select("id", "name").rows()) == [(1, None), (2, "a")]
     with pytest.raises(SinkError) as other:
         allowed.commit(Output(pl.DataFrame({"id": ["one"]})), entry(epoch, 2))
-    assert other.value.detail == "id is Int64, and String is to be written"
+    assert other.value.detail == "id is Int64, expected String"
     assert "evolve" not in other.value.hint
 
 
-def test_a_place_that_cannot_hold_a_table_is_told_before_anything_runs(tmp_path: Path) -> None:
+def test_an_invalid_table_path_is_refused_before_the_job_runs(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SinkError):
         opened(tmp_path / "file")
 
 
 def test_secrets_are_references_and_the_library_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidSecret, match="AWS_SECRET_ACCESS_KEY is given as text") as told:
+    with pytest.raises(InvalidSecret, match="AWS_SECRET_ACCESS_KEY contains a secret as text") as raised:
         sl.delta("s3://lake/totals", options={"AWS_SECRET_ACCESS_KEY": "very secret"})
-    assert "very secret" not in str(told.value)
+    assert "very secret" not in str(raised.value)
     sink = sl.delta("s3://lake/totals", options={"AWS_SECRET_ACCESS_KEY": sl.secret("env:KEY"), "AWS_REGION": "eu"})
     assert "KEY" not in str(sink.definition)
     monkeypatch.setenv("KEY", "x")

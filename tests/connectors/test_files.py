@@ -1,4 +1,4 @@
-"""Folders: lines are records in places of their own, headers are checked, and files that changed are noticed."""
+"""The folder source: lines as records with positions, header checks, and detection of changed files."""
 
 import os
 from pathlib import Path
@@ -22,11 +22,11 @@ JSON = sl.json("n long")
 CSV = sl.csv("team string, n long")
 
 
-def lines(*told: tuple[str, int, bytes], split: bool = False) -> pl.DataFrame:
-    """Lines as Spark hands them over: the file, where its block starts, the bytes."""
-    files, blocks, values = ([each[place] for each in told] for place in range(3))
+def lines(*arguments: tuple[str, int, bytes], split: bool = False) -> pl.DataFrame:
+    """Lines as Spark passes them: the file, the start of its block, the bytes."""
+    files, blocks, values = ([each[place] for each in arguments] for place in range(3))
     kinds = {"partition": pl.String, "offset": pl.Int64, "value": pl.Binary, "mark": pl.Int32, SPLIT: pl.Boolean}
-    columns = [files, blocks, values, [RECORD] * len(told), [split] * len(told)]
+    columns = [files, blocks, values, [RECORD] * len(arguments), [split] * len(arguments)]
     return pl.DataFrame(dict(zip(kinds, columns, strict=True)), schema=kinds)
 
 
@@ -40,13 +40,13 @@ def places(frame: pl.DataFrame) -> list[tuple[str, int]]:
     return [*frame.select(PARTITION, OFFSET).iter_rows()]
 
 
-def test_lines_are_counted_from_where_their_block_starts_and_a_broken_one_costs_only_itself() -> None:
-    told = lines(
+def test_lines_are_numbered_from_their_blocks_start_and_a_broken_one_is_a_single_dead_letter() -> None:
+    records = lines(
         ("a", 0, b'{"n": 1}'), ("a", 0, b"no"), ("a", 0, b""), ("a", 0, b'{"n": 2}\r'),
         ("a", 9_000, b'{"n": 3}'), ("a", 9_000, b'{"n": 4}'),
         ("b", 0, b'\xef\xbb\xbf{"n": 5}'), ("b", 0, b'{"n": "x"}'),
     )  # fmt: skip
-    found = arrived(sl.files("in", JSON), told)
+    found = arrived(sl.files("in", JSON), records)
     assert found.rows["n"].to_list() == [1, 2, 3, 4, 5]
     assert places(found.rows) == [("a", 0), ("a", 3), ("a", 9_000), ("a", 9_001), ("b", 0)]
     assert places(found.dead) == [("a", 1), ("b", 1)]
@@ -54,10 +54,10 @@ def test_lines_are_counted_from_where_their_block_starts_and_a_broken_one_costs_
     assert SPLIT not in found.rows.columns
 
 
-def test_an_empty_line_is_a_text_where_any_line_is() -> None:
-    told = lines(("a", 0, b"one"), ("a", 0, b""), ("a", 0, b"\xff"))
-    assert arrived(sl.files("in", sl.text("line")), told).rows["line"].to_list() == ["one", ""]
-    assert arrived(sl.files("in", sl.raw("line")), told).rows["line"].to_list() == [b"one", b"", b"\xff"]
+def test_an_empty_line_is_a_record_of_text_formats() -> None:
+    records = lines(("a", 0, b"one"), ("a", 0, b""), ("a", 0, b"\xff"))
+    assert arrived(sl.files("in", sl.text("line")), records).rows["line"].to_list() == ["one", ""]
+    assert arrived(sl.files("in", sl.raw("line")), records).rows["line"].to_list() == [b"one", b"", b"\xff"]
 
 
 def test_a_folder_is_one_partition_to_the_watermark_though_its_records_name_their_files() -> None:
@@ -66,33 +66,33 @@ def test_a_folder_is_one_partition_to_the_watermark_though_its_records_name_thei
     assert sl.files("in", JSON).partitions == ("",)
 
 
-def test_lines_keep_their_number_where_they_are_decoded_in_a_crossing_of_their_own() -> None:
+def test_lines_keep_their_number_when_they_are_decoded_in_a_task_of_their_own() -> None:
     decoder = sl.files("in", CSV, header=True).decoder
     assert decoder is not None
-    told = lines(*(("a", 0, line) for line in (b"team,n", b"red,1", b"blue,2", b"jade,x")))
-    batches = told.to_arrow().to_batches(max_chunksize=2)
+    records = lines(*(("a", 0, line) for line in (b"team,n", b"red,1", b"blue,2", b"jade,x")))
+    batches = records.to_arrow().to_batches(max_chunksize=2)
     found = pl.DataFrame(pa.Table.from_batches([*decode_task(decoder)(iter(batches))]))
     assert sorted(found.select(OFFSET, "team").rows(), key=str) == [(1, "red"), (2, "blue"), (3, None)]
 
 
 @pytest.mark.parametrize("header", [b"team,n", b'"team", n\r', b"\xef\xbb\xbfteam,n"])
-def test_a_header_is_no_record(header: bytes) -> None:
+def test_a_header_is_not_a_record(header: bytes) -> None:
     found = arrived(sl.files("in", CSV, header=True), lines(("a", 0, header), ("a", 0, b"red,1"), ("a", 70, b"blue,2")))
     assert found.rows["n"].to_list() == [1, 2]
     assert found.dead.is_empty()
 
 
 @pytest.mark.parametrize("header", [b"n,team", b"red,1", b"", b"team", b"team,n,at"])
-def test_a_file_with_another_header_is_set_aside_whole_and_costs_no_other(header: bytes) -> None:
-    told = lines(("a", 0, header), ("a", 0, b"red,1"), ("b", 0, b"team,n"), ("b", 0, b"blue,2"))
-    found = arrived(sl.files("in", CSV, header=True), told)
+def test_a_file_with_another_header_is_dead_lettered_whole_and_alone(header: bytes) -> None:
+    records = lines(("a", 0, header), ("a", 0, b"red,1"), ("b", 0, b"team,n"), ("b", 0, b"blue,2"))
+    found = arrived(sl.files("in", CSV, header=True), records)
     assert found.rows["n"].to_list() == [2]
     assert places(found.dead) == [("a", 0), ("a", 1)]
-    assert found.dead["@detail"].str.contains("the header of its file says").all()
+    assert found.dead["@detail"].str.contains("the file's header is").all()
 
 
-def test_a_wrong_header_of_a_file_in_blocks_stops_the_job_as_other_tasks_cannot_know_of_it() -> None:
-    with pytest.raises(RunError, match="the header of its file says 'n,team', not team, n: a"):
+def test_a_wrong_header_of_a_file_in_blocks_stops_the_job() -> None:
+    with pytest.raises(RunError, match="the file's header is 'n,team', expected team, n: a"):
         arrived(sl.files("in", CSV, header=True), lines(("a", 0, b"n,team"), ("a", 0, b"1,2"), split=True))
 
 
@@ -103,27 +103,27 @@ def test_without_a_header_the_first_line_is_a_record() -> None:
 @pytest.mark.parametrize(
     ("ask", "problem"),
     [
-        (lambda: sl.files("in", sl.avro("n long")), "Avro records have no lines"),
-        (lambda: sl.files("in", sl.json("n long", registry=sl.registry("http://localhost:1"))), "have no lines"),
-        (lambda: sl.files("in", "n long", format="xml"), "files of format 'xml'"),
-        (lambda: sl.files("in", JSON, header=True), "only files of CSV have a header"),
-        (lambda: sl.files("in", JSON, files_per_batch=0), "0 files a batch are none"),
-        (lambda: sl.files("in", JSON, on_lost="shrug"), "there is no on_lost 'shrug'"),
-        (lambda: sl.files("in", JSON, metadata={"f": "owner"}), "a file has no 'owner' for 'f'"),
-        (lambda: sl.files("in", JSON, metadata={"n": "path"}), "the column 'n' is in the records already"),
+        (lambda: sl.files("in", sl.avro("n long")), "Avro cannot decode lines"),
+        (lambda: sl.files("in", sl.json("n long", registry=sl.registry("http://localhost:1"))), "cannot decode lines"),
+        (lambda: sl.files("in", "n long", format="xml"), "unknown file format 'xml'"),
+        (lambda: sl.files("in", JSON, header=True), "only CSV files have a header"),
+        (lambda: sl.files("in", JSON, files_per_batch=0), "files_per_batch is 0"),
+        (lambda: sl.files("in", JSON, on_lost="shrug"), "unknown on_lost 'shrug'"),
+        (lambda: sl.files("in", JSON, metadata={"f": "owner"}), "unknown metadata field 'owner' for 'f'"),
+        (lambda: sl.files("in", JSON, metadata={"n": "path"}), "the column 'n' is already in the records"),
     ],
 )
-def test_what_cannot_be_read_is_refused(ask: Any, problem: str) -> None:
+def test_unsupported_files_are_refused(ask: Any, problem: str) -> None:
     with pytest.raises(InvalidStep, match=problem):
         ask()
 
 
-def test_how_fast_a_folder_is_read_does_not_make_it_another_to_a_checkpoint() -> None:
+def test_read_speed_does_not_change_the_source_for_a_checkpoint() -> None:
     assert to_plain(sl.files("in", JSON)) == to_plain(sl.files("in", JSON, files_per_batch=3, on_lost="continue"))
     assert to_plain(sl.files("in", JSON)) != to_plain(sl.files("in", JSON, pattern="*.json"))
 
 
-def test_what_is_known_of_a_file_is_a_column() -> None:
+def test_file_metadata_can_be_columns() -> None:
     assert sl.files("in", JSON, metadata={"file": "path", "at": "modified"}).types == {
         "n": "long", "file": "string", "at": "timestamp",
     }  # fmt: skip
@@ -134,11 +134,11 @@ def listed(path: Path) -> ListedFile:
 
 
 def no_spark() -> Any:
-    """For files of this machine no Spark is asked."""
+    """A stand-in for Spark, which local files do not need."""
     return None
 
 
-def test_files_that_vanished_or_changed_since_they_were_listed_are_told_of(
+def test_files_that_vanished_or_changed_since_they_were_listed_are_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     old, gone, changed, fine = (tmp_path / f"{name} file" for name in ("old", "gone", "changed", "fine"))
@@ -150,26 +150,26 @@ def test_files_that_vanished_or_changed_since_they_were_listed_are_told_of(
     refuse_gone("files('in')", given, read, no_spark(), goes_on=False)
     gone.unlink()
     os.utime(changed, ns=(1, 1))
-    with pytest.raises(LostRecords, match=r"2 files of files\('in'\) are not what they were") as refused:
+    with pytest.raises(LostRecords, match=r"2 files of files\('in'\) vanished or changed") as refused:
         refuse_gone("files('in')", given, read, no_spark(), goes_on=False)
     assert "gone%20file vanished" in refused.value.detail
     assert "changed%20file changed" in refused.value.detail
     refuse_gone("files('in')", given, read, no_spark(), goes_on=True)
-    assert "goes on without all records" in caplog.text
+    assert "continues with missing records" in caplog.text
 
 
-def test_a_file_that_got_more_lines_after_it_was_read_is_told_of(tmp_path: Path) -> None:
+def test_a_file_that_got_more_lines_after_it_was_read_is_reported(tmp_path: Path) -> None:
     early, late = tmp_path / "early", tmp_path / "late"
     for path in (early, late):
         path.write_text("x")
     read, given = [listed(early)], [listed(late)]
     os.utime(early, ns=(1, 1))
-    with pytest.raises(LostRecords, match="are not what they were"):
+    with pytest.raises(LostRecords, match="vanished or changed"):
         refuse_gone("files('in')", given, read, no_spark(), goes_on=False)
 
 
 @pytest.mark.parametrize("scheme", ["", "file:", "file://"])
-def test_what_waits_in_a_folder_here_is_told_without_spark(tmp_path: Path, scheme: str) -> None:
+def test_waiting_files_of_a_local_folder_are_listed_without_spark(tmp_path: Path, scheme: str) -> None:
     folder = tmp_path / "a b#c%20d"
     folder.mkdir()
     for name in ("one.json", "two.json", "_draft.json", "notes.txt"):
@@ -179,21 +179,21 @@ def test_what_waits_in_a_folder_here_is_told_without_spark(tmp_path: Path, schem
 
 
 @pytest.mark.parametrize("folder", ["s3a://bucket/in", "hdfs:/in", "/in/*/today"])
-def test_what_waits_elsewhere_only_spark_knows(folder: str) -> None:
+def test_waiting_files_of_other_file_systems_need_spark(folder: str) -> None:
     assert waiting_here(folder, None, frozenset()) is None
 
 
-def test_no_list_no_loss() -> None:
+def test_without_listed_files_nothing_is_lost() -> None:
     refuse_gone("files('in')", (), (), no_spark(), goes_on=False)
 
 
-def test_dead_letters_of_lines_say_why() -> None:
+def test_dead_letters_of_lines_have_a_reason() -> None:
     found = arrived(sl.files("in", CSV), lines(("a", 0, b'red,"1'), ("a", 0, b"red,many")))
     assert found.dead[REASON].to_list() == ["undecodable", "undecodable"]
     assert found.dead["@detail"][1] == "n: 'many' is no long"
 
 
-def test_long_files_are_read_some_row_groups_at_a_time_and_every_row_knows_its_number(
+def test_long_files_are_read_by_row_groups_and_rows_keep_their_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parquet_splits, "BYTES_AT_ONCE", 1_500)
@@ -212,7 +212,7 @@ def test_long_files_are_read_some_row_groups_at_a_time_and_every_row_knows_its_n
     ("folder", "columns"),
     [("in", "n decimal(9, 2)"), ("in", "n array<int>"), ("s3a://in", "n long"), ("in/*", "n long"), ("not", "n long")],
 )
-def test_what_spark_reads_better_is_left_to_it(
+def test_files_that_spark_reads_better_are_left_to_spark(
     folder: str, columns: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -221,6 +221,6 @@ def test_what_spark_reads_better_is_left_to_it(
     assert parquet_splits.readable(folder, columns) is None
 
 
-def test_folders_that_tell_columns_are_left_to_spark(tmp_path: Path) -> None:
+def test_folders_with_partition_columns_are_left_to_spark(tmp_path: Path) -> None:
     (tmp_path / "team=red").mkdir()
     assert parquet_splits.readable(str(tmp_path), "n long, team string") is None

@@ -1,4 +1,4 @@
-"""A folder as a sink: what counts is what the log names, whoever dies, sleeps, compacts or writes at the same time."""
+"""The folder sink: only files in the log are live, despite crashes, stalls, compactions and concurrent writers."""
 
 import errno
 import json
@@ -19,7 +19,7 @@ from strandline.connectors.files import sink as at_work
 from strandline.connectors.files.manifest_log import Log
 from strandline.connectors.files.sink import OpenFolder
 from strandline.errors import Fenced, InvalidStep, SetupError, SinkError, SinkUnavailable, StateError
-from strandline.formats.row_files import decoded, encoded, laid_out, types_of
+from strandline.formats.row_files import decode_file, encode_file, to_public_columns, types_of
 from strandline.kernel.output import Output
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
@@ -27,8 +27,8 @@ from strandline.ports.protocols import LedgerEntry
 
 
 def opened(path: Path, **asked: Any) -> OpenFolder:
-    mine = sl.folder(path, **asked)
-    return mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
+    definition = sl.folder(path, **asked)
+    return definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, None))
 
 
 def rows(*numbers: int) -> Output:
@@ -56,11 +56,11 @@ def written(path: Path, batches: int) -> tuple[OpenFolder, int]:
 
 
 class Killed(BaseException):
-    """Nothing is tidied up after it."""
+    """A crash: nothing is cleaned up after it."""
 
 
 def at_c9(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Does something once, when the files of a batch are durable and no record names them."""
+    """Run an action once, when the files of a batch are durable and no record names them."""
 
     def reached(point: str) -> None:
         if point == "C9":
@@ -70,7 +70,7 @@ def at_c9(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     monkeypatch.setattr(at_work, "crash_point", reached)
 
 
-def test_files_that_no_record_names_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_without_a_log_record_are_invisible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink, epoch = written(tmp_path, 1)
 
     def die() -> None:
@@ -90,7 +90,7 @@ def test_files_that_no_record_names_are_not_there(tmp_path: Path, monkeypatch: p
     assert (len(data_files(tmp_path)), ids(tmp_path)) == (1, [0, 7, 8])
 
 
-def test_a_driver_that_is_overtaken_between_files_and_record_leaves_neither(
+def test_a_driver_fenced_between_files_and_record_leaves_neither(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink, epoch = written(tmp_path, 1)
@@ -100,7 +100,7 @@ def test_a_driver_that_is_overtaken_between_files_and_record_leaves_neither(
     assert (len(data_files(tmp_path)), ids(tmp_path)) == (1, [0])
 
 
-def test_a_driver_that_slept_while_the_log_was_compacted_cannot_write_into_the_past(
+def test_a_driver_that_slept_through_a_compaction_cannot_publish_an_old_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink, epoch = written(tmp_path, 3)
@@ -121,7 +121,7 @@ def test_a_driver_that_slept_while_the_log_was_compacted_cannot_write_into_the_p
     assert (len(data_files(tmp_path)), ids(tmp_path)) == (1, [0, 1, 2])
 
 
-def test_jobs_that_write_at_once_both_come_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_jobs_can_both_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink, epoch = written(tmp_path, 1)
     other = opened(tmp_path)
     theirs = other.claim("theirs")
@@ -131,7 +131,7 @@ def test_jobs_that_write_at_once_both_come_through(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl", "csv"])
-def test_compacted_the_rows_are_the_same_and_the_job_goes_on(tmp_path: Path, format: str) -> None:  # noqa: A002
+def test_after_a_compaction_rows_are_the_same_and_the_job_continues(tmp_path: Path, format: str) -> None:  # noqa: A002
     sink = opened(tmp_path, format=format)
     epoch = sink.claim("mine")
     for batch in range(5):
@@ -151,7 +151,7 @@ def test_compacted_the_rows_are_the_same_and_the_job_goes_on(tmp_path: Path, for
     assert opened(tmp_path).claim("mine") == epoch + 1
 
 
-def test_a_batch_that_comes_while_files_are_gathered_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_written_during_a_compaction_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink, epoch = written(tmp_path, 3)
     publish = Log.publish
 
@@ -165,7 +165,7 @@ def test_a_batch_that_comes_while_files_are_gathered_is_kept(tmp_path: Path, mon
     assert ids(tmp_path) == [0, 1, 2, 7]
 
 
-def test_of_two_who_compact_at_once_one_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_concurrent_compactions_one_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, 3)
     publish = Log.publish
 
@@ -175,13 +175,13 @@ def test_of_two_who_compact_at_once_one_gives_way(tmp_path: Path, monkeypatch: p
         return publish(log, number, record)
 
     monkeypatch.setattr(Log, "publish", after_another)
-    with pytest.raises(SinkUnavailable, match="compacted or written to by others"):
+    with pytest.raises(SinkUnavailable, match="compacted or written to by other processes"):
         sl.compact(tmp_path)
     assert ids(tmp_path) == [0, 1, 2]
     assert len(sl.manifested_files(tmp_path)) == 1
 
 
-def test_drafts_of_records_are_deleted_once_nobody_can_be_at_them(tmp_path: Path) -> None:
+def test_abandoned_drafts_of_records_are_deleted(tmp_path: Path) -> None:
     written(tmp_path, 1)
     old, new = (tmp_path / "_log" / f".{name}.tmp" for name in ("old", "new"))
     for draft in (old, new):
@@ -191,28 +191,28 @@ def test_drafts_of_records_are_deleted_once_nobody_can_be_at_them(tmp_path: Path
     assert (old.exists(), new.exists()) == (False, True)
 
 
-def test_files_are_gathered_up_to_a_size(tmp_path: Path) -> None:
+def test_files_are_merged_up_to_a_size(tmp_path: Path) -> None:
     written(tmp_path, 6)
     size = data_files(tmp_path)[0].stat().st_size
     assert sl.compact(tmp_path, target_bytes=3 * size + 10).after == 2
     assert ids(tmp_path) == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_reader_whose_files_vanish_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_whose_files_vanish_retries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, 3)
-    held = Log.held
+    held = Log.state
 
     def then_compacted(log: Log) -> Any:
         found = held(log)
-        monkeypatch.setattr(Log, "held", held)
+        monkeypatch.setattr(Log, "state", held)
         sl.compact(tmp_path, keep_seconds=0)
         return found
 
-    monkeypatch.setattr(Log, "held", then_compacted)
+    monkeypatch.setattr(Log, "state", then_compacted)
     assert ids(tmp_path) == [0, 1, 2]
 
 
-def test_any_engine_can_follow_the_log(tmp_path: Path) -> None:
+def test_any_engine_can_read_the_listed_files(tmp_path: Path) -> None:
     written(tmp_path, 3)
     (tmp_path / "panes" / "of nobody.parquet").write_bytes(data_files(tmp_path)[0].read_bytes())
     sl.compact(tmp_path, target_bytes=1)
@@ -239,7 +239,7 @@ def test_a_column_is_added_only_where_it_is_allowed_and_keeps_its_type(tmp_path:
     wider = Output(pl.DataFrame({"id": [1], "name": ["a"]}))
     with pytest.raises(SinkError, match="do not fit") as refused:
         sink.commit(wider, entry(epoch, 1))
-    assert refused.value.detail == "name is missing, and string is to be written"
+    assert refused.value.detail == "name (string) is missing"
     assert "evolve=True" in refused.value.hint
     allowed = opened(tmp_path, evolve=True)
     epoch = allowed.claim("mine")
@@ -247,12 +247,12 @@ def test_a_column_is_added_only_where_it_is_allowed_and_keeps_its_type(tmp_path:
     assert sl.read_manifested(tmp_path).select("id", "name").rows() == [(0, None), (1, "a")]
     with pytest.raises(SinkError) as other:
         allowed.commit(Output(pl.DataFrame({"id": ["one"]})), entry(epoch, 2))
-    assert other.value.detail == "id is long, and string is to be written"
+    assert other.value.detail == "id is long, expected string"
     assert "evolve" not in other.value.hint
     assert len(data_files(tmp_path)) == 2
 
 
-def test_a_column_of_nothing_gets_its_type_from_the_first_value(tmp_path: Path) -> None:
+def test_a_column_of_nulls_gets_its_type_from_the_first_value(tmp_path: Path) -> None:
     sink = opened(tmp_path)
     epoch = sink.claim("mine")
     for batch, values in enumerate(([None], [2.5], [None])):
@@ -261,7 +261,7 @@ def test_a_column_of_nothing_gets_its_type_from_the_first_value(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl", "csv"])
-def test_values_of_every_type_come_back_as_they_were(tmp_path: Path, format: str) -> None:  # noqa: A002
+def test_values_of_every_type_survive_a_round_trip(tmp_path: Path, format: str) -> None:  # noqa: A002
     frame = pl.DataFrame(
         {
             "int": pl.Series([2**31 - 1, None, -1], dtype=pl.Int32),
@@ -284,11 +284,11 @@ def test_values_of_every_type_come_back_as_they_were(tmp_path: Path, format: str
             'na"me, too': [1, 2, 3],
         }
     )
-    shown = laid_out(frame, 7)
+    shown = to_public_columns(frame, 7)
     types = types_of(shown)
     path = tmp_path / f"rows.{format}"
-    path.write_bytes(encoded(shown, format))
-    back = decoded(path, types)
+    path.write_bytes(encode_file(shown, format))
+    back = decode_file(path, types)
     assert back.schema == shown.schema
     assert back.drop("place").equals(shown.drop("place"))
     # CSV and JSON know no structure that is not there apart from one whose fields are not.
@@ -297,20 +297,20 @@ def test_values_of_every_type_come_back_as_they_were(tmp_path: Path, format: str
     assert shown["wide"][0] == 2**64 - 1
 
 
-def test_a_log_that_was_harmed_is_refused_with_the_place(tmp_path: Path) -> None:
+def test_a_corrupt_log_is_refused_with_its_path(tmp_path: Path) -> None:
     written(tmp_path, 3)
     torn = tmp_path / "_log" / f"{4:020}.json"
     whole = torn.read_bytes()
     torn.write_bytes(whole[:20])
     with pytest.raises(StateError, match=f"{4:020}.json cannot be read"):
         ids(tmp_path)
-    told = json.loads(whole)
+    facts = json.loads(whole)
     for harm, words in (
         ({"version": 9}, "written by a newer Strandline"),
-        ({"files": [{"path": "panes/../../secret.csv", "part": "panes", "rows": 1, "bytes": 1}]}, "no file of its"),
-        ({"files": [{"path": "late/a.csv", "part": "panes", "rows": 1, "bytes": 1}]}, "no file of its folder"),
+        ({"files": [{"path": "panes/../../secret.csv", "part": "panes", "rows": 1, "bytes": 1}]}, "not a file of its"),
+        ({"files": [{"path": "late/a.csv", "part": "panes", "rows": 1, "bytes": 1}]}, "not a file of its folder"),
     ):
-        torn.write_text(json.dumps(told | harm))
+        torn.write_text(json.dumps(facts | harm))
         with pytest.raises(StateError, match=words):
             ids(tmp_path)
     torn.write_bytes(whole)
@@ -326,7 +326,7 @@ def test_a_log_that_was_harmed_is_refused_with_the_place(tmp_path: Path) -> None
         (errno.EPERM, SinkError, "cannot write to"),
     ],
 )
-def test_a_disk_that_is_full_is_waited_for_and_one_without_links_is_told(
+def test_a_full_disk_is_waited_for_and_one_without_hard_links_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[Exception], words: str
 ) -> None:
     sink, epoch = written(tmp_path, 1)
@@ -335,50 +335,50 @@ def test_a_disk_that_is_full_is_waited_for_and_one_without_links_is_told(
         raise OSError(code, os.strerror(code), str(draft), None, str(path))
 
     monkeypatch.setattr(os, "link", refuse)
-    with pytest.raises(kind, match=words) as told:
+    with pytest.raises(kind, match=words) as raised:
         sink.commit(rows(7), entry(epoch, 1))
-    assert type(told.value) is kind
+    assert type(raised.value) is kind
     if kind is SinkError:
-        assert "hard links" in told.value.hint  # type: ignore[attr-defined]
+        assert "hard links" in raised.value.hint  # type: ignore[attr-defined]
     monkeypatch.undo()
     assert len(data_files(tmp_path)) == 1
     assert sink.commit(rows(7), entry(epoch, 1)).fresh
     assert ids(tmp_path) == [0, 7]
 
 
-def test_a_place_that_cannot_be_a_folder_is_told_before_anything_runs(tmp_path: Path) -> None:
+def test_an_invalid_folder_is_refused_before_the_job_runs(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SinkError, match="cannot write to"):
         opened(tmp_path / "file" / "totals")
 
 
-def test_dead_letters_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_dead_letters_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     sink = opened(tmp_path)
     sink.commit(Output(dead=pl.DataFrame({"@raw": [b"card 4242"]})), entry(sink.claim("mine"), 0))
     (file,) = sl.manifested_files(tmp_path, "dead")
     assert Path(file).stat().st_mode & 0o777 == 0o600
 
 
-def test_what_a_folder_cannot_do_is_refused(tmp_path: Path) -> None:
+def test_unsupported_folder_settings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidStep, match="files of format 'orc'"):
         sl.folder(tmp_path, format="orc")
-    with pytest.raises(InvalidStep, match="s3://lake/totals is no folder"):
+    with pytest.raises(InvalidStep, match="s3://lake/totals is not a file system folder"):
         sl.folder("s3://lake/totals")
     for ask in (sl.read_manifested, sl.manifested_files, sl.compact):
-        with pytest.raises(SetupError, match="has no log"):
+        with pytest.raises(SetupError, match="has no manifest log"):
             ask(tmp_path / "nowhere")
     written(tmp_path, 1)
     with pytest.raises(InvalidStep, match="no part 'totals'"):
         sl.read_manifested(tmp_path, "totals")
     with pytest.raises(InvalidStep, match="late has no latest answers"):
         sl.read_manifested(tmp_path, "late", now=True)
-    with pytest.raises(InvalidStep, match="these rows are no panes"):
+    with pytest.raises(InvalidStep, match="these rows are not panes"):
         sl.read_manifested(tmp_path, now=True)
-    with pytest.raises(InvalidStep, match="a size of nothing"):
+    with pytest.raises(InvalidStep, match="target_bytes is below 1"):
         sl.compact(tmp_path, target_bytes=0)
 
 
-def test_the_command_compacts_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_compacts_and_reports_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written(tmp_path, 4)
     with pytest.raises(SystemExit) as done:
         main(["compact", str(tmp_path), "--keep-seconds", "0"])

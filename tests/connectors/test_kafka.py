@@ -1,4 +1,4 @@
-"""Kafka as a source: what is asked of Spark's connector, what is kept secret, and what makes it the same source."""
+"""The Kafka source: options for Spark's connector, secrets, and its identity for checkpoints."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ def source(**options: object) -> Kafka:
     return sl.kafka("scores", servers="localhost:9092", value=VALUE, **options)  # type: ignore[arg-type]
 
 
-def test_only_committed_records_are_read_and_loss_stops_the_job_unless_it_is_chosen() -> None:
+def test_only_committed_records_are_read_and_data_loss_stops_the_job_by_default() -> None:
     asked = source()._options()
     assert asked["kafka.isolation.level"] == "read_committed"
     assert asked["failOnDataLoss"] == "true"
@@ -43,7 +43,7 @@ def test_several_topics_or_a_pattern() -> None:
     assert sl.kafka("scores.*", servers="s", value=VALUE, pattern=True)._options()["subscribePattern"] == "scores.*"
 
 
-def test_what_kafka_knows_of_a_record_can_be_columns() -> None:
+def test_record_metadata_can_be_columns() -> None:
     found = source(metadata={"sent": "timestamp", "whose": "key", "extra": "headers"})
     assert found.types["sent"] == "timestamp"
     assert found.types["whose"] == "binary"
@@ -52,28 +52,28 @@ def test_what_kafka_knows_of_a_record_can_be_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
-        ({"metadata": {"sent": "time"}}, "a record has no 'time'"),
-        ({"metadata": {"score": "offset"}}, "is in the value already"),
-        ({"metadata": {"offset": "offset"}}, "the name 'offset' is taken"),
-        ({"on_lost": "panic"}, "there is no on_lost 'panic'"),
-        ({"starting": "yesterday"}, "starting at 'yesterday'"),
-        ({"records_per_batch": 0}, "0 records a batch are none"),
+        ({"metadata": {"sent": "time"}}, "unknown metadata field 'time'"),
+        ({"metadata": {"score": "offset"}}, "is already in the value"),
+        ({"metadata": {"offset": "offset"}}, "the column name 'offset' is reserved"),
+        ({"on_lost": "panic"}, "unknown on_lost 'panic'"),
+        ({"starting": "yesterday"}, "cannot start at 'yesterday'"),
+        ({"records_per_batch": 0}, "records_per_batch is 0"),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_can(options: dict[str, object], said: str) -> None:
-    with pytest.raises(InvalidStep, match=said) as refused:
+def test_invalid_options_are_refused_with_the_valid_ones(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidStep, match=message) as refused:
         source(**options)
     assert refused.value.hint
 
 
-def test_a_batch_is_bounded_unless_it_is_asked_not_to_be() -> None:
+def test_a_batch_is_bounded_by_default() -> None:
     assert source()._options()["maxOffsetsPerTrigger"] == "1000000"
     assert "maxOffsetsPerTrigger" not in source(records_per_batch=None)._options()
 
 
-def test_records_longer_than_the_format_reads_are_cut_where_that_saves_anything() -> None:
+def test_records_above_the_size_limit_are_cut_where_that_saves_memory() -> None:
     kept, size = source()._value()
     assert kept == "if(length(value) > 16777216, substring(value, 1, 65536), value) as value"
     assert size == "if(length(value) > 16777216, length(value), null) as `@size`"
@@ -81,11 +81,11 @@ def test_records_longer_than_the_format_reads_are_cut_where_that_saves_anything(
 
 
 def test_without_a_topic_it_is_refused() -> None:
-    with pytest.raises(InvalidStep, match="one topic or more"):
+    with pytest.raises(InvalidStep, match="one or more topics"):
         sl.kafka(servers="s", value=VALUE)
 
 
-def test_other_servers_another_speed_or_another_password_are_still_the_same_source_to_a_checkpoint() -> None:
+def test_servers_speed_and_password_do_not_change_the_source_for_a_checkpoint() -> None:
     first = source()
     moved = replace(first, servers="elsewhere:9092", records_per_batch=5, group="mine", security=sl.tls())
     assert fingerprint(Read(first)) == fingerprint(Read(moved))
@@ -93,11 +93,11 @@ def test_other_servers_another_speed_or_another_password_are_still_the_same_sour
     assert first != moved
 
 
-def test_partitions_are_told_by_topic_and_number_quiet_ones_too() -> None:
+def test_partitions_are_named_by_topic_and_number_idle_ones_too() -> None:
     assert source().partitions_at({"scores": {"0": 5, "1": 0}}) == ("scores-0", "scores-1")
 
 
-def test_a_password_is_a_reference_that_is_looked_up_late(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_is_a_reference_that_is_resolved_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_PASSWORD", 'hunter"2')
     given = sl.sasl("SCRAM-SHA-512", user="me", password="env:KAFKA_PASSWORD")
     secured = source(security=given)
@@ -119,6 +119,6 @@ def test_tls_takes_files_in_one_format_for_both_clients() -> None:
 
 
 @pytest.mark.parametrize(("mechanism", "url"), [("OAUTHBEARER", None), ("PLAIN", "https://tokens"), ("KERBEROS", None)])
-def test_a_mechanism_has_what_it_needs_or_is_refused(mechanism: str, url: str | None) -> None:
+def test_an_incomplete_mechanism_is_refused(mechanism: str, url: str | None) -> None:
     with pytest.raises(InvalidStep):
         sl.sasl(mechanism, user="me", password="env:P", token_url=url)

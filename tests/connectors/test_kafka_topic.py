@@ -1,4 +1,4 @@
-"""Kafka as a sink, where it differs from the others: records, tombstones, producers gone astray, a broker's no."""
+"""The Kafka sink where it differs from others: records, tombstones, fenced producers, and rejected records."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 import strandline as sl
 from strandline.connectors.kafka import topic_admin
 from strandline.connectors.kafka.clients import Writer
-from strandline.connectors.kafka.encode_rows import encoded, in_format
+from strandline.connectors.kafka.encode_rows import encode_or_refuse, in_format
 from strandline.connectors.kafka.security import Security
 from strandline.connectors.kafka.topic_admin import Found
 from strandline.errors import Fenced, InvalidStep, RunError, SetupError, SinkError, SinkUnavailable
@@ -45,8 +45,8 @@ def store(kafka: Service) -> KafkaStore:
 
 
 def opened(store: KafkaStore, **asked: Any) -> OpenSink:
-    mine = store.sink(**asked)
-    return mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+    definition = store.sink(**asked)
+    return definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))
 
 
 def entry(sink: OpenSink, batch: int = 0) -> LedgerEntry:
@@ -60,7 +60,7 @@ def frame(*rows: Any) -> pl.DataFrame:
 
 
 @pytest.mark.services
-def test_a_record_says_which_pane_it_is_and_a_tombstone_what_is_gone(store: KafkaStore) -> None:
+def test_records_carry_pane_metadata_and_tombstones_retract(store: KafkaStore) -> None:
     sink = opened(store, mode="upsert", value=sl.json("team string, total long, window_end timestamp"))
     once = entry(sink)
     sink.commit(panes(pane("red", 5), pane("blue", 1)), once)
@@ -70,18 +70,23 @@ def test_a_record_says_which_pane_it_is_and_a_tombstone_what_is_gone(store: Kafk
     key = {"team": "red", "window_start": "1970-01-01T00:00:00.000Z", "window_end": "1970-01-01T00:00:10.000Z"}
     assert json.loads(red.key()) == key
     assert json.loads(red.value()) == {"team": "red", "total": 5, "window_end": "1970-01-01T00:00:10.000000Z"}
-    told = [("timing", b"early"), ("pane_index", b"0"), ("retraction", b"false"), ("strandline-batch", b"mine/0/range")]
-    assert red.headers() == blue.headers() == told
+    result = [
+        ("timing", b"early"),
+        ("pane_index", b"0"),
+        ("retraction", b"false"),
+        ("strandline-batch", b"mine/0/range"),
+    ]
+    assert red.headers() == blue.headers() == result
     assert (gone.key(), gone.value(), dict(gone.headers())["retraction"]) == (red.key(), None, b"true")
 
 
 @pytest.mark.services
-def test_records_that_the_topic_does_not_take_are_dead_letters_and_the_others_are_written_once(
+def test_records_that_the_topic_rejects_are_dead_letters_and_the_others_are_written_once(
     store: KafkaStore, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = new_topic(partitions=1, cleanup_policy="compact", max_message_bytes="1500")
-    mine = sl.kafka_topic(topic, servers=store.servers, key=sl.text("team"))
-    sink = mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+    definition = sl.kafka_topic(topic, servers=store.servers, key=sl.text("team"))
+    sink = definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))
     rows = [
         pane("x" * 2_000 if number == 7 else None if number in (3, 4) else f"{number}", number) for number in range(9)
     ]
@@ -89,38 +94,38 @@ def test_records_that_the_topic_does_not_take_are_dead_letters_and_the_others_ar
     assert sink.commit(panes(*rows), once) == Written(refused=3)
     assert not sink.commit(panes(*rows), once).fresh
     sink.close()
-    letters = mine.letters().read()
+    letters = definition.letters().read()
     assert sorted(json.loads(raw)["total"] for raw in letters["raw"]) == [3, 4, 7]
     assert set(letters["reason"]) == {"sink_refused"}
-    said = dict(zip([json.loads(raw)["total"] for raw in letters["raw"]], letters["detail"], strict=True))
-    assert "takes none without a key" in said[3]
-    assert "message size too large" in said[7]
+    content = dict(zip([json.loads(raw)["total"] for raw in letters["raw"]], letters["detail"], strict=True))
+    assert "accepts no record without a key" in content[3]
+    assert "message size too large" in content[7]
     written = [json.loads(record.value())["total"] for record in records_of(store.servers, topic)]
     assert written == [0, 1, 2, 5, 6, 8]
     elsewhere = sl.dead_files(tmp_path)
-    output = Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",), elsewhere)
-    other = with_letters(mine.open(output), output, "mine")
+    output = Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",), elsewhere)
+    other = with_letters(definition.open(output), output, "mine")
     assert other.commit(panes(pane(None, 10)), entry(other, 1)).refused == 1
     other.close()
     assert [json.loads(raw)["total"] for raw in elsewhere.letters().read()["raw"]] == [10]
-    assert mine.letters().read().height == 3
+    assert definition.letters().read().height == 3
 
 
 @pytest.mark.services
-@pytest.mark.parametrize("said", [KafkaError._TIMED_OUT, KafkaError.UNKNOWN])
-def test_an_answer_that_was_lost_is_found_in_the_ledger(
-    store: KafkaStore, monkeypatch: pytest.MonkeyPatch, said: int
+@pytest.mark.parametrize("content", [KafkaError._TIMED_OUT, KafkaError.UNKNOWN])
+def test_a_commit_with_a_lost_answer_is_found_in_the_ledger(
+    store: KafkaStore, monkeypatch: pytest.MonkeyPatch, content: int
 ) -> None:
     sink = opened(store)
     once, commit = entry(sink), Writer._commit
 
     def lost(writer: Writer) -> None:
         commit(writer)
-        raise KafkaException(KafkaError(said))
+        raise KafkaException(KafkaError(content))
 
     with monkeypatch.context() as patched:
         patched.setattr(Writer, "_commit", lost)
-        with pytest.raises(SinkUnavailable, match="the broker does not answer"):
+        with pytest.raises(SinkUnavailable, match="the broker does not respond"):
             sink.commit(panes(pane("red", 5)), once)
     assert not sink.commit(panes(pane("red", 5)), once).fresh
     sink.close()
@@ -128,7 +133,7 @@ def test_an_answer_that_was_lost_is_found_in_the_ledger(
 
 
 @pytest.mark.services
-def test_what_a_killed_driver_left_open_is_ended_by_the_next_and_never_seen(store: KafkaStore) -> None:
+def test_a_killed_drivers_open_transaction_is_aborted_by_the_next_driver(store: KafkaStore) -> None:
     sink = opened(store)
     once = entry(sink)
     killed = Writer(store.servers, Security(), f"strandline-mine-0-{store.topic('totals')}")
@@ -141,7 +146,7 @@ def test_what_a_killed_driver_left_open_is_ended_by_the_next_and_never_seen(stor
 
 
 @pytest.mark.services
-def test_a_batch_behind_another_jobs_open_transaction_is_waited_for_not_written_again(store: KafkaStore) -> None:
+def test_a_batch_behind_another_jobs_open_transaction_waits_and_is_not_written_twice(store: KafkaStore) -> None:
     sink = opened(store)
     once = entry(sink)
     other = Writer(store.servers, Security(), "theirs")
@@ -155,7 +160,7 @@ def test_a_batch_behind_another_jobs_open_transaction_is_waited_for_not_written_
 
 
 @pytest.mark.services
-def test_a_stranger_with_the_jobs_name_ends_it_after_three_attempts(
+def test_another_process_with_the_jobs_transactional_id_ends_the_job_after_three_attempts(
     store: KafkaStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = opened(store)
@@ -167,7 +172,7 @@ def test_a_stranger_with_the_jobs_name_ends_it_after_three_attempts(
 
     monkeypatch.setattr(Writer, "_begin", pushed)
     heard: list[RunError | None] = []
-    with pytest.raises(Fenced, match="another process writes under this job's name"):
+    with pytest.raises(Fenced, match="another process writes under this job's transactional id"):
         deliver(sink, Delivery.EXACTLY_ONCE, panes(pane("red", 5)), once, Patience(heard=heard.append, shortest=0.01))
     assert len(heard) == len(strangers) - 1 == 2
     sink.close()
@@ -205,49 +210,49 @@ def test_a_broker_that_was_killed_is_waited_for_and_nothing_is_lost_or_repeated(
 
 
 @pytest.mark.services
-def test_topics_that_are_missing_or_forget_are_told_before_anything_runs(
+def test_missing_topics_and_ledgers_with_retention_are_refused_before_the_job_runs(
     kafka: Service, new_topic: Callable[..., str]
 ) -> None:
     nowhere = sl.kafka_topic("nowhere", servers=kafka.address)
     with pytest.raises(SetupError, match="there is no topic nowhere"):
         nowhere.open(Deliver(0, nowhere, Delivery.EXACTLY_ONCE, None))
     forgets = sl.kafka_topic(new_topic(), servers=kafka.address, ledger=new_topic())
-    with pytest.raises(SetupError, match="forgets what is old"):
+    with pytest.raises(SetupError, match="deletes old records"):
         forgets.open(Deliver(0, forgets, Delivery.EXACTLY_ONCE, None))
 
 
-def test_a_broker_that_is_not_there_is_told_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_broker_is_reported_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_admin, "FIRST_ANSWER_WITHIN_SECONDS", 0.2)
-    mine = sl.kafka_topic("totals", servers="127.0.0.1:1")
-    with pytest.raises(SinkUnavailable, match="Kafka at 127.0.0.1:1 is out of reach"):
-        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
+    definition = sl.kafka_topic("totals", servers="127.0.0.1:1")
+    with pytest.raises(SinkUnavailable, match="Kafka at 127.0.0.1:1 cannot be reached"):
+        definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, None))
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "message"),
     [
         ({"options": {"acks": "1"}}, "acks=1 would count"),
-        ({"options": {"sasl.jaas.config": "x"}}, "no option of this sink"),
-        ({"mode": "replace"}, "no mode"),
-        ({"key": []}, "a key of no columns"),
-        ({"late": "totals"}, "two of a sink's topics"),
+        ({"options": {"sasl.jaas.config": "x"}}, "not an option of this sink"),
+        ({"mode": "replace"}, "unknown mode"),
+        ({"key": []}, "the key has no columns"),
+        ({"late": "totals"}, "two of the sink's topics"),
         ({"value": "json"}, "cannot be written as"),
-        ({"topic": ""}, "without a name"),
+        ({"topic": ""}, "has no name"),
     ],
 )
-def test_what_a_topic_cannot_be_is_refused(asked: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidStep, match=said):
+def test_invalid_topic_settings_are_refused(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidStep, match=message):
         sl.kafka_topic(**{"topic": "totals", "servers": "127.0.0.1:1", **asked})
 
 
-def test_by_a_key_without_a_window_a_topic_cannot_hold_the_latest_answer() -> None:
-    mine = sl.kafka_topic("totals", servers="127.0.0.1:1", mode="upsert", key=["team"])
-    with pytest.raises(InvalidStep, match="of whatever window comes last"):
-        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+def test_an_upsert_key_without_the_window_is_refused() -> None:
+    definition = sl.kafka_topic("totals", servers="127.0.0.1:1", mode="upsert", key=["team"])
+    with pytest.raises(InvalidStep, match="without the window"):
+        definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))
 
 
 @pytest.mark.parametrize("form", [sl.avro("team string, total long, window_start timestamp"), sl.protobuf(PROTO)])
-def test_a_format_writes_the_columns_it_names_and_reads_them_back(form: Any) -> None:
+def test_a_format_writes_its_columns_and_reads_them_back(form: Any) -> None:
     written = in_format(frame(pane("red", 5), pane("blue", 6, start=10_000)), 0, form, "it")
     raw = pl.DataFrame({PARTITION: ["0", "0"], OFFSET: [0, 1], RAW: written})
     rows = form.decode(raw).rows
@@ -259,28 +264,28 @@ def test_a_format_writes_the_columns_it_names_and_reads_them_back(form: Any) -> 
     )
 
 
-def test_a_row_that_does_not_fit_its_format_is_set_aside_alone() -> None:
+def test_only_the_row_that_does_not_fit_its_format_is_a_dead_letter() -> None:
     form = sl.avro('{"type": "record", "name": "T", "fields": [{"name": "team", "type": "string"}]}')
     rows = frame(*(pane(None if number == 5 else f"{number}", number) for number in range(9)))
-    fine, values, refused = encoded(rows, lambda some: in_format(some, 0, form, "it"), 0)
+    fine, values, refused = encode_or_refuse(rows, lambda some: in_format(some, 0, form, "it"), 0)
     assert fine["total"].to_list() == [0, 1, 2, 3, 4, 6, 7, 8]
     assert len(values) == 8
-    assert [(each.row["total"], "does not fit its Avro schema" in each.said) for each in refused] == [(5, True)]
-    with pytest.raises(SinkError, match="asks for club, which its rows do not have"):
+    assert [(each.row["total"], "does not fit its Avro schema" in each.detail) for each in refused] == [(5, True)]
+    with pytest.raises(SinkError, match="needs the columns club, which the rows do not have"):
         in_format(rows, 0, sl.json("club string"), "it")
 
 
-def test_what_json_has_no_word_for_is_told_all_the_same() -> None:
+def test_non_finite_numbers_and_extreme_times_are_written_as_text() -> None:
     odd = frame(*({**pane("red", 0), "total": each, "each": [1, 2]} for each in (float("nan"), float("inf"), 1.5)))
-    told = [json.loads(each) for each in as_json(odd.with_columns(pl.lit(FOREVER).alias(END)), 0)]
-    assert [(each["total"], each["each"], each["window_end"]) for each in told] == [
+    facts = [json.loads(each) for each in as_json(odd.with_columns(pl.lit(FOREVER).alias(END)), 0)]
+    assert [(each["total"], each["each"], each["window_end"]) for each in facts] == [
         ("NaN", [1, 2], "infinity"),
         ("Infinity", [1, 2], "infinity"),
         (1.5, [1, 2], "infinity"),
     ]
 
 
-def test_topics_that_promise_little_are_warned_of_once_and_not_at_home(caplog: pytest.LogCaptureFixture) -> None:
+def test_topics_with_weak_replication_are_warned_of_once_except_on_loopback(caplog: pytest.LogCaptureFixture) -> None:
     weak, strong = Found(1, 1, 1, 1_000, "delete"), Found(1, 3, 2, 1_000, "delete")
     with caplog.at_level(logging.WARNING, "strandline.kafka"):
         topic_admin._warn("127.0.0.1:9092,localhost:9093,[::1]:9094", {"weak": weak})
@@ -290,7 +295,7 @@ def test_topics_that_promise_little_are_warned_of_once_and_not_at_home(caplog: p
 
 
 @pytest.mark.services
-def test_a_topic_tells_how_long_its_records_can_be_the_longest_of_several(kafka: Service) -> None:
+def test_the_record_size_limit_is_the_largest_of_all_topics(kafka: Service) -> None:
     usual, short = (f"longest-{name}-{uuid.uuid4().hex}" for name in ("usual", "short"))
     create_topics(kafka.address, Topic(usual, 1), Topic(short, 1, {"max.message.bytes": "5000"}))
     form = sl.json("team string")

@@ -1,4 +1,4 @@
-"""A batch killed at each point of its delivery and delivered again: what each delivery loses, repeats, or does not."""
+"""Kill a batch at each point of its delivery and deliver it again: what each delivery guarantee loses or repeats."""
 
 import os
 import signal
@@ -58,7 +58,7 @@ def deliver_once(place: Path | str, delivery: str, crash: str | None, sink: str 
         ("at_most_once", "C10", 1),
     ],
 )
-def test_a_batch_that_is_killed_and_delivered_again_is_there_so_many_times(
+def test_a_killed_and_repeated_batch_is_delivered_as_often_as_the_guarantee_says(
     tmp_path: Path, delivery: str, point: str, times: int
 ) -> None:
     database = tmp_path / "scores.db"
@@ -75,7 +75,7 @@ def test_a_batch_that_is_killed_and_delivered_again_is_there_so_many_times(
     ("delivery", "point", "times"),
     [("exactly_once", "C9", 1), ("exactly_once", "C10", 1), ("at_least_once", "C10", 2), ("at_most_once", "marked", 0)],
 )
-def test_so_it_is_in_folders_and_tables_of_delta(
+def test_the_same_holds_for_folders_and_delta_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delivery: str, point: str, times: int, sink: str
 ) -> None:
     if sink == "delta":
@@ -92,7 +92,7 @@ def test_so_it_is_in_folders_and_tables_of_delta(
     ("delivery", "point", "found"),
     [("exactly_once", "C9", [1, 2, 3]), ("exactly_once", "C10", [1, 2, 3]), ("at_most_once", "marked", [])],
 )
-def test_so_it_is_under_keys_of_valkey(
+def test_the_same_holds_for_valkey(
     valkey: Service, monkeypatch: pytest.MonkeyPatch, delivery: str, point: str, found: list[int]
 ) -> None:
     with client.Valkey.from_url(valkey.address) as reader:

@@ -1,4 +1,4 @@
-"""The verdict on a partition: by what happened, not by a threshold."""
+"""Lag verdicts of a partition: by its recent history, not by a threshold."""
 
 import pytest
 
@@ -25,5 +25,7 @@ STEADY = [(1_000, 10), (2_000, 20), (3_000, 30)]
         "the job is silent", "a silent job that has read all", "a first batch", "nothing after the first batch",
     ],
 )  # fmt: skip
-def test_a_verdict(positions: list[tuple[int, int]], ends: tuple[int, int], now: int, verdict: Verdict) -> None:
+def test_the_verdict_of_a_partition(
+    positions: list[tuple[int, int]], ends: tuple[int, int], now: int, verdict: Verdict
+) -> None:
     assert judge(positions, ends, now) is verdict

@@ -1,4 +1,4 @@
-"""Files of lines read by Python itself: the same records, each in its place, however they are cut; or left to Spark."""
+"""Line files read in Python: the same records and positions however files are divided, or left to Spark."""
 
 import bz2
 import gzip
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import strandline as sl
 from strandline.connectors.files import line_files
-from strandline.connectors.files.line_files import line_pieces, lines_here, read_line_pieces, read_lines
+from strandline.connectors.files.line_files import can_read_lines, line_pieces, read_line_pieces, read_lines
 from strandline.connectors.files.line_views import as_lines
 from strandline.errors import RunError
 from strandline.ports.protocols import SPLIT
@@ -24,18 +24,18 @@ blocks = signs.map(b"".join)
 
 
 def as_told(block: bytes) -> list[bytes]:
-    """The lines of a block, as Hadoop has them."""
+    """The lines of a block, by Hadoop's rules."""
     *lines, last = re.split(rb"\r\n|\r|\n", block)
     return [*lines, last] if last else lines
 
 
 @given(blocks)
-def test_a_newline_or_a_return_or_both_end_a_line(block: bytes) -> None:
+def test_a_newline_a_carriage_return_or_both_end_a_line(block: bytes) -> None:
     assert as_lines(block).to_list() == as_told(block)
 
 
 @given(blocks, st.integers(1, 9))
-def test_a_file_that_is_read_some_at_a_time_has_the_same_lines_under_their_numbers(
+def test_a_file_read_in_blocks_has_the_same_lines_and_numbers(
     tmp_path_factory: pytest.TempPathFactory, block: bytes, at_once: int
 ) -> None:
     file = tmp_path_factory.mktemp("in") / "some.txt"
@@ -48,14 +48,14 @@ def test_a_file_that_is_read_some_at_a_time_has_the_same_lines_under_their_numbe
 
 
 @given(blocks, st.integers(1, 9), st.integers(1, 5))
-def test_a_file_cut_anywhere_gives_each_line_to_one_piece_and_to_each_a_place(
+def test_byte_ranges_give_each_line_to_exactly_one_piece(
     tmp_path_factory: pytest.TempPathFactory, block: bytes, step: int, looked_at: int
 ) -> None:
     file = tmp_path_factory.mktemp("in") / "some.txt"
     file.write_bytes(block)
     starts = range(0, len(block), step)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(line_files, "_LOOKED_AT", looked_at)
+        patch.setattr(line_files, "_SCAN_BYTES", looked_at)
         pieces = [(file.as_uri(), start, min(start + step, len(block))) for start in starts]
         found = [read_line_pieces([piece]) for piece in pieces]
     assert [line for frame in found for line in frame["value"]] == as_told(block)
@@ -63,7 +63,7 @@ def test_a_file_cut_anywhere_gives_each_line_to_one_piece_and_to_each_a_place(
     assert places == sorted(set(places))
 
 
-def test_small_files_are_read_together_and_packed_ones_unpacked(tmp_path: Path) -> None:
+def test_small_files_are_read_together_and_compressed_ones_decompressed(tmp_path: Path) -> None:
     (tmp_path / "a b.txt").write_bytes(b"\xef\xbb\xbfone\ntwo")
     (tmp_path / "b.txt").touch()
     (tmp_path / "c.txt.gz").write_bytes(gzip.compress(b"three\n") + gzip.compress(b"four\n"))
@@ -83,7 +83,7 @@ def test_small_files_are_read_together_and_packed_ones_unpacked(tmp_path: Path) 
     ]
 
 
-def test_long_files_are_divided_among_tasks_and_small_ones_put_together(
+def test_long_files_are_divided_among_tasks_and_small_ones_grouped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(line_files, "LEAST_PER_TASK", 100)
@@ -103,9 +103,7 @@ def test_long_files_are_divided_among_tasks_and_small_ones_put_together(
     assert [piece[1:] for pieces in whole for piece in pieces] == [(0, 0)] * 4
 
 
-def test_a_wrong_header_of_a_file_that_is_read_some_at_a_time_stops_the_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_header_of_a_file_read_in_blocks_stops_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = sl.files(tmp_path, sl.csv("n long, word string"), header=True)
 
     def arrived(text: str) -> list[Arrived]:
@@ -117,7 +115,7 @@ def test_a_wrong_header_of_a_file_that_is_read_some_at_a_time_stops_the_job(
     assert whole.dead.height == 21
     monkeypatch.setattr(line_files, "BYTES_AT_ONCE", 50)
     assert sum(each.rows.height for each in arrived("n,word\n" + "1,one\n" * 20)) == 20
-    with pytest.raises(RunError, match="the header of its file says 'n,what'"):
+    with pytest.raises(RunError, match="the file's header is 'n,what'"):
         arrived("n,what\n" + "1,one\n" * 20)
 
 
@@ -127,7 +125,7 @@ def test_a_wrong_header_of_a_file_that_is_read_some_at_a_time_stops_the_job(
         ("torn.json.gz", gzip.compress(b'{"n": 1}\n' * 9)[:20], "Truncated"),
         ("none.json.gz", b'{"n": 1}\n', "incorrect header"),
         ("torn.json.bz2", bz2.compress(b'{"n": 1}\n' * 9)[:20], "Truncated"),
-        ("late.json.snappy", b"", "there was none such when the job started"),
+        ("late.json.snappy", b"", "the folder had no such file when the job started"),
     ],
     ids=["torn gz", "no gz", "torn bz2", "late snappy"],  # what gzip packs holds the second in which it did
 )
@@ -147,7 +145,7 @@ def test_a_file_that_is_gone_is_named() -> None:
             read_line_pieces(pieces)
 
 
-def test_a_line_that_is_longer_than_a_block_is_one_and_too_long_a_one_is_named(
+def test_a_line_longer_than_a_block_is_read_and_one_above_the_limit_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "a.txt"
@@ -161,30 +159,32 @@ def test_a_line_that_is_longer_than_a_block_is_one_and_too_long_a_one_is_named(
         assert "a line of" in refused.value.detail
 
 
-def test_what_spark_reads_better_is_left_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_spark_reads_better_are_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_files, "LONGEST_FILE", 10)
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "a.json").write_text("{}\n{}\n")
     (folder / "_long").write_text("{}\n" * 9)
-    assert lines_here(str(folder), None)
+    assert can_read_lines(str(folder), None)
     assert line_pieces(str(folder), [(folder / "a.json").as_uri()], divisible=True) is not None
     for name, content in (("long.json", "{}\n" * 9), ("rare.lz4", "")):
         (folder / name).write_text(content)
-        assert not lines_here(str(folder), None)
-        assert lines_here(str(folder), "a*.json")
-        assert not lines_here(str(folder), "{a,b}.json")  # what that means only Hadoop knows
+        assert not can_read_lines(str(folder), None)
+        assert can_read_lines(str(folder), "a*.json")
+        assert not can_read_lines(str(folder), "{a,b}.json")  # what that means only Hadoop knows
         (folder / name).unlink()
     assert line_pieces(str(folder), [(folder / "rare.lz4").as_uri()], divisible=True) is None
     assert line_pieces(str(tmp_path), [(folder / "a.json").as_uri()], divisible=True) is None
     for elsewhere in ("s3a://in", str(tmp_path / "i*"), str(tmp_path / "not")):
-        assert not lines_here(elsewhere, None)
+        assert not can_read_lines(elsewhere, None)
     (folder / "team=red").mkdir()
-    assert not lines_here(str(folder), None)
+    assert not can_read_lines(str(folder), None)
     assert not sl.files(tmp_path, sl.json("n long"), metadata={"file": "path"}).is_plain
 
 
-def test_blocks_are_told_only_where_a_file_has_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_block_flag_is_set_only_for_files_of_several_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     uri = (tmp_path / "a.txt").as_uri()
     assert SPLIT not in next(read_lines([uri])).columns

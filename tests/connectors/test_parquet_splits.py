@@ -1,4 +1,4 @@
-"""Parquet read by Python itself: the same rows in the same places as Spark would hand over, or left to Spark."""
+"""Parquet files read in Python: the same rows and positions as Spark's, or left to Spark."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
 def written(folder: Path) -> list[str]:
-    """A file with times in a zone, one with times in none, of which both lack a column and one has another type."""
+    """Two files, with zoned and with naive times; both lack a column, and one has another type."""
     rows = pl.DataFrame({"at": [NOON] * 40, "score": range(40), "team": ["red", None] * 20, "extra": [1] * 40})
     rows.write_parquet(folder / "a b.parquet", row_group_size=10)
     naive = rows.with_columns(pl.col("at").dt.replace_time_zone(None), pl.col("score").cast(pl.Int16))
@@ -24,7 +24,7 @@ def written(folder: Path) -> list[str]:
     return [path.as_uri() for path in sorted(folder.iterdir())]
 
 
-def test_rows_have_the_asked_columns_and_their_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_have_the_requested_columns_and_their_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uris = written(tmp_path)
     whole = pieces_of(str(tmp_path), COLUMNS, uris)
     assert whole == [[(uri, 0, 0) for uri in uris]]
@@ -42,7 +42,7 @@ def test_rows_have_the_asked_columns_and_their_places(tmp_path: Path, monkeypatc
     assert pl.concat(read_pieces(each, COLUMNS) for each in apart).equals(rows)
 
 
-def test_a_file_that_is_torn_or_of_another_type_is_named(tmp_path: Path) -> None:
+def test_a_corrupt_or_mistyped_file_is_named(tmp_path: Path) -> None:
     uris = written(tmp_path)
     (tmp_path / "c.parquet").write_bytes(b"PAR1")
     for uri, columns in ((uris[0], "team long"), (uris[1], COLUMNS), ("file:///nowhere.parquet", COLUMNS)):
@@ -51,7 +51,7 @@ def test_a_file_that_is_torn_or_of_another_type_is_named(tmp_path: Path) -> None
         assert uri in str(refused.value)
 
 
-def test_a_file_of_no_bytes_is_a_piece_like_others_and_named_when_it_is_read(tmp_path: Path) -> None:
+def test_an_empty_file_is_named_when_it_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").touch()
     uri = (tmp_path / "a.parquet").as_uri()
     assert pieces_of(str(tmp_path), COLUMNS, [uri]) == [[(uri, 0, 0)]]
@@ -60,7 +60,7 @@ def test_a_file_of_no_bytes_is_a_piece_like_others_and_named_when_it_is_read(tmp
     assert uri in str(refused.value)
 
 
-def test_what_spark_reads_better_is_left_to_it(tmp_path: Path) -> None:
+def test_files_that_spark_reads_better_are_left_to_spark(tmp_path: Path) -> None:
     uris = written(tmp_path)
     assert pieces_of(str(tmp_path.parent), COLUMNS, uris) is None  # a folder between may tell a column
     assert pieces_of(str(tmp_path), "team struct<a:long>", uris) is None

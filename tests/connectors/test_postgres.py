@@ -1,4 +1,4 @@
-"""PostgreSQL as a sink, where it differs from the others: a server that goes away, secrets, names that would be cut."""
+"""The PostgreSQL sink where it differs from others: lost servers, secrets, and truncated names."""
 
 import threading
 from collections.abc import Iterator
@@ -24,15 +24,15 @@ SECRET = "hunter2-the-canary"
 
 @pytest.fixture
 def store(postgres: Service) -> Iterator[PostgresStore]:
-    mine = PostgresStore(postgres.address)
-    yield mine
-    mine.close()
+    new_store = PostgresStore(postgres.address)
+    yield new_store
+    new_store.close()
 
 
 @pytest.fixture
 def sink(store: PostgresStore) -> Iterator[OpenSink]:
-    mine = store.sink()
-    found = mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+    definition = store.sink()
+    found = definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))
     yield found
     found.close()
 
@@ -68,7 +68,7 @@ def test_a_server_that_was_killed_is_waited_for_and_nothing_is_lost(postgres: Se
 
 
 @pytest.mark.services
-def test_a_connection_that_is_cut_is_made_anew(store: PostgresStore, sink: OpenSink) -> None:
+def test_a_lost_connection_is_reopened(store: PostgresStore, sink: OpenSink) -> None:
     once = entry(sink, 0)
     with psycopg.connect(store.dsn, autocommit=True) as other:
         other.execute(
@@ -82,22 +82,25 @@ def test_a_connection_that_is_cut_is_made_anew(store: PostgresStore, sink: OpenS
 
 
 @pytest.mark.services
-def test_who_is_not_let_in_is_told_so_without_the_secret(postgres: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_login_is_reported_without_the_secret(postgres: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CANARY", SECRET)
     host = postgres.address.replace("strandline@", "stranger@")
     monkeypatch.setenv("WHOLE", host.replace("stranger@", f"stranger:{SECRET}@"))
-    for mine in (sl.postgres("totals", dsn=host, password="env:CANARY"), sl.postgres("totals", dsn="env:WHOLE")):
-        with pytest.raises(SinkError, match="lets nobody in") as refused:
-            mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
+    for sink_definition in (
+        sl.postgres("totals", dsn=host, password="env:CANARY"),
+        sl.postgres("totals", dsn="env:WHOLE"),
+    ):
+        with pytest.raises(SinkError, match="rejects the connection") as refused:
+            sink_definition.open(Deliver(0, sink_definition, Delivery.EXACTLY_ONCE, None))
         assert not isinstance(refused.value, SinkUnavailable)
         assert SECRET not in str(refused.value)
-        assert SECRET not in repr(mine) + str(mine.definition) + mine.name
+        assert SECRET not in repr(sink_definition) + str(sink_definition.definition) + sink_definition.name
 
 
-def test_a_server_that_is_not_there_is_told_with_its_place() -> None:
-    mine = sl.postgres("totals", dsn="postgresql://me@127.0.0.1:1/scores")
-    with pytest.raises(SinkUnavailable, match="PostgreSQL at 127.0.0.1:1/scores is out of reach"):
-        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
+def test_an_unreachable_server_is_reported_with_its_address() -> None:
+    definition = sl.postgres("totals", dsn="postgresql://me@127.0.0.1:1/scores")
+    with pytest.raises(SinkUnavailable, match="PostgreSQL at 127.0.0.1:1/scores cannot be reached"):
+        definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, None))
 
 
 @pytest.mark.parametrize(
@@ -111,20 +114,20 @@ def test_a_server_that_is_not_there_is_told_with_its_place() -> None:
         ("host=db service=other", InvalidStep),
     ],
 )
-def test_a_connection_that_tells_secrets_or_hides_orders_is_refused(dsn: str, error: type[StrandlineError]) -> None:
+def test_connection_strings_with_secrets_or_unknown_options_are_refused(dsn: str, error: type[StrandlineError]) -> None:
     with pytest.raises(error) as refused:
         sl.postgres("totals", dsn=dsn)
     assert SECRET not in str(refused.value)
 
 
 @pytest.mark.services
-def test_a_name_that_would_be_cut_off_is_refused(store: PostgresStore, sink: OpenSink) -> None:
+def test_a_name_that_would_be_truncated_is_refused(store: PostgresStore, sink: OpenSink) -> None:
     long = "ü" * 32
     with pytest.raises(SinkError, match="is too long"):
         sink.commit(panes(pane("red", 5) | {long: 1}), entry(sink, 0))
-    mine = store.sink("x" * 60)
+    definition = store.sink("x" * 60)
     with pytest.raises(SinkError, match="is too long"):
-        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+        definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))
 
 
 @pytest.mark.services

@@ -1,4 +1,4 @@
-"""Dead letters back to a real topic: once, under their old keys, whenever the one who sends them is killed."""
+"""Redrive dead letters to a real topic: once, under their old keys, at whatever point the redrive is killed."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def records(servers: str, topic: str, start: int = 0) -> list[Any]:
 
 @pytest.fixture
 def source(kafka: Service, new_topic: Callable[..., str]) -> Kafka:
-    """A topic with bad records in it, under keys, with headers and times of their own."""
+    """A topic with bad records that have keys, headers and timestamps."""
     topic = new_topic(partitions=1)
     producer = Producer({"bootstrap.servers": kafka.address})
     for number, value in enumerate(BAD):
@@ -66,7 +66,7 @@ def ids(*numbers: int) -> list[str]:
     return [letter(number)["id"] for number in numbers]
 
 
-def test_a_record_goes_back_as_it_was_with_headers_that_say_why(source: Kafka, dead: DeadTopic) -> None:
+def test_a_record_is_redriven_unchanged_with_headers_that_name_the_redrive(source: Kafka, dead: DeadTopic) -> None:
     report = redrive(dead.letters(), {source.name: source}, ids(0, 1, 2, 3))
     assert list(report.sent) == ids(0, 1, 2, 3)
     assert not report.left
@@ -85,7 +85,7 @@ def test_a_record_goes_back_as_it_was_with_headers_that_say_why(source: Kafka, d
     assert len(records(source.servers, source.topics[0])) == 2 * len(BAD)
 
 
-def test_records_and_marks_are_one_transaction_where_the_letters_are_in_a_topic_too(
+def test_records_and_marks_are_one_transaction_if_the_letters_are_in_a_topic(
     source: Kafka, dead: DeadTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(*_: Any) -> None:
@@ -110,7 +110,7 @@ pipeline = rows.write(sl.sqlite({database!r}, table="panes"))
 
 
 @pytest.mark.parametrize("moment", ["R1", "R2", "R3"])
-def test_one_that_was_killed_is_done_by_the_next_and_nothing_arrives_twice(
+def test_a_killed_redrive_is_finished_by_the_next_and_nothing_arrives_twice(
     source: Kafka, tmp_path: Path, moment: str
 ) -> None:
     """A process killed before it sends, inside of its transaction, or before it marks.
@@ -140,26 +140,26 @@ def table(source: Kafka, folder: Any, **known: Any) -> LetterStore:
     return store
 
 
-def test_a_second_redrive_at_the_same_time_takes_over_and_the_first_is_told(source: Kafka, tmp_path: Any) -> None:
+def test_a_concurrent_second_redrive_fences_the_first(source: Kafka, tmp_path: Any) -> None:
     store = table(source, tmp_path)
     one = Redrive("one", (letter(0)["id"],), {source.name: source.standing(store.read())})
     first = Writer(source.servers, source.security, "strandline-redrive-one")
     second = source.take_back(store.read()[:1], one, None)
     assert list(second) == ids(0)
-    with pytest.raises(SinkError, match="another process has taken this over"):
+    with pytest.raises(SinkError, match="another process writes under this producer's transactional id"):
         first.write([{"topic": source.topics[0], "value": b"late"}])
 
 
-def test_a_masked_letter_goes_back_as_the_record_it_was_while_that_is_there(source: Kafka, tmp_path: Any) -> None:
+def test_a_masked_letter_is_redriven_from_its_original_record(source: Kafka, tmp_path: Any) -> None:
     store = table(source, tmp_path, raw=None, masked="all")
     assert list(redrive(store, {source.name: source}, ids(0)).sent) == ids(0)
     assert records(source.servers, source.topics[0], len(BAD))[0].value() == BAD[0]
     gone = store.read().with_columns(pl.lit(10_000, pl.Int64).alias("source_offset"))
-    why = "its bytes are not all here, and its record is no longer in the topic"
+    why = "the letter's bytes are masked or cut, and its record is no longer in the topic"
     assert source.why_not(gone) == dict.fromkeys(gone["id"], why)
 
 
-def test_a_letter_whose_record_is_gone_goes_back_without_a_key(source: Kafka, tmp_path: Any) -> None:
+def test_a_letter_whose_record_is_deleted_is_redriven_without_a_key(source: Kafka, tmp_path: Any) -> None:
     store = table(source, tmp_path)
     gone = store.read()[:1].with_columns(pl.lit(10_000, pl.Int64).alias("source_offset"))
     one = Redrive("gone", tuple(gone["id"]), {source.name: source.standing(gone)})
@@ -168,7 +168,7 @@ def test_a_letter_whose_record_is_gone_goes_back_without_a_key(source: Kafka, tm
     assert (found.value(), found.key()) == (BAD[0], None)
 
 
-def test_a_letter_that_is_too_long_for_its_topic_is_kept_cut_and_goes_back_whole(
+def test_a_letter_too_large_for_its_topic_is_stored_cut_and_redriven_whole(
     kafka: Service, new_topic: Callable[..., str], source: Kafka
 ) -> None:
     producer, whole = Producer({"bootstrap.servers": kafka.address}), b"\xff" * 5_000
@@ -191,13 +191,13 @@ def test_a_letter_that_is_too_long_for_its_topic_is_kept_cut_and_goes_back_whole
 def test_a_driver_that_was_replaced_can_no_longer_write_letters(dead: DeadTopic) -> None:
     entry = LedgerEntry("theirs", 1, 7, "digest")
     older, newer = dead.open_letters("theirs"), dead.open_letters("theirs")
-    with pytest.raises(SinkError, match="another process has taken this over"):
+    with pytest.raises(SinkError, match="another process writes under this producer's transactional id"):
         older.put(frame(letter(50)), entry)
     newer.put(frame(letter(50)), entry)
     assert dead.letters().read().height == 5
 
 
-def test_a_topic_that_is_not_there_is_missed_before_anything_runs(kafka: Service) -> None:
+def test_a_missing_topic_is_an_error_before_the_job_runs(kafka: Service) -> None:
     nowhere = sl.dead_topic("nowhere", servers=kafka.address)
     with pytest.raises(SetupError, match="there is no topic nowhere"):
         nowhere.open_letters("mine")

@@ -1,4 +1,4 @@
-"""The generator: every range can be read again, and it has all that a real stream has."""
+"""The scores stream: every range can be read again, with disorder, silence, late events and broken records."""
 
 import json
 import pickle
@@ -27,7 +27,7 @@ def whole(ask: Scores, partition: int) -> list[bytes]:
 
 
 def delays(ask: Scores) -> Any:
-    """How long after its event each readable record was emitted, in milliseconds."""
+    """The delay between each readable record's event and its emission, in milliseconds."""
     found = []
     for partition in range(ask.width):
         for moment, record in zip(schedule(ask, partition), whole(ask, partition), strict=True):
@@ -55,8 +55,8 @@ def test_another_seed_or_partition_gives_other_bytes() -> None:
     assert whole(SMALL, 0) != whole(SMALL, 1)
 
 
-def test_these_bytes_are_what_seed_seven_has_always_given() -> None:
-    """A demo that was stopped before an upgrade goes on after it."""
+def test_seed_seven_always_gives_the_same_bytes() -> None:
+    """A demo that was stopped before an upgrade continues after it."""
     found = records(Scores(seed=7), 0, 0, 1, ORIGIN) + records(Scores(seed=7), 3, 3_000, 3_001, ORIGIN)
     assert found == [
         b'{"team": "red", "user": "u102", "score": 7, "at": "2023-11-14T22:13:19.508Z"}',
@@ -65,7 +65,7 @@ def test_these_bytes_are_what_seed_seven_has_always_given() -> None:
 
 
 @given(partition=st.integers(0, 3), bounds=st.tuples(st.integers(0, 2_600), st.integers(0, 2_600)))
-def test_any_range_is_that_slice_of_the_whole(partition: int, bounds: tuple[int, int]) -> None:
+def test_any_range_equals_the_same_slice_of_the_whole_stream(partition: int, bounds: tuple[int, int]) -> None:
     ask = Scores(seed=5, events=10_000, rate=1_000)
     start, end = sorted(bounds)
     assert records(ask, partition, start, end, ORIGIN) == whole(ask, partition)[start:end]
@@ -77,7 +77,7 @@ def test_every_event_is_in_some_partition() -> None:
         assert sum(len(schedule(ask, number)) for number in range(ask.width)) == events
 
 
-def test_events_are_emitted_in_order_and_at_the_asked_rate() -> None:
+def test_events_are_emitted_in_order_at_the_configured_rate() -> None:
     for partition in range(SMALL.width):
         moments = schedule(SMALL, partition)
         assert (np.diff(moments) >= 0).all()
@@ -112,7 +112,7 @@ def test_events_are_out_of_order_but_only_a_little() -> None:
     assert 450 < found.mean() < 650
 
 
-def test_a_share_of_the_events_comes_late_and_another_hopelessly_late() -> None:
+def test_a_share_of_the_events_is_late_and_another_too_late() -> None:
     found = delays(Scores(seed=3, events=20_000, rate=1_000, poison=0))
     tardy = ((found >= 5_000) & (found <= 12_000)).mean()
     hopeless = ((found >= 60_000) & (found <= 120_000)).mean()
@@ -130,8 +130,8 @@ def test_a_share_of_the_records_is_broken_in_several_ways() -> None:
     assert any(b"half past nine" in record for record in broken)
 
 
-def test_what_the_generator_broke_the_format_finds() -> None:
-    """No record that is whole becomes a dead letter, and none that is broken becomes an element."""
+def test_exactly_the_records_that_the_generator_broke_fail_to_decode() -> None:
+    """No intact record becomes a dead letter, and no broken one becomes an element."""
     found = [record for number in range(SMALL.width) for record in whole(SMALL, number)]
     decoded = SMALL.decoder.decode(pl.DataFrame({RAW: found}))
     readable = decoded.rows.filter(pl.col("at").is_not_null())[RAW].to_list()
@@ -139,7 +139,7 @@ def test_what_the_generator_broke_the_format_finds() -> None:
 
 
 class Clock:
-    """A clock that stands where it is put."""
+    """A clock that is set by hand."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = ORIGIN
@@ -152,7 +152,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def read(reader: ScoresReader, start: dict[str, int], end: dict[str, int]) -> list[tuple[Any, ...]]:
-    """The rows that Spark would see of a range: partition, offset, value, mark."""
+    """The rows that Spark would read of a range: partition, offset, value, mark."""
     found: list[tuple[Any, ...]] = []
     for partition in reader.partitions(start, end):
         for batch in reader.read(partition):
@@ -168,7 +168,7 @@ def test_the_first_batch_announces_every_partition_and_carries_nothing(clock: Cl
     assert read(reader, start, end) == [(str(number), 0, None, ANNOUNCED) for number in range(4)]
 
 
-def test_the_stream_starts_with_its_second_batch_and_keeps_that_moment(clock: Clock) -> None:
+def test_the_stream_starts_with_its_second_batch_and_keeps_its_start_time(clock: Clock) -> None:
     reader = ScoresReader(SMALL)
     announced = reader.latestOffset(reader.initialOffset(), None)
     clock.now = ORIGIN + 50_000
@@ -199,7 +199,7 @@ def test_offsets_never_go_back_even_if_the_clock_does(clock: Clock) -> None:
     assert reader.latestOffset(start, None) == {"origin": ORIGIN, "0": 900, "1": 5, "2": 5, "3": 5}
 
 
-def test_each_partition_says_once_that_it_has_ended(clock: Clock) -> None:
+def test_each_partition_reports_its_end_once(clock: Clock) -> None:
     reader = ScoresReader(SMALL)
     start = {"origin": ORIGIN, "0": 990, "1": 1_000, "2": 990, "3": 990}
     clock.now = ORIGIN + 10**6
@@ -211,13 +211,13 @@ def test_each_partition_says_once_that_it_has_ended(clock: Clock) -> None:
     assert read(reader, end, end) == []
 
 
-def test_a_partition_that_goes_on_does_not_say_that_it_has_ended() -> None:
+def test_a_partition_that_continues_reports_no_end() -> None:
     start = {"origin": ORIGIN, "0": 0, "1": 0, "2": 0, "3": 0}
     end = {"origin": ORIGIN, "0": 999, "1": 0, "2": 0, "3": 0}
     assert {row[3] for row in read(ScoresReader(SMALL), start, end)} == {RECORD}
 
 
-def test_a_range_can_travel_to_another_process() -> None:
+def test_a_range_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(Range(1, 2, 3, 4, ENDED))) == Range(1, 2, 3, 4, ENDED)
 
 
@@ -229,7 +229,7 @@ def test_spark_finds_the_source_by_its_options() -> None:
     assert read(source.streamReader(None), start, end) == read(ScoresReader(SMALL), start, end)
 
 
-def test_a_source_says_what_the_planner_asks() -> None:
+def test_a_source_reports_what_the_planner_needs() -> None:
     source = sl.scores(seed=3, events=4_000, rate=1_000)
     assert source == SMALL
     assert source.name == "scores(seed=3, events=4000, rate=1000)"
@@ -238,8 +238,8 @@ def test_a_source_says_what_the_planner_asks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "problem"), [({"events": 3}, "3 events do not fill 4 partitions"), ({"rate": 0}, "a rate of 0 events")]
+    ("asked", "problem"), [({"events": 3}, "3 events do not fill 4 partitions"), ({"rate": 0}, "the rate is 0 events")]
 )
-def test_a_stream_that_cannot_be_is_refused(asked: dict[str, int], problem: str) -> None:
+def test_invalid_stream_settings_are_refused(asked: dict[str, int], problem: str) -> None:
     with pytest.raises(InvalidStep, match=problem):
         sl.scores(**asked)

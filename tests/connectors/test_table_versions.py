@@ -1,4 +1,4 @@
-"""Versions of a table: compared where both have closed their windows, switched to at once, dropped if nobody looks."""
+"""Table versions: compared where both have closed their windows, switched atomically, dropped if unused."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -34,10 +34,10 @@ KINDS = [
 
 @pytest.fixture
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    mine = STORES[request.param](tmp_path, request)
-    yield mine
-    if isinstance(mine, PostgresStore):
-        mine.close()
+    new_store = STORES[request.param](tmp_path, request)
+    yield new_store
+    if isinstance(new_store, PostgresStore):
+        new_store.close()
 
 
 def written(sink: Any, **more: Any) -> Write:
@@ -47,7 +47,7 @@ def written(sink: Any, **more: Any) -> Write:
 
 
 def put(sink: Any, *rows: Any, watermark: int = FOREVER) -> None:
-    """One batch of a job, which has come so far."""
+    """Deliver one batch of a job, with this watermark."""
     opened = sink.open(Deliver(0, sink, Delivery.EXACTLY_ONCE, ("team",)))
     output = replace(panes(*rows), progress=Progress(watermark, 9_000))
     opened.commit(output, LedgerEntry("mine", opened.claim("mine"), 0, "range"))
@@ -64,16 +64,16 @@ def current(store: Store) -> list[tuple[Any, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("store", "mode"), KINDS, indirect=["store"])
-def test_a_new_version_is_compared_and_switched_to_and_the_old_one_dropped(store: Store, mode: str) -> None:
+def test_a_new_version_is_compared_switched_to_and_the_old_one_dropped(store: Store, mode: str) -> None:
     live: Any = store.sink(mode=mode)
     versions = versions_of(live)
-    with pytest.raises(SinkError, match="no table 'totals' yet"):
+    with pytest.raises(SinkError, match="the table 'totals' does not exist yet"):
         versions.begin("totals_v2", None)
     versions.close()
     put(live, pane("red", 5), pane("red", 6, start=10_000), pane("blue", 1), pane("jade", 3, start=20_000))
     versions = versions_of(live)
     versions.begin("totals_v2", None)
-    with pytest.raises(StateError, match="begun from another time"):
+    with pytest.raises(StateError, match="started from another time"):
         versions.begin("totals_v2", 5)
     with pytest.raises(StateError, match="no version 'totals_v2'"):
         versions.difference("totals_v2")
@@ -84,11 +84,11 @@ def test_a_new_version_is_compared_and_switched_to_and_the_old_one_dropped(store
     versions = versions_of(live)
     found = versions.difference("totals_v2")
     assert (found.compared, found.only_live, found.only_new, found.changed, found.beyond) == (4, 1, 1, 1, 1)
-    told = dict(found.examples)
-    assert (told["changed"]["total"], told["changed"]["new_total"]) == (6, 7)
-    assert told["only live"]["team"] == "blue"
-    assert told["only new"]["team"] == "amber"
-    with pytest.raises(StateError, match="readers of totals_current see"):
+    result = dict(found.examples)
+    assert (result["changed"]["total"], result["changed"]["new_total"]) == (6, 7)
+    assert result["only live"]["team"] == "blue"
+    assert result["only new"]["team"] == "amber"
+    with pytest.raises(StateError, match="readers of totals_current use"):
         versions.drop("totals")
     versions.switch("totals_v2")
     with pytest.raises(StateError, match="already"):
@@ -102,9 +102,7 @@ def test_a_new_version_is_compared_and_switched_to_and_the_old_one_dropped(store
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("store", "mode"), KINDS, indirect=["store"])
-def test_from_a_time_on_the_new_version_counts_and_before_it_the_old_one_also_with_a_new_column(
-    store: Store, mode: str
-) -> None:
+def test_after_a_switch_windows_before_the_replays_start_stay_even_with_a_new_column(store: Store, mode: str) -> None:
     live: Any = store.sink(mode=mode)
     put(live, pane("red", 5), pane("red", 6, start=10_000), pane("red", 8, start=20_000))
     versions = versions_of(live, many=sl.count())
@@ -115,13 +113,13 @@ def test_from_a_time_on_the_new_version_counts_and_before_it_the_old_one_also_wi
     found = versions.difference("v2")
     assert (found.compared, found.changed, found.beyond) == (2, 2, 0)
     versions.switch("v2")
-    with pytest.raises(StateError, match="see the version 'totals'"):
+    with pytest.raises(StateError, match="use the version 'totals'"):
         versions.drop("totals")  # what is before the time is still its
     versions.close()
     assert [total for *_, total in current(store)] == [5, 61, 62]
     assert sorted(str(row["many"]) for row in store.read("totals_current")) == ["1", "2", "None"]
 
 
-def test_a_version_has_a_name_of_its_own(tmp_path: Path) -> None:
-    with pytest.raises(InvalidStep, match="the live table itself"):
+def test_a_version_needs_a_name_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(InvalidStep, match="the live table"):
         versioned(sl.sqlite(tmp_path / "a.db", table="totals"), "totals")

@@ -1,4 +1,4 @@
-"""Valkey as a sink, where it differs: versions, keys, batches in parts, other people's values, secrets."""
+"""The Valkey sink where it differs from others: versions, keys, batches in parts, foreign values, and secrets."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ from strandline.connectors.valkey import chunks
 from strandline.connectors.valkey import sink as module
 from strandline.connectors.valkey.chunks import Part
 from strandline.connectors.valkey.encode_rows import WIDTH, keys_for, versions_of
-from strandline.connectors.valkey.lua_scripts import Acts
+from strandline.connectors.valkey.lua_scripts import ScriptCalls
 from strandline.errors import (
     Fenced,
     InvalidSecret,
@@ -47,9 +47,9 @@ SECRET = "hunter2-the-canary"
 
 @pytest.fixture
 def store(valkey: Service) -> Iterator[ValkeyStore]:
-    mine = ValkeyStore(valkey.address)
-    yield mine
-    mine.close()
+    new_store = ValkeyStore(valkey.address)
+    yield new_store
+    new_store.close()
 
 
 @pytest.fixture
@@ -60,8 +60,8 @@ def sink(store: ValkeyStore) -> Iterator[OpenSink]:
 
 
 def opened(store: ValkeyStore, **asked: Any) -> OpenSink:
-    mine = store.sink(**asked)
-    return mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+    definition = store.sink(**asked)
+    return definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))
 
 
 def entry(sink: OpenSink, batch: int, lineage: str = "mine", epoch: int | None = None) -> LedgerEntry:
@@ -87,7 +87,7 @@ def test_an_older_pane_changes_nothing(store: ValkeyStore, later: Any) -> None:
 
 
 @pytest.mark.services
-def test_a_pane_of_a_later_batch_takes_the_place_of_the_same_pane(store: ValkeyStore, sink: OpenSink) -> None:
+def test_a_pane_of_a_later_batch_replaces_the_same_pane(store: ValkeyStore, sink: OpenSink) -> None:
     epoch = sink.claim("mine")
     sink.write(panes(pane("red", 5)), entry(sink, 5, epoch=epoch))
     sink.write(panes(pane("red", 6)), entry(sink, 6, epoch=epoch))
@@ -96,7 +96,7 @@ def test_a_pane_of_a_later_batch_takes_the_place_of_the_same_pane(store: ValkeyS
 
 
 @pytest.mark.services
-def test_what_a_later_job_says_of_a_window_counts_though_its_panes_begin_anew(
+def test_a_later_jobs_panes_replace_earlier_ones_although_their_numbers_restart(
     store: ValkeyStore, sink: OpenSink
 ) -> None:
     sink.commit(panes(pane("red", 5, 7), pane("blue", 1, 7)), entry(sink, 90))
@@ -107,9 +107,9 @@ def test_what_a_later_job_says_of_a_window_counts_though_its_panes_begin_anew(
 
 
 @pytest.mark.services
-def test_elements_of_a_later_batch_stay(store: ValkeyStore) -> None:
-    mine = store.sink(key=["id"])
-    sink = mine.open(Deliver(0, mine, Delivery.AT_LEAST_ONCE, None))
+def test_elements_of_a_later_batch_win(store: ValkeyStore) -> None:
+    definition = store.sink(key=["id"])
+    sink = definition.open(Deliver(0, definition, Delivery.AT_LEAST_ONCE, None))
     epoch = sink.claim("mine")
     for batch in (10, 9):
         sink.write(Output(pl.DataFrame({"id": [1], "said": [batch]})), entry(sink, batch, epoch=epoch))
@@ -158,7 +158,7 @@ def test_a_row_is_found_under_a_key_that_can_be_written_by_hand(store: ValkeySto
 
 
 @pytest.mark.services
-def test_rows_go_when_they_were_to(store: ValkeyStore) -> None:
+def test_rows_expire(store: ValkeyStore) -> None:
     sink = opened(store, expires="1h")
     sink.commit(panes(pane("red", 5)), entry(sink, 0))
     (key,) = store.client.keys(f"{store.prefix()}:*")
@@ -172,7 +172,7 @@ def test_rows_go_when_they_were_to(store: ValkeyStore) -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts of three rows."""
+    """Limit parts to three rows."""
     monkeypatch.setattr(chunks, "ROWS", 3)
 
 
@@ -181,15 +181,15 @@ WHOLE = {f"team {number}": number for number in range(10)}
 
 
 def stop_at(monkeypatch: pytest.MonkeyPatch, act: str, number: int) -> None:
-    """The server is lost when it is asked for the act with this number."""
-    asked = Acts.act
+    """Lose the server at the action with this number."""
+    asked = ScriptCalls.act
 
-    def lost(self: Acts, lineage: str, epoch: int, what: str, *told: object, part: int = 0) -> list[int]:
+    def lost(self: ScriptCalls, lineage: str, epoch: int, what: str, *arguments: object, part: int = 0) -> list[int]:
         if (what, part) == (act, number):
             raise SinkUnavailable("lost")
-        return asked(self, lineage, epoch, what, *told, part=part)
+        return asked(self, lineage, epoch, what, *arguments, part=part)
 
-    monkeypatch.setattr(Acts, "act", lost)
+    monkeypatch.setattr(ScriptCalls, "act", lost)
 
 
 def staged(store: ValkeyStore) -> int:
@@ -199,7 +199,7 @@ def staged(store: ValkeyStore) -> int:
 @pytest.mark.services
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(("act", "number"), [("stage", 2), ("commit", 0)])
-def test_nothing_of_a_large_batch_is_seen_before_its_entry(
+def test_a_large_batch_is_invisible_before_its_ledger_entry(
     store: ValkeyStore, sink: OpenSink, monkeypatch: pytest.MonkeyPatch, act: str, number: int
 ) -> None:
     once = entry(sink, 0)
@@ -219,7 +219,7 @@ def test_nothing_of_a_large_batch_is_seen_before_its_entry(
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("number", [0, 1, 3])
 @pytest.mark.parametrize("who", ["the same driver", "the next driver"])
-def test_a_large_batch_that_is_in_the_ledger_is_brought_to_its_end(
+def test_a_large_batch_in_the_ledger_is_finished_by_the_next_driver(
     store: ValkeyStore, sink: OpenSink, monkeypatch: pytest.MonkeyPatch, number: int, who: str
 ) -> None:
     once = entry(sink, 0)
@@ -241,7 +241,7 @@ def test_a_large_batch_that_is_in_the_ledger_is_brought_to_its_end(
 
 @pytest.mark.services
 @pytest.mark.usefixtures("small")
-def test_large_batches_are_written_and_taken_back_in_parts(store: ValkeyStore, sink: OpenSink) -> None:
+def test_large_batches_are_written_and_retracted_in_parts(store: ValkeyStore, sink: OpenSink) -> None:
     epoch = sink.claim("mine")
     sink.commit(TEN, entry(sink, 0, epoch=epoch))
     assert totals(store) == WHOLE
@@ -253,7 +253,7 @@ def test_large_batches_are_written_and_taken_back_in_parts(store: ValkeyStore, s
     assert staged(store) == 0
 
 
-def test_a_part_has_as_many_bytes_as_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_respect_the_byte_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "BYTES", 100)
     rows = pl.DataFrame({"key": list("abcdef"), "value": ["x" * size for size in (60, 60, 500, 1, 1, 1)]})
     whole = Part(rows=rows.with_columns(number=pl.int_range(6)), late=("y" * 60, "y" * 60, "z"))
@@ -268,7 +268,7 @@ def test_a_part_has_as_many_bytes_as_it_may(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.services
 @pytest.mark.parametrize("how", ["whole", "in parts", "at least once"])
-def test_what_others_keep_under_a_key_is_left_alone_and_the_row_is_a_dead_letter(
+def test_foreign_values_are_kept_and_the_row_is_a_dead_letter(
     store: ValkeyStore, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS", 3 if how == "in parts" else 100)
@@ -291,13 +291,13 @@ def test_what_others_keep_under_a_key_is_left_alone_and_the_row_is_a_dead_letter
 
 @pytest.mark.services
 @pytest.mark.parametrize("rows", [3, 100])
-def test_its_letter_is_elsewhere_if_that_was_asked_for(
+def test_its_letter_goes_to_the_configured_output(
     store: ValkeyStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS", rows)
-    mine, elsewhere = store.sink(key=["team"]), sl.dead_files(tmp_path)
-    output = Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",), elsewhere)
-    sink = with_letters(mine.open(output), output, "mine")
+    definition, elsewhere = store.sink(key=["team"]), sl.dead_files(tmp_path)
+    output = Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",), elsewhere)
+    sink = with_letters(definition.open(output), output, "mine")
     for name in ("team 2", "team 7"):
         store.client.set(f"{store.prefix()}:{name}", "mine")
     assert sink.commit(TEN, entry(sink, 0)) == Written(refused=2)
@@ -307,7 +307,7 @@ def test_its_letter_is_elsewhere_if_that_was_asked_for(
 
 
 @pytest.mark.services
-def test_a_prefix_that_is_somebody_elses_ends_the_job(store: ValkeyStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prefix_of_another_application_ends_the_job(store: ValkeyStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ENOUGH", 10)
     sink = opened(store, key=["team"])
     for name in WHOLE:
@@ -319,7 +319,7 @@ def test_a_prefix_that_is_somebody_elses_ends_the_job(store: ValkeyStore, monkey
 
 
 @pytest.mark.services
-def test_a_row_that_is_too_long_is_a_dead_letter_cut_short(
+def test_a_row_that_is_too_large_is_a_cut_dead_letter(
     store: ValkeyStore, sink: OpenSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LARGEST", 2_000)
@@ -361,7 +361,7 @@ def test_a_server_that_was_killed_is_waited_for_and_nothing_is_lost(
 
 
 @pytest.mark.services
-def test_who_is_not_let_in_is_told_so_without_the_secret(
+def test_a_failed_login_is_reported_without_the_secret(
     valkey: Service, store: ValkeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.client.execute_command("ACL", "SETUSER", "stranger", "on", ">right", "~*", "+@all", "-xadd")
@@ -369,14 +369,17 @@ def test_who_is_not_let_in_is_told_so_without_the_secret(
     monkeypatch.setenv("RIGHT", "right")
     host = valkey.address.replace("://", "://stranger@")
     monkeypatch.setenv("WHOLE", host.replace("stranger@", f"stranger:{SECRET}@"))
-    for mine in (sl.valkey(host, prefix="t", password="env:CANARY"), sl.valkey("env:WHOLE", prefix="t")):
-        with pytest.raises(SinkError, match="lets nobody in") as refused:
-            mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+    for sink_definition in (sl.valkey(host, prefix="t", password="env:CANARY"), sl.valkey("env:WHOLE", prefix="t")):
+        with pytest.raises(SinkError, match="rejects the connection") as refused:
+            sink_definition.open(Deliver(0, sink_definition, Delivery.EXACTLY_ONCE, ("team",)))
         assert not isinstance(refused.value, SinkUnavailable)
-        assert SECRET not in str(refused.value) + repr(mine) + str(mine.definition) + mine.name
+        assert (
+            SECRET
+            not in str(refused.value) + repr(sink_definition) + str(sink_definition.definition) + sink_definition.name
+        )
     allowed = sl.valkey(host, prefix="t", password="env:RIGHT")
     sink = allowed.open(Deliver(0, allowed, Delivery.EXACTLY_ONCE, ("team",)))
-    with pytest.raises(SinkError, match="lets nobody in.*'xadd'"):
+    with pytest.raises(SinkError, match="rejects the connection.*'xadd'"):
         sink.claim("mine")
     sink.close()
 
@@ -390,7 +393,7 @@ def test_a_server_that_is_full_is_waited_for(store: ValkeyStore, sink: OpenSink)
             sink.commit(panes(pane("red", 5)), once)
         store.client.config_set("maxmemory", 10**12)
         store.client.config_set("maxmemory-policy", "allkeys-lru")
-        with pytest.raises(SinkError, match="drops keys of any kind") as refused:
+        with pytest.raises(SinkError, match="evicts any key") as refused:
             opened(store)
         assert "allkeys-lru" in refused.value.detail
     finally:
@@ -400,21 +403,21 @@ def test_a_server_that_is_full_is_waited_for(store: ValkeyStore, sink: OpenSink)
 
 
 @pytest.mark.services
-def test_a_stream_that_is_none_is_told_before_anything_is_written(store: ValkeyStore, sink: OpenSink) -> None:
+def test_a_key_that_is_not_a_stream_is_an_error_before_anything_is_written(store: ValkeyStore, sink: OpenSink) -> None:
     store.client.set(f"{store.prefix()}.dead", "mine")
-    with pytest.raises(SinkError, match="totals.dead is no stream.*it is a string"):
+    with pytest.raises(SinkError, match="totals.dead is not a stream.*it is a string"):
         sink.claim("mine")
 
 
 class Forgetful(Valkey):
-    """Without a file of its changes."""
+    """A server without an append-only file."""
 
     def command(self, place: Place) -> list[str]:
         return [*super().command(place), "--appendonly", "no"]
 
 
 @pytest.mark.services
-def test_a_server_that_forgets_is_warned_of_and_its_gap_is_seen(
+def test_a_server_without_persistence_is_warned_of_and_its_gap_is_detected(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Service(Forgetful(), tmp_path / "valkey", leashed=True)
@@ -423,7 +426,7 @@ def test_a_server_that_forgets_is_warned_of_and_its_gap_is_seen(
         store = ValkeyStore(server.address)
         with caplog.at_level(logging.WARNING, "strandline"):
             sink = opened(store)
-        assert "does not write each change to its disk" in caplog.text
+        assert "does not persist every write" in caplog.text
         first = LedgerEntry("mine", sink.claim("mine"), 0, "a", None, "at 10")
         assert sink.commit(panes(pane("red", 5)), first).fresh
         server.kill()
@@ -436,10 +439,10 @@ def test_a_server_that_forgets_is_warned_of_and_its_gap_is_seen(
         server.stop()
 
 
-def test_a_server_that_is_not_there_is_told_with_its_place() -> None:
-    mine = sl.valkey("valkey://127.0.0.1:1", prefix="totals")
-    with pytest.raises(SinkUnavailable, match="Valkey at 127.0.0.1:1 is out of reach"):
-        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+def test_an_unreachable_server_is_reported_with_its_address() -> None:
+    definition = sl.valkey("valkey://127.0.0.1:1", prefix="totals")
+    with pytest.raises(SinkUnavailable, match="Valkey at 127.0.0.1:1 cannot be reached"):
+        definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))
 
 
 @pytest.mark.parametrize(
@@ -459,7 +462,7 @@ def test_a_server_that_is_not_there_is_told_with_its_place() -> None:
         ("valkey://host", {"expires": "0s"}, InvalidStep),
     ],
 )
-def test_what_cannot_be_or_tells_secrets_is_refused(
+def test_invalid_addresses_and_plain_secrets_are_refused(
     url: str, asked: dict[str, Any], error: type[StrandlineError]
 ) -> None:
     with pytest.raises(error) as refused:
@@ -468,13 +471,13 @@ def test_what_cannot_be_or_tells_secrets_is_refused(
 
 
 @pytest.mark.parametrize("url", ["valkeys://host", "rediss://host:1/2", "redis://localhost", "unix:///run/valkey.sock"])
-def test_a_password_goes_over_tls_or_stays_near(url: str) -> None:
+def test_a_password_needs_tls_or_a_local_server(url: str) -> None:
     assert sl.valkey(url, prefix="totals", password="env:CANARY").place.server.password is not None
 
 
-def test_a_password_goes_in_the_clear_only_if_one_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_is_sent_unencrypted_only_if_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not sl.valkey("valkey://host", prefix="t", password="env:CANARY", over_tls=False).place.server.over_tls
     monkeypatch.setenv("WHOLE", f"valkey://me:{SECRET}@host.invalid")
-    mine = sl.valkey("env:WHOLE", prefix="totals")
-    with pytest.raises(InvalidStep, match="in the clear"):
-        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, ("team",)))
+    definition = sl.valkey("env:WHOLE", prefix="totals")
+    with pytest.raises(InvalidStep, match="unencrypted"):
+        definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))

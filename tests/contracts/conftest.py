@@ -1,4 +1,4 @@
-"""Every sink under contract, empty."""
+"""Fixtures of the contract suites: every sink, empty."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,9 +44,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
             pytest.importorskip("deltalake", reason='it needs "strandline[delta]"')
             yield DeltaStore(tmp_path / "some folder")
         case "postgres":
-            mine = PostgresStore(request.getfixturevalue("postgres").address)
-            yield mine
-            mine.close()
+            new_store = PostgresStore(request.getfixturevalue("postgres").address)
+            yield new_store
+            new_store.close()
         case "kafka":
             yield KafkaStore(request.getfixturevalue("kafka").address)
         case "valkey":
@@ -57,7 +57,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture(autouse=True)
 def _only_what_it_can(request: pytest.FixtureRequest) -> None:
-    """A test marked `needs(...)` is for the sinks that can do that."""
+    """Run a test marked `needs(...)` for the sinks that support it."""
     for mark in request.node.iter_markers("needs"):
         missing = set(mark.args) - request.getfixturevalue("store").can
         if missing:

@@ -1,4 +1,5 @@
-"""What the contract suite says to a sink: a pipeline that ends in it, panes, late elements, dead letters, entries."""
+"""Drive sinks in the contract suite: a pipeline that ends in them, panes, late elements, dead letters, and ledger
+entries."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -33,9 +34,9 @@ def opened(
     asked: Mapping[str, Any] | None = None,
     names: Mapping[str, Any] | None = None,
 ) -> OpenSink:
-    """The store's sink at work; `asked` is told to the sink, `names` are the columns of the panes."""
-    mine = store.sink(table, **(asked or {}))
-    return mine.open(stages(mine, keys, **(names or {})).outputs[0])
+    """Open the store's sink; `asked` holds its options, `names` are the columns of the panes."""
+    definition = store.sink(table, **(asked or {}))
+    return definition.open(stages(definition, keys, **(names or {})).outputs[0])
 
 
 def pane(team: str | None, total: int | None, index: int = 0, *, start: int = 0, taken_back: bool = False) -> Any:
@@ -65,7 +66,7 @@ CREATED = (
     "pane_index bigint, nonspeculative_index bigint, is_first boolean, is_last boolean, pane_time timestamp, "
     "retraction boolean, batch bigint"
 )
-"""A table of panes as its owner made it."""
+"""A table of panes as a user created it."""
 
 
 def entry(

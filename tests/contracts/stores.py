@@ -1,6 +1,6 @@
-"""Sinks in places of their own, and what a reader finds there. To put a sink under contract is to write one of these.
+"""Stores for the contract suite: a sink, and a reader of what it wrote. A new sink needs one class here.
 
-Rows are told as dictionaries under the sink's public names; instants as texts, "1970-01-01 00:00:00.000", "infinity".
+Rows are dictionaries with the sink's public names; instants are texts, "1970-01-01 00:00:00.000" or "infinity".
 """
 
 import json
@@ -34,18 +34,18 @@ Rows = list[dict[str, Any]]
 
 
 class Store(Protocol):
-    """A sink, empty at first, and its reader. What it cannot do is left out of `can`, and not asked of it."""
+    """A sink, empty at first, and its reader. Tests of features that are not in `can` are skipped."""
 
     @property
     def can(self) -> frozenset[str]:
-        """Of: append, upsert, compare (what comes with what is there, and keep the later), views, evolve (and use
-        tables that were there), refuse; and the deliveries by name."""
+        """Supported features: append, upsert, compare (keep the later of old and new rows), views, evolve (and use
+        existing tables), refuse; and the names of deliveries."""
         ...
 
     def sink(self, table: str = "totals", **asked: Any) -> SparkSink: ...
 
     def read(self, table: str = "totals") -> Rows:
-        """The rows of a table or a view in the order they were written; none if it is not there.
+        """The rows of a table or a view in the order they were written; empty if it does not exist.
 
         Late elements are in `<table>_late`, dead letters in `<table>_dead`, the latest answers in `<table>_now`.
         """
@@ -54,7 +54,7 @@ class Store(Protocol):
     def count(self, table: str = "totals") -> int: ...
 
     def make(self, table: str, columns: str) -> None:
-        """A table that was there before: `make("totals", "team text primary key, total bigint")`."""
+        """Create a table beforehand: `make("totals", "team text primary key, total bigint")`."""
         ...
 
 
@@ -104,7 +104,9 @@ class DuckDbStore:
                 f"{quoted(name)}::VARCHAR" if kind.startswith("TIMESTAMP") else quoted(name) for name, kind in columns
             )
             found = connection.execute(f"SELECT {shown} FROM {quoted(table)}").fetchall()
-        return [told((name, kind, cell) for (name, kind), cell in zip(columns, row, strict=True)) for row in found]
+        return [
+            sqlite_row((name, kind, cell) for (name, kind), cell in zip(columns, row, strict=True)) for row in found
+        ]
 
     def count(self, table: str = "totals") -> int:
         with duckdb.connect(str(self.path)) as connection:
@@ -123,7 +125,7 @@ def _no_tables_by_hand(store: object) -> AssertionError:
 
 @dataclass(frozen=True)
 class FolderStore:
-    """Folders side by side, one for each table; what a reader finds who follows their logs."""
+    """Sibling folders, one per table, read through their logs."""
 
     path: Path
     format: str
@@ -152,7 +154,7 @@ class FolderStore:
 
 @dataclass(frozen=True)
 class DeltaStore:
-    """Tables side by side, and what their logs say."""
+    """Sibling Delta tables, read through their logs."""
 
     path: Path
     can: frozenset[str] = frozenset({"append", "upsert", "compare", *Delivery})
@@ -161,7 +163,7 @@ class DeltaStore:
         return sl.delta(self._place(table) if table else "", **asked)
 
     def read(self, table: str = "totals") -> Rows:
-        """By the protocol itself: the files that the log has added and not removed, in its order."""
+        """The live files by the protocol itself: added and not removed, in log order."""
         place = Path(self._place(table))
         files: dict[str, None] = {}
         for record in sorted((place / "_delta_log").glob("*.json")):
@@ -188,7 +190,7 @@ class DeltaStore:
 
 
 def folder_cell(cell: Any) -> Any:
-    """As SQLite would tell it. The ends of time stand at the ends of the calendar."""
+    """Convert values to SQLite's form. The ends of time become the ends of the calendar."""
     if isinstance(cell, datetime):
         ends = {1: "-infinity", 9999: "infinity"}
         return ends.get(cell.year) or instant(cell.isoformat())
@@ -199,7 +201,7 @@ _numbers = count(1)
 
 
 class PostgresStore:
-    """A schema of its own in a real server."""
+    """A schema of its own on a real server."""
 
     can = SQL
 
@@ -225,7 +227,9 @@ class PostgresStore:
             f"{quoted(name)}::text" if kind.startswith("timestamp") else quoted(name) for name, kind in columns
         )
         found = self._reader.execute(f"SELECT {shown} FROM {quoted(table)}").fetchall()
-        return [told((name, kind, cell) for (name, kind), cell in zip(columns, row, strict=True)) for row in found]
+        return [
+            sqlite_row((name, kind, cell) for (name, kind), cell in zip(columns, row, strict=True)) for row in found
+        ]
 
     def count(self, table: str = "totals") -> int:
         (found,) = self._reader.execute(f"SELECT count(*) FROM {quoted(table)}").fetchall()
@@ -279,7 +283,7 @@ class KafkaStore:
         return {name: _read_as(name, cell) for name, cell in row.items()}
 
     def count(self, table: str = "totals") -> int:
-        """Of a topic with one transaction, whose mark is the last that stands there: read from near the end."""
+        """Read a topic with one transaction from near its end; the transaction marker is its last record."""
         topic = self.topic(table)
         until = ends(admin_of(self.servers, Security()), [topic])
         last = until[topic]["0"] - 2
@@ -293,7 +297,7 @@ class KafkaStore:
 
 
 class ValkeyStore:
-    """A database of a real server, emptied; and in it a prefix of its own."""
+    """An emptied database of a real server, with a prefix of its own."""
 
     can = frozenset({"upsert", "compare", *Delivery})
 
@@ -311,7 +315,7 @@ class ValkeyStore:
     def read(self, table: str = "totals") -> Rows:
         name, _, ending = table.rpartition("_")
         if ending in ("late", "dead"):
-            lines = [said for _, said in self.client.xrange(f"{self.prefix(name)}.{ending}")]
+            lines = [content for _, content in self.client.xrange(f"{self.prefix(name)}.{ending}")]
             return [self._letter(each) if ending == "dead" else self._row(each[b"row"]) for each in lines]
         keys = [*self.client.scan_iter(f"{self.prefix(table)}:*")]
         rows = [self._row(value) for value in self.client.mget(keys)] if keys else []
@@ -322,12 +326,12 @@ class ValkeyStore:
         row.pop("@version", None)
         return {name: _read_as(name, cell) for name, cell in row.items()}
 
-    def _letter(self, said: dict[bytes, bytes]) -> dict[str, Any]:
-        letter = from_json(said[b"row"], "a stream")
-        return {name: cell for name, cell in letter.items() if cell is not None} | {"batch": int(said[b"batch"])}
+    def _letter(self, content: dict[bytes, bytes]) -> dict[str, Any]:
+        letter = from_json(content[b"row"], "a stream")
+        return {name: cell for name, cell in letter.items() if cell is not None} | {"batch": int(content[b"batch"])}
 
     def count(self, table: str = "totals") -> int:
-        """Of a database with nothing else in it."""
+        """All keys of a database that holds nothing else."""
         return int(self.client.dbsize()) - len(self.client.keys(f"{self.prefix(table)}.*"))
 
     def make(self, table: str, columns: str) -> None:
@@ -338,14 +342,14 @@ class ValkeyStore:
 
 
 def records_of(servers: str, topic: str) -> list[Any]:
-    """As a reader sees them who reads what was committed."""
+    """Read committed records only."""
     until = ends(admin_of(servers, Security()), [topic])
     with reader(servers, Security()) as consumer:
         return [*records_from(consumer, {topic: dict.fromkeys(until[topic], 0)}, until)]
 
 
 def _read_as(name: str, cell: Any) -> Any:
-    """A cell as SQLite would tell it."""
+    """Convert a cell to SQLite's form."""
     if isinstance(cell, bool):
         return int(cell)
     if name == "bytes":
@@ -353,8 +357,8 @@ def _read_as(name: str, cell: Any) -> Any:
     return instant(cell) if isinstance(cell, str) and re.fullmatch(r"\d{4}-.+T.+Z", cell) else cell
 
 
-def told(cells: Iterable[tuple[str, str, Any]]) -> dict[str, Any]:
-    """A row as SQLite would tell it."""
+def sqlite_row(cells: Iterable[tuple[str, str, Any]]) -> dict[str, Any]:
+    """Convert a row to SQLite's form."""
     return {name: instant(cell) if kind.upper().startswith("TIMESTAMP") else cell for name, kind, cell in cells}
 
 

@@ -1,4 +1,4 @@
-"""What every aggregate keeps: merged in any order it is as if added, what is taken back was never there."""
+"""Contract of aggregates: merging in any order equals adding, and retracted values have no effect."""
 
 import math
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ ELEMENTS = st.lists(VALUES, max_size=8).map(elements)
 
 
 def called(aggregate: Aggregate) -> str:
-    """As it writes itself; but functions would say where in memory they lie."""
+    """The representation of an aggregate, without the memory addresses of functions."""
     return aggregate.name if isinstance(aggregate, UserAggregate) else repr(aggregate)
 
 
@@ -110,7 +110,7 @@ def test_the_empty_part_changes_nothing(aggregate: Aggregate, rows: list[Element
 
 @pytest.mark.parametrize("aggregate", [one for one in ALL if one.retracts], ids=called)
 @given(rows=ELEMENTS, more=ELEMENTS, order=st.randoms(use_true_random=False))
-def test_what_is_taken_back_was_never_there(
+def test_a_retracted_value_has_no_effect(
     aggregate: Aggregate, rows: list[Element], more: list[Element], order: Any
 ) -> None:
     everything = [*rows, *more]
@@ -129,9 +129,9 @@ def test_an_aggregate_without_an_inverse_says_so(aggregate: Aggregate) -> None:
 
 @each_aggregate
 def test_over_no_elements_counts_are_zero_lists_empty_and_all_else_null(aggregate: Aggregate) -> None:
-    said = value_of(aggregate, [])
-    expected = next((told for told, kinds in EMPTY.items() if isinstance(aggregate, kinds)), None)
-    assert (tuple(said) if isinstance(said, list) else said) == expected
+    content = value_of(aggregate, [])
+    expected = next((result for result, kinds in EMPTY.items() if isinstance(aggregate, kinds)), None)
+    assert (tuple(content) if isinstance(content, list) else content) == expected
 
 
 @each_aggregate
@@ -157,7 +157,7 @@ def test_an_accumulator_is_not_changed_in_place(rows: list[Element]) -> None:
         assert same(result(aggregate, kept), before)
 
 
-def test_a_users_aggregate_without_merge_or_retract_says_so() -> None:
+def test_a_user_aggregate_without_merge_or_retract_raises_an_error() -> None:
     longest = UserAggregate("w", str, lambda kept, word: max(kept, word, key=len), len, name="longest")
     rows = elements([(0, 1, "x", True), (1, 1, "zz", True)])
     assert value_of(longest, rows) == 2
@@ -167,7 +167,7 @@ def test_a_users_aggregate_without_merge_or_retract_says_so() -> None:
         retract(longest, "a", rows[0])
 
 
-def test_taking_back_what_was_never_added_is_an_error() -> None:
+def test_retracting_a_value_that_was_never_added_is_an_error() -> None:
     with pytest.raises(StateError, match="never added"):
         retract(model.CountDistinct("v"), create(model.CountDistinct("v")), elements([(0, 1, "x", True)])[0])
 
@@ -177,7 +177,7 @@ def test_taking_back_what_was_never_added_is_an_error() -> None:
     [model.Sum("w"), model.Mean("w"), model.BitAnd("w"), model.Variance("w"), model.Quantile("w", 0.5)],
     ids=called,
 )
-def test_values_of_a_wrong_type_are_told_with_the_aggregate(broken: Aggregate) -> None:
+def test_errors_about_wrong_types_name_the_aggregate(broken: Aggregate) -> None:
     with pytest.raises(InvalidAggregate, match=f"{type(broken).__name__}.*cannot be computed"):
         value_of(broken, elements([(0, 1, "x", True), (1, 1, "y", True)]))
 
@@ -206,7 +206,7 @@ def test_values_of_a_wrong_type_are_told_with_the_aggregate(broken: Aggregate) -
     ],
     ids=called,
 )
-def test_each_aggregate_says_what_its_docstring_says(aggregate: Aggregate, expected: Any) -> None:
+def test_each_aggregate_returns_what_its_docstring_says(aggregate: Aggregate, expected: Any) -> None:
     rows = elements([(1, 2, "a", True), (1, 1, "b", False), (2, 3, "c", None), (3, 6, "d", True)])
     assert same(value_of(aggregate, list(reversed(rows))), expected)
 

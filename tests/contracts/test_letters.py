@@ -1,4 +1,4 @@
-"""What every place that keeps dead letters must do: tell each once, keep marks, let go only of what it is told to."""
+"""Contract of dead letter stores: list each letter once, keep marks, and delete only on request."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -39,28 +39,28 @@ KINDS = [
     *(pytest.param(each, marks=pytest.mark.services) for each in SERVED),
 ]
 ODD = 'odd "panes", 100%?'
-"""A name that only a driver can quote."""
+"""A name that needs quoting."""
 
 
 def letter(number: int, **known: Any) -> dict[str, Any]:
-    told = {
+    fields = {
         "id": f"{number:032x}", "reason": "undecodable", "exception": None, "detail": "not JSON", "raw": b"\xff{",
         "raw_length": 2, "raw_sha256": "ab" * 32, "masked": None, "source": "topic", "source_partition": "scores-0",
         "source_offset": number, "event_time": CLOCK - 5, "pipeline": "mine", "step": "decode", "schema_id": 2**31,
         "first_seen": CLOCK + number,
     }  # fmt: skip
-    return {**told, **known}
+    return {**fields, **known}
 
 
 def frame(*letters: dict[str, Any]) -> pl.DataFrame:
-    """Letters as a job hands them over."""
+    """Letters as a job passes them on."""
     named = pl.DataFrame([*letters], schema=PUBLIC)
     return named.rename({name: own for own, (name, _) in ENVELOPE.items()})
 
 
 @dataclass
 class Place:
-    """A pipeline with dead letters in a place of their own, or beside the panes."""
+    """A pipeline with dead letters in an output of their own, or beside the panes."""
 
     write: Any
 
@@ -69,13 +69,13 @@ class Place:
         return self.write.sink if self.write.dead is None else self.write.dead
 
     def job(self, lineage: str = "mine") -> OpenSink:
-        """A driver starts."""
+        """Start a driver."""
         (output,) = to_stages(self.write).outputs
         sink: Any = output.sink
         return with_letters(sink.open(output), output, lineage)
 
     def put(self, *letters: dict[str, Any], batch: int = 0, job: OpenSink | None = None) -> None:
-        """A batch of a job, from its start to its end."""
+        """Run one batch of a job, from start to end."""
         sink = job or self.job()
         entry = replace(ENTRY, batch=batch, epoch=sink.claim("mine"), digest=f"digest {batch}")
         sink.commit(Output(dead=frame(*letters), progress=Progress(5_000, CLOCK)), entry)
@@ -86,15 +86,15 @@ class Place:
     def store(self) -> Any:
         return self.box.letters()
 
-    def told(self) -> list[tuple[int, str]]:
-        """Of each letter its number and its state."""
+    def states(self) -> list[tuple[int, str]]:
+        """Each letter's number and state."""
         return [(int(id_, 16), state) for id_, state in self.store.read().select("id", "state").rows()]
 
 
 def pipeline(path: Path, dead: Any = None, sink: Any = None) -> Any:
     panes = scores(PaperSource()).event_time("at", sl.monotone()).key_by("team").window(sl.tumbling(seconds=10))
-    mine = sl.sqlite(path / "some.db", table="panes") if sink is None else sink
-    return panes.aggregate(n=sl.count()).write(mine, dead=dead).root
+    own = sl.sqlite(path / "some.db", table="panes") if sink is None else sink
+    return panes.aggregate(n=sl.count()).write(own, dead=dead).root
 
 
 @pytest.fixture(params=KINDS)
@@ -125,7 +125,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 @dataclass
 class Taker:
-    """A source that takes records back, and may die before or after."""
+    """A source that supports redrive, and may crash before or after it."""
 
     name: str = "topic"
     dies: str | None = None
@@ -134,7 +134,7 @@ class Taker:
     known: set[str] = field(default_factory=set)
     """The redrives whose records have arrived."""
     meanwhile: dict[str, Callable[[], object]] = field(default_factory=dict)
-    """What somebody else does, once, just before this one is asked something."""
+    """An action of another process, run once, just before the next call."""
 
     def why_not(self, letters: pl.DataFrame) -> dict[str, str]:
         return {}
@@ -156,7 +156,7 @@ class Taker:
         return tuple(letters["id"])
 
 
-def test_a_letter_comes_out_as_it_went_in(place: Place) -> None:
+def test_a_letter_survives_a_round_trip(place: Place) -> None:
     bare = letter(2, raw=None, event_time=None, source=None, schema_id=None, masked="all", detail="größe\n\x1b[31m")
     place.put(letter(1), bare)
     kept = place.store.read().to_dicts()
@@ -170,28 +170,28 @@ def test_nothing_is_there_before_the_first_letter(place: Place) -> None:
     assert place.store.drop([letter(1)["id"]]) == 0
 
 
-def test_letters_of_all_batches_are_told_oldest_first(place: Place) -> None:
+def test_letters_of_all_batches_are_listed_oldest_first(place: Place) -> None:
     place.put(letter(3))
     place.put(letter(1), letter(2), batch=1)
-    assert [number for number, _ in place.told()] == [1, 2, 3]
+    assert [number for number, _ in place.states()] == [1, 2, 3]
 
 
-def test_a_batch_that_is_played_again_adds_nothing_and_takes_no_mark_away(place: Place) -> None:
+def test_a_replayed_batch_adds_nothing_and_removes_no_mark(place: Place) -> None:
     place.put(letter(1), letter(2))
     redrive(place.store, {"topic": Taker()}, [letter(1)["id"]])
     place.put(letter(1), letter(2))
-    assert place.told() == [(1, "redriven"), (2, "new")]
+    assert place.states() == [(1, "redriven"), (2, "new")]
 
 
-def test_a_batch_whose_letters_were_kept_but_not_its_panes_has_them_once(place: Place) -> None:
-    """Killed between the two: the sink does not know the batch, so the next driver plays it again."""
+def test_a_batch_with_letters_but_without_panes_has_its_letters_once_after_a_replay(place: Place) -> None:
+    """Killed between the two: the sink does not know the batch, so the next driver replays it."""
     if place.write.dead is None:
         return  # beside the panes both are one transaction
     box = place.box.open_letters("mine")
     box.put(frame(letter(1)), replace(ENTRY, digest="digest 0"))
     box.close()
     place.put(letter(1))
-    assert place.told() == [(1, "new")]
+    assert place.states() == [(1, "new")]
     if isinstance(place.box, DeadTopic):
         assert len(_records(place.box)) == 1
 
@@ -207,19 +207,19 @@ def _records(ask: DeadTopic) -> list[Any]:
         ]
 
 
-def test_a_redrive_sends_and_marks_what_was_asked_for_and_never_twice(place: Place) -> None:
+def test_a_redrive_sends_and_marks_the_chosen_letters_once(place: Place) -> None:
     place.put(letter(1), letter(2), letter(3))
     taker = Taker()
     report = redrive(place.store, {"topic": taker}, [letter(1)["id"], letter(3)["id"]])
     assert taker.arrived == report.sent == (letter(1)["id"], letter(3)["id"])
-    assert place.told() == [(1, "redriven"), (2, "new"), (3, "redriven")]
+    assert place.states() == [(1, "redriven"), (2, "new"), (3, "redriven")]
     again = redrive(place.store, {"topic": taker}, [letter(1)["id"]])
     assert (again.sent, taker.times) == ((), 1)
-    assert again.left == {letter(1)["id"]: "it was sent back before"}
+    assert again.left == {letter(1)["id"]: "it was redriven before"}
 
 
 @pytest.mark.parametrize("dies", ["before", "after"])
-def test_a_redrive_that_was_killed_is_done_by_the_next_once(place: Place, dies: str) -> None:
+def test_a_killed_redrive_is_finished_once_by_the_next(place: Place, dies: str) -> None:
     place.put(letter(1), letter(2))
     taker = Taker(dies=dies)
     with pytest.raises(KeyboardInterrupt):
@@ -227,31 +227,31 @@ def test_a_redrive_that_was_killed_is_done_by_the_next_once(place: Place, dies: 
     begun = place.store.begun()
     assert begun is not None
     assert (begun.letters, begun.before) == ((letter(1)["id"],), {"topic": {"arrived": 0}})
-    with pytest.raises(SinkError, match="another redrive of .* has begun"):
+    with pytest.raises(SinkError, match="another redrive of .* is in progress"):
         place.store.begin(Redrive("another", (letter(2)["id"],)))
     taker.dies = None
     report = redrive(place.store, {"topic": taker}, [])
     assert (report.completed, report.sent, taker.times) == ((letter(1)["id"],), (), 1)
-    assert place.told() == [(1, "redriven"), (2, "new")]
+    assert place.states() == [(1, "redriven"), (2, "new")]
     assert place.store.begun() is None
 
 
-def test_two_redrives_at_once_send_no_letter_twice_whichever_sleeps(place: Place) -> None:
+def test_concurrent_redrives_send_no_letter_twice(place: Place) -> None:
     place.put(letter(1), letter(2), letter(3))
     ids, taker = [letter(number)["id"] for number in (1, 2, 3)], Taker()
     taker.meanwhile["standing"] = lambda: redrive(place.store, {"topic": taker}, ids[:1])
     with pytest.raises(SinkError, match="another redrive of .* has just sent 1 of these letters"):
         redrive(place.store, {"topic": taker}, ids)
-    assert place.told() == [(1, "redriven"), (2, "new"), (3, "new")]
+    assert place.states() == [(1, "redriven"), (2, "new"), (3, "new")]
     others = []
     taker.meanwhile["take_back"] = lambda: others.append(redrive(place.store, {"topic": taker}, ids[2:]))
     assert redrive(place.store, {"topic": taker}, ids[1:2]).sent == (ids[1],)
     assert [(each.completed, each.sent) for each in others] == [((ids[1],), (ids[2],))]
     assert taker.arrived == tuple(ids)
-    assert [state for _, state in place.told()] == ["redriven"] * 3
+    assert [state for _, state in place.states()] == ["redriven"] * 3
 
 
-def test_one_that_wakes_after_all_is_done_does_not_end_the_next(place: Place) -> None:
+def test_a_redrive_that_wakes_late_does_not_end_the_next(place: Place) -> None:
     if isinstance(place.box, DeadTopic):
         return  # as in the one above
     place.put(letter(1), letter(2))
@@ -261,11 +261,11 @@ def test_one_that_wakes_after_all_is_done_does_not_end_the_next(place: Place) ->
     place.store.begin(second)
     place.store.finish(first, first.letters)
     assert place.store.begun() == second
-    with pytest.raises(SinkError, match="has begun"):
+    with pytest.raises(SinkError, match="is in progress"):
         place.store.begin(second)
 
 
-def test_redrivers_that_run_at_the_same_time_send_every_letter_once(place: Place) -> None:
+def test_parallel_redrives_send_every_letter_once(place: Place) -> None:
     if isinstance(place.box, DeadTopic):
         return  # each of its steps is a producer, and takes as long as all of these
     letters = [letter(number) for number in range(12)]
@@ -284,7 +284,7 @@ def test_redrivers_that_run_at_the_same_time_send_every_letter_once(place: Place
 
     def drive(asked: list[str]) -> None:
         try:
-            while "new" in [state for number, state in place.told() if f"{number:032x}" in asked]:
+            while "new" in [state for number, state in place.states() if f"{number:032x}" in asked]:
                 with suppress(SinkError):  # another was faster
                     redrive(place.store, {"topic": taker}, asked)
         except BaseException as problem:  # noqa: BLE001 - told by the thread that waits
@@ -298,11 +298,11 @@ def test_redrivers_that_run_at_the_same_time_send_every_letter_once(place: Place
         driver.join()
     assert problems == []
     assert sorted(sent) == ids
-    assert {state for _, state in place.told()} == {"redriven"}
+    assert {state for _, state in place.states()} == {"redriven"}
 
 
-def test_a_letter_may_be_of_any_time_and_is_told_once_though_it_was_written_twice(place: Place) -> None:
-    """At least once, a batch that comes again is written again; and a record may say any year."""
+def test_a_letter_may_have_any_time_and_is_listed_once_though_it_was_written_twice(place: Place) -> None:
+    """At least once, a repeated batch is written again; and a record may have any year."""
     times = [-62_200_000_000_000, -1, 253_402_300_799_999, 900_000_000_000_000]
     letters = frame(*(letter(number, event_time=at) for number, at in enumerate(times)))
     sink = place.job()
@@ -315,34 +315,34 @@ def test_a_letter_may_be_of_any_time_and_is_told_once_though_it_was_written_twic
     assert first <= -62_135_596_800_000
     assert last >= 253_402_300_799_999
     assert place.store.drop([letter(1)["id"]]) == 1
-    assert [number for number, _ in place.told()] == [0, 2, 3]
+    assert [number for number, _ in place.states()] == [0, 2, 3]
 
 
-def test_finishing_twice_is_finishing_once_and_what_was_not_sent_is_new_again(place: Place) -> None:
+def test_finishing_a_redrive_is_idempotent_and_unsent_letters_are_new_again(place: Place) -> None:
     place.put(letter(1), letter(2))
     one = Redrive("one", (letter(1)["id"], letter(2)["id"]))
     place.store.begin(one)
     for _ in range(2):
         place.store.finish(one, [letter(2)["id"]])
-    assert place.told() == [(1, "new"), (2, "redriven")]
+    assert place.states() == [(1, "new"), (2, "redriven")]
 
 
-def test_what_is_dropped_is_gone_and_stays_so(place: Place) -> None:
+def test_dropped_letters_stay_dropped(place: Place) -> None:
     place.put(letter(1), letter(2))
     place.put(letter(3), batch=1)
     assert place.store.drop([letter(1)["id"], letter(3)["id"], "unknown"]) == 2
-    assert place.told() == [(2, "new")]
+    assert place.states() == [(2, "new")]
     place.put(letter(1), letter(2))
-    assert place.told() == [(2, "new")]
+    assert place.states() == [(2, "new")]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["duckdb", "csv"])
-def test_all_of_it_holds_where_only_the_way_to_write_is_another(kind: str, tmp_path: Path) -> None:
+def test_the_same_holds_for_other_ways_to_write(kind: str, tmp_path: Path) -> None:
     sink: Any = sl.duckdb(tmp_path / "some.duckdb", table=ODD)
     place = Place(pipeline(tmp_path, sink=sl.folder(tmp_path / "panes", format="csv") if kind == "csv" else sink))
     place.job().close()
-    assert place.told() == []
+    assert place.states() == []
     bare = letter(3, raw=None, event_time=None, source=None, schema_id=None, masked="all", detail="größe\n\x1b[31m")
     letters = [letter(1), letter(2, event_time=900_000_000_000_000), bare]
     place.put(*letters)
@@ -358,7 +358,7 @@ def test_all_of_it_holds_where_only_the_way_to_write_is_another(kind: str, tmp_p
         redrive(place.store, {"topic": taker}, [letter(2)["id"]])
     assert taker.arrived == (letter(1)["id"], letter(2)["id"])
     assert place.store.drop([letter(1)["id"], "unknown"]) == 1
-    assert place.told() == [(2, "redriven"), (3, "new")]
+    assert place.states() == [(2, "redriven"), (3, "new")]
 
 
 def test_a_row_that_a_sink_refuses_is_masked_like_any_letter(tmp_path: Path) -> None:
@@ -373,9 +373,9 @@ def test_a_row_that_a_sink_refuses_is_masked_like_any_letter(tmp_path: Path) -> 
     assert "secret" not in str(kept)
 
 
-def test_letters_of_one_record_go_back_together_and_only_once() -> None:
+def test_letters_of_one_record_are_redriven_together_and_once() -> None:
     class Memory:
-        """The least that keeps letters."""
+        """A minimal dead-letter output."""
 
         def __init__(self, *letters: dict[str, Any]) -> None:
             self.kept = pl.DataFrame([{**each, "redrive": None} for each in letters], infer_schema_length=None)
@@ -398,18 +398,18 @@ def test_letters_of_one_record_go_back_together_and_only_once() -> None:
     report = redrive(memory, {"topic": Taker(), "elsewhere": object()}, ids)
     assert report.sent == (first["id"], twin["id"])
     assert report.left == {
-        late["id"]: "its record was sent back with another letter",
+        late["id"]: "its record was redriven with another letter",
         pane["id"]: "it is a pane, not a record of a source",
-        stranger["id"]: "elsewhere takes no records back",
+        stranger["id"]: "elsewhere does not support redrive",
         refused["id"]: "it is a row that a sink refused, not a record of a source",
     }
 
 
-def test_a_letter_from_a_newer_version_is_refused_and_fields_that_are_not_known_are_kept() -> None:
-    told = to_json({**letter(1), "colour": "blue"})
-    assert from_json(told, "here")["colour"] == "blue"
+def test_letters_of_newer_versions_are_refused_and_unknown_fields_are_kept() -> None:
+    result = to_json({**letter(1), "colour": "blue"})
+    assert from_json(result, "here")["colour"] == "blue"
     with pytest.raises(StateError, match="here is written by a newer Strandline"):
-        from_json(told.replace(b'"envelope": 1', b'"envelope": 2'), "here")
+        from_json(result.replace(b'"envelope": 1', b'"envelope": 2'), "here")
     for nothing in (b"", b"[]", b"{}", b'"x"', b"\xff"):
-        with pytest.raises(StateError, match="here is no dead letter"):
+        with pytest.raises(StateError, match="here is not a dead letter"):
             from_json(nothing, "here")

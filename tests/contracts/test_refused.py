@@ -1,4 +1,4 @@
-"""Rows that a sink will not take: letters where `dead=` says, kept once, before the batch counts as written."""
+"""Rows that a sink refuses: dead letters go to the output of `dead=`, once, before the batch counts as written."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -35,12 +35,12 @@ PICKY = CREATED.replace("total bigint", "total bigint CHECK (total < 100)")
 
 
 class Killed(BaseException):
-    """Nothing is tidied up after it."""
+    """A crash: nothing is cleaned up after it."""
 
 
 @dataclass
 class Apart:
-    """A sink whose table takes small totals only, and another place for dead letters."""
+    """A sink whose table accepts small totals only, and a separate dead-letter output."""
 
     store: Store
     dead: Any
@@ -55,14 +55,14 @@ class Apart:
         return sorted(row["total"] for row in self.store.read())
 
     def refused(self) -> list[int]:
-        """The totals that were refused; no letter of them lies with the sink."""
+        """The refused totals; the sink itself stores no letter of them."""
         assert self.store.read("totals_dead") == []
         letters = self.dead.letters().read().filter(reason="sink_refused")
         assert letters["id"].n_unique() == letters.height
         return sorted(json.loads(raw)["total"] for raw in letters["raw"])
 
     def records(self) -> int:
-        """How many letters there are for one who does not fold them."""
+        """The number of stored letters, duplicates included."""
         if isinstance(self.dead, DeadTopic):
             return len(records_of(self.dead.servers, self.dead.topic))
         return int(self.dead.letters().find().height)
@@ -91,7 +91,7 @@ def apart(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Apart]:
 
 
 def opened(output: Deliver) -> OpenSink:
-    """A driver starts."""
+    """Start a driver."""
     sink: Any = output.sink
     return with_letters(sink.open(output), output, "mine")
 
@@ -100,24 +100,24 @@ def entry(sink: OpenSink, batch: int, epoch: int | None = None) -> LedgerEntry:
     return LedgerEntry("mine", sink.claim("mine") if epoch is None else epoch, batch, f"range {batch}")
 
 
-def test_they_go_there_batch_by_batch_and_the_others_are_written(apart: Apart) -> None:
+def test_refused_rows_go_to_the_dead_letter_output_and_the_others_are_written(apart: Apart) -> None:
     sink = apart.job()
     epoch = sink.claim("mine")
     for batch, large in enumerate((700, 700, 800)):
-        told = panes(pane("red", large, batch), pane("blue", batch, batch))
-        told = replace(told, dead=frame(letter(batch)))
+        output = panes(pane("red", large, batch), pane("blue", batch, batch))
+        output = replace(output, dead=frame(letter(batch)))
         for fresh in (True, False):
-            assert sink.commit(told, entry(sink, batch, epoch)) == Written(fresh=fresh, refused=int(fresh))
+            assert sink.commit(output, entry(sink, batch, epoch)) == Written(fresh=fresh, refused=int(fresh))
     sink.close()
     assert apart.totals() == [0, 1, 2]
     assert apart.refused() == [700, 700, 800]
     assert apart.dead.letters().read().select(*PUBLIC).height == apart.records() == 6
 
 
-def test_they_are_there_once_if_the_job_is_killed_between_them_and_the_rows(
+def test_letters_are_stored_once_if_the_job_is_killed_before_the_rows(
     apart: Apart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = replace(panes(pane("red", 700), pane("blue", 1)), dead=frame(letter(1)))
+    output = replace(panes(pane("red", 700), pane("blue", 1)), dead=frame(letter(1)))
 
     def die(point: str) -> None:
         if point == "C9":
@@ -127,18 +127,20 @@ def test_they_are_there_once_if_the_job_is_killed_between_them_and_the_rows(
     with monkeypatch.context() as patched:
         patched.setattr(at_work, "crash_point", die)
         with pytest.raises(Killed):
-            sink.commit(told, entry(sink, 0))
+            sink.commit(output, entry(sink, 0))
     sink.close()
     assert (apart.totals(), apart.refused()) == ([], [700])
     sink = apart.job()
-    assert sink.commit(told, entry(sink, 0)) == Written(refused=1)
+    assert sink.commit(output, entry(sink, 0)) == Written(refused=1)
     sink.close()
     assert (apart.totals(), apart.refused(), apart.records()) == ([1], [700], 2)
 
 
-def test_they_are_there_once_if_the_sink_was_away_after_them(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job lives, and tries the batch again."""
-    told = replace(panes(pane("red", 700), pane("blue", 1)), dead=frame(letter(1)))
+def test_letters_are_stored_once_if_the_sink_was_unavailable_after_them(
+    apart: Apart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job continues, and retries the batch."""
+    output = replace(panes(pane("red", 700), pane("blue", 1)), dead=frame(letter(1)))
     away = iter([SinkUnavailable("it restarts"), None])
 
     def lost(point: str) -> None:
@@ -147,13 +149,13 @@ def test_they_are_there_once_if_the_sink_was_away_after_them(apart: Apart, monke
 
     monkeypatch.setattr(at_work, "crash_point", lost)
     sink = apart.job()
-    done = deliver(sink, Delivery.EXACTLY_ONCE, told, entry(sink, 0), Patience(shortest=0.001))
+    done = deliver(sink, Delivery.EXACTLY_ONCE, output, entry(sink, 0), Patience(shortest=0.001))
     sink.close()
     assert done == Written(refused=1)
     assert (apart.totals(), apart.refused(), apart.records()) == ([1], [700], 2)
 
 
-def test_at_least_once_they_go_there_too(apart: Apart) -> None:
+def test_letters_go_there_at_least_once_too(apart: Apart) -> None:
     sink = apart.job()
     again = entry(sink, 0)
     for _ in range(2):
@@ -163,9 +165,7 @@ def test_at_least_once_they_go_there_too(apart: Apart) -> None:
 
 
 @pytest.mark.parametrize("box", ["files", pytest.param("topic", marks=pytest.mark.services)])
-def test_two_outputs_may_have_one_place_for_their_letters(
-    tmp_path: Path, request: pytest.FixtureRequest, box: str
-) -> None:
+def test_two_outputs_may_share_a_dead_letter_output(tmp_path: Path, request: pytest.FixtureRequest, box: str) -> None:
     dead: Any = sl.dead_files(tmp_path / "dead")
     if box == "topic":
         topic = request.getfixturevalue("new_topic")()

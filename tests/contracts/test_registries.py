@@ -1,4 +1,4 @@
-"""What every schema registry must do: the parts of the Confluent REST API that Strandline relies on."""
+"""Contract of schema registries: the parts of the Confluent REST API that Strandline uses."""
 
 import json
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def a_fake(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def our_own(folder: Path) -> Iterator[str]:
-    """The registry that `strandline up registry` starts, in this process."""
+    """The registry of `strandline up registry`, in this process."""
     store = Store(folder / "registry.sqlite")
     with Server(0, Api(store, check)) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
@@ -81,7 +81,7 @@ def test_a_schema_is_found_by_its_text(client: Client) -> None:
     assert client.lookup("scores-value", SECOND).version == 2
 
 
-def test_what_is_not_there_is_said_to_be_missing(client: Client) -> None:
+def test_missing_schemas_and_subjects_are_reported(client: Client) -> None:
     client.register("scores-value", FIRST)
     for question in (
         lambda: client.schema(999_999),
@@ -94,7 +94,7 @@ def test_what_is_not_there_is_said_to_be_missing(client: Client) -> None:
             question()
 
 
-def test_a_level_is_the_subjects_own_or_everyones(client: Client) -> None:
+def test_a_level_is_the_subjects_own_or_the_global_one(client: Client) -> None:
     client.register("scores-value", FIRST)
     assert client.level("scores-value") is client.level() is Level.BACKWARD
     client.set_level(Level.FULL, "scores-value")
@@ -117,7 +117,7 @@ def test_every_kind_keeps_its_kind_and_its_references(client: Client) -> None:
     assert text.kind is Kind.JSON
 
 
-def test_a_schema_that_does_not_fit_is_refused_and_one_that_does_is_taken(client: Client) -> None:
+def test_an_incompatible_schema_is_refused_and_a_compatible_one_accepted(client: Client) -> None:
     client.register("scores-value", FIRST)
     with pytest.raises(SchemaRefused):
         client.register("scores-value", record({"name": "team", "type": "long"}))
@@ -130,7 +130,7 @@ def test_a_schema_that_does_not_fit_is_refused_and_one_that_does_is_taken(client
 
 @pytest.mark.slow
 @pytest.mark.parametrize("level", [Level.BACKWARD, Level.FORWARD, Level.FULL])
-def test_its_verdict_on_every_change_is_ours(client: Client, level: Level) -> None:
+def test_its_compatibility_verdicts_agree_with_ours(client: Client, level: Level) -> None:
     client.set_level(level)
     for place, (kind, _, old, new, backward, forward) in enumerate(CASES):
         subject = f"case-{place}"

@@ -1,4 +1,5 @@
-"""What every sink must do for each delivery, as `spark/delivery/deliver.py` asks, and with two drivers at once."""
+"""Contract of sinks for each delivery guarantee, as `spark/delivery/deliver.py` uses them, and with two drivers at
+once."""
 
 import threading
 
@@ -13,7 +14,7 @@ from tests.contracts.stores import Store
 
 
 @pytest.mark.needs("views", Delivery.AT_LEAST_ONCE)
-def test_what_is_written_without_a_look_is_written_again(store: Store, sink: OpenSink) -> None:
+def test_a_write_without_a_ledger_check_is_written_again(store: Store, sink: OpenSink) -> None:
     again = entry(sink, 3)
     for _ in range(2):
         assert sink.write(panes(pane("red", 5)), again).fresh
@@ -34,7 +35,7 @@ def test_a_marked_batch_is_not_written_again(store: Store, sink: OpenSink) -> No
 
 
 @pytest.mark.parametrize("act", ["commit", "mark", "write"])
-def test_an_older_driver_can_do_nothing(store: Store, act: str) -> None:
+def test_an_older_driver_is_fenced_from_every_operation(store: Store, act: str) -> None:
     older, newer = opened(store), opened(store)
     first = entry(older, 0)
     newer.claim("mine")
@@ -46,7 +47,7 @@ def test_an_older_driver_can_do_nothing(store: Store, act: str) -> None:
 
 
 @pytest.mark.slow
-def test_two_drivers_that_keep_taking_over_from_each_other_write_each_batch_once(store: Store) -> None:
+def test_two_drivers_that_fence_each_other_write_each_batch_once(store: Store) -> None:
     batches, problems = 10, list[str]()
     patience = Patience(shortest=0.001)
 
@@ -55,12 +56,12 @@ def test_two_drivers_that_keep_taking_over_from_each_other_write_each_batch_once
         batch = 0
         try:
             while batch < batches:
-                told = panes(pane(f"team {batch}", batch))
+                output = panes(pane(f"team {batch}", batch))
                 try:
                     # Fenced in the middle of a claim, too: then the other has just claimed.
                     epoch = patience.until_done(lambda: sink.claim("mine")) if epoch is None else epoch
                     due = entry(sink, batch, digest=f"range {batch}", epoch=epoch)
-                    deliver(sink, Delivery.EXACTLY_ONCE, told, due, patience)
+                    deliver(sink, Delivery.EXACTLY_ONCE, output, due, patience)
                     batch += 1
                 except Fenced:
                     epoch = None

@@ -1,4 +1,4 @@
-"""What every sink must do with its ledger: a batch and its entry take effect together, once, for the newest driver."""
+"""Contract of sinks for the ledger: a batch and its entry take effect together, once, for the newest driver."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_the_same_entry_twice_takes_effect_once(store: Store, sink: OpenSink) ->
     assert store.read() == before
 
 
-def test_an_entry_comes_again_from_a_newer_driver_and_takes_effect_once(store: Store, sink: OpenSink) -> None:
+def test_an_entry_repeated_by_a_newer_driver_takes_effect_once(store: Store, sink: OpenSink) -> None:
     assert sink.commit(panes(pane("red", 5)), entry(sink, 0)).fresh
     assert not sink.commit(panes(pane("red", 5)), entry(sink, 0)).fresh
     assert len(store.read()) == 1
@@ -47,9 +47,9 @@ def test_an_older_driver_is_fenced(store: Store) -> None:
 
 @pytest.mark.needs("append")
 def test_jobs_of_other_lineages_do_not_fence_each_other(store: Store, sink: OpenSink) -> None:
-    mine = sink.claim("mine")
+    own = sink.claim("mine")
     sink.claim("theirs")
-    assert sink.commit(panes(pane("red", 5)), entry(sink, 0, epoch=mine)).fresh
+    assert sink.commit(panes(pane("red", 5)), entry(sink, 0, epoch=own)).fresh
     assert sink.commit(panes(pane("red", 7)), entry(sink, 0, lineage="theirs")).fresh
     assert [row["total"] for row in store.read()] == [5, 7]
 
@@ -65,7 +65,7 @@ def test_epochs_rise_also_over_a_restart(store: Store) -> None:
 
 @pytest.mark.needs("evolve")
 def test_a_batch_that_fails_in_the_middle_leaves_nothing(store: Store, sink: OpenSink) -> None:
-    """Panes are written before late elements; these cannot be, so the panes must go as well."""
+    """Panes are written before late elements; if these fail, the panes must be rolled back too."""
     store.make("totals_late", "team bigint")
     epoch = sink.claim("mine")
     with pytest.raises(SinkError, match="the table 'totals_late' does not fit") as refused:
@@ -77,13 +77,13 @@ def test_a_batch_that_fails_in_the_middle_leaves_nothing(store: Store, sink: Ope
     assert [row["total"] for row in store.read()] == [6]
 
 
-def test_a_batch_without_output_is_recorded_all_the_same(store: Store, sink: OpenSink) -> None:
+def test_a_batch_without_output_is_recorded_too(store: Store, sink: OpenSink) -> None:
     assert sink.commit(Output(progress=Progress(5_000, 9_000)), entry(sink, 7, digest="quiet")).fresh
     assert sink.latest("mine") == Recorded(7, "quiet", 5_000)
     assert (store.read(), store.read("totals_late"), store.read("totals_dead")) == ([], [], [])
 
 
-def test_the_ledger_says_what_was_recorded_and_what_came_last(sink: OpenSink) -> None:
+def test_the_ledger_returns_recorded_entries_and_the_last_one(sink: OpenSink) -> None:
     epoch = sink.claim("mine")
     assert sink.latest("mine") is None
     for batch, watermark in ((0, NEVER), (1, 4_000), (9, FOREVER)):
@@ -93,7 +93,7 @@ def test_the_ledger_says_what_was_recorded_and_what_came_last(sink: OpenSink) ->
     assert sink.latest("theirs") is None
 
 
-def test_what_was_committed_is_there_for_the_next_driver(store: Store) -> None:
+def test_committed_batches_are_visible_to_the_next_driver(store: Store) -> None:
     first = opened(store)
     first.commit(panes(pane("red", 5)), entry(first, 0, digest="kept"))
     first.close()
@@ -115,7 +115,7 @@ def test_two_sinks_in_one_store_keep_their_own_ledgers(store: Store) -> None:
     other.close()
 
 
-def test_a_batch_that_does_not_join_the_last_one_is_refused(store: Store, sink: OpenSink) -> None:
+def test_a_batch_with_a_gap_to_the_last_one_is_refused(store: Store, sink: OpenSink) -> None:
     epoch = sink.claim("mine")
     sink.commit(panes(pane("red", 5)), LedgerEntry("mine", epoch, 0, "one", None, "at 10"))
     assert sink.commit(panes(pane("blue", 6)), LedgerEntry("mine", epoch, 7, "two", "at 10", "at 20")).fresh
@@ -128,7 +128,7 @@ def test_a_batch_that_does_not_join_the_last_one_is_refused(store: Store, sink: 
     assert [row["total"] for row in store.read()] == [5, 6]
 
 
-def test_an_entry_that_is_no_longer_kept_is_refused_not_written_again(store: Store, sink: OpenSink) -> None:
+def test_a_batch_older_than_the_kept_entries_is_refused(store: Store, sink: OpenSink) -> None:
     epoch = sink.claim("mine")
     for batch in (0, 1_000, 1_800, 2_000):
         sink.mark(Output(), entry(sink, batch, epoch=epoch))

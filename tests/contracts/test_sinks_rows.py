@@ -1,4 +1,4 @@
-"""What every sink must do with rows: panes, late elements and dead letters, of every kind and any number."""
+"""Contract of sinks for rows: panes, late elements and dead letters, of every kind and any number."""
 
 import json
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from tests.contracts.stores import Store
 
 
 @pytest.mark.needs("append")
-def test_panes_are_added_batch_by_batch(store: Store, sink: OpenSink) -> None:
+def test_panes_are_appended_batch_by_batch(store: Store, sink: OpenSink) -> None:
     epoch = sink.claim("mine")
     assert sink.commit(panes(pane("red", 5), pane("blue", 3)), entry(sink, 0, epoch=epoch)).fresh
     assert sink.commit(panes(pane("red", 7, 1)), entry(sink, 1, epoch=epoch)).fresh
@@ -28,7 +28,7 @@ def test_panes_are_added_batch_by_batch(store: Store, sink: OpenSink) -> None:
     ]
 
 
-def test_a_pane_is_told_with_all_that_belongs_to_it(store: Store, sink: OpenSink) -> None:
+def test_a_pane_is_written_with_its_metadata(store: Store, sink: OpenSink) -> None:
     sink.commit(panes(pane("red", 5)), entry(sink, 3))
     assert store.read() == [
         {
@@ -48,7 +48,7 @@ def test_a_pane_is_told_with_all_that_belongs_to_it(store: Store, sink: OpenSink
     ]
 
 
-def test_late_elements_and_dead_letters_have_places_of_their_own(store: Store, sink: OpenSink) -> None:
+def test_late_elements_and_dead_letters_have_outputs_of_their_own(store: Store, sink: OpenSink) -> None:
     sink.commit(Output(late=late("red", 5), dead=DEAD), entry(sink, 0))
     assert store.read() == []
     assert store.read("totals_late") == [
@@ -79,7 +79,7 @@ def test_late_elements_and_dead_letters_have_places_of_their_own(store: Store, s
 
 
 @pytest.mark.needs("views")
-def test_the_latest_answer_is_the_newest_pane_that_was_not_taken_back(store: Store, sink: OpenSink) -> None:
+def test_the_latest_answer_is_the_newest_pane_that_was_not_retracted(store: Store, sink: OpenSink) -> None:
     epoch = sink.claim("mine")
     sink.commit(panes(pane("red", 5), pane("blue", 1), pane("red", 2, start=10_000)), entry(sink, 0, epoch=epoch))
     sink.commit(panes(pane("red", 5, taken_back=True), pane("red", 8, 1)), entry(sink, 1, epoch=epoch))
@@ -101,7 +101,7 @@ def test_a_null_key_has_a_latest_answer_too(store: Store, sink: OpenSink) -> Non
     assert [(row["team"], row["total"]) for row in store.read("totals_now")] == [(None, 2)]
 
 
-def test_frames_without_rows_are_taken(store: Store, sink: OpenSink) -> None:
+def test_frames_without_rows_are_accepted(store: Store, sink: OpenSink) -> None:
     nothing = Output(panes(pane("red", 5)).panes.clear(), late("red", 1).clear(), DEAD.clear())  # type: ignore[union-attr]
     assert sink.commit(nothing, entry(sink, 0)).fresh
     assert (store.read(), store.read("totals_late"), store.read("totals_dead"), store.read("totals_now")) == (
@@ -112,12 +112,12 @@ def test_frames_without_rows_are_taken(store: Store, sink: OpenSink) -> None:
     )
 
 
-def test_nulls_and_extremes_come_back_as_they_were(store: Store, sink: OpenSink) -> None:
+def test_nulls_and_extremes_survive_a_round_trip(store: Store, sink: OpenSink) -> None:
     epoch = sink.claim("mine")
     for batch, total in enumerate((None, 2**63 - 1, -(2**63))):
-        told = panes(pane(None, total, start=10_000 * batch)).panes
-        assert told is not None
-        sink.commit(Output(told.cast({"total": pl.Int64, "team": pl.String})), entry(sink, batch, epoch=epoch))
+        output = panes(pane(None, total, start=10_000 * batch)).panes
+        assert output is not None
+        sink.commit(Output(output.cast({"total": pl.Int64, "team": pl.String})), entry(sink, batch, epoch=epoch))
     assert [row["total"] for row in store.read()] == [None, 2**63 - 1, -(2**63)]
 
 
@@ -137,7 +137,7 @@ def test_the_ends_of_time_have_names(store: Store, sink: OpenSink) -> None:
     assert (row["watermark"], row["event_time"]) == ("infinity", "-infinity")
 
 
-def test_texts_of_any_kind_are_kept_or_told_as_refused(store: Store, sink: OpenSink) -> None:
+def test_any_text_is_stored_or_reported_as_refused(store: Store, sink: OpenSink) -> None:
     texts = [
         "",
         " ",

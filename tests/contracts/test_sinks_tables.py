@@ -1,4 +1,4 @@
-"""What every sink with tables must do: use those that were there, widen them if allowed, set refused rows aside."""
+"""Contract of sinks with tables: use existing ones, widen them if allowed, and dead-letter refused rows."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.contracts.stores import SqliteStore, Store
 
 @pytest.mark.parametrize("rule", ["", ", PRIMARY KEY (window_end, team, window_start)"])
 @pytest.mark.needs("evolve")
-def test_a_table_that_was_there_is_used_and_keeps_what_is_its_own(store: Store, rule: str) -> None:
+def test_an_existing_table_is_used_and_keeps_its_own_columns(store: Store, rule: str) -> None:
     store.make("totals", f"{CREATED}, note varchar(20) DEFAULT 'mine'{rule}")
     sink = opened(store, asked={"mode": "upsert"})
     epoch = sink.claim("mine")
@@ -29,11 +29,11 @@ def test_a_table_of_other_types_is_refused_with_the_difference(store: Store, sin
         "totals",
         CREATED.replace("total bigint", "total varchar(9)").replace("team varchar(9)", "team double precision"),
     )
-    with pytest.raises(SinkError, match="the table 'totals' does not fit what is to be written") as refused:
+    with pytest.raises(SinkError, match="the table 'totals' does not fit the rows to write") as refused:
         sink.commit(panes(pane("red", 5)), entry(sink, 0))
     assert "team is double" in refused.value.detail
-    assert "and text is to be written" in refused.value.detail
-    assert "integer is to be written" in refused.value.detail
+    assert "expected text" in refused.value.detail
+    assert "expected integer" in refused.value.detail
     assert "evolve" not in refused.value.hint
     assert store.read() == []
 
@@ -45,7 +45,7 @@ def test_a_column_is_added_only_where_it_is_allowed(store: Store, sink: OpenSink
     wider = panes(pane("red", 6, 1) | {"plays": 2})
     with pytest.raises(SinkError, match="does not fit") as refused:
         sink.commit(wider, entry(sink, 1, epoch=epoch))
-    assert refused.value.detail == "plays is missing, and integer is to be written"
+    assert refused.value.detail == "plays (integer) is missing"
     assert "evolve=True" in refused.value.hint
     allowed = opened(store, asked={"evolve": True})
     assert allowed.commit(wider, entry(allowed, 1)).fresh
@@ -75,16 +75,16 @@ def test_a_row_that_is_refused_is_a_dead_letter_and_the_others_are_written_once(
 
 @pytest.mark.slow
 @pytest.mark.needs("refuse")
-def test_a_table_that_takes_nothing_ends_the_job(store: Store) -> None:
+def test_a_table_that_refuses_every_row_ends_the_job(store: Store) -> None:
     store.make("totals", CREATED.replace("total bigint", "total bigint CHECK (total < 0)"))
     sink = opened(store)
-    with pytest.raises(SinkError, match="the first 100 rows of a batch were refused, every one"):
+    with pytest.raises(SinkError, match="the first 100 rows of a batch were all refused"):
         sink.commit(panes(*(pane(f"{number}", number) for number in range(120))), entry(sink, 0))
     assert (store.read(), store.read("totals_dead")) == ([], [])
     sink.close()
 
 
-def test_a_place_that_cannot_be_opened_is_told_before_anything_runs(tmp_path: Path) -> None:
+def test_a_database_that_cannot_be_opened_is_an_error_before_the_job_runs(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SinkError, match="cannot open .*scores.db") as refused:
         opened(SqliteStore(tmp_path / "file" / "scores.db"))
@@ -92,7 +92,7 @@ def test_a_place_that_cannot_be_opened_is_told_before_anything_runs(tmp_path: Pa
     assert refused.value.hint == "check the path and its folder"
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("these are my notes, and they are longer than a header of SQLite would be\n" * 3)
     before = path.read_bytes()

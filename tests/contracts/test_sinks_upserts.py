@@ -1,4 +1,4 @@
-"""What every sink must do by key: it holds the latest answers themselves."""
+"""Contract of upsert sinks: they hold the latest answers themselves."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def answers(store: Store) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.needs("upsert")
-def test_by_key_a_newer_pane_takes_the_place_of_the_older(store: Store) -> None:
+def test_by_key_a_newer_pane_replaces_the_older(store: Store) -> None:
     sink = opened(store, asked={"mode": "upsert"})
     epoch = sink.claim("mine")
     sink.commit(panes(pane("red", 5), pane("blue", 1), pane("red", 2, start=10_000)), entry(sink, 0, epoch=epoch))
@@ -36,7 +36,7 @@ def test_by_key_a_newer_pane_takes_the_place_of_the_older(store: Store) -> None:
 
 
 @pytest.mark.needs("upsert")
-def test_by_key_what_is_taken_back_without_a_successor_is_gone(store: Store) -> None:
+def test_by_key_a_retraction_without_a_successor_deletes_the_row(store: Store) -> None:
     sink = opened(store, asked={"mode": "upsert"})
     epoch = sink.claim("mine")
     sink.commit(panes(pane("red", 5), pane("red", 2, start=10_000), pane(None, 3)), entry(sink, 0, epoch=epoch))
@@ -60,7 +60,7 @@ def test_by_key_a_null_is_a_key_like_any_other(store: Store) -> None:
 
 
 @pytest.mark.needs("upsert", Delivery.AT_LEAST_ONCE)
-def test_by_key_a_batch_that_comes_again_changes_nothing(store: Store) -> None:
+def test_by_key_a_repeated_batch_changes_nothing(store: Store) -> None:
     sink = opened(store, asked={"mode": "upsert"})
     again = entry(sink, 0)
     for _ in range(2):
@@ -85,7 +85,7 @@ def test_by_a_key_without_a_window_the_latest_window_stays(store: Store) -> None
 
 
 @pytest.mark.needs("upsert", "compare")
-def test_by_a_key_without_a_window_sessions_that_met_are_followed_by_the_one_they_are_now(store: Store) -> None:
+def test_by_a_key_without_a_window_merged_sessions_are_replaced_by_the_merged_one(store: Store) -> None:
     sink = opened(store, asked={"key": ["team"]})
     epoch = sink.claim("mine")
     apart = [pane("red", 2, 3) | {END: 4_000}, pane("red", 5, 1, start=6_000) | {END: 20_000}]
@@ -98,9 +98,9 @@ def test_by_a_key_without_a_window_sessions_that_met_are_followed_by_the_one_the
 
 
 @pytest.mark.needs("upsert")
-def test_elements_are_written_by_the_key_they_are_told(store: Store) -> None:
-    mine = store.sink(key=["id"])
-    sink = mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
+def test_elements_are_written_by_the_configured_key(store: Store) -> None:
+    definition = store.sink(key=["id"])
+    sink = definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, None))
     epoch = sink.claim("mine")
     sink.commit(Output(pl.DataFrame({"id": [1, 2, 1], "name": ["a", "b", "c"]})), entry(sink, 0, epoch=epoch))
     sink.commit(Output(pl.DataFrame({"id": [2, 3], "name": ["d", None]})), entry(sink, 1, epoch=epoch))
@@ -109,22 +109,22 @@ def test_elements_are_written_by_the_key_they_are_told(store: Store) -> None:
 
 
 @pytest.mark.needs("upsert")
-def test_elements_by_no_key_are_refused(store: Store) -> None:
-    mine = store.sink(mode="upsert")
-    with pytest.raises(InvalidStep, match="writes elements by key, and is not told by which"):
-        mine.open(Deliver(0, mine, Delivery.EXACTLY_ONCE, None))
+def test_elements_without_a_key_are_refused(store: Store) -> None:
+    definition = store.sink(mode="upsert")
+    with pytest.raises(InvalidStep, match="writes elements by key, and no key is given"):
+        definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, None))
 
 
 @pytest.mark.needs("upsert")
-def test_a_key_that_rows_do_not_have_is_told(store: Store) -> None:
+def test_an_unknown_key_column_is_reported(store: Store) -> None:
     sink = opened(store, asked={"key": ["club", "window_start"]})
-    with pytest.raises(SinkError, match="is to tell rows apart by club, which they do not have"):
+    with pytest.raises(SinkError, match="needs the key columns club, which the rows do not have"):
         sink.commit(panes(pane("red", 5)), entry(sink, 0))
     sink.close()
 
 
 @pytest.mark.parametrize("asked", [{"mode": "replace"}, {"mode": "append", "key": ["team"]}, {"table": ""}])
 @pytest.mark.needs("append", "upsert", "compare")
-def test_what_a_table_cannot_be_is_refused(store: Store, asked: dict[str, Any]) -> None:
+def test_invalid_table_settings_are_refused(store: Store, asked: dict[str, Any]) -> None:
     with pytest.raises(InvalidStep):
         store.sink(**asked)

@@ -1,7 +1,7 @@
-"""What every source must do: the same range gives the same records, offsets survive, bounded runs end, others go on.
+"""Contract of sources: a range always gives the same records, offsets survive, and bounded runs end.
 
-All sources are read by one job, in four acts: what is there, read to its end; more of it, read by the next run; the
-same batch played again, as after a crash; and what comes while a run goes on.
+One job reads all sources, in four acts: a bounded run over the existing records; a second run over new ones; a replay
+of the same batch, as after a crash; and an unbounded run while records arrive.
 """
 
 import gzip
@@ -39,14 +39,14 @@ from strandline.spark.job import Job
 pytestmark = pytest.mark.spark
 
 EACH: Final = 40
-"""Records of a round; the last of them is broken where records can be."""
+"""Records of a round; the last of them is broken, if the source can have broken records."""
 COLUMNS: Final = "n long, word string"
 PATIENCE: Final = 120
 
 
 @dataclass
 class Played:
-    """What a batch brought from a source: records, and those that are none."""
+    """The elements and dead letters of a batch."""
 
     batch: int
     rows: list[dict[str, Any]]
@@ -58,7 +58,7 @@ HEARD: dict[str, list[Played]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A sink that keeps everything it is told, replays too."""
+    """A sink that keeps everything it gets, replays included."""
 
     of: str
 
@@ -99,14 +99,14 @@ def _rows(frame: pl.DataFrame | None) -> list[dict[str, Any]]:
 
 
 class Supply(Protocol):
-    """A source, and how more of it comes."""
+    """A source, and a way to add records to it."""
 
     def source(self, spark: SparkSession) -> SparkSource: ...
 
     def feed(self, round_: int) -> None: ...
 
     def missing(self, rounds: int, heard: list[Played]) -> str:
-        """What is not as it should be after so many rounds; nothing, if all is well."""
+        """What is wrong after this many rounds; empty if all is right."""
         ...
 
 
@@ -116,7 +116,7 @@ def numbers(round_: int) -> range:
 
 @dataclass
 class Folder:
-    """Files in a folder, one a round."""
+    """Files in a folder, one per round."""
 
     folder: Path
     format: str
@@ -157,7 +157,7 @@ class Folder:
 
 
 def compare(rounds: int, broken: int, heard: list[Played]) -> str:
-    """By numbers: every record once, every broken one a dead letter."""
+    """Check by number: every record once, every broken one a dead letter."""
     found = Counter(row["n"] for played in heard for row in played.rows)
     expected = Counter(n for round_ in range(rounds) for n in [*numbers(round_)][: EACH - broken])
     dead = sum(len(played.dead) for played in heard)
@@ -167,7 +167,7 @@ def compare(rounds: int, broken: int, heard: list[Played]) -> str:
 
 @dataclass
 class Framed(Folder):
-    """A DataFrame of the user's own, with columns that say where a row is from."""
+    """A DataFrame of the user, with columns for partition and offset."""
 
     broken: int = 0
 
@@ -180,7 +180,7 @@ class Framed(Folder):
 
 @dataclass
 class Generator:
-    """Time feeds it."""
+    """A source that is fed by time."""
 
     start: datetime = field(default_factory=lambda: datetime.now(UTC) - timedelta(seconds=2))
 
@@ -191,17 +191,17 @@ class Generator:
         time.sleep(0.1)
 
     def missing(self, rounds: int, heard: list[Played]) -> str:
-        """By places: from the first on, none left out; and each is what the seed says."""
+        """Check by position: no position is skipped, and each record is the one of the seed."""
         ask = self.source(None)
         for number, name in enumerate(ask.partitions):
-            mine = [row for each in heard for row in (*each.rows, *each.dead) if row[PARTITION] == name]
-            if sorted(row[OFFSET] for row in mine) != [*range(len(mine))] or not mine:
-                return f"places of partition {name}: {sorted(row[OFFSET] for row in mine)}"
-            meant = events(ask, number, 0, len(mine), int(self.start.timestamp() * 1000))
+            own = [row for each in heard for row in (*each.rows, *each.dead) if row[PARTITION] == name]
+            if sorted(row[OFFSET] for row in own) != [*range(len(own))] or not own:
+                return f"places of partition {name}: {sorted(row[OFFSET] for row in own)}"
+            meant = events(ask, number, 0, len(own), int(self.start.timestamp() * 1000))
             kinds = {offset: kind for offset, kind in enumerate(meant[POISON]) if kind is not None}
-            if kinds.keys() != {row[OFFSET] for row in mine if REASON in row}:
+            if kinds.keys() != {row[OFFSET] for row in own if REASON in row}:
                 return f"dead letters of partition {name}"
-            if any(row["id"] != meant["id"][row[OFFSET]] for row in mine if REASON not in row):
+            if any(row["id"] != meant["id"][row[OFFSET]] for row in own if REASON not in row):
                 return f"events of partition {name}"
         return ""
 
@@ -229,7 +229,7 @@ class Topic:
 
 @dataclass
 class Acts:
-    """What was heard in each act, and the batch that was played twice."""
+    """The batches of each act, and the batch that was replayed."""
 
     supplies: Mapping[str, Supply]
     home: Checkpoint
@@ -272,7 +272,7 @@ class Acts:
         return dict(HEARD)
 
     def _forget_from(self, batch: int) -> None:
-        """As if it had crashed in this batch: Spark has planned it, and does not know that it was delivered."""
+        """Simulate a crash in this batch: Spark has planned it, and does not know that it was delivered."""
         (self.home.folder / COPIES).unlink()
         for folder, kept in (("offsets", batch), ("commits", batch - 1)):
             for entry in (self.home.spark / folder).glob("[0-9]*"):
@@ -297,7 +297,7 @@ class Acts:
         return [played for act in acts for played in act.get(name, [])]
 
     def problem(self, name: str, rounds: int, last: Mapping[str, list[Played]]) -> str:
-        """After the acts before it: the batch that was played again counts once."""
+        """The batches up to this act; the replayed batch counts once."""
         after = [played for played in self.heard(name, self.again) if played.batch > self.repeated]
         earlier = [each for each in self.heard(name, self.first, self.second) if each.batch <= self.repeated]
         return self.supplies[name].missing(rounds, [*earlier, *after, *last.get(name, [])])
@@ -333,12 +333,12 @@ def played(request: pytest.FixtureRequest) -> tuple[str, Acts]:
     return request.param, acts
 
 
-def test_a_bounded_run_ends_by_itself_with_all_that_was_there(played: tuple[str, Acts]) -> None:
+def test_a_bounded_run_ends_by_itself_with_all_available_records(played: tuple[str, Acts]) -> None:
     name, acts = played
     assert acts.supplies[name].missing(1, acts.heard(name, acts.first)) == ""
 
 
-def test_the_next_run_reads_what_has_come_since_and_nothing_twice(played: tuple[str, Acts]) -> None:
+def test_the_next_run_reads_new_records_only(played: tuple[str, Acts]) -> None:
     name, acts = played
     assert acts.supplies[name].missing(2, acts.heard(name, acts.first, acts.second)) == ""
 
@@ -353,24 +353,24 @@ def test_the_same_range_gives_the_same_records_in_the_same_places(played: tuple[
     again = [each for each in acts.again[name] if each.batch == acts.repeated]
     assert once
     if name == "orc":  # its rows have no number of their own: their place is the batch's clock and the task
-        once, again = ([replace(each, rows=_plain(each.rows)) for each in told] for told in (once, again))
+        once, again = ([replace(each, rows=_plain(each.rows)) for each in result] for result in (once, again))
     assert once == again
 
 
-def test_a_run_that_goes_on_takes_what_comes(played: tuple[str, Acts]) -> None:
+def test_an_unbounded_run_reads_new_records(played: tuple[str, Acts]) -> None:
     name, acts = played
     assert acts.live[name]
     assert acts.problem(name, 3, acts.live) == ""
 
 
-def test_everyone_is_counted(played: tuple[str, Acts]) -> None:
+def test_every_record_is_counted(played: tuple[str, Acts]) -> None:
     _, acts = played
     acts_of = (acts.first, acts.second)
     for act, read in zip(acts_of, acts.read, strict=False):
         assert read == sum(len(each.rows) + len(each.dead) for heard in act.values() for each in heard)
 
 
-def test_dead_letters_say_why_and_where(played: tuple[str, Acts]) -> None:
+def test_dead_letters_have_a_reason_and_a_position(played: tuple[str, Acts]) -> None:
     name, acts = played
     for letter in [letter for each in acts.heard(name, acts.first) for letter in each.dead]:
         assert letter[REASON] == "undecodable"
@@ -379,8 +379,8 @@ def test_dead_letters_say_why_and_where(played: tuple[str, Acts]) -> None:
         assert letter[OFFSET] >= 0
 
 
-def test_a_source_says_what_it_gives(played: tuple[str, Acts]) -> None:
-    """Its columns, and its partitions: beforehand, or from the offsets."""
+def test_a_source_reports_its_columns_and_partitions(played: tuple[str, Acts]) -> None:
+    """Its columns, and its partitions: in advance, or from the offsets."""
     name, acts = played
     source = acts.sources[name]
     assert isinstance(source, Source)

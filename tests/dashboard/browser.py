@@ -1,4 +1,4 @@
-"""A real Chromium over the dashboard: one for all, with a fresh window for each who looks."""
+"""Drive a real Chromium over the dashboard: one browser, and a fresh window per test."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from strandline.spark.launch.package_manager import find_chromium
 
 WIDE, NARROW = (1280, 860), (390, 844)
 WITHIN: Final = 60_000
-"""Milliseconds to wait for a fact, on a machine that may be busy."""
+"""Milliseconds to wait for a condition, on a machine that may be busy."""
 ARGUMENTS: Final = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
     "--disable-sync", "--no-first-run",
@@ -20,7 +20,7 @@ ARGUMENTS: Final = [
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """The system's browser, for as long as it is needed."""
+    """The system's browser, while it is needed."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
         try:
@@ -31,24 +31,24 @@ def chromium() -> Iterator[Browser]:
 
 @dataclass
 class Seen:
-    """A window, and everything that it complained about."""
+    """A window, and the errors that it logged."""
 
     page: Page
     complaints: list[str] = field(default_factory=list)
 
     def says(self, text: str) -> None:
-        """Waits until the page says so."""
+        """Wait until the page shows a text."""
         self.page.get_by_text(text).first.wait_for(timeout=WITHIN)
 
     def go(self, address: str, heading: str) -> None:
-        """To another page of the dashboard, by its hash, until its heading is there."""
+        """Go to another page of the dashboard by its hash, and wait for its heading."""
         self.page.evaluate("hash => { location.hash = hash }", address)
         self.page.get_by_role("heading", name=heading).first.wait_for(timeout=WITHIN)
 
 
 @contextmanager
 def window(browser: Browser, *, size: tuple[int, int] = WIDE, theme: str = "light") -> Iterator[Seen]:
-    """A window with no memory of others; it listens to the console and to answers that went wrong."""
+    """A window without cookies; it records console errors and failed requests."""
     width, height = size
     context = browser.new_context(
         viewport={"width": width, "height": height},

@@ -1,4 +1,4 @@
-"""A dashboard over a few jobs, asked without a browser and without a port."""
+"""Fixtures: a dashboard over a few jobs, called without a browser and without a port."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from strandline.dashboard.dead_letter_page import Desk
-from strandline.dashboard.dead_letter_queries import Opened
+from strandline.dashboard.dead_letter_page import DeadLetterPages
+from strandline.dashboard.dead_letter_queries import OpenedLetters
 from strandline.dashboard.jobs import Jobs, id_of
 from strandline.dashboard.security import Gate, Keys
 from strandline.dashboard.server import Feed, application
@@ -24,16 +24,16 @@ OURS = {"origin": f"http://{HOST}", "x-strandline": "1"}
 
 @dataclass
 class Served:
-    """A dashboard, and a client that was let in."""
+    """A dashboard, and a client that is signed in."""
 
     client: TestClient
     keys: Keys
     jobs: Jobs
     root: Path
-    ways: dict[Path, Opened] = field(default_factory=dict)
+    ways: dict[Path, OpenedLetters] = field(default_factory=dict)
 
     def get(self, path: str, **parameters: Any) -> Any:
-        """What the API tells; it must not refuse."""
+        """The API's answer, which must not be a refusal."""
         answer = self.client.get(f"/api{path}", params=parameters)
         assert answer.status_code == 200, answer.text
         return answer.json()
@@ -44,16 +44,16 @@ class Served:
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
-    """Serves the jobs of a folder."""
+    """Serve the jobs of a folder."""
     opened: list[Jobs] = []
 
     def served(root: Path, *, read_only: bool = False) -> Served:
         jobs = Jobs(lambda: find_jobs([root]))
         keys = Keys(b"k" * 32, PORT)
-        ways: dict[Path, Opened] = {}
+        ways: dict[Path, OpenedLetters] = {}
         app = application(
             jobs,
-            Desk(ways.get),
+            DeadLetterPages(ways.get),
             lambda inner: Gate(inner, keys, frozenset({HOST}), read_only=read_only),
             Feed(jobs),
             read_only=read_only,
@@ -71,7 +71,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
 
 @pytest.fixture(scope="session")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A well job, one that is dead, one that rings, one that is complete, one that failed; nobody writes to them."""
+    """Jobs that are healthy, dead, firing, complete and failed; no process writes to them."""
     root = tmp_path_factory.mktemp("jobs")
     rings = AlarmLine("watermark stuck", "firing", 1_000, "the watermark has not moved", "use idle_after", 2)
     fill(root / "well", JobToFill("scores by team"))

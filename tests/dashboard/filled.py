@@ -1,4 +1,4 @@
-"""Jobs as the dashboard finds them: folders with an identity and numbers, written by the real store, without Spark."""
+"""Create job folders for the dashboard, with an identity and numbers, by the real store and without Spark."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from strandline.model.counts import Counts
 from strandline.model.histograms import Histogram, of_times
 from strandline.observe.metrics.history import JobState
 from strandline.observe.metrics.metrics import BatchMetrics, HotKey, PartitionMetrics, StepMetrics
-from strandline.observe.metrics.store import Keeping, Store
+from strandline.observe.metrics.store import Retention, Store
 from strandline.observe.metrics.tables import AlarmLine, PaneLine
 
 SECOND = 1000
@@ -26,7 +26,7 @@ deliver   to sqlite('totals'), exactly once"""
 
 
 def definition(database: Path | None = None) -> dict[str, Any]:
-    """A pipeline as a checkpoint keeps it: scores by team into SQLite."""
+    """A pipeline as a checkpoint stores it: scores by team to SQLite."""
     read = {"is": "Read", "source": {"is": "Scores", "name": "scores", "events": 15000}}
     timed = {"is": "EventTime", "of": read, "column": "at", "watermark": {"is": "Watermark"}}
     step = {"is": "WindowedStep", "aggregates": [["total", {"is": "Sum"}], ["plays", {"is": "Count"}]]}
@@ -37,7 +37,7 @@ def definition(database: Path | None = None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class JobToFill:
-    """What a job is to look like."""
+    """Settings of a job folder to create."""
 
     name: str = "scores"
     batches: int = 60
@@ -54,10 +54,10 @@ class JobToFill:
 
 
 def fill(folder: Path, job: JobToFill, now: int | None = None) -> Path:
-    """Writes the folder of a job that has run up to now."""
+    """Write the folder of a job that has run up to now."""
     now = now or time.time_ns() // 1_000_000
     identify(folder, job.pipeline or definition())
-    store = Store(folder, job.name, Keeping(days=2))
+    store = Store(folder, job.name, Retention(days=2))
     started = now - job.batches * job.every
     store.start(started)
     for number in range(job.batches):
@@ -81,7 +81,7 @@ def identify(folder: Path, pipeline: Mapping[str, Any]) -> None:
 
 
 def batch(number: int, at: int, job: JobToFill) -> BatchMetrics:
-    """The numbers of a batch, with a little life in them."""
+    """The numbers of a batch, with some variation."""
     wave = (number * 7919) % 13
     read = int((900 + 40 * wave) * job.rate)
     late, dead = wave // 4, int(wave == 5)
@@ -113,7 +113,7 @@ def batch(number: int, at: int, job: JobToFill) -> BatchMetrics:
 
 
 def lateness(many: int) -> Histogram:
-    """Most come within a second, some after a few, a handful after half a minute."""
+    """Most elements arrive within a second, some after a few, a handful after half a minute."""
     return of_times(
         [40 + each % 300 for each in range(many * 7 // 10)]
         + [600 + each * 9 for each in range(many * 2 // 10)]
@@ -129,27 +129,27 @@ STORY = (
     (("on_time", 2, 340, True), ("late", 3, 355, False)),
     (),
 )
-"""What five batches say of a window: each takes back what the one before it said."""
+"""The panes of five batches for a window: each retracts the one before."""
 
 
 def panes(number: int, started: int, job: JobToFill) -> list[PaneLine]:
-    """A window of ten seconds for every five batches: early, on time, late, with what is taken back."""
+    """A window of ten seconds for every five batches: early, on-time and late panes, with retractions."""
     at = started + (number + 1) * job.every
     start = (started // 10_000 + number // len(STORY)) * 10_000
-    told = []
+    collected = []
     for key in (job.key, "blue"):
         for timing, index, total, back in STORY[number % len(STORY)]:
-            told.append(
+            collected.append(
                 PaneLine(
                     0, at, number, 0, json.dumps({"team": key}), start, start + 10_000, timing, index, False, back,
                     json.dumps({"total": total, "plays": total // 10}),
                 )
             )  # fmt: skip
-    return told
+    return collected
 
 
 def a_dead_process() -> int:
-    """The id of a process that has ended."""
+    """The pid of a process that has ended."""
     pid = os.fork()
     if pid == 0:
         os._exit(0)

@@ -1,4 +1,4 @@
-"""A pipeline of files, and dead letters as a job of it would have written them."""
+"""A pipeline of files, and dead letters as its job would write them."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from strandline.ports.durable_files import write_whole
 
 
 def letters_pipeline(folder: Path) -> sl.Pipeline:
-    """Lines of JSON in a folder, whose dead letters are files."""
+    """JSON lines in a folder, with dead letters in files."""
     (folder / "in").mkdir(exist_ok=True)
     read = sl.read(sl.files(str(folder / "in"), sl.json("team string, score long, at timestamp")))
     return read.write(

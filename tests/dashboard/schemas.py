@@ -1,4 +1,4 @@
-"""Whether a value is what a description says: as much of JSON schema as the description uses."""
+"""Check a value against the parts of JSON Schema that the API description uses."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 def wrong(value: Any, schema: Mapping[str, Any], shapes: Mapping[str, Any], place: str = "$") -> list[str]:
-    """Where a value departs from its schema, and how."""
+    """Where a value violates its schema, and how."""
     if "$ref" in schema:
         return wrong(value, shapes[schema["$ref"].rpartition("/")[2]], shapes, place)
     if "anyOf" in schema:

@@ -1,4 +1,4 @@
-"""The dashboard as a person sees it, in a real Chromium."""
+"""The dashboard in a real Chromium."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from strandline.cli.actions.dlq import sources_of, stores_of
-from strandline.dashboard.dead_letter_queries import Opened
+from strandline.dashboard.dead_letter_queries import OpenedLetters
 from strandline.dashboard.jobs import id_of
 from strandline.dashboard.server import Dashboard, Options
 from strandline.observe.metrics.history import JobState, find_jobs
@@ -39,10 +39,10 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def show(tmp_path: Path) -> Iterator[Callable[..., Dashboard]]:
-    """Dashboards over a folder of jobs; the key is kept, as it is between two starts."""
+    """Dashboards over a folder of jobs; the key is kept between two starts."""
     running: list[Dashboard] = []
 
-    def shown(root: Path, port: int = 0, ways: dict[Path, Opened] | None = None) -> Dashboard:
+    def shown(root: Path, port: int = 0, ways: dict[Path, OpenedLetters] | None = None) -> Dashboard:
         options = Options(port=port, home=tmp_path / "home")
         dashboard = Dashboard(lambda: find_jobs([root]), options, open_pipeline=(ways or {}).get)
         running.append(dashboard.__enter__())
@@ -54,13 +54,13 @@ def show(tmp_path: Path) -> Iterator[Callable[..., Dashboard]]:
 
 
 def enter(seen: Seen, dashboard: Dashboard) -> None:
-    """By the link, until the page of jobs is there."""
+    """Open the link, and wait for the page of jobs."""
     seen.page.goto(dashboard.url)
     seen.page.get_by_role("heading", name="Jobs").wait_for(timeout=WITHIN)
 
 
 @pytest.mark.parametrize(("theme", "size"), [("light", (1280, 860)), ("dark", NARROW)])
-def test_every_page_opens_without_a_complaint(
+def test_every_page_opens_without_errors(
     browser: Browser, show: Callable[..., Dashboard], filled: Path, theme: str, size: tuple[int, int]
 ) -> None:
     dashboard = show(filled)
@@ -74,7 +74,7 @@ def test_every_page_opens_without_a_complaint(
         assert "token" not in seen.page.url
 
 
-def test_keys_lead_through_the_dashboard(browser: Browser, show: Callable[..., Dashboard], filled: Path) -> None:
+def test_the_dashboard_can_be_used_by_keyboard(browser: Browser, show: Callable[..., Dashboard], filled: Path) -> None:
     dashboard = show(filled)
     with window(browser) as seen:
         enter(seen, dashboard)
@@ -88,21 +88,21 @@ def test_keys_lead_through_the_dashboard(browser: Browser, show: Callable[..., D
         seen.page.get_by_role("heading", name="Events a second").wait_for()
         keyboard.press("g")
         keyboard.press("l")
-        seen.page.get_by_role("heading", name="How late elements come").wait_for()
+        seen.page.get_by_role("heading", name="How late elements are").wait_for()
         keyboard.press("h")
         seen.page.get_by_role("heading", name="Jobs").wait_for()
         keyboard.press("x")
         assert seen.page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
-def test_whatever_a_key_a_name_or_a_letter_says_it_is_shown_as_text(
+def test_keys_names_and_letters_are_shown_as_text_never_as_markup(
     browser: Browser, show: Callable[..., Dashboard], tmp_path: Path
 ) -> None:
     root, hostile = letters_pipeline(tmp_path).root, " ".join(PAYLOADS)
     waits = JobToFill(hostile, batches=6, key=hostile, state=JobState.WAITING, problem=hostile)
     folder = fill(tmp_path / "jobs" / "one", waits)
     put_letters(tmp_path, hostile.encode())
-    dashboard = show(tmp_path / "jobs", ways={folder: Opened(stores_of(root), sources_of(root))})
+    dashboard = show(tmp_path / "jobs", ways={folder: OpenedLetters(stores_of(root), sources_of(root))})
     with window(browser) as seen:
         enter(seen, dashboard)
         seen.page.get_by_role("link", name=hostile, exact=True).wait_for()
@@ -116,7 +116,7 @@ def test_whatever_a_key_a_name_or_a_letter_says_it_is_shown_as_text(
         assert seen.page.locator("img[onerror], svg[onload], main script").count() == 0
 
 
-def test_a_page_finds_the_dashboard_again_when_it_was_restarted(
+def test_a_page_reconnects_after_the_dashboard_restarts(
     browser: Browser, show: Callable[..., Dashboard], tmp_path: Path
 ) -> None:
     fill(tmp_path / "jobs" / "one", JobToFill("one", batches=4))
@@ -132,19 +132,21 @@ def test_a_page_finds_the_dashboard_again_when_it_was_restarted(
         seen.says("came meanwhile")
 
 
-def test_the_slider_says_what_a_wait_would_buy(browser: Browser, show: Callable[..., Dashboard], filled: Path) -> None:
+def test_the_slider_shows_what_a_longer_wait_completes(
+    browser: Browser, show: Callable[..., Dashboard], filled: Path
+) -> None:
     dashboard = show(filled)
     with window(browser) as seen:
         enter(seen, dashboard)
         seen.go(f"#/job/{id_of(filled / 'well')}/lateness", PAGES["lateness"])
         seen.page.get_by_role("button", name="95 % after").click()
-        told = seen.page.locator(".answer").inner_text()
+        result = seen.page.locator(".answer").inner_text()
         seen.page.locator("input[type=range]").fill("1000")
         seen.page.get_by_text("100 % would be complete").wait_for()
-        assert told.startswith("If you waited")
+        assert result.startswith("If you waited")
 
 
-def test_a_late_events_story_is_found_by_its_key(
+def test_the_panes_of_a_late_event_are_found_by_key(
     browser: Browser, show: Callable[..., Dashboard], filled: Path
 ) -> None:
     dashboard = show(filled)
@@ -154,24 +156,24 @@ def test_a_late_events_story_is_found_by_its_key(
         seen.page.get_by_label("Search keys").fill("red")
         seen.page.get_by_role("button", name="team red").click()
         seen.page.locator(".pick > div:nth-child(2) button").last.click()
-        told = seen.page.locator(".story .timing").all_inner_texts()
-        assert told == ["early", "takes back", "early", "takes back", "on time", "takes back", "late"]
+        result = seen.page.locator(".story .timing").all_inner_texts()
+        assert result == ["early", "retracts", "early", "retracts", "on time", "retracts", "late"]
 
 
-def test_a_dead_letter_is_looked_at_and_sent_back(
+def test_a_dead_letter_is_inspected_and_redriven(
     browser: Browser, show: Callable[..., Dashboard], tmp_path: Path
 ) -> None:
     root = letters_pipeline(tmp_path).root
     folder = fill(tmp_path / "jobs" / "one", JobToFill("one", batches=4))
     put_letters(tmp_path, b"{broken")
-    dashboard = show(tmp_path / "jobs", ways={folder: Opened(stores_of(root), sources_of(root))})
+    dashboard = show(tmp_path / "jobs", ways={folder: OpenedLetters(stores_of(root), sources_of(root))})
     with window(browser) as seen:
         enter(seen, dashboard)
         seen.go(f"#/job/{id_of(folder)}/letters", PAGES["letters"])
         seen.page.get_by_role("row").nth(1).click()
         seen.page.locator("dialog pre").get_by_text("{broken").wait_for()
-        seen.page.get_by_role("button", name="Send it back").click()
-        seen.says("1 went back to where they came from.")
+        seen.page.get_by_role("button", name="Redrive it").click()
+        seen.says("1 redriven to their sources.")
         seen.page.locator(".badge.ok", has_text="redriven").wait_for()
         assert seen.complaints == []
     (sent,) = (tmp_path / "in").iterdir()

@@ -1,4 +1,4 @@
-"""Who is let in, and what a page that is not ours can do: nothing."""
+"""Access to the dashboard, and what a page of another site can do: nothing."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from strandline.dashboard.security import COOKIE_SECONDS, HEADERS, Keys, kept_key
+from strandline.dashboard.security import COOKIE_SECONDS, HEADERS, Keys, load_or_create_key
 from strandline.dashboard.server import Options
 from strandline.errors import SetupError
 from tests.dashboard.conftest import HOST, OURS, PORT, Served
@@ -28,7 +28,7 @@ def routes(served: Served) -> list[tuple[str, str]]:
     return [(path, method) for path in [*paths, *pages] for method in ("GET", "POST", "DELETE")]
 
 
-def test_without_a_cookie_nothing_is_told(served: Served) -> None:
+def test_without_a_cookie_every_request_is_refused(served: Served) -> None:
     stranger = TestClient(served.client.app, base_url=f"http://{HOST}")
     for path, method in routes(served):
         answer = stranger.request(method, path, headers=OURS)
@@ -40,7 +40,7 @@ def test_without_a_cookie_nothing_is_told(served: Served) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1:1", "", f"127.0.0.1:{PORT}.evil.example"]
 )
-def test_by_another_name_nothing_is_told(served: Served, host: str) -> None:
+def test_with_another_host_name_every_request_is_refused(served: Served, host: str) -> None:
     for path, method in routes(served):
         answer = served.client.request(method, path, headers={**OURS, "host": host})
         assert answer.status_code == 403, (method, path)
@@ -60,7 +60,7 @@ def test_by_another_name_nothing_is_told(served: Served, host: str) -> None:
         {**OURS, "sec-fetch-site": "same-site"},
     ],
 )
-def test_nothing_is_changed_for_a_page_that_is_not_ours(served: Served, headers: dict[str, str]) -> None:
+def test_a_page_of_another_site_can_change_nothing(served: Served, headers: dict[str, str]) -> None:
     for path, method in routes(served):
         if method != "GET":
             answer = served.client.request(method, path, headers=headers)
@@ -75,7 +75,7 @@ def test_a_read_only_dashboard_changes_nothing(serve: Serve, filled: Path) -> No
     assert served.get("/jobs")["read_only"] is True
 
 
-def test_a_link_is_good_once(served: Served) -> None:
+def test_a_link_works_once(served: Served) -> None:
     link = served.keys.link
     one, other = (TestClient(served.client.app, base_url=f"http://{HOST}") for _ in range(2))
     assert one.get(f"/enter?token={link}").status_code == 200
@@ -86,18 +86,18 @@ def test_a_link_is_good_once(served: Served) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "x", "é", "a" * 5000, "%00", "&token="])
-def test_a_wrong_token_lets_nobody_in(served: Served, token: str) -> None:
+def test_a_wrong_token_is_refused(served: Served, token: str) -> None:
     assert (
         TestClient(served.client.app, base_url=f"http://{HOST}").get("/enter", params={"token": token}).status_code
         == 401
     )
 
 
-def test_the_cookie_is_kept_from_scripts_and_from_other_sites(served: Served) -> None:
-    told = served.client.get(f"/enter?token={served.keys.link}").headers["set-cookie"].lower()
-    assert "httponly" in told
-    assert "samesite=strict" in told
-    assert "path=/" in told
+def test_the_cookie_is_hidden_from_scripts_and_other_sites(served: Served) -> None:
+    answer = served.client.get(f"/enter?token={served.keys.link}").headers["set-cookie"].lower()
+    assert "httponly" in answer
+    assert "samesite=strict" in answer
+    assert "path=/" in answer
 
 
 def test_every_answer_forbids_foreign_code_and_frames(served: Served) -> None:
@@ -111,7 +111,7 @@ def test_every_answer_forbids_foreign_code_and_frames(served: Served) -> None:
     assert "unsafe" not in policy
 
 
-def test_the_page_has_no_script_or_style_inside_it(served: Served) -> None:
+def test_the_page_has_no_inline_script_or_style(served: Served) -> None:
     page = served.client.get("/").text
     assert "<style" not in page
     assert "onclick" not in page
@@ -122,36 +122,36 @@ def test_the_page_has_no_script_or_style_inside_it(served: Served) -> None:
     "change",
     [lambda cookie: cookie[:-1] + "x", lambda cookie: "9" + cookie, lambda _: "", lambda _: ".", lambda _: "é.1"],
 )
-def test_a_cookie_that_was_tampered_with_is_none(change: Callable[[str], str]) -> None:
+def test_a_tampered_cookie_is_refused(change: Callable[[str], str]) -> None:
     keys = Keys(b"k" * 32, PORT)
-    good = keys.sealed(int(time.time()))
-    assert keys.knows(f"other=1; {keys.cookie}={good}")
-    assert not keys.knows(f"{keys.cookie}={change(good)}")
+    good = keys.signed_cookie(int(time.time()))
+    assert keys.accepts(f"other=1; {keys.cookie}={good}")
+    assert not keys.accepts(f"{keys.cookie}={change(good)}")
 
 
-def test_a_cookie_ends_and_one_of_another_port_or_key_is_none() -> None:
+def test_cookies_expire_and_those_of_another_port_or_key_are_refused() -> None:
     keys = Keys(b"k" * 32, PORT)
-    assert not keys.knows(f"{keys.cookie}={keys.sealed(int(time.time()) - COOKIE_SECONDS - 1)}")
-    assert not keys.knows(f"{keys.cookie}={keys.sealed(int(time.time()) + 3600)}")
-    assert not keys.knows(f"{keys.cookie}={Keys(b'k' * 32, PORT + 1).sealed(int(time.time()))}")
-    assert not keys.knows(f"{keys.cookie}={Keys(b'x' * 32, PORT).sealed(int(time.time()))}")
-    assert not keys.knows("")
+    assert not keys.accepts(f"{keys.cookie}={keys.signed_cookie(int(time.time()) - COOKIE_SECONDS - 1)}")
+    assert not keys.accepts(f"{keys.cookie}={keys.signed_cookie(int(time.time()) + 3600)}")
+    assert not keys.accepts(f"{keys.cookie}={Keys(b'k' * 32, PORT + 1).signed_cookie(int(time.time()))}")
+    assert not keys.accepts(f"{keys.cookie}={Keys(b'x' * 32, PORT).signed_cookie(int(time.time()))}")
+    assert not keys.accepts("")
 
 
-def test_the_key_stays_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
+def test_the_key_is_kept_and_readable_by_its_owner_only(tmp_path: Path) -> None:
     place = tmp_path / "data" / "dashboard.key"
-    key = kept_key(place)
-    assert kept_key(place) == key
+    key = load_or_create_key(place)
+    assert load_or_create_key(place) == key
     assert len(key) == 32
     assert place.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
     place = tmp_path / "dashboard.key"
-    kept_key(place)
+    load_or_create_key(place)
     place.chmod(0o644)
-    with pytest.raises(SetupError, match="others can read it"):
-        kept_key(place)
+    with pytest.raises(SetupError, match="other users can read it"):
+        load_or_create_key(place)
 
 
 @pytest.mark.parametrize("bind", ["0.0.0.0", "192.168.1.5", "::", "example.org", ""])
@@ -161,7 +161,7 @@ def test_other_machines_are_not_served_without_tls(bind: str) -> None:
     assert "SSH tunnel" in refused.value.hint
 
 
-def test_with_tls_they_may_be(tmp_path: Path) -> None:
+def test_with_tls_other_machines_are_served(tmp_path: Path) -> None:
     assert Options(bind="0.0.0.0", certificate=tmp_path / "c", key=tmp_path / "k").encrypted
     assert not Options(bind="::1").encrypted
 

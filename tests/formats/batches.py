@@ -1,4 +1,4 @@
-"""Batches of raw records for tests, as a source hands them to a decoder."""
+"""Build batches of raw records, as a source passes them to a decoder."""
 
 from collections.abc import Sequence
 
@@ -9,6 +9,6 @@ from strandline.ports.protocols import RAW
 
 
 def raw(values: Sequence[bytes | None]) -> pl.DataFrame:
-    """Records of one partition, from offset 100 on."""
+    """Records of one partition, starting at offset 100."""
     columns = {PARTITION: ["0"] * len(values), OFFSET: list(range(100, 100 + len(values))), RAW: values}
     return pl.DataFrame(columns, schema={PARTITION: pl.String, OFFSET: pl.Int64, RAW: pl.Binary})

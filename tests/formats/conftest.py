@@ -1,4 +1,4 @@
-"""What tests of formats share: a schema registry of their own."""
+"""Fixtures of format tests: a schema registry."""
 
 from collections.abc import Iterator
 

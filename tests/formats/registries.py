@@ -19,7 +19,7 @@ Said = tuple[int, Any]
 
 @dataclass
 class FakeRegistry:
-    """What it holds, what was asked of it, and what it should do wrong next."""
+    """The registry's content, the requests it got, and the faults to inject next."""
 
     url: str = ""
     schemas: list[dict[str, Any]] = field(default_factory=list)
@@ -30,14 +30,14 @@ class FakeRegistry:
     judge: Callable[[dict[str, Any], list[dict[str, Any]], str], bool] = lambda new, old, level: True  # takes all
 
     def client(self, **options: Any) -> Client:
-        """One that never waits, and remembers how long it would have."""
+        """A client that never sleeps, and records how long it would have."""
         return Client(Registry(self.url, **options), sleep=self.pauses.append)
 
     pauses: list[float] = field(default_factory=list)
 
     def add(self, subject: str, text: str, kind: str = "AVRO", references: Any = ()) -> int:
-        said = self.register(subject, {"schema": text, "schemaType": kind, "references": list(references)})[1]
-        return int(said["id"])
+        content = self.register(subject, {"schema": text, "schemaType": kind, "references": list(references)})[1]
+        return int(content["id"])
 
     def register(self, subject: str, body: dict[str, Any]) -> Said:
         schema = _plain(body)
@@ -59,7 +59,7 @@ class FakeRegistry:
 
 
 def judged(new: dict[str, Any], old: list[dict[str, Any]], level: str) -> bool:
-    """What a real registry would say: our own verdicts."""
+    """The verdict of a real registry: our own compatibility check."""
     alike = [each["schema"] for each in old if each["schemaType"] == new["schemaType"]]
     return not check(new["schema"], alike, Level(level), Kind(new["schemaType"]))
 
@@ -117,10 +117,10 @@ def _configure(fake: FakeRegistry, body: Any, subject: str = "") -> Said:
 
 
 def _verdict(fake: FakeRegistry, body: Any, subject: str, version: str) -> Said:
-    status, said = _version(fake, body, subject, version)
+    status, content = _version(fake, body, subject, version)
     if status != 200:
-        return status, said
-    fits = fake.judge(_plain(body), [_plain(said)], fake.levels.get(subject, fake.levels[""]))
+        return status, content
+    fits = fake.judge(_plain(body), [_plain(content)], fake.levels.get(subject, fake.levels[""]))
     return 200, {"is_compatible": fits}
 
 
@@ -141,7 +141,7 @@ ROUTES: list[tuple[str, str, Callable[..., Said]]] = [
 
 @contextmanager
 def serving() -> Iterator[FakeRegistry]:
-    """A registry at work until the end of the block."""
+    """Run a registry until the end of the block."""
     fake = FakeRegistry()
 
     class Handler(BaseHTTPRequestHandler):
@@ -152,13 +152,13 @@ def serving() -> Iterator[FakeRegistry]:
             if fake.faults:
                 fake.faults.pop(0)(self)
                 return
-            status, said = fake.answer(self.command, urlsplit(self.path).path, body)
-            reply(self, status, json.dumps(said).encode())
+            status, content = fake.answer(self.command, urlsplit(self.path).path, body)
+            reply(self, status, json.dumps(content).encode())
 
         do_GET = do_POST = do_PUT = _serve  # noqa: N815 - the server asks for these names
 
         def log_message(self, *_: Any) -> None:
-            """Nothing is printed."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
@@ -174,7 +174,7 @@ def serving() -> Iterator[FakeRegistry]:
 
 
 def reply(handler: BaseHTTPRequestHandler, status: int, body: bytes = b"", **headers: str) -> None:
-    """Sends an answer as it is."""
+    """Send an answer unchanged."""
     handler.send_response(status)
     for name, value in headers.items():
         handler.send_header(name.replace("_", "-"), value)

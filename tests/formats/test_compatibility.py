@@ -1,4 +1,4 @@
-"""Verdicts on schema changes, as published rules of Avro, Protobuf and the Confluent registry give them."""
+"""Verdicts on schema changes, by the published rules of Avro, Protobuf and the Confluent registry."""
 
 # ruff: noqa: E501 - a table is read line by line
 
@@ -79,7 +79,7 @@ AVRO: list[tuple[str, Any, Any, bool, bool]] = [
     ("an array to a map", of({"type": "array", "items": "int"}), of({"type": "map", "values": "int"}), NO, NO),
     ("an inner field without a default", of(record(A, name="I")), of(record(A, B, name="I")), NO, YES),
     ("an inner field with a default", of(record(A, name="I")), of(record(A, B0, name="I")), YES, YES),
-    ("a record that holds itself grows", TREE, TREE2, YES, YES),
+    ("a record that contains itself grows", TREE, TREE2, YES, YES),
     ("a logical type is added", of("long"), of({"type": "long", "logicalType": "timestamp-millis"}), YES, YES),
     ("a record to a primitive", record(A), "int", NO, NO),
 ]  # fmt: skip
@@ -205,7 +205,7 @@ def test_the_verdict_on_a_change(kind: Kind, old: str, new: str, backward: bool,
     assert fits(Level.NONE)
 
 
-def test_a_level_asks_the_last_version_or_all() -> None:
+def test_a_level_checks_the_last_version_or_all_versions() -> None:
     first, second = json.dumps(record(A)), json.dumps(record(A, B0))
     third = json.dumps(record(A, B))  # reads what the second wrote, not what the first did
     assert check(third, [first, second], Level.BACKWARD) == []
@@ -217,7 +217,7 @@ def test_a_level_asks_the_last_version_or_all() -> None:
     assert check(third, [], Level.FULL_TRANSITIVE) == []
 
 
-def test_messages_of_other_files_are_looked_into() -> None:
+def test_messages_of_imported_files_are_checked() -> None:
     uses = {
         "one.proto": 'syntax = "proto3"; package p; message I { int32 x = 1; }',
         "two.proto": 'syntax = "proto3"; package p; message I { string x = 1; }',

@@ -1,4 +1,4 @@
-"""CSV: a line a record, values by position, and every value of its column's type or a dead letter."""
+"""CSV: a line per record, values by position, and a dead letter for each value of a wrong type."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -51,18 +51,18 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_a_bad_line_is_a_dead_letter_and_its_neighbours_live(kind: str) -> None:
+def test_a_bad_line_is_a_dead_letter_and_its_neighbours_are_decoded(kind: str) -> None:
     decoded = FORM.decode(raw([RED, BAD[kind], BLUE]))
     assert decoded.rows.select(OFFSET, "team").rows() == [(100, "red"), (102, "blue")]
     assert decoded.dead.select(OFFSET, REASON).rows() == [(101, "undecodable")]
     assert decoded.dead[DETAIL][0]
 
 
-def test_the_detail_says_which_column_and_which_value() -> None:
+def test_the_detail_names_the_column_and_the_value() -> None:
     assert FORM.decode(raw([b"red,many,"])).dead[DETAIL].to_list() == ["score: 'many' is no long"]
 
 
-def test_a_line_of_twenty_megabytes_is_a_dead_letter_unless_it_is_asked_for() -> None:
+def test_a_line_of_twenty_megabytes_is_a_dead_letter_unless_the_limit_allows_it() -> None:
     long = b"r" * 20_000_000 + b",1,"
     assert FORM.decode(raw([RED, long])).dead[REASON].to_list() == ["too_large"]
     assert sl.csv(FORM.ddl, largest=2**25).decode(raw([RED, long])).rows.height == 2
@@ -82,8 +82,8 @@ def test_types_that_csv_cannot_hold_are_refused(ddl: str) -> None:
 
 
 @pytest.mark.parametrize("delimiter", ["", ";;", '"', "\n"])
-def test_a_delimiter_that_cannot_be_is_refused(delimiter: str) -> None:
-    with pytest.raises(InvalidStep, match="cannot stand between values"):
+def test_an_invalid_delimiter_is_refused(delimiter: str) -> None:
+    with pytest.raises(InvalidStep, match="cannot be a delimiter"):
         sl.csv("a long", delimiter=delimiter)
 
 
@@ -103,7 +103,7 @@ rows = st.lists(
 
 
 @given(rows)
-def test_what_is_written_as_csv_is_read_as_it_was(found: list[tuple[Any, ...]]) -> None:
+def test_csv_values_survive_a_round_trip(found: list[tuple[Any, ...]]) -> None:
     form = sl.csv("a string, b long, c double, d boolean, e timestamp, f date, g decimal(6, 2)")
     frame = pl.DataFrame(found, schema=form.decode(raw([])).rows.select(form.columns).schema, orient="row")
     decoded = form.decode(raw(list(form.encode(frame))))

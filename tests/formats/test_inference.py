@@ -1,4 +1,4 @@
-"""Columns guessed from a sample."""
+"""Infer columns from a sample."""
 
 from pathlib import Path
 
@@ -26,14 +26,14 @@ def test_a_sample_gives_ddl_to_pin(tmp_path: Path) -> None:
         assert sl.infer_json([line for line in lines if line] if isinstance(lines, list) else lines) == DDL
 
 
-def test_what_it_says_reads_the_sample() -> None:
+def test_the_inferred_ddl_decodes_the_sample() -> None:
     records = [b'{"team": "red", "n": 1}', b'{"team": "blue", "at": "2024-05-01T12:00:00Z"}']
     decoded = sl.json(sl.infer_json(records)).decode(raw(records))
     assert decoded.dead.is_empty()
     assert decoded.rows["n"].to_list() == [1, None]
 
 
-def test_a_day_among_times_is_a_time_and_a_word_among_them_makes_them_texts() -> None:
+def test_dates_among_timestamps_become_timestamps_and_a_word_makes_them_strings() -> None:
     day, time, word = b'{"x": "2024-05-01"}', b'{"x": "2024-05-01T12:00:00Z"}', b'{"x": "noon"}'
     assert sl.infer_json([day, time]) == "x timestamp"
     assert sl.infer_json([day, time, word]) == "x string"
@@ -42,13 +42,13 @@ def test_a_day_among_times_is_a_time_and_a_word_among_them_makes_them_texts() ->
 @pytest.mark.parametrize(
     ("records", "reason"),
     [
-        ([b"{"], "record 1 of the sample is no JSON"),
-        ([b"{}", b"[]"], "record 2 of the sample is no JSON object"),
+        ([b"{"], "record 1 of the sample is not JSON"),
+        ([b"{}", b"[]"], "record 2 of the sample is not a JSON object"),
         ([b'{"x": 1}', b'{"x": "one"}'], "changes its type"),
         ([b'{"x": [1]}', b'{"x": {"y": 1}}'], "changes its type"),
         ([], "no field"),
     ],
 )
-def test_a_sample_that_says_nothing_certain_is_refused(records: list[bytes], reason: str) -> None:
+def test_an_ambiguous_sample_is_refused(records: list[bytes], reason: str) -> None:
     with pytest.raises(InvalidSchema, match=reason):
         sl.infer_json(records)

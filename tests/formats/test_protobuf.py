@@ -1,4 +1,4 @@
-"""Protobuf: schemas as text, messages as columns, and one bad message at a time."""
+"""Protobuf: schemas as text, messages as columns, and single bad messages."""
 
 import base64
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import strandline as sl
 from strandline.errors import InvalidSchema, RegistryDown, SinkError
-from strandline.formats.protobuf.codec import read_index, written_index
+from strandline.formats.protobuf.codec import read_index, write_index
 from strandline.formats.protobuf.messages import class_of, message_of
 from strandline.formats.protobuf.proto_text import parse_proto
 from strandline.formats.registry.confluent_wire import framed
@@ -75,14 +75,14 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_a_bad_message_is_a_dead_letter_and_its_neighbours_live(kind: str) -> None:
+def test_a_bad_message_is_a_dead_letter_and_its_neighbours_are_decoded(kind: str) -> None:
     decoded = FORM.decode(raw([RED, BAD[kind], BLUE]))
     assert decoded.rows.select(OFFSET, "team").rows() == [(100, "red"), (102, "blue")]
     assert decoded.dead.select(OFFSET, REASON).rows() == [(101, "undecodable")]
     assert decoded.dead[DETAIL][0]
 
 
-def test_a_number_that_no_column_holds_is_a_dead_letter() -> None:
+def test_a_number_out_of_range_is_a_dead_letter() -> None:
     form = sl.protobuf('syntax = "proto3"; message M { uint64 n = 1; }')
     make = class_of(message_of(form.schema, (), None))
     values = [make(n=n).SerializeToString() for n in (1, 2**63, 2**63 - 1)]
@@ -91,7 +91,7 @@ def test_a_number_that_no_column_holds_is_a_dead_letter() -> None:
     assert "out of the range" in decoded.dead[DETAIL][0]
 
 
-def test_a_message_of_twenty_megabytes_is_a_dead_letter_unless_it_is_asked_for() -> None:
+def test_a_message_of_twenty_megabytes_is_a_dead_letter_unless_the_limit_allows_it() -> None:
     long = score(team="r" * 20_000_000)
     assert FORM.decode(raw([RED, long])).dead[REASON].to_list() == ["too_large"]
     assert sl.protobuf(SCORE, largest=2**25).decode(raw([RED, long])).rows.height == 2
@@ -156,7 +156,7 @@ row = st.fixed_dictionaries(
 
 
 @given(st.lists(row, max_size=4))
-def test_what_is_written_as_protobuf_is_read_as_it_was(rows: list[dict[str, Any]]) -> None:
+def test_protobuf_values_survive_a_round_trip(rows: list[dict[str, Any]]) -> None:
     form = sl.protobuf(EVERYTHING)
     frame = pl.DataFrame(rows, schema=form.decode(raw([])).rows.select(form.columns).schema)
     decoded = form.decode(raw(list(form.encode(frame))))
@@ -188,26 +188,26 @@ def test_the_message_is_chosen_by_its_name() -> None:
         ("message", "ends too early"),
         ("message M { int32 = 1; }", "cannot read the .proto"),
         ("message M { int32 x = one; }", "cannot read the .proto at 'one'"),
-        ("message M { Nothing x = 1; }", "does not hold together"),
-        ('import "nowhere.proto"; message M { }', "does not hold together"),
-        ('syntax = "proto4";', "proto2 and proto3 are read"),
+        ("message M { Nothing x = 1; }", "is inconsistent"),
+        ('import "nowhere.proto"; message M { }', "is inconsistent"),
+        ('syntax = "proto4";', "use proto2 or proto3"),
         ('edition = "2023";', "an edition"),
         ("message M { optional group G = 1 { } }", "group"),
-        ("message M { M m = 1; }", "holds itself"),
+        ("message M { M m = 1; }", "contains itself"),
         ("message M { reserved 1; int32 x = 1; }", "is reserved"),
         ('message M { reserved "x"; int32 x = 1; }', "is reserved"),
-        ("message M { int32 a = 1; int32 b = 1; }", "does not hold together"),
+        ("message M { int32 a = 1; int32 b = 1; }", "is inconsistent"),
         ("§", "cannot read the .proto"),
         ("message M {" * 40, "nested more than"),
         ("x" * 2**21, "characters"),
     ],
 )
-def test_a_schema_that_cannot_be_is_refused(text: str, reason: str) -> None:
+def test_an_invalid_schema_is_refused(text: str, reason: str) -> None:
     with pytest.raises(InvalidSchema, match=reason):
         sl.protobuf(text)
 
 
-def test_what_does_not_matter_for_reading_is_passed_over() -> None:
+def test_options_and_services_of_a_proto_file_are_ignored() -> None:
     text = """
     /* proto2, with everything around it */
     syntax = "proto2"; package p; option java_package = "x"; import public "google/protobuf/any.proto";
@@ -230,7 +230,7 @@ def test_a_schema_as_a_descriptor_in_base64() -> None:
     ("index", "written"), [((0,), b"\0"), ((1,), b"\x02\x02"), ((0, 0), b"\x04\0\0"), ((70, 3), b"\x04\x8c\x01\x06")]
 )
 def test_a_messages_index_is_written_as_the_wire_format_says(index: tuple[int, ...], written: bytes) -> None:
-    assert written_index(index) == written
+    assert write_index(index) == written
     assert read_index(written + b"rest", 0) == (index, len(written))
     assert read_index(b"\x02\0", 0) == ((0,), 2)
 
@@ -251,7 +251,7 @@ def test_messages_under_a_registrys_id(fake: FakeRegistry) -> None:
     assert form.encode(frame).to_list() == [values[0]]
 
 
-def test_a_registry_that_is_down_holds_the_batch(fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registry_that_is_down_blocks_the_batch(fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = sl.registry(fake.url)
     monkeypatch.setattr(ours.client(), "sleep", fake.pauses.append)
     number = fake.add("scores-value", SCORE, "PROTOBUF")
@@ -291,6 +291,6 @@ def test_types_of_another_file_are_found_by_its_name(fake: FakeRegistry) -> None
     assert decoded.rows["price"].to_list() == [{"cents": 7}]
 
 
-def test_neither_a_schema_nor_where_to_find_one_is_refused() -> None:
+def test_a_format_without_a_schema_or_registry_is_refused() -> None:
     with pytest.raises(InvalidSchema, match="without a schema"):
         sl.protobuf()

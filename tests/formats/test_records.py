@@ -1,4 +1,4 @@
-"""JSON records: one bad record is a dead letter on its own, and its neighbours live."""
+"""JSON records: a bad record is a single dead letter, and its neighbours are decoded."""
 
 import json
 import math
@@ -42,7 +42,7 @@ def test_records_become_columns_beside_their_position_and_bytes() -> None:
 
 
 @pytest.mark.slow
-def test_the_frames_have_their_columns_even_when_they_are_empty() -> None:
+def test_empty_frames_have_their_columns() -> None:
     shape = {PARTITION: pl.String, OFFSET: pl.Int64, RAW: pl.Binary}
     rows = shape | {"team": pl.String, "score": pl.Int64, "at": pl.Datetime("us", "UTC")}
     for values in ([], [RED], [b"?"]):
@@ -51,7 +51,7 @@ def test_the_frames_have_their_columns_even_when_they_are_empty() -> None:
         assert dict(decoded.dead.schema) == shape | {REASON: pl.String, DETAIL: pl.String}
 
 
-def test_fields_in_any_order_missing_null_or_not_asked_for() -> None:
+def test_fields_may_be_in_any_order_missing_null_or_unknown() -> None:
     decoded = decode(b'{"score": 1, "x": {"y": [1, {}]}, "team": "red"}', b'{"team": null}', b"{}")
     assert decoded.rows.select("team", "score", "at").rows() == [
         ("red", 1, None),
@@ -60,7 +60,7 @@ def test_fields_in_any_order_missing_null_or_not_asked_for() -> None:
     ]
 
 
-def test_every_type_is_read_as_what_it_is() -> None:
+def test_every_type_is_decoded() -> None:
     record = (
         b'{"text": "\\u00e9 \\"q\\"", "whole": -9223372036854775808, "narrow": 2147483647, "real": 1e3, "truth": true}'
     )
@@ -122,7 +122,7 @@ BAD: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_a_bad_record_is_a_dead_letter_and_its_neighbours_live(kind: str) -> None:
+def test_a_bad_record_is_a_dead_letter_and_its_neighbours_are_decoded(kind: str) -> None:
     decoded = decode(RED, BAD[kind], BLUE)
     assert decoded.rows.select(OFFSET, "team", "score").rows() == [(100, "red", 5), (102, "blue", 3)]
     ((partition, offset, kept, reason, detail),) = decoded.dead.rows()
@@ -144,7 +144,7 @@ def test_a_record_without_a_value_is_an_event_without_values() -> None:
 
 
 @pytest.mark.slow
-def test_a_record_of_twenty_megabytes_is_a_dead_letter_unless_it_is_asked_for() -> None:
+def test_a_record_of_twenty_megabytes_is_a_dead_letter_unless_the_limit_allows_it() -> None:
     long = json.dumps({"team": "r" * 20_000_000}).encode()
     decoded = decode(RED, long, BLUE)
     assert decoded.rows["team"].to_list() == ["red", "blue"]
@@ -155,7 +155,7 @@ def test_a_record_of_twenty_megabytes_is_a_dead_letter_unless_it_is_asked_for() 
 
 
 @pytest.mark.parametrize("at", ["0000-01-01T00:00:00Z", "-0001-12-31T00:00:00Z"])
-def test_a_time_that_no_calendar_has_is_a_dead_letter(at: str) -> None:
+def test_a_time_outside_the_calendar_is_a_dead_letter(at: str) -> None:
     decoded = decode(RED, json.dumps({"team": "red", "at": at}).encode(), BLUE)
     assert decoded.rows[OFFSET].to_list() == [100, 102]
     assert "out of the range" in decoded.dead[DETAIL][0]
@@ -166,7 +166,7 @@ def test_the_last_year_of_the_calendar_is_read() -> None:
     assert decoded.rows["at"].to_list() == [datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)]
 
 
-def test_dates_decimals_floats_and_what_is_nested() -> None:
+def test_dates_decimals_floats_and_nested_values_are_decoded() -> None:
     form = sl.json("day date, cost decimal(10, 2), near float, all array<long>, at struct<x: double, y: double>")
     found = decode(
         b'{"day": "2024-05-01", "cost": 1.50, "near": 0.5, "all": [1, null], "at": {"x": 1, "y": 2, "z": 3}}',
@@ -185,12 +185,12 @@ def test_dates_decimals_floats_and_what_is_nested() -> None:
 
 
 @pytest.mark.parametrize("ddl", ["m map<string, long>", "a array<date>", "s struct<m: map<string, long>>"])
-def test_types_that_json_is_not_read_as_are_refused_when_written(ddl: str) -> None:
+def test_types_that_json_cannot_hold_are_refused_when_the_pipeline_is_built(ddl: str) -> None:
     with pytest.raises(InvalidStep, match="cannot be read from JSON"):
         sl.json(ddl)
 
 
-def test_a_format_says_its_types() -> None:
+def test_a_format_reports_its_types() -> None:
     assert SCORES.types == {"team": "string", "score": "long", "at": "timestamp"}
     assert sl.json("n bigint, d decimal(4, 1)").types == {"n": "long", "d": "decimal(4, 1)"}
 
@@ -228,7 +228,7 @@ def test_records_under_the_id_of_a_json_schema(fake: FakeRegistry) -> None:
         max_size=5,
     )
 )
-def test_what_is_written_as_json_is_read_as_it_was(rows: list[dict[str, Any]]) -> None:
+def test_json_values_survive_a_round_trip(rows: list[dict[str, Any]]) -> None:
     form = sl.json(
         "text string, whole long, real double, truth boolean, at timestamp, day date, cost decimal(9, 2),"
         "all array<long>"
@@ -239,23 +239,23 @@ def test_what_is_written_as_json_is_read_as_it_was(rows: list[dict[str, Any]]) -
     assert decoded.rows.select(form.columns).rows() == frame.rows()
 
 
-def test_all_bad_records_at_once_are_dead_letters_in_their_order() -> None:
+def test_bad_records_of_every_kind_are_dead_letters_in_their_order() -> None:
     decoded = decode(RED, *BAD.values(), BLUE)
     assert decoded.rows["team"].to_list() == ["red", "blue"]
     assert decoded.dead[RAW].to_list() == list(BAD.values())
 
 
 def test_halves_of_one_object_in_two_records_are_two_dead_letters() -> None:
-    """Read as one text they would be an object, and the third record would make up for the missing row."""
+    """Joined they would be one object, and the third record would make up for the missing row."""
     decoded = decode(b'{"score": 1', b"}", b'{"score": 2} {"score": 3}', RED)
     assert decoded.rows.select(OFFSET, "score").rows() == [(103, 5)]
     assert decoded.dead[OFFSET].to_list() == [100, 101, 102]
 
 
-def test_a_text_may_say_what_would_be_wrong_outside_of_it() -> None:
-    said = "} null {} [] /* \\u0000 */"
-    decoded = decode(json.dumps({"team": said}).encode())
-    assert decoded.rows["team"].to_list() == [said]
+def test_a_string_may_contain_json_syntax() -> None:
+    content = "} null {} [] /* \\u0000 */"
+    decoded = decode(json.dumps({"team": content}).encode())
+    assert decoded.rows["team"].to_list() == [content]
 
 
 def test_numbers_out_of_range_of_their_own_type_are_refused() -> None:
@@ -269,8 +269,8 @@ def test_a_record_of_a_megabyte_is_read_like_any_other() -> None:
     assert [len(team) for team in decoded.rows["team"]] == [3, 1_000_000, 4]
 
 
-def test_deep_nesting_where_nobody_looks_is_passed_over() -> None:
-    """Also over several lines: neither road may run out of stack."""
+def test_deep_nesting_in_an_ignored_field_is_skipped() -> None:
+    """Also over several lines: neither code path may exceed the stack."""
     for space in (b"", b"\n"):
         deep = b'{"x":' + space + b"[" * 100_000 + b"]" * 100_000 + b', "team": "red"}'
         assert decode(deep, BLUE).rows["team"].to_list() == ["red", "blue"]
@@ -334,7 +334,7 @@ records = st.one_of(
 @example([b"null"])
 @example([b"{}null{}"])
 @example([b'{"whole":1', b"}", b"{}{}"])
-def test_any_bytes_are_a_row_or_a_dead_letter_and_a_row_says_what_json_says(found: list[bytes | None]) -> None:
+def test_any_bytes_are_a_row_or_a_dead_letter_and_rows_agree_with_the_json_module(found: list[bytes | None]) -> None:
     decoded = decode(*found, form=WIDE)
     places = [offset - 100 for offset in (*decoded.rows[OFFSET], *decoded.dead[OFFSET])]
     assert sorted(places) == list(range(len(found)))
@@ -352,10 +352,10 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
-def test_a_format_with_columns_that_cannot_be_is_refused_when_it_is_written() -> None:
+def test_a_format_with_invalid_columns_is_refused_when_the_pipeline_is_built() -> None:
     with pytest.raises(InvalidStep, match="cannot read the column 'team text'"):
         sl.json("team text")
 
 
-def test_a_format_says_its_columns() -> None:
+def test_a_format_reports_its_columns() -> None:
     assert SCORES.columns == ("team", "score", "at")

@@ -1,4 +1,4 @@
-"""Column types as DDL writes them."""
+"""Column types in DDL."""
 
 import pyarrow as pa
 import pytest
@@ -35,18 +35,18 @@ def test_types_are_read_in_any_case_and_with_any_space() -> None:
         ("a string b long", "a string b long"),
     ],
 )
-def test_what_is_no_column_is_refused_with_the_types_there_are(ddl: str, column: str) -> None:
+def test_an_unknown_type_is_refused_with_the_list_of_types(ddl: str, column: str) -> None:
     with pytest.raises(InvalidStep, match="cannot read the column") as refused:
         parse_ddl(ddl)
     assert repr(column) in refused.value.message
     assert "string, long, bigint, int, double, boolean, timestamp" in refused.value.hint
 
 
-def test_names_that_are_strandlines_own_are_refused() -> None:
+def test_reserved_names_are_refused() -> None:
     with pytest.raises(InvalidStep, match="the column '@at' starts with @"):
         parse_ddl("team string, @at timestamp")
 
 
-def test_one_name_for_two_columns_is_refused() -> None:
+def test_duplicate_column_names_are_refused() -> None:
     with pytest.raises(InvalidStep, match="two columns are called 'team'"):
         parse_ddl("team string, score long, team long")

@@ -1,4 +1,4 @@
-"""A secret is known by where it is kept, and says itself only when it is asked."""
+"""Secrets are references; the value is read only when it is needed."""
 
 import pickle
 from pathlib import Path
@@ -10,7 +10,7 @@ from strandline.errors import InvalidSecret, SetupError
 from strandline.formats.secrets import Secret, secret
 
 
-def test_a_variable_is_looked_up_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_is_read_when_the_secret_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = sl.secret("env:STRANDLINE_TEST_PASSWORD")
     monkeypatch.setenv("STRANDLINE_TEST_PASSWORD", "hunter2")
     assert kept.reveal() == "hunter2"
@@ -25,13 +25,13 @@ def test_a_file_is_read_to_the_end_of_its_first_line(tmp_path: Path) -> None:
         assert Secret(f"file:{place}").reveal() == "s3cret"
 
 
-def test_it_is_told_and_kept_as_its_reference_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_is_shown_and_stored_as_its_reference_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRANDLINE_TEST_PASSWORD", "hunter2")
     kept = Secret("env:STRANDLINE_TEST_PASSWORD")
     kept.reveal()
-    for told in (repr(kept), str(kept), f"{kept}", repr(pickle.dumps(kept))):
-        assert "hunter2" not in told
-        assert "STRANDLINE_TEST_PASSWORD" in told
+    for result in (repr(kept), str(kept), f"{kept}", repr(pickle.dumps(kept))):
+        assert "hunter2" not in result
+        assert "STRANDLINE_TEST_PASSWORD" in result
 
 
 @pytest.mark.parametrize("text", ["hunter2", "", "env:", "vault:x", "https://user:hunter2@host"])
@@ -48,12 +48,12 @@ def test_a_missing_secret_is_named_by_its_reference(reference: str) -> None:
         Secret(reference).reveal()
 
 
-def test_an_empty_one_is_as_good_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_secret_counts_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRANDLINE_TEST_PASSWORD", "")
     with pytest.raises(SetupError, match="missing or empty"):
         Secret("env:STRANDLINE_TEST_PASSWORD").reveal()
 
 
-def test_the_word_takes_a_secret_as_it_is() -> None:
+def test_the_secret_function_accepts_a_secret() -> None:
     kept = Secret("env:X")
     assert secret(kept) is kept

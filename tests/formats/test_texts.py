@@ -1,4 +1,4 @@
-"""Records as they are."""
+"""Text and raw formats."""
 
 import polars as pl
 import pytest
@@ -10,37 +10,37 @@ from strandline.ports.protocols import DETAIL, REASON
 from tests.formats.batches import raw
 
 
-def test_texts_are_texts_and_what_is_none_is_a_dead_letter() -> None:
+def test_texts_are_decoded_and_invalid_utf8_is_a_dead_letter() -> None:
     decoded = sl.text("line").decode(raw([b"red", None, b"\xff", b"", "é".encode()]))
     assert decoded.rows.select(OFFSET, "line").rows() == [(100, "red"), (101, None), (103, ""), (104, "é")]
     assert decoded.dead.select(OFFSET, REASON, DETAIL).rows() == [(102, "undecodable", "a text that is not UTF-8")]
 
 
-def test_bytes_are_bytes() -> None:
+def test_bytes_are_kept_unchanged() -> None:
     decoded = sl.raw().decode(raw([b"\xff\0", None]))
     assert decoded.rows["value"].to_list() == [b"\xff\0", None]
     assert decoded.dead.is_empty()
 
 
-def test_they_have_their_columns_even_when_they_are_empty() -> None:
+def test_empty_frames_have_their_columns() -> None:
     assert sl.text().decode(raw([])).rows.schema["value"] == pl.String
     assert sl.raw().decode(raw([])).rows.schema["value"] == pl.Binary
     assert (sl.text().types, sl.raw("b").types) == ({"value": "string"}, {"b": "binary"})
 
 
-def test_what_is_too_large_is_set_aside() -> None:
+def test_a_record_that_is_too_large_is_a_dead_letter() -> None:
     for form in (sl.text(largest=3), sl.raw(largest=3)):
         decoded = form.decode(raw([b"abc", b"abcd"]))
         assert decoded.rows.height == 1
         assert decoded.dead[REASON].to_list() == ["too_large"]
 
 
-def test_they_are_written_as_they_are() -> None:
+def test_values_are_encoded_unchanged() -> None:
     assert sl.text().encode(pl.DataFrame({"value": ["é", None]})).to_list() == ["é".encode(), None]
     assert sl.raw().encode(pl.DataFrame({"value": [b"\0"]})).to_list() == [b"\0"]
 
 
-def test_a_column_or_a_size_that_cannot_be_is_refused() -> None:
+def test_an_invalid_column_or_size_limit_is_refused() -> None:
     for wrong in (lambda: sl.text("@at"), lambda: sl.raw("two words"), lambda: sl.text(largest=0)):
         with pytest.raises(InvalidStep):
             wrong()

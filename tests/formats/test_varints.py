@@ -1,4 +1,4 @@
-"""Numbers of any length, in many records at once: read alike whatever stands beside them."""
+"""Decode varints of any length in many records at once, independently of their neighbours."""
 
 import numpy as np
 import pyarrow as pa
@@ -25,14 +25,14 @@ def test_every_number_is_read_to_its_last_byte(most: int) -> None:
     assert not cursor.wrong.any()
 
 
-def test_a_number_that_is_cut_off_or_never_ends_is_told_and_its_neighbours_are_read() -> None:
+def test_a_truncated_or_endless_number_is_reported_and_its_neighbours_are_read() -> None:
     for neighbour in (5, 2**40, 2**60):
         values = [written(neighbour), b"\x80\x80", b"", b"\xff" * 10 + b"\1", b"\x80" * 9 + b"\2", written(neighbour)]
         cursor = cursor_over(pa.array(values, pa.binary()))
         found = cursor.varint(np.arange(len(values)))
         assert (int(found[0]), int(found[-1])) == (neighbour, neighbour)
-        told = [REASONS[each] for each in cursor.wrong]
-        assert (told[0], told[-1]) == ("", "")
-        assert told[1] == told[2] == TRUNCATED
-        assert told[3] == told[4] == ENDLESS
+        result = [REASONS[each] for each in cursor.wrong]
+        assert (result[0], result[-1]) == ("", "")
+        assert result[1] == result[2] == TRUNCATED
+        assert result[3] == result[4] == ENDLESS
         assert (cursor.at == cursor.end).all()

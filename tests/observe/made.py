@@ -1,4 +1,4 @@
-"""Numbers of batches, made by hand."""
+"""Build numbers of batches by hand."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from strandline.observe.metrics.metrics import BatchMetrics, HotKey, PartitionMe
 START = 1_700_000_000_000
 
 
-def batch(number: int = 0, at: int = START, **told: Any) -> BatchMetrics:
-    """A batch in which nothing is wrong, with what is told of it."""
+def batch(number: int = 0, at: int = START, **fields: Any) -> BatchMetrics:
+    """A healthy batch, with the given fields."""
     usual: dict[str, Any] = {
         "clock": at - 400,
         "seconds": 1.0,
@@ -34,9 +34,9 @@ def batch(number: int = 0, at: int = START, **told: Any) -> BatchMetrics:
         "lateness": Histogram(((0, 900), (30, 80), (41, 20))),
         "reasons": {"not_json": 3},
     }
-    return BatchMetrics(number, at, **{**usual, **told})
+    return BatchMetrics(number, at, **{**usual, **fields})
 
 
-def partition(name: str, at: int, **told: Any) -> PartitionMetrics:
+def partition(name: str, at: int, **fields: Any) -> PartitionMetrics:
     usual = {"event_time": at - 1_000, "watermark": at - 5_000, "heard": at - 400, "lag_records": 30}
-    return PartitionMetrics(name, **{**usual, **told})
+    return PartitionMetrics(name, **{**usual, **fields})

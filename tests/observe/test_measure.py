@@ -1,4 +1,4 @@
-"""The numbers of a batch, from what was delivered: who holds time back, how old rows are, hot keys, the lag."""
+"""The numbers of a batch from what was delivered: the watermark's holder, latency, hot keys, and lag."""
 
 import json
 from collections import Counter
@@ -18,9 +18,9 @@ from strandline.kernel.window.panes import INDEX, LAST, RETRACTION, TIMING
 from strandline.kernel.window.prepare import PARTS, REPEATS
 from strandline.model.counts import Counts
 from strandline.model.histograms import bucket_of
-from strandline.observe.metrics.lag import Following, Position, positions_in
+from strandline.observe.metrics.lag import EndHistory, Position, positions_in
 from strandline.observe.metrics.measure import Meter, by_timing, held_by, latencies, named_partitions, stages_of
-from strandline.observe.metrics.pane_recording import Followed
+from strandline.observe.metrics.pane_recording import PaneSelector
 from strandline.observe.metrics.space_saving import HeavyHitters
 from strandline.spark.delivery.deliver import Delivered
 from strandline.spark.delivery.gather_output import StepOutput
@@ -34,7 +34,7 @@ def panes(rows: list[dict[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame([{**usual, TIMING: "on_time", **row} for row in rows])
 
 
-def delivered(frame: pl.DataFrame | None = None, **told: Any) -> Delivered:
+def delivered(frame: pl.DataFrame | None = None, **fields: Any) -> Delivered:
     parts = {
         "scores-0": PartitionProgress(NOW - 3_000, NOW, highest=NOW - 1_000),
         "scores-1": PartitionProgress(NOW - 5_000, NOW, highest=NOW - 2_000),
@@ -48,36 +48,36 @@ def delivered(frame: pl.DataFrame | None = None, **told: Any) -> Delivered:
         "steps": {1: StepOutput(output.progress, NOW - 5_000, 7, 700, (4, 5))},
         "counts": {"step 1": Counts(10, 9, 1)},
     }
-    return Delivered(3, output, {}, repeated=False, **{**usual, **told})
+    return Delivered(3, output, {}, repeated=False, **{**usual, **fields})
 
 
-def test_a_batch_is_told_in_full() -> None:
+def test_the_numbers_of_a_batch_are_complete() -> None:
     measured = Measured({"prepare": 0.6, "step": 0.4}, {0: 8, 12: 2}, {"step 1": {'{"team":"red"}': 6}})
     spark = {
         "durationMs": {"latestOffset": 5, "queryPlanning": 20, "walCommit": 10, "commitOffsets": 15},
         "sources": [{"latestOffset": {"scores": {"0": 50, "1": 20}}, "endOffset": {"scores": {"0": 40, "1": 20}}}],
     }
-    told = Meter(cores=2).measure(
+    metrics = Meter(cores=2).measure(
         delivered(panes([{}, {TIMING: "early"}]), measured=measured, reasons={"not_json": (2, "…")}), spark, retries=1
     )
-    assert (told.batch, told.at, told.clock) == (3, NOW + 500, NOW)
-    assert told.counts == Counts(10, 9, 1)
-    assert told.out == {"on_time": 1, "early": 1}
-    assert (told.watermark, told.behind_seconds, told.held_by) == (NOW - 5_000, 5.0, "scores-1")
-    assert told.idle == ("scores-2",)
-    assert (told.lag_records, told.partitions[0].lag_records) == (10, 10)
-    assert told.steps[0].groups == (4, 5)
-    assert (told.state_rows, told.state_bytes) == (7, 700)
-    assert [(key.key, key.count, key.share) for key in told.hot] == [('{"team":"red"}', 6, 0.6)]
-    assert told.lateness.total == 10
-    assert told.reasons == {"not_json": 2}
-    assert told.retries == 1
-    assert told.stages["prepare"] == pytest.approx(0.3)
-    assert told.stages["shuffle"] == pytest.approx(0.5)
-    assert told.stages["commit"] == pytest.approx(0.025)
+    assert (metrics.batch, metrics.at, metrics.clock) == (3, NOW + 500, NOW)
+    assert metrics.counts == Counts(10, 9, 1)
+    assert metrics.out == {"on_time": 1, "early": 1}
+    assert (metrics.watermark, metrics.behind_seconds, metrics.held_by) == (NOW - 5_000, 5.0, "scores-1")
+    assert metrics.idle == ("scores-2",)
+    assert (metrics.lag_records, metrics.partitions[0].lag_records) == (10, 10)
+    assert metrics.steps[0].groups == (4, 5)
+    assert (metrics.state_rows, metrics.state_bytes) == (7, 700)
+    assert [(key.key, key.count, key.share) for key in metrics.hot] == [('{"team":"red"}', 6, 0.6)]
+    assert metrics.lateness.total == 10
+    assert metrics.reasons == {"not_json": 2}
+    assert metrics.retries == 1
+    assert metrics.stages["prepare"] == pytest.approx(0.3)
+    assert metrics.stages["shuffle"] == pytest.approx(0.5)
+    assert metrics.stages["commit"] == pytest.approx(0.025)
 
 
-def test_the_watermark_waits_for_the_last_partition_that_counts() -> None:
+def test_the_watermark_is_held_by_the_slowest_partition_that_counts() -> None:
     early, late = PartitionProgress(10), PartitionProgress(5)
     assert held_by({"a": early, "b": late}) == "b"
     assert held_by({"a": early, "b": PartitionProgress(5, idle=True), "c": PartitionProgress(1, finished=True)}) == "a"
@@ -94,39 +94,39 @@ def test_partitions_of_several_inputs_keep_their_names_apart() -> None:
     assert [*named_partitions(Progress(partitions={"": PartitionProgress()}))] == ["input"]
 
 
-def test_a_row_is_as_old_as_its_window_or_while_that_lies_ahead_as_the_newest_event() -> None:
+def test_latency_is_from_the_windows_end_or_if_that_is_in_the_future_from_the_newest_event() -> None:
     frame = panes([{}, {TIMING: "early", END: NOW + 60_000}, {TIMING: "late", END: FOREVER}])
-    told = latencies(by_timing([Output(frame)]), at=NOW + 1_000, front=NOW)
-    ages = {timing: each.counts[0][0] for timing, each in told.items()}
+    latency = latencies(by_timing([Output(frame)]), at=NOW + 1_000, front=NOW)
+    ages = {timing: each.counts[0][0] for timing, each in latency.items()}
     assert ages == {"on_time": bucket_of(5_001), "early": bucket_of(1_000), "late": bucket_of(1_000)}
 
 
-def test_elements_are_as_old_as_their_own_time() -> None:
-    told = latencies(by_timing([Output(pl.DataFrame({"team": ["red"], AT: [NOW - 250]}))]), NOW, NOW)
-    assert told["element"].counts == ((bucket_of(250), 1),)
+def test_latency_of_elements_is_from_their_own_time() -> None:
+    latency = latencies(by_timing([Output(pl.DataFrame({"team": ["red"], AT: [NOW - 250]}))]), NOW, NOW)
+    assert latency["element"].counts == ((bucket_of(250), 1),)
     assert latencies(by_timing([Output(pl.DataFrame({"team": ["red"]})), Output()]), NOW, NOW) == {}
 
 
-def test_of_very_many_rows_some_are_looked_at_and_all_are_counted() -> None:
-    told = latencies(by_timing([Output(panes([{}]).select(pl.all().repeat_by(120_000).explode()))]), NOW, NOW)
-    assert abs(told["on_time"].total - 120_000) < 3
+def test_very_many_rows_are_sampled_for_latency_and_all_are_counted() -> None:
+    latency = latencies(by_timing([Output(panes([{}]).select(pl.all().repeat_by(120_000).explode()))]), NOW, NOW)
+    assert abs(latency["on_time"].total - 120_000) < 3
 
 
-def test_a_few_late_panes_among_very_many_are_all_asked() -> None:
+def test_a_few_late_panes_among_very_many_are_all_measured() -> None:
     many = panes([{}]).select(pl.all().repeat_by(120_000).explode())
-    told = latencies(by_timing([Output(pl.concat([many, panes([{TIMING: "late"}] * 3)]))]), NOW, NOW)
-    assert told["late"].total == 3
+    latency = latencies(by_timing([Output(pl.concat([many, panes([{TIMING: "late"}] * 3)]))]), NOW, NOW)
+    assert latency["late"].total == 3
 
 
 @given(st.integers(1, 2_000), st.integers(1, 50), st.integers(0, 10**6))
-def test_the_highest_are_found_however_many_are_alike(size: int, kinds: int, seed: int) -> None:
+def test_the_highest_counts_are_found_among_many_equal_ones(size: int, kinds: int, seed: int) -> None:
     counts = np.random.default_rng(seed).integers(0, kinds, size)
     places = highest(counts, 8)
     assert len({*places.tolist()}) == min(8, size)
     assert counts[places].tolist() == sorted(counts.tolist(), reverse=True)[:8]
 
 
-def test_of_very_many_rows_that_cross_as_they_are_the_hot_key_is_found_in_whichever_frame() -> None:
+def test_the_hot_key_of_very_many_unaggregated_rows_is_found_in_any_frame() -> None:
     frames = [pl.DataFrame({"team": [f"{name} {each}" for each in range(9_001)]}) for name in ("red", "blue")]
     hot = pl.DataFrame({"team": ["hot"] * 6_000})
     blocks = {number: Block({ROWS: frame}) for number, frame in enumerate([frames[0], hot, frames[1]])}
@@ -135,8 +135,8 @@ def test_of_very_many_rows_that_cross_as_they_are_the_hot_key_is_found_in_whiche
     assert abs(seen['{"team":"hot"}'] - 6_000) <= 6
 
 
-def test_a_key_that_was_seen_once_in_a_sample_is_not_called_hot() -> None:
-    """Of elements that hardly share a window each is a part; in none of them is a key hot by itself."""
+def test_a_key_seen_once_in_a_sample_is_not_hot() -> None:
+    """Elements that hardly share a window are sent one by one; no such row makes a key hot."""
     teams = ["hot"] * 900 + [f"team {each}" for each in range(30_000)]
     parts = pl.DataFrame({"team": teams, COUNTED: [1] * len(teams)})
     twice = pl.concat([parts, parts.with_columns(pl.lit(0, pl.Int64).alias(COUNTED))])  # in two windows, counted in one
@@ -149,30 +149,30 @@ def test_a_key_that_was_seen_once_in_a_sample_is_not_called_hot() -> None:
 
 
 @given(st.lists(st.integers(-1_000, 10**12), min_size=1, max_size=30))
-def test_frames_and_plain_numbers_fall_into_the_same_buckets(ms: list[int]) -> None:
+def test_frames_and_plain_numbers_use_the_same_buckets(ms: list[int]) -> None:
     found = buckets(np.array(ms, np.int64)).tolist()
     assert all(abs(one - bucket_of(each)) <= (each > 1) for one, each in zip(found, ms, strict=True))
 
 
-def test_what_tasks_did_side_by_side_is_never_more_than_the_time_it_took() -> None:
-    told = stages_of({"play": 1.0, "deliver": 0.5}, {"prepare": 9.0, "step": 1.0}, {}, cores=2)
-    assert told == {"prepare": pytest.approx(0.9), "step": pytest.approx(0.1), "deliver": 0.5}
+def test_parallel_task_time_never_exceeds_the_batch_time() -> None:
+    result = stages_of({"play": 1.0, "deliver": 0.5}, {"prepare": 9.0, "step": 1.0}, {}, cores=2)
+    assert result == {"prepare": pytest.approx(0.9), "step": pytest.approx(0.1), "deliver": 0.5}
 
 
-def test_a_task_tells_how_late_elements_came_and_which_keys_are_hot() -> None:
+def test_a_task_reports_lateness_and_hot_keys() -> None:
     rows = pl.DataFrame({"team": ["red"], AT: [1]}).select(pl.all().repeat_by(9).explode())
     taken = pl.DataFrame({AT: [1_000, 900, 0]})
     blocks = {
         0: Block({PARTS: pl.DataFrame({"team": ["blue", "jade"], COUNTED: [50, 2]})}),
         1: Block({ROWS: rows}),
     }
-    told = look(taken, blocks, "step 1", ["team"], head=1_000)
-    assert told.behind == {0: 1, bucket_of(100): 1, bucket_of(1_000): 1}
-    assert told.hot["step 1"] == {'{"team":"blue"}': 50, '{"team":"red"}': 9, '{"team":"jade"}': 2}
+    result = look(taken, blocks, "step 1", ["team"], head=1_000)
+    assert result.behind == {0: 1, bucket_of(100): 1, bucket_of(1_000): 1}
+    assert result.hot["step 1"] == {'{"team":"blue"}': 50, '{"team":"red"}': 9, '{"team":"jade"}': 2}
     assert look(taken, blocks, "step 1", ["team"], None).behind == {}
 
 
-def test_what_is_told_adds_up_on_its_way_through_blocks() -> None:
+def test_task_metrics_add_up_over_blocks() -> None:
     one, other = Measured({"step": 1.0}, {3: 1}, {"s": {"k": 1}}), Measured({"step": 0.5}, {3: 2}, {"s": {"k": 4}})
     block = telling(telling(Block(), one), other)
     found = asked_for([block, Block(), telling(Block(), one)])
@@ -187,14 +187,14 @@ def test_a_key_with_a_large_share_is_always_found(keys: list[str]) -> None:
     stream = keys + ["hot"] * (len(keys) // 6 + 1)
     for key in stream:
         sketch.add({key: 1}, 1)
-    told = {key: many for key, many, _ in sketch.top(8)}
-    assert told["hot"] >= stream.count("hot")
+    result = {key: many for key, many, _ in sketch.top(8)}
+    assert result["hot"] >= stream.count("hot")
     exact = Counter(stream)
-    assert all(many >= exact[key] for key, many in told.items()), "never less than it was"
+    assert all(many >= exact[key] for key, many in result.items()), "never less than it was"
     assert all(share <= exact[key] / len(stream) + 1e-9 for key, _, share in sketch.top(8)), "a share is at least that"
 
 
-def test_what_was_hot_long_ago_is_forgotten() -> None:
+def test_keys_that_were_hot_long_ago_are_forgotten() -> None:
     sketch = HeavyHitters(room=4)
     sketch.add({"old": 100}, 100)
     for _ in range(4_000):
@@ -203,51 +203,51 @@ def test_what_was_hot_long_ago_is_forgotten() -> None:
     assert "old" not in [key for key, _, _ in sketch.top(4)]
 
 
-def test_lag_in_seconds_is_how_long_ago_the_end_was_where_the_job_is() -> None:
-    following, told = Following(), {}
+def test_lag_in_seconds_is_the_age_of_the_jobs_position() -> None:
+    following, result = EndHistory(), {}
     for second in range(10):
-        told = following.lags([Position("scores-0", 0, 100 * second)], NOW + second * 1_000)
-    assert told["scores-0"].records == 900
-    assert told["scores-0"].seconds == pytest.approx(9.0)
-    told = following.lags([Position("scores-0", 650, 1_000)], NOW + 10_000)
-    assert told["scores-0"].seconds == pytest.approx(3.5)
-    told = following.lags([Position("scores-0", 1_000, 1_000)], NOW + 11_000)
-    assert (told["scores-0"].records, told["scores-0"].seconds) == (0, 0.0)
+        result = following.lags([Position("scores-0", 0, 100 * second)], NOW + second * 1_000)
+    assert result["scores-0"].records == 900
+    assert result["scores-0"].seconds == pytest.approx(9.0)
+    result = following.lags([Position("scores-0", 650, 1_000)], NOW + 10_000)
+    assert result["scores-0"].seconds == pytest.approx(3.5)
+    result = following.lags([Position("scores-0", 1_000, 1_000)], NOW + 11_000)
+    assert (result["scores-0"].records, result["scores-0"].seconds) == (0, 0.0)
 
 
-def test_lag_in_seconds_is_not_told_before_the_end_was_seen_to_move() -> None:
-    assert Following().lags([Position("scores-0", 5, 100)], NOW)["scores-0"].seconds is None
+def test_lag_in_seconds_is_unknown_before_the_end_has_moved() -> None:
+    assert EndHistory().lags([Position("scores-0", 5, 100)], NOW)["scores-0"].seconds is None
 
 
-def test_positions_are_found_where_spark_tells_topics() -> None:
+def test_positions_are_found_in_sparks_progress_of_topics() -> None:
     kafka = {"latestOffset": {"scores": {"0": 7}}, "endOffset": {"scores": {"0": 5}}}
     files = {"latestOffset": None, "endOffset": {"logOffset": 3}}
     beat = {"latestOffset": {"tick": 5, "drain": 0}, "endOffset": {"tick": 5, "drain": 0}}
     assert positions_in([kafka, files, beat, {}]) == [Position("scores-0", 5, 7)]
 
 
-def test_panes_are_written_down_with_their_keys_and_what_they_said() -> None:
-    lines = Followed({0: ("team",)}).lines(delivered(panes([{}, {RETRACTION: True, "total": 2}])))
+def test_panes_are_recorded_with_their_keys_and_values() -> None:
+    lines = PaneSelector({0: ("team",)}).lines(delivered(panes([{}, {RETRACTION: True, "total": 2}])))
     assert [(line.key, line.said, line.taken_back) for line in lines] == [
         ('{"team":"red"}', '{"total":1}', False),
         ('{"team":"red"}', '{"total":2}', True),
     ]
 
 
-def test_where_there_are_too_many_panes_some_keys_are_followed_and_all_their_panes_kept() -> None:
-    followed = Followed({0: ("team",)}, per_batch=40)
-    told: dict[str, list[int]] = {}
+def test_of_too_many_panes_some_keys_are_selected_with_all_their_panes() -> None:
+    followed = PaneSelector({0: ("team",)}, per_batch=40)
+    result: dict[str, list[int]] = {}
     for number in range(6):
         frame = panes([{"team": f"team {each}", INDEX: number} for each in range(500)])
         batch = delivered(frame)
         for line in followed.lines(batch):
-            told.setdefault(json.loads(line.key)["team"], []).append(line.pane)
-    last = [team for team, indexes in told.items() if indexes[-1] == 5]
+            result.setdefault(json.loads(line.key)["team"], []).append(line.pane)
+    last = [team for team, indexes in result.items() if indexes[-1] == 5]
     assert 0 < len(last) <= 40
-    assert all(told[team] == [0, 1, 2, 3, 4, 5] for team in last)
+    assert all(result[team] == [0, 1, 2, 3, 4, 5] for team in last)
 
 
 def test_a_value_that_is_very_long_is_cut_and_still_json() -> None:
-    (line,) = Followed({0: ("team",)}).lines(delivered(panes([{"team": "x" * 500, "total": float("nan")}])))
+    (line,) = PaneSelector({0: ("team",)}).lines(delivered(panes([{"team": "x" * 500, "total": float("nan")}])))
     assert len(json.loads(line.key)["team"]) == 80
     assert json.loads(line.said) == {"total": "nan"}

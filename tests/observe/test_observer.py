@@ -1,4 +1,4 @@
-"""The one who keeps a job's numbers: off the job's path, at every end, and whatever goes wrong."""
+"""The observer of a job's numbers: off the job's path, complete at every end, and harmless on errors."""
 
 import json
 import logging
@@ -22,7 +22,7 @@ PATIENCE = 60
 
 
 class Query:
-    """A query that says what it is told to."""
+    """A query with configurable progress."""
 
     def __init__(self) -> None:
         self.recentProgress: list[dict[str, Any]] = []
@@ -48,7 +48,7 @@ def end(one: Recorder, state: State = State.STOPPED, problem: str = "") -> None:
     one.ended(Status(state, 3, problem))
 
 
-def test_everything_that_was_heard_is_kept_when_the_job_has_ended(folder: Path) -> None:
+def test_every_delivered_batch_is_stored_when_the_job_has_ended(folder: Path) -> None:
     one = recorder(folder)
     for number in range(5):
         batch = delivered(panes([{}]))
@@ -63,7 +63,7 @@ def test_everything_that_was_heard_is_kept_when_the_job_has_ended(folder: Path) 
         assert history.job().state is JobState.STOPPED
 
 
-def test_what_spark_says_of_a_batch_is_waited_for_and_found(folder: Path) -> None:
+def test_sparks_progress_of_a_batch_is_waited_for(folder: Path) -> None:
     query = Query()
     query.recentProgress = [{"batchId": number, "durationMs": {"walCommit": 10 * number}} for number in (2, 3, 4)]
     one = recorder(folder, query=query)
@@ -86,7 +86,7 @@ def test_waiting_for_a_sink_is_counted(folder: Path) -> None:
     assert latest.retries == 3
 
 
-def test_a_failure_is_told_with_its_reason(folder: Path) -> None:
+def test_a_failure_is_recorded_with_its_reason(folder: Path) -> None:
     end(recorder(folder), State.FAILED, "the disk is full")
     with History(folder) as history:
         job = history.job()
@@ -94,7 +94,7 @@ def test_a_failure_is_told_with_its_reason(folder: Path) -> None:
         assert history.events()[-1].text == "the disk is full"
 
 
-def test_a_job_that_could_not_start_is_known_as_failed(folder: Path) -> None:
+def test_a_job_that_could_not_start_is_recorded_as_failed(folder: Path) -> None:
     Recorder(folder, "scores", {}).failed("there is no Java")
     with History(folder) as history:
         assert (history.job().state, history.job().problem) == (JobState.FAILED, "there is no Java")
@@ -109,14 +109,16 @@ def test_a_job_is_stopped_when_its_folder_asks_for_it(folder: Path) -> None:
     end(one)
 
 
-def test_a_request_from_before_the_start_is_not_meant_for_this_run(folder: Path) -> None:
+def test_a_stop_request_from_before_the_start_is_ignored(folder: Path) -> None:
     ask(folder, STOP)
     one = recorder(folder, lambda: pytest.fail("it was stopped"))
     assert not is_asked(folder, STOP)
     end(one)
 
 
-def test_a_broken_store_is_told_once_and_harms_nobody(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_store_is_logged_once_and_does_not_affect_the_job(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (folder / FILE).mkdir()
     with caplog.at_level(logging.WARNING, "strandline"):
         one = recorder(folder)
@@ -126,15 +128,15 @@ def test_a_broken_store_is_told_once_and_harms_nobody(folder: Path, caplog: pyte
     assert sum("(start)" in each.message for each in caplog.records) == 1
 
 
-def test_a_teller_that_raises_harms_nobody(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exporter_that_raises_does_not_affect_the_job(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
-        def tell(self, *_: Any) -> None:
+        def export(self, *_: Any) -> None:
             raise OSError("no space left")
 
         def close(self) -> None:
             raise OSError("no space left")
 
-    one = Recorder(folder, "scores", {0: ("team",)}, tellers=lambda: [Broken()])
+    one = Recorder(folder, "scores", {0: ("team",)}, exporters=lambda: [Broken()])
     with caplog.at_level(logging.WARNING, "strandline"):
         one.started(Query(), lambda: Status(State.RUNNING, 3), lambda: None)
         for number in range(3):
@@ -144,7 +146,7 @@ def test_a_teller_that_raises_harms_nobody(folder: Path, caplog: pytest.LogCaptu
     assert len(History(folder).batches()) == 3
 
 
-def test_batches_that_come_faster_than_they_are_read_are_still_counted(folder: Path) -> None:
+def test_batches_that_arrive_faster_than_they_are_processed_are_still_counted(folder: Path) -> None:
     one = recorder(folder)
     for number in range(200):
         one.delivered(replace(delivered(panes([{}])), batch=number, at=NOW + number), None)

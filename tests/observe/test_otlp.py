@@ -1,4 +1,4 @@
-"""OpenTelemetry hears the same numbers as Prometheus: over a real connection, from a collector that listens here."""
+"""OpenTelemetry gets the same numbers as Prometheus, over a real connection to a local collector."""
 
 import threading
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ Found = dict[tuple[str, ...], float]
 
 @contextmanager
 def collector(requests: list[tuple[str, bytes]]) -> Iterator[str]:
-    """A collector that takes everything, on a free port of this machine."""
+    """A collector that accepts everything, on a free local port."""
 
     class Collector(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -27,7 +27,7 @@ def collector(requests: list[tuple[str, bytes]]) -> Iterator[str]:
             self.end_headers()
 
         def log_message(self, *args: object) -> None:
-            """Silent."""
+            """Log nothing."""
 
     server = HTTPServer(("127.0.0.1", 0), Collector)
     thread = threading.Thread(target=server.serve_forever)
@@ -41,12 +41,12 @@ def collector(requests: list[tuple[str, bytes]]) -> Iterator[str]:
 
 
 def read(body: bytes) -> Found:
-    """The numbers in a request, by name and the values of their labels."""
+    """The metrics in a request, by name and label values."""
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest  # noqa: PLC0415 - an extra
 
-    told = ExportMetricsServiceRequest.FromString(body)
+    result = ExportMetricsServiceRequest.FromString(body)
     found: Found = {}
-    for metric in told.resource_metrics[0].scope_metrics[0].metrics:
+    for metric in result.resource_metrics[0].scope_metrics[0].metrics:
         for point in [*metric.sum.data_points, *metric.gauge.data_points]:
             labels = {each.key: each.value.string_value for each in point.attributes}
             value = point.as_double if point.HasField("as_double") else point.as_int
@@ -55,13 +55,13 @@ def read(body: bytes) -> Found:
 
 
 @pytest.mark.slow
-def test_a_collector_is_told_what_was_counted_and_how_things_stand() -> None:
+def test_a_collector_gets_counters_and_gauges() -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
     requests: list[tuple[str, bytes]] = []
     with collector(requests) as address:
         teller = Telemetry(address)
-        teller.tell("scores", batch(1), JobState.RUNNING)
-        teller.tell("scores", batch(2, START + 1_000, lag_records=7), JobState.RUNNING)
+        teller.export("scores", batch(1), JobState.RUNNING)
+        teller.export("scores", batch(2, START + 1_000, lag_records=7), JobState.RUNNING)
         teller.close()
     path, body = requests[-1]
     found = read(body)
@@ -75,23 +75,23 @@ def test_a_collector_is_told_what_was_counted_and_how_things_stand() -> None:
 
 
 @pytest.mark.slow
-def test_a_collector_that_is_away_ends_nothing() -> None:
+def test_an_unreachable_collector_does_not_affect_the_job() -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
     with collector([]) as address:
         gone = address
     teller = Telemetry(gone)
-    teller.tell("scores", batch(1), JobState.RUNNING)
+    teller.export("scores", batch(1), JobState.RUNNING)
     teller.close()
     assert not [each.name for each in threading.enumerate() if "Metric" in each.name]
 
 
 @pytest.mark.parametrize("address", ["localhost:4318", "grpc://localhost:4317", "http://", ""])
-def test_what_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(InvalidStep, match="no address of a collector"):
+def test_an_invalid_address_is_refused(address: str) -> None:
+    with pytest.raises(InvalidStep, match="not a collector address"):
         require_otlp(address)
 
 
-def test_without_the_client_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_client_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(otlp, "find_spec", lambda _: None)
     with pytest.raises(SetupError, match="not installed"):
         require_otlp("http://localhost:4318")

@@ -1,4 +1,4 @@
-"""Queries of Spark that know nothing of us: their progress is told as numbers all the same."""
+"""Progress of Spark's own queries, exported as numbers."""
 
 import logging
 from typing import Any
@@ -22,14 +22,14 @@ PROGRESS: dict[str, Any] = {
 
 
 class Heard:
-    """Keeps what it is told."""
+    """An exporter that keeps what it gets."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, BatchMetrics]] = []
+        self.received: list[tuple[str, BatchMetrics]] = []
 
-    def tell(self, job: str, metrics: BatchMetrics, state: JobState) -> None:
+    def export(self, job: str, metrics: BatchMetrics, state: JobState) -> None:
         assert state is JobState.RUNNING
-        self.told.append((job, metrics))
+        self.received.append((job, metrics))
 
 
 class Event:
@@ -37,24 +37,24 @@ class Event:
         self.progress, self.id = progress, progress.get("id")
 
 
-def test_what_spark_says_of_a_batch_becomes_its_numbers() -> None:
-    heard = Heard()
-    listener = QueryListener([heard])
+def test_sparks_progress_of_a_batch_becomes_its_numbers() -> None:
+    receiver = Heard()
+    listener = QueryListener([receiver])
     event: Any = Event(PROGRESS)
     listener.onQueryStarted(event)
     listener.onQueryProgress(event)
     listener.onQueryIdle(event)
     listener.onQueryTerminated(event)
-    ((job, told),) = heard.told
-    assert (job, told.batch, told.counts) == ("clicks", 7, Counts(read=100, contributed=100))
-    assert (told.emitted, told.lag_records, told.behind_seconds) == (8, 50, 10.0)
-    assert (told.state_rows, told.state_bytes) == (12, 3_400)
-    assert told.stages == {"source": 0.006, "plan": 0.02, "step": 0.3, "commit": 0.024}
-    assert told.read_per_second == pytest.approx(100 / 0.35)
+    ((job, result),) = receiver.received
+    assert (job, result.batch, result.counts) == ("clicks", 7, Counts(read=100, contributed=100))
+    assert (result.emitted, result.lag_records, result.behind_seconds) == (8, 50, 10.0)
+    assert (result.state_rows, result.state_bytes) == (12, 3_400)
+    assert result.stages == {"source": 0.006, "plan": 0.02, "step": 0.3, "commit": 0.024}
+    assert result.read_per_second == pytest.approx(100 / 0.35)
 
 
-def test_what_cannot_be_read_is_told_in_the_log_only(caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_progress_is_logged_only(caplog: pytest.LogCaptureFixture) -> None:
     event: Any = Event({"id": "x"})
     with caplog.at_level(logging.WARNING, "strandline"):
         QueryListener([Heard()]).onQueryProgress(event)
-    assert "were not told" in caplog.text
+    assert "were not exported" in caplog.text

@@ -1,4 +1,4 @@
-"""What is kept beside a checkpoint: readers find it at any time, it stays small, and a broken file harms nobody."""
+"""The metrics store: readable at any time, bounded, and harmless if its file is corrupt."""
 
 import json
 import sqlite3
@@ -15,7 +15,7 @@ from strandline.model.histograms import of_times
 from strandline.observe.metrics.encoding import from_bytes, from_plain, to_bytes, to_plain
 from strandline.observe.metrics.history import SILENT_AFTER_SECONDS, History, JobState, find_jobs
 from strandline.observe.metrics.metrics import STAGES, BatchMetrics, HotKey, StepMetrics, fold
-from strandline.observe.metrics.store import DAY, HOUR, MINUTE, SECOND, Keeping, Store
+from strandline.observe.metrics.store import DAY, HOUR, MINUTE, SECOND, Retention, Store
 from strandline.observe.metrics.tables import FILE, AlarmLine, PaneLine
 from tests.observe.made import START, batch, partition
 
@@ -30,21 +30,21 @@ def folder(tmp_path: Path) -> Path:
 
 
 def pane(number: int, key: str = '{"team":"red"}', start: int = START) -> PaneLine:
-    said = '{"total":7}'
-    return PaneLine(0, START + number, number, 0, key, start, start + MINUTE, "early", number, False, False, said)
+    content = '{"total":7}'
+    return PaneLine(0, START + number, number, 0, key, start, start + MINUTE, "early", number, False, False, content)
 
 
-def test_numbers_are_the_same_after_they_were_written_down() -> None:
-    told = batch(7, budget=0.25, retries=2)
-    assert from_bytes(to_bytes(told)) == told
+def test_numbers_survive_a_round_trip() -> None:
+    metrics = batch(7, budget=0.25, retries=2)
+    assert from_bytes(to_bytes(metrics)) == metrics
 
 
-def test_a_later_release_may_say_more_than_is_known_here() -> None:
-    told = batch(7)
-    assert from_plain({**to_plain(told), "weather": "fair"}) == told
+def test_fields_of_later_releases_are_ignored() -> None:
+    metrics = batch(7)
+    assert from_plain({**to_plain(metrics), "weather": "fair"}) == metrics
 
 
-def test_folding_adds_what_happened_and_keeps_how_things_stand() -> None:
+def test_folding_adds_amounts_and_keeps_the_latest_states() -> None:
     one, later = batch(1), batch(2, START + SECOND, lag_records=7)
     both = fold(one, later)
     assert both.counts == one.counts + later.counts
@@ -57,7 +57,7 @@ def test_folding_adds_what_happened_and_keeps_how_things_stand() -> None:
     assert both.lateness.total == 2_000
 
 
-def test_a_job_that_keeps_nothing_yet_is_known_by_its_folder(folder: Path) -> None:
+def test_a_job_without_metrics_is_identified_by_its_folder(folder: Path) -> None:
     with History(folder) as history:
         job = history.job()
         assert (job.name, job.state, job.lineage) == ("scores", JobState.UNKNOWN, "abc")
@@ -69,7 +69,7 @@ def test_a_folder_without_a_job_is_refused(tmp_path: Path) -> None:
         History(tmp_path)
 
 
-def test_a_reader_sees_each_batch_while_the_writer_goes_on(folder: Path) -> None:
+def test_a_reader_sees_each_batch_while_the_writer_continues(folder: Path) -> None:
     store = Store(folder, "scores per team")
     store.start(START)
     with History(folder) as history:
@@ -100,7 +100,7 @@ def test_batches_within_two_seconds_share_a_point(folder: Path) -> None:
         assert sum(point.read for point in points) == 40_000
 
 
-def test_what_is_older_than_an_hour_becomes_coarse_and_nobody_is_lost(folder: Path) -> None:
+def test_points_older_than_an_hour_are_folded_and_no_element_is_lost(folder: Path) -> None:
     store = Store(folder)
     store.start(START)
     for number in range(150):
@@ -118,11 +118,11 @@ def test_what_is_older_than_an_hour_becomes_coarse_and_nobody_is_lost(folder: Pa
 
 @pytest.mark.slow
 def test_a_day_of_fifty_jobs_takes_less_than_200_megabytes(folder: Path) -> None:
-    """A job with a batch a second and no two alike; from what a point of it takes, that of a whole day."""
-    keeping = Keeping()
-    store = Store(folder, keeping=keeping)
+    """Compute the size of a whole day from that of a point, for a job with a batch a second and no two alike."""
+    retention = Retention()
+    store = Store(folder, retention=retention)
     store.start(START)
-    lines = [pane(each, json.dumps({"team": f"team {each}"})) for each in range(keeping.panes)]
+    lines = [pane(each, json.dumps({"team": f"team {each}"})) for each in range(retention.panes)]
     many, random = 300, Random(1)
     for number in range(many):
         at = START + 2 * number * SECOND
@@ -131,9 +131,9 @@ def test_a_day_of_fifty_jobs_takes_less_than_200_megabytes(folder: Path) -> None
     with closing(sqlite3.connect(folder / FILE)) as connection:
         sizes = dict(connection.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name"))
         (wholes,) = connection.execute("SELECT count(*) FROM wholes").fetchone()
-    hour, minutes = keeping.fine, (DAY - keeping.fine) // keeping.coarse
-    points = (hour // keeping.finest + minutes) * sizes["points"] / many
-    others = (hour // keeping.whole + (DAY - hour) // keeping.coarse_whole) * sizes["wholes"] / wholes
+    hour, minutes = retention.fine, (DAY - retention.fine) // retention.coarse
+    points = (hour // retention.finest + minutes) * sizes["points"] / many
+    others = (hour // retention.whole + (DAY - hour) // retention.coarse_whole) * sizes["wholes"] / wholes
     rest = sum(each.stat().st_size for each in folder.glob(FILE + "*")) - sizes["points"] - sizes["wholes"]
     assert 50 * (points + others + rest) < 200e6
 
@@ -193,8 +193,8 @@ def test_numbers_of_another_version_are_refused_by_name(folder: Path) -> None:
     assert History(folder).latest() is None
 
 
-def test_panes_are_a_ring(folder: Path) -> None:
-    store = Store(folder, keeping=Keeping(panes=3))
+def test_panes_are_a_ring_buffer(folder: Path) -> None:
+    store = Store(folder, retention=Retention(panes=3))
     store.start(START)
     for number in range(5):
         store.add(batch(number, START + number * SECOND), [pane(number)])
@@ -217,15 +217,15 @@ def test_panes_are_found_by_key_and_window(folder: Path) -> None:
         assert first.taken_back is False
 
 
-def test_panes_can_be_left_out(folder: Path) -> None:
-    store = Store(folder, keeping=Keeping(panes=0))
+def test_pane_recording_can_be_disabled(folder: Path) -> None:
+    store = Store(folder, retention=Retention(panes=0))
     store.start(START)
     store.add(batch(), [pane(0)])
     store.close()
     assert History(folder).panes() == []
 
 
-def test_a_job_that_gives_no_sign_of_life_is_dead(folder: Path) -> None:
+def test_a_job_without_a_heartbeat_is_dead(folder: Path) -> None:
     store = Store(folder)
     store.start(START)
     store.alive(START, JobState.RUNNING)
@@ -248,7 +248,7 @@ def test_a_job_whose_process_is_gone_is_dead_at_once(folder: Path) -> None:
     store.close()
 
 
-def test_restarts_and_what_happened_are_told(folder: Path) -> None:
+def test_restarts_and_events_are_listed(folder: Path) -> None:
     for number in range(3):
         store = Store(folder)
         store.start(START + number * MINUTE)
@@ -262,7 +262,7 @@ def test_restarts_and_what_happened_are_told(folder: Path) -> None:
         assert history.starts(since=START) == [START + MINUTE, START + 2 * MINUTE]
 
 
-def test_alarms_are_kept_those_that_ring_first(folder: Path) -> None:
+def test_alarms_are_stored_and_listed_firing_ones_first(folder: Path) -> None:
     store = Store(folder)
     quiet = AlarmLine("late rate", "ok", START, "", "", 0)
     store.alarms([quiet, AlarmLine("lag", "firing", START, "lag grows", "add cores", 3)])
@@ -274,7 +274,7 @@ def test_alarms_are_kept_those_that_ring_first(folder: Path) -> None:
     ]
 
 
-def test_a_broken_file_is_set_aside(folder: Path) -> None:
+def test_a_corrupt_file_is_moved_aside(folder: Path) -> None:
     (folder / FILE).write_bytes(b"this is no database at all" * 100)
     assert History(folder).latest() is None
     store = Store(folder)

@@ -1,4 +1,4 @@
-"""Who else hears of the numbers: Prometheus, lines of JSON, and whoever is named in a file of alarms."""
+"""Exporters and notifiers: Prometheus, JSON lines, webhooks, commands and topics."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ from strandline.formats.secrets import Secret
 from strandline.observe.alarms.alarm_file import Alarms
 from strandline.observe.alarms.notify import Command, Dispatcher, Message, Topic, Webhook
 from strandline.observe.alarms.rules import RestartLoop
-from strandline.observe.alarms.watch import EVERY, Watchman
+from strandline.observe.alarms.watch import EVERY, AlarmWatcher
 from strandline.observe.export.json_lines import Lines
 from strandline.observe.export.prometheus import Exporter
 from strandline.observe.metrics.history import History, JobState
@@ -33,18 +33,18 @@ RINGS = Message("scores", "lag_growing", "firing", "the lag has grown", "add cor
 
 
 def told_by(exporter: Exporter) -> dict[str, float]:
-    """What Prometheus would read."""
+    """The metrics that Prometheus would read."""
     with urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")}
 
 
-def test_prometheus_reads_what_was_counted_and_how_things_stand() -> None:
+def test_prometheus_reads_counters_and_gauges() -> None:
     exporter = Exporter(0)
     try:
         assert told_by(exporter) == {}
-        exporter.tell("scores", batch(1), JobState.RUNNING)
-        exporter.tell("scores", batch(2, START + 1_000, lag_records=7), JobState.RUNNING)
+        exporter.export("scores", batch(1), JobState.RUNNING)
+        exporter.export("scores", batch(2, START + 1_000, lag_records=7), JobState.RUNNING)
         found = told_by(exporter)
         assert found['strandline_elements_total{job="scores",outcome="read"}'] == 2_000
         assert found['strandline_rows_total{job="scores",timing="early"}'] == 40
@@ -59,29 +59,29 @@ def test_prometheus_reads_what_was_counted_and_how_things_stand() -> None:
         exporter.close()
 
 
-def test_an_exporter_that_is_closed_leaves_its_port_and_no_thread() -> None:
+def test_a_closed_exporter_frees_its_port_and_its_thread() -> None:
     exporter = Exporter(0)
     exporter.close()
     assert exporter._server.socket.fileno() == -1
     assert not exporter._thread.is_alive()
 
 
-def test_every_batch_is_a_line_of_json_and_a_large_file_is_set_aside(tmp_path: Path) -> None:
+def test_every_batch_is_a_line_of_json_and_a_large_file_is_rotated(tmp_path: Path) -> None:
     path = tmp_path / "numbers.jsonl"
     lines = Lines(path, largest=2_000)
     for number in range(5):
-        lines.tell("scores", batch(number), JobState.RUNNING)
+        lines.export("scores", batch(number), JobState.RUNNING)
     lines.close()
     older = path.with_name("numbers.jsonl.1")
     assert older.exists()
-    told = [json.loads(line) for line in [*older.read_text().splitlines(), *path.read_text().splitlines()]]
-    assert {each["job"] for each in told} == {"scores"}
-    assert told[-1]["counts"]["read"] == 1_000
+    facts = [json.loads(line) for line in [*older.read_text().splitlines(), *path.read_text().splitlines()]]
+    assert {each["job"] for each in facts} == {"scores"}
+    assert facts[-1]["counts"]["read"] == 1_000
 
 
 @contextmanager
 def server(status: int = 200) -> Iterator[tuple[str, list[tuple[dict[str, str], dict[str, Any]]]]]:
-    """Someone on this machine who takes alarms."""
+    """A local server that receives alarms."""
     got: list[tuple[dict[str, str], dict[str, Any]]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -109,44 +109,44 @@ def server(status: int = 200) -> Iterator[tuple[str, list[tuple[dict[str, str], 
 def test_a_webhook_gets_the_alarm_and_a_secret_by_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALARM_TOKEN", "Bearer s3cret")
     with server() as (url, got):
-        Webhook(url, (("Authorization", Secret("env:ALARM_TOKEN")),)).tell(RINGS)
+        Webhook(url, (("Authorization", Secret("env:ALARM_TOKEN")),)).send(RINGS)
     ((headers, body),) = got
     assert headers["Authorization"] == "Bearer s3cret"
     assert (body["rule"], body["state"], body["job"]) == ("lag_growing", "firing", "scores")
 
 
-def test_a_webhook_that_refuses_is_told() -> None:
-    with server(500) as (url, _), pytest.raises(RunError, match="did not take an alarm"):
-        Webhook(url).tell(RINGS)
+def test_a_webhook_that_refuses_is_an_error() -> None:
+    with server(500) as (url, _), pytest.raises(RunError, match="rejected a notification"):
+        Webhook(url).send(RINGS)
 
 
 def test_a_command_gets_the_alarm_on_its_input_and_in_variables(tmp_path: Path) -> None:
     out = tmp_path / "told"
     program = f"import os, sys; open({str(out)!r}, 'w').write(sys.stdin.read() + os.environ['STRANDLINE_ALARM_RULE'])"
-    Command((sys.executable, "-c", program)).tell(RINGS)
-    told, _, rule = out.read_text().rpartition("}")
-    assert json.loads(told + "}")["text"] == "the lag has grown"
+    Command((sys.executable, "-c", program)).send(RINGS)
+    result, _, rule = out.read_text().rpartition("}")
+    assert json.loads(result + "}")["text"] == "the lag has grown"
     assert rule == "lag_growing"
 
 
 @pytest.mark.parametrize("words", [(sys.executable, "-c", "raise SystemExit('no')"), ("/no/such/program",)])
-def test_a_command_that_fails_is_told(words: tuple[str, ...]) -> None:
+def test_a_command_that_fails_is_an_error(words: tuple[str, ...]) -> None:
     with pytest.raises(RunError):
-        Command(words).tell(RINGS)
+        Command(words).send(RINGS)
 
 
-def test_one_who_cannot_be_told_keeps_nobody_else_from_hearing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_notifier_does_not_affect_the_others(caplog: pytest.LogCaptureFixture) -> None:
     with server() as (url, got):
         dispatcher = Dispatcher([Command(("/no/such/program",)), Webhook(url)])
         with caplog.at_level(logging.WARNING, "strandline.alarms"):
-            dispatcher.tell(RINGS)
+            dispatcher.send(RINGS)
             dispatcher.close(60)
     assert len(got) == 1
     assert "lag_growing of scores: the lag has grown. Hint: add cores" in caplog.text
     assert "/no/such/program" in caplog.text
 
 
-def test_an_alarm_is_told_once_kept_as_an_event_and_known_after_a_restart(tmp_path: Path) -> None:
+def test_an_alarm_is_sent_once_recorded_as_an_event_and_restored_after_a_restart(tmp_path: Path) -> None:
     (tmp_path / "strandline.json").write_text("{}")
     with server() as (url, got):
         alarms = Alarms((RestartLoop(starts=1),), (Webhook(url),))
@@ -154,11 +154,11 @@ def test_an_alarm_is_told_once_kept_as_an_event_and_known_after_a_restart(tmp_pa
             store = Store(tmp_path)
             now = START + number * EVERY
             store.start(now)
-            watchman = Watchman(tmp_path, "scores", alarms)
-            watchman.look(store, now)
-            watchman.look(store, now + 1)  # too soon to look again
-            watchman.look(store, now + EVERY // 2)
-            watchman.close()
+            alarm_watcher = AlarmWatcher(tmp_path, "scores", alarms)
+            alarm_watcher.evaluate(store, now)
+            alarm_watcher.evaluate(store, now + 1)  # too soon to look again
+            alarm_watcher.evaluate(store, now + EVERY // 2)
+            alarm_watcher.close()
             store.close()
     assert [body["state"] for _, body in got] == ["firing"]
     with History(tmp_path) as history:
@@ -170,7 +170,7 @@ def test_an_alarm_is_told_once_kept_as_an_event_and_known_after_a_restart(tmp_pa
 @pytest.mark.services
 def test_a_topic_gets_the_alarm(kafka: Service, new_topic: Callable[..., str]) -> None:
     topic = new_topic(partitions=1)
-    Topic(kafka.address, topic).tell(RINGS)
+    Topic(kafka.address, topic).send(RINGS)
     reader = Consumer({"bootstrap.servers": kafka.address, "group.id": "alarms", "enable.auto.commit": False})
     reader.assign([TopicPartition(topic, 0, 0)])
     record = reader.poll(60)

@@ -1,4 +1,4 @@
-"""Verdicts: each golden number says whether it is well, and why."""
+"""Verdicts: each golden number is judged, with a reason."""
 
 from typing import Any
 
@@ -13,10 +13,10 @@ from tests.observe.made import START, batch, partition
 MANY = 40
 
 
-def story(**told: Any) -> list[BatchMetrics]:
-    """Batches a second apart; what is told may be a function of a batch's number and time."""
+def story(**fields: Any) -> list[BatchMetrics]:
+    """Batches a second apart; a field may be a function of a batch's number and time."""
     return [
-        batch(number, at, **{name: each(number, at) if callable(each) else each for name, each in told.items()})
+        batch(number, at, **{name: each(number, at) if callable(each) else each for name, each in fields.items()})
         for number, at in ((number, START + number * 1_000) for number in range(MANY))
     ]
 
@@ -25,7 +25,7 @@ def verdict(number: str, history: list[BatchMetrics]) -> Verdict:
     return next(each for each in verdicts(history) if each.number == number)
 
 
-def test_a_job_in_which_nothing_is_wrong_is_well() -> None:
+def test_a_healthy_job_is_ok() -> None:
     found = verdicts(story())
     assert worst(found) is Level.OK, found
     assert len(found) == 10
@@ -42,12 +42,12 @@ def test_lag_that_grows_is_bad() -> None:
     assert "grown" in found.why
 
 
-def test_lag_that_shrinks_is_only_told() -> None:
+def test_shrinking_lag_is_only_a_warning() -> None:
     found = verdict("lag", story(lag_records=lambda number, _: 500_000 - 5_000 * number))
     assert found.level is Level.WARN
 
 
-def test_a_source_that_tells_no_lag_has_none() -> None:
+def test_a_source_without_lag_information_has_no_lag() -> None:
     assert verdict("lag", story(lag_records=None)).value == "–"
 
 
@@ -57,7 +57,7 @@ def test_a_missing_element_is_bad() -> None:
     assert found.why == f"{MANY} elements are unaccounted for"
 
 
-def test_a_stuck_watermark_names_the_partition_and_how_long_it_is_silent() -> None:
+def test_a_stuck_watermark_names_the_partition_and_the_length_of_its_silence() -> None:
     silent = partition("scores-3", START, heard=START - 60_000)
     found = verdict(
         "watermark", story(watermark=START - 9_000, held_by="scores-3", partitions=(silent,), clock=lambda _, at: at)
@@ -66,40 +66,40 @@ def test_a_stuck_watermark_names_the_partition_and_how_long_it_is_silent() -> No
     assert "scores-3 holds it back, silent for 99.0 s" in found.why
 
 
-def test_a_watermark_that_never_came_names_who_was_not_heard() -> None:
+def test_a_missing_watermark_names_the_silent_partition() -> None:
     found = verdict("watermark", story(watermark=None, held_by="scores-2"))
     assert (found.level, found.value) == (Level.WARN, "none yet")
     assert "scores-2" in found.why
 
 
-def test_a_stream_that_has_ended_is_well() -> None:
+def test_a_stream_that_has_ended_is_ok() -> None:
     assert verdict("watermark", story(watermark=None, ended=True)).level is Level.OK
 
 
 @pytest.mark.parametrize(("late", "level"), [(5, Level.OK), (50, Level.WARN)])
-def test_too_many_late_elements_are_told(late: int, level: Level) -> None:
+def test_too_many_late_elements_are_a_warning(late: int, level: Level) -> None:
     assert verdict("lateness", story(counts=Counts(1_000, 1_000 - late, late))).level is level
 
 
 @pytest.mark.parametrize(("spent", "level"), [(0.1, Level.OK), (0.6, Level.WARN), (0.95, Level.BAD)])
-def test_a_failure_budget_that_is_nearly_spent_is_told(spent: float, level: Level) -> None:
+def test_a_spent_failure_budget_is_judged_by_its_share(spent: float, level: Level) -> None:
     assert verdict("dead letters", story(budget=spent)).level is level
 
 
-def test_many_dead_letters_are_told_with_their_reason() -> None:
+def test_many_dead_letters_are_a_warning_with_their_reason() -> None:
     found = verdict("dead letters", story(counts=Counts(100, 50, dead=50), reasons={"not_json": 50}))
     assert found.level is Level.WARN
     assert "not_json" in found.why
 
 
-def test_one_key_group_that_gets_most_is_told_with_the_hottest_key() -> None:
+def test_a_skewed_key_group_is_a_warning_with_the_hottest_key() -> None:
     step = StepMetrics("step 1", counts=Counts(read=10_000), groups=(9_000, 300, 300, 400))
     found = verdict("skew", story(steps=(step,), hot=(HotKey("step 1", '{"team":"red"}', 9_000, 0.9),)))
     assert found.level is Level.WARN
     assert '{"team":"red"} with 90%' in found.why
 
 
-def test_state_that_only_grows_is_told() -> None:
+def test_state_that_only_grows_is_a_warning() -> None:
     growing = story(steps=lambda number, _: (StepMetrics("step 1", rows=100 * (number + 1)),))
     assert verdict("state", growing).level is Level.WARN
     falling = story(steps=lambda number, _: (StepMetrics("step 1", rows=100 * (number % 5 + 1)),))
@@ -113,10 +113,10 @@ def test_backpressure_names_the_stage_that_limits_and_what_would_help() -> None:
     assert "deliver takes 80% of it: a faster sink" in found.why
 
 
-def test_a_sink_that_takes_half_of_the_time_is_told() -> None:
+def test_a_sink_that_takes_half_of_the_time_is_a_warning() -> None:
     assert verdict("commit", story(stages={"step": 0.5, "deliver": 3.0})).level is Level.WARN
 
 
-def test_rows_that_are_visible_much_too_late_are_told() -> None:
+def test_high_latency_is_a_warning() -> None:
     slow = {"on_time": of_times([900_000.0] * 10)}
     assert verdict("latency", story(latency=slow)).level is Level.WARN

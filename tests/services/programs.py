@@ -1,4 +1,4 @@
-"""A program that is quick to start and does as it is told: for tests of a service's life."""
+"""A quickly starting program with configurable behaviour, for tests of a service's life cycle."""
 
 import signal
 import sys
@@ -23,7 +23,7 @@ while True:
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """Says what it hears, and counts its starts in a file; may refuse to end, to start, or to answer."""
+    """Echo input, and count starts in a file; may refuse to end, to start, or to answer."""
 
     script: str = ECHO
     stubborn: bool = False
@@ -49,5 +49,5 @@ class Echo:
     def address(self, port: int) -> str:
         return f"echo://127.0.0.1:{port}"
 
-    def hint(self, said: str) -> str | None:
-        return "feed it" if "hungry" in said else None
+    def hint(self, message: str) -> str | None:
+        return "feed it" if "hungry" in message else None

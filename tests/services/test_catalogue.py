@@ -10,12 +10,12 @@ def test_every_service_has_a_folder_of_its_own(tmp_path: Path) -> None:
     assert {service(name, tmp_path).folder for name in PROGRAMS} == {tmp_path / name for name in PROGRAMS}
 
 
-def test_a_service_nobody_knows_is_refused_with_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(ServiceError, match="no service called 'kafak'.*kafka, postgres, registry, valkey"):
+def test_an_unknown_service_is_refused_with_the_list_of_services(tmp_path: Path) -> None:
+    with pytest.raises(ServiceError, match="no service 'kafak'.*kafka, postgres, registry, valkey"):
         service("kafak", tmp_path)
 
 
-def test_the_home_is_the_one_asked_for_then_that_of_the_environment_then_the_users(
+def test_the_home_is_the_argument_then_the_environment_variable_then_the_users_data(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))

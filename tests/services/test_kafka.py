@@ -1,4 +1,4 @@
-"""The broker: what one relies on in a broker, through the client that users have."""
+"""The Kafka broker, through its usual client."""
 
 import os
 import time
@@ -29,7 +29,7 @@ def send(broker: Service, name: str, values: list[str], at: int | None = None) -
 
 
 def received(broker: Service, name: str, count: int) -> list[str]:
-    """The first records of partition 0, as someone reads who takes only what was committed."""
+    """The first records of partition 0, read committed."""
     settings = {"bootstrap.servers": broker.address, "group.id": f"reader of {name}", "enable.auto.commit": "false"}
     consumer = Consumer({**settings, "isolation.level": "read_committed"})
     consumer.assign([TopicPartition(name, 0, 0)])
@@ -57,28 +57,28 @@ def test_its_class_path_names_each_package_once() -> None:
     assert len(files) == len(set(files)) == len(broker_jars()) + len(FROM_SPARK)
 
 
-def test_a_wheel_of_spark_that_lacks_a_package_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_in_sparks_wheel_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_spark_jars", lambda: tmp_path)
     with pytest.raises(SetupError, match="Spark's wheel lacks scala-library"):
         class_path()
 
 
-def test_a_port_where_nobody_speaks_kafka_is_no_broker(registry: Service) -> None:
+def test_a_port_without_the_kafka_protocol_is_not_a_broker(registry: Service) -> None:
     assert not Kafka().answers(Place(Path("/"), (registry.port, 1)))
 
 
 @pytest.mark.parametrize("written", ["", ":3", "a:", "a:b", "a:0", "a:-1"])
-def test_what_is_no_topic_is_refused(written: str) -> None:
-    with pytest.raises(ServiceError, match="no topic"):
+def test_an_invalid_topic_is_refused(written: str) -> None:
+    with pytest.raises(ServiceError, match="not a topic|needs a name"):
         topic(written)
 
 
-def test_a_topic_is_written_with_its_partitions_or_without() -> None:
+def test_a_topic_may_be_given_with_or_without_partitions() -> None:
     assert (topic("scores"), topic("scores:4")) == (Topic("scores", 2), Topic("scores", 4))
 
 
 @pytest.mark.services
-def test_what_is_sent_is_received(kafka: Service, new_topic: NewTopic) -> None:
+def test_sent_records_are_received(kafka: Service, new_topic: NewTopic) -> None:
     name = new_topic(partitions=1)
     values = [f"score {number}" for number in range(1000)]
     send(kafka, name, values)
@@ -110,7 +110,7 @@ def test_a_restart_keeps_port_and_records_whether_stopped_or_killed(kafka: Servi
 
 
 @pytest.mark.services
-def test_records_of_any_time_are_taken(kafka: Service, new_topic: NewTopic) -> None:
+def test_records_with_any_timestamp_are_accepted(kafka: Service, new_topic: NewTopic) -> None:
     name = new_topic(partitions=1)
     send(kafka, name, ["long ago"], at=1)
     send(kafka, name, ["in a hundred years"], at=4_900_000_000_000)
@@ -118,10 +118,10 @@ def test_records_of_any_time_are_taken(kafka: Service, new_topic: NewTopic) -> N
 
 
 @pytest.mark.services
-def test_a_topic_is_made_once_and_never_by_a_typo(kafka: Service, new_topic: NewTopic) -> None:
+def test_a_topic_is_created_once_and_never_by_a_typo(kafka: Service, new_topic: NewTopic) -> None:
     name = new_topic()
     assert create_topics(kafka.address, Topic(name), Topic(f"{name}-more")) == [f"{name}-more"]
-    with pytest.raises(ServiceError, match="was not made"):
+    with pytest.raises(ServiceError, match="was not created"):
         create_topics(kafka.address, Topic("no/topic"))
     # A producer's question about a topic makes it, where the broker is set up so.
     producer = Producer({"bootstrap.servers": kafka.address})
@@ -130,7 +130,7 @@ def test_a_topic_is_made_once_and_never_by_a_typo(kafka: Service, new_topic: New
 
 
 @pytest.mark.services
-def test_a_start_beside_one_that_runs_starts_nothing(kafka: Service) -> None:
+def test_a_start_of_a_running_broker_does_nothing(kafka: Service) -> None:
     pid = kafka.pid
     assert not kafka.start()
     assert kafka.pid == pid
@@ -138,7 +138,7 @@ def test_a_start_beside_one_that_runs_starts_nothing(kafka: Service) -> None:
 
 
 @pytest.mark.services
-def test_nothing_of_it_can_be_reached_from_elsewhere(kafka: Service) -> None:
+def test_it_listens_on_loopback_only(kafka: Service) -> None:
     listening = {
         line.split()[1].split(":")[0]
         for table in (Path(f"/proc/{kafka.pid}/net/tcp"), Path(f"/proc/{kafka.pid}/net/tcp6"))
@@ -150,7 +150,7 @@ def test_nothing_of_it_can_be_reached_from_elsewhere(kafka: Service) -> None:
 
 
 @pytest.mark.services
-def test_stopped_it_leaves_no_process_and_nobody_answers(kafka: Service) -> None:
+def test_a_stopped_broker_leaves_no_process_and_no_open_port(kafka: Service) -> None:
     pid = kafka.pid
     assert pid is not None
     assert kafka.stop()

@@ -1,4 +1,4 @@
-"""The PostgreSQL server: what one relies on in a database, through the client that users have."""
+"""The PostgreSQL server, through its usual client."""
 
 import os
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def test_it_is_a_real_postgresql(connection: psycopg.Connection) -> None:
     assert connection.execute("SELECT sum(n) FROM generate_series(1, 4) n").fetchone() == (10,)
 
 
-def test_what_was_committed_is_there_after_a_stop_and_after_a_kill(postgres: Service) -> None:
+def test_committed_rows_survive_a_stop_and_a_kill(postgres: Service) -> None:
     address = postgres.address
     with psycopg.connect(address, autocommit=True) as opened:
         opened.execute("CREATE TABLE kept (n int)")
@@ -75,22 +75,22 @@ def test_data_of_another_major_version_are_refused(tmp_path: Path) -> None:
     place.data.mkdir()
     (place.data / "PG_VERSION").write_text("12\n")
     (tmp_path / "made").touch()
-    with pytest.raises(ServiceError, match="made by PostgreSQL 12"):
+    with pytest.raises(ServiceError, match="created by PostgreSQL 12"):
         Postgres().prepare(place, quiet)
 
 
-def test_without_the_wheel_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_wheel_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_WHEEL", "there_is_no_such_wheel")
     with pytest.raises(SetupError, match="there is no PostgreSQL server.*strandline\\[services\\]"):
         programs()
 
 
-def test_a_plain_user_needs_no_other_account(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unprivileged_user_needs_no_other_account(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert Postgres().account() == []
 
 
-def test_root_without_the_means_to_become_someone_else_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_without_setpriv_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(SetupError, match="does not run as root"):

@@ -14,7 +14,7 @@ def sleeper(log: Path, words: str = "import time; print('up', flush=True); time.
     return spawn([sys.executable, "-c", words], log, os.environ)
 
 
-def test_a_process_lives_until_it_is_told_to_end(tmp_path: Path) -> None:
+def test_a_process_lives_until_it_is_signalled(tmp_path: Path) -> None:
     process = sleeper(tmp_path / "log")
     assert process.is_alive
     process.send(signal.SIGTERM)
@@ -22,9 +22,7 @@ def test_a_process_lives_until_it_is_told_to_end(tmp_path: Path) -> None:
     assert not process.is_alive
 
 
-def test_of_one_that_ends_while_it_is_looked_at_nothing_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_ends_while_it_is_observed_is_reaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     process = sleeper(tmp_path / "log")
 
     def ends_first(pid: int) -> str | None:
@@ -38,7 +36,7 @@ def test_of_one_that_ends_while_it_is_looked_at_nothing_is_left(
         os.kill(process.pid, 0)
 
 
-def test_its_words_go_to_the_log_and_the_next_ones_behind_them(tmp_path: Path) -> None:
+def test_its_output_is_appended_to_the_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     for word in ("first", "second"):
         assert sleeper(log, f"import sys; print('{word}'); print('and', file=sys.stderr)").is_gone_within(10)
@@ -46,14 +44,14 @@ def test_its_words_go_to_the_log_and_the_next_ones_behind_them(tmp_path: Path) -
     assert log.stat().st_mode & 0o077 == 0
 
 
-def test_it_has_a_session_of_its_own_so_that_a_closed_terminal_does_not_end_it(tmp_path: Path) -> None:
+def test_a_process_has_its_own_session_so_that_a_closed_terminal_does_not_end_it(tmp_path: Path) -> None:
     process = sleeper(tmp_path / "log")
     assert os.getsid(process.pid) == process.pid
     process.send(signal.SIGKILL)
     assert process.is_gone_within(10)
 
 
-def test_a_pid_that_was_given_to_someone_else_gets_no_signal(tmp_path: Path) -> None:
+def test_a_reused_pid_gets_no_signal(tmp_path: Path) -> None:
     stranger = sleeper(tmp_path / "log")
     ours = replace(stranger, birth="another boot 12345")
     assert not ours.is_alive
@@ -63,7 +61,7 @@ def test_a_pid_that_was_given_to_someone_else_gets_no_signal(tmp_path: Path) -> 
     assert stranger.is_gone_within(10)
 
 
-def test_what_is_left_of_a_process_is_no_process(tmp_path: Path) -> None:
+def test_a_zombie_counts_as_ended(tmp_path: Path) -> None:
     process = sleeper(tmp_path / "log", "pass")
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert birth_of(process.pid) is None
@@ -78,7 +76,7 @@ ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ends one thread by its system call")
-def test_a_process_whose_first_thread_is_gone_lives_on_in_the_others(tmp_path: Path) -> None:
+def test_a_process_without_its_main_thread_is_alive(tmp_path: Path) -> None:
     process = sleeper(tmp_path / "log", LEADERLESS)
     stat = Path(f"/proc/{process.pid}/stat")
     while ") Z" not in stat.read_text():
@@ -88,11 +86,11 @@ def test_a_process_whose_first_thread_is_gone_lives_on_in_the_others(tmp_path: P
     assert process.is_gone_within(10)
 
 
-def test_nobody_has_a_pid_that_is_not_there() -> None:
+def test_an_unused_pid_has_no_start_time() -> None:
     assert birth_of(2**22 + 1) is None
     assert not Process(2**22 + 1, "").is_alive
 
 
-def test_a_program_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
+def test_a_missing_program_is_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         spawn([str(tmp_path / "nothing")], tmp_path / "log", os.environ)

@@ -1,4 +1,4 @@
-"""The registry: its answers one by one, and the whole server as our own client and another one see it."""
+"""The registry: its answers, and the whole server with our own client and another one."""
 
 import http.client
 import json
@@ -26,7 +26,7 @@ TEXT = INT.replace("int", "string")
 def judge(
     new: str, older: Sequence[str], level: Level, kind: Kind = Kind.AVRO, uses: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Strings go with strings only; anything that says `broken` cannot be read."""
+    """Only string schemas are compatible with each other; a schema with `broken` in it is invalid."""
     if "broken" in new:
         raise InvalidSchema("it is broken")
     asked = older if level.is_transitive else older[-1:]
@@ -41,8 +41,8 @@ def api(tmp_path: Path) -> Iterator[Api]:
 
 
 def ask(api: Api, method: str, target: str, body: object = None) -> Any:
-    status, told = api.answer(method, target, b"" if body is None else json.dumps(body).encode())
-    return told if status == 200 else (status, told["error_code"])
+    status, response = api.answer(method, target, b"" if body is None else json.dumps(body).encode())
+    return response if status == 200 else (status, response["error_code"])
 
 
 def register(api: Api, subject: str, text: str, **more: object) -> Any:
@@ -60,23 +60,23 @@ def test_a_schema_has_one_id_wherever_it_is_used(api: Api) -> None:
     assert ask(api, "GET", "/schemas/ids/2/versions") == [{"subject": "a", "version": 2}]
 
 
-def test_blanks_make_no_new_schema(api: Api) -> None:
+def test_whitespace_does_not_make_a_new_schema(api: Api) -> None:
     assert register(api, "a", INT) == register(api, "a", json.dumps(json.loads(INT), indent=4))
 
 
-def test_a_version_is_told_with_its_id_and_text(api: Api) -> None:
+def test_a_version_is_returned_with_its_id_and_text(api: Api) -> None:
     register(api, "a", INT)
     register(api, "a", LONG)
-    told = ask(api, "GET", "/subjects/a/versions/latest")
-    assert (told["subject"], told["version"], told["id"]) == ("a", 2, 2)
-    assert json.loads(told["schema"]) == json.loads(LONG)
-    assert "schemaType" not in told
+    answer = ask(api, "GET", "/subjects/a/versions/latest")
+    assert (answer["subject"], answer["version"], answer["id"]) == ("a", 2, 2)
+    assert json.loads(answer["schema"]) == json.loads(LONG)
+    assert "schemaType" not in answer
     assert ask(api, "GET", "/subjects/a/versions/1/schema") == json.loads(INT)
     assert ask(api, "POST", "/subjects/a", {"schema": INT})["version"] == 1
     assert ask(api, "POST", "/subjects/a", {"schema": TEXT}) == (404, 40403)
 
 
-def test_what_does_not_go_with_the_latest_is_refused_unless_the_level_allows(api: Api) -> None:
+def test_an_incompatible_schema_is_refused_unless_the_level_allows_it(api: Api) -> None:
     register(api, "a", INT)
     assert ask(api, "POST", "/compatibility/subjects/a/versions/latest", {"schema": TEXT}) == {"is_compatible": False}
     verbose = ask(api, "POST", "/compatibility/subjects/a/versions?verbose=true", {"schema": TEXT})
@@ -89,12 +89,12 @@ def test_what_does_not_go_with_the_latest_is_refused_unless_the_level_allows(api
     assert register(api, "a", TEXT.replace("Score", "Other")) == (409, 409)
 
 
-def test_another_kind_of_schema_does_not_go_with_those_before(api: Api) -> None:
+def test_a_schema_of_another_language_is_incompatible(api: Api) -> None:
     register(api, "a", INT)
     assert register(api, "a", '{"type": "object"}', schemaType="JSON") == (409, 409)
 
 
-def test_a_level_is_the_subjects_own_or_that_of_the_registry(api: Api) -> None:
+def test_a_level_is_the_subjects_own_or_the_registrys_default(api: Api) -> None:
     assert ask(api, "GET", "/config") == {"compatibilityLevel": "BACKWARD"}
     assert ask(api, "GET", "/config/a") == (404, 40408)
     assert ask(api, "GET", "/config/a?defaultToGlobal=true") == {"compatibilityLevel": "BACKWARD"}
@@ -118,7 +118,7 @@ def test_a_deleted_version_is_hidden_first_and_its_number_is_not_used_again(api:
     assert json.loads(ask(api, "GET", "/schemas/ids/2")["schema"]) == json.loads(LONG)
 
 
-def test_a_subject_is_deleted_for_good_in_two_steps(api: Api) -> None:
+def test_a_subject_is_deleted_permanently_in_two_steps(api: Api) -> None:
     register(api, "a", INT)
     assert ask(api, "DELETE", "/subjects/a?permanent=true") == (404, 40405)
     assert ask(api, "DELETE", "/subjects/a") == [1]
@@ -128,7 +128,7 @@ def test_a_subject_is_deleted_for_good_in_two_steps(api: Api) -> None:
     assert ask(api, "GET", "/subjects?deleted=true") == []
 
 
-def test_a_schema_may_use_another_which_then_stays(api: Api) -> None:
+def test_a_referenced_schema_cannot_be_deleted(api: Api) -> None:
     register(api, "inner", INT)
     uses = [{"name": "Score", "subject": "inner", "version": 1}]
     assert register(api, "outer", '["null", "Score"]', references=uses) == {"id": 2}
@@ -144,7 +144,7 @@ def test_a_schema_may_use_another_which_then_stays(api: Api) -> None:
     [None, [], {}, {"schema": 1}, {"schema": "{"}, {"schema": '"broken"'}, {"schema": INT, "schemaType": "XML"},
      {"schema": INT, "references": [1]}, {"schema": INT, "references": 7}],
 )  # fmt: skip
-def test_what_is_no_schema_is_refused(api: Api, body: object) -> None:
+def test_an_invalid_schema_is_refused(api: Api, body: object) -> None:
     assert ask(api, "POST", "/subjects/a/versions", body) == (422, 42201)
     assert ask(api, "GET", "/subjects") == []
 
@@ -161,23 +161,23 @@ def test_what_is_no_schema_is_refused(api: Api, body: object) -> None:
         ("PUT", "/subjects", (404, 404)),
     ],
 )
-def test_what_is_not_there_is_told_by_its_code(api: Api, method: str, target: str, answer: object) -> None:
+def test_missing_things_have_their_error_codes(api: Api, method: str, target: str, answer: object) -> None:
     register(api, "a", INT)
     assert ask(api, method, target) == answer
 
 
-def test_a_body_that_is_no_json_is_refused(api: Api) -> None:
+def test_a_body_that_is_not_json_is_refused(api: Api) -> None:
     assert api.answer("POST", "/subjects/a/versions", b"{")[0] == 400
     assert api.answer("POST", "/subjects/a/versions", b"[" * 100_000)[0] == 400
 
 
-def test_a_subject_may_hold_any_sign(api: Api) -> None:
+def test_a_subject_may_contain_any_character(api: Api) -> None:
     register(api, "a%2Fb%20%C3%A9", INT)
     assert ask(api, "GET", "/subjects") == ["a/b é"]
     assert ask(api, "GET", "/subjects/a%2Fb%20%C3%A9/versions") == [1]
 
 
-def test_our_client_and_our_server_understand_each_other(registry: Service) -> None:
+def test_our_client_works_with_our_server(registry: Service) -> None:
     client = Client(Registry(registry.address))
     client.set_level(Level.NONE, "ours")
     number = client.register("ours", Schema(Kind.AVRO, INT))
@@ -191,7 +191,7 @@ def test_our_client_and_our_server_understand_each_other(registry: Service) -> N
     assert client.schema(outer).references == (use,)
 
 
-def test_a_breaking_change_is_refused_and_a_harmless_one_taken(registry: Service) -> None:
+def test_a_breaking_change_is_refused_and_a_compatible_one_accepted(registry: Service) -> None:
     client = Client(Registry(registry.address))
     client.register("judged", Schema(Kind.AVRO, INT))
     assert not client.verdict("judged", Schema(Kind.AVRO, TEXT))
@@ -206,12 +206,12 @@ def test_a_breaking_change_is_refused_and_a_harmless_one_taken(registry: Service
     ("kind", "text"),
     [(Kind.AVRO, '{"type": "recrod"}'), (Kind.JSON, "7"), (Kind.PROTOBUF, "no message at all {")],
 )
-def test_what_cannot_be_read_is_not_registered(registry: Service, kind: Kind, text: str) -> None:
+def test_an_unreadable_schema_is_not_registered(registry: Service, kind: Kind, text: str) -> None:
     with pytest.raises(SchemaRefused, match="42201"):
         Client(Registry(registry.address)).register("unread", Schema(kind, text))
 
 
-def test_confluents_client_finds_its_registry(registry: Service) -> None:
+def test_confluents_client_works_with_our_server(registry: Service) -> None:
     with SchemaRegistryClient({"url": registry.address}) as client:
         client.set_compatibility("theirs", "NONE")
         number = client.register_schema("theirs", TheirSchema(INT, "AVRO"))
@@ -226,7 +226,7 @@ def test_confluents_client_finds_its_registry(registry: Service) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_registered_is_still_there_after_a_kill(registry: Service) -> None:
+def test_registered_schemas_survive_a_kill(registry: Service) -> None:
     client = Client(Registry(registry.address))
     number = client.register("kept", Schema(Kind.AVRO, INT))
     assert registry.kill()
@@ -239,14 +239,14 @@ def test_what_is_registered_is_still_there_after_a_kill(registry: Service) -> No
     [{"Host": "example.org"}, {"Origin": "http://example.org"}, {"Origin": "null"}, {"Host": ""}],
     ids=str,
 )
-def test_a_page_from_elsewhere_is_refused(registry: Service, headers: dict[str, str]) -> None:
+def test_a_request_of_another_origin_is_refused(registry: Service, headers: dict[str, str]) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", registry.port, timeout=5)
     connection.request("GET", "/subjects", headers=headers)
     assert connection.getresponse().status == 403
     connection.close()
 
 
-def test_a_body_without_end_is_refused(registry: Service) -> None:
+def test_a_body_without_a_length_is_refused(registry: Service) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", registry.port, timeout=5)
     connection.request("POST", "/subjects/a", headers={"Content-Length": str(LARGEST_BODY + 1)})
     assert connection.getresponse().status == 413

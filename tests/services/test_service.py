@@ -1,4 +1,4 @@
-"""The life of a service, played with a program that is quick to start."""
+"""The life cycle of a service, with a program that starts quickly."""
 
 import json
 import os
@@ -73,7 +73,7 @@ def test_a_second_start_on_another_port_is_refused(make: Make) -> None:
         service.start(service.port + 1)
 
 
-def test_it_comes_back_on_the_same_port_with_the_same_data(make: Make) -> None:
+def test_a_restart_keeps_port_and_data(make: Make) -> None:
     service = make()
     service.start()
     port = service.port
@@ -113,7 +113,7 @@ def test_if_its_last_port_is_taken_it_finds_another(make: Make) -> None:
         assert service.port != port
 
 
-def test_one_that_died_is_seen_and_started_again(make: Make) -> None:
+def test_a_dead_service_is_detected_and_started_again(make: Make) -> None:
     service = make()
     service.start()
     pid = service.pid
@@ -127,7 +127,7 @@ def test_one_that_died_is_seen_and_started_again(make: Make) -> None:
     assert starts(service) == 2
 
 
-def test_one_that_hangs_is_told_apart_from_one_that_works(make: Make) -> None:
+def test_a_hanging_service_is_distinguished_from_a_working_one(make: Make) -> None:
     service = make()
     service.start()
     assert service.pid is not None
@@ -137,7 +137,7 @@ def test_one_that_hangs_is_told_apart_from_one_that_works(make: Make) -> None:
     assert service.status().standing is Standing.RUNNING
 
 
-def test_a_record_of_a_pid_that_is_now_someone_elses_stops_nobody(make: Make, tmp_path: Path) -> None:
+def test_a_record_of_a_reused_pid_signals_no_process(make: Make, tmp_path: Path) -> None:
     service = make()
     service.start()
     service.stop()
@@ -154,7 +154,7 @@ def test_a_record_of_a_pid_that_is_now_someone_elses_stops_nobody(make: Make, tm
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1, "pid": "x"}'])
-def test_a_record_that_cannot_be_read_is_no_record(make: Make, text: str) -> None:
+def test_an_unreadable_record_counts_as_none(make: Make, text: str) -> None:
     service = make()
     service.folder.mkdir(parents=True)
     (service.folder / FILE).write_text(text)
@@ -163,7 +163,7 @@ def test_a_record_that_cannot_be_read_is_no_record(make: Make, text: str) -> Non
     assert service.start()
 
 
-def test_one_that_ends_at_once_shows_its_last_words_and_the_hint_for_them(make: Make) -> None:
+def test_a_service_that_ends_at_once_shows_its_last_log_lines_and_a_hint(make: Make) -> None:
     service = make(Echo(script="print('I am hungry'); raise SystemExit(3)"))
     with pytest.raises(ServiceError, match="echo ended before it was ready") as refused:
         service.start()
@@ -172,7 +172,7 @@ def test_one_that_ends_at_once_shows_its_last_words_and_the_hint_for_them(make: 
     assert service.status().standing is Standing.STOPPED
 
 
-def test_only_the_words_of_this_start_are_shown(make: Make) -> None:
+def test_only_log_lines_of_this_start_are_shown(make: Make) -> None:
     with pytest.raises(ServiceError, match="hungry"):
         make(Echo(script="print('I am hungry')")).start()
     with pytest.raises(ServiceError) as refused:
@@ -181,7 +181,7 @@ def test_only_the_words_of_this_start_are_shown(make: Make) -> None:
     assert refused.value.hint.startswith("the disk is full")
 
 
-def test_one_that_is_never_ready_is_stopped_again(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_that_is_never_ready_is_stopped(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(life, "READY_WITHIN_SECONDS", 0.3)
     service = make(Echo(script="import os, time; print(os.getpid(), flush=True); time.sleep(600)"))
     with pytest.raises(ServiceError, match="was not ready"):
@@ -190,7 +190,7 @@ def test_one_that_is_never_ready_is_stopped_again(make: Make, monkeypatch: pytes
     assert service.pid is None
 
 
-def test_one_that_will_not_end_is_ended(make: Make) -> None:
+def test_a_service_that_ignores_the_stop_signal_is_killed(make: Make) -> None:
     service = make(Echo(stubborn=True))
     service.start()
     pid = service.pid
@@ -199,12 +199,12 @@ def test_one_that_will_not_end_is_ended(make: Make) -> None:
     assert birth_of(pid) is None
 
 
-def test_stopping_what_was_never_started_does_nothing(make: Make) -> None:
+def test_stopping_a_service_that_was_never_started_does_nothing(make: Make) -> None:
     assert not make().stop()
     assert not make().kill()
 
 
-def test_its_data_are_deleted_only_when_it_does_not_run(make: Make) -> None:
+def test_data_are_deleted_only_when_the_service_is_stopped(make: Make) -> None:
     service = make()
     service.start()
     with pytest.raises(ServiceError, match="still runs"):
@@ -214,7 +214,7 @@ def test_its_data_are_deleted_only_when_it_does_not_run(make: Make) -> None:
     assert not service.folder.exists()
 
 
-def test_a_folder_that_is_not_a_services_is_never_deleted(make: Make) -> None:
+def test_a_folder_without_a_service_record_is_never_deleted(make: Make) -> None:
     service = make()
     service.folder.mkdir(parents=True)
     (service.folder / "precious").touch()
@@ -222,14 +222,14 @@ def test_a_folder_that_is_not_a_services_is_never_deleted(make: Make) -> None:
     assert (service.folder / "precious").exists()
 
 
-def test_its_folder_and_record_are_closed_to_others(make: Make) -> None:
+def test_folder_and_record_are_readable_by_their_owner_only(make: Make) -> None:
     service = make()
     service.start()
     for path in (service.folder, service.folder / FILE, service.log):
         assert path.stat().st_mode & 0o077 == 0
 
 
-def test_the_address_of_what_was_never_started_is_refused(make: Make) -> None:
+def test_a_service_that_was_never_started_has_no_address(make: Make) -> None:
     with pytest.raises(ServiceError, match="was never started"):
         _ = make().address
 
@@ -238,15 +238,15 @@ def test_the_log_can_be_followed_until_the_end(make: Make) -> None:
     talkative = ECHO.replace("connection.sendall", "print('heard', flush=True); connection.sendall")
     service = make(Echo(script=talkative))
     service.start()
-    said = service.follow(1)
-    first = next(said)
+    content = service.follow(1)
+    first = next(content)
     assert first in ("listening\n", "heard\n")
     assert service.ready()
     service.stop()
-    assert set("".join(said).split()) <= {"heard"}
+    assert set("".join(content).split()) <= {"heard"}
 
 
-def test_a_large_log_is_put_aside_at_the_next_start(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_log_is_rotated_at_the_next_start(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     service = make()
     service.start()
     service.stop()
@@ -257,7 +257,7 @@ def test_a_large_log_is_put_aside_at_the_next_start(make: Make, monkeypatch: pyt
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells a process that its parent died")
-def test_a_leashed_one_dies_with_whoever_started_it(tmp_path: Path) -> None:
+def test_a_leashed_service_dies_with_its_parent(tmp_path: Path) -> None:
     words = (
         "import os, sys; from pathlib import Path; from strandline.services.service import Service;"
         "from tests.services.programs import Echo;"

@@ -1,4 +1,4 @@
-"""The Valkey server: what one relies on in it, through the client that users have."""
+"""The Valkey server, through its usual client."""
 
 import platform
 
@@ -19,7 +19,7 @@ def test_it_is_a_real_valkey(valkey: Service) -> None:
         assert opened.eval("return 1 + 3", 0) == 4
 
 
-def test_what_was_answered_is_there_after_a_stop_and_after_a_kill(valkey: Service) -> None:
+def test_acknowledged_writes_survive_a_stop_and_a_kill(valkey: Service) -> None:
     address = valkey.address
     for number, end in enumerate((valkey.stop, valkey.kill), 1):
         with client.Valkey.from_url(address) as opened:
@@ -32,18 +32,18 @@ def test_what_was_answered_is_there_after_a_stop_and_after_a_kill(valkey: Servic
         opened.delete("kept")
 
 
-def test_without_the_wheel_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_wheel_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_WHEEL", "there_is_no_such_wheel")
     with pytest.raises(SetupError, match="there is no Valkey server.*strandline\\[services\\]"):
         program()
 
 
-def test_a_machine_for_which_there_is_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_server_binary_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "abacus")
     with pytest.raises(SetupError, match="has no server for this machine"):
         program()
 
 
-def test_damaged_data_are_told_with_the_way_out() -> None:
+def test_damaged_data_are_reported_with_a_hint() -> None:
     assert "--wipe" in (Valkey().hint("Bad file format reading the append only file: make a backup") or "")
     assert Valkey().hint("Ready to accept connections") is None

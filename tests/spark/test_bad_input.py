@@ -296,6 +296,6 @@ def test_change_events_that_tell_no_row_are_dead_letters_that_say_why(played: Pl
     told = [(place, reason, detail) for place, reason, detail, _, _ in played.dead("changes")]
     assert told == [
         (5, "undecodable", "an envelope of the operation 'd' without the row before it"),
-        (6, "undecodable", "the table was truncated, which does not tell the rows that went"),
-        (7, "undecodable", "a message of the database's log, which is about no row"),
+        (6, "undecodable", "the table was truncated, and the event does not list the deleted rows"),
+        (7, "undecodable", "a message of the database's log, without a row"),
     ]

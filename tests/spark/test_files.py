@@ -224,11 +224,11 @@ def test_a_file_whose_name_nobody_can_say_stops_the_job_and_going_on_is_a_choice
     options: dict[str, Any] = {"columns": sl.json("n long")} if kind == "json" else {"columns": "n long"}
     with pytest.raises(LostRecords, match="1 files of files") as lost:
         read_all(sl.files(folder, **options), spark, tmp_path)
-    assert f"caf\ufffd.{kind} has a name that is no UTF-8: rename it" in lost.value.detail
+    assert f"caf\ufffd.{kind} has a name that is not UTF-8: rename it" in lost.value.detail
     with pytest.raises(LostRecords, match="1 files of files"):
         sl.files(folder, **options).extent(spark)
     read_all(sl.files(folder, **options, on_lost="continue"), spark, tmp_path)
-    assert "no UTF-8" in caplog.text
+    assert "not UTF-8" in caplog.text
     assert ask(tmp_path / "rows.db", "SELECT n FROM rows") == [(2,)]
     Path(os.fsdecode(latin)).rename(folder / f"named.{kind}")
     read_all(sl.files(folder, **options), spark, tmp_path)

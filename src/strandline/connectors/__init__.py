@@ -1,1 +1,1 @@
-"""One system a file: its source and its sink side by side."""
+"""Connectors: the source and the sink of each system, side by side."""

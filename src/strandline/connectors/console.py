@@ -1,4 +1,4 @@
-"""The console as a sink: a table for each batch in a terminal, a line for each row where the output goes to a file."""
+"""Print batches to the console: a table per batch on a terminal, a line per row elsewhere."""
 
 import sys
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from strandline.errors import InvalidStep, SinkError
-from strandline.formats.row_files import as_texts, encoded, laid_out
+from strandline.formats.row_files import as_texts, encode_file, to_public_columns
 from strandline.kernel.blocks.block import END, START
 from strandline.kernel.output import Output
 from strandline.kernel.window.panes import RETRACTION
@@ -25,13 +25,13 @@ _STYLES: Final = {"panes": "", "late": "yellow", "dead": "red"}
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """How many rows of a batch are shown."""
+    """The console as a sink, and how many rows of a batch it shows."""
 
     rows: int = 20
 
     def __post_init__(self) -> None:
         if self.rows < 1:
-            raise InvalidStep(f"{self.rows} rows of a batch are none", hint="show one or more")
+            raise InvalidStep(f"rows is {self.rows}", hint="use 1 or more")
 
     @property
     def name(self) -> str:
@@ -47,24 +47,24 @@ class Console:
 
     @property
     def definition(self) -> Mapping[str, Any]:
-        """What makes it the same to a checkpoint: not how much of it is seen."""
+        """Empty: how many rows are shown does not matter to a checkpoint."""
         return {}
 
-    def open(self, output: Deliver) -> "OpenConsole":  # noqa: ARG002 - all are alike to it
+    def open(self, output: Deliver) -> "OpenConsole":  # noqa: ARG002 - the console treats all outputs alike
         return OpenConsole(self.rows, sys.stdout)
 
 
 def console(*, rows: int = 20) -> Console:
-    """What comes out, to be looked at: `write(console(), delivery="at_least_once")`.
+    """Print the output: `write(console(), delivery="at_least_once")`.
 
-    A table a batch in a terminal, with the first `rows` of each; elsewhere every row, as a line of JSON behind the word
-    for what it is: panes, late, dead.
+    On a terminal it prints a table per batch with the first `rows` of each; elsewhere every row as a line of JSON after
+    the word panes, late or dead.
     """
     return Console(rows)
 
 
 class OpenConsole(Unledgered):
-    """A console at work."""
+    """An open console."""
 
     name = "console()"
 
@@ -79,24 +79,24 @@ class OpenConsole(Unledgered):
                     self._show(part, frame, entry.batch)
             self._out.flush()
         except OSError as problem:
-            raise SinkError("nobody reads what the console shows", detail=str(problem)) from None
+            raise SinkError("the console's output cannot be written", detail=str(problem)) from None
         return Written()
 
     def _show(self, part: str, frame: pl.DataFrame, batch: int) -> None:
         if not self._out.isatty():
-            for line in encoded(laid_out(frame, batch), "jsonl").decode().splitlines():
+            for line in encode_file(to_public_columns(frame, batch), "jsonl").decode().splitlines():
                 self._out.write(f"{part} {line}\n")
             return
         order = [name for name in (START, END) if name in frame.columns]
         head = frame.sort(order, maintain_order=True).head(self._rows) if order else frame.head(self._rows)
-        shown = laid_out(head, batch)
+        shown = to_public_columns(head, batch)
         table = Table(title=_title(part, frame, batch, shown.height), title_justify="left", header_style="dim")
         for name, kind in shown.schema.items():
-            table.add_column(Text(_plain(name)), justify="right" if kind.is_numeric() else "left")
+            table.add_column(Text(_printable(name)), justify="right" if kind.is_numeric() else "left")
         taken = head[RETRACTION] if RETRACTION in head.columns else [False] * head.height
         for row, taken_back in zip(as_texts(shown).iter_rows(), taken, strict=True):
-            # Texts, not markup: what an event says may look like it.
-            cells = [Text("" if cell is None else _plain(str(cell))) for cell in row]
+            # Text objects, not markup: an event's values may look like markup.
+            cells = [Text("" if cell is None else _printable(str(cell))) for cell in row]
             table.add_row(*cells, style="dim strike" if taken_back else _STYLES[part])
         Screen(file=self._out).print(table)
 
@@ -106,6 +106,6 @@ def _title(part: str, frame: pl.DataFrame, batch: int, shown: int) -> str:
     return f"batch {batch}: {frame.height} {part}{more}"
 
 
-def _plain(text: str) -> str:
-    """One line, without signs that would steer a terminal."""
-    return "".join(sign if sign.isprintable() else "·" for sign in text)
+def _printable(text: str) -> str:
+    """Convert to one line without terminal control characters."""
+    return "".join(char if char.isprintable() else "·" for char in text)

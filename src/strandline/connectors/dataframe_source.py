@@ -1,4 +1,4 @@
-"""A streaming DataFrame that the user already has, as a source."""
+"""Use a streaming DataFrame of the user as a source."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A DataFrame with its columns; where it has them, those that say from which partition a row is, and its place."""
+    """A DataFrame with its columns, and optionally the columns with a row's partition and offset."""
 
     name: str
     columns: tuple[tuple[str, str], ...]
@@ -32,7 +32,7 @@ class Frame:
     def decoder(self) -> None:
         return None
 
-    def stream(self, spark: "SparkSession") -> "DataFrame":  # noqa: ARG002 - it belongs to one already
+    def stream(self, spark: "SparkSession") -> "DataFrame":  # noqa: ARG002 - it already belongs to a session
         if self.partition is None or self.offset is None:
             return self.frame
         place = [
@@ -45,22 +45,24 @@ class Frame:
 def frame(
     dataframe: "DataFrame", *, name: str = "frame", partition: str | None = None, offset: str | None = None
 ) -> Frame:
-    """A streaming DataFrame of a session of yours: `frame(spark.readStream.table("orders"))`.
+    """Use a streaming DataFrame of your session: `frame(spark.readStream.table("orders"))`.
 
-    If it has columns that tell a partition and a position in it, name them: each partition then has its own
-    watermark, and late elements and dead letters can be found again. The `name` tells it apart in a checkpoint.
+    If it has columns with a partition and an offset, name them: each partition then has its own watermark, and late
+    elements and dead letters can be traced to their records. The `name` identifies the source in a checkpoint.
     """
     if not dataframe.isStreaming:
-        raise InvalidStep("this DataFrame is not a stream", hint="make it with spark.readStream")
+        raise InvalidStep("this DataFrame is not a stream", hint="create it with spark.readStream")
     if (partition is None) != (offset is None):
-        raise InvalidStep("a partition without an offset, or the other way round", hint="name both or none")
+        raise InvalidStep("partition and offset need each other", hint="name both or neither")
     fields = dataframe.schema.fields
     for field_ in fields:
         if field_.name.startswith(OWN):
-            raise InvalidStep(f"the column {field_.name!r} starts with @", hint="those names are Strandline's own")
+            raise InvalidStep(f"the column {field_.name!r} starts with @", hint="such names are reserved by Strandline")
     missing = [each for each in (partition, offset) if each is not None and each not in dataframe.columns]
     if missing:
-        raise InvalidStep(f"there is no column {missing[0]!r}", detail=f"it has {', '.join(dataframe.columns)}")
+        raise InvalidStep(
+            f"there is no column {missing[0]!r}", detail=f"the DataFrame has {', '.join(dataframe.columns)}"
+        )
     return Frame(
         name, tuple((each.name, each.dataType.simpleString()) for each in fields), partition, offset, dataframe
     )

@@ -1,10 +1,10 @@
-"""Dead letters in a folder: a file for each batch that has any, Parquet or JSON lines, and the marks beside them.
+"""Store dead letters in a folder: a Parquet or JSON lines file for each batch that has any, and redrive marks.
 
     dead/
-      4f0c…-000000000017-9b1d2c3e4f50.parquet   the letters of batch 17: whole, or not there
-      _…                                        notes of what became of them (`letters/file_notes.py`)
+      4f0c…-000000000017-9b1d2c3e4f50.parquet   the letters of batch 17, written atomically
+      _…                                        notes about redrives (`letters/file_notes.py`)
 
-Readers of folders pass over names that begin with `_` or `.`: `spark.read.parquet("dead/")` finds the letters alone.
+Readers of folders skip names that begin with `_` or `.`: `spark.read.parquet("dead/")` reads the letters only.
 """
 
 import io
@@ -32,7 +32,7 @@ _MOMENT: Final = pl.Datetime("ms", "UTC")
 
 @dataclass(frozen=True, slots=True)
 class DeadFiles:
-    """A folder, and how letters are written in it."""
+    """A folder of dead letters, and the format of its files."""
 
     path: str
     format: str = "parquet"
@@ -40,7 +40,7 @@ class DeadFiles:
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
-            raise InvalidStep(f"dead letters as {self.format!r}", hint=f"choose one of {', '.join(FORMATS)}")
+            raise InvalidStep(f"unknown dead letter format {self.format!r}", hint=f"choose one of {', '.join(FORMATS)}")
 
     @property
     def name(self) -> str:
@@ -50,17 +50,19 @@ class DeadFiles:
         try:
             Path(self.path).mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as problem:
-            raise SinkError(f"cannot make the folder {self.path}", detail=str(problem), hint="choose another") from None
+            raise SinkError(
+                f"cannot create the folder {self.path}", detail=str(problem), hint="choose another"
+            ) from None
         return OpenFiles(Path(self.path), self.format, lineage)
 
     def letters(self) -> NotedLetters:
-        """What lies in the folder."""
+        """Open the letters in the folder for reading and redriving."""
         folder = Path(self.path)
         return NotedLetters(str(folder), folder, partial(_find, folder), partial(_erase, folder))
 
 
-def dead_files(path: str | Path, *, format: str = "parquet", mask: Iterable[str] = ()) -> DeadFiles:  # noqa: A002 - Spark's own word
-    """Dead letters into a folder, a file a batch: `write(sink, dead=dead_files("dead/", format="jsonl"))`."""
+def dead_files(path: str | Path, *, format: str = "parquet", mask: Iterable[str] = ()) -> DeadFiles:  # noqa: A002 - Spark's term
+    """Send dead letters to a folder, a file per batch: `write(sink, dead=dead_files("dead/", format="jsonl"))`."""
     return DeadFiles(str(path), format, fields_of(mask))
 
 
@@ -73,10 +75,10 @@ class OpenFiles:
     lineage: str
 
     def put(self, letters: pl.DataFrame, entry: LedgerEntry) -> None:
-        # The same batch has the same name and the same bytes; one of another range does not take its place.
+        # The same batch writes the same name and bytes; a batch of another range does not replace its file.
         name = f"{self.lineage}-{entry.batch:012}-{sha256(entry.digest.encode()).hexdigest()[:12]}.{self.format}"
         try:
-            write_whole(self.folder / name, _written(letters.rename(NAMES), self.format))
+            write_whole(self.folder / name, _to_bytes(letters.rename(NAMES), self.format))
         except OSError as problem:
             raise SinkError(f"dead letters cannot be written to {self.folder}", detail=str(problem)) from None
 
@@ -86,7 +88,10 @@ class OpenFiles:
 
 def _files(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise SetupError(f"there is no folder {folder}", hint="run the pipeline first; paths are as it gives them")
+        raise SetupError(
+            f"the folder {folder} does not exist",
+            hint="run the pipeline first; relative paths start at its working directory",
+        )
     return sorted(path for path in folder.iterdir() if path.suffix[1:] in FORMATS and path.name[0] not in "._")
 
 
@@ -101,10 +106,10 @@ def _erase(folder: Path, ids: frozenset[str]) -> None:
         if kept.is_empty():
             remove(path)
         elif kept.height < letters.height:
-            write_whole(path, _written(kept, path.suffix[1:]))
+            write_whole(path, _to_bytes(kept, path.suffix[1:]))
 
 
-def _written(letters: pl.DataFrame, form: str) -> bytes:
+def _to_bytes(letters: pl.DataFrame, form: str) -> bytes:
     if form == "jsonl":
         return b"".join(to_json(letter) + b"\n" for letter in letters.iter_rows(named=True))
     file = io.BytesIO()
@@ -120,4 +125,4 @@ def _read(path: Path) -> pl.DataFrame:
     try:
         return envelopes(pl.read_parquet(path))
     except pl.exceptions.PolarsError as problem:
-        raise StateError(f"{path} holds no dead letters", detail=str(problem)[:200]) from None
+        raise StateError(f"{path} is not a file of dead letters", detail=str(problem)[:200]) from None

@@ -1,4 +1,4 @@
-"""A sink that keeps nothing: for measuring, and for trying a pipeline without an output."""
+"""Discard all output, for measurements and for trying a pipeline without a sink."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from strandline.ports.protocols import LedgerEntry, Recorded, Stamp, Written
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Counts what comes, and lets it go."""
+    """A sink that discards every row."""
 
     @property
     def name(self) -> str:
@@ -26,17 +26,17 @@ class Discard:
     def takes_retractions(self) -> bool:
         return True
 
-    def open(self, output: Deliver) -> "OpenDiscard":  # noqa: ARG002 - all are alike to it
+    def open(self, output: Deliver) -> "OpenDiscard":  # noqa: ARG002 - it treats all outputs alike
         return OpenDiscard()
 
 
 class OpenDiscard:
-    """Remembers the last batch while it is open, and nothing after that."""
+    """An open discarding sink; it remembers the last batch while it is open."""
 
     def __init__(self) -> None:
         self._last: Recorded | None = None
 
-    def claim(self, lineage: str) -> int:  # noqa: ARG002 - nobody else can write here
+    def claim(self, lineage: str) -> int:  # noqa: ARG002 - there is no other writer
         return 1
 
     def latest(self, lineage: str) -> Recorded | None:  # noqa: ARG002
@@ -63,12 +63,12 @@ class OpenDiscard:
 
 
 class DiscardWriter:
-    """Lets elements go where they are."""
+    """Counts elements in the tasks and discards them."""
 
-    def put(self, rows: pl.DataFrame, stamp: Stamp) -> Part:  # noqa: ARG002 - nobody is told
+    def put(self, rows: pl.DataFrame, stamp: Stamp) -> Part:  # noqa: ARG002 - nothing is written
         return Part(rows.height)
 
 
 def discard() -> Discard:
-    """Nowhere: `write(discard())`."""
+    """Discard the output: `write(discard())`."""
     return Discard()

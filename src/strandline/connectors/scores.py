@@ -1,8 +1,8 @@
-"""A seeded stream of team scores with everything a real one has: disorder, silence, stragglers and broken records.
+"""Generate a seeded stream of team scores with disorder, a silent partition, late events and broken records.
 
 Each event is a function of the seed, its partition and its number, so any range can be read again. The first batch only
-announces the partitions; then the stream starts, and events are emitted on a schedule. The moment it started is kept in
-Spark's offset log with the positions.
+announces the partitions. Then the stream starts, and events are emitted on a schedule. Spark's offset log stores the
+start time with the positions.
 """
 
 import json
@@ -32,29 +32,29 @@ _COLUMNS: Final = "team string, user string, score long, at timestamp"
 _CHUNK: Final = 1024
 _FORMAT: Final = "strandline_scores"
 _ORIGIN: Final = "origin"
-_UNKNOWN, _KNOWN = 0, 1
+_UNKNOWN, _ANNOUNCED = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Scores of five teams over four partitions, the last of which falls silent for the middle third of the stream."""
+    """Scores of five teams over four partitions, the last of which is silent for the middle third of the stream."""
 
     seed: int = 7
     events: int = 15_000
     rate: int = 500
     width: int = 4
     tardy: float = 0.02
-    """The share of events that come five to twelve seconds late: a correction."""
+    """The share of events that are five to twelve seconds late: they cause corrections."""
     stragglers: float = 0.01
-    """The share of events that come a minute or two late: hopeless."""
+    """The share of events that are one to two minutes late: they are dropped as late."""
     poison: float = 0.005
     """The share of records that are broken."""
 
     def __post_init__(self) -> None:
         if self.events < self.width:
-            raise InvalidStep(f"{self.events} events do not fill {self.width} partitions", hint="ask for more events")
+            raise InvalidStep(f"{self.events} events do not fill {self.width} partitions", hint="use more events")
         if self.rate < 1:
-            raise InvalidStep(f"a rate of {self.rate} events a second never ends", hint="ask for one or more")
+            raise InvalidStep(f"the rate is {self.rate} events a second", hint="use 1 or more")
 
     @property
     def name(self) -> str:
@@ -70,53 +70,55 @@ class Scores:
 
     @property
     def decoder(self) -> "Json":
-        from strandline.formats.json.codec import Json  # noqa: PLC0415 - Polars: who asks for positions does without
+        from strandline.formats.json.codec import Json  # noqa: PLC0415 - loads Polars, which readers of offsets do without
 
         return Json(_COLUMNS)
 
     def stream(self, spark: "SparkSession") -> "DataFrame":
-        asked = json.dumps([self.seed, self.events, self.rate, self.width, self.tardy, self.stragglers, self.poison])
-        return spark.readStream.format(registered(spark, ScoresDataSource)).option("scores", asked).load()
+        records_range = json.dumps(
+            [self.seed, self.events, self.rate, self.width, self.tardy, self.stragglers, self.poison]
+        )
+        return spark.readStream.format(registered(spark, ScoresDataSource)).option("scores", records_range).load()
 
 
 def scores(*, seed: int = 7, events: int = 15_000, rate: int = 500) -> Scores:
-    """A stream to try things on."""
+    """Generate a demo stream of team scores."""
     return Scores(seed, events, rate)
 
 
-def schedule(ask: Scores, partition: int) -> npt.NDArray[np.int64]:
+def schedule(settings: Scores, partition: int) -> npt.NDArray[np.int64]:
     """When each event of a partition is emitted, in milliseconds after the start of the stream."""
-    count = ask.events // ask.width + (partition < ask.events % ask.width)
-    length = ask.events * 1000 / ask.rate
+    count = settings.events // settings.width + (partition < settings.events % settings.width)
+    length = settings.events * 1000 / settings.rate
     steps = np.arange(count) * (length / max(count, 1))
-    if partition == ask.width - 1:
+    if partition == settings.width - 1:
         # The same events in two thirds of the time: the middle third is silent.
         steps = steps * (2 / 3)
         steps = np.where(steps < length / 3, steps, steps + length / 3)
     return steps.astype(np.int64)
 
 
-def records(ask: Scores, partition: int, start: int, end: int, origin: int) -> list[bytes]:
+def records(settings: Scores, partition: int, start: int, end: int, origin: int) -> list[bytes]:
     """The records [start, end) of a partition of a stream that started at `origin`."""
-    emitted = schedule(ask, partition)
+    emitted = schedule(settings, partition)
     found: list[bytes] = []
     for chunk in range(start // _CHUNK, -(-end // _CHUNK)):
         first = chunk * _CHUNK
         moments = emitted[first : first + _CHUNK] + origin
-        found += _chunk(ask, partition, chunk, moments)[max(start - first, 0) : end - first]
+        found += _chunk(settings, partition, chunk, moments)[max(start - first, 0) : end - first]
     return found
 
 
-def _chunk(ask: Scores, partition: int, chunk: int, moments: npt.NDArray[np.int64]) -> list[bytes]:
-    """A chunk is drawn whole, so that a range within it does not depend on where it was cut."""
-    draw = np.random.default_rng([ask.seed, partition, chunk])
+def _chunk(settings: Scores, partition: int, chunk: int, moments: npt.NDArray[np.int64]) -> list[bytes]:
+    """Draw a whole chunk, so that a range within it does not depend on where it was cut."""
+    draw = np.random.default_rng([settings.seed, partition, chunk])
     team = draw.integers(0, len(TEAMS), _CHUNK)
     user = draw.integers(0, 200, _CHUNK)
     score = draw.integers(1, 10, _CHUNK)
     delay = np.minimum(draw.exponential(600, _CHUNK), 2_500)
-    for share, least, most in ((ask.tardy, 5_000, 12_000), (ask.stragglers, 60_000, 120_000)):
+    for share, least, most in ((settings.tardy, 5_000, 12_000), (settings.stragglers, 60_000, 120_000)):
         delay = np.where(draw.random(_CHUNK) < share, draw.uniform(least, most, _CHUNK), delay)
-    broken = np.where(draw.random(_CHUNK) < ask.poison, draw.integers(0, 5, _CHUNK), -1)
+    broken = np.where(draw.random(_CHUNK) < settings.poison, draw.integers(0, 5, _CHUNK), -1)
     at = moments - delay.astype(np.int64)[: len(moments)]
     stamps = np.datetime_as_string(at.astype("datetime64[ms]"), unit="ms")
     rows = zip(team, user, score, stamps, broken, strict=False)
@@ -142,7 +144,7 @@ def _record(team: str, user: int, score: int, at: str, broken: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Range(InputPartition):
-    """The records [start, end) of one partition, and the mark that goes with them."""
+    """The records [start, end) of one partition, and the mark of the last one."""
 
     partition: int
     start: int
@@ -152,25 +154,25 @@ class Range(InputPartition):
 
 
 class ScoresReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Positions of every partition, and the moment the stream started: 0 before it is announced, 1 until it starts."""
+    """Reads positions of every partition, and the stream's start: 0 before it is announced, 1 until it starts."""
 
-    def __init__(self, ask: Scores) -> None:
-        self._ask = ask
-        self._schedules = [schedule(ask, number) for number in range(ask.width)]
+    def __init__(self, settings: Scores) -> None:
+        self._scores = settings
+        self._schedules = [schedule(settings, number) for number in range(settings.width)]
         self._now = _now
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """What has been emitted by now is all there is."""
+        """Fix the clock: only records that are emitted by now are read."""
         now = _now()
         self._now = lambda: now
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        return {_ORIGIN: _UNKNOWN} | {str(number): 0 for number in range(self._ask.width)}
+        return {_ORIGIN: _UNKNOWN} | {str(number): 0 for number in range(self._scores.width)}
 
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: ARG002, N802 - Spark's name
         if start[_ORIGIN] == _UNKNOWN:
-            return start | {_ORIGIN: _KNOWN}
-        origin = self._now() if start[_ORIGIN] == _KNOWN else start[_ORIGIN]
+            return start | {_ORIGIN: _ANNOUNCED}
+        origin = self._now() if start[_ORIGIN] == _ANNOUNCED else start[_ORIGIN]
         elapsed = self._now() - origin
         emitted = {
             str(number): max(int(np.searchsorted(moments, elapsed, side="right")), start[str(number)])
@@ -180,7 +182,7 @@ class ScoresReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Range]:
         if start[_ORIGIN] == _UNKNOWN:
-            return [Range(number, 0, 0, 0, ANNOUNCED) for number in range(self._ask.width)]
+            return [Range(number, 0, 0, 0, ANNOUNCED) for number in range(self._scores.width)]
         ranges = []
         for number, moments in enumerate(self._schedules):
             first, last = start[str(number)], end[str(number)]
@@ -189,18 +191,27 @@ class ScoresReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        asked = cast("Range", partition)
-        values: list[bytes | None] = [*records(self._ask, asked.partition, asked.start, asked.end, asked.origin)]
+        records_range = cast("Range", partition)
+        values: list[bytes | None] = [
+            *records(
+                self._scores, records_range.partition, records_range.start, records_range.end, records_range.origin
+            )
+        ]
         marks = [RECORD] * len(values)
-        if asked.mark != RECORD:
-            values, marks = [*values, None], [*marks, asked.mark]
-        columns = ([str(asked.partition)] * len(values), range(asked.start, asked.start + len(values)), values, marks)
+        if records_range.mark != RECORD:
+            values, marks = [*values, None], [*marks, records_range.mark]
+        columns = (
+            [str(records_range.partition)] * len(values),
+            range(records_range.start, records_range.start + len(values)),
+            values,
+            marks,
+        )
         arrays = [pa.array(column, kind) for column, kind in zip(columns, RAW_SCHEMA.types, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=RAW_SCHEMA)
 
 
 class ScoresDataSource(DataSource):
-    """The generator as Spark reads it."""
+    """The Spark data source of the stream."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,4 @@
-"""A server of yours as a sink: rows as JSON by POST, each request with a key that stays when it comes again."""
+"""POST rows as JSON to an HTTP server; a repeated request has the same idempotency key."""
 
 import http.client
 import ipaddress
@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import polars as pl
 
 from strandline.errors import InvalidSecret, InvalidStep, SinkError, SinkUnavailable
-from strandline.formats.http import Answer, Elsewhere, TooLarge, ask
+from strandline.formats.http import Answer, ForeignRedirect, TooLarge, send_request
 from strandline.formats.refused_rows import Refused, refused_letters
-from strandline.formats.row_files import encoded, laid_out
+from strandline.formats.row_files import encode_file, to_public_columns
 from strandline.formats.secrets import Secret, secret
 from strandline.kernel.output import Output
 from strandline.model.elements import Duration, Length, duration
@@ -24,22 +24,22 @@ from strandline.ports.protocols import LetterBox
 from strandline.ports.unledgered_sink import Unledgered
 
 KEY: Final = "Idempotency-Key"
-ENOUGH: Final = 20
-"""Where so many rows are refused before one is taken, it is the request that is wrong, not a row."""
+MOST_REFUSED: Final = 20
+"""If this many rows are refused before one is accepted, the batch fails: the request is wrong, not the rows."""
 
-_TAKEN: Final = range(200, 300)
-_LATER: Final = frozenset({408, 409, 425, 429, *range(500, 600)})
-"""Answers that may be another tomorrow; 409 among them: the first attempt with this key may still be at work."""
-_ROWS: Final = frozenset({400, 413, 415, 422})
-"""Answers that speak of what was sent; any other says that we may not send at all, or not there."""
-_TELLING: Final = ("authorization", "cookie", "token", "secret", "password", "key")
+_ACCEPTED: Final = range(200, 300)
+_TRANSIENT: Final = frozenset({408, 409, 425, 429, *range(500, 600)})
+"""Transient statuses; 409 among them, since the first attempt with this key may still be in progress."""
+_CONTENT_REJECTED: Final = frozenset({400, 413, 415, 422})
+"""Statuses that reject the content; any other rejects the sender or the address."""
+_SECRET_WORDS: Final = ("authorization", "cookie", "token", "secret", "password", "key")
 _HIDDEN: Final = "***"
-_LONGEST: Final = 300
+_LONGEST_DETAIL: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Where rows are sent, with what, and how many at a time. Secrets are references, looked up late."""
+    """The address, headers, and rows per request. Secrets are references that are resolved late."""
 
     url: str
     headers: tuple[tuple[str, str | Secret], ...] = ()
@@ -51,18 +51,18 @@ class Webhook:
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.username is not None or parts.password is not None:
-            raise InvalidStep("the address of a webhook holds a password", hint='give token="env:…", or headers')
+            raise InvalidStep("the webhook address contains a password", hint='use token="env:…", or headers')
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidStep(f"{self.url!r} is no address", hint="write it like https://example.org/panes")
+            raise InvalidStep(f"{self.url!r} is not an HTTP address", hint="write it like https://example.org/panes")
         for name, value in self.headers:
-            if isinstance(value, str) and any(word in name.lower() for word in _TELLING):
-                raise InvalidSecret(f"the header {name} is given as text", hint='write sl.secret("env:NAME")')
+            if isinstance(value, str) and any(word in name.lower() for word in _SECRET_WORDS):
+                raise InvalidSecret(f"the header {name} contains a secret as text", hint='write sl.secret("env:NAME")')
             if isinstance(value, str) and ("\n" in value or "\r" in value):
-                raise InvalidStep(f"the header {name} has several lines", hint="write it in one")
-        if self._knows_a_secret and parts.scheme == "http" and not _is_loopback(parts.hostname):
-            raise InvalidStep(f"a secret would travel to {parts.hostname} in the clear", hint="use https")
+                raise InvalidStep(f"the header {name} has several lines", hint="use one line")
+        if self._sends_secrets and parts.scheme == "http" and not _is_loopback(parts.hostname):
+            raise InvalidStep(f"a secret would be sent to {parts.hostname} unencrypted", hint="use https")
         if self.rows < 1:
-            raise InvalidStep(f"{self.rows} rows a request are none", hint="send one or more")
+            raise InvalidStep(f"rows is {self.rows}", hint="use 1 or more")
 
     @property
     def name(self) -> str:
@@ -79,17 +79,17 @@ class Webhook:
 
     @property
     def definition(self) -> Mapping[str, Any]:
-        """What makes it the same to a checkpoint: not how it is let in. The keys of requests hang on `rows`."""
+        """The fields that make it the same sink to a checkpoint, without credentials. Request keys depend on `rows`."""
         return {"url": self.url, "rows": self.rows}
 
     @property
-    def _knows_a_secret(self) -> bool:
+    def _sends_secrets(self) -> bool:
         return self.token is not None or any(isinstance(value, Secret) for _, value in self.headers)
 
     def open(self, output: Deliver) -> "OpenWebhook":
         if not isinstance(output.dead, LetterBox):
             raise InvalidStep(
-                f"{self.name} has no place for dead letters", hint='give one: write(…, dead=sl.dead_files("dead/"))'
+                f"{self.name} has no output for dead letters", hint='add one: write(…, dead=sl.dead_files("dead/"))'
             )
         return OpenWebhook(self, output.dead.mask)
 
@@ -103,10 +103,11 @@ def webhook(
     timeout: Length = "10s",
     ca: str | None = None,
 ) -> Webhook:
-    """Rows to a server by POST: `write(webhook(url, token="env:TOKEN"), delivery="at_least_once", dead=…)`.
+    """POST rows to a server: `write(webhook(url, token="env:TOKEN"), delivery="at_least_once", dead=…)`.
 
-    A request holds up to `rows` of a batch as JSON, with an Idempotency-Key that is the same when the batch comes
-    again. A server that is busy or away is waited for; a row that it refuses becomes a dead letter with its answer.
+    A request holds up to `rows` of a batch as JSON, with an Idempotency-Key that is the same when the batch is
+    repeated. Requests to a busy or unreachable server are retried. A row that the server refuses becomes a dead letter
+    with the server's answer.
     """
     given = tuple((headers or {}).items())
     pass_key = None if token is None else secret(token)
@@ -114,16 +115,16 @@ def webhook(
 
 
 class OpenWebhook(Unledgered):
-    """A server that is sent to."""
+    """An open webhook."""
 
     def __init__(self, hook: Webhook, mask: tuple[str, ...]) -> None:
         self.name, self._hook, self._mask = hook.name, hook, mask
 
     def write(self, output: Output, entry: LedgerEntry) -> Written:
-        sent = Sending(self._hook, entry)
+        sent = BatchRequests(self._hook, entry)
         for part, frame in (("panes", output.panes), ("late", output.late)):
             if frame is not None and frame.height:
-                rows = laid_out(frame, entry.batch)
+                rows = to_public_columns(frame, entry.batch)
                 for number, start in enumerate(range(0, rows.height, self._hook.rows)):
                     sent.send(part, str(number), rows[start : start + self._hook.rows])
                     crash_point("C9")
@@ -136,52 +137,54 @@ class OpenWebhook(Unledgered):
         return Written(refused=len(sent.refused), letters=letters)
 
 
-class Sending:
+class BatchRequests:
     """The requests of one batch."""
 
     def __init__(self, hook: Webhook, entry: LedgerEntry) -> None:
         self._hook, self._entry = hook, entry
         self._secrets: list[str] = []
-        self._headers = self._revealed()
-        self._taken = 0
+        self._headers = self._resolved_headers()
+        self._accepted_rows = 0
         self.refused: list[Refused] = []
 
     def send(self, part: str, number: str, rows: pl.DataFrame) -> None:
-        """Sends rows; if they are refused, by halves, down to the row that it is about."""
+        """Send rows; if they are refused, bisect them down to the refused row."""
         key = f"{self._entry.lineage}/{self._entry.batch}/{part}/{number}"
-        answer = self._ask(key, _body(self._entry, part, rows))
-        if answer.status in _TAKEN:
-            self._taken += rows.height
+        answer = self._request(key, _body(self._entry, part, rows))
+        if answer.status in _ACCEPTED:
+            self._accepted_rows += rows.height
             return
-        said = f"{answer.status}: {self._without_secrets(answer.body.decode(errors='replace'))}"[:_LONGEST]
-        if answer.status in _LATER:
-            raise SinkUnavailable(f"{self._hook.name} cannot take a batch now", detail=said)
-        if answer.status not in _ROWS:
-            raise SinkError(f"{self._hook.name} does not take what is sent", detail=said, hint=_hint(answer.status))
+        detail = f"{answer.status}: {self._without_secrets(answer.body.decode(errors='replace'))}"[:_LONGEST_DETAIL]
+        if answer.status in _TRANSIENT:
+            raise SinkUnavailable(f"{self._hook.name} cannot accept a batch now", detail=detail)
+        if answer.status not in _CONTENT_REJECTED:
+            raise SinkError(f"{self._hook.name} rejected a request", detail=detail, hint=_hint(answer.status))
         if rows.height > 1:
             half = rows.height // 2
             self.send(part, f"{number}.0", rows[:half])
             self.send(part, f"{number}.1", rows[half:])
             return
-        self.refused.append(Refused(rows.to_dicts()[0], said))
-        if not self._taken and len(self.refused) == ENOUGH:
+        self.refused.append(Refused(rows.to_dicts()[0], detail))
+        if not self._accepted_rows and len(self.refused) == MOST_REFUSED:
             raise SinkError(
-                f"{self._hook.name} refused the first {ENOUGH} rows of a batch, every one",
-                detail=said,
-                hint="let the server take what the pipeline writes; the next start tries the batch again",
+                f"{self._hook.name} refused all of the first {MOST_REFUSED} rows of a batch",
+                detail=detail,
+                hint="change the server to accept the pipeline's rows; the next start retries the batch",
             )
 
-    def _ask(self, key: str, body: bytes) -> Answer:
+    def _request(self, key: str, body: bytes) -> Answer:
         headers = {**self._headers, "Content-Type": "application/json", KEY: key}
         try:
-            return ask("POST", self._hook.url, headers, body, self._hook.timeout.ms / 1000, self._hook.ca)
-        except (Elsewhere, TooLarge) as problem:
-            raise SinkError(f"{self._hook.name} answered with {problem}", hint="give the address it means") from None
+            return send_request("POST", self._hook.url, headers, body, self._hook.timeout.ms / 1000, self._hook.ca)
+        except (ForeignRedirect, TooLarge) as problem:
+            raise SinkError(
+                f"{self._hook.name} answered with {problem}", hint="use the address that it redirects to"
+            ) from None
         except (OSError, http.client.HTTPException) as problem:
-            said = self._without_secrets(f"{type(problem).__name__}: {problem}")
-            raise SinkUnavailable(f"{self._hook.name} is out of reach", detail=said) from None
+            detail = self._without_secrets(f"{type(problem).__name__}: {problem}")
+            raise SinkUnavailable(f"{self._hook.name} cannot be reached", detail=detail) from None
 
-    def _revealed(self) -> dict[str, str]:
+    def _resolved_headers(self) -> dict[str, str]:
         found = {}
         for name, value in self._hook.headers:
             found[name] = value if isinstance(value, str) else self._reveal(value)
@@ -194,14 +197,14 @@ class Sending:
         return self._secrets[-1]
 
     def _without_secrets(self, text: str) -> str:
-        """A server may say again what it was told."""
+        """Remove secrets, which a server may repeat in its answer."""
         for each in self._secrets:
             text = text.replace(each, _HIDDEN)
         return text
 
 
 def _body(entry: LedgerEntry, part: str, rows: pl.DataFrame) -> bytes:
-    lines = encoded(rows, "jsonl").removesuffix(b"\n").replace(b"\n", b",")
+    lines = encode_file(rows, "jsonl").removesuffix(b"\n").replace(b"\n", b",")
     facts = f'{{"lineage": "{entry.lineage}", "batch": {entry.batch}, "part": "{part}", "rows": ['
     return facts.encode() + lines + b"]}"
 

@@ -1,1 +1,1 @@
-"""Jobs in the browser: whether each is well, and if not, why; kept on this machine and read from folders alone."""
+"""Dashboard: show in the browser whether each job is fine and if not why; local, and read from job folders only."""

@@ -1,4 +1,4 @@
-"""The API: each route takes checked parameters and answers with a value of `shapes`; errors are values too."""
+"""Define the API routes: each takes checked parameters and returns a value of `api_types`; errors are values too."""
 
 import json
 import logging
@@ -16,11 +16,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from strandline.dashboard import api_types, panels
-from strandline.dashboard.dead_letter_page import Desk
-from strandline.dashboard.dead_letter_queries import Asked, LetterGone
-from strandline.dashboard.graph import about, graph, names_of
+from strandline.dashboard.dead_letter_page import DeadLetterPages
+from strandline.dashboard.dead_letter_queries import LetterNotFound, LetterQuery
+from strandline.dashboard.graph import endpoint_names, graph, read_definition
 from strandline.dashboard.jobs import Jobs, NoSuchJob
-from strandline.dashboard.openapi import Described, Parameter, openapi
+from strandline.dashboard.openapi import Parameter, RouteDescription, openapi
 from strandline.dashboard.savepoints import savepoints
 from strandline.errors import StrandlineError
 
@@ -31,84 +31,88 @@ DAY: Final = 24 * 3600
 
 _log: Final = logging.getLogger("strandline.dashboard")
 
-JOB: Final = Parameter("job", "a job's id, from the list of jobs", "path")
+JOB: Final = Parameter("job", "a job id from the list of jobs", "path")
 SPAN: Final = Parameter("span", "how many seconds back", kind="integer", default=3600, least=10, most=7 * DAY)
 POINTS: Final = Parameter("points", "how many points at most", kind="integer", default=600, least=10, most=5_000)
-SEARCH: Final = Parameter("search", "a text that must be in it", default="")
+SEARCH: Final = Parameter("search", "a text that the result must contain", default="")
 
 
 class Answer(JSONResponse):
-    """A value as JSON, without the copy of it that `asdict` would make."""
+    """Encode a value as JSON directly, without the copy that `asdict` would make."""
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(content, default=_members, allow_nan=False, separators=(",", ":")).encode()
+        return json.dumps(content, default=_fields, allow_nan=False, separators=(",", ":")).encode()
 
 
-def _members(value: Any) -> dict[str, Any]:
+def _fields(value: Any) -> dict[str, Any]:
     return {each.name: getattr(value, each.name) for each in fields(value)}
 
 
-class Refused(Exception):
-    """A request that does not fit the description."""
+class BadRequest(Exception):
+    """Raised when a request does not match the API description."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A route as it is told, and what answers it."""
+    """A route's description and its handler."""
 
-    told: Described
+    description: RouteDescription
     act: Callable[..., Any]
 
 
 class Api:
-    """What can be asked, over the jobs that are shown."""
+    """The handlers of all routes."""
 
-    def __init__(self, jobs: Jobs, desk: Desk, *, read_only: bool) -> None:
-        self._jobs, self._desk, self._read_only = jobs, desk, read_only
+    def __init__(self, jobs: Jobs, letter_pages: DeadLetterPages, *, read_only: bool) -> None:
+        self._jobs, self._letter_pages, self._read_only = jobs, letter_pages, read_only
         self.endpoints = self._endpoints()
-        self.description = openapi([each.told for each in self.endpoints], VERSION)
+        self.description = openapi([each.description for each in self.endpoints], VERSION)
 
     def routes(self) -> list[Route]:
         described = Route("/api/openapi.json", self._openapi)
         return [described, *(self._route(each) for each in self.endpoints)]
 
-    async def _openapi(self, request: Request) -> Response:  # noqa: ARG002 - nothing can be asked of it
+    async def _openapi(self, request: Request) -> Response:  # noqa: ARG002 - takes no parameters
         return JSONResponse(self.description)
 
     def _route(self, endpoint: Endpoint) -> Route:
-        return Route(endpoint.told.path, partial(answered, endpoint), methods=[endpoint.told.method.upper()])
+        return Route(
+            endpoint.description.path, partial(answer, endpoint), methods=[endpoint.description.method.upper()]
+        )
 
     def _endpoints(self) -> tuple[Endpoint, ...]:
-        def one(
-            path: str, about_: str, answer: type, act: Callable[..., Any], *more: Parameter, **body: type
+        def route(
+            path: str, purpose: str, answer: type, act: Callable[..., Any], *more: Parameter, **body: type
         ) -> Endpoint:
             parameters = (JOB, *more) if "{job}" in path else more
-            return Endpoint(Described(path, about_, answer, parameters, body.get("body")), act)
+            return Endpoint(RouteDescription(path, purpose, answer, parameters, body.get("body")), act)
 
         job = "/api/jobs/{job}"
         letter = Parameter("letter", "a letter's id", "path")
-        key = Parameter("key", "a key, as it is listed", default="", most=4_000)
-        start = Parameter("start", "a window's start, in milliseconds", kind="integer", least=-(2**53), most=2**53)
+        key = Parameter("key", "a key from the list of keys", default="", most=4_000)
+        start = Parameter("start", "a window's start in milliseconds", kind="integer", least=-(2**53), most=2**53)
         limit = Parameter("limit", "how many at most", kind="integer", default=200, least=1, most=1_000)
         reason = Parameter("reason", "only this reason", default="")
-        state = Parameter("state", "only those in this state", default="", one_of=("", "new", "redriven"))
+        state = Parameter("state", "only this state", default="", one_of=("", "new", "redriven"))
         return (
-            one("/api/jobs", "every job, those that need somebody first", api_types.JobList, self.jobs),
-            one(job, "one job on a page", api_types.Overview, self.overview),
-            one(f"{job}/series", "the golden numbers over time", api_types.Series, self.series, SPAN, POINTS),
-            one(f"{job}/times", "event time against the clock", api_types.Times, self.times, SPAN, POINTS),
-            one(f"{job}/panes", "what was told of a key", api_types.Panes, self.panes, SEARCH, key, start),
-            one(f"{job}/lateness", "how late elements come", api_types.Lateness, self.lateness),
-            one(f"{job}/partitions", "the partitions of its sources", api_types.Partitions, self.partitions),
-            one(f"{job}/keys", "the keys that get most", api_types.Keys, self.keys),
-            one(f"{job}/stages", "what it runs, and where the time goes", api_types.Graph, self.stages),
-            one(f"{job}/state", "what each step keeps", api_types.State, self.state),
-            one(f"{job}/letters", "its dead letters", api_types.Letters, self.letters, SEARCH, reason, state, limit),
-            one(f"{job}/letters/{{letter}}", "one dead letter", api_types.LetterWhole, self.letter, letter),
-            one(f"{job}/redrive", "send records back", api_types.Redriven, self.redrive, body=api_types.RedriveAsk),
-            one(f"{job}/savepoints", "its savepoints", api_types.Savepoints, self.savepoints),
-            one(f"{job}/lineage", "whose checkpoint it is", api_types.Lineage, self.lineage),
-            one(f"{job}/events", "what happened to it, newest first", api_types.Events, self.events, limit),
+            route("/api/jobs", "every job, those with problems first", api_types.JobList, self.jobs),
+            route(job, "an overview of one job", api_types.Overview, self.overview),
+            route(f"{job}/series", "the golden numbers over time", api_types.Series, self.series, SPAN, POINTS),
+            route(f"{job}/times", "event time against processing time", api_types.Times, self.times, SPAN, POINTS),
+            route(f"{job}/panes", "the panes of a key", api_types.Panes, self.panes, SEARCH, key, start),
+            route(f"{job}/lateness", "how late elements are", api_types.Lateness, self.lateness),
+            route(f"{job}/partitions", "the partitions of its sources", api_types.Partitions, self.partitions),
+            route(f"{job}/keys", "the hot keys", api_types.Keys, self.keys),
+            route(f"{job}/stages", "its stages, and the time that each takes", api_types.Graph, self.stages),
+            route(f"{job}/state", "the state of each step", api_types.State, self.state),
+            route(f"{job}/letters", "its dead letters", api_types.Letters, self.letters, SEARCH, reason, state, limit),
+            route(f"{job}/letters/{{letter}}", "one dead letter", api_types.LetterWhole, self.letter, letter),
+            route(
+                f"{job}/redrive", "redrive dead letters", api_types.Redriven, self.redrive, body=api_types.RedriveAsk
+            ),
+            route(f"{job}/savepoints", "its savepoints", api_types.Savepoints, self.savepoints),
+            route(f"{job}/lineage", "its identity and its runs", api_types.Lineage, self.lineage),
+            route(f"{job}/events", "its events, newest first", api_types.Events, self.events, limit),
         )
 
     def jobs(self) -> api_types.JobList:
@@ -148,36 +152,36 @@ class Api:
         for batch in recent:
             for name, seconds in batch.busy.items():
                 busy[name] = round(busy.get(name, 0.0) + seconds, 4)
-        return graph(about(found.folder), panels.stage_times(recent), busy, panels.limited_by(found.signs))
+        return graph(read_definition(found.folder), panels.stage_times(recent), busy, panels.limited_by(found.signs))
 
     def state(self, job: str) -> api_types.State:
         return panels.state(self._jobs.recent(job))
 
     def letters(self, job: str, search: str, reason: str, state: str, limit: int) -> api_types.Letters:
         folder = self._jobs.job(job).folder
-        return self._desk.letters(folder, about(folder), Asked(search, reason, state, limit))
+        return self._letter_pages.letters(folder, read_definition(folder), LetterQuery(search, reason, state, limit))
 
     def letter(self, job: str, letter: str) -> api_types.LetterWhole:
         folder = self._jobs.job(job).folder
-        return self._desk.letter(folder, about(folder), letter)
+        return self._letter_pages.letter(folder, read_definition(folder), letter)
 
     def redrive(self, job: str, body: Mapping[str, Any]) -> api_types.Redriven:
         folder = self._jobs.job(job).folder
-        return self._desk.redrive(folder, about(folder), _ids(body))
+        return self._letter_pages.redrive(folder, read_definition(folder), _ids(body))
 
     def savepoints(self, job: str) -> api_types.Savepoints:
         folder = self._jobs.job(job).folder
-        return savepoints(folder, about(folder).lineage)
+        return savepoints(folder, read_definition(folder).lineage)
 
     def lineage(self, job: str) -> api_types.Lineage:
         folder = self._jobs.job(job).folder
-        known = about(folder)
+        known = read_definition(folder)
         with self._jobs.reading(job) as history:
-            lived = [each for each in history.events(limit=500) if each.kind in _LIVES]
+            lived = [each for each in history.events(limit=500) if each.kind in _RUN_EVENTS]
         runs = tuple(api_types.EventLine(each.at, each.run, each.kind, each.text) for each in reversed(lived))
         return api_types.Lineage(
-            known.lineage, known.fingerprint, known.key_groups, str(folder), names_of(known, "source"),
-            names_of(known, "sink"), runs,
+            known.lineage, known.fingerprint, known.key_groups, str(folder), endpoint_names(known, "source"),
+            endpoint_names(known, "sink"), runs,
         )  # fmt: skip
 
     def events(self, job: str, limit: int) -> api_types.Events:
@@ -185,81 +189,85 @@ class Api:
             return panels.events(history, limit)
 
 
-_LIVES: Final = ("started", "stopped", "failed", "complete", "drained")
+_RUN_EVENTS: Final = ("started", "stopped", "failed", "complete", "drained")
 
 
-async def answered(endpoint: Endpoint, request: Request) -> Response:
-    """Checks what was asked, asks for it on another thread, and tells it, or why not."""
+async def answer(endpoint: Endpoint, request: Request) -> Response:
+    """Check the parameters, call the handler in a thread, and return its value or an error."""
     try:
-        asked: dict[str, Any] = _parameters(endpoint.told, request)
-        if endpoint.told.body is not None:
-            asked["body"] = await _body(request)
-        value = await run_in_threadpool(endpoint.act, **asked)
+        arguments: dict[str, Any] = _parameters(endpoint.description, request)
+        if endpoint.description.body is not None:
+            arguments["body"] = await _body(request)
+        value = await run_in_threadpool(endpoint.act, **arguments)
         return Answer(value)
-    except Refused as problem:
+    except BadRequest as problem:
         return _problem(400, str(problem))
-    except (NoSuchJob, LetterGone) as problem:
+    except (NoSuchJob, LetterNotFound) as problem:
         return _problem(404, problem.message, problem.detail, problem.hint)
     except StrandlineError as problem:
         return _problem(409, problem.message, problem.detail, problem.hint)
 
 
-async def unexpected(request: Request, problem: Exception) -> Response:
-    """What nobody thought of: told by a number only, under which the log has the rest."""
+async def internal_error(request: Request, problem: Exception) -> Response:
+    """Return only an error number; the log has the details under it."""
     number = uuid.uuid4().hex[:8]
     _log.error("unexpected %s at %s", number, request.url.path, exc_info=problem)
-    return _problem(500, f"something unexpected happened, number {number}", "", "the dashboard's log tells more")
+    return _problem(500, f"internal error {number}", "", "see the dashboard's log for this number")
 
 
 Handler = Callable[[Request, Exception], Awaitable[Response]]
 
 
-def _parameters(told: Described, request: Request) -> dict[str, Any]:
-    known = {each.name for each in told.parameters}
+def _parameters(description: RouteDescription, request: Request) -> dict[str, Any]:
+    known = {each.name for each in description.parameters}
     for name in request.query_params:
         if name not in known:
-            raise Refused(f"{name[:40]!r} cannot be asked for here")
-    return {each.name: _parameter(each, request) for each in told.parameters}
+            raise BadRequest(f"{name[:40]!r} is not a parameter of this route")
+    return {each.name: _parameter(each, request) for each in description.parameters}
 
 
-def _parameter(told: Parameter, request: Request) -> str | int | None:
-    given = request.path_params.get(told.name) if told.place == "path" else request.query_params.get(told.name)
+def _parameter(parameter: Parameter, request: Request) -> str | int | None:
+    given = (
+        request.path_params.get(parameter.name)
+        if parameter.place == "path"
+        else request.query_params.get(parameter.name)
+    )
     if given is None:
-        return told.default
-    if told.kind == "string":
-        if len(given) > told.most or "\x00" in given or (told.one_of and given not in told.one_of):
-            raise Refused(f"{told.name} is not as described")
+        return parameter.default
+    if parameter.kind == "string":
+        if len(given) > parameter.most or "\x00" in given or (parameter.one_of and given not in parameter.one_of):
+            raise BadRequest(f"{parameter.name} is invalid")
         return str(given)
     digits = given.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 16):
-        raise Refused(f"{told.name} is no whole number")
-    if not told.least <= int(given) <= told.most:
-        raise Refused(f"{told.name} is below {told.least} or above {told.most}")
+        raise BadRequest(f"{parameter.name} is not an integer")
+    if not parameter.least <= int(given) <= parameter.most:
+        raise BadRequest(f"{parameter.name} is below {parameter.least} or above {parameter.most}")
     return int(given)
 
 
 async def _body(request: Request) -> Mapping[str, Any]:
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise Refused("the body must be application/json")
+        raise BadRequest("the body must be application/json")
     read = bytearray()
     async for part in request.stream():
         read += part
         if len(read) > LARGEST_BODY:
-            raise Refused("the body is too large")
+            raise BadRequest("the body is too large")
     try:
-        told = json.loads(bytes(read))
+        content = json.loads(bytes(read))
     except (ValueError, RecursionError):
-        raise Refused("the body is no JSON") from None
-    if not isinstance(told, dict):
-        raise Refused("the body must be an object")
-    return told
+        raise BadRequest("the body is not JSON") from None
+    if not isinstance(content, dict):
+        raise BadRequest("the body must be an object")
+    return content
 
 
 def _ids(body: Mapping[str, Any]) -> list[str]:
     ids = body.get("letters")
     fits = isinstance(ids, list) and all(isinstance(each, str) and len(each) <= 200 for each in ids)
     if not fits or not ids or len(ids) > MOST_LETTERS or body.keys() != {"letters"}:
-        raise Refused(f"letters must be a list of 1 to {MOST_LETTERS} ids, and nothing else")
+        raise BadRequest(f"letters must be a list of 1 to {MOST_LETTERS} ids, and nothing else")
     return [*dict.fromkeys(ids)]
 
 
@@ -268,7 +276,7 @@ def _problem(status: int, error: str, detail: str = "", hint: str = "") -> Respo
 
 
 def _until(jobs: Jobs, id_: str) -> int:
-    """A job that ended is shown as it was then."""
+    """The time up to which a job is shown; that of its last batch once it ended."""
     job = jobs.job(id_)
     alive = job.view is not None and job.view.state.is_alive
     return _now() if alive or job.latest is None else job.latest.at

@@ -1,4 +1,4 @@
-"""What the API tells, as values; its description is made from them, so that the two cannot differ."""
+"""Define the API's values; its OpenAPI description is generated from them, so that the two cannot differ."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Golden:
-    """One of the five numbers: as it is, as it was lately, and whether that is well."""
+    """One of the five golden numbers: its current value, its recent values, and its verdict."""
 
     name: str
     label: str
@@ -33,7 +33,7 @@ class Golden:
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """A verdict: what is judged, its value for people, and why."""
+    """A verdict: what is judged, the displayed value, and why."""
 
     name: str
     value: str
@@ -43,7 +43,7 @@ class Sign:
 
 @dataclass(frozen=True, slots=True)
 class JobCard:
-    """A job on one line."""
+    """Summary of a job."""
 
     id: str
     name: str
@@ -75,7 +75,7 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Everyone who came in, and what became of them, over the batches that are looked at.
+    """Counts of elements and their outcomes over the last batches.
 
     `read` came from the sources; `again` were offered to a further step.
     """
@@ -92,7 +92,7 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class StageTime:
-    """Where the time of a batch goes: seconds of one batch, and their share."""
+    """Time of one stage: seconds per batch, and the share."""
 
     name: str
     seconds: float
@@ -110,7 +110,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A job on one page."""
+    """Overview of a job."""
 
     now: int
     card: JobCard
@@ -137,7 +137,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Numbers over time, thinned out to what a chart can show; null where nothing is known."""
+    """Numbers over time, downsampled for a chart; null where unknown."""
 
     at: tuple[int, ...]
     values: Mapping[str, tuple[float | None, ...]]
@@ -145,7 +145,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How far event time had come, by the clock."""
+    """The watermark over processing time."""
 
     now: int
     clock: tuple[int, ...]
@@ -157,7 +157,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Elements that came so far behind the front of their stream, in milliseconds; the share that had come by then."""
+    """Elements by how far they were behind the highest event time, in milliseconds, with the cumulative share."""
 
     lower: float
     upper: float
@@ -183,7 +183,7 @@ class Partition:
     idle: bool
     finished: bool
     holds: bool
-    """Whether it is the one that holds the watermark back."""
+    """Whether it holds the watermark back."""
     lag_records: int | None
     lag_seconds: float | None
 
@@ -205,7 +205,7 @@ class Hot:
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """How evenly a step's elements fall on its key groups: the fullest against the mean."""
+    """How evenly a step's elements are spread over its key groups: the fullest against the mean."""
 
     step: str
     groups: tuple[int, ...]
@@ -220,7 +220,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A source, a keyed step or a sink; and how much of a batch's time goes to those of its kind."""
+    """A source, a keyed step or a sink, with the share of a batch's time that its kind takes."""
 
     id: str
     kind: Literal["source", "step", "sink"]
@@ -290,7 +290,7 @@ class PaneKey:
 
 @dataclass(frozen=True, slots=True)
 class Panes:
-    """Keys that were followed, the windows of the one that was chosen, and its panes in the order they were told."""
+    """Recorded keys, the windows of the selected key, and its panes in order."""
 
     keys: tuple[PaneKey, ...]
     windows: tuple[PaneWindow, ...]
@@ -312,7 +312,7 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A dead letter on one line."""
+    """Summary of a dead letter."""
 
     id: str
     first_seen: int | None
@@ -327,7 +327,7 @@ class Letter:
 @dataclass(frozen=True, slots=True)
 class Letters:
     available: bool
-    """False where the job's letters cannot be asked for from here; `hint` says why."""
+    """False if the job's letters cannot be read from here; `hint` says why."""
     can_redrive: bool
     hint: str
     total: int
@@ -338,7 +338,7 @@ class Letters:
 
 @dataclass(frozen=True, slots=True)
 class LetterWhole:
-    """All that is known of a letter, by field."""
+    """All fields of a dead letter."""
 
     fields: Mapping[str, str]
     raw: str
@@ -374,7 +374,7 @@ class Savepoints:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Whose checkpoint it is, and what reads and writes it."""
+    """A job's identity, sources, sinks and runs."""
 
     lineage: str
     fingerprint: str

@@ -1,4 +1,4 @@
-"""What is asked about the dead letters of a job, and where they are."""
+"""Define queries for dead letters, and the stores that they read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """Where the letters of a job are; and, of a pipeline, the sources that take records back."""
+class OpenedLetters:
+    """The letter stores of a job, and its pipeline's sources if the pipeline is known."""
 
     stores: "Sequence[LetterStore]"
     sources: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Which letters are meant."""
+class LetterQuery:
+    """Filters of a dead letter query."""
 
     search: str = ""
     reason: str = ""
@@ -28,5 +28,5 @@ class Asked:
     limit: int = 100
 
 
-class LetterGone(SetupError):
-    """An id that no letter has."""
+class LetterNotFound(SetupError):
+    """Raised when no letter has the id."""

@@ -1,4 +1,4 @@
-"""The letters of jobs as their stores keep them: read, searched, sent back."""
+"""Read, search and redrive the dead letters of jobs in their stores."""
 
 import threading
 import time
@@ -11,36 +11,36 @@ import polars as pl
 
 from strandline.connectors.sql.sqlite import sqlite
 from strandline.dashboard import api_types
-from strandline.dashboard.dead_letter_queries import Asked, LetterGone, Opened
-from strandline.dashboard.graph import About, written_to
+from strandline.dashboard.dead_letter_queries import LetterNotFound, LetterQuery, OpenedLetters
+from strandline.dashboard.graph import JobDefinition, sinks_in
 from strandline.errors import SetupError
-from strandline.letters.envelope_json import instant
+from strandline.letters.envelope_json import time_text
 from strandline.letters.redrive import redrive
 from strandline.letters.store import NEW
 
 FRESH_SECONDS: Final = 2.0
-"""For so long letters that were read are shown again."""
+"""Seconds for which letters are cached."""
 MOST_RAW: Final = 64 * 1024
 _SHORT: Final = 160
 _SEARCHED: Final = ("id", "reason", "detail", "step", "source", "source_partition", "exception")
 
 
-class Stores:
-    """The letters of every job. One redrive at a time."""
+class LetterReader:
+    """The letters of every job. Only one redrive runs at a time."""
 
-    def __init__(self, open_pipeline: Callable[[Path], Opened | None]) -> None:
+    def __init__(self, open_pipeline: Callable[[Path], OpenedLetters | None]) -> None:
         self._open_pipeline = open_pipeline
         self._read: dict[Path, tuple[float, pl.DataFrame]] = {}
         self._lock = threading.Lock()
 
-    def letters(self, folder: Path, known: About, asked: Asked) -> api_types.Letters:
+    def letters(self, folder: Path, known: JobDefinition, query: LetterQuery) -> api_types.Letters:
         """A page of letters, newest first."""
-        opened = self._opened(folder, known)
+        opened = self._open(folder, known)
         if isinstance(opened, str):
             return api_types.Letters(False, False, opened, 0, 0, {}, ())
         every = self._letters(folder, opened)
-        found = _matching(every, asked)
-        hint = "" if opened.sources else _NO_WAY_BACK
+        found = _filter(every, query)
+        hint = "" if opened.sources else _NO_SOURCES
         return api_types.Letters(
             True,
             bool(opened.sources),
@@ -48,30 +48,30 @@ class Stores:
             every.height,
             found.height,
             dict(Counter(str(reason) for reason in every["reason"]).most_common(50)),
-            tuple(_line(letter) for letter in found.reverse().head(asked.limit).iter_rows(named=True)),
+            tuple(_summary(letter) for letter in found.reverse().head(query.limit).iter_rows(named=True)),
         )
 
-    def letter(self, folder: Path, known: About, id_: str) -> api_types.LetterWhole:
-        """One letter with all that is known of it."""
-        opened = self._opened(folder, known)
+    def letter(self, folder: Path, known: JobDefinition, id_: str) -> api_types.LetterWhole:
+        """One letter with all its fields."""
+        opened = self._open(folder, known)
         found = None if isinstance(opened, str) else self._letters(folder, opened).filter(pl.col("id") == id_)
         if found is None or found.is_empty():
-            raise LetterGone("there is no such letter", hint="it may have been dropped since the page was made")
+            raise LetterNotFound("there is no such letter", hint="it may have been dropped since the page was loaded")
         letter = found.row(0, named=True)
         raw = letter.pop("raw") or b""
-        fields = {name: _told(name, value) for name, value in letter.items() if value is not None}
+        fields = {name: _field_text(name, value) for name, value in letter.items() if value is not None}
         try:
             return api_types.LetterWhole(fields, raw.decode()[:MOST_RAW], True)
         except UnicodeDecodeError:
             return api_types.LetterWhole(fields, raw[:MOST_RAW].hex(" "), False)
 
-    def redrive(self, folder: Path, known: About, ids: Sequence[str]) -> api_types.Redriven:
-        """Sends the records of these letters back to where they came from, each once, as `strandline dlq` does."""
-        opened = self._opened(folder, known)
+    def redrive(self, folder: Path, known: JobDefinition, ids: Sequence[str]) -> api_types.Redriven:
+        """Redrive these letters to their sources, each record once, as `strandline dlq` does."""
+        opened = self._open(folder, known)
         if isinstance(opened, str):
-            raise SetupError("the letters of this job cannot be asked for", hint=opened)
+            raise SetupError("the letters of this job cannot be read", hint=opened)
         if not opened.sources:
-            raise SetupError("the way back is not known", hint=_NO_WAY_BACK)
+            raise SetupError("the job's sources are not known", hint=_NO_SOURCES)
         with self._lock:
             reports = [redrive(store, opened.sources, ids) for store in opened.stores]
             self._read.pop(folder, None)
@@ -81,19 +81,20 @@ class Stores:
         left |= {id_: "there is no such letter" for id_ in ids if id_ not in known_ids}
         return api_types.Redriven(tuple(sent), tuple(each for report in reports for each in report.completed), left)
 
-    def _opened(self, folder: Path, known: About) -> Opened | str:
-        """The stores, by the pipeline if it is known; else those that the definition names; else why there is none."""
+    def _open(self, folder: Path, known: JobDefinition) -> OpenedLetters | str:
+        """The stores of the pipeline if it is known, or else those in the job's definition, or else why there are
+        none."""
         opened = self._open_pipeline(folder)
         if opened is not None:
             return opened
         tables = [
             sqlite(str(sink["path"]), table=_table(sink)).letters()
-            for sink in written_to(known)
+            for sink in sinks_in(known)
             if sink.get("is") == "Sqlite" and Path(str(sink.get("path"))).is_file() and _table(sink)
         ]
-        return Opened(tables) if tables else _NOT_KNOWN
+        return OpenedLetters(tables) if tables else _NO_PIPELINE
 
-    def _letters(self, folder: Path, opened: Opened) -> pl.DataFrame:
+    def _letters(self, folder: Path, opened: OpenedLetters) -> pl.DataFrame:
         at, found = self._read.get(folder, (0.0, None))
         if found is None or time.monotonic() - at > FRESH_SECONDS:
             found = pl.concat([store.read() for store in opened.stores]).sort("first_seen", "id")
@@ -101,37 +102,35 @@ class Stores:
         return found
 
 
-_NOT_KNOWN: Final = (
-    "Its dead letters are where its pipeline says. Start the job with `strandline run FILE.py:NAME`, or this dashboard "
-    "with --pipeline FILE.py:NAME, and they are shown here."
+_NO_PIPELINE: Final = (
+    "The pipeline defines where its dead letters are. To show them here, start the job with "
+    "`strandline run FILE.py:NAME`, or this dashboard with --pipeline FILE.py:NAME."
 )
-_NO_WAY_BACK: Final = (
-    "To send letters back, the pipeline must be known: start this dashboard with --pipeline FILE.py:NAME."
-)
+_NO_SOURCES: Final = "To redrive letters, start this dashboard with --pipeline FILE.py:NAME."
 
 
 def _table(sink: Mapping[str, Any]) -> str:
     return str(sink.get("table") or "")
 
 
-def _matching(letters: pl.DataFrame, asked: Asked) -> pl.DataFrame:
+def _filter(letters: pl.DataFrame, query: LetterQuery) -> pl.DataFrame:
     for name in ("reason", "state"):
-        if wanted := getattr(asked, name):
+        if wanted := getattr(query, name):
             letters = letters.filter(pl.col(name) == wanted)
-    if not asked.search:
+    if not query.search:
         return letters
-    text = asked.search.lower()
+    text = query.search.lower()
     hits = [pl.col(name).str.to_lowercase().str.contains(text, literal=True).fill_null(False) for name in _SEARCHED]
     raw = pl.Series([text.encode() in (each or b"").lower() for each in letters["raw"]], dtype=pl.Boolean)
     return letters.filter(pl.any_horizontal(*hits, raw))
 
 
-def _line(letter: Mapping[str, Any]) -> api_types.Letter:
+def _summary(letter: Mapping[str, Any]) -> api_types.Letter:
     place = "" if letter["source_partition"] is None else f"{letter['source_partition']}:{letter['source_offset']}"
     reason, step, source = (str(letter[name] or "") for name in ("reason", "step", "source"))
     id_, state, detail = str(letter["id"]), str(letter["state"] or NEW), str(letter["detail"] or "")[:_SHORT]
     return api_types.Letter(id_, letter["first_seen"], reason, step, source, place, state, detail)
 
 
-def _told(name: str, value: Any) -> str:
-    return str(instant(value)) if name in ("first_seen", "event_time") else str(value)
+def _field_text(name: str, value: Any) -> str:
+    return str(time_text(value)) if name in ("first_seen", "event_time") else str(value)

@@ -1,4 +1,4 @@
-"""The five numbers that tell whether a job is well, as they are drawn; the verdicts are those of `observe`."""
+"""Prepare the five golden numbers of a job for display, with the verdicts of `observe`."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -10,7 +10,7 @@ from strandline.observe.metrics.tables import AlarmLine
 from strandline.observe.verdicts import Verdict as Judged
 from strandline.observe.verdicts import verdicts
 
-FIVE: Final = ("lag", "throughput", "latency", "commit", "state")
+GOLDEN_FIVE: Final = ("lag", "throughput", "latency", "commit", "state")
 _LABELS: Final = {
     "lag": "Lag",
     "throughput": "Events in",
@@ -18,55 +18,58 @@ _LABELS: Final = {
     "commit": "Commit",
     "state": "State",
 }
-SPARK: Final = 24
-"""As many points as a small picture shows."""
+SPARKLINE_POINTS: Final = 24
+"""The number of points in a sparkline."""
 _NOT_MEASURED: Final = "–"
 _RATE_OVER: Final = 30
 _WORST: Final[tuple[Verdict, ...]] = ("bad", "warn", "ok", "off")
 
 
 def signs(recent: Sequence[BatchMetrics], *, alive: bool) -> tuple[Sign, ...]:
-    """Every verdict on the last batches; once a job has ended its numbers are told, and no longer judged."""
+    """Every verdict on the last batches; an ended job's numbers are shown, but not judged."""
     return tuple(_sign(each, alive=alive) for each in verdicts(recent))
 
 
 def golden_five(recent: Sequence[BatchMetrics], judged: Sequence[Sign]) -> tuple[Golden, ...]:
-    """The first five, each with its number and how it was lately."""
-    told = {sign.name: sign for sign in judged}
+    """The five golden numbers, each with its recent values."""
+    by_name = {sign.name: sign for sign in judged}
     none = Sign("", _NOT_MEASURED, "off", "No batch yet.")
-    return tuple(_golden(name, told.get(name, none), recent) for name in FIVE)
+    return tuple(_golden(name, by_name.get(name, none), recent) for name in GOLDEN_FIVE)
 
 
 def job_verdict(job: JobView, judged: Sequence[Sign], alarms: Sequence[AlarmLine]) -> tuple[Verdict, str]:
-    """How the job is, in one word and one sentence: what ended it, what rings, else the worst of its numbers."""
-    told = _by_state(job)
-    if told is not None:
-        return told
+    """The job's verdict and a sentence: why it ended, a firing alarm, or its worst number."""
+    by_name = _by_state(job)
+    if by_name is not None:
+        return by_name
     firing = [alarm for alarm in alarms if alarm.state == "firing"]
     if firing:
         return "bad", _sentence(firing[0].text)
     if not judged:
-        return "ok", "It has started; the first batch is on its way."
+        return "ok", "Started; the first batch is running."
     worst = min(judged, key=lambda sign: _WORST.index(sign.verdict))
     if worst.verdict in ("bad", "warn"):
         return worst.verdict, f"{worst.name.capitalize()}: {worst.why}"
-    return "ok", "It drains: windows close, then it ends." if job.state is JobState.DRAINING else "All is well."
+    return (
+        "ok",
+        "Draining: windows close, then the job ends." if job.state is JobState.DRAINING else "All numbers are fine.",
+    )
 
 
 def _by_state(job: JobView) -> tuple[Verdict, str] | None:
     match job.state:
         case JobState.DEAD:
-            return "bad", "It said that it runs, and gives no sign of life: its process is gone. Start it again."
+            return "bad", "No heartbeat: its process is gone. Start it again."
         case JobState.FAILED:
-            return "bad", f"It failed: {job.problem or 'the reason was not told'}"
+            return "bad", f"Failed: {job.problem or 'no reason recorded'}"
         case JobState.WAITING:
-            return "warn", f"It waits, and loses nothing: {job.problem or 'something is out of reach'}"
+            return "warn", f"Waiting, no data is lost: {job.problem or 'a service is unreachable'}"
         case JobState.COMPLETE:
-            return "off", "Complete: every source has ended and every window has closed."
+            return "off", "Complete: every source has ended, and every window is closed."
         case JobState.STOPPED:
-            return "off", "Stopped; the next start goes on from here."
+            return "off", "Stopped; the next start continues from here."
         case JobState.UNKNOWN:
-            return "off", "It keeps no numbers: it runs without metrics, or has not come to its first batch."
+            return "off", "No numbers: it runs without metrics, or has no batch yet."
         case _:
             return None
 
@@ -74,7 +77,7 @@ def _by_state(job: JobView) -> tuple[Verdict, str] | None:
 def _sign(judged: Judged, *, alive: bool) -> Sign:
     measured = alive and judged.value != _NOT_MEASURED
     level: Verdict = judged.level.value if measured else "off"
-    return Sign(judged.number, judged.value, level, _sentence(judged.why) if alive else "As it was last.")
+    return Sign(judged.number, judged.value, level, _sentence(judged.why) if alive else "Last known value.")
 
 
 def _sentence(text: str) -> str:
@@ -83,7 +86,9 @@ def _sentence(text: str) -> str:
 
 def _golden(name: str, sign: Sign, recent: Sequence[BatchMetrics]) -> Golden:
     unit, number = _NUMBERS[name]
-    series = tuple(None if (value := number(batch)) is None else round(value, 3) for batch in recent[-SPARK:])
+    series = tuple(
+        None if (value := number(batch)) is None else round(value, 3) for batch in recent[-SPARKLINE_POINTS:]
+    )
     value = series[-1] if series else None
     if name == "throughput" and recent:
         some = recent[-_RATE_OVER:]
@@ -96,7 +101,7 @@ def _golden(name: str, sign: Sign, recent: Sequence[BatchMetrics]) -> Golden:
 
 
 def _p99(batch: BatchMetrics) -> float | None:
-    """Of panes on time where there are any: those are what a watermark was waited for."""
+    """The p99 of on-time panes if there are any, since they wait for the watermark."""
     timing = "on_time" if "on_time" in batch.latency else next(iter(batch.latency), None)
     return None if timing is None else batch.latency_seconds(0.99, timing)
 

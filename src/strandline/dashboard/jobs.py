@@ -1,4 +1,4 @@
-"""The jobs that are shown, each under a short id; their folders are looked at again and again, and nothing else is."""
+"""Watch the jobs that are shown, each under a short id, by polling their folders."""
 
 import hashlib
 import threading
@@ -19,25 +19,25 @@ from strandline.observe.metrics.history import History, JobState, JobView
 from strandline.observe.metrics.metrics import BatchMetrics
 from strandline.observe.metrics.tables import FILE
 
-FEW: Final = 40
-"""Batches of each job that small pictures and verdicts look back on."""
-RECENT: Final = 300
-OPEN: Final = 8
-"""Jobs whose batches are kept at length: those that somebody looks at."""
-FIND_EVERY: Final = 5.0
-SAME_FOR: Final = 3.0
-"""Seconds after which a job is looked at again though its file has not changed: it may have died."""
+SHORT_HISTORY: Final = 40
+"""Recent batches per job for sparklines and verdicts."""
+LONG_HISTORY: Final = 300
+VIEWED_JOBS: Final = 8
+"""The number of jobs with a long batch history in memory: those that are currently viewed."""
+FIND_SECONDS: Final = 5.0
+RECHECK_SECONDS: Final = 3.0
+"""Seconds after which a job with an unchanged file is checked again: it may have died."""
 
 
 class NoSuchJob(SetupError):
-    """An id that is not shown."""
+    """Raised when no shown job has the id."""
 
 
 class Batches:
-    """The last batches of a job; only what is new is read again."""
+    """The last batches of a job; only new ones are read from its file."""
 
-    def __init__(self, most: int, kept: Callable[[BatchMetrics], BatchMetrics] = lambda batch: batch) -> None:
-        self._most, self._kept = most, kept
+    def __init__(self, most: int, reduced: Callable[[BatchMetrics], BatchMetrics] = lambda batch: batch) -> None:
+        self._most, self._reduce = most, reduced
         self._known: list[tuple[int, BatchMetrics]] = []
 
     def read(self, history: History) -> list[BatchMetrics]:
@@ -50,26 +50,26 @@ class Batches:
             raise StateError(
                 f"the numbers in {history.folder} cannot be read",
                 detail=f"{type(problem).__name__}: {problem}",
-                hint="they are a help only: delete metrics.db, and the job starts new ones",
+                hint="the job does not need them: delete metrics.db, and the job starts a new file",
             ) from None
         fresh = [*zip(times, batches, strict=False)]
-        told = [*(each for each in self._known if each[0] <= since), *fresh][-self._most :]
-        self._known = [(at, self._kept(batch)) for at, batch in told]
-        return [batch for _, batch in told]
+        recent = [*(each for each in self._known if each[0] <= since), *fresh][-self._most :]
+        self._known = [(at, self._reduce(batch)) for at, batch in recent]
+        return [batch for _, batch in recent]
 
 
-def slim(batch: BatchMetrics) -> BatchMetrics:
-    """What verdicts look back on, without what only the last batch is asked for: with 200 jobs it takes room."""
+def for_verdicts(batch: BatchMetrics) -> BatchMetrics:
+    """Remove what verdicts need of the last batch only: with 200 jobs it takes much memory."""
     if not batch.partitions and not batch.lateness.counts:
         return batch
     steps = tuple(replace(step, groups=()) for step in batch.steps)
     return replace(batch, partitions=(), hot=(), lateness=Histogram(), busy={}, steps=steps)
 
 
-class Watched:
-    """One job: its reader, what it said lately, and its card.
+class WatchedJob:
+    """One job: its reader, its recent batches, and its card.
 
-    Its file is closed after every look: 200 open ones take 50 MB, and to open one takes less than a millisecond.
+    Its file is closed after every poll: 200 open ones take 50 MB, and opening one takes less than a millisecond.
     """
 
     def __init__(self, id_: str, folder: Path) -> None:
@@ -80,17 +80,17 @@ class Watched:
         self.latest: BatchMetrics | None = None
         self.card: JobCard | None = None
         self.signs: tuple[Sign, ...] = ()
-        self._batches = Batches(FEW, slim)
-        self._looked = 0.0
+        self._batches = Batches(SHORT_HISTORY, for_verdicts)
+        self._polled_at = 0.0
         self._stamp: tuple[int, ...] = ()
 
     def look(self, now: int) -> bool:
-        """Reads what is new; True if there is any."""
+        """Read what is new; return whether anything changed."""
         stamp = _stamp(self.folder)
-        if stamp == self._stamp and self.view is not None and self._is_still(self.view, now):
+        if stamp == self._stamp and self.view is not None and self._is_unchanged(self.view, now):
             return False
         with self.lock, self.history:
-            self._looked, self._stamp = time.monotonic(), stamp
+            self._polled_at, self._stamp = time.monotonic(), stamp
             view, recent, alarms = self.history.job(now), self._batches.read(self.history), self.history.alarms()
         self.latest = recent[-1] if recent else None
         self.signs = signs(recent, alive=view.state.is_alive)
@@ -103,16 +103,16 @@ class Watched:
         self.view, self.card = view, card
         return changed
 
-    def _is_still(self, view: JobView, now: int) -> bool:
-        """Of a job whose file has not changed: whether it is as it was, or has died since."""
-        if not view.state.is_alive or time.monotonic() - self._looked < SAME_FOR:
+    def _is_unchanged(self, view: JobView, now: int) -> bool:
+        """Whether a job with an unchanged file is still in the same state, and has not died."""
+        if not view.state.is_alive or time.monotonic() - self._polled_at < RECHECK_SECONDS:
             return True
-        self._looked = time.monotonic()
+        self._polled_at = time.monotonic()
         with self.lock, self.history:
             return self.history.job(now).state is view.state
 
-    def cannot_be_read(self, problem: StrandlineError) -> bool:
-        """It is shown with the reason: its numbers are broken, or of another version."""
+    def show_unreadable(self, problem: StrandlineError) -> bool:
+        """Show the reason on the card: its numbers are corrupt, or of another version."""
         view = JobView(str(self.folder), self.folder.name, JobState.UNKNOWN, problem.message)
         card = JobCard(
             self.id, view.name, str(self.folder), view.state.value, "bad", str(problem), None, None, golden_five([], ())
@@ -127,51 +127,51 @@ class Watched:
 
 
 class Jobs:
-    """All jobs in some places. `look` is called by one thread; the rest may be asked by any."""
+    """All jobs in some places. One thread calls `look`; any thread may call the rest."""
 
     def __init__(self, places: Callable[[], Iterable[Path]]) -> None:
         self._places = places
-        self._watched: dict[str, Watched] = {}
-        self._found_at = -FIND_EVERY
+        self._watched: dict[str, WatchedJob] = {}
+        self._found_at = -FIND_SECONDS
         self._recent: OrderedDict[str, Batches] = OrderedDict()
         self._lock = threading.Lock()
 
     def look(self) -> list[str]:
-        """Finds jobs and reads what is new of them; the ids of those that changed, came or went."""
+        """Find jobs and read what is new; return the ids of jobs that changed, appeared or vanished."""
         now, changed = time.time_ns() // 1_000_000, []
-        if time.monotonic() - self._found_at >= FIND_EVERY:
+        if time.monotonic() - self._found_at >= FIND_SECONDS:
             changed += self._find()
         for job in [*self._watched.values()]:
             try:
                 changed += [job.id] if job.look(now) else []
             except StrandlineError as problem:
-                changed += [job.id] if job.cannot_be_read(problem) else []
+                changed += [job.id] if job.show_unreadable(problem) else []
         return [*dict.fromkeys(changed)]
 
     def _find(self) -> list[str]:
         self._found_at = time.monotonic()
         found = {id_of(folder): folder for folder in self._places()}
-        gone = [id_ for id_ in self._watched if id_ not in found]
-        for id_ in gone:
+        removed = [id_ for id_ in self._watched if id_ not in found]
+        for id_ in removed:
             self._watched.pop(id_).close()
-        came = [id_ for id_ in found if id_ not in self._watched]
-        for id_ in came:
+        added = [id_ for id_ in found if id_ not in self._watched]
+        for id_ in added:
             try:
-                self._watched = {**self._watched, id_: Watched(id_, found[id_])}
+                self._watched = {**self._watched, id_: WatchedJob(id_, found[id_])}
             except SetupError:
                 continue
-        return gone + came
+        return removed + added
 
     def cards(self) -> Sequence[JobCard]:
-        """Every job that was read, those that need somebody first."""
+        """Every job that was read, those with problems first."""
         known = [job.card for job in [*self._watched.values()] if job.card is not None]
         order = {"bad": 0, "warn": 1, "ok": 2, "off": 3}
         return sorted(known, key=lambda card: (order[card.verdict], card.name.lower(), card.id))
 
-    def job(self, id_: str) -> Watched:
+    def job(self, id_: str) -> WatchedJob:
         job = self._watched.get(id_)
         if job is None or job.card is None or job.view is None:
-            raise NoSuchJob("there is no such job here", hint="it may have been deleted; see the page of all jobs")
+            raise NoSuchJob("there is no such job", hint="it may have been deleted; see the page of all jobs")
         return job
 
     @contextmanager
@@ -182,11 +182,11 @@ class Jobs:
             yield job.history
 
     def recent(self, id_: str) -> list[BatchMetrics]:
-        """The last batches with all their numbers; only what is new is read again."""
+        """The last batches with all their numbers; only new ones are read from the file."""
         with self.reading(id_) as history, self._lock:
-            known = self._recent.pop(id_, None) or Batches(RECENT)
+            known = self._recent.pop(id_, None) or Batches(LONG_HISTORY)
             self._recent[id_] = known
-            while len(self._recent) > OPEN:
+            while len(self._recent) > VIEWED_JOBS:
                 self._recent.popitem(last=False)
             return known.read(history)
 
@@ -196,12 +196,12 @@ class Jobs:
 
 
 def id_of(folder: Path) -> str:
-    """A short name that says nothing of where the folder is, and is the same tomorrow."""
+    """A short stable id that does not reveal the folder."""
     return hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]
 
 
 def _stamp(folder: Path) -> tuple[int, ...]:
-    """What changes whenever a job writes its numbers."""
+    """A value that changes whenever a job writes its numbers."""
     found: list[int] = []
     for name in (FILE, f"{FILE}-wal"):
         try:

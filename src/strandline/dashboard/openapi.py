@@ -1,4 +1,4 @@
-"""The API's description as OpenAPI, made from its routes and from the values they answer with."""
+"""Generate the API's OpenAPI description from its routes and the types of its answers."""
 
 import dataclasses
 import types
@@ -14,10 +14,10 @@ _PLAIN: Final = {str: "string", int: "integer", float: "number", bool: "boolean"
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What may stand in an address: a text of a most length, or a whole number within bounds."""
+    """A path or query parameter: a string with a maximum length, or an integer within bounds."""
 
     name: str
-    about: str
+    read_definition: str
     place: Literal["path", "query"] = "query"
     kind: Literal["string", "integer"] = "string"
     default: str | int | None = None
@@ -27,19 +27,19 @@ class Parameter:
 
     @property
     def schema(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"type": self.kind}
-        told |= {"minimum": self.least, "maximum": self.most} if self.kind == "integer" else {"maxLength": self.most}
+        schema: dict[str, Any] = {"type": self.kind}
+        schema |= {"minimum": self.least, "maximum": self.most} if self.kind == "integer" else {"maxLength": self.most}
         if self.one_of:
-            told["enum"] = list(self.one_of)
-        return told if self.default is None else told | {"default": self.default}
+            schema["enum"] = list(self.one_of)
+        return schema if self.default is None else schema | {"default": self.default}
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """A route as it is told: what it is for, what it takes, what it answers with."""
+class RouteDescription:
+    """A route's description: purpose, parameters, and answer type."""
 
     path: str
-    about: str
+    read_definition: str
     answer: type
     parameters: tuple[Parameter, ...] = ()
     body: type | None = None
@@ -49,8 +49,8 @@ class Described:
         return "get" if self.body is None else "post"
 
 
-def openapi(routes: Sequence[Described], version: str) -> dict[str, Any]:
-    """The whole description."""
+def openapi(routes: Sequence[RouteDescription], version: str) -> dict[str, Any]:
+    """Generate the whole description."""
     shapes: dict[str, Any] = {}
     paths: dict[str, Any] = {}
     for route in routes:
@@ -67,16 +67,16 @@ def openapi(routes: Sequence[Described], version: str) -> dict[str, Any]:
     }
 
 
-def _operation(route: Described, shapes: dict[str, Any]) -> dict[str, Any]:
+def _operation(route: RouteDescription, shapes: dict[str, Any]) -> dict[str, Any]:
     refused = {"description": "refused", "content": _json(schema_of(Problem, shapes))}
-    told: dict[str, Any] = {
-        "summary": route.about,
+    operation: dict[str, Any] = {
+        "summary": route.read_definition,
         "parameters": [
             {
                 "name": each.name,
                 "in": each.place,
                 "required": each.place == "path",
-                "description": each.about,
+                "description": each.read_definition,
                 "schema": each.schema,
             }
             for each in route.parameters
@@ -87,8 +87,8 @@ def _operation(route: Described, shapes: dict[str, Any]) -> dict[str, Any]:
         },
     }
     if route.body is not None:
-        told["requestBody"] = {"required": True, "content": _json(schema_of(route.body, shapes))}
-    return told
+        operation["requestBody"] = {"required": True, "content": _json(schema_of(route.body, shapes))}
+    return operation
 
 
 def _json(schema: dict[str, Any]) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def _json(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def schema_of(kind: Any, shapes: dict[str, Any]) -> dict[str, Any]:
-    """The JSON schema of a type; values with names are told once, among the shapes."""
+    """The JSON schema of a type; dataclasses are defined once, among the shared schemas."""
     if kind in _PLAIN:
         return {"type": _PLAIN[kind]}
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):

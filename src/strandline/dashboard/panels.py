@@ -1,4 +1,4 @@
-"""One function a panel: from what a job's folder says to the values that a page draws."""
+"""Prepare the values of each dashboard panel from a job's metrics."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -7,21 +7,21 @@ from itertools import pairwise
 from typing import Final
 
 from strandline.dashboard import api_types
-from strandline.dashboard.jobs import Watched
+from strandline.dashboard.jobs import WatchedJob
 from strandline.model.histograms import Histogram
 from strandline.observe.metrics.history import History
 from strandline.observe.metrics.metrics import STAGES, TIMINGS, BatchMetrics
 from strandline.observe.metrics.tables import PaneLine, Point
 
 GAP: Final = 4
-"""So many times the usual distance between two points is a gap, in which a line is broken."""
+"""A distance of this many times the usual one between two points is a gap, which breaks a line."""
 MOST_HOT: Final = 20
 MOST_PANES: Final = 2_000
 MOST_KEYS: Final = 200
 
 
-def overview(job: Watched, history: History, recent: Sequence[BatchMetrics], now: int) -> api_types.Overview:
-    assert job.view is not None  # noqa: S101 - a job that is shown was read
+def overview(job: WatchedJob, history: History, recent: Sequence[BatchMetrics], now: int) -> api_types.Overview:
+    assert job.view is not None  # noqa: S101 - a shown job has been read
     assert job.card is not None  # noqa: S101
     view, last = job.view, job.latest
     return api_types.Overview(
@@ -59,19 +59,19 @@ def limited_by(signs: Sequence[api_types.Sign]) -> str:
 
 
 def _ledger(recent: Iterable[BatchMetrics]) -> api_types.Ledger:
-    told = Counter[str]()
+    totals = Counter[str]()
     for batch in recent:
         counts = batch.counts
-        told.update(
+        totals.update(
             read=counts.read, again=counts.again, contributed=counts.contributed, late=counts.late, dead=counts.dead,
             filtered=counts.filtered, emitted=batch.emitted, retractions=batch.retractions,
         )  # fmt: skip
     names = ("read", "again", "contributed", "late", "dead", "filtered", "emitted", "retractions")
-    return api_types.Ledger(**{name: told[name] for name in names})
+    return api_types.Ledger(**{name: totals[name] for name in names})
 
 
 def stage_times(recent: Sequence[BatchMetrics]) -> tuple[api_types.StageTime, ...]:
-    """Where the time of the last batches went, in the order of a batch."""
+    """The time of the last batches by stage, in order."""
     spent: dict[str, float] = defaultdict(float)
     for batch in recent:
         for name, seconds in batch.stages.items():
@@ -86,13 +86,13 @@ def stage_times(recent: Sequence[BatchMetrics]) -> tuple[api_types.StageTime, ..
 
 
 def _latencies(recent: Sequence[BatchMetrics]) -> tuple[api_types.Latency, ...]:
-    told = []
+    latencies = []
     for timing in TIMINGS:
         found = reduce(Histogram.__add__, (batch.latency.get(timing, Histogram()) for batch in recent), Histogram())
         if found.total:
             shares = [(found.percentile(share) or 0.0) / 1000 for share in (0.5, 0.95, 0.99)]
-            told.append(api_types.Latency(timing, found.total, *shares))
-    return tuple(told)
+            latencies.append(api_types.Latency(timing, found.total, *shares))
+    return tuple(latencies)
 
 
 _LEVELS: Final[dict[str, Callable[[Point], float | None]]] = {
@@ -119,7 +119,7 @@ _RATES: Final[dict[str, Callable[[Point], float]]] = {
 
 
 def series(points: Sequence[Point], most: int) -> api_types.Series:
-    """The golden numbers over time: levels as they were last, rates on average, times at their worst."""
+    """The golden numbers over time: last values of levels, means of rates, maxima of durations."""
     groups = [*buckets(points, most)]
     at: list[int] = []
     for group in groups:
@@ -143,13 +143,13 @@ def _most(values: Iterable[float | None]) -> float | None:
 
 
 def buckets(points: Sequence[Point], most: int) -> Iterable[Sequence[Point]]:
-    """Neighbouring points together, so that there are not too many; an empty one where there is a gap."""
+    """Group neighbouring points to limit their number; an empty group marks a gap."""
     if not points:
         return
     size = max(1, -(-len(points) // most))
     groups = [points[start : start + size] for start in range(0, len(points), size)]
     lengths = sorted(b[0].at - a[-1].at for a, b in pairwise(groups))
-    # Old points are a minute apart: what is usual there is no gap.
+    # Old points are a minute apart, which is not a gap.
     usual = max(lengths[len(lengths) // 2] * GAP, 150_000) if lengths else 0
     for number, group in enumerate(groups):
         if number and group[0].at - groups[number - 1][-1].at > usual:
@@ -161,7 +161,7 @@ def _short(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def times(job: Watched, points: Sequence[Point], most: int, now: int) -> api_types.Times:
+def times(job: WatchedJob, points: Sequence[Point], most: int, now: int) -> api_types.Times:
     groups = [group[-1] for group in buckets(points, most) if group]
     last = job.latest
     return api_types.Times(
@@ -175,7 +175,7 @@ def times(job: Watched, points: Sequence[Point], most: int, now: int) -> api_typ
 
 
 def lateness(recent: Sequence[BatchMetrics]) -> api_types.Lateness:
-    """How far behind the front of their stream elements came, and what share had come by then."""
+    """How far elements were behind the highest event time, and the cumulative share."""
     found = reduce(Histogram.__add__, (batch.lateness for batch in recent), Histogram())
     bars, passed = [], 0
     for lower, upper, many in found.bars():
@@ -193,19 +193,19 @@ def lateness(recent: Sequence[BatchMetrics]) -> api_types.Lateness:
 def partitions(last: BatchMetrics | None, now: int) -> api_types.Partitions:
     if last is None:
         return api_types.Partitions(now, 0, ())
-    told = [
+    shown = [
         api_types.Partition(
             each.name, each.event_time, each.watermark, each.heard, each.idle, each.finished,
             each.name == last.held_by, each.lag_records, each.lag_seconds,
         )
         for each in last.partitions
     ]  # fmt: skip
-    order = sorted(told, key=lambda each: (not each.holds, each.finished, each.idle, each.name))
-    return api_types.Partitions(now, max(last.partition_count, len(told)), tuple(order))
+    order = sorted(shown, key=lambda each: (not each.holds, each.finished, each.idle, each.name))
+    return api_types.Partitions(now, max(last.partition_count, len(shown)), tuple(order))
 
 
 def keys(recent: Sequence[BatchMetrics]) -> api_types.Keys:
-    """The keys that get most, and how evenly key groups are filled, over the last batches."""
+    """The hot keys, and how evenly key groups are filled, over the last batches."""
     heavy, of_step = Counter[tuple[str, str]](), Counter[str]()
     groups: dict[str, tuple[int, ...]] = {}
     for batch in recent:
@@ -220,9 +220,9 @@ def keys(recent: Sequence[BatchMetrics]) -> api_types.Keys:
         for (step, key), many in heavy.most_common(MOST_HOT)
     ]
     skew = [
-        api_types.Skew(name, told, max(told) * len(told) / sum(told) if sum(told) else 0.0)
-        for name, told in groups.items()
-        if told
+        api_types.Skew(name, counts, max(counts) * len(counts) / sum(counts) if sum(counts) else 0.0)
+        for name, counts in groups.items()
+        if counts
     ]
     return api_types.Keys(tuple(hot), tuple(skew))
 
@@ -231,29 +231,29 @@ def state(recent: Sequence[BatchMetrics]) -> api_types.State:
     if not recent:
         return api_types.State((), ())
     some = recent[-120:]
-    told = []
+    steps = []
     for step in some[-1].steps:
         history = [next((each.rows for each in batch.steps if each.name == step.name), 0) for batch in some]
         read = sum(each.counts.read for batch in some for each in batch.steps if each.name == step.name)
         late = sum(each.counts.late for batch in some for each in batch.steps if each.name == step.name)
-        told.append(
+        steps.append(
             api_types.StepState(
                 step.name, step.rows, step.bytes, step.watermark, step.output_watermark, read, late, tuple(history)
             )
         )
-    return api_types.State(tuple(batch.at for batch in some), tuple(told))
+    return api_types.State(tuple(batch.at for batch in some), tuple(steps))
 
 
 def panes(history: History, search: str, key: str, start: int | None) -> api_types.Panes:
-    """Keys that match, the windows of the chosen key, and of the chosen window what was told, in order.
+    """Matching keys, the windows of the selected key, and the panes of the selected window in order.
 
-    Without a start, that is the window that has none: the global one.
+    Without a start, the window is the global one.
     """
     found = history.panes(search or None, limit=MOST_PANES)
     many = Counter(line.key for line in found)
     by_window: dict[tuple[int | None, int | None], list[PaneLine]] = defaultdict(list)
-    mine = [line for line in history.panes(key, limit=MOST_PANES) if line.key == key] if key else []
-    for line in mine:
+    lines_of_key = [line for line in history.panes(key, limit=MOST_PANES) if line.key == key] if key else []
+    for line in lines_of_key:
         by_window[line.start, line.until].append(line)
     windows = [
         api_types.PaneWindow(
@@ -266,7 +266,7 @@ def panes(history: History, search: str, key: str, start: int | None) -> api_typ
         for (begin, until), lines in by_window.items()
     ]
     windows.sort(key=lambda window: -(window.start or 0))
-    chosen = [line for line in mine if line.start == start]
+    chosen = [line for line in lines_of_key if line.start == start]
     return api_types.Panes(
         tuple(api_types.PaneKey(name, count) for name, count in many.most_common(MOST_KEYS)),
         tuple(windows),

@@ -1,6 +1,7 @@
-"""Who may ask: a link that is good once becomes a cookie, only names of this host are answered, no foreign page acts.
+"""Control access: a one-time link is exchanged for a cookie, only known host names are served, and other sites cannot
+act.
 
-Every request passes the gate, whatever it asks for: there is no route beside it.
+Every request passes the gate; there is no route beside it.
 """
 
 import hashlib
@@ -23,7 +24,7 @@ from strandline.errors import SetupError
 
 ENTER: Final = "/enter"
 HEADER: Final = "x-strandline"
-"""A page of another site cannot send it without asking first, and is refused then."""
+"""A header that a page of another site cannot send without a CORS preflight, which is refused."""
 
 KEY_BYTES: Final = 32
 COOKIE_SECONDS: Final = 30 * 24 * 3600
@@ -43,43 +44,43 @@ HEADERS: Final = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 
-# The cookie is strict: a browser that comes from elsewhere sends it only with a request of our own page.
-_ENTERED: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Strandline</title>
+# The cookie is SameSite=Strict: a browser that comes from elsewhere sends it only with a request of our own page.
+_ENTERED_PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Strandline</title>
 <link rel="icon" href="/static/icon.svg">
-<meta http-equiv="refresh" content="0; url=/"><p><a href="/">Go on to the dashboard</a></p></html>"""
-_CLOSED: Final = """This dashboard is opened by a link.
+<meta http-equiv="refresh" content="0; url=/"><p><a href="/">Continue to the dashboard</a></p></html>"""
+_CLOSED_PAGE: Final = """Open this dashboard by its link.
 
-The program that runs it has printed one, good for one browser, and prints the next when it was used.
+The program that runs it prints a link that works once, for one browser, and a new one after each use.
 """
 
 
-def kept_key(path: Path) -> bytes:
-    """The key that cookies are made with, made once, so that a browser stays in when the dashboard starts again."""
+def load_or_create_key(path: Path) -> bytes:
+    """Load or create the key that signs cookies, so that a browser stays signed in when the dashboard restarts."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        return _found_key(path)
+        return _load_key(path)
     except OSError as problem:
-        raise SetupError(f"cannot keep a key in {path}", detail=problem.strerror or "") from None
+        raise SetupError(f"cannot store a key in {path}", detail=problem.strerror or "") from None
     key = secrets.token_bytes(KEY_BYTES)
     with os.fdopen(handle, "wb") as file:
         file.write(key)
     return key
 
 
-def _found_key(path: Path) -> bytes:
+def _load_key(path: Path) -> bytes:
     facts = path.stat()
     key = path.read_bytes()
     if facts.st_mode & 0o077 or facts.st_uid != os.geteuid() or len(key) != KEY_BYTES:
         raise SetupError(
-            f"{path} is no key, or others can read it", hint="delete it; browsers then enter by a new link"
+            f"{path} is not a key, or other users can read it", hint="delete it; browsers then need a new link"
         )
     return key
 
 
 class Keys:
-    """One link at a time, and the cookies that links were changed for."""
+    """The current one-time link, and the cookies that links are exchanged for."""
 
     def __init__(self, key: bytes, port: int, used: Callable[[], None] = lambda: None) -> None:
         self._key, self._used = key, used
@@ -88,19 +89,19 @@ class Keys:
         self.link = secrets.token_urlsafe(KEY_BYTES)
 
     def redeem(self, token: str) -> str | None:
-        """A cookie for the link that is good now; it is good no more, and there is another."""
+        """Exchange the current link for a cookie; the link becomes invalid, and a new one is created."""
         if not hmac.compare_digest(token.encode(), self.link.encode()):
             return None
         self.link = secrets.token_urlsafe(KEY_BYTES)
         self._used()
-        return self.sealed(int(time.time()))
+        return self.signed_cookie(int(time.time()))
 
-    def sealed(self, issued: int) -> str:
-        """A cookie of this moment that nobody without the key can make."""
+    def signed_cookie(self, issued: int) -> str:
+        """A cookie with this time, signed with the key."""
         return f"{issued}.{hmac.new(self._key, f'{self.cookie}.{issued}'.encode(), hashlib.sha256).hexdigest()}"
 
-    def knows(self, header: str) -> bool:
-        """Whether a request brings a cookie of ours that is still good."""
+    def accepts(self, header: str) -> bool:
+        """Whether a request has a valid cookie that is not expired."""
         try:
             found = SimpleCookie(header).get(self.cookie)
         except CookieError:
@@ -109,17 +110,17 @@ class Keys:
         if found is None or not (issued.isascii() and issued.isdigit()) or len(issued) > 12:
             return False
         fresh = 0 <= time.time() - int(issued) < COOKIE_SECONDS
-        return fresh and hmac.compare_digest(found.value.encode(), self.sealed(int(issued)).encode())
+        return fresh and hmac.compare_digest(found.value.encode(), self.signed_cookie(int(issued)).encode())
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What stands before every route."""
+    """ASGI middleware that checks every request."""
 
     app: ASGIApp
     keys: Keys
     hosts: frozenset[str]
-    """How this server may be called, with its port."""
+    """The names of this server, with its port."""
     encrypted: bool = False
     read_only: bool = False
 
@@ -130,36 +131,36 @@ class Gate:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        refused = self._refused(scope)
-        await (refused or self.app)(scope, receive, _guarded(send))
+        refused = self._refusal(scope)
+        await (refused or self.app)(scope, receive, _with_headers(send))
 
-    def _refused(self, scope: Scope) -> Response | None:
-        """An answer that ends it here; None if the request may go on."""
+    def _refusal(self, scope: Scope) -> Response | None:
+        """An answer that refuses the request; None if it may proceed."""
         headers = Headers(scope=scope)
         if len(headers.getlist("host")) != 1 or headers["host"].lower() not in self.hosts:
-            return _problem(403, "this dashboard is not called by that name")
+            return _problem(403, "unknown host name")
         if scope["path"] == ENTER and scope["method"] == "GET":
             return self._enter(scope)
-        if not self.keys.knows(headers.get("cookie", "")):
+        if not self.keys.accepts(headers.get("cookie", "")):
             api = scope["path"].startswith("/api/")
-            return _problem(401, "enter by the link first") if api else PlainTextResponse(_CLOSED, 401)
-        return None if scope["method"] in _READING else self._refused_act(headers)
+            return _problem(401, "open the dashboard's link first") if api else PlainTextResponse(_CLOSED_PAGE, 401)
+        return None if scope["method"] in _READING else self._refuse_foreign(headers)
 
-    def _refused_act(self, headers: Headers) -> Response | None:
-        """Nothing is changed for a page that is not ours."""
+    def _refuse_foreign(self, headers: Headers) -> Response | None:
+        """Refuse changes by a page of another site."""
         scheme = "https" if self.encrypted else "http"
         if headers.getlist("origin") != [f"{scheme}://{headers['host'].lower()}"]:
-            return _problem(403, "the request comes from another site, or does not say from where")
+            return _problem(403, "the request comes from another site, or has no origin")
         if headers.get("sec-fetch-site", "same-origin") != "same-origin" or HEADER not in headers:
             return _problem(403, "the request was not made by this dashboard's own page")
         return _problem(403, "this dashboard is read-only") if self.read_only else None
 
     def _enter(self, scope: Scope) -> Response:
-        told = parse_qs(scope["query_string"].decode("ascii", "replace")).get("token", [""])
-        cookie = self.keys.redeem(told[0])
+        tokens = parse_qs(scope["query_string"].decode("ascii", "replace")).get("token", [""])
+        cookie = self.keys.redeem(tokens[0])
         if cookie is None:
-            return PlainTextResponse("This link was used before, or is of an earlier start.\n\n" + _CLOSED, 401)
-        answer = Response(_ENTERED, media_type="text/html")
+            return PlainTextResponse("This link was used before, or is of an earlier run.\n\n" + _CLOSED_PAGE, 401)
+        answer = Response(_ENTERED_PAGE, media_type="text/html")
         answer.set_cookie(
             self.keys.cookie,
             cookie,
@@ -171,15 +172,15 @@ class Gate:
         return answer
 
 
-def _guarded(send: Send) -> Send:
-    async def guarded(message: Message) -> None:
+def _with_headers(send: Send) -> Send:
+    async def with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers.update(HEADERS)
             headers.setdefault("Cache-Control", "no-store")
         await send(message)
 
-    return guarded
+    return with_headers
 
 
 def _problem(status: int, message: str) -> Response:

@@ -1,4 +1,4 @@
-"""The dashboard as a program: pages, the API and the live feed behind one gate, on one port of this machine."""
+"""Serve the dashboard: pages, the API and the live feed behind one gate, on one port of this machine."""
 
 import asyncio
 import contextlib
@@ -21,30 +21,30 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from strandline.dashboard.api import Api, unexpected
-from strandline.dashboard.dead_letter_page import Desk
-from strandline.dashboard.dead_letter_queries import Opened
+from strandline.dashboard.api import Api, internal_error
+from strandline.dashboard.dead_letter_page import DeadLetterPages
+from strandline.dashboard.dead_letter_queries import OpenedLetters
 from strandline.dashboard.jobs import Jobs
-from strandline.dashboard.security import ENTER, Gate, Keys, kept_key
+from strandline.dashboard.security import ENTER, Gate, Keys, load_or_create_key
 from strandline.errors import SetupError
 from strandline.observe.known_jobs import user_data
 
 STATIC: Final = Path(__file__).parent / "static"
 PORT: Final = 4_270
-LOOK_EVERY: Final = 1.0
+POLL_SECONDS: Final = 1.0
 MOST_LISTENERS: Final = 64
 _STARTED_WITHIN: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a dashboard is to be served."""
+    """Settings of a dashboard server."""
 
     port: int = PORT
-    """0 takes any that is free."""
+    """0 takes any free port."""
     bind: str = "127.0.0.1"
     names: tuple[str, ...] = ()
-    """Other names that it may be called by."""
+    """Further host names to accept."""
     certificate: Path | None = None
     key: Path | None = None
     read_only: bool = False
@@ -53,8 +53,8 @@ class Options:
     def __post_init__(self) -> None:
         if not _is_loopback(self.bind) and (self.certificate is None or self.key is None):
             raise SetupError(
-                f"a dashboard at {self.bind} could be reached from other machines, and would not be encrypted",
-                hint="leave --bind out and come by an SSH tunnel, or give --certificate and --key",
+                f"a dashboard at {self.bind} would be reachable from other machines without encryption",
+                hint="leave --bind out and use an SSH tunnel, or add --certificate and --key",
             )
 
     @property
@@ -63,26 +63,26 @@ class Options:
 
 
 class Feed:
-    """Tells every listener which jobs have changed. A listener that is slow hears of several changes at once."""
+    """Sends every listener the ids of changed jobs. A slow listener gets several changes at once."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
         self._listeners: set[asyncio.Queue[list[str] | None]] = set()
 
-    async def look(self) -> None:
-        """Looks at the jobs for as long as the server runs."""
+    async def poll(self) -> None:
+        """Poll the jobs as long as the server runs."""
         while True:
             changed = await run_in_threadpool(self._jobs.look)
             if changed:
-                self._tell(changed)
-            await asyncio.sleep(LOOK_EVERY)
+                self._notify(changed)
+            await asyncio.sleep(POLL_SECONDS)
 
-    def _tell(self, changed: list[str]) -> None:
+    def _notify(self, changed: list[str]) -> None:
         for queue in self._listeners:
             waiting = queue.get_nowait() if queue.full() else []
             queue.put_nowait([*dict.fromkeys([*(waiting or []), *changed])])
 
-    async def listen(self, request: Request) -> Response:  # noqa: ARG002 - there is one feed for all
+    async def listen(self, request: Request) -> Response:  # noqa: ARG002 - one feed for all
         if len(self._listeners) >= MOST_LISTENERS:
             return JSONResponse({"error": "too many pages are open", "detail": "", "hint": "close some"}, 429)
         return EventSourceResponse(self._changes(), ping=15)
@@ -98,33 +98,35 @@ class Feed:
             self._listeners.discard(queue)
 
     @property
-    def is_heard(self) -> bool:
+    def has_listeners(self) -> bool:
         return bool(self._listeners)
 
     def close(self) -> None:
-        """Ends every feed, so that the server need not wait for browsers."""
+        """End every feed, so that the server need not wait for browsers."""
         for queue in self._listeners:
             if queue.full():
                 queue.get_nowait()
             queue.put_nowait(None)
 
 
-def application(jobs: Jobs, desk: Desk, gate: Callable[[Any], Gate], feed: Feed, *, read_only: bool) -> Gate:
-    """Everything that is served, behind the gate."""
-    api = Api(jobs, desk, read_only=read_only)
+def application(
+    jobs: Jobs, letter_pages: DeadLetterPages, gate: Callable[[Any], Gate], feed: Feed, *, read_only: bool
+) -> Gate:
+    """Create the whole application behind the gate."""
+    api = Api(jobs, letter_pages, read_only=read_only)
 
-    async def page(request: Request) -> Response:  # noqa: ARG001 - one page, which asks for the rest
+    async def page(request: Request) -> Response:  # noqa: ARG001 - a single page that loads the rest
         return FileResponse(STATIC / "index.html", media_type="text/html")
 
     @contextlib.asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:  # noqa: ARG001
-        looking = asyncio.create_task(feed.look())
+        polling = asyncio.create_task(feed.poll())
         try:
             yield
         finally:
-            looking.cancel()
+            polling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await looking
+                await polling
             jobs.close()
 
     routes = [
@@ -133,41 +135,41 @@ def application(jobs: Jobs, desk: Desk, gate: Callable[[Any], Gate], feed: Feed,
         Route("/api/feed", feed.listen),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
-    handlers = {Exception: unexpected, 404: _not_found, 405: _not_found}
+    handlers = {Exception: internal_error, 404: _not_found, 405: _not_found}
     return gate(Starlette(routes=routes, lifespan=life, exception_handlers=handlers))
 
 
 async def _not_found(request: Request, problem: Exception) -> Response:  # noqa: ARG001
     status = getattr(problem, "status_code", 404)
-    return JSONResponse({"error": "there is nothing here", "detail": "", "hint": ""}, status)
+    return JSONResponse({"error": "not found", "detail": "", "hint": ""}, status)
 
 
 class Dashboard:
-    """A dashboard that runs in a thread of this process: `with Dashboard(…) as dashboard: dashboard.url`."""
+    """A dashboard in a thread of this process: `with Dashboard(…) as dashboard: dashboard.url`."""
 
     def __init__(
         self,
         places: Callable[[], Iterable[Path]],
         options: Options | None = None,
         *,
-        open_pipeline: Callable[[Path], Opened | None] = lambda _: None,
+        open_pipeline: Callable[[Path], OpenedLetters | None] = lambda _: None,
         used: Callable[[], None] = lambda: None,
     ) -> None:
         self.options = options or Options()
-        key = kept_key(self.options.home / "dashboard.key")
-        self._socket = _listening(self.options)
+        key = load_or_create_key(self.options.home / "dashboard.key")
+        self._socket = _listen(self.options)
         self.port = int(self._socket.getsockname()[1])
         self._keys = Keys(key, self.port, used)
         jobs = Jobs(places)
         self._feed = Feed(jobs)
-        desk = Desk(open_pipeline)
-        app = application(jobs, desk, self._gate, self._feed, read_only=self.options.read_only)
+        letter_pages = DeadLetterPages(open_pipeline)
+        app = application(jobs, letter_pages, self._gate, self._feed, read_only=self.options.read_only)
         tls: dict[str, Any] = (
             {"ssl_certfile": self.options.certificate, "ssl_keyfile": self.options.key}
             if self.options.encrypted
             else {}
         )
-        # The address of a link holds its token: no request is ever written down.
+        # A link contains its token, so requests are never logged.
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=2, lifespan="on",
             timeout_keep_alive=30, h11_max_incomplete_event_size=32 * 1024, limit_concurrency=512, **tls,
@@ -189,12 +191,12 @@ class Dashboard:
 
     @property
     def is_watched(self) -> bool:
-        """Whether a page is open somewhere."""
-        return self._feed.is_heard
+        """Whether a page is open in some browser."""
+        return self._feed.has_listeners
 
     @property
     def url(self) -> str:
-        """The link that is good now, for one browser."""
+        """The current one-time link."""
         return f"{self.address}{ENTER}?token={self._keys.link}"
 
     def __enter__(self) -> Self:
@@ -216,7 +218,7 @@ class Dashboard:
 
 
 class _Server(uvicorn.Server):
-    """Says when it is up, and lets go of open feeds when it ends."""
+    """Signals when it is up, and ends open feeds when it shuts down."""
 
     def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
         super().__init__(config)
@@ -232,9 +234,9 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets=sockets)
 
 
-def _listening(options: Options) -> socket.socket:
+def _listen(options: Options) -> socket.socket:
     family = socket.AF_INET6 if ":" in options.bind else socket.AF_INET
-    # The protocol is named, as asyncio sends small answers at once only where it knows that it is TCP.
+    # The protocol is given because asyncio sets TCP_NODELAY only on sockets whose protocol is TCP.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -242,9 +244,9 @@ def _listening(options: Options) -> socket.socket:
     except OSError as problem:
         listener.close()
         raise SetupError(
-            f"port {options.port} of {options.bind} cannot be had",
+            f"port {options.port} of {options.bind} cannot be opened",
             detail=problem.strerror or "",
-            hint="another dashboard may run already; choose another with --port, or 0 for any that is free",
+            hint="another dashboard may be running; choose another port with --port, or 0 for any free one",
         ) from None
     return listener
 

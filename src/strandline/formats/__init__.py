@@ -1,1 +1,1 @@
-"""Bytes to columns and back: a record that does not decode is set aside on its own, with its reason."""
+"""Formats: convert bytes to columns and back; each record that cannot be decoded becomes a dead letter."""

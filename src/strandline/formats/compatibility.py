@@ -1,4 +1,4 @@
-"""Whether data written with one schema can be read with another, and by which level a new schema is judged."""
+"""Check a new schema against older versions, by the rules of a compatibility level."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -19,15 +19,15 @@ _JUDGES: Final[Mapping[Kind, CanRead]] = {
 
 
 def check(new: str, older: Sequence[str], level: Level, kind: Kind = Kind.AVRO, uses: Uses | None = None) -> list[str]:
-    """Why a new schema does not get on with older ones, the oldest first; nothing if it does.
+    """List why a new schema is incompatible with older ones, given oldest first; empty if it is compatible.
 
-    `uses` holds the texts of the schemas that these use, by name.
+    `uses` holds the texts of referenced schemas, by name.
     """
     can_read = _JUDGES[kind]
-    asked = list(enumerate(older, 1)) if level.is_transitive else list(enumerate(older, 1))[-1:]
+    versions = list(enumerate(older, 1)) if level.is_transitive else list(enumerate(older, 1))[-1:]
     known = uses or {}
     reasons: list[str] = []
-    for version, old in reversed(asked):
+    for version, old in reversed(versions):
         if level.reads_older:
             reasons += [f"cannot read version {version}: {why}" for why in can_read(new, old, known, known)]
         if level.is_read_by_older:

@@ -1,4 +1,4 @@
-"""CSV: one line a record, by position; a value that its column does not take sets the record aside."""
+"""Decode and encode CSV, one line per record; a value that does not fit its column makes the record a dead letter."""
 
 import csv as stdlib_csv
 import io
@@ -14,8 +14,8 @@ import pyarrow as pa
 from strandline.errors import InvalidStep
 from strandline.formats.schema import ddl_of, parse_ddl, types_of
 from strandline.formats.text import texts_of
-from strandline.formats.time_parsing import beyond, days, instants
-from strandline.formats.undecodable_records import LARGEST, Complaint, checked_size, sift, tell
+from strandline.formats.time_parsing import days, instants, out_of_range
+from strandline.formats.undecodable_records import LARGEST, DecodeProblem, check_sizes, refuse_bad_limit, to_decoded
 from strandline.formats.varints import NOT_UTF8
 from strandline.ports.dead_letter_masking import HIDDEN
 from strandline.ports.protocols import RAW, Decoded, Masked
@@ -26,16 +26,16 @@ _TRUE_OR_FALSE: Final = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class Csv:
-    """Values in the order of the columns, between delimiters; quotes double inside of quotes. Nothing is null."""
+    """CSV format: values in column order, with a delimiter; quotes inside quotes are doubled. Empty means null."""
 
     ddl: str
     delimiter: str = ","
     largest: int = LARGEST
 
     def __post_init__(self) -> None:
-        checked_size(self.largest)
+        refuse_bad_limit(self.largest)
         if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
-            raise InvalidStep(f"{self.delimiter!r} cannot stand between values", hint="give one sign, like ; or a tab")
+            raise InvalidStep(f"{self.delimiter!r} cannot be a delimiter", hint="use one character, like ; or a tab")
         for field in parse_ddl(self.ddl):
             if pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
                 raise InvalidStep(f"the column {field.name!r} cannot be read from CSV as {ddl_of(field.type)}")
@@ -46,37 +46,37 @@ class Csv:
 
     @property
     def types(self) -> Mapping[str, str]:
-        """Each column's type, as DDL writes it."""
+        """Each column's type in DDL."""
         return types_of(parse_ddl(self.ddl))
 
     def decode(self, raw: pl.DataFrame) -> Decoded:
-        """Lines to values, then whole columns to their types."""
+        """Split lines into values, then convert whole columns to their types."""
         schema = parse_ddl(self.ddl)
-        sifted = sift(raw, self.largest)
-        complaints = dict(sifted.complaints)
-        texts = texts_of(raw[RAW][sifted.full])
+        checked = check_sizes(raw, self.largest)
+        problems = dict(checked.problems)
+        texts = texts_of(raw[RAW][checked.full])
         lines = texts.str.strip_prefix(_BYTE_ORDER_MARK).str.strip_suffix("\n").str.strip_suffix("\r")
         parts = lines.str.split(self.delimiter)
         plain = (parts.list.len() == len(schema)) & ~lines.str.contains(r'["\r\n]')
         plain = plain.fill_null(value=False)
         easy = parts.filter(plain)
-        good, found = sifted.full[plain.to_numpy()].tolist(), list[list[str]]()
-        for place, line in zip(sifted.full[~plain.to_numpy()].tolist(), lines.filter(~plain), strict=True):
+        good, found = checked.full[plain.to_numpy()].tolist(), list[list[str]]()
+        for place, line in zip(checked.full[~plain.to_numpy()].tolist(), lines.filter(~plain), strict=True):
             try:
                 found.append(self._split(line, len(schema)))
                 good.append(place)
             except (ValueError, stdlib_csv.Error) as problem:
-                complaints[place] = Complaint(str(problem))
+                problems[place] = DecodeProblem(str(problem))
         quoted = pl.Series(found, dtype=pl.List(pl.String))
         rows, wrong = _typed(pl.concat([easy, quoted]), schema)
-        complaints |= {good[at]: Complaint(why) for at, why in wrong.items()}
+        problems |= {good[at]: DecodeProblem(why) for at, why in wrong.items()}
         if wrong:
             fine = [at for at in range(len(good)) if at not in wrong]
             rows, good = rows[fine], [good[at] for at in fine]
-        return tell(raw, np.array(good, np.int64), rows, sifted.empty, complaints)
+        return to_decoded(raw, np.array(good, np.int64), rows, checked.empty, problems)
 
     def _split(self, line: str | None, count: int) -> list[str]:
-        """A line with quotes, or one that is wrong."""
+        """Split a line that has quotes, or that is invalid."""
         if line is None:
             raise ValueError(NOT_UTF8)
         found = list(stdlib_csv.reader(io.StringIO(line, newline=""), delimiter=self.delimiter, strict=True))
@@ -88,16 +88,16 @@ class Csv:
         return values
 
     def mask(self, value: bytes, fields: frozenset[str]) -> Masked | None:
-        """The line without what these columns say; None if it has not as many values as there are columns."""
+        """Mask the values of these columns; None if the number of values differs from the number of columns."""
         names = self.columns
         try:
             line = value.decode().removeprefix(_BYTE_ORDER_MARK).removesuffix("\n").removesuffix("\r")
             values = self._split(line, len(names))
         except (ValueError, stdlib_csv.Error):
             return None
-        mine = [name.casefold() in fields and each != "" for name, each in zip(names, values, strict=True)]
-        hidden = {text for each, hide in zip(values, mine, strict=True) if hide for text in (each, repr(each)[1:-1])}
-        shown = [HIDDEN if hide else each for each, hide in zip(values, mine, strict=True)]
+        masked = [name.casefold() in fields and each != "" for name, each in zip(names, values, strict=True)]
+        hidden = {text for each, hide in zip(values, masked, strict=True) if hide for text in (each, repr(each)[1:-1])}
+        shown = [HIDDEN if hide else each for each, hide in zip(values, masked, strict=True)]
         return Masked(self._line(shown), tuple(hidden))
 
     def _line(self, values: Sequence[str]) -> bytes:
@@ -106,13 +106,13 @@ class Csv:
         return file.getvalue().removesuffix("\r\n").encode()
 
     def encode(self, rows: pl.DataFrame) -> pl.Series:
-        """Each row as a line without its end."""
-        found = [self._line([_told(each) for each in row]) for row in rows.select(self.columns).iter_rows()]
+        """Encode each row as a line without its line end."""
+        found = [self._line([_to_text(each) for each in row]) for row in rows.select(self.columns).iter_rows()]
         return pl.Series(found, dtype=pl.Binary)
 
 
 def csv(ddl: str, *, delimiter: str = ",", largest: int = LARGEST) -> Csv:
-    """CSV records with these columns, in this order: `csv("team string, score long, at timestamp")`."""
+    """Read CSV records with these columns, in this order: `csv("team string, score long, at timestamp")`."""
     return Csv(ddl, delimiter, largest)
 
 
@@ -128,7 +128,7 @@ def _typed(lines: pl.Series, schema: pa.Schema) -> tuple[pl.DataFrame, dict[int,
             wrong.setdefault(at, f"{field.name}: {texts[at]!r} is no {ddl_of(field.type)}")
         found[field.name] = read
     rows = pl.DataFrame(found, schema=shape)
-    for at in beyond(rows, schema).arg_true():
+    for at in out_of_range(rows, schema).arg_true():
         wrong.setdefault(at, "a number or a time out of the range of its type")
     return rows, wrong
 
@@ -159,7 +159,7 @@ def _decimal(text: str | None, kind: pa.DataType) -> Decimal | None:
     return found if shift >= 0 and len(digits) + shift <= kind.precision else None
 
 
-def _told(value: object) -> str:
+def _to_text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):

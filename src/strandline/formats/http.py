@@ -1,4 +1,4 @@
-"""One question to one server over HTTP: bounded in time and size, and never sent on to another host."""
+"""Send one HTTP request with limits on time and size; redirects to other hosts are refused."""
 
 import http.client
 import ssl
@@ -15,27 +15,27 @@ _MOVED: Final = frozenset({301, 302, 303, 307, 308})
 _PORTS: Final = {"http": 80, "https": 443}
 
 
-class Elsewhere(Exception):
-    """The answer points to another host, or in a circle."""
+class ForeignRedirect(Exception):
+    """Raised when the answer redirects to another host, or in a circle."""
 
 
 class TooLarge(Exception):
-    """The answer is longer than any honest one."""
+    """Raised when the answer is larger than any valid one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the server said."""
+    """The server's answer."""
 
     status: int
     body: bytes
     retry_after: float | None = None
 
 
-def ask(
+def send_request(
     method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float, ca: str | None = None
 ) -> Answer:
-    """Asks, and follows a redirect only within the same scheme, host and port: headers may hold a password."""
+    """Send a request; follow redirects only to the same scheme, host and port, since headers may hold a password."""
     origin = _origin(urlsplit(url))
     until = time.monotonic() + seconds
     for _ in range(_HOPS):
@@ -45,37 +45,37 @@ def ask(
         url = urljoin(url, location)
         there = urlsplit(url)
         if _origin(there) != origin:
-            raise Elsewhere(f"a redirect to {there.scheme}://{there.hostname}")
-    raise Elsewhere("redirects without an end")
+            raise ForeignRedirect(f"a redirect to {there.scheme}://{there.hostname}")
+    raise ForeignRedirect("redirects without an end")
 
 
 def _once(
     method: str, url: SplitResult, headers: Mapping[str, str], body: bytes | None, until: float, ca: str | None
 ) -> tuple[Answer, str | None]:
-    connection = _connection(url, _left(until), ca)
+    connection = _connection(url, _remaining(until), ca)
     try:
         path = url.path + (f"?{url.query}" if url.query else "")
         connection.request(method, path or "/", body, dict(headers))
         response = connection.getresponse()
-        said = _body(response, until)
-        return Answer(response.status, said, _pause(response)), response.getheader("Location")
+        content = _body(response, until)
+        return Answer(response.status, content, _pause(response)), response.getheader("Location")
     finally:
         connection.close()
 
 
 def _body(response: http.client.HTTPResponse, until: float) -> bytes:
-    """Read in pieces, since a server that sends a byte a second keeps within every timeout of a socket."""
+    """Read in chunks and check the deadline: a server that sends a byte a second never exceeds a socket timeout."""
     parts, size = [], 0
     while part := response.read1(_CHUNK):
         size += len(part)
         if size > LARGEST:
             raise TooLarge(f"more than {LARGEST} bytes")
         parts.append(part)
-        _left(until)
+        _remaining(until)
     return b"".join(parts)
 
 
-def _left(until: float) -> float:
+def _remaining(until: float) -> float:
     left = until - time.monotonic()
     if left <= 0:
         raise TimeoutError("no answer in time")
@@ -96,5 +96,5 @@ def _origin(url: SplitResult) -> tuple[str, str | None, int | None]:
 
 
 def _pause(response: http.client.HTTPResponse) -> float | None:
-    said = response.getheader("Retry-After") or ""
-    return float(said) if said.isdecimal() else None
+    value = response.getheader("Retry-After") or ""
+    return float(value) if value.isdecimal() else None

@@ -1,4 +1,4 @@
-"""Rows that a sink will not take, as dead letters: as much as can be read of each, with what the sink said."""
+"""Convert rows that a sink refused to dead letters, with the sink's error."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,31 +16,31 @@ _LONGEST: Final = 400
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """One row, and what was said of it."""
+    """One refused row, and the sink's error."""
 
     row: Mapping[str, Any]
-    said: str
+    detail: str
 
 
 def refused_letters(
     refused: Iterable[Refused], *, sink: str, lineage: str, clock: int, mask: Iterable[str]
 ) -> pl.DataFrame:
-    """Whole envelopes, with nothing in them that is to be hidden."""
-    told = [
+    """Build complete envelopes, with masked fields."""
+    rows = [
         {
             **_place(each.row),
             REASON: SINK_REFUSED,
-            DETAIL: each.said[:_LONGEST],
+            DETAIL: each.detail[:_LONGEST],
             RAW: row_as_json(each.row),
         }
         for each in refused
     ]
     kinds = {name: ENVELOPE[name][1] for name in (PARTITION, OFFSET, REASON, DETAIL, RAW)}
-    return sealed(outgoing(letters_of(pl.DataFrame(told, schema=kinds), step=sink), None, None, mask), lineage, clock)
+    return sealed(outgoing(letters_of(pl.DataFrame(rows, schema=kinds), step=sink), None, None, mask), lineage, clock)
 
 
 def _place(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A late element knows where it lay; a user's own columns may be called so too."""
+    """The source position of a late element; user columns may have the same names."""
     partition, offset = row.get("source_partition"), row.get("source_offset")
     known = isinstance(partition, str) and isinstance(offset, int)
     return {PARTITION: partition, OFFSET: offset} if known else {PARTITION: None, OFFSET: None}

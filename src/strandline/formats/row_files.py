@@ -1,4 +1,4 @@
-"""Rows in types that every reader has; and as Parquet, lines of JSON or CSV, and back."""
+"""Convert rows to types that every reader has, and read and write them as Parquet, JSON lines or CSV."""
 
 import csv
 import io
@@ -15,10 +15,10 @@ from strandline.formats.sink_columns import Column, Kind, named, plain
 from strandline.kernel.blocks.column_types import to_polars
 
 VOID: Final = "void"
-"""The type of a column that has been nothing but nulls so far."""
+"""The type of a column that has held only nulls so far."""
 FORMATS: Final = ("parquet", "jsonl", "csv")
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
-"""The first and the last millisecond of the years 1 to 9999, which stand for the ends of time: no format has them."""
+"""The first and last millisecond of the years 1 to 9999; they replace the ends of time, which no format can express."""
 
 _MOMENT: Final = pl.Datetime("us", "UTC")
 _WALL: Final = pl.Datetime("us")
@@ -31,29 +31,29 @@ _WORDS: Final[dict[Any, str]] = {
 _SIGNS: Final = frozenset(":,<>`() ")
 
 
-def laid_out(frame: pl.DataFrame, batch: int) -> pl.DataFrame:
-    """A frame under its public names, in types that DDL has words for."""
-    told = named(frame, batch)
-    return pl.DataFrame([_typed(told.rows[each.name], each) for each in told.columns])
+def to_public_columns(frame: pl.DataFrame, batch: int) -> pl.DataFrame:
+    """Rename columns to their public names, and convert values to types that DDL has."""
+    sink_rows = named(frame, batch)
+    return pl.DataFrame([_typed(sink_rows.rows[each.name], each) for each in sink_rows.columns])
 
 
 def types_of(frame: pl.DataFrame) -> dict[str, str]:
-    """Each column's type, as DDL writes it."""
+    """Each column's type in DDL."""
     return {name: word_of(kind) or "string" for name, kind in frame.schema.items()}
 
 
-def joined(known: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
-    """The columns of both; one that was nothing but nulls gets its type from the first value."""
+def merge_columns(known: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+    """Merge two sets of columns; a column of only nulls gets its type from the first value."""
     return {**known, **{name: kind for name, kind in new.items() if known.get(name, VOID) == VOID}}
 
 
 def kinds_of(types: Mapping[str, str]) -> dict[str, Any]:
-    """Each column's type in a frame."""
+    """Each column's Polars type."""
     return {name: pl.Null() if word == VOID else to_polars(word) for name, word in types.items()}
 
 
 def word_of(kind: Any) -> str | None:
-    """A type as DDL writes it; None if it has no word for it."""
+    """A type in DDL; None if DDL has none for it."""
     if isinstance(kind, pl.Decimal):
         return f"decimal({kind.precision or 38}, {kind.scale})"
     if isinstance(kind, pl.List):
@@ -67,8 +67,8 @@ def word_of(kind: Any) -> str | None:
     return next((word for known, word in _WORDS.items() if kind == known), None)
 
 
-def encoded(rows: pl.DataFrame, form: str) -> bytes:
-    """Rows as the bytes of a file; columns of nothing but nulls are left out, since no format has a type for them."""
+def encode_file(rows: pl.DataFrame, form: str) -> bytes:
+    """Encode rows as a file's bytes; columns of only nulls are left out, since no format has a type for them."""
     rows = rows.select(name for name, kind in rows.schema.items() if kind != pl.Null)
     if form == "parquet":
         file = io.BytesIO()
@@ -78,12 +78,12 @@ def encoded(rows: pl.DataFrame, form: str) -> bytes:
 
 
 def as_texts(rows: pl.DataFrame, form: str = "csv") -> pl.DataFrame:
-    """Rows whose times, bytes and decimals are texts; in CSV also what is nested."""
+    """Convert times, bytes and decimals to text; for CSV also nested values."""
     return rows.with_columns(_as_text(name, kind, form) for name, kind in rows.schema.items())
 
 
-def decoded(path: Path, types: Mapping[str, str]) -> pl.DataFrame:
-    """The rows of a file, in the types they had; a column that it lacks is null."""
+def decode_file(path: Path, types: Mapping[str, str]) -> pl.DataFrame:
+    """Read a file's rows in their original types; a column that the file lacks is null."""
     kinds = kinds_of(types)
     try:
         match path.suffix:
@@ -95,8 +95,8 @@ def decoded(path: Path, types: Mapping[str, str]) -> pl.DataFrame:
                     header = next(csv.reader(file))
                 found = pl.read_csv(path, infer_schema=False, new_columns=header)
             case _:
-                told = {name: _told(kind) for name, kind in kinds.items()}
-                found = pl.read_ndjson(path, schema=told)
+                schema = {name: _told(kind) for name, kind in kinds.items()}
+                found = pl.read_ndjson(path, schema=schema)
         form = path.suffix[1:]
         return found.select(_from_text(found, name, kind, form) for name, kind in kinds.items())
     except pl.exceptions.PolarsError as problem:
@@ -126,20 +126,20 @@ def _typed(values: pl.Series, column: Column) -> pl.Series:
 
 
 def _as_text(name: str, kind: Any, form: str) -> pl.Expr:
-    mine = pl.col(name)
+    values = pl.col(name)
     if kind in _TEXTS:
-        return mine.dt.to_string(_TEXTS[kind])
+        return values.dt.to_string(_TEXTS[kind])
     if kind == pl.Binary:
-        return mine.bin.encode("base64")
+        return values.bin.encode("base64")
     if kind == pl.Date or isinstance(kind, pl.Decimal):
-        return mine.cast(pl.String)
+        return values.cast(pl.String)
     if kind.is_nested() and form == "csv":
-        return mine.map_batches(lambda values: plain(values, Kind.JSON), return_dtype=pl.String)
-    return mine
+        return values.map_batches(lambda values: plain(values, Kind.JSON), return_dtype=pl.String)
+    return values
 
 
 def _lines(rows: pl.DataFrame) -> bytes:
-    """JSON has no word for what is no number: such values are texts, which a number's reader understands."""
+    """Encode JSON lines. Non-finite numbers, which JSON cannot express, become text that number parsers accept."""
     reals = [name for name, kind in rows.schema.items() if kind.is_float()]
     if reals and rows.select(pl.any_horizontal((~pl.col(reals).is_finite()).any())).item():
         return b"".join(
@@ -158,7 +158,7 @@ def _finite(cell: Any) -> Any:
 
 
 def _told(kind: Any) -> Any:
-    """What a column is in lines of JSON."""
+    """The type of a column in JSON lines."""
     return kind if kind.is_nested() or kind.is_integer() or kind == pl.Boolean else pl.String
 
 
@@ -167,17 +167,17 @@ def _column_of(found: pl.DataFrame, name: str, kind: Any) -> pl.Expr:
 
 
 def _from_text(found: pl.DataFrame, name: str, kind: Any, form: str) -> pl.Expr:
-    mine = pl.col(name)
+    values = pl.col(name)
     if name not in found.columns:
         return pl.lit(None).cast(kind).alias(name)
     if kind in _TEXTS:
-        return mine.str.to_datetime(_TEXTS[kind], time_unit="us", time_zone=getattr(kind, "time_zone", None))
+        return values.str.to_datetime(_TEXTS[kind], time_unit="us", time_zone=getattr(kind, "time_zone", None))
     if kind == pl.Binary:
-        return mine.str.decode("base64")
+        return values.str.decode("base64")
     if kind == pl.Date:
-        return mine.str.to_date("%Y-%m-%d")
+        return values.str.to_date("%Y-%m-%d")
     if kind == pl.Boolean and form == "csv":
-        return mine == "true"
+        return values == "true"
     if kind.is_nested() and form == "csv":
-        return mine.str.json_decode(kind)
-    return mine.cast(kind)
+        return values.str.json_decode(kind)
+    return values.cast(kind)

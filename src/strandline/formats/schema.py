@@ -1,4 +1,4 @@
-"""Columns as DDL writes them, as an Arrow schema, and back."""
+"""Convert between DDL and Arrow schemas."""
 
 import pyarrow as pa
 
@@ -8,7 +8,7 @@ from strandline.model.ddl import HINT, parse
 
 
 def parse_ddl(text: str) -> pa.Schema:
-    """The schema in `team string, score long, at timestamp`."""
+    """Parse DDL such as `team string, score long, at timestamp`."""
     return pa.schema([pa.field(name, _type(name, kind)) for name, kind in parse(text).items()])
 
 
@@ -20,17 +20,17 @@ def _type(name: str, kind: str) -> pa.DataType:
 
 
 def to_ddl(schema: pa.Schema) -> str:
-    """`team string, score long`: what parse_ddl reads."""
+    """Format a schema as DDL that `parse_ddl` reads."""
     return ", ".join(f"{name} {kind}" for name, kind in types_of(schema).items())
 
 
 def types_of(schema: pa.Schema) -> dict[str, str]:
-    """Each column's type as DDL writes it."""
+    """Each column's type in DDL."""
     return {field.name: ddl_of(field.type) for field in schema}
 
 
 def ddl_of(kind: pa.DataType) -> str:
-    """One type as DDL writes it."""
+    """Format one type in DDL."""
     for name, found in scalars().items():
         if kind == found:
             return name
@@ -42,4 +42,4 @@ def ddl_of(kind: pa.DataType) -> str:
         return f"array<{ddl_of(kind.value_type)}>"
     if pa.types.is_struct(kind):
         return f"struct<{', '.join(f'{field.name}: {ddl_of(field.type)}' for field in kind)}>"
-    raise InvalidStep(f"there is no word for the type {kind}", hint=HINT)
+    raise InvalidStep(f"DDL has no type for {kind}", hint=HINT)

@@ -1,4 +1,4 @@
-"""Rows as a sink tells them: our columns under public names, and for each column the kind of value it holds."""
+"""Convert rows for sinks: our columns under public names, and the kind of each column's values."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from strandline.kernel.window.panes import FIRST, INDEX, LAST, NONSPECULATIVE, R
 from strandline.ports.protocols import REASON
 
 BATCH: Final = "@batch"
-"""The batch that brought a row."""
+"""The batch that delivered a row."""
 NEWEST: Final = "@newest"
 
 NAMES: Final = {
@@ -25,13 +25,13 @@ NAMES: Final = {
     REASON: "reason", WATERMARK: "watermark", PARTIAL: "partial", BATCH: "batch", **dead_letters.NAMES,
     NEWEST: "newest",
 }  # fmt: skip
-"""What our columns are called in a table; with a `_` behind where a user's column already has that name."""
+"""Public names of our columns; a `_` is appended if a user's column has the same name."""
 
 _INSTANTS: Final = (START, END, TIMESTAMP, AT, WATERMARK, dead_letters.SEEN)
 
 
 class Kind(StrEnum):
-    """What a column holds, as far as databases tell it apart."""
+    """Kind of a column's values, as far as databases distinguish it."""
 
     INTEGER = "integer"
     WIDE = "wide integer"
@@ -41,7 +41,7 @@ class Kind(StrEnum):
     TEXT = "text"
     BINARY = "binary"
     INSTANT = "instant"
-    """Milliseconds, with the two ends of time among them."""
+    """Milliseconds, or one of the two ends of time."""
     MOMENT = "moment"
     """A time with a zone."""
     WALL = "wall-clock time"
@@ -49,12 +49,12 @@ class Kind(StrEnum):
     TIME = "time of day"
     JSON = "json"
     UNKNOWN = "unknown"
-    """Nothing but nulls so far."""
+    """Only nulls so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: its public name, its kind, and of a decimal its digits, all and after the point."""
+    """A column's public name and kind; for a decimal the number of digits, in all and after the point."""
 
     name: str
     kind: Kind
@@ -62,8 +62,8 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Rows, with the columns a table must have for them."""
+class SinkRows:
+    """Rows, with the columns that a table needs for them."""
 
     rows: pl.DataFrame
     columns: tuple[Column, ...]
@@ -72,42 +72,44 @@ class Told:
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
-    def only(self, rows: pl.DataFrame, names: Iterable[str] | None = None) -> "Told":
-        """Other rows of the same kind, with some of the columns."""
+    def only(self, rows: pl.DataFrame, names: Iterable[str] | None = None) -> "SinkRows":
+        """Replace the rows, and optionally select columns."""
         wanted = set(self.names if names is None else names)
         columns = tuple(column for column in self.columns if column.name in wanted)
-        return Told(rows.select(column.name for column in columns), columns)
+        return SinkRows(rows.select(column.name for column in columns), columns)
 
 
-def tell(frame: pl.DataFrame, batch: int) -> Told:
-    """A frame under its public names, with its batch; lists and structures as JSON."""
-    told = named(frame, batch)
-    return Told(pl.DataFrame([plain(told.rows[each.name], each.kind) for each in told.columns]), told.columns)
+def to_sink_rows(frame: pl.DataFrame, batch: int) -> SinkRows:
+    """Rename columns to their public names, add the batch, and convert nested values to JSON."""
+    renamed = named(frame, batch)
+    return SinkRows(
+        pl.DataFrame([plain(renamed.rows[each.name], each.kind) for each in renamed.columns]), renamed.columns
+    )
 
 
-def named(frame: pl.DataFrame, batch: int) -> Told:
-    """A frame under its public names, with its batch; values as they are."""
+def named(frame: pl.DataFrame, batch: int) -> SinkRows:
+    """Rename columns to their public names and add the batch; values stay as they are."""
     public = names_beside(frame.columns)
     shown = frame.with_columns(pl.lit(batch, pl.Int64).alias(BATCH)).rename(public, strict=False)
     instants = {public[name] for name in _INSTANTS if name in frame.columns}
-    return Told(shown, tuple(_column(name, kind, name in instants) for name, kind in shown.schema.items()))
+    return SinkRows(shown, tuple(_column(name, kind, name in instants) for name, kind in shown.schema.items()))
 
 
 def names_beside(columns: Iterable[str]) -> dict[str, str]:
-    """What our columns are called beside a user's own, which keep their names; many databases mind no case."""
+    """Choose public names that do not clash with user columns, ignoring case as many databases do."""
     taken = {name.lower() for name in columns if not name.startswith(OWN)}
     names = {}
     for own, name in NAMES.items():
-        free = name
-        while free in taken:
-            free += "_"
-        names[own] = free
+        candidate = name
+        while candidate in taken:
+            candidate += "_"
+        names[own] = candidate
     return names
 
 
 def row_as_json(row: Mapping[str, Any]) -> bytes:
-    """One row, to be read by people and to be sent again."""
-    return json.dumps(dict(row), default=_readable, ensure_ascii=False).encode()
+    """Encode one row as JSON, to be read by people and to be redriven."""
+    return json.dumps(dict(row), default=_json_default, ensure_ascii=False).encode()
 
 
 _KINDS: Final[tuple[tuple[Any, Kind], ...]] = (
@@ -133,9 +135,9 @@ def _column(name: str, kind: Any, instant: bool) -> Column:
 
 
 def plain(values: pl.Series, kind: Kind) -> pl.Series:
-    """Values that every database has: what is nested as JSON, texts as texts."""
+    """Convert values to types that every database has: nested values to JSON, categories to text."""
     if kind is Kind.JSON:
-        texts = [None if each is None else json.dumps(each, default=_readable) for each in values.to_list()]
+        texts = [None if each is None else json.dumps(each, default=_json_default) for each in values.to_list()]
         return pl.Series(values.name, texts, pl.String)
     if kind is Kind.TEXT:
         return values.cast(pl.String)
@@ -144,5 +146,5 @@ def plain(values: pl.Series, kind: Kind) -> pl.Series:
     return values.dt.total_microseconds() if values.dtype == pl.Duration else values
 
 
-def _readable(value: Any) -> str:
+def _json_default(value: Any) -> str:
     return value.hex() if isinstance(value, bytes) else str(value)

@@ -1,4 +1,4 @@
-"""Records as they are: one column with a text, or with bytes."""
+"""Read records as they are, as one column of text or bytes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,20 +7,20 @@ import numpy as np
 import polars as pl
 
 from strandline.formats.schema import parse_ddl
-from strandline.formats.undecodable_records import LARGEST, Complaint, checked_size, sift, tell
+from strandline.formats.undecodable_records import LARGEST, DecodeProblem, check_sizes, refuse_bad_limit, to_decoded
 from strandline.formats.varints import NOT_UTF8, is_text
 from strandline.ports.protocols import RAW, Decoded
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Each record is a text in UTF-8."""
+    """Format whose records are UTF-8 text."""
 
     column: str = "value"
     largest: int = LARGEST
 
     def __post_init__(self) -> None:
-        checked_size(self.largest)
+        refuse_bad_limit(self.largest)
         parse_ddl(f"{self.column} string")
 
     @property
@@ -32,13 +32,13 @@ class Text:
         return {self.column: "string"}
 
     def decode(self, raw: pl.DataFrame) -> Decoded:
-        sifted = sift(raw, self.largest)
-        values = raw[RAW][sifted.full].alias(self.column)
+        checked = check_sizes(raw, self.largest)
+        values = raw[RAW][checked.full].alias(self.column)
         texts = texts_of(values)
         fine = texts.is_not_null()
-        wrong = {int(place): Complaint(NOT_UTF8) for place in sifted.full[(~fine).to_numpy()]}
-        good = sifted.full[fine.to_numpy()]
-        return tell(raw, good, texts.drop_nulls().to_frame(), sifted.empty, sifted.complaints | wrong)
+        wrong = {int(place): DecodeProblem(NOT_UTF8) for place in checked.full[(~fine).to_numpy()]}
+        good = checked.full[fine.to_numpy()]
+        return to_decoded(raw, good, texts.drop_nulls().to_frame(), checked.empty, checked.problems | wrong)
 
     def encode(self, rows: pl.DataFrame) -> pl.Series:
         return rows[self.column].cast(pl.Binary)
@@ -46,13 +46,13 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Each record is its bytes."""
+    """Format whose records are bytes."""
 
     column: str = "value"
     largest: int = LARGEST
 
     def __post_init__(self) -> None:
-        checked_size(self.largest)
+        refuse_bad_limit(self.largest)
         parse_ddl(f"{self.column} binary")
 
     @property
@@ -64,16 +64,16 @@ class Raw:
         return {self.column: "binary"}
 
     def decode(self, raw: pl.DataFrame) -> Decoded:
-        sifted = sift(raw, self.largest)
-        found = raw[RAW][sifted.full].alias(self.column).to_frame()
-        return tell(raw, np.asarray(sifted.full), found, sifted.empty, sifted.complaints)
+        checked = check_sizes(raw, self.largest)
+        found = raw[RAW][checked.full].alias(self.column).to_frame()
+        return to_decoded(raw, np.asarray(checked.full), found, checked.empty, checked.problems)
 
     def encode(self, rows: pl.DataFrame) -> pl.Series:
         return rows[self.column].cast(pl.Binary)
 
 
 def texts_of(values: pl.Series) -> pl.Series:
-    """Null where the bytes are no text."""
+    """Convert bytes to text; null where they are not UTF-8."""
     try:
         return values.cast(pl.String)
     except pl.exceptions.ComputeError:
@@ -81,10 +81,10 @@ def texts_of(values: pl.Series) -> pl.Series:
 
 
 def text(column: str = "value", *, largest: int = LARGEST) -> Text:
-    """Records that are texts, in one column: `text()`, `text("line")`."""
+    """Read records as text in one column: `text()`, `text("line")`."""
     return Text(column, largest)
 
 
 def raw(column: str = "value", *, largest: int = LARGEST) -> Raw:
-    """Records as bytes, in one column: `raw()`."""
+    """Read records as bytes in one column: `raw()`."""
     return Raw(column, largest)

@@ -1,4 +1,4 @@
-"""Times and dates as texts: the ways to write them that are understood, each text on its own."""
+"""Parse times and dates from text, each value on its own, in several formats."""
 
 from datetime import UTC, date, datetime
 from typing import Final
@@ -7,30 +7,32 @@ import polars as pl
 import pyarrow as pa
 
 _TIMES: Final = ("%+", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M%#z", "%Y-%m-%d")
-"""ISO 8601 with an offset, or without one, which is UTC. The first is by far the most common, and the fastest."""
+"""ISO 8601 with an offset, or without one, which means UTC. The first format is by far the most common, and the
+fastest."""
 
 
 def instants(texts: pl.Series) -> pl.Series:
-    """Each text by the first way of writing that fits it; to infer one way would make it depend on its neighbours."""
+    """Parse each text by the first format that fits it. One inferred format would make a value depend on its
+    neighbours."""
     found = _read(texts, _TIMES[0])
-    for way in _TIMES[1:]:
+    for format_ in _TIMES[1:]:
         if found.null_count() == texts.null_count():
             break
-        found = found.zip_with(found.is_not_null(), _read(texts, way))
+        found = found.zip_with(found.is_not_null(), _read(texts, format_))
     return found
 
 
-def _read(texts: pl.Series, way: str) -> pl.Series:
-    return texts.str.to_datetime(way, time_unit="us", time_zone="UTC", strict=False)
+def _read(texts: pl.Series, format_: str) -> pl.Series:
+    return texts.str.to_datetime(format_, time_unit="us", time_zone="UTC", strict=False)
 
 
 def days(texts: pl.Series) -> pl.Series:
-    """Dates like 2024-05-01."""
+    """Parse dates like 2024-05-01."""
     return texts.str.to_date("%Y-%m-%d", strict=False)
 
 
-def beyond(rows: pl.DataFrame, schema: pa.Schema) -> pl.Series:
-    """Rows with a number or a time that fits its type by the letter only."""
+def out_of_range(rows: pl.DataFrame, schema: pa.Schema) -> pl.Series:
+    """Rows with a number or a time that parses, but is out of the range of its type."""
     found = pl.repeat(value=False, n=rows.height, eager=True)
     for field in schema:
         column = rows[field.name]

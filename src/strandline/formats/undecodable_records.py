@@ -1,4 +1,4 @@
-"""What every format does the same: records that are not there or too large, and dead letters with their reason."""
+"""Handle missing, oversized and undecodable records, for every format."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from strandline.kernel.dead_letters import TOO_LARGE
 from strandline.ports.protocols import DETAIL, RAW, REASON, Decoded
 
 LARGEST: Final = 16 * 2**20
-"""The longest record that is read, in bytes, unless a format is told otherwise."""
+"""The default limit for a record's size, in bytes."""
 _LONGEST_DETAIL: Final = 400
 
 Places = npt.NDArray[np.int64]
 
 
 class Undecodable(StrEnum):
-    """Why a record could not be read."""
+    """Why a record could not be decoded."""
 
     UNDECODABLE = "undecodable"
     TOO_LARGE = TOO_LARGE
@@ -30,41 +30,43 @@ class Undecodable(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
-    """Why one record could not be read, in a word and in a sentence."""
+class DecodeProblem:
+    """Why one record could not be decoded: a reason and a sentence."""
 
     detail: str
     reason: Undecodable = Undecodable.UNDECODABLE
 
 
 @dataclass(frozen=True, slots=True)
-class Sifted:
-    """The places of records to read, of those without a value, and what is wrong with the others."""
+class SizeCheck:
+    """Positions of records with a value, positions of records without one, and errors of the others."""
 
     full: Places
     empty: Places
-    complaints: dict[int, Complaint]
+    problems: dict[int, DecodeProblem]
 
 
-def checked_size(largest: int) -> None:
+def refuse_bad_limit(largest: int) -> None:
     if largest < 1:
-        raise InvalidStep(f"records of at most {largest} bytes are none", hint="allow one byte or more")
+        raise InvalidStep(f"the size limit of records is {largest} bytes", hint="use 1 byte or more")
 
 
-def sift(raw: pl.DataFrame, largest: int) -> Sifted:
-    """Looks at sizes only."""
+def check_sizes(raw: pl.DataFrame, largest: int) -> SizeCheck:
+    """Check the sizes of records."""
     sizes = raw[RAW].bin.size()
     large = (sizes > largest).fill_null(value=False)
     full = (sizes.is_not_null() & ~large).arg_true().to_numpy().astype(np.int64)
-    told = "a record of {} bytes; at most {} are read"
-    complaints = {
-        place: Complaint(told.format(sizes[place], largest), Undecodable.TOO_LARGE) for place in large.arg_true()
+    detail = "a record of {} bytes; at most {} are read"
+    problems = {
+        place: DecodeProblem(detail.format(sizes[place], largest), Undecodable.TOO_LARGE) for place in large.arg_true()
     }
-    return Sifted(full, sizes.is_null().arg_true().to_numpy().astype(np.int64), complaints)
+    return SizeCheck(full, sizes.is_null().arg_true().to_numpy().astype(np.int64), problems)
 
 
-def tell(raw: pl.DataFrame, good: Places, found: pl.DataFrame, empty: Places, bad: Mapping[int, Complaint]) -> Decoded:
-    """Rows beside their position and bytes, in their order; a record without a value has columns without any."""
+def to_decoded(
+    raw: pl.DataFrame, good: Places, found: pl.DataFrame, empty: Places, bad: Mapping[int, DecodeProblem]
+) -> Decoded:
+    """Join the decoded rows with their positions and bytes, in order; a record without a value has null columns."""
     if len(empty):
         nothing = found.clear(len(empty))
         found, good = pl.concat([found, nothing]), np.concatenate([good, empty])
@@ -75,11 +77,11 @@ def tell(raw: pl.DataFrame, good: Places, found: pl.DataFrame, empty: Places, ba
     return Decoded(pl.concat([rows, found], how="horizontal"), dead_letters(raw, bad))
 
 
-def dead_letters(raw: pl.DataFrame, bad: Mapping[int, Complaint]) -> pl.DataFrame:
-    """The records as they came, each with its reason."""
+def dead_letters(raw: pl.DataFrame, bad: Mapping[int, DecodeProblem]) -> pl.DataFrame:
+    """The undecodable records, each with its reason."""
     places = sorted(bad)
     return raw[places].with_columns(
         pl.Series(REASON, [bad[place].reason.value for place in places], pl.String),
-        # A parser may quote the record, which is kept beside it anyway and may be long.
+        # A parser may quote the record, which is kept anyway and may be long.
         pl.Series(DETAIL, [bad[place].detail for place in places], pl.String).str.head(_LONGEST_DETAIL),
     )

@@ -1,4 +1,5 @@
-"""Many records at once: a cursor over each of them, moved field by field through all with numpy."""
+"""Decode varints and byte ranges of many records at once, with a cursor per record, moved through all fields with
+numpy."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,13 +13,13 @@ Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 
 PADDING: Final = 16
-"""Zero bytes behind the last record, so that a number cut off there is read without looking where nothing is."""
+"""Zero bytes after the last record, so that reading a truncated number stays in bounds."""
 _LONGEST: Final = 10
 _ONE, _SEVEN, _TOP = np.uint64(1), np.uint64(7), np.uint64(56)
 _LENGTHS: Final = np.uint64(0x0102030405060708)
-"""Times the place of a number's last byte, its topmost byte is the number's length."""
+"""Multiplied by the position of a number's last byte, its top byte is the number's length."""
 _STOPS: Final = np.uint64(0x8080808080808080)
-"""The bits that say in each byte of a word whether a number goes on."""
+"""The continuation bit of each byte of a word."""
 _PAIRS: Final = tuple(
     (np.uint64(here), np.uint64(next_), np.uint64(shift))
     for here, next_, shift in (
@@ -27,7 +28,7 @@ _PAIRS: Final = tuple(
         (0x000000000FFFFFFF, 0x0FFFFFFF00000000, 4),
     )
 )
-"""How the sevens of a word close up: by pairs, then pairs of pairs, then both halves."""
+"""How the 7-bit groups of a word are joined: in pairs, then pairs of pairs, then both halves."""
 
 TRUNCATED = "it ends in the middle of a value"
 TRAILING = "there are bytes left after the last value"
@@ -46,7 +47,7 @@ REASONS: Final = (
 
 @dataclass(slots=True)
 class Cursor:
-    """Where each record is read next, where it ends, and what was wrong with it first, if anything."""
+    """Per record: the read position, its end, and its first error if there is one."""
 
     data: Bytes
     at: Ints
@@ -56,8 +57,9 @@ class Cursor:
     def __post_init__(self) -> None:
         self.wrong = np.zeros(len(self.at), np.uint8)
 
-    def complain(self, rows: Ints, where: Bools, reason: str) -> None:
-        """The first complaint about a record stays; it is read on from its end, where nothing more can go wrong."""
+    def report(self, rows: Ints, where: Bools, reason: str) -> None:
+        """Record an error; the first one of a record stays. The record's cursor moves to its end, where nothing more
+        can fail."""
         if where.any():
             bad = rows[where]
             self.wrong[bad] = np.where(self.wrong[bad] == 0, REASONS.index(reason), self.wrong[bad])
@@ -65,18 +67,19 @@ class Cursor:
 
     def _advance(self, rows: Ints, to: Ints) -> None:
         self.at[rows] = to
-        self.complain(rows, to > self.end[rows], TRUNCATED)
+        self.report(rows, to > self.end[rows], TRUNCATED)
 
     def finish(self) -> None:
-        everyone = np.arange(len(self.at))
-        self.complain(everyone, self.at < self.end, TRAILING)
+        all_rows = np.arange(len(self.at))
+        self.report(all_rows, self.at < self.end, TRAILING)
 
     def varint(self, rows: Ints) -> npt.NDArray[np.uint64]:
-        """Seven bits a byte, the least first. Up to eight bytes are read as one word; longer ones byte by byte."""
+        """Read varints, seven bits a byte, little-endian. Up to eight bytes are read as one word; longer ones byte by
+        byte."""
         at = self.at[rows]
         first = self.data[at]
         if not (first & 0x80).any():
-            # Lengths of texts, places in unions and enums: one byte, nearly always.
+            # Lengths of texts and indexes of unions and enums nearly always take one byte.
             self._advance(rows, at + 1)
             return first.astype(np.uint64)
         word = _words(self.data)[at]
@@ -107,17 +110,17 @@ class Cursor:
                 endless[open_] = byte > 1
             open_ = open_[(byte & 0x80) != 0]
         self._advance(rows, at + length)
-        self.complain(rows, endless, ENDLESS)
+        self.report(rows, endless, ENDLESS)
         return value
 
     def zigzag(self, rows: Ints) -> Ints:
-        """Signed numbers: 0, -1, 1, -2, 2 as 0, 1, 2, 3, 4."""
+        """Read zigzag-encoded signed numbers: 0, -1, 1, -2, 2 as 0, 1, 2, 3, 4."""
         value = self.varint(rows)
         half = (value >> np.uint64(1)).astype(np.int64)
         return half ^ -(value & np.uint64(1)).astype(np.int64)
 
     def numbers(self, rows: Ints, kind: str) -> npt.NDArray[Any]:
-        """Numbers of four or eight bytes, the least first."""
+        """Read little-endian numbers of four or eight bytes."""
         size = np.dtype(kind).itemsize
         at = self.at[rows]
         places = at[:, None] + np.arange(size)
@@ -132,19 +135,19 @@ class Cursor:
         return found
 
     def spans(self, rows: Ints, lengths: Ints | None = None, size: int = 0) -> tuple[Ints, Ints]:
-        """Where the next bytes start and how many there are: as they say themselves, or `size`."""
+        """The start and length of the next bytes, with the given lengths or `size`."""
         if lengths is None:
             lengths = np.full(len(rows), size, np.int64)
-        self.complain(rows, lengths < 0, NEGATIVE)
+        self.report(rows, lengths < 0, NEGATIVE)
         at, left = self.at[rows], self.end[rows] - self.at[rows]
         fits = (lengths >= 0) & (lengths <= left)
-        self.complain(rows, lengths > left, TRUNCATED)
+        self.report(rows, lengths > left, TRUNCATED)
         lengths = np.where(fits, lengths, 0)
         self.at[rows] += lengths
         return at, lengths
 
     def bytes(self, starts: Ints, lengths: Ints) -> pa.Array:
-        """The bytes at these places, as an Arrow array."""
+        """Copy the bytes at these positions into an Arrow array."""
         offsets = np.zeros(len(starts) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         places = np.repeat(starts - offsets[:-1], lengths)
@@ -153,23 +156,23 @@ class Cursor:
         return pa.Array.from_buffers(pa.large_binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
     def texts(self, rows: Ints, starts: Ints, lengths: Ints) -> pa.Array:
-        """The same as texts; those that are none are complained about, and empty."""
+        """Copy texts likewise; those that are not UTF-8 are reported and left empty."""
         found = self.bytes(starts, lengths)
         try:
             return found.cast(pa.large_string())
         except pa.ArrowInvalid:
             bad = np.array([not is_text(each) for each in found.to_pylist()])
-            self.complain(rows, bad, NOT_UTF8)
+            self.report(rows, bad, NOT_UTF8)
             return self.bytes(starts, np.where(bad, 0, lengths)).cast(pa.large_string())
 
 
 def _words(data: Bytes) -> npt.NDArray[np.uint64]:
-    """The eight bytes from each place on, the least first; the padding is long enough for the last."""
+    """The eight bytes from each position on, little-endian; the padding is long enough for the last."""
     return np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
 
 
 def cursor_over(values: pa.Array, skip: int = 0) -> Cursor:
-    """A cursor at the beginning of each value, after `skip` bytes of it."""
+    """A cursor at the beginning of each value, after `skip` bytes."""
     plain = values.cast(pa.large_binary())
     _, offsets, data = plain.buffers()
     bounds = np.frombuffer(offsets, np.int64, len(plain) + 1, plain.offset * 8)

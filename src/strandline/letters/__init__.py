@@ -1,1 +1,1 @@
-"""Dead letters after the job: where they are kept, and how they go back to where they came from, once."""
+"""Dead letters after the job: store them, and redrive their records to the sources, once."""

@@ -1,11 +1,11 @@
-"""Dead letters in files, with notes about them beside: the redrive that has begun, what went back, what is gone.
+"""Store notes beside dead letters in files: the redrive in progress, redriven letters, and dropped ones.
 
     _redrive.json          a redrive that was begun and not finished
-    _redriven/3c1f….json   the letters of one that was
-    _dropped/….json        letters that are gone for good, should a job write them again
-    _lock                  held by whoever changes one of these
+    _redriven/3c1f….json   the letters of a finished redrive
+    _dropped/….json        dropped letters, which stay dropped if a job writes them again
+    _lock                  locked by a process that changes one of these
 
-Readers of folders pass over names that begin with `_` or `.`, so that they find the letters alone.
+Readers of folders skip names that begin with `_` or `.`, so that they find the letters only.
 """
 
 import json
@@ -25,12 +25,12 @@ from strandline.ports.durable_files import alone, remove, write_whole
 
 @dataclass(frozen=True, slots=True)
 class NotedLetters:
-    """A folder with notes, how all letters there are read, and how some are taken out of their files."""
+    """A folder with notes, and functions that read all its letters and erase some from their files."""
 
     name: str
     folder: Path
     find: Callable[[], pl.DataFrame]
-    """Every envelope, those that were dropped or came twice too."""
+    """Reads every envelope, dropped and duplicate ones too."""
     erase: Callable[[frozenset[str]], None]
 
     def read(self) -> pl.DataFrame:
@@ -45,7 +45,7 @@ class NotedLetters:
         return Redrive(facts["id"], tuple(facts["letters"]), facts["before"])
 
     def begin(self, redrive: Redrive) -> None:
-        with self._alone():
+        with self._locked():
             refuse_overlap(redrive, self.begun(), self._redriven(), self.name)
             facts = {"id": redrive.id, "letters": redrive.letters, "before": redrive.before}
             write_whole(self._begun, json.dumps(facts).encode())
@@ -54,9 +54,9 @@ class NotedLetters:
         return None
 
     def finish(self, redrive: Redrive, sent: Sequence[str]) -> None:
-        with self._alone():
+        with self._locked():
             if sent:
-                self._keep("_redriven", redrive.id, {"id": redrive.id, "letters": [*sent]})
+                self._write_note("_redriven", redrive.id, {"id": redrive.id, "letters": [*sent]})
             known = self.begun()
             if known is not None and known.id == redrive.id:
                 remove(self._begun)
@@ -64,8 +64,10 @@ class NotedLetters:
     def drop(self, ids: Sequence[str]) -> int:
         many = self.read().filter(pl.col("id").is_in(ids)).height
         if many:
-            with self._alone():
-                self._keep("_dropped", sha256(",".join(sorted(ids)).encode()).hexdigest()[:16], {"letters": [*ids]})
+            with self._locked():
+                self._write_note(
+                    "_dropped", sha256(",".join(sorted(ids)).encode()).hexdigest()[:16], {"letters": [*ids]}
+                )
             self.erase(frozenset(ids))
         return many
 
@@ -73,27 +75,27 @@ class NotedLetters:
         pass
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         try:
             with alone(self.folder / "_lock"):
                 yield
         except OSError as problem:
-            raise SinkError(f"{self.folder} cannot be written to", detail=str(problem)) from None
+            raise SinkError(f"{self.folder} cannot be written", detail=str(problem)) from None
 
     @property
     def _begun(self) -> Path:
         return self.folder / "_redrive.json"
 
     def _redriven(self) -> dict[str, str]:
-        return {each: facts["id"] for facts in self._noted("_redriven") for each in facts["letters"]}
+        return {each: facts["id"] for facts in self._notes("_redriven") for each in facts["letters"]}
 
     def _dropped(self) -> list[str]:
-        return [each for facts in self._noted("_dropped") for each in facts["letters"]]
+        return [each for facts in self._notes("_dropped") for each in facts["letters"]]
 
-    def _noted(self, kind: str) -> list[dict[str, Any]]:
+    def _notes(self, kind: str) -> list[dict[str, Any]]:
         return [_facts(path) for path in sorted((self.folder / kind).glob("[!.]*.json"))]
 
-    def _keep(self, kind: str, name: str, facts: Mapping[str, Any]) -> None:
+    def _write_note(self, kind: str, name: str, facts: Mapping[str, Any]) -> None:
         (self.folder / kind).mkdir(exist_ok=True, mode=0o700)
         write_whole(self.folder / kind / f"{name}.json", json.dumps(facts).encode())
 

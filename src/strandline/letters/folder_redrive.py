@@ -1,4 +1,5 @@
-"""A folder of files takes records back as one more file, whose name is the redrive's: twice the same is once."""
+"""Redrive dead letters to a folder source as one more file, named after the redrive, so that repeating it has no
+effect."""
 
 import io
 import json
@@ -18,43 +19,43 @@ from strandline.letters.store import Marks, Redrive
 from strandline.ports.durable_files import write_once
 
 LETTER: Final = "strandline_letter"
-"""The column that says which letter a row comes from, in files that have columns."""
+"""The column that holds a row's letter id, in files with columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Where the files of a source are, and what is in them: lines, or columns with their types."""
+    """The folder of a source, and its contents: lines, or typed columns."""
 
     name: str
     path: str
     format: str
     types: Mapping[str, str] | None
-    """None where a record is a line."""
+    """None if a record is a line."""
     pattern: str | None = None
     header: str | None = None
 
     def why_not(self, letters: pl.DataFrame) -> dict[str, str]:
         place = urlparse(self.path)
         if place.scheme not in ("", "file"):
-            return dict.fromkeys(letters["id"], f"{self.path} is not a folder of this machine")
+            return dict.fromkeys(letters["id"], f"{self.path} is not a folder on this machine")
         if self.pattern is not None and not fnmatch(self._file("0"), self.pattern):
             return dict.fromkeys(letters["id"], f"the source reads files named {self.pattern} only")
         return {letter["id"]: why for letter in letters.iter_rows(named=True) if (why := self._why_not(letter))}
 
     def _why_not(self, letter: Mapping[str, Any]) -> str | None:
         if self.types is None:
-            return None if letter["masked"] is None else "its bytes are not all here, and a line is not found again"
+            return None if letter["masked"] is None else "its bytes are masked or cut, and a line cannot be found again"
         row = self._row(letter)
         if row is None:
             return (
-                "its bytes are not all here, and its row is not found again"
+                "its bytes are masked or cut, and its row cannot be found again"
                 if letter["masked"]
                 else "it has no columns"
             )
         missing = sorted(self.types.keys() - row.keys())
-        return f"a step has taken its column {missing[0]!r} away" if missing else None
+        return f"a step has removed its column {missing[0]!r}" if missing else None
 
-    def standing(self, letters: pl.DataFrame) -> Any:  # noqa: ARG002 - a file's name tells whether it has arrived
+    def standing(self, letters: pl.DataFrame) -> Any:  # noqa: ARG002 - a file's name shows whether it has arrived
         return None
 
     def take_back(
@@ -63,16 +64,16 @@ class Folder:
         redriven: Redrive,
         marks: Marks | None,  # noqa: ARG002 - a folder has no transactions
     ) -> tuple[str, ...]:
-        fine = letters.filter(~pl.col("id").is_in(self.why_not(letters).keys()))
-        once = fine.unique(["source_partition", "source_offset"], keep="first", maintain_order=True)
+        sendable = letters.filter(~pl.col("id").is_in(self.why_not(letters).keys()))
+        once = sendable.unique(["source_partition", "source_offset"], keep="first", maintain_order=True)
         path = Path(unquote(urlparse(self.path).path)) / self._file(redriven.id)
         try:
             # A file that has been read is not written again, not even with the same bytes.
-            if fine.height and not path.exists():
+            if sendable.height and not path.exists():
                 write_once(path, self._lines(once) if self.types is None else self._table(once, self.types), 0o644)
         except OSError as problem:
-            raise SinkError(f"{self.path} does not take records back", detail=str(problem)) from None
-        return tuple(fine["id"])
+            raise SinkError(f"{self.path} cannot be written", detail=str(problem)) from None
+        return tuple(sendable["id"])
 
     def _file(self, redrive: str) -> str:
         suffix = Path(self.pattern or "").suffix or f".{self.format}"
@@ -85,7 +86,7 @@ class Folder:
     def _table(self, letters: pl.DataFrame, types: Mapping[str, str]) -> bytes:
         shape = {name: to_polars(kind) for name, kind in types.items()}
         rows = [self._row(letter) or {} for letter in letters.iter_rows(named=True)]
-        # What a row says is JSON, or a row of a file: both have the columns, in types that are read as these.
+        # A row comes from JSON or from a file: both have the columns, in types that parse as these.
         texts = pl.Series(
             [json.dumps({name: row[name] for name in shape}, default=str) for row in rows], dtype=pl.String
         )
@@ -101,17 +102,17 @@ class Folder:
         return file.getvalue()
 
     def _row(self, letter: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The row as it lies in its file, where that is known; else what the letter says of it."""
+        """The row from its file if that still exists, otherwise from the letter."""
         found = _in_file(letter["source_partition"], letter["source_offset"])
         if found is not None:
             return found
         if letter["masked"] is not None or letter["raw"] is None:
             return None
         try:
-            told = json.loads(letter["raw"])
+            row = json.loads(letter["raw"])
         except ValueError:
             return None
-        return told if isinstance(told, dict) else None
+        return row if isinstance(row, dict) else None
 
 
 def _in_file(partition: str | None, offset: int | None) -> dict[str, Any] | None:

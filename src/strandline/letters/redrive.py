@@ -1,9 +1,8 @@
-"""Dead letters back to where they came from, each record once, also when this is killed and done again.
+"""Redrive dead letters to their sources, each record once, even if a redrive is killed and repeated.
 
-A redrive is kept in the store before anything is sent. Then the sources take the records back, all of a source's or
-none. Then the letters are marked. One that was killed in between is found by the next, which does it again: a source
-looks whether the records of a redrive have arrived before it sends any. So it does not matter whether the first was
-killed or is only slow.
+A redrive is stored before anything is sent. Then each source writes its records back, all or none. Then the letters are
+marked. The next redrive finds one that was killed in between, and repeats it. A source checks whether the records of a
+redrive have arrived before it sends any, so it does not matter whether the first attempt was killed or is only slow.
 """
 
 import hashlib
@@ -26,20 +25,20 @@ _POSITION: Final = ("source", "source_partition", "source_offset")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of the letters that were asked for."""
+    """Result of a redrive."""
 
     sent: tuple[str, ...] = ()
     left: Mapping[str, str] = field(default_factory=dict)
     """By id, why a letter was not sent."""
     completed: tuple[str, ...] = ()
-    """Letters of a redrive that was killed before, and is done now."""
+    """Letters of an earlier redrive that was killed, and is finished now."""
 
 
 def redrive(store: LetterStore, sources: Mapping[str, Any], wanted: Iterable[str]) -> Report:
-    """Sends the records of these letters back to their sources, by name, and marks the letters."""
+    """Write the records of these letters back to their sources, by name, and mark the letters."""
     completed = _complete(store, sources)
     letters = store.read()
-    chosen, left = _chosen(letters, sources, frozenset(wanted) - frozenset(completed))
+    chosen, left = _select(letters, sources, frozenset(wanted) - frozenset(completed))
     sent: list[str] = []
     for start in range(0, chosen.height, AT_ONCE):
         part = chosen[start : start + AT_ONCE]
@@ -52,24 +51,24 @@ def redrive(store: LetterStore, sources: Mapping[str, Any], wanted: Iterable[str
     return Report(tuple(sent), left, completed)
 
 
-def foresee(store: LetterStore, sources: Mapping[str, Any], wanted: Iterable[str]) -> Report:
-    """What a redrive would send, as far as it can be told without one, and what would stay."""
+def predict(store: LetterStore, sources: Mapping[str, Any], wanted: Iterable[str]) -> Report:
+    """Predict what a redrive would send, and what would stay."""
     begun = store.begun()
     completed = () if begun is None else begun.letters
-    chosen, left = _chosen(store.read(), sources, frozenset(wanted) - frozenset(completed))
+    chosen, left = _select(store.read(), sources, frozenset(wanted) - frozenset(completed))
     return Report(tuple(chosen["id"]), left, completed)
 
 
 def _complete(store: LetterStore, sources: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a redrive before this one had begun, and may have sent or not."""
+    """Finish an earlier redrive, which may have sent its records or not."""
     begun = store.begun()
     if begun is None:
         return ()
     missing = sorted(set(begun.before) - set(sources))
     if missing:
         raise SetupError(
-            f"a redrive was killed that sent records to {missing[0]}, which this pipeline does not read",
-            hint="run it once more with the pipeline it was begun with",
+            f"an unfinished redrive sent records to {missing[0]}, which this pipeline does not read",
+            hint="redrive once more with the pipeline that it was started with",
         )
     part = store.read().filter(pl.col("id").is_in(begun.letters))
     return tuple(_send(store, sources, begun, part))
@@ -77,48 +76,48 @@ def _complete(store: LetterStore, sources: Mapping[str, Any]) -> tuple[str, ...]
 
 def _send(store: LetterStore, sources: Mapping[str, Any], one: Redrive, letters: pl.DataFrame) -> list[str]:
     sent: list[str] = []
-    for name, mine in _by_source(letters):
+    for name, part in _by_source(letters):
         source: TakesBack = sources[name]
-        sent += source.take_back(mine, one, store.marks(one, mine["id"].to_list()))
+        sent += source.take_back(part, one, store.marks(one, part["id"].to_list()))
     crash_point("R3")
     store.finish(one, sent)
     return sent
 
 
 def _by_source(letters: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
-    return [(str(name), mine) for (name,), mine in letters.group_by("source", maintain_order=True)]
+    return [(str(name), part) for (name,), part in letters.group_by("source", maintain_order=True)]
 
 
-def _chosen(
+def _select(
     letters: pl.DataFrame, sources: Mapping[str, Any], wanted: frozenset[str]
 ) -> tuple[pl.DataFrame, dict[str, str]]:
-    """The letters whose records can go back, with all others of the same records; and why the rest cannot."""
+    """Select the letters whose records can be redriven, with all others of the same records; explain the rest."""
     left: dict[str, str] = {}
-    asked = letters.filter(pl.col("id").is_in(wanted))
-    for id_ in asked.filter(pl.col(STATE) != NEW)["id"]:
-        left[id_] = "it was sent back before"
-    # A record goes back as a whole, so it must not go back for another of its letters.
+    requested = letters.filter(pl.col("id").is_in(wanted))
+    for id_ in requested.filter(pl.col(STATE) != NEW)["id"]:
+        left[id_] = "it was redriven before"
+    # A record is redriven as a whole, so it must not be sent again for another of its letters.
     gone = letters.filter(pl.col(STATE) == REDRIVEN).select(_POSITION).unique()
-    places = asked.filter(pl.col(STATE) == NEW).select(_POSITION).unique()
+    places = requested.filter(pl.col(STATE) == NEW).select(_POSITION).unique()
     fresh = letters.filter(pl.col(STATE) == NEW).join(places, on=_POSITION, how="semi", nulls_equal=True)
     for id_ in fresh.join(gone, on=_POSITION, how="semi")["id"]:
-        left[id_] = "its record was sent back with another letter"
+        left[id_] = "its record was redriven with another letter"
     fresh = fresh.filter(~pl.col("id").is_in(left.keys()))
-    for name, mine in _by_source(fresh):
-        left |= _why_not(name, mine, sources)
+    for name, part in _by_source(fresh):
+        left |= _why_not(name, part, sources)
     return fresh.filter(~pl.col("id").is_in(left.keys())), {id_: why for id_, why in left.items() if id_ in wanted}
 
 
 def _why_not(name: str, letters: pl.DataFrame, sources: Mapping[str, Any]) -> dict[str, str]:
     source = sources.get(name)
     if letters["source"][0] is None:
-        words = {SINK_REFUSED: "a row that a sink refused"}
+        reasons = {SINK_REFUSED: "a row that a sink refused"}
         pairs = letters.select("id", "reason").iter_rows()
-        return {id_: f"it is {words.get(reason, 'a pane')}, not a record of a source" for id_, reason in pairs}
+        return {id_: f"it is {reasons.get(reason, 'a pane')}, not a record of a source" for id_, reason in pairs}
     if source is None:
         why = f"the pipeline does not read {name}"
     elif not isinstance(source, TakesBack):
-        why = f"{name} takes no records back"
+        why = f"{name} does not support redrive"
     else:
         return source.why_not(letters)
     return dict.fromkeys(letters["id"], why)

@@ -1,4 +1,4 @@
-"""What a place that keeps dead letters must do, and a source that takes records back."""
+"""Protocols of a dead letter store, and of a source that supports redrive."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,28 +13,29 @@ from strandline.plan.endpoints import DeadLetters
 
 STATE: Final = "state"
 REDRIVE: Final = "redrive"
-"""The redrive that sent a letter's record back; null for one that still lies here."""
+"""The redrive that sent a letter's record back; null if the letter was not redriven."""
 NEW, REDRIVEN = "new", "redriven"
 TIMES: Final = ("event_time", "first_seen")
 _MOMENT: Final = pl.Datetime("us", "UTC")
 
 KEPT: Final = {**PUBLIC, STATE: pl.String, REDRIVE: pl.String}
-"""What is told of a letter that is kept: its envelope, and what became of it since."""
+"""Columns of a stored letter: its envelope and its redrive state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Redrive:
-    """Letters on their way back. It is kept before the first is sent, so that a kill in between can be told."""
+    """A redrive of letters. It is stored before the first record is sent, so that a kill in between is detected."""
 
     id: str
     letters: tuple[str, ...]
     before: Mapping[str, Any] = field(default_factory=dict)
-    """By source, where it ended before: what tells afterwards whether the records have arrived."""
+    """By source, where it ended before, which shows afterwards whether the records have arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What a store would write to mark letters, for a source that can do it in the transaction that sends them."""
+    """Records that mark letters in a store, for a source that can write them in the transaction that sends the
+    letters."""
 
     servers: str
     topic: str
@@ -42,36 +43,37 @@ class Marks:
 
 
 class LetterStore(Protocol):
-    """Where dead letters are kept. What is marked stays marked, whatever a job that is played again writes."""
+    """A store of dead letters. Marked letters stay marked, whatever a replayed job writes."""
 
     @property
     def name(self) -> str: ...
 
     def read(self) -> pl.DataFrame:
-        """Every letter once, as KEPT, by when it was first seen and its id."""
+        """Read every letter once, with the columns of KEPT, ordered by when it was first seen and by its id."""
         ...
 
     def begun(self) -> Redrive | None:
-        """The redrive that was begun and not finished: one that runs, or one that was killed."""
+        """The redrive that was begun and not finished: it is running, or was killed."""
         ...
 
     def begin(self, redrive: Redrive) -> None:
-        """Keeps a redrive durably; refused while one is begun, and if one of its letters is marked meanwhile.
+        """Store a redrive durably; raise an error while another one is begun, or if one of its letters was marked
+        since.
 
-        Of two that come at the same time one is refused.
+        Of two concurrent redrives one is refused.
         """
         ...
 
     def marks(self, redrive: Redrive, sent: Sequence[str]) -> Marks | None:
-        """What `finish` would write, where a transaction of a source could write it in its place."""
+        """What `finish` would write, for a source that can write it in its own transaction."""
         ...
 
     def finish(self, redrive: Redrive, sent: Sequence[str]) -> None:
-        """Marks the letters that were sent; those of the redrive that were not are new again. May come twice."""
+        """Mark the letters that were sent; the redrive's other letters are new again. Safe to repeat."""
         ...
 
     def drop(self, ids: Sequence[str]) -> int:
-        """Deletes letters for good, and says how many there were."""
+        """Delete letters permanently, and return how many there were."""
         ...
 
     def close(self) -> None: ...
@@ -79,48 +81,49 @@ class LetterStore(Protocol):
 
 @runtime_checkable
 class KeepsLetters(Protocol):
-    """A sink, or a place for dead letters, that can be asked for them."""
+    """A sink or a dead-letter output whose letters can be read."""
 
     def letters(self) -> LetterStore: ...
 
 
 class KeptApart(DeadLetters, KeepsLetters, Protocol):
-    """A place for dead letters."""
+    """A dead-letter output whose letters can be read."""
 
 
 @runtime_checkable
 class TakesBack(Protocol):
-    """A source that dead letters can go back to."""
+    """A source that supports redrive."""
 
     @property
     def name(self) -> str: ...
 
     def why_not(self, letters: pl.DataFrame) -> dict[str, str]:
-        """By id, why a letter cannot go back; those that are not named can."""
+        """By id, why a letter cannot be redriven; letters without an entry can."""
         ...
 
     def standing(self, letters: pl.DataFrame) -> Any:
-        """Where the source ends now, as JSON, as far as these letters go back there."""
+        """The end positions of the source for these letters, as JSON."""
         ...
 
     def take_back(self, letters: pl.DataFrame, redriven: Redrive, marks: Marks | None) -> tuple[str, ...]:
-        """Sends records again, all or none, and returns the letters whose records are there then.
+        """Write records again, all or none, and return the letters whose records have arrived.
 
-        A redrive of this id may have done so already, or may be at it in another process: the records come once. A
-        source that can writes `marks` in the same transaction.
+        Another process may have done so already for this redrive, or may be doing so: the records arrive once. A source
+        that can writes `marks` in the same transaction.
         """
         ...
 
 
 def now() -> str:
-    """The time of a mark."""
+    """The current time, for a mark."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def refuse_overlap(redrive: Redrive, known: Redrive | None, marked: Collection[str], where: str) -> None:
-    """Asked where nobody else can begin one: another redrive is under way, or has sent one of these letters."""
+    """Raise an error if another redrive is in progress, or has sent one of these letters. Call it under the store's
+    lock."""
     if known is not None:
-        raise SinkError(f"another redrive of {where} has begun", hint="let it end, then try again")
+        raise SinkError(f"another redrive of {where} is in progress", hint="wait for it, then try again")
     sent = [each for each in redrive.letters if each in marked]
     if sent:
         raise SinkError(
@@ -129,7 +132,7 @@ def refuse_overlap(redrive: Redrive, known: Redrive | None, marked: Collection[s
 
 
 def marked(letters: pl.DataFrame, redriven: Mapping[str, str]) -> pl.DataFrame:
-    """Envelopes, each id once, with the redrives that sent them back, as far as there are any."""
+    """Add the redrive state to envelopes, and remove duplicate ids."""
     once = letters.filter(pl.col("id").is_first_distinct() | pl.col("id").is_null())
     marks = pl.Series(REDRIVE, [redriven.get(each) for each in once["id"]], pl.String)
     state = pl.when(pl.col(REDRIVE).is_null()).then(pl.lit(NEW)).otherwise(pl.lit(REDRIVEN)).alias(STATE)
@@ -137,16 +140,16 @@ def marked(letters: pl.DataFrame, redriven: Mapping[str, str]) -> pl.DataFrame:
 
 
 def envelopes(rows: pl.DataFrame) -> pl.DataFrame:
-    """Envelopes from rows under public names, as files and tables have them: times are moments, columns may lack."""
+    """Normalize envelopes from files and tables: convert times to milliseconds, and add missing columns."""
     if rows.is_empty():
         return pl.DataFrame(schema=PUBLIC)
     whole = rows.with_columns(pl.lit(None).alias(name) for name in PUBLIC if name not in rows.columns)
-    told = whole.with_columns(pl.col(name).cast(_MOMENT).dt.timestamp("ms") for name in TIMES)
-    return told.select(pl.col(name).cast(kind) for name, kind in PUBLIC.items())
+    converted = whole.with_columns(pl.col(name).cast(_MOMENT).dt.timestamp("ms") for name in TIMES)
+    return converted.select(pl.col(name).cast(kind) for name, kind in PUBLIC.items())
 
 
 def in_order(letters: pl.DataFrame) -> pl.DataFrame:
-    """Letters as they are told: oldest first."""
+    """Sort letters, oldest first."""
     return letters.select(pl.col(name).cast(kind) for name, kind in KEPT.items()).sort(
         "first_seen", "source", "source_partition", "source_offset", "id", nulls_last=True
     )

@@ -1,1 +1,1 @@
-"""How a job is: the golden numbers of every batch, kept beside its checkpoint, judged, and told to whoever asks."""
+"""Observe a job: store the golden numbers of every batch beside its checkpoint, judge them, and export them."""

@@ -1,6 +1,6 @@
-"""What is asked of a job from outside, through its folder: a file that it looks for, and takes away when it obeys.
+"""Request a job to stop or drain through a file in its folder; the job removes the file when it complies.
 
-`drain` is Spark's to see, in every batch (`spark/sources/heartbeat.py`); `stop` by the observer.
+Spark checks for `drain` in every batch (`spark/sources/heartbeat.py`), the observer for `stop`.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ DRAIN: Final = "drain"
 
 
 def ask(folder: Path, what: str) -> None:
-    """Asks the job in a folder."""
+    """Send a request to the job of a folder."""
     (folder / what).touch()
 
 
@@ -20,5 +20,5 @@ def is_asked(folder: Path, what: str) -> bool:
 
 
 def take_back(folder: Path, what: str) -> None:
-    """It is obeyed, or no longer wanted."""
+    """Remove a request that is done or no longer wanted."""
     (folder / what).unlink(missing_ok=True)

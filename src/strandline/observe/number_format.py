@@ -1,10 +1,10 @@
-"""Numbers as people say them."""
+"""Format numbers for people."""
 
 from strandline.model.counts import Counts
 
 
 def duration(seconds: float) -> str:
-    """A length of time as people say it."""
+    """Format a duration with a suitable unit."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if abs(seconds) >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
@@ -26,8 +26,8 @@ def bytes_of(size: int) -> str:
 
 
 def conserved(counts: Counts) -> str:
-    """Everyone who came in, and what became of them, as a sum."""
+    """Format the counts of elements and their outcomes as a sum."""
     further = f" + {counts.again} to further steps" if counts.again else ""
     filtered = f" + {counts.filtered} filtered" if counts.filtered else ""
-    told = f"{counts.contributed} contributed + {counts.late} late + {counts.dead} dead letters{filtered}"
-    return f"{counts.read} in{further} = {told}"
+    outcomes = f"{counts.contributed} contributed + {counts.late} late + {counts.dead} dead letters{filtered}"
+    return f"{counts.read} in{further} = {outcomes}"

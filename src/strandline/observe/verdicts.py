@@ -1,7 +1,7 @@
-"""What the golden numbers mean: for each one whether it is well, and the sentence that says why.
+"""Judge the golden numbers: for each whether it is fine, and a sentence that says why.
 
-Pure functions of the last batches, oldest first. Limits are few and stand in `Limits`; where a number can be judged
-against itself (is it growing?), it needs none.
+Pure functions of the last batches, oldest first. The few limits are in `Limits`; a number that can be judged by its own
+history (is it growing?) needs none.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ History = Sequence[BatchMetrics]
 
 
 class Level(StrEnum):
-    """How serious it is."""
+    """Severity of a verdict."""
 
     OK = "ok"
     WARN = "warn"
@@ -26,7 +26,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A golden number, its value for people, how it is, and why."""
+    """A golden number: its displayed value, its level, and why."""
 
     number: str
     level: Level
@@ -36,28 +36,28 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is too much, where a number cannot be judged against itself."""
+    """Limits for numbers that cannot be judged by their own history."""
 
     late_share: float = 0.01
     dead_share: float = 0.01
     latency_seconds: float = 300.0
     skew: float = 3.0
-    """How many times more than the others the fullest key group gets."""
+    """How many times the mean the fullest key group may get."""
     hot_share: float = 0.3
     growing: int = 8
-    """Over so many points a number must grow to be called growing."""
+    """The number of points over which a number must grow to count as growing."""
 
 
 DEFAULT: Final = Limits()
 
 
 def verdicts(history: History, limits: Limits = DEFAULT) -> list[Verdict]:
-    """Every golden number of the last batches, in the order in which to look at them; none without a batch."""
+    """A verdict for every golden number of the last batches, in the order to look at them; empty without a batch."""
     return [judge(history, limits) for judge in _JUDGES] if history else []
 
 
 def worst(found: Sequence[Verdict]) -> Level:
-    """How the job is as a whole."""
+    """The worst level of all verdicts."""
     levels = {verdict.level for verdict in found}
     return Level.BAD if Level.BAD in levels else Level.WARN if Level.WARN in levels else Level.OK
 
@@ -65,7 +65,7 @@ def worst(found: Sequence[Verdict]) -> Level:
 def lag(history: History, limits: Limits) -> Verdict:
     last = history[-1]
     if last.lag_records is None:
-        return Verdict("lag", Level.OK, "–", "its sources do not tell how much is left")
+        return Verdict("lag", Level.OK, "–", "its sources do not report how much is left")
     seconds = "" if last.lag_seconds is None else f", {duration(last.lag_seconds)}"
     value = f"{count(last.lag_records)} records{seconds}"
     known = [float(each.lag_records) for each in history if each.lag_records is not None]
@@ -73,10 +73,10 @@ def lag(history: History, limits: Limits) -> Verdict:
         return Verdict("lag", Level.BAD, value, f"it has grown over the last {limits.growing} batches")
     if last.lag_records > 10 * max(last.counts.read, 1):
         return Verdict("lag", Level.WARN, value, "more is left than ten batches read; it does not grow")
-    return Verdict("lag", Level.OK, value, "what comes is read")
+    return Verdict("lag", Level.OK, value, "all input is read")
 
 
-def throughput(history: History, limits: Limits) -> Verdict:  # noqa: ARG001 - every judge is asked alike
+def throughput(history: History, limits: Limits) -> Verdict:  # noqa: ARG001 - all judges have the same signature
     seconds = sum(each.seconds for each in history[-30:]) or 1.0
     read = sum(each.counts.read for each in history[-30:]) / seconds
     out = sum(each.emitted for each in history[-30:]) / seconds
@@ -84,13 +84,13 @@ def throughput(history: History, limits: Limits) -> Verdict:  # noqa: ARG001 - e
     missing = sum(each.counts.missing for each in history)
     if missing:
         return Verdict("throughput", Level.BAD, value, f"{missing} elements are unaccounted for")
-    return Verdict("throughput", Level.OK, value, "everyone who came in is accounted for")
+    return Verdict("throughput", Level.OK, value, "every element is accounted for")
 
 
 def latency(history: History, limits: Limits) -> Verdict:
     last = next((each for each in reversed(history) if each.latency), None)
     if last is None:
-        return Verdict("latency", Level.OK, "–", "nothing was said yet")
+        return Verdict("latency", Level.OK, "–", "no rows were emitted yet")
     timing = "on_time" if "on_time" in last.latency else next(iter(last.latency))
     p50, p99 = last.latency_seconds(0.5, timing) or 0.0, last.latency_seconds(0.99, timing) or 0.0
     value = f"{duration(p50)} (p50), {duration(p99)} (p99), {timing.replace('_', ' ')}"
@@ -106,7 +106,7 @@ def commit(history: History, limits: Limits) -> Verdict:  # noqa: ARG001
     value = f"{duration(each)} a batch"
     if last.took and each > 0.5 * last.took and each > 1.0:
         return Verdict("commit", Level.WARN, value, "more than half of a batch's time goes into sinks and commits")
-    return Verdict("commit", Level.OK, value, "what sinks and commits take")
+    return Verdict("commit", Level.OK, value, "the time of sinks and commits")
 
 
 def state(history: History, limits: Limits) -> Verdict:
@@ -114,10 +114,10 @@ def state(history: History, limits: Limits) -> Verdict:
     size = "" if last.state_bytes is None else f", {bytes_of(last.state_bytes)}"
     value = f"{count(last.state_rows)} rows{size}"
     known = [float(each.state_rows) for each in history]
-    # A window that fills up grows too, so it must have doubled, and over a long time.
+    # A filling window grows too, so the state must have doubled, and over a long time.
     if grows(known, 4 * limits.growing) and known[-1] > 2 * known[-4 * limits.growing]:
         return Verdict("state", Level.WARN, value, "it has grown for a long time and never shrunk")
-    return Verdict("state", Level.OK, value, "windows, or strips that they share")
+    return Verdict("state", Level.OK, value, "windows, or the slices that they share")
 
 
 def watermark(history: History, limits: Limits) -> Verdict:
@@ -127,7 +127,7 @@ def watermark(history: History, limits: Limits) -> Verdict:
     holder = f"; {last.held_by} holds it back" if last.held_by else ""
     if last.watermark is None:
         level = Level.WARN if len(history) >= limits.growing and any(each.counts.read for each in history) else Level.OK
-        return Verdict("watermark", level, "none yet", f"not every partition has been heard{holder}")
+        return Verdict("watermark", level, "none yet", f"not every partition has sent records{holder}")
     value = f"{duration(last.behind_seconds or 0.0)} behind the clock"
     recent = history[-limits.growing :]
     if is_stuck(recent, limits.growing):
@@ -145,9 +145,9 @@ def lateness(history: History, limits: Limits) -> Verdict:
     share = late / read if read else 0.0
     value = f"{share:.2%}"
     if share > limits.late_share:
-        why = f"{count(late)} of {count(read)} came too late; allow more lateness, or a longer delay"
+        why = f"{count(late)} of {count(read)} were late; allow more lateness, or a longer delay"
         return Verdict("lateness", Level.WARN, value, why)
-    return Verdict("lateness", Level.OK, value, f"{count(late)} of {count(read)} came too late")
+    return Verdict("lateness", Level.OK, value, f"{count(late)} of {count(read)} were late")
 
 
 def dead_letters(history: History, limits: Limits) -> Verdict:
@@ -179,7 +179,7 @@ def skew(history: History, limits: Limits) -> Verdict:
 
 
 def backpressure(history: History, limits: Limits) -> Verdict:
-    """Which stage limits: the one that takes most of the time, if the job is at work all the time."""
+    """Judge which stage limits the job: the one that takes most time, if the job is busy all the time."""
     recent = history[-30:]
     spent = {stage: sum(each.stages.get(stage, 0.0) for each in recent) for stage in STAGES}
     total, seconds = sum(spent.values()), sum(each.seconds for each in recent)
@@ -198,7 +198,7 @@ def backpressure(history: History, limits: Limits) -> Verdict:
 
 
 _REMEDIES: Final = {
-    "source": "ask for less at a time, or look at the broker",
+    "source": "read less per batch, or check the broker",
     "plan": "batches are small; start them less often, with every=…",
     "read": "more partitions, or a faster source",
     "prepare": "more cores, or cheaper functions and formats",
@@ -209,7 +209,7 @@ _REMEDIES: Final = {
     "commit": "a faster disk for the checkpoint, or larger batches",
 }
 
-_SPREAD: Final = "; where elements are kept as they came, hot_keys(salt=…) spreads them"
+_SPREAD: Final = "; where elements are kept one by one, hot_keys(salt=…) spreads them"
 
 _JUDGES: Final[tuple[Callable[[History, Limits], Verdict], ...]] = (
     lag, throughput, latency, commit, state, watermark, lateness, dead_letters, skew, backpressure,
@@ -226,7 +226,7 @@ def grows(values: Sequence[float], over: int) -> bool:
 
 
 def is_stuck(recent: History, over: int) -> bool:
-    """Whether the watermark stands still though elements come and the clock goes on."""
+    """Whether the watermark stands still although elements arrive and the clock advances."""
     marks = {each.watermark for each in recent}
     return len(recent) >= over and len(marks) == 1 and None not in marks and any(each.counts.read for each in recent)
 
@@ -236,4 +236,4 @@ def _most_frequent(history: History) -> str:
     for each in history:
         for reason, many in each.reasons.items():
             reasons[reason] = reasons.get(reason, 0) + many
-    return max(reasons, key=lambda reason: reasons[reason], default="for no reason told")
+    return max(reasons, key=lambda reason: reasons[reason], default="no reason recorded")

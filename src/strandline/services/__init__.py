@@ -1,1 +1,1 @@
-"""Real services on this machine, without a container: a Kafka broker, a PostgreSQL server, a schema registry."""
+"""Run real services on this machine without a container: a Kafka broker, PostgreSQL, Valkey and a schema registry."""

@@ -1,4 +1,4 @@
-"""Which services there are, by name, and the folder in which they live."""
+"""List the services by name, and find their home folder."""
 
 import os
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
 
 
 def services_home(chosen: Path | None = None) -> Path:
-    """The folder asked for, else that of STRANDLINE_SERVICES, else one among the user's data."""
+    """The chosen folder, or else that of STRANDLINE_SERVICES, or else one among the user's data."""
     if chosen is not None:
         return chosen.expanduser().absolute()
     if named := os.environ.get(HOME_VARIABLE):
@@ -30,8 +30,8 @@ def services_home(chosen: Path | None = None) -> Path:
 
 
 def service(name: str, home: Path | None = None, *, leashed: bool = False) -> Service:
-    """The service of that name in that home, running or not."""
+    """The service of this name in this home folder, running or not."""
     program = PROGRAMS.get(name)
     if program is None:
-        raise ServiceError(f"there is no service called {name!r}", hint=f"there are: {', '.join(PROGRAMS)}")
+        raise ServiceError(f"there is no service {name!r}", hint=f"choose from {', '.join(PROGRAMS)}")
     return Service(program, services_home(home) / name, leashed=leashed)

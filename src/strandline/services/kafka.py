@@ -1,8 +1,8 @@
-"""Apache Kafka: a broker and its controller in one small JVM, from jars fetched once, in KRaft mode.
+"""Run Apache Kafka: a broker and its controller in one small JVM in KRaft mode, from jars that are fetched once.
 
-The settings are for one machine: no replica, few internal partitions, nothing waits for others to join. Records are
-kept however old their timestamps are, since streams of the past are what one replays; a typo makes no topic. After a
-kill the controller waits for the session of the broker that died, so sessions are short.
+The settings suit a single machine: no replicas, few internal partitions, no rebalance delay. Records are kept whatever
+their timestamps, since tests replay old streams. Topics are not created automatically, so a typo creates none. After a
+kill the controller waits for the session of the dead broker, so sessions are short.
 """
 
 import os
@@ -42,9 +42,9 @@ FROM_SPARK: Final = (
     "snappy-java-1",
     "zstd-jni-1",
 )
-"""What the broker takes from Spark's wheel, by how the files are called."""
+"""Jars that the broker takes from Spark's wheel, by file name prefix."""
 
-# A small heap; the quick compiler and the plain collector, which start in half the time and with less memory.
+# A small heap, the C1 compiler and the serial collector start in half the time and use less memory.
 _JVM: Final = (
     "-Xms64m",
     "-Xmx320m",
@@ -108,7 +108,7 @@ _CORRELATION: Final = 4171
 
 
 class Kafka:
-    """The broker as a program of `strandline up`."""
+    """The Kafka broker as a program of `strandline up`."""
 
     name: Final = "kafka"
     ports_needed: Final = 2
@@ -119,7 +119,7 @@ class Kafka:
         return next(jar.version for jar in broker_jars() if jar.artifact.startswith("kafka_"))
 
     def prepare(self, place: Place, say: Say) -> None:
-        """Fetches the jars once, writes the settings, and gives a new data folder its identity."""
+        """Fetch the jars once, write the settings, and format a new data folder."""
         find_java()
         fetch_broker(say)
         settings = place.folder / "server.properties"
@@ -137,7 +137,8 @@ class Kafka:
         return [*_java(leaves_archive=True), logging, "kafka.Kafka", str(place.folder / "server.properties")]
 
     def answers(self, place: Place) -> bool:
-        """A broker tells anyone which requests it knows; one that does has joined its cluster and takes requests."""
+        """Send an ApiVersions request: a broker answers it to any client once it has joined its cluster and serves
+        requests."""
         client = b"strandline"
         request = struct.pack(f">hhih{len(client)}s", _API_VERSIONS, 0, _CORRELATION, len(client), client)
         answer = exchange(place.port, struct.pack(">i", len(request)) + request, 10)
@@ -146,19 +147,19 @@ class Kafka:
     def address(self, port: int) -> str:
         return f"{HOST}:{port}"
 
-    def hint(self, said: str) -> str | None:
-        if "Cluster ID" in said or "meta.properties" in said or "InconsistentClusterId" in said:
-            return "the data folder does not fit: strandline down kafka --wipe starts over"
+    def hint(self, text: str) -> str | None:
+        if "Cluster ID" in text or "meta.properties" in text or "InconsistentClusterId" in text:
+            return "the data folder belongs to another cluster: strandline down kafka --wipe deletes it"
         return None
 
 
 def broker_jars() -> tuple[Jar, ...]:
-    """Every package of the broker that Spark's wheel does not carry."""
+    """Every package of the broker that Spark's wheel lacks."""
     return pinned(PINS)
 
 
 def fetch_broker(say: Say) -> None:
-    """Fetches what is missing of the broker, into the folder where Spark's packages are kept too."""
+    """Fetch missing jars into the folder of Spark's packages."""
     absent = missing(broker_jars())
     if absent:
         say(f"fetching {len(absent)} packages of Kafka, once")
@@ -166,7 +167,7 @@ def fetch_broker(say: Say) -> None:
 
 
 def class_path() -> str:
-    """Kafka's own packages first, then what it takes from Spark's wheel."""
+    """Kafka's own packages first, then those from Spark's wheel."""
     own = [jars_folder() / jar.file for jar in broker_jars()]
     return os.pathsep.join(str(path) for path in [*own, *_from_spark(_spark_jars())])
 
@@ -183,7 +184,9 @@ def _from_spark(folder: Path, names: Sequence[str] = FROM_SPARK) -> list[Path]:
     absent = [name for name, files in found.items() if not files]
     if absent:
         raise SetupError(
-            f"Spark's wheel lacks {', '.join(absent)}", detail=f"in {folder}", hint="install the pyspark we ask for"
+            f"Spark's wheel lacks {', '.join(absent)}",
+            detail=f"in {folder}",
+            hint="install the pyspark version that Strandline requires",
         )
     return [files[-1] for files in found.values()]
 
@@ -194,7 +197,7 @@ def _settings(place: Place) -> str:
 
 
 def _java(*, leaves_archive: bool) -> list[str]:
-    """The JVM with the broker's classes, from their archive where there is one."""
+    """The Java command with the broker's classes, from a class data archive where there is one."""
     java, jars = find_java(), class_path()
     archive = ClassArchive(jars_folder(), "kafka", java, jars)
     faster = archive.used() or (archive.made() if leaves_archive else [])
@@ -202,7 +205,7 @@ def _java(*, leaves_archive: bool) -> list[str]:
 
 
 def _format(settings: Path, place: Place) -> None:
-    # A run that was broken off leaves a folder that is neither new nor formatted.
+    # An interrupted run leaves a folder that is neither new nor formatted.
     shutil.rmtree(place.data, ignore_errors=True)
     cluster = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=").replace("-", "x")
     command = [*_java(leaves_archive=False), "kafka.tools.StorageTool", "format", "--standalone"]

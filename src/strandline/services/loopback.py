@@ -1,4 +1,4 @@
-"""Ports of 127.0.0.1: which are free, and who answers. Nothing here leaves the machine."""
+"""Find free ports on 127.0.0.1, and exchange messages with local servers."""
 
 import secrets
 import socket
@@ -12,15 +12,15 @@ FIRST, LAST = 20_000, 32_000
 
 _ANSWER_WITHIN_SECONDS: Final = 1.0
 _CLOSED_WITHIN_SECONDS: Final = 5.0
-_LOOK_EVERY_SECONDS: Final = 0.02
+_POLL_SECONDS: Final = 0.02
 _TRIES: Final = 200
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody has, each another one.
+    """Choose distinct free ports.
 
-    They lie below those that systems give to outgoing connections: a port from there could be taken by any client while
-    its server is down, even by one that tries to reach that very server, and the server could not come back.
+    They are below the system's range for outgoing connections. A port in that range could be taken by any client while
+    its server is down, even by one that tries to reach that server, and the server could not restart.
     """
     found: set[int] = set()
     for _ in range(_TRIES):
@@ -33,7 +33,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen there now; connections of a server that just ended do not count."""
+    """Whether a server could listen on the port now; closing connections of a server that just ended do not count."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -44,17 +44,17 @@ def is_free(port: int) -> bool:
 
 
 def is_free_soon(port: int) -> bool:
-    """Whether a server can come back to its port: the system may take a moment to close what the last one left."""
+    """Whether a server can return to its port: the system may need a moment to close the old connections."""
     give_up = time.monotonic() + _CLOSED_WITHIN_SECONDS
     while not is_free(port):
         if time.monotonic() > give_up:
             return False
-        time.sleep(_LOOK_EVERY_SECONDS)
+        time.sleep(_POLL_SECONDS)
     return True
 
 
 def exchange(port: int, message: bytes, length: int) -> bytes:
-    """Sends a message and returns the first bytes of the answer; nothing if nobody answers in time."""
+    """Send a message and return the first bytes of the answer; empty if there is no answer in time."""
     try:
         with socket.create_connection((HOST, port), timeout=_ANSWER_WITHIN_SECONDS) as connection:
             connection.sendall(message)

@@ -1,10 +1,11 @@
-"""PostgreSQL: the server that comes as a wheel, for one database on one port of this machine.
+"""Run PostgreSQL from a wheel, with one database on one port of this machine.
 
-PostgreSQL refuses to run as root. There it runs as `nobody`, who owns the data, and who is given the one right to pass
-through folders that are closed to others: the packages and the data may lie in root's own home.
+PostgreSQL refuses to run as root. There it runs as `nobody`, which owns the data, and which gets one capability: to
+pass through closed folders, since the packages and the data may be in root's home.
 
-Clients come as the role `strandline`, without a password, from this machine only. It owns its database, may make others
-and replicate, but is no superuser, so that no neighbour on the machine can run programs through it.
+Clients connect as the role `strandline`, without a password, from this machine only. The role owns its database and may
+create databases, roles and replication slots. It is no superuser, so that no other user of the machine can run programs
+through it.
 """
 
 import os
@@ -29,12 +30,12 @@ _INSTALL: Final = 'pip install "strandline[services]"'
 _LONGEST_SOCKET: Final = 90
 
 _ACCESS: Final = f"""\
-# who     database  user        address       how
+# type    database  user        address       method
 local     all       all                       trust
 host      all       {ROLE}  {HOST}/32  trust
 """
 
-# One machine, one user; change data capture is possible from the start.
+# One machine, one user; logical replication is enabled for change data capture.
 _SETTINGS: Final = f"""\
 listen_addresses = '{HOST}'
 wal_level = logical
@@ -53,39 +54,39 @@ CREATE DATABASE {DATABASE} OWNER {ROLE};
 
 
 class Postgres:
-    """The server as a program of `strandline up`."""
+    """The PostgreSQL server as a program of `strandline up`."""
 
     name: Final = "postgres"
     ports_needed: Final = 1
-    # SIGTERM would wait until the last client has gone.
+    # SIGTERM would wait until the last client has disconnected.
     stop_signal: Final = signal.SIGINT
 
     @property
     def version(self) -> str:
-        return _said(programs() / "postgres", "--version").rpartition(" ")[2]
+        return _output_of(programs() / "postgres", "--version").rpartition(" ")[2]
 
     def prepare(self, place: Place, say: Say) -> None:
-        """Makes the data folder once, with its role and database."""
+        """Create the data folder once, with its role and database."""
         made = place.data / "PG_VERSION"
         if not (place.folder / "made").exists():
-            say("making the database")
-            _make(place, self.account())
+            say("creating the database")
+            _create_data(place, self.account())
         elif made.read_text(encoding="ascii").strip() != str(MAJOR):
             raise ServiceError(
-                f"the data were made by PostgreSQL {made.read_text(encoding='ascii').strip()}, this one is {MAJOR}",
+                f"the data were created by PostgreSQL {made.read_text(encoding='ascii').strip()}, this one is {MAJOR}",
                 detail=str(place.data),
-                hint="take a dump with the old server, then strandline down postgres --wipe",
+                hint="dump the data with the old server, then run strandline down postgres --wipe",
             )
 
     def account(self) -> list[str]:
-        """As root: another user, with the right to pass through closed folders and no other."""
+        """As root: run as another user, with the capability to pass through closed folders and no other."""
         if os.geteuid() != 0:
             return []
         program = shutil.which("setpriv")
         if program is None:
             raise SetupError(
-                "PostgreSQL does not run as root, and there is no setpriv to run it as someone else",
-                hint="install util-linux, or call strandline as a user who is not root",
+                "PostgreSQL does not run as root, and setpriv, which runs it as another user, is missing",
+                hint="install util-linux, or run strandline as another user than root",
             )
         group = Path("/").joinpath("etc/group").read_text(encoding="utf-8", errors="replace")
         named = "nogroup" if "nogroup:" in group else "nobody"
@@ -94,7 +95,7 @@ class Postgres:
 
     def command(self, place: Place) -> list[str]:
         socket = place.folder / "socket"
-        # A path that is too long for a socket is no path for one; clients come by the port anyway.
+        # A longer path does not fit a Unix socket; clients connect to the port anyway.
         sockets = str(socket) if len(str(socket)) < _LONGEST_SOCKET else ""
         options = ["-p", str(place.port), "-c", f"unix_socket_directories={sockets}"]
         return [str(programs() / "postgres"), "-D", str(place.data), *options]
@@ -106,14 +107,14 @@ class Postgres:
     def address(self, port: int) -> str:
         return f"postgresql://{ROLE}@{HOST}:{port}/{DATABASE}"
 
-    def hint(self, said: str) -> str | None:
-        if "lock file" in said and "already exists" in said:
-            return "another server has this data folder: stop it, or name another --home"
+    def hint(self, text: str) -> str | None:
+        if "lock file" in text and "already exists" in text:
+            return "another server uses this data folder: stop it, or use another --home"
         return None
 
 
 def programs() -> Path:
-    """Where the wheel keeps initdb, postgres and their like."""
+    """The wheel's folder with initdb, postgres and other programs."""
     spec = find_spec(_WHEEL)
     if spec is None or not spec.submodule_search_locations:
         raise SetupError("there is no PostgreSQL server", detail=f"{_WHEEL} is not installed", hint=_INSTALL)
@@ -123,8 +124,8 @@ def programs() -> Path:
     return folder
 
 
-def _make(place: Place, account: list[str]) -> None:
-    # A run that was broken off leaves a folder that initdb would refuse.
+def _create_data(place: Place, account: list[str]) -> None:
+    # An interrupted run leaves a folder that initdb would refuse.
     shutil.rmtree(place.data, ignore_errors=True)
     for folder in (place.data, place.folder / "socket"):
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -140,14 +141,14 @@ def _make(place: Place, account: list[str]) -> None:
     (place.folder / "made").touch()
 
 
-def _run(command: list[str], told: str = "") -> None:
-    ran = subprocess.run(command, input=told, capture_output=True, text=True, errors="replace", check=False, cwd="/")
+def _run(command: list[str], script: str = "") -> None:
+    ran = subprocess.run(command, input=script, capture_output=True, text=True, errors="replace", check=False, cwd="/")
     if ran.returncode != 0 or "ERROR:" in ran.stderr or "FATAL:" in ran.stderr:
-        said = (ran.stderr or ran.stdout).strip().splitlines()
-        raise ServiceError("PostgreSQL could not make its data folder", detail="\n    ".join(said[-8:]))
+        lines = (ran.stderr or ran.stdout).strip().splitlines()
+        raise ServiceError("PostgreSQL could not create its data folder", detail="\n    ".join(lines[-8:]))
 
 
-def _said(program: Path, argument: str) -> str:
+def _output_of(program: Path, argument: str) -> str:
     try:
         return subprocess.run([program, argument], capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:

@@ -1,7 +1,7 @@
-"""Processes of our own: started apart from us, known by pid and birth, ended by signal.
+"""Start and signal processes that run apart from ours, identified by pid and start time.
 
-A pid alone is not an identity: the system gives it to someone else once its process is gone. The birth (which boot of
-the machine, and when in it) tells the two apart, so that no signal ever reaches a stranger.
+A pid alone is not an identity: the system reuses it once its process is gone. The start time (boot and time within it)
+tells the two apart, so that no signal reaches another process.
 """
 
 import os
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Final
 
 _PROC: Final = Path("/proc")
-_LOOK_EVERY_SECONDS: Final = 0.02
+_POLL_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, and when it was born."""
+    """A process and its start time."""
 
     pid: int
     birth: str
@@ -29,27 +29,28 @@ class Process:
     def is_alive(self) -> bool:
         if birth_of(self.pid) == self.birth:
             return True
-        # Not before we looked: its remains keep the pid taken, and PostgreSQL does not start while one it noted is.
+        # Not earlier: an unreaped process keeps its pid taken, and PostgreSQL does not start while a pid that it
+        # recorded is.
         _reap(self.pid)
         return False
 
     def send(self, what: signal.Signals) -> None:
-        """Sends a signal if the process is still the one we started."""
+        """Send a signal if the process is still the one that was started."""
         if self.is_alive:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, what)
 
     def is_gone_within(self, seconds: float) -> bool:
-        """Waits for its end."""
+        """Wait for the process to end; return whether it did."""
         give_up = time.monotonic() + seconds
         while self.is_alive:
             if time.monotonic() > give_up:
                 return False
-            time.sleep(_LOOK_EVERY_SECONDS)
+            time.sleep(_POLL_SECONDS)
         return True
 
     def children(self) -> tuple["Process", ...]:
-        """The processes it started, where the system tells."""
+        """The processes that it started, where the system lists them."""
         try:
             pids = (_PROC / f"{self.pid}/task/{self.pid}/children").read_text(encoding="ascii").split()
         except OSError:
@@ -58,7 +59,8 @@ class Process:
 
 
 def spawn(command: Sequence[str], log: Path, environ: Mapping[str, str]) -> Process:
-    """Starts a program in a session of its own: it outlives us and its terminal; what it says goes to the log."""
+    """Start a program in a session of its own, so that it outlives this process and its terminal; its output goes to
+    the log."""
     appended = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     pid = os.posix_spawn(
         command[0],
@@ -71,14 +73,14 @@ def spawn(command: Sequence[str], log: Path, environ: Mapping[str, str]) -> Proc
         ],
         setsid=True,
     )
-    # Until we ask for how it ended, the pid stays taken even if the program is already gone.
+    # Until it is reaped, the pid stays taken even if the program has ended.
     return Process(pid, birth_of(pid) or "")
 
 
 def birth_of(pid: int) -> str | None:
-    """Which boot, and when in it; None when there is no such process or only its remains are left."""
+    """The boot and the start time within it; None if there is no such process, or only a zombie."""
     try:
-        # The name in brackets may hold anything; what follows the last bracket is plain.
+        # The name in brackets may contain anything; the fields follow the last bracket.
         fields = (_PROC / f"{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -87,7 +89,7 @@ def birth_of(pid: int) -> str | None:
 
 
 def _has_threads(pid: int) -> bool:
-    # The first thread of a killed process may be gone while others still hold its files and its ports.
+    # The main thread of a killed process may be gone while others still hold its files and ports.
     try:
         return sum(1 for _ in (_PROC / f"{pid}/task").iterdir()) > 1
     except OSError:
@@ -96,11 +98,11 @@ def _has_threads(pid: int) -> bool:
 
 def _birth_by_ps(pid: int) -> str | None:
     command = ["/bin/ps", "-o", "state=,lstart=", "-p", str(pid)]
-    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split(maxsplit=1)
-    return None if len(told) < 2 or told[0].startswith("Z") else told[1].strip()
+    fields = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split(maxsplit=1)
+    return None if len(fields) < 2 or fields[0].startswith("Z") else fields[1].strip()
 
 
 def _reap(pid: int) -> None:
-    # Only whoever started a process can clear its remains away; for all others this does nothing.
+    # Only the parent can reap a process; for any other process this does nothing.
     with suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)

@@ -1,4 +1,4 @@
-"""The schema registry as a service: a small server of our own, on one SQLite file, with the Confluent REST API."""
+"""Run Strandline's own schema registry: a small server on one SQLite file, with the Confluent REST API."""
 
 import http.client
 import signal
@@ -21,7 +21,7 @@ class Registry:
     def version(self) -> str:
         return installed_version("strandline")
 
-    def prepare(self, place: Place, say: Say) -> None:  # noqa: ARG002 - it needs nothing
+    def prepare(self, place: Place, say: Say) -> None:  # noqa: ARG002 - nothing to fetch
         place.data.mkdir(mode=0o700, exist_ok=True)
 
     def account(self) -> list[str]:
@@ -44,5 +44,5 @@ class Registry:
     def address(self, port: int) -> str:
         return f"http://{HOST}:{port}"
 
-    def hint(self, said: str) -> str | None:  # noqa: ARG002 - nothing goes wrong here that others do not know too
+    def hint(self, text: str) -> str | None:  # noqa: ARG002 - no specific hints
         return None

@@ -1,7 +1,6 @@
-"""The Confluent REST API of schema registries, as functions from a request to an answer; no socket in sight.
+"""Answer the Confluent REST API of schema registries, as functions from a request to an answer, without sockets.
 
-What a schema means (whether it can be read, whether it goes with those before it) is decided by a check given from
-outside.
+The caller passes a check that parses schemas and judges their compatibility.
 """
 
 import json
@@ -15,15 +14,15 @@ from strandline.errors import StrandlineError
 from strandline.formats.registry.subjects import Kind, Level, Reference, Schema, Version
 from strandline.services.registry_store import Store
 
-USUAL_LEVEL: Final = Level.BACKWARD
+DEFAULT_LEVEL: Final = Level.BACKWARD
 
 
 Check = Callable[[str, Sequence[str], Level, Kind, Mapping[str, str]], list[str]]
-"""Why a schema does not go with older ones (the oldest first); raises when it cannot be read at all."""
+"""Lists why a schema is incompatible with older ones, given oldest first; raises an error if it cannot be parsed."""
 
 
 class Refused(Exception):
-    """An answer that says no: the status, the registry's own code, and why."""
+    """An error answer: the HTTP status, the registry's error code, and the message."""
 
     def __init__(self, status: int, code: int, message: str) -> None:
         super().__init__(message)
@@ -34,13 +33,13 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked, once the path is understood."""
+    """A request with its path parsed."""
 
     parts: tuple[str, ...]
     options: Mapping[str, str]
     body: Any
 
-    def wants(self, option: str) -> bool:
+    def has_flag(self, option: str) -> bool:
         return self.options.get(option, "false").lower() == "true"
 
 
@@ -48,7 +47,7 @@ Answer = Callable[[Request], Any]
 
 
 class Api:
-    """The registry's answers."""
+    """Routes requests and computes the answers."""
 
     def __init__(self, store: Store, check: Check) -> None:
         self._store = store
@@ -71,7 +70,7 @@ class Api:
                 ("GET", f"/subjects/{name}/versions/{version}", self._version),
                 ("DELETE", f"/subjects/{name}/versions/{version}", self._delete_version),
                 ("GET", f"/subjects/{name}/versions/{version}/schema", self._version_text),
-                ("GET", f"/subjects/{name}/versions/{version}/referencedby", self._users),
+                ("GET", f"/subjects/{name}/versions/{version}/referencedby", self._references_to),
                 ("GET", "/config", self._level),
                 ("PUT", "/config", self._set_level),
                 ("DELETE", "/config", self._unset_level),
@@ -85,7 +84,7 @@ class Api:
         )
 
     def answer(self, method: str, target: str, body: bytes) -> tuple[int, Any]:
-        """Status and JSON value for one request."""
+        """Return the status and JSON value for one request."""
         split = urlsplit(target)
         path = split.path.rstrip("/") or "/"
         options = {name: values[-1] for name, values in parse_qs(split.query).items()}
@@ -98,73 +97,73 @@ class Api:
         except Refused as refused:
             return refused.status, {"error_code": refused.code, "message": refused.message}
 
-    def _schema(self, asked: Request) -> dict[str, Any]:
-        return _told(self._by_id(asked))
+    def _schema(self, request: Request) -> dict[str, Any]:
+        return _schema_json(self._by_id(request))
 
-    def _schema_text(self, asked: Request) -> Any:
-        return _plain(self._by_id(asked))
+    def _schema_text(self, request: Request) -> Any:
+        return _plain(self._by_id(request))
 
-    def _schema_subjects(self, asked: Request) -> list[str]:
-        self._by_id(asked)
-        return sorted({version.subject for version in self._store.versions_of(int(asked.parts[0]))})
+    def _schema_subjects(self, request: Request) -> list[str]:
+        self._by_id(request)
+        return sorted({version.subject for version in self._store.versions_of(int(request.parts[0]))})
 
-    def _schema_versions(self, asked: Request) -> list[dict[str, Any]]:
-        self._by_id(asked)
-        found = self._store.versions_of(int(asked.parts[0]))
+    def _schema_versions(self, request: Request) -> list[dict[str, Any]]:
+        self._by_id(request)
+        found = self._store.versions_of(int(request.parts[0]))
         return [{"subject": version.subject, "version": version.version} for version in found]
 
-    def _subjects(self, asked: Request) -> list[str]:
-        prefix = asked.options.get("subjectPrefix", "")
-        return [name for name in self._store.subjects(deleted=asked.wants("deleted")) if name.startswith(prefix)]
+    def _subjects(self, request: Request) -> list[str]:
+        prefix = request.options.get("subjectPrefix", "")
+        return [name for name in self._store.subjects(deleted=request.has_flag("deleted")) if name.startswith(prefix)]
 
-    def _versions(self, asked: Request) -> list[int]:
-        return [version.version for version in self._present(asked.parts[0], deleted=asked.wants("deleted"))]
+    def _versions(self, request: Request) -> list[int]:
+        return [version.version for version in self._versions_of(request.parts[0], deleted=request.has_flag("deleted"))]
 
-    def _version(self, asked: Request) -> dict[str, Any]:
-        return _version_told(self._one(asked))
+    def _version(self, request: Request) -> dict[str, Any]:
+        return _version_json(self._requested_version(request))
 
-    def _version_text(self, asked: Request) -> Any:
-        return _plain(self._one(asked).schema)
+    def _version_text(self, request: Request) -> Any:
+        return _plain(self._requested_version(request).schema)
 
-    def _users(self, asked: Request) -> list[int]:
-        version = self._one(asked)
+    def _references_to(self, request: Request) -> list[int]:
+        version = self._requested_version(request)
         return self._store.users_of(version.subject, version.version)
 
-    def _register(self, asked: Request) -> dict[str, int]:
-        subject, schema = asked.parts[0], self._readable(asked)
+    def _register(self, request: Request) -> dict[str, int]:
+        subject, schema = request.parts[0], self._valid_schema(request)
 
         def judge(before: Sequence[Version]) -> None:
             problems = self._problems(subject, schema, before)
             if problems:
-                told = "; ".join(problems)
+                details = "; ".join(problems)
                 message = f"Schema being registered is incompatible with an earlier schema for subject {subject!r}"
-                raise Refused(409, 409, f"{message}, details: {told}")
+                raise Refused(409, 409, f"{message}, details: {details}")
 
         return {"id": self._store.register(subject, schema, judge)}
 
-    def _lookup(self, asked: Request) -> dict[str, Any]:
-        schema = self._readable(asked)
-        for version in self._present(asked.parts[0], deleted=asked.wants("deleted")):
+    def _lookup(self, request: Request) -> dict[str, Any]:
+        schema = self._valid_schema(request)
+        for version in self._versions_of(request.parts[0], deleted=request.has_flag("deleted")):
             if version.schema == schema:
-                return _version_told(version)
+                return _version_json(version)
         raise Refused(404, 40403, "Schema not found")
 
-    def _delete_subject(self, asked: Request) -> list[int]:
-        subject, permanent = asked.parts[0], asked.wants("permanent")
-        present = self._present(subject, deleted=permanent)
+    def _delete_subject(self, request: Request) -> list[int]:
+        subject, permanent = request.parts[0], request.has_flag("permanent")
+        present = self._versions_of(subject, deleted=permanent)
         if permanent and self._store.versions(subject):
             raise Refused(404, 40405, f"Subject '{subject}' was not deleted first before being permanently deleted")
-        return self._deleted(subject, present, permanent=permanent)
+        return self._delete(subject, present, permanent=permanent)
 
-    def _delete_version(self, asked: Request) -> int:
-        permanent = asked.wants("permanent")
-        version = self._one(asked, deleted=permanent)
+    def _delete_version(self, request: Request) -> int:
+        permanent = request.has_flag("permanent")
+        version = self._requested_version(request, deleted=permanent)
         if permanent and version in self._store.versions(version.subject):
             where = f"Subject '{version.subject}' Version {version.version}"
             raise Refused(404, 40407, f"{where} was not deleted first before being permanently deleted")
-        return self._deleted(version.subject, [version], permanent=permanent)[0]
+        return self._delete(version.subject, [version], permanent=permanent)[0]
 
-    def _deleted(self, subject: str, versions: Sequence[Version], *, permanent: bool) -> list[int]:
+    def _delete(self, subject: str, versions: Sequence[Version], *, permanent: bool) -> list[int]:
         numbers = [version.version for version in versions]
         for number in numbers:
             if users := self._store.users_of(subject, number):
@@ -172,38 +171,38 @@ class Api:
         self._store.delete(subject, numbers, permanent=permanent)
         return numbers
 
-    def _level(self, asked: Request) -> dict[str, str]:
-        everywhere = self._store.level() or USUAL_LEVEL
-        if not asked.parts:
+    def _level(self, request: Request) -> dict[str, str]:
+        everywhere = self._store.level() or DEFAULT_LEVEL
+        if not request.parts:
             return {"compatibilityLevel": everywhere}
-        own = self._store.level(asked.parts[0])
-        if own is None and not asked.wants("defaultToGlobal"):
+        own = self._store.level(request.parts[0])
+        if own is None and not request.has_flag("defaultToGlobal"):
             raise Refused(
-                404, 40408, f"Subject '{asked.parts[0]}' does not have subject-level compatibility configured"
+                404, 40408, f"Subject '{request.parts[0]}' does not have subject-level compatibility configured"
             )
         return {"compatibilityLevel": own or everywhere}
 
-    def _set_level(self, asked: Request) -> dict[str, str]:
-        given = asked.body.get("compatibility") if isinstance(asked.body, dict) else None
+    def _set_level(self, request: Request) -> dict[str, str]:
+        given = request.body.get("compatibility") if isinstance(request.body, dict) else None
         if given not in list(Level):
             raise Refused(422, 42203, f"Invalid compatibility level. Valid values are {', '.join(Level)}")
-        self._store.set_level(Level(given), *asked.parts)
+        self._store.set_level(Level(given), *request.parts)
         return {"compatibility": given}
 
-    def _unset_level(self, asked: Request) -> dict[str, str]:
-        before = self._level(asked)
-        self._store.set_level(None, *asked.parts)
+    def _unset_level(self, request: Request) -> dict[str, str]:
+        before = self._level(request)
+        self._store.set_level(None, *request.parts)
         return before
 
-    def _compatible(self, asked: Request) -> dict[str, Any]:
-        subject, schema = asked.parts[0], self._readable(asked)
-        versions = [self._one(asked)] if len(asked.parts) == 2 else self._store.versions(subject)
+    def _compatible(self, request: Request) -> dict[str, Any]:
+        subject, schema = request.parts[0], self._valid_schema(request)
+        versions = [self._requested_version(request)] if len(request.parts) == 2 else self._store.versions(subject)
         problems = self._problems(subject, schema, versions)
-        told = {"messages": problems} if asked.wants("verbose") else {}
-        return {"is_compatible": not problems, **told}
+        details = {"messages": problems} if request.has_flag("verbose") else {}
+        return {"is_compatible": not problems, **details}
 
     def _problems(self, subject: str, schema: Schema, before: Sequence[Version]) -> list[str]:
-        level = self._store.level(subject) or self._store.level() or USUAL_LEVEL
+        level = self._store.level(subject) or self._store.level() or DEFAULT_LEVEL
         if level is Level.NONE or not before:
             return []
         if before[-1].schema.kind is not schema.kind:
@@ -211,17 +210,17 @@ class Api:
         uses = self._texts([schema, *(version.schema for version in before)])
         return self._check(schema.text, [version.schema.text for version in before], level, schema.kind, uses)
 
-    def _readable(self, asked: Request) -> Schema:
-        schema = _given(asked.body)
+    def _valid_schema(self, request: Request) -> Schema:
+        schema = _parse_schema(request.body)
         try:
-            # Whoever can be compared with itself can be read.
-            self._check(schema.text, [schema.text], USUAL_LEVEL, schema.kind, self._texts([schema]))
+            # A schema that can be compared with itself is valid.
+            self._check(schema.text, [schema.text], DEFAULT_LEVEL, schema.kind, self._texts([schema]))
         except StrandlineError as error:
             raise Refused(422, 42201, f"Invalid schema: {error.message} {error.detail}".rstrip()) from None
         return schema
 
     def _texts(self, schemas: Sequence[Schema]) -> dict[str, str]:
-        """The texts of all schemas that these use, by name; the innermost first."""
+        """The texts of all schemas that these refer to, by name; the innermost first."""
         texts: dict[str, str] = {}
         for use in (use for schema in schemas for use in schema.references):
             if use.name not in texts:
@@ -234,23 +233,23 @@ class Api:
             if version.version == use.version:
                 return version.schema
         where = f"subject '{use.subject}', version {use.version}"
-        raise Refused(422, 42201, f"Invalid schema: the reference {use.name!r} to {where} is not there")
+        raise Refused(422, 42201, f"Invalid schema: the reference {use.name!r} to {where} does not exist")
 
-    def _by_id(self, asked: Request) -> Schema:
-        schema = self._store.schema(int(asked.parts[0]))
+    def _by_id(self, request: Request) -> Schema:
+        schema = self._store.schema(int(request.parts[0]))
         if schema is None:
-            raise Refused(404, 40403, f"Schema {asked.parts[0]} not found")
+            raise Refused(404, 40403, f"Schema {request.parts[0]} not found")
         return schema
 
-    def _present(self, subject: str, *, deleted: bool = False) -> list[Version]:
+    def _versions_of(self, subject: str, *, deleted: bool = False) -> list[Version]:
         versions = self._store.versions(subject, deleted=deleted)
         if not versions:
             raise Refused(404, 40401, f"Subject '{subject}' not found.")
         return versions
 
-    def _one(self, asked: Request, *, deleted: bool = False) -> Version:
-        subject, wanted = asked.parts[:2]
-        versions = self._present(subject, deleted=deleted or asked.wants("deleted"))
+    def _requested_version(self, request: Request, *, deleted: bool = False) -> Version:
+        subject, wanted = request.parts[:2]
+        versions = self._versions_of(subject, deleted=deleted or request.has_flag("deleted"))
         if wanted in ("latest", "-1"):
             return versions[-1]
         if not wanted.isdigit() or int(wanted) == 0:
@@ -267,17 +266,17 @@ def _body(body: bytes) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise Refused(400, 400, "the body is no JSON") from None
+        raise Refused(400, 400, "the body is not JSON") from None
 
 
-def _given(body: Any) -> Schema:
+def _parse_schema(body: Any) -> Schema:
     facts = body if isinstance(body, dict) else {}
     text, kind = facts.get("schema"), facts.get("schemaType") or Kind.AVRO
     if not isinstance(text, str):
         raise Refused(422, 42201, "Invalid schema: the body has no text under `schema`")
     if kind not in list(Kind):
         raise Refused(422, 42201, f"Invalid schema: the type {kind!r} is not one of {', '.join(Kind)}")
-    return Schema(Kind(kind), _without_blanks(Kind(kind), text), _references(facts.get("references")))
+    return Schema(Kind(kind), _normalized(Kind(kind), text), _references(facts.get("references")))
 
 
 def _references(written: Any) -> tuple[Reference, ...]:
@@ -287,29 +286,29 @@ def _references(written: Any) -> tuple[Reference, ...]:
         raise Refused(422, 42201, "Invalid schema: a reference has a name, a subject and a version") from None
 
 
-def _without_blanks(kind: Kind, text: str) -> str:
-    """The same schema written with other blanks is the same schema."""
+def _normalized(kind: Kind, text: str) -> str:
+    """Normalize whitespace: schemas that differ in it only are the same."""
     if kind is Kind.PROTOBUF:
         return text.strip()
     try:
         return json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
     except (ValueError, RecursionError):
-        raise Refused(422, 42201, "Invalid schema: it is no JSON") from None
+        raise Refused(422, 42201, "Invalid schema: it is not JSON") from None
 
 
-def _told(schema: Schema) -> dict[str, Any]:
-    told: dict[str, Any] = {"schema": schema.text}
+def _schema_json(schema: Schema) -> dict[str, Any]:
+    fields: dict[str, Any] = {"schema": schema.text}
     if schema.kind is not Kind.AVRO:
-        told["schemaType"] = schema.kind
+        fields["schemaType"] = schema.kind
     if schema.references:
-        told["references"] = [
+        fields["references"] = [
             {"name": use.name, "subject": use.subject, "version": use.version} for use in schema.references
         ]
-    return told
+    return fields
 
 
-def _version_told(version: Version) -> dict[str, Any]:
-    return {"subject": version.subject, "version": version.version, "id": version.id, **_told(version.schema)}
+def _version_json(version: Version) -> dict[str, Any]:
+    return {"subject": version.subject, "version": version.version, "id": version.id, **_schema_json(version.schema)}
 
 
 def _plain(schema: Schema) -> Any:

@@ -1,7 +1,7 @@
-"""The registry's server: `python -m strandline.services.registry_server PORT FILE`, on this machine only.
+"""Serve the registry over HTTP: `python -m strandline.services.registry_server PORT FILE`, on this machine only.
 
-A page in a browser can send requests to this machine too. It cannot hide where it comes from: a request that names
-another host, or that was sent for a page of another origin, is refused.
+A page in a browser can send requests to this machine too, but it cannot hide its origin. A request that names another
+host, or that was sent for a page of another origin, is refused.
 """
 
 import json
@@ -24,13 +24,13 @@ _OURS: Final = frozenset({HOST, "localhost"})
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Reads a request, asks the Api, writes the answer."""
+    """Reads a request, calls the Api, and writes the answer."""
 
     protocol_version = "HTTP/1.1"
     server_version = "strandline-registry"
     sys_version = ""
     timeout = 60
-    # Head and body in one packet: sent apart, the second would wait for the first to be acknowledged.
+    # Send headers and body in one packet: sent apart, the second would wait until the first is acknowledged.
     wbufsize = -1
 
     def do_GET(self) -> None:
@@ -48,13 +48,13 @@ class Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         length = self.headers.get("Content-Length", "0")
         if self._is_foreign():
-            self._refuse(403, "this registry answers programs on its own machine only")
+            self._refuse(403, "this registry serves programs on its own machine only")
         elif self.headers.get("Transfer-Encoding") or not length.isdigit():
-            self._refuse(411, "say how long the body is")
+            self._refuse(411, "Content-Length is missing")
         elif int(length) > LARGEST_BODY:
             self._refuse(413, f"the body is larger than {LARGEST_BODY} bytes")
         else:
-            self._tell(*self.server_api.answer(self.command, self.path, self.rfile.read(int(length))))
+            self._respond(*self.server_api.answer(self.command, self.path, self.rfile.read(int(length))))
 
     @property
     def server_api(self) -> Api:
@@ -67,9 +67,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, status: int, message: str) -> None:
         self.close_connection = True
-        self._tell(status, {"error_code": status, "message": message})
+        self._respond(status, {"error_code": status, "message": message})
 
-    def _tell(self, status: int, value: Any) -> None:
+    def _respond(self, status: int, value: Any) -> None:
         body = json.dumps(value).encode()
         self.send_response(status)
         self.send_header("Content-Type", CONTENT_TYPE)
@@ -80,8 +80,8 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the standard library's
-        # What a client sent is quoted, so that no request can write a line of the log.
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the parameter name of the standard library
+        # Quote what a client sent, so that no request can forge a log line.
         print(self.log_date_time_string(), repr(format % args), flush=True)
 
 
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str]) -> None:
     port, file = arguments
     store = Store(Path(file))
     with Server(int(port), Api(store, check)) as server:
-        print(f"schemas are kept in {file}; listening on {HOST}:{port}", flush=True)
+        print(f"schemas are stored in {file}; listening on {HOST}:{port}", flush=True)
         server.serve_forever()
 
 

@@ -1,4 +1,4 @@
-"""What a schema registry keeps, in one SQLite file: schemas by id, versions by subject, levels of compatibility."""
+"""Store a schema registry in one SQLite file: schemas by id, versions by subject, compatibility levels."""
 
 import json
 import sqlite3
@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from strandline.formats.registry.subjects import Kind, Level, Reference, Schema, Version
 
-_EVERYWHERE: Final = ""
-"""The subject under which the level of the whole registry is kept."""
+_GLOBAL: Final = ""
+"""The subject under which the registry's own level is stored."""
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS schemas (
@@ -26,7 +26,7 @@ PRAGMA user_version = 1;
 
 
 class Store:
-    """The registry's memory. One change at a time; each is on the disk before it is answered."""
+    """The registry's storage. Changes are serialized, and durable before they are answered."""
 
     def __init__(self, file: Path) -> None:
         self._lock = threading.RLock()
@@ -38,7 +38,7 @@ class Store:
             self._db.close()
 
     def subjects(self, *, deleted: bool = False) -> list[str]:
-        """The subjects that have a version; those of which all versions were deleted only if asked for."""
+        """The subjects that have a version; those with deleted versions only if requested."""
         return [
             row[0]
             for row in self._rows(
@@ -50,11 +50,11 @@ class Store:
         return self._versions("v.subject = ? AND v.deleted <= ?", (subject, int(deleted)))
 
     def versions_of(self, number: int) -> list[Version]:
-        """Where a schema is in use."""
+        """The versions that use a schema."""
         return self._versions("v.id = ? AND v.deleted = 0", (number,))
 
     def users_of(self, subject: str, version: int) -> list[int]:
-        """The ids of the schemas that use this version."""
+        """The ids of the schemas that refer to this version."""
         users = [
             each.id
             for each in self._versions("v.deleted = 0", ())
@@ -67,8 +67,9 @@ class Store:
         return _schema(*rows[0]) if rows else None
 
     def register(self, subject: str, schema: Schema, judge: Callable[[Sequence[Version]], None]) -> int:
-        """The schema's id, new or known; the judge sees the versions before it, and may refuse by raising."""
-        with self._changing():
+        """Store a schema and return its id, new or known; the judge sees the earlier versions, and may raise an
+        error."""
+        with self._transaction():
             present = self.versions(subject)
             for version in present:
                 if version.schema == schema:
@@ -83,25 +84,25 @@ class Store:
             return number
 
     def delete(self, subject: str, numbers: Sequence[int], *, permanent: bool) -> None:
-        """Hides versions, or removes hidden ones for good; their schemas stay, since records may name their ids."""
+        """Hide versions, or delete hidden ones permanently; their schemas stay, since records may carry their ids."""
         how = "DELETE FROM versions" if permanent else "UPDATE versions SET deleted = 1"
-        with self._changing():
+        with self._transaction():
             for number in numbers:
                 self._db.execute(f"{how} WHERE subject = ? AND version = ?", (subject, number))
 
-    def level(self, subject: str = _EVERYWHERE) -> Level | None:
-        """The level set for a subject, or for the whole registry; None when none was set."""
+    def level(self, subject: str = _GLOBAL) -> Level | None:
+        """The level of a subject, or of the whole registry; None if none is set."""
         rows = self._rows("SELECT level FROM levels WHERE subject = ?", (subject,))
         return Level(rows[0][0]) if rows else None
 
-    def set_level(self, level: Level | None, subject: str = _EVERYWHERE) -> None:
-        with self._changing():
+    def set_level(self, level: Level | None, subject: str = _GLOBAL) -> None:
+        with self._transaction():
             self._db.execute("DELETE FROM levels WHERE subject = ?", (subject,))
             if level is not None:
                 self._db.execute("INSERT INTO levels VALUES (?, ?)", (subject, level))
 
     def _id_of(self, schema: Schema) -> int:
-        facts = (schema.kind, schema.text, _told(schema.references))
+        facts = (schema.kind, schema.text, _references_json(schema.references))
         rows = self._rows("SELECT id FROM schemas WHERE (kind, text, uses) = (?, ?, ?)", facts)
         if rows:
             return int(rows[0][0])
@@ -110,7 +111,7 @@ class Store:
 
     def _versions(self, where: str, values: tuple[object, ...]) -> list[Version]:
         rows = self._rows(
-            "SELECT v.subject, v.version, v.id, s.kind, s.text, s.uses"  # noqa: S608 - our own words only
+            "SELECT v.subject, v.version, v.id, s.kind, s.text, s.uses"  # noqa: S608 - constant text only
             f" FROM versions v JOIN schemas s ON s.id = v.id WHERE {where} ORDER BY v.subject, v.version",
             values,
         )
@@ -124,7 +125,7 @@ class Store:
             return self._db.execute(query, values).fetchall()
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def _transaction(self) -> Iterator[None]:
         with self._lock:
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -141,5 +142,5 @@ def _schema(kind: str, text: str, uses: str) -> Schema:
     )
 
 
-def _told(uses: Sequence[Reference]) -> str:
+def _references_json(uses: Sequence[Reference]) -> str:
     return json.dumps([[use.name, use.subject, use.version] for use in uses])

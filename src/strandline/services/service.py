@@ -1,6 +1,6 @@
-"""The life of a service: start, ready, stop, kill; what differs between programs is said by one small protocol.
+"""Start, check, stop and kill a service; a small protocol describes what differs between programs.
 
-Nothing is kept in memory. Whoever makes a Service over the same folder, in this process or another, sees the same one.
+Nothing is kept in memory: every Service object for the same folder, in any process, sees the same state.
 """
 
 import os
@@ -17,25 +17,25 @@ from typing import Final, Protocol
 from strandline.errors import ServiceError
 from strandline.services.loopback import free_ports, is_free, is_free_soon
 from strandline.services.processes import Process, spawn
-from strandline.services.service_files import FILE, Record, alone_in, read, write
+from strandline.services.service_files import FILE, Record, locked, read, write
 
 Say = Callable[[str], None]
 
 READY_WITHIN_SECONDS: Final = 60.0
 STOPPED_WITHIN_SECONDS: Final = 20.0
 
-_LOOK_EVERY_SECONDS: Final = 0.05
+_POLL_SECONDS: Final = 0.05
 _LAST_LINES: Final = 12
 _LOG_IS_LARGE: Final = 10 * 1024 * 1024
 
 
 def quiet(_: str) -> None:
-    """Says nothing."""
+    """Print nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a program runs: its folder and its ports, the one for users first."""
+    """The folder and ports of a program; clients use the first port."""
 
     folder: Path
     ports: tuple[int, ...]
@@ -54,7 +54,7 @@ class Place:
 
 
 class Program(Protocol):
-    """What one kind of service is: a program, what it needs before it starts, and how it shows that it is ready."""
+    """One kind of service: its command, its preparation, and its readiness check."""
 
     @property
     def name(self) -> str: ...
@@ -67,34 +67,34 @@ class Program(Protocol):
 
     @property
     def stop_signal(self) -> signal.Signals:
-        """The signal upon which it ends in good order, and soon."""
+        """The signal that makes it shut down cleanly and soon."""
         ...
 
     def prepare(self, place: Place, say: Say) -> None:
-        """Fetches and sets up what is missing; what is there stays as it is."""
+        """Fetch and set up what is missing; keep what exists."""
         ...
 
     def account(self) -> list[str]:
-        """What stands before the command so that it runs for another user than us; usually nothing."""
+        """Command prefix that runs it as another user; usually empty."""
         ...
 
     def command(self, place: Place) -> list[str]: ...
 
     def answers(self, place: Place) -> bool:
-        """Whether it serves its protocol, not just whether the port is open."""
+        """Whether it answers its protocol; an open port is not enough."""
         ...
 
     def address(self, port: int) -> str:
-        """What a client is given."""
+        """The address for clients."""
         ...
 
-    def hint(self, said: str) -> str | None:
-        """What to do about a start that failed with these words in the log; None when they say nothing of note."""
+    def hint(self, text: str) -> str | None:
+        """What to do about a failed start with this log text; None if the log has no known error."""
         ...
 
 
 class Standing(StrEnum):
-    """How a service is found."""
+    """State of a service."""
 
     RUNNING = "running"
     SILENT = "running, but does not answer"
@@ -105,7 +105,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What is known of a service now."""
+    """Current status of a service."""
 
     name: str
     standing: Standing
@@ -118,7 +118,8 @@ class Status:
 
 
 class Service:
-    """One service in one folder. A leashed one dies with whoever started it, where the system can arrange that."""
+    """One service in one folder. A leashed one dies with the process that started it, where the system supports
+    that."""
 
     def __init__(self, program: Program, folder: Path, *, leashed: bool = False) -> None:
         self._program = program
@@ -142,12 +143,12 @@ class Service:
 
     @property
     def port(self) -> int:
-        """The port it runs on, or ran on last."""
+        """The current port, or the last one."""
         return self._known().ports[0]
 
     @property
     def address(self) -> str:
-        """What a client is given."""
+        """The address for clients."""
         return self._program.address(self.port)
 
     @property
@@ -156,34 +157,35 @@ class Service:
         return None if process is None else process.pid
 
     def start(self, port: int | None = None, say: Say = quiet) -> bool:
-        """Starts it and waits until it is ready; False if it ran already. Without a port: the last one, or a free."""
-        _make(self._folder)
-        with alone_in(self._folder):
+        """Start it and wait until it is ready; return False if it was running already. The default port is the last
+        one, or a free one."""
+        _make_folder(self._folder)
+        with locked(self._folder):
             known = read(self._folder)
             if known is not None and known.process is not None and known.process.is_alive:
-                self._refuse_other(known, port)
+                self._refuse_other_port(known, port)
                 return False
             place = Place(self._folder, self._ports(known, port))
             self._program.prepare(place, say)
-            _put_aside(place.log)
+            _rotate(place.log)
             self._launch(place)
             return True
 
     def ready(self) -> bool:
-        """Whether it runs and serves."""
+        """Whether it runs and answers."""
         known = read(self._folder)
         return self.pid is not None and known is not None and self._program.answers(Place(self._folder, known.ports))
 
     def stop(self, within: float = STOPPED_WITHIN_SECONDS) -> bool:
-        """Ends it in good order, or by force after a while; False if it did not run. The data stay."""
+        """Stop it cleanly, or by force after a while; return False if it was not running. The data stay."""
         return self._end(self._program.stop_signal, within)
 
     def kill(self) -> bool:
-        """Ends it as a power cut would end the process: no warning, nothing flushed. The data stay as they are."""
+        """Kill it as a power failure would: no warning, nothing flushed. The data stay as they are."""
         return self._end(signal.SIGKILL, STOPPED_WITHIN_SECONDS)
 
     def wipe(self) -> None:
-        """Deletes the folder of a service that does not run."""
+        """Delete the folder of a stopped service."""
         if self.pid is not None:
             raise ServiceError(f"{self.name} still runs", hint=f"strandline down {self.name}")
         if (self._folder / FILE).exists():
@@ -215,21 +217,21 @@ class Service:
 
     def lines(self, last: int) -> list[str]:
         """The last lines of its log."""
-        return _text(self.log).splitlines()[-last:]
+        return _read_log(self.log).splitlines()[-last:]
 
     def follow(self, last: int) -> Iterator[str]:
-        """The last lines of its log, then what the log gains; ends when the service does."""
+        """Yield the last lines of its log, then new lines until the service ends."""
         with self.log.open(encoding="utf-8", errors="replace") as log:
             lines = log.readlines()
             yield "".join(lines[len(lines) - min(last, len(lines)) :])
             while True:
                 alive = self.pid is not None
-                if said := log.read():
-                    yield said
+                if text := log.read():
+                    yield text
                 elif not alive:
                     return
                 else:
-                    time.sleep(_LOOK_EVERY_SECONDS)
+                    time.sleep(_POLL_SECONDS)
 
     def _known(self) -> Record:
         known = read(self._folder)
@@ -242,19 +244,19 @@ class Service:
         process = None if known is None else known.process
         return process if process is not None and process.is_alive else None
 
-    def _refuse_other(self, known: Record, port: int | None) -> None:
+    def _refuse_other_port(self, known: Record, port: int | None) -> None:
         if port not in (None, known.ports[0]):
             raise ServiceError(
                 f"{self.name} already runs on port {known.ports[0]}, so it cannot start on port {port}",
-                hint=f"strandline down {self.name}, or name another --home",
+                hint=f"strandline down {self.name}, or use another --home",
             )
 
     def _ports(self, known: Record | None, port: int | None) -> tuple[int, ...]:
         if port is not None and not is_free(port):
             raise ServiceError(
                 f"port {port} is taken, so {self.name} cannot listen there",
-                detail="another program listens on it, or it may not be opened",
-                hint="name another port, or none: then a free one is found",
+                detail="another program listens on it, or this user may not open it",
+                hint="use another port, or none to get a free one",
             )
         before = known.ports if known is not None else ()
         kept = before if port is None else (port, *before[1:])
@@ -262,42 +264,42 @@ class Service:
         return tuple(kept[at] if at < len(kept) and is_free_soon(kept[at]) else free[at] for at in range(len(free)))
 
     def _launch(self, place: Place) -> None:
-        said_before = place.log.stat().st_size if place.log.exists() else 0
-        # The leash comes last: a change of user takes it off.
+        log_start = place.log.stat().st_size if place.log.exists() else 0
+        # The leash comes last: a change of user would remove it.
         command = [*self._program.account(), *self._leash, *self._program.command(place)]
         process = spawn(command, place.log, os.environ)
         record = Record(self.name, self._program.version, place.ports, process)
         write(self._folder, record)
         try:
-            self._await_ready(place, process, said_before)
+            self._await_ready(place, process, log_start)
         except BaseException:
             process.send(signal.SIGKILL)
             process.is_gone_within(STOPPED_WITHIN_SECONDS)
             write(self._folder, Record(record.name, record.version, record.ports, None))
             raise
 
-    def _await_ready(self, place: Place, process: Process, said_before: int) -> None:
+    def _await_ready(self, place: Place, process: Process, log_start: int) -> None:
         give_up = time.monotonic() + READY_WITHIN_SECONDS
         while not self._program.answers(place):
             if not process.is_alive:
-                raise self._failure(f"{self.name} ended before it was ready", place, said_before)
+                raise self._failure(f"{self.name} ended before it was ready", place, log_start)
             if time.monotonic() > give_up:
                 message = f"{self.name} was not ready after {READY_WITHIN_SECONDS:.0f} s, so it was stopped"
-                raise self._failure(message, place, said_before)
-            time.sleep(_LOOK_EVERY_SECONDS)
+                raise self._failure(message, place, log_start)
+            time.sleep(_POLL_SECONDS)
         if not process.is_alive:
-            raise self._failure(f"{self.name} ended, and another program answers on its port", place, said_before)
+            raise self._failure(f"{self.name} ended, and another program answers on its port", place, log_start)
 
-    def _failure(self, message: str, place: Place, said_before: int) -> ServiceError:
-        said = _text(place.log, said_before)
-        last = "\n    ".join(said.splitlines()[-_LAST_LINES:]) or "nothing"
-        hint = self._program.hint(said) or _hint(said) or f"the whole log is in {place.log}"
-        return ServiceError(message, detail=f"the last it said:\n    {last}", hint=hint)
+    def _failure(self, message: str, place: Place, log_start: int) -> ServiceError:
+        text = _read_log(place.log, log_start)
+        last = "\n    ".join(text.splitlines()[-_LAST_LINES:]) or "nothing"
+        hint = self._program.hint(text) or _hint(text) or f"see the log in {place.log}"
+        return ServiceError(message, detail=f"last log lines:\n    {last}", hint=hint)
 
     def _end(self, how: signal.Signals, within: float) -> bool:
         if not self._folder.is_dir():
             return False
-        with alone_in(self._folder):
+        with locked(self._folder):
             known = read(self._folder)
             process = self._process()
             if known is None or process is None:
@@ -307,19 +309,19 @@ class Service:
             if not process.is_gone_within(within):
                 process.send(signal.SIGKILL)
                 process.is_gone_within(STOPPED_WITHIN_SECONDS)
-            # What the program started for itself ends with it, a moment later; only then its folder is free.
+            # Child processes end with it, a moment later; only then its folder is free.
             for child in children:
                 child.is_gone_within(STOPPED_WITHIN_SECONDS)
             write(self._folder, Record(known.name, known.version, known.ports, None))
             return True
 
 
-def _hint(said: str) -> str | None:
-    if re.search(r"address already in use", said, re.IGNORECASE):
-        return "another program took the port in the meantime: try again"
-    if re.search(r"no space left on device", said, re.IGNORECASE):
-        return "the disk is full: make room, or name another --home"
-    if re.search(r"OutOfMemoryError|Cannot allocate memory|insufficient memory", said, re.IGNORECASE):
+def _hint(text: str) -> str | None:
+    if re.search(r"address already in use", text, re.IGNORECASE):
+        return "another program took the port: try again"
+    if re.search(r"no space left on device", text, re.IGNORECASE):
+        return "the disk is full: free some space, or use another --home"
+    if re.search(r"OutOfMemoryError|Cannot allocate memory|insufficient memory", text, re.IGNORECASE):
         return "the machine has too little free memory: close other programs"
     return None
 
@@ -329,24 +331,24 @@ def _leash() -> list[str]:
     return [program, "--pdeathsig", "KILL"] if program else []
 
 
-def _make(folder: Path) -> None:
+def _make_folder(folder: Path) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise ServiceError(
-            f"the folder {folder} cannot be made",
+            f"the folder {folder} cannot be created",
             detail=str(error.strerror or error),
-            hint="name another one with --home or STRANDLINE_SERVICES",
+            hint="choose another one with --home or STRANDLINE_SERVICES",
         ) from error
 
 
-def _put_aside(log: Path) -> None:
+def _rotate(log: Path) -> None:
     if log.exists() and log.stat().st_size > _LOG_IS_LARGE:
         log.replace(log.with_suffix(".log.1"))
 
 
-def _text(log: Path, start: int = 0) -> str:
+def _read_log(log: Path, start: int = 0) -> str:
     try:
         return log.read_bytes()[start:].decode("utf-8", errors="replace")
     except OSError:

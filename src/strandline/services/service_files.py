@@ -1,4 +1,4 @@
-"""What is known of a service between two commands: a small JSON file in its folder, and a lock beside it."""
+"""Store the state of a service between commands: a small JSON file in its folder, and a lock."""
 
 import fcntl
 import json
@@ -18,7 +18,7 @@ FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Which version ran on which ports, and the process, if it was not stopped."""
+    """The version and ports of the last run, and the process unless it was stopped."""
 
     name: str
     version: str
@@ -27,24 +27,24 @@ class Record:
 
 
 def read(folder: Path) -> Record | None:
-    """The record; None when there is none that can be read: then nothing is known, and nothing will be signalled."""
+    """Read the record; None if there is none or it is unreadable, and then no process is ever signalled."""
     try:
         return _record(json.loads((folder / FILE).read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _record(told: dict[str, Any]) -> Record | None:
-    if told["format"] != FORMAT:
+def _record(fields: dict[str, Any]) -> Record | None:
+    if fields["format"] != FORMAT:
         return None
-    process = Process(int(told["pid"]), str(told["birth"])) if told["pid"] is not None else None
-    return Record(str(told["name"]), str(told["version"]), tuple(int(port) for port in told["ports"]), process)
+    process = Process(int(fields["pid"]), str(fields["birth"])) if fields["pid"] is not None else None
+    return Record(str(fields["name"]), str(fields["version"]), tuple(int(port) for port in fields["ports"]), process)
 
 
 def write(folder: Path, record: Record) -> None:
-    """Written aside, then renamed: a reader sees the old record or the new one."""
+    """Write a temporary file, then rename it: a reader sees the old record or the new one."""
     process = record.process
-    told = {
+    fields = {
         "format": FORMAT,
         "name": record.name,
         "version": record.version,
@@ -55,14 +55,14 @@ def write(folder: Path, record: Record) -> None:
     }
     handle, aside = tempfile.mkstemp(dir=folder, prefix=f".{FILE}.")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
-        json.dump(told, file, indent=2)
+        json.dump(fields, file, indent=2)
         file.write("\n")
     Path(aside).replace(folder / FILE)
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """One start or stop at a time; a second one waits for the first."""
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a lock: one start or stop at a time; a second one waits for the first."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

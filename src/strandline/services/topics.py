@@ -1,4 +1,4 @@
-"""Topics of a broker: made when they are missing, with the partitions asked for."""
+"""Create missing topics on a broker, with the requested partitions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,36 +6,38 @@ from typing import Final
 
 from strandline.errors import ServiceError, SetupError
 
-USUAL_PARTITIONS: Final = 2
+DEFAULT_PARTITIONS: Final = 2
 
 _ANSWER_WITHIN_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as it should be."""
+    """A topic to create."""
 
     name: str
-    partitions: int = USUAL_PARTITIONS
+    partitions: int = DEFAULT_PARTITIONS
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.name or self.partitions < 1:
-            raise ServiceError(f"no topic is called {self.name!r} with {self.partitions} partitions")
+            raise ServiceError(
+                f"a topic needs a name and 1 or more partitions, not {self.name!r} with {self.partitions}"
+            )
 
 
 def topic(written: str) -> Topic:
-    """A topic as one types it: `scores`, or `scores:4` for four partitions."""
+    """Parse a topic: `scores`, or `scores:4` for four partitions."""
     name, colon, partitions = written.partition(":")
     if colon and not partitions.isdigit():
-        raise ServiceError(f"{written!r} is no topic", hint="write name or name:partitions, like scores:4")
-    return Topic(name, int(partitions) if colon else USUAL_PARTITIONS)
+        raise ServiceError(f"{written!r} is not a topic", hint="write name or name:partitions, like scores:4")
+    return Topic(name, int(partitions) if colon else DEFAULT_PARTITIONS)
 
 
 def create_topics(servers: str, *topics: Topic) -> list[str]:
-    """Makes the topics that are not there yet and returns their names; one that is there stays as it is."""
+    """Create the topics that do not exist, and return their names; existing topics stay as they are."""
     try:
-        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - an extra
+        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - an optional extra
         from confluent_kafka.admin import AdminClient  # noqa: PLC0415
         from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415
     except ImportError as error:
@@ -52,5 +54,5 @@ def create_topics(servers: str, *topics: Topic) -> list[str]:
         except KafkaException as error:
             fault = error.args[0]
             if fault.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise ServiceError(f"the topic {name!r} was not made", detail=fault.str()) from error
+                raise ServiceError(f"the topic {name!r} was not created", detail=fault.str()) from error
     return made

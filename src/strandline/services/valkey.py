@@ -1,6 +1,6 @@
-"""Valkey: the server that comes as a wheel, for one port of this machine; each change is on disk before it is answered.
+"""Run Valkey from a wheel on one port of this machine; each write is on disk before it is acknowledged.
 
-Clients of Redis reach it too. There is no password: only programs on this machine are answered.
+Redis clients can use it too. There is no password: only programs on this machine can connect.
 """
 
 import platform
@@ -21,7 +21,7 @@ _MACHINES: Final = {"amd64": "x86_64", "x86_64": "x86_64", "aarch64": "aarch64",
 
 
 class Valkey:
-    """The server as a program of `strandline up`."""
+    """The Valkey server as a program of `strandline up`."""
 
     name: Final = "valkey"
     ports_needed: Final = 1
@@ -31,13 +31,13 @@ class Valkey:
     def version(self) -> str:
         server = program()
         try:
-            said = subprocess.run([server, "--version"], capture_output=True, text=True, check=True).stdout
+            text = subprocess.run([server, "--version"], capture_output=True, text=True, check=True).stdout
         except (OSError, subprocess.CalledProcessError) as error:
             raise SetupError(f"{server.name} does not start", detail=str(error), hint=_INSTALL) from error
-        found = re.search(r"\bv=([\d.]+)", said)
-        return found[1] if found else said.strip()
+        found = re.search(r"\bv=([\d.]+)", text)
+        return found[1] if found else text.strip()
 
-    def prepare(self, place: Place, say: Say) -> None:  # noqa: ARG002 - there is nothing worth telling
+    def prepare(self, place: Place, say: Say) -> None:  # noqa: ARG002 - nothing to report
         program()
         place.data.mkdir(mode=0o700, exist_ok=True)
 
@@ -55,14 +55,14 @@ class Valkey:
     def address(self, port: int) -> str:
         return f"valkey://{HOST}:{port}"
 
-    def hint(self, said: str) -> str | None:
-        if "Bad file format reading the append only file" in said:
-            return "its data are damaged: restore them, or strandline down valkey --wipe"
+    def hint(self, text: str) -> str | None:
+        if "Bad file format reading the append only file" in text:
+            return "the data are damaged: restore them, or run strandline down valkey --wipe"
         return None
 
 
 def program() -> Path:
-    """Where the wheel keeps the server."""
+    """The path of the server in the wheel."""
     spec = find_spec(_WHEEL)
     if spec is None or not spec.submodule_search_locations:
         raise SetupError("there is no Valkey server", detail=f"{_WHEEL} is not installed", hint=_INSTALL)

@@ -13,7 +13,7 @@ import pytest
 
 from strandline.services.catalogue import service
 from strandline.services.service import Service
-from strandline.services.topics import USUAL_PARTITIONS, Topic, create_topics
+from strandline.services.topics import DEFAULT_PARTITIONS, Topic, create_topics
 
 
 @pytest.fixture(scope="session")
@@ -51,9 +51,9 @@ def new_topic(kafka: Service) -> Callable[..., str]:
     """Return a function that creates a unique topic: `new_topic(partitions=4)` returns its name."""
     numbers = count(1)
 
-    def make(partitions: int = USUAL_PARTITIONS, **settings: str) -> str:
-        dotted = {name.replace("_", "."): value for name, value in settings.items()}
-        topic = Topic(f"test-{next(numbers)}", partitions, dotted)
+    def make(partitions: int = DEFAULT_PARTITIONS, **settings: str) -> str:
+        written = {name.replace("_", "."): value for name, value in settings.items()}
+        topic = Topic(f"test-{next(numbers)}", partitions, written)
         create_topics(kafka.address, topic)
         return topic.name
 

@@ -26,9 +26,9 @@ def run_test(file: Path | None, *, as_json: bool) -> int:
     trial = Message(
         "trial", "trial", "firing", "this is a test alarm, nothing is wrong", "", time.time_ns() // 1_000_000
     )
-    for each in alarms.tell:
+    for each in alarms.notifiers:
         try:
-            each.tell(trial)
+            each.send(trial)
             found.append((each.name, ""))
         except StrandlineError as problem:
             found.append((each.name, str(problem)))

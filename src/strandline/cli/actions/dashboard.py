@@ -9,8 +9,8 @@ from typing import Any
 
 from strandline.cli.config import settings
 from strandline.cli.terminal import plain_console
-from strandline.dashboard.dead_letter_queries import Opened
-from strandline.dashboard.graph import about
+from strandline.dashboard.dead_letter_queries import OpenedLetters
+from strandline.dashboard.graph import read_definition
 from strandline.errors import SetupError
 from strandline.observe.known_jobs import jobs_of_this_machine, known_jobs
 from strandline.observe.metrics.history import find_jobs
@@ -65,7 +65,7 @@ class RedrivePipelines:
         self._named = {to_stages(root := _find(each)).fingerprint: root for each in pipelines}
         self._found: dict[Path, Root | None] = {}
 
-    def open(self, folder: Path) -> Opened | None:
+    def open(self, folder: Path) -> OpenedLetters | None:
         """Return a job's letter stores and sources; None if its pipeline is not known."""
         if folder not in self._found:
             self._found[folder] = self._root(folder)
@@ -73,7 +73,7 @@ class RedrivePipelines:
         return None if root is None else _opened(root)
 
     def _root(self, folder: Path) -> Root | None:
-        fingerprint = about(folder).fingerprint
+        fingerprint = read_definition(folder).fingerprint
         if fingerprint in self._named:
             return self._named[fingerprint]
         job = next((job for job in known_jobs() if Path(job.folder) == folder.absolute()), None)
@@ -103,7 +103,7 @@ def _find(pipeline: str) -> Root:
     return find(pipeline).root
 
 
-def _opened(root: Root) -> Opened:
+def _opened(root: Root) -> OpenedLetters:
     from strandline.cli.actions.dlq import sources_of, stores_of
 
-    return Opened(stores_of(root), sources_of(root))
+    return OpenedLetters(stores_of(root), sources_of(root))

@@ -16,9 +16,9 @@ from strandline.cli.terminal import plain_console, printable
 from strandline.connectors.files import Files
 from strandline.errors import SetupError
 from strandline.formats.csv import Csv
-from strandline.letters.envelope_json import instant, to_json
+from strandline.letters.envelope_json import time_text, to_json
 from strandline.letters.folder_redrive import Folder
-from strandline.letters.redrive import foresee, redrive
+from strandline.letters.redrive import predict, redrive
 from strandline.letters.store import REDRIVEN, KeepsLetters, LetterStore
 from strandline.plan.compile import to_stages
 from strandline.plan.nodes import Root, outputs_of
@@ -112,7 +112,7 @@ def run_redrive(where: str, letter_filter: LetterFilter, *, dry: bool, as_json: 
     sources, stores = sources_of(root), stores_of(root)
     reports = []
     for store, chosen in zip(stores, _chosen(stores, letter_filter), strict=True):
-        reports.append((foresee if dry else redrive)(store, sources, chosen["id"]))
+        reports.append((predict if dry else redrive)(store, sources, chosen["id"]))
     sent = [each for report in reports for each in report.sent]
     completed = [each for report in reports for each in report.completed]
     left = {id_: why for report in reports for id_, why in report.left.items()}
@@ -229,7 +229,7 @@ def _line(letter: Mapping[str, Any]) -> list[str]:
 def _display(name: str, value: Any, longest: int | None = _CELL_LENGTH) -> str:
     """Format a value for a terminal, without control characters."""
     if name in _TIMES:
-        return instant(value)
+        return time_text(value)
     text = printable(value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value))
     return text if longest is None or len(text) <= longest else text[: longest - 1] + "…"
 

@@ -1,4 +1,4 @@
-"""Tables of Delta Lake: a batch is one commit, with its transaction ids and its ledger entry in it."""
+"""Delta Lake connector: a batch is one commit that contains its transaction ids and its ledger entry."""
 
 from strandline.connectors.delta.sink import Delta, delta
 

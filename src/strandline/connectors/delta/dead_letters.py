@@ -1,6 +1,6 @@
-"""Dead letters beside a table of Delta, and what became of them, in a table of notes.
+"""Store dead letters beside a Delta table, and the state of redrives in a table of notes.
 
-A note is a commit that names its number as a transaction id: of two that stand on the same notes only one is made.
+A note is a commit that carries its number as a transaction id: of two concurrent notes only one is committed.
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from strandline.connectors.delta.table import DeltaLog, Overtaken, appended, delta_library
+from strandline.connectors.delta.table import CommitConflict, DeltaLog, append_rows, delta_library
 from strandline.errors import SinkError, SinkUnavailable
 from strandline.letters.store import Marks, Redrive, envelopes, marked, refuse_overlap
 
@@ -21,15 +21,15 @@ _ATTEMPTS: Final = 50
 
 
 @dataclass(slots=True)
-class Noted:
-    """What the notes come to."""
+class RedriveNotes:
+    """Redrive state, folded from the notes."""
 
     number: int = 0
     begun: Redrive | None = None
     redriven: dict[str, str] = field(default_factory=dict)
 
-    def take(self, note: Mapping[str, Any]) -> None:
-        """One more, in their order."""
+    def apply(self, note: Mapping[str, Any]) -> None:
+        """Apply one more note, in their order."""
         self.number = note["number"]
         letters = json.loads(note["letters"])
         if note["kind"] == _BEGUN:
@@ -42,7 +42,7 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class DeltaLetters:
-    """A table of letters, asked from outside of the job, and how its store is reached."""
+    """A table of dead letters, read and changed from outside of the job, and its storage options."""
 
     uri: str
     options: Mapping[str, str]
@@ -52,64 +52,64 @@ class DeltaLetters:
         return self.uri
 
     def read(self) -> pl.DataFrame:
-        return marked(envelopes(self._rows(self.uri)), self._noted().redriven)
+        return marked(envelopes(self._rows(self.uri)), self._read_notes().redriven)
 
     def begun(self) -> Redrive | None:
-        return self._noted().begun
+        return self._read_notes().begun
 
     def begin(self, redrive: Redrive) -> None:
-        noted = self._noted()
-        refuse_overlap(redrive, noted.begun, noted.redriven, self.name)
+        notes = self._read_notes()
+        refuse_overlap(redrive, notes.begun, notes.redriven, self.name)
         try:
-            self._note(noted, _BEGUN, redrive, redrive.letters)
-        except Overtaken:
-            raise SinkError(f"another redrive of {self.name} was faster", hint="try again") from None
+            self._commit_note(notes, _BEGUN, redrive, redrive.letters)
+        except CommitConflict:
+            raise SinkError(f"another redrive of {self.name} was started at the same time", hint="try again") from None
 
     def marks(self, redrive: Redrive, sent: Sequence[str]) -> Marks | None:  # noqa: ARG002 - no source shares its transactions
         return None
 
     def finish(self, redrive: Redrive, sent: Sequence[str]) -> None:
-        said = ""
+        reason = ""
         for _ in range(_ATTEMPTS):
             try:
-                return self._note(self._noted(), _FINISHED, redrive, sent)
-            except Overtaken as problem:
-                said = str(problem)
-        raise SinkUnavailable(f"{self.uri} is written to by others all the time", detail=said[:200])
+                return self._commit_note(self._read_notes(), _FINISHED, redrive, sent)
+            except CommitConflict as problem:
+                reason = str(problem)
+        raise SinkUnavailable(f"{self.uri} was written to by other processes at every attempt", detail=reason[:200])
 
     def drop(self, ids: Sequence[str]) -> int:
         known = self.read().filter(pl.col("id").is_in(ids))["id"].to_list()
         for start in range(0, len(known), _AT_ONCE):
             which = ", ".join("'" + each.replace("'", "''") + "'" for each in known[start : start + _AT_ONCE])
             log = DeltaLog(self.uri, self.options)
-            with log.explained():
+            with log.sink_errors():
                 log.table.delete(f"id IN ({which})")
         return len(known)
 
     def close(self) -> None:
         pass
 
-    def _noted(self) -> Noted:
-        noted = Noted()
-        notes = self._rows(f"{self.uri}_notes")
-        for note in notes.sort("number").iter_rows(named=True) if notes.height else ():
-            noted.take(note)
-        return noted
+    def _read_notes(self) -> RedriveNotes:
+        notes = RedriveNotes()
+        rows = self._rows(f"{self.uri}_notes")
+        for note in rows.sort("number").iter_rows(named=True) if rows.height else ():
+            notes.apply(note)
+        return notes
 
-    def _note(self, noted: Noted, kind: str, redrive: Redrive, letters: Sequence[str]) -> None:
-        """One more note, that stands on these and no others."""
-        told = {
-            "number": noted.number + 1, "kind": kind, "redrive": redrive.id, "letters": json.dumps([*letters]),
+    def _commit_note(self, notes: RedriveNotes, kind: str, redrive: Redrive, letters: Sequence[str]) -> None:
+        """Commit one more note, if there are no newer ones."""
+        note = {
+            "number": notes.number + 1, "kind": kind, "redrive": redrive.id, "letters": json.dumps([*letters]),
             "before": json.dumps(redrive.before),
         }  # fmt: skip
         log = DeltaLog(f"{self.uri}_notes", self.options)
-        log.follow(_NOTES, noted.number, appended(pl.DataFrame([told]), self.options))
+        log.commit_after(_NOTES, notes.number, append_rows(pl.DataFrame([note]), self.options))
 
     def _rows(self, uri: str) -> pl.DataFrame:
         library = delta_library()
         if not library.DeltaTable.is_deltatable(uri, dict(self.options)):
             return pl.DataFrame()
         log = DeltaLog(uri, self.options)
-        with log.explained():
+        with log.sink_errors():
             found = pl.from_arrow(log.table.to_pyarrow_table())
         return found if isinstance(found, pl.DataFrame) else found.to_frame()

@@ -1,4 +1,4 @@
-"""A table of Delta Lake as a source: the rows of one version, which does not change, so that reading it ends."""
+"""Read one version of a Delta Lake table as a bounded source."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS_PER_TASK: Final = 1_000_000
-"""Small files are read together up to so many rows: a task has its rows in memory as a whole."""
+"""Small files are grouped into tasks of at most this many rows; a task has its rows in memory as a whole."""
 FILES_PER_BATCH: Final = 64
 
 _FORMAT: Final = "strandline_delta_table"
@@ -35,7 +35,7 @@ _TABLE: Final = "secret_table"
 
 @dataclass(frozen=True, slots=True)
 class DeltaRows:
-    """A table, the columns that are read of it, and of which version; the newest there is when a job starts if None."""
+    """A Delta table, the columns to read, and the version; the newest one at the job's start if None."""
 
     path: str
     columns: str
@@ -46,9 +46,7 @@ class DeltaRows:
     def __post_init__(self) -> None:
         parse(self.columns)
         if self.files_per_batch < 1:
-            raise InvalidStep(
-                f"{self.files_per_batch} files a batch are none", hint="take one or more, or leave it out"
-            )
+            raise InvalidStep(f"files_per_batch is {self.files_per_batch}", hint="use 1 or more, or leave it out")
 
     @property
     def name(self) -> str:
@@ -56,12 +54,12 @@ class DeltaRows:
 
     @property
     def definition(self) -> Mapping[str, Any]:
-        """What makes it the same source to a checkpoint: not how its store is reached, nor how fast it is read."""
+        """The fields that make it the same source to a checkpoint; storage options and read speed are left out."""
         return {"path": self.path, "columns": self.columns, "version": self.version}
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """One for the whole table: a file is read in one go, so that its silence afterwards says nothing."""
+        """One partition for the whole table: a file is read at once, so its later silence means nothing."""
         return ("",)
 
     @property
@@ -76,43 +74,43 @@ class DeltaRows:
     def ends(self) -> bool:
         return True
 
-    def extent(self, spark: "SparkSession") -> int:  # noqa: ARG002 - the table is asked, not Spark
-        """The number of the version."""
-        table = opened(self.path, self.version, self._options())
-        _refuse_other(table, self)
+    def extent(self, spark: "SparkSession") -> int:  # noqa: ARG002 - asks the table, not Spark
+        """The number of the version to read."""
+        table = open_table(self.path, self.version, self._options())
+        _refuse_missing_columns(table, self)
         return int(table.version())
 
     def within(self, extent: int) -> "DeltaRows":
         return replace(self, version=extent)
 
     def table(self, extent: int, spark: "SparkSession") -> "DataFrame":
-        return self.within(extent)._loaded(spark, spark.read)  # noqa: SLF001 - its own
+        return self.within(extent)._loaded(spark, spark.read)  # noqa: SLF001 - same class
 
     def stream(self, spark: "SparkSession") -> "DataFrame":
         return self._loaded(spark, spark.readStream)
 
     def pieces(self, extent: int) -> "list[tuple[int, ...]]":
-        """Files by their places in the list of all, small ones together."""
+        """Group files into tasks, by their positions in the list of all."""
         reading = self._reading(extent)
         return [task.places for task in reading.tasks(0, len(reading.fragments()))]
 
     def reader(self, extent: int) -> "Callable[[Sequence[int]], pl.DataFrame]":
         return partial(_rows_of, self._reading(extent))
 
-    def _reading(self, extent: int) -> "Reading":
-        return Reading(self.path, extent, self._options(), self.columns)
+    def _reading(self, extent: int) -> "TableVersion":
+        return TableVersion(self.path, extent, self._options(), self.columns)
 
     def refuse_changed(self, extent: int, spark: "SparkSession") -> None:
-        """A version is what it is; files of it that were vacuumed stop whoever reads them."""
+        """Do nothing: a version does not change, and reading a vacuumed file raises an error."""
 
     def _loaded(self, spark: "SparkSession", reader: Any) -> "DataFrame":
         columns = ", ".join(f"`{name}` {kind}" for name, kind in self.types.items())
-        asked = {"path": self.path, "version": self.version, "options": self._options(), "columns": self.columns}
+        settings = {"path": self.path, "version": self.version, "options": self._options(), "columns": self.columns}
         made = reader.format(registered(spark, DeltaRowsSource)).schema(
             f"{columns}, `{PARTITION}` string, `{OFFSET}` long"
         )
-        # Spark shows options to whoever asks for a plan, but not those with such a name.
-        return made.option(_TABLE, json.dumps(asked)).option("files", str(self.files_per_batch)).load()  # type: ignore[no-any-return]
+        # Spark shows options in query plans, but redacts names like this one.
+        return made.option(_TABLE, json.dumps(settings)).option("files", str(self.files_per_batch)).load()  # type: ignore[no-any-return]
 
     def _options(self) -> dict[str, str]:
         return {name: each if isinstance(each, str) else each.reveal() for name, each in self.options}
@@ -126,45 +124,47 @@ def delta_table(
     files_per_batch: int = FILES_PER_BATCH,
     options: Mapping[str, str | Secret] | None = None,
 ) -> DeltaRows:
-    """The rows of a table of Delta Lake: `delta_table("lake/orders", "id long, at timestamp")`.
+    """Read the rows of a Delta Lake table: `delta_table("lake/orders", "id long, at timestamp")`.
 
-    One `version` of it is read, the newest there is when the job starts unless it is said, and then the job ends.
-    `options` say how its store is reached, as those of `delta`.
+    The job reads one `version`, by default the newest at its start, and then ends. `options` are storage options, as
+    those of `delta`.
     """
     return DeltaRows(str(path).rstrip("/"), columns, version, files_per_batch, tuple((options or {}).items()))
 
 
-def opened(path: str, version: int | None, options: Mapping[str, str]) -> Any:
-    """The table at a version."""
+def open_table(path: str, version: int | None, options: Mapping[str, str]) -> Any:
+    """Open the table at a version."""
     library = delta_library()
     try:
         return library.DeltaTable(path, version=version, storage_options=dict(options) or None)
     except (library.exceptions.DeltaError, OSError, ValueError) as problem:
-        told = str(problem).partition("\n")[0][:300]
+        detail = str(problem).partition("\n")[0][:300]
         raise SetupError(
-            f"there is no table of Delta Lake at {path}" + ("" if version is None else f" with version {version}"),
-            detail=told,
-            hint="check the path and the version; a version whose log was cleaned up is gone",
+            f"there is no Delta Lake table at {path}" + ("" if version is None else f" with version {version}"),
+            detail=detail,
+            hint="check the path and the version; a version whose log was cleaned up cannot be read",
         ) from None
 
 
-def _refuse_other(table: Any, asked: DeltaRows) -> None:
+def _refuse_missing_columns(table: Any, source: DeltaRows) -> None:
     known = [field.name for field in table.schema().fields]
-    missing = [name for name in asked.types if name not in known]
+    missing = [name for name in source.types if name not in known]
     if missing:
-        raise InvalidStep(f"the table {asked.path} has no column {missing[0]!r}", detail=f"it has {', '.join(known)}")
+        raise InvalidStep(
+            f"the table {source.path} has no column {missing[0]!r}", detail=f"the table has {', '.join(known)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Files(InputPartition):
-    """Some files of a table, by their places in the list of all."""
+class FileGroup(InputPartition):
+    """Some files of a table, by their positions in the list of all."""
 
     places: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """A version of a table as a list of files, which is the same whenever it is looked at."""
+class TableVersion:
+    """A version of a table as a stable list of files."""
 
     path: str
     version: int
@@ -172,35 +172,35 @@ class Reading:
     columns: str
 
     def fragments(self) -> list[Any]:
-        dataset = opened(self.path, self.version, self.options).to_pyarrow_dataset()
+        dataset = open_table(self.path, self.version, self.options).to_pyarrow_dataset()
         return sorted(dataset.get_fragments(), key=lambda each: str(each.path))
 
-    def tasks(self, first: int, last: int) -> list[Files]:
-        """Files in their order, small ones together."""
+    def tasks(self, first: int, last: int) -> list[FileGroup]:
+        """Group files into tasks in their order."""
         found: list[list[int]] = []
         rows = ROWS_PER_TASK
         for place, fragment in enumerate(self.fragments()[first:last], first):
-            many = fragment.count_rows()
-            if rows + many > ROWS_PER_TASK:
+            count = fragment.count_rows()
+            if rows + count > ROWS_PER_TASK:
                 found.append([])
                 rows = 0
             found[-1].append(place)
-            rows += many
-        return [Files(tuple(places)) for places in found]
+            rows += count
+        return [FileGroup(tuple(places)) for places in found]
 
     def read(self, places: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """The rows of files, under the asked columns; each knows its file and its number there."""
-        schema = opened(self.path, self.version, self.options).to_pyarrow_dataset().schema
+        """Read rows of files with these columns, and with their file and row number."""
+        schema = open_table(self.path, self.version, self.options).to_pyarrow_dataset().schema
         fragments = self.fragments()
         for place in places:
             fragment, row = fragments[place], 0
             for batch in _batches(fragment, schema, list(parse(self.columns))):
                 if batch.num_rows:
-                    yield _shaped(batch, self.columns, str(fragment.path), row)
+                    yield _to_row_batch(batch, self.columns, str(fragment.path), row)
                 row += batch.num_rows
 
 
-def _rows_of(reading: Reading, places: Sequence[int]) -> pl.DataFrame:
+def _rows_of(reading: TableVersion, places: Sequence[int]) -> pl.DataFrame:
     return cast("pl.DataFrame", pl.from_arrow(pa.Table.from_batches(reading.read(places))))
 
 
@@ -209,13 +209,13 @@ def _batches(fragment: Any, schema: pa.Schema, names: list[str]) -> Iterator[pa.
         yield from fragment.to_batches(schema=schema, columns=names)
     except FileNotFoundError as problem:
         raise LostRecords(
-            f"the file {fragment.path} of the table is gone",
+            f"the file {fragment.path} of the table was deleted",
             detail=str(problem).partition("\n")[0],
-            hint="it was vacuumed: read a newer version, or keep files longer than it takes to read them",
+            hint="it was vacuumed: read a newer version, or keep deleted files longer than a read takes",
         ) from None
 
 
-def _shaped(batch: pa.RecordBatch, columns: str, file: str, first: int) -> pa.RecordBatch:
+def _to_row_batch(batch: pa.RecordBatch, columns: str, file: str, first: int) -> pa.RecordBatch:
     frame = cast("pl.DataFrame", pl.from_arrow(batch))
     kinds = {name: to_polars(kind) for name, kind in parse(columns).items()}
     shaped = frame.select(
@@ -228,26 +228,26 @@ def _shaped(batch: pa.RecordBatch, columns: str, file: str, first: int) -> pa.Re
 
 
 class DeltaBatchReader(DataSourceReader):
-    """All files of a version."""
+    """Reads all files of a version."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: TableVersion) -> None:
         self._reading = reading
 
     def partitions(self) -> Sequence[InputPartition]:
         return self._reading.tasks(0, len(self._reading.fragments()))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._reading.read(cast("Files", partition).places)
+        return self._reading.read(cast("FileGroup", partition).places)
 
 
 class DeltaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The files of a version in their order, some in each batch."""
+    """Reads the files of a version in their order, some in each batch."""
 
-    def __init__(self, reading: Reading, files: int) -> None:
+    def __init__(self, reading: TableVersion, files: int) -> None:
         self._reading, self._files = reading, files
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """A version does not grow."""
+        """Do nothing: a version does not grow."""
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         return {"file": 0}
@@ -259,11 +259,11 @@ class DeltaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reading.tasks(start["file"], end["file"])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._reading.read(cast("Files", partition).places)
+        return self._reading.read(cast("FileGroup", partition).places)
 
 
 class DeltaRowsSource(DataSource):
-    """The table as Spark finds it."""
+    """The Spark data source of a Delta table."""
 
     @classmethod
     def name(cls) -> str:
@@ -275,5 +275,5 @@ class DeltaRowsSource(DataSource):
     def streamReader(self, schema: StructType) -> DeltaStreamReader:  # noqa: ARG002, N802 - Spark's name
         return DeltaStreamReader(self._reading(), int(self.options["files"]))
 
-    def _reading(self) -> Reading:
-        return Reading(**json.loads(self.options[_TABLE]))
+    def _reading(self) -> TableVersion:
+        return TableVersion(**json.loads(self.options[_TABLE]))

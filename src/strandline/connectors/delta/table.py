@@ -1,4 +1,4 @@
-"""One table of Delta Lake: what its log says of a job, and commits that hold only if nobody came in between."""
+"""Access one Delta Lake table: the log entries of a job, and commits that fail if another commit came in between."""
 
 import json
 import os
@@ -15,56 +15,56 @@ from strandline.ports.durable_files import sync_folder
 from strandline.ports.ledger import LedgerEntry, Recorded
 
 KEPT: Final = 1_000
-"""So far back are the entries of a job looked for, much further than Spark can go."""
+"""How far back ledger entries of a job are looked up, much further than Spark can go back."""
 BATCH: Final = "batch"
-"""The column that a table is made with; the others come with the first rows."""
+"""The column that a table is created with; the first rows add the others."""
 
-_WITHOUT_RULES: Final = 2
-"""The version of the protocol for writers that the library makes tables with."""
+_PLAIN_WRITER_VERSION: Final = 2
+"""The writer protocol version that the library creates tables with."""
 _FACTS: Final = "strandline"
-_WORDS: Final = ("batch", "digest", "watermark", "ends", "output")
+_ENTRY_FIELDS: Final = ("batch", "digest", "watermark", "ends", "output")
 
 
 Act = Callable[[Any, Any], None]
-"""Something done to a table in one commit, which is given with its properties."""
+"""An operation that makes one commit on a table with the given commit properties."""
 
 
-class Overtaken(Exception):
-    """Another commit came first, and ours may not follow it unseen."""
+class CommitConflict(Exception):
+    """Raised when another commit came first, and ours must not follow it unseen."""
 
 
 class DeltaLog:
-    """A table, made if it is missing, as of the last look at it."""
+    """A table as of its last refresh; it is created if missing."""
 
     def __init__(self, uri: str, options: Mapping[str, str]) -> None:
         self.uri, self._options = uri, dict(options)
         self._last: dict[str, Recorded] = {}
         library = delta_library()
-        with self.explained():
+        with self.sink_errors():
             there = library.DeltaTable.is_deltatable(self.uri, self._options)
             if not there:
                 schema = pa.schema([(BATCH, pa.int64())])
                 library.DeltaTable.create(self.uri, schema, mode="ignore", storage_options=self._options)
             self.table = library.DeltaTable(self.uri, storage_options=self._options)
             if not there:
-                # Without its first record nobody could read the others.
+                # The other records cannot be read without the first one.
                 self._make_durable(-1)
 
     def refresh(self) -> None:
-        with self.explained():
+        with self.sink_errors():
             self.table.update_incremental()
 
     def columns(self) -> Mapping[str, Any]:
-        """Its columns, each with its type."""
+        """The table's columns and their types."""
         return pl.Schema(pa.schema(self.table.schema().to_arrow()))
 
     def widen(self, rows: pl.DataFrame) -> None:
-        """Adds the columns that rows have and the table lacks."""
+        """Add the columns that the rows have and the table lacks."""
         library, known = delta_library(), self.columns()
         new = [name for name in rows.columns if name not in known]
         if new:
             schema = library.Schema.from_arrow(rows.select(new).clear().to_arrow().schema)
-            with self.explained():
+            with self.sink_errors():
                 self.table.alter.add_columns(schema.fields)
                 self.table.update_incremental()
 
@@ -73,7 +73,7 @@ class DeltaLog:
         return found
 
     def latest(self, lineage: str) -> Recorded | None:
-        """The entry of the last batch."""
+        """The ledger entry of the last batch."""
         number = self.table.transaction_version(lineage)
         if number is None:
             return None
@@ -82,22 +82,22 @@ class DeltaLog:
             known = self.find(lineage, number)
         if known is None:
             raise SinkError(
-                f"the log of {self.uri} no longer tells of batch {number}",
-                hint="keep the log of the table longer than the job is away (delta.logRetentionDuration)",
+                f"the log of {self.uri} no longer has batch {number}",
+                hint="keep the table's log longer than the job may be stopped (delta.logRetentionDuration)",
             )
         self._last[lineage] = known
         return known
 
     def find(self, lineage: str, batch: int) -> Recorded | None:
-        """What the log says of a batch; None if it does not know it, or no longer."""
+        """Find the ledger entry of a batch; None if it is unknown or too old."""
         newest = self.table.transaction_version(lineage)
         if newest is None or batch > newest or batch <= newest - KEPT:
             return None
-        with self.explained():
+        with self.sink_errors():
             for commit in self.table.history():
                 facts = json.loads(commit.get(_FACTS) or "{}")
                 if facts.get("lineage") == lineage and facts.get("batch") == batch:
-                    return Recorded(*(facts[word] for word in _WORDS))
+                    return Recorded(*(facts[word] for word in _ENTRY_FIELDS))
         return None
 
     def commit(
@@ -109,10 +109,10 @@ class DeltaLog:
         recorded: bool,
         epoch: int | None = None,
     ) -> None:
-        """Does something to the table in one commit, with the driver's epoch, and the entry if it is to be recorded.
+        """Run one commit with the driver's epoch, and with the ledger entry if it is to be recorded.
 
-        Raises Overtaken if since the last look another driver has claimed the table, or has written this batch: both
-        name the same transaction ids, and of two such commits that do not know of each other one fails.
+        Raises an error if another driver has claimed the table or written this batch since the last refresh: both
+        commits carry the same transaction ids, and one of two concurrent ones fails.
         """
         library = delta_library()
         ids = [library.Transaction(_driver(entry.lineage), entry.epoch if epoch is None else epoch)]
@@ -120,28 +120,29 @@ class DeltaLog:
         if recorded:
             ids.append(library.Transaction(entry.lineage, entry.batch))
             values = (entry.batch, entry.digest, watermark, entry.ends, entry.output)
-            facts |= dict(zip(_WORDS, values, strict=True)) | {"starts": entry.starts}
+            facts |= dict(zip(_ENTRY_FIELDS, values, strict=True)) | {"starts": entry.starts}
         properties = library.CommitProperties({_FACTS: json.dumps(facts)}, app_transactions=ids)
         before = self.table.version()
-        with self.explained():
+        with self.sink_errors():
             act(self.table, properties)
             self.table.update_incremental()
             self._make_durable(before)
         if recorded:
             self._last[entry.lineage] = Recorded(entry.batch, entry.digest, watermark, entry.ends, entry.output)
 
-    def follow(self, name: str, number: int, act: Act) -> None:
-        """Does something in one commit that follows the one of this name and number; Overtaken if another did."""
+    def commit_after(self, name: str, number: int, act: Act) -> None:
+        """Run one commit that follows the commit of this name and number; raise an error if another one does
+        already."""
         library, before = delta_library(), self.table.version()
         if (self.table.transaction_version(name) or 0) != number:
-            raise Overtaken(f"{name} is not at {number}")
-        with self.explained():
+            raise CommitConflict(f"{name} is not at {number}")
+        with self.sink_errors():
             act(self.table, library.CommitProperties(app_transactions=[library.Transaction(name, number + 1)]))
             self.table.update_incremental()
             self._make_durable(before)
 
     def _make_durable(self, before: int) -> None:
-        """On a local disk, files and names that were written since; a store of objects does so itself."""
+        """Sync files and folder entries written since, on a local disk; object stores do so themselves."""
         root = Path(self.uri)
         if "://" in self.uri or not root.is_dir():
             return
@@ -151,47 +152,47 @@ class DeltaLog:
             lines = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
             added = [root / line["add"]["path"] for line in lines if "add" in line]
             for path in [*added, record]:
-                if path.exists():  # it may have been replaced by others meanwhile
+                if path.exists():  # another process may have replaced it
                     sync_file(path)
                     folders.add(path.parent)
         for folder in folders:
             sync_folder(folder)
 
-    def explained(self) -> AbstractContextManager[None]:
-        return explained(self.uri)
+    def sink_errors(self) -> AbstractContextManager[None]:
+        return sink_errors(self.uri)
 
     @property
     def is_plain(self) -> bool:
-        """Whether a file that somebody adds to it needs nothing but to be told of: no folders by value, no rules."""
+        """Whether adding a file needs nothing but a log entry: no partition folders and no column rules."""
         return (
             "://" not in self.uri
             and not self.table.metadata().partition_columns
-            and self.table.protocol().min_writer_version <= _WITHOUT_RULES
+            and self.table.protocol().min_writer_version <= _PLAIN_WRITER_VERSION
             and not any(field.metadata for field in self.table.schema().fields)
         )
 
 
 @contextmanager
-def explained(uri: str) -> Iterator[None]:
-    """Faults of the library in our own words."""
+def sink_errors(uri: str) -> Iterator[None]:
+    """Convert the library's errors to sink errors."""
     errors = delta_library().exceptions
     try:
         yield
     except errors.CommitFailedError as problem:
-        raise Overtaken(str(problem)) from None
+        raise CommitConflict(str(problem)) from None
     except OSError as problem:
-        raise SinkUnavailable(f"{uri} cannot be reached now", detail=_said(problem)) from None
+        raise SinkUnavailable(f"{uri} cannot be reached now", detail=_first_line(problem)) from None
     except errors.DeltaError as problem:
-        raise SinkError(f"{uri} refused a batch", detail=_said(problem)) from None
+        raise SinkError(f"{uri} refused a batch", detail=_first_line(problem)) from None
 
 
-def nothing(table: Any, properties: Any) -> None:
-    """A commit without rows."""
+def empty_commit(table: Any, properties: Any) -> None:
+    """Make a commit without rows."""
     table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
 
 
-def appended(rows: pl.DataFrame, options: Mapping[str, str]) -> Act:
-    """A commit that adds rows, and columns where the table lacks some."""
+def append_rows(rows: pl.DataFrame, options: Mapping[str, str]) -> Act:
+    """Return a commit that appends rows, and adds columns that the table lacks."""
 
     def act(table: Any, properties: Any) -> None:
         delta_library().write_deltalake(
@@ -203,7 +204,7 @@ def appended(rows: pl.DataFrame, options: Mapping[str, str]) -> Act:
 
 
 def delta_library() -> Any:
-    """The library, which is asked for only where it is needed."""
+    """Import the library, an optional extra."""
     try:
         import deltalake
         import deltalake.exceptions
@@ -224,5 +225,5 @@ def sync_file(path: Path) -> None:
         os.close(handle)
 
 
-def _said(problem: Exception) -> str:
+def _first_line(problem: Exception) -> str:
     return str(problem).partition("\n")[0][:300]

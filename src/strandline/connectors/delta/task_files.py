@@ -1,4 +1,4 @@
-"""Files that tasks add to a table of Delta: they are in it once the driver's commit names them."""
+"""Write files of a Delta table in tasks; they belong to it once the driver's commit names them."""
 
 import json
 import time
@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from strandline.connectors.delta.table import explained, sync_file
-from strandline.formats.row_files import laid_out, types_of
+from strandline.connectors.delta.table import sink_errors, sync_file
+from strandline.formats.row_files import to_public_columns, types_of
 from strandline.kernel.output import Part
 from strandline.ports.durable_files import sync_folder
 from strandline.ports.file_stamps import WORTH_A_FILE, is_shown, label
@@ -26,7 +26,7 @@ _SIMPLE: Final = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class DeltaWriter:
-    """Adds files of elements beside those of a table, in the tasks of a job."""
+    """Writes files of elements beside those of a table, in the tasks of a job."""
 
     path: str
 
@@ -34,25 +34,25 @@ class DeltaWriter:
         root = Path(self.path)
         if rows.estimated_size() < WORTH_A_FILE or not is_shown(root, stamp):
             return None
-        laid = storable(laid_out(rows, stamp.batch))
+        laid = storable(to_public_columns(rows, stamp.batch))
         if not set(types_of(laid).values()) <= _SIMPLE:
             return None
-        with explained(self.path):
-            return Part(rows.height, sums_of(rows), added(root, label(stamp), laid))
+        with sink_errors(self.path):
+            return Part(rows.height, sums_of(rows), write_table_file(root, label(stamp), laid))
 
 
-def added(root: Path, name: str, laid: pl.DataFrame) -> dict[str, Any]:
-    """A durable file with these rows, as the table's log is to tell of it; and the types of its columns."""
+def write_table_file(root: Path, name: str, laid: pl.DataFrame) -> dict[str, Any]:
+    """Write a durable file; return its log entry and the types of its columns."""
     path = root / f"part-{name}-{uuid.uuid4().hex[:16]}.parquet"
     laid.write_parquet(path)
     sync_file(path)
     sync_folder(root)
-    about = {"path": path.name, "size": path.stat().st_size, "modification_time": int(time.time() * 1000)}
-    return {"file": {**about, "stats": json.dumps(_stats(laid))}, "columns": types_of(laid)}
+    entry = {"path": path.name, "size": path.stat().st_size, "modification_time": int(time.time() * 1000)}
+    return {"file": {**entry, "stats": json.dumps(_stats(laid))}, "columns": types_of(laid)}
 
 
 def _stats(rows: pl.DataFrame) -> dict[str, Any]:
-    """What readers skip files by."""
+    """Column statistics by which readers skip files."""
     numbers = [column for column in rows if column.dtype.is_integer() and column.null_count() < rows.height]
     return {
         "numRecords": rows.height,
@@ -63,10 +63,10 @@ def _stats(rows: pl.DataFrame) -> dict[str, Any]:
 
 
 def storable(rows: pl.DataFrame) -> pl.DataFrame:
-    """Columns of nothing but nulls are left out: a table has no type for them."""
+    """Leave out columns that hold only nulls: Delta has no type for them."""
     return rows.select(name for name, kind in rows.schema.items() if kind != pl.Null)
 
 
 def actions(library: Any, parts: tuple[Mapping[str, Any], ...]) -> list[Any]:
-    """Files as a commit adds them."""
-    return [library.transaction.AddAction(**told["file"], partition_values={}, data_change=True) for told in parts]
+    """Convert file entries to the add actions of a commit."""
+    return [library.transaction.AddAction(**part["file"], partition_values={}, data_change=True) for part in parts]

@@ -1,4 +1,4 @@
-"""Rows by key in a table of Delta: what stands is written over what was there, and what is gone is taken away."""
+"""Upsert rows by key in a Delta table: write current rows over earlier ones, and delete retracted rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ _GONE: Final = "@gone"
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """The columns that rows are told apart by, and the start and end of the window where a row has one."""
+    """The key columns, and the window's start and end if rows have a window."""
 
     key: tuple[str, ...]
     window: tuple[str, str] | None = None
 
     def of(self, rows: pl.DataFrame, gone: pl.DataFrame) -> Callable[[Any, Any], None]:
-        """One commit that does both."""
+        """Return one commit that upserts rows and deletes the retracted ones."""
         source = pl.concat(
             [rows.with_columns(pl.lit(False).alias(_GONE)), gone.with_columns(pl.lit(True).alias(_GONE))],
             how="diagonal_relaxed",
@@ -46,7 +46,7 @@ class Merge:
         return f" AND {_same(self.window)}" if self.window is not None and self._has_window_apart else ""
 
     def _unless_later(self) -> str:
-        """Where the window is not part of the key, the row of a later one stays."""
+        """Where the window is not part of the key, keep the row of a later window."""
         if self.window is None or not self._has_window_apart:
             return ""
         end = _quoted(self.window[1])
@@ -54,7 +54,7 @@ class Merge:
 
 
 def _same(names: Sequence[str]) -> str:
-    """For which null is null. In brackets: to the parser, what follows would belong to the right side."""
+    """Match null-safely. The brackets are needed: otherwise the parser takes what follows as part of the right side."""
     return " AND ".join(f"(t.{_quoted(name)} IS NOT DISTINCT FROM s.{_quoted(name)})" for name in names)
 
 

@@ -1,4 +1,4 @@
-"""Folders of files: lines and columns read as they arrive; batches written so that each is there as a whole or not."""
+"""File folder connector: read lines and columns as files arrive, and write batches atomically."""
 
 from strandline.connectors.files.compaction import Compacted, compact
 from strandline.connectors.files.read_manifest import manifested_files, read_manifested

@@ -1,4 +1,4 @@
-"""Few files of many: rows are gathered into larger files, and one record makes these count in place of the others."""
+"""Compact a folder: merge small files into larger ones, and replace them by one log record."""
 
 import os
 import re
@@ -10,21 +10,21 @@ from typing import Any, Final
 
 import polars as pl
 
-from strandline.connectors.files.manifest_log import STATE, File, Held, Log
+from strandline.connectors.files.manifest_log import STATE, File, FolderState, Log
 from strandline.connectors.files.task_files import PARTS, add_file
 from strandline.errors import InvalidStep, SetupError, SinkUnavailable
-from strandline.formats.row_files import decoded
+from strandline.formats.row_files import decode_file
 from strandline.ports.file_stamps import job_label
 
 TARGET: Final = 128 * 2**20
 KEEP: Final = 3_600
 _ATTEMPTS: Final = 100
-_MAKER: Final = re.compile(r"\d+-(?:c(?P<state>\d+)|(?P<job>[0-9a-f]{8})-(?P<epoch>\d+))-\w+\.\w+")
+_WRITER_OF_FILE: Final = re.compile(r"\d+-(?:c(?P<state>\d+)|(?P<job>[0-9a-f]{8})-(?P<epoch>\d+))-\w+\.\w+")
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What was done: how many files counted before and count now, and how many were deleted, records with them."""
+    """Result of a compaction: counts of live files before and after, and of deleted files, log records included."""
 
     before: int
     after: int
@@ -32,25 +32,28 @@ class Compacted:
 
 
 def compact(path: str | Path, *, target_bytes: int = TARGET, keep_seconds: int = KEEP) -> Compacted:
-    """Makes few files of many in a folder that `folder(…)` writes to, while jobs write and others read.
+    """Merge small files of a folder that `folder(…)` writes, while jobs write and other processes read.
 
-    Readers see the same rows before and after, and never both. Files that were replaced are kept for those who are
-    reading them, and deleted by the first `compact` that comes `keep_seconds` later, with whatever killed jobs left.
+    Readers see the same rows before and after, and never both versions. Replaced files are kept for running readers.
+    The first `compact` that runs `keep_seconds` later deletes them, together with files that killed jobs left.
     """
     if target_bytes < 1 or keep_seconds < 0:
-        raise InvalidStep("a size of nothing, or a time before now", hint="give bytes and seconds")
+        raise InvalidStep(
+            "target_bytes is below 1, or keep_seconds is negative", hint="use 1 byte or more, and 0 seconds or more"
+        )
     root, log = Path(path), Log(Path(path))
     if not log.folder.is_dir():
-        raise SetupError(f"{path} has no log of files that count", hint="give a folder that sl.folder(…) writes to")
-    with log.explained():
-        begun = log.held()
-        told = tell_anew(log, begun, _gathered(root, begun, target_bytes), int(time.time()) - keep_seconds)
-        return Compacted(told.before, len(told.record["files"]), _delete(root, log, told, keep_seconds))
+        raise SetupError(f"{path} has no manifest log", hint="use a folder that sl.folder(…) writes to")
+    with log.sink_errors():
+        started = log.state()
+        merged = _merge_small_files(root, started, target_bytes)
+        new = publish_state(log, started, merged, int(time.time()) - keep_seconds)
+        return Compacted(new.before, len(new.record["files"]), _delete(root, log, new, keep_seconds))
 
 
 @dataclass(frozen=True, slots=True)
-class Retold:
-    """The whole state anew, how many files there were before, and those that may be deleted once it is told."""
+class NewState:
+    """The whole state as a new log record, the number of files before, and the files to delete once it is published."""
 
     record: dict[str, Any]
     before: int
@@ -58,36 +61,38 @@ class Retold:
 
 
 Replaced = Sequence[tuple[Sequence[File], File | None]]
-"""Files, each group with the one that is to take its place; None if nothing of it is left."""
+"""Groups of old files, each with its replacement; None if no row is left."""
 
 
-def tell_anew(log: Log, begun: Held, replaced: Replaced, until: int) -> Retold:
-    """Makes new files count in place of old ones, in a record of the whole state; of two at once only one does."""
+def publish_state(log: Log, started: FolderState, replaced: Replaced, until: int) -> NewState:
+    """Publish a state record in which new files replace old ones; of two concurrent attempts only one succeeds."""
     for _ in range(_ATTEMPTS):
-        held = log.held()
-        if held.told != begun.told:
-            break  # somebody else has told it anew, and may have deleted what was gathered here
-        told = _retold(held, replaced, until)
-        if log.publish(held.number + 1, told.record):
-            return told
+        state = log.state()
+        if state.state_number != started.state_number:
+            break  # another process has published a state, and may have deleted these inputs
+        new = _new_state(state, replaced, until)
+        if log.publish(state.number + 1, new.record):
+            return new
     for _, file in replaced:
         if file is not None:
             (log.root / file.path).unlink(missing_ok=True)
-    raise SinkUnavailable(f"{log.root} was compacted or written to by others all the while", hint="try again")
+    raise SinkUnavailable(
+        f"{log.root} was compacted or written to by other processes at every attempt", hint="try again"
+    )
 
 
-def label_of(file: File, held: Held) -> str:
-    """The beginning of the name of a file that is to take the place of this one, and others with it."""
-    return f"{file.path.partition('/')[2][:12]}-c{held.told}"
+def label_of(file: File, state: FolderState) -> str:
+    """Name prefix of the file that replaces this one and its group."""
+    return f"{file.path.partition('/')[2][:12]}-c{state.state_number}"
 
 
-def _gathered(root: Path, held: Held, target: int) -> Replaced:
-    """Neighbours that are small, each group with the file that is to take its place."""
+def _merge_small_files(root: Path, state: FolderState, target: int) -> Replaced:
+    """Merge neighbouring small files, and return each group with its new file."""
     done: list[tuple[Sequence[File], File | None]] = []
     for part in PARTS:
-        for files in _groups([file for file in held.files.values() if file.part == part], target):
-            rows = pl.concat([decoded(root / file.path, held.columns[part]) for file in files])
-            done.append((files, add_file(root, part, label_of(files[0], held), rows, _suffix(files[0]))))
+        for files in _groups([file for file in state.files.values() if file.part == part], target):
+            rows = pl.concat([decode_file(root / file.path, state.columns[part]) for file in files])
+            done.append((files, add_file(root, part, label_of(files[0], state), rows, _suffix(files[0]))))
     return done
 
 
@@ -108,53 +113,60 @@ def _suffix(file: File) -> str:
     return file.path.rpartition(".")[2]
 
 
-def _retold(held: Held, replaced: Replaced, until: int) -> Retold:
-    """All that the folder holds, with the new files in the places of the old."""
-    instead = {files[0].path: new for files, new in replaced}
+def _new_state(state: FolderState, replaced: Replaced, until: int) -> NewState:
+    """Build the state record with the new files in place of the old ones."""
+    replacements = {files[0].path: new for files, new in replaced}
     old = {file.path for files, _ in replaced for file in files}
-    files = [instead.get(path, file) for path, file in held.files.items() if path in instead or path not in old]
+    files = [
+        replacements.get(path, file) for path, file in state.files.items() if path in replacements or path not in old
+    ]
     kept = [asdict(file) for file in files if file is not None]
-    gone = held.gone | dict.fromkeys(sorted(old), int(time.time()))
+    gone = state.gone | dict.fromkeys(sorted(old), int(time.time()))
     due = frozenset(path for path, at in gone.items() if at <= until)
     ledger = {
         lineage: [[each.batch, each.digest, each.watermark, each.ends, each.output] for each in entries.values()]
-        for lineage, entries in held.ledger.items()
+        for lineage, entries in state.ledger.items()
     }
     record = {
-        "kind": STATE, "files": kept, "columns": held.columns, "now": held.now,
-        "gone": {path: at for path, at in gone.items() if path not in due}, "epochs": held.epochs, "ledger": ledger,
+        "kind": STATE, "files": kept, "columns": state.columns, "now": state.now,
+        "gone": {path: at for path, at in gone.items() if path not in due}, "epochs": state.epochs, "ledger": ledger,
     }  # fmt: skip
-    return Retold(record, len(held.files), due)
+    return NewState(record, len(state.files), due)
 
 
-def _delete(root: Path, log: Log, told: Retold, keep: int) -> int:
-    """Deletes what was replaced long enough ago, records that are needless now, and what the dead left behind."""
-    held = log.held()
+def _delete(root: Path, log: Log, new: NewState, keep: int) -> int:
+    """Delete files that were replaced long enough ago, superseded log records, and files that killed jobs left."""
+    state = log.state()
     until = time.time() - keep
-    records = [path for number in log.numbers() if number < held.told and _is_older(path := log.path(number), until)]
-    named = {*held.files, *held.gone}
+    records = [
+        path for number in log.numbers() if number < state.state_number and _is_older(path := log.path(number), until)
+    ]
+    named = {*state.files, *state.gone}
     found = [(part, each.name) for part in PARTS for each in os.scandir(root / part)]
-    left = [root / part / name for part, name in found if f"{part}/{name}" not in named and _is_left(name, held)]
+    abandoned = [
+        root / part / name for part, name in found if f"{part}/{name}" not in named and _is_abandoned(name, state)
+    ]
     drafts = [path for path in log.folder.glob(".*.tmp") if _is_older(path, time.time() - KEEP)]
-    everything = {*records, *left, *drafts, *(root / path for path in told.due)}
-    for path in everything:
+    doomed = {*records, *abandoned, *drafts, *(root / path for path in new.due)}
+    for path in doomed:
         path.unlink(missing_ok=True)
-    return len(everything)
+    return len(doomed)
 
 
 def _is_older(path: Path, until: float) -> bool:
     try:
         return path.stat().st_mtime <= until
     except FileNotFoundError:
-        return False  # whoever wrote it has just taken it away
+        return False  # its writer has just removed it
 
 
-def _is_left(name: str, held: Held) -> bool:
-    """Whether who wrote this file can no longer make it count: a newer driver has come, or a newer state."""
-    found = _MAKER.fullmatch(name)
+def _is_abandoned(name: str, state: FolderState) -> bool:
+    """Whether this file can no longer become live: a newer driver has claimed the sink, or a newer state is
+    published."""
+    found = _WRITER_OF_FILE.fullmatch(name)
     if found is None:
         return False
     if found["state"] is not None:
-        return int(found["state"]) < held.told
-    epochs = {job_label(lineage): epoch for lineage, epoch in held.epochs.items()}
+        return int(found["state"]) < state.state_number
+    epochs = {job_label(lineage): epoch for lineage, epoch in state.epochs.items()}
     return int(found["epoch"]) < epochs.get(found["job"], 0)

@@ -1,4 +1,4 @@
-"""Dead letters among the parts of a folder that is a sink: found by its log, and taken out by a record in it.
+"""Read and delete dead letters in a sink folder's `dead/` part, through its log.
 
 The outcome of redrives is recorded in `dead/` itself, beside the files (`letters/file_notes.py`).
 """
@@ -9,20 +9,20 @@ from typing import Final
 
 import polars as pl
 
-from strandline.connectors.files.compaction import label_of, tell_anew
-from strandline.connectors.files.manifest_log import File, Held, Log
+from strandline.connectors.files.compaction import label_of, publish_state
+from strandline.connectors.files.manifest_log import File, FolderState, Log
 from strandline.connectors.files.read_manifest import read_manifested
 from strandline.connectors.files.task_files import DEAD, add_file
 from strandline.errors import SinkUnavailable
-from strandline.formats.row_files import decoded
+from strandline.formats.row_files import decode_file
 from strandline.letters.file_notes import NotedLetters
 from strandline.letters.store import envelopes
 
-_LOOKS: Final = 5
+_ATTEMPTS: Final = 5
 
 
 def letters_in(root: Path) -> NotedLetters:
-    """The letters of a folder, asked from outside of the job."""
+    """Open the letters of a folder, from outside of the job."""
     return NotedLetters(
         str(root / DEAD), root / DEAD, lambda: envelopes(read_manifested(root, DEAD)), partial(_erase, root)
     )
@@ -30,17 +30,17 @@ def letters_in(root: Path) -> NotedLetters:
 
 def _erase(root: Path, ids: frozenset[str]) -> None:
     log = Log(root)
-    with log.explained():
-        if not any(_erased(log, ids) for _ in range(_LOOKS)):
-            raise SinkUnavailable(f"{root} is compacted by others all the while", hint="try again")
+    with log.sink_errors():
+        if not any(_erased(log, ids) for _ in range(_ATTEMPTS)):
+            raise SinkUnavailable(f"{root} was compacted by another process at every attempt", hint="try again")
 
 
 def _erased(log: Log, ids: frozenset[str]) -> bool:
-    """Files without these letters in place of those with them, which are deleted at once; False if others did so."""
-    held = log.held()
+    """Replace files that hold these letters and delete them at once; return False if another process interfered."""
+    state = log.state()
     try:
-        replaced = [(file, new) for file in held.files.values() for new in _without(log.root, held, file, ids)]
-        tell_anew(log, held, [([file], new) for file, new in replaced], until=0)
+        replaced = [(file, new) for file in state.files.values() for new in _without(log.root, state, file, ids)]
+        publish_state(log, state, [([file], new) for file, new in replaced], until=0)
     except (FileNotFoundError, SinkUnavailable):
         return False
     for file, _ in replaced:
@@ -48,13 +48,13 @@ def _erased(log: Log, ids: frozenset[str]) -> bool:
     return True
 
 
-def _without(root: Path, held: Held, file: File, ids: frozenset[str]) -> list[File | None]:
-    """What is to take the place of a file: nothing if none of these letters is in it, None if no other is."""
+def _without(root: Path, state: FolderState, file: File, ids: frozenset[str]) -> list[File | None]:
+    """The replacement of a file: empty if it holds none of these letters, None if it holds no others."""
     if file.part != DEAD:
         return []
-    rows = decoded(root / file.path, held.columns[DEAD])
+    rows = decode_file(root / file.path, state.columns[DEAD])
     kept = rows.filter(~pl.col("id").is_in(ids).fill_null(value=False))
     if kept.height == rows.height:
         return []
     form = file.path.rpartition(".")[2]
-    return [add_file(root, DEAD, label_of(file, held), kept, form) if kept.height else None]
+    return [add_file(root, DEAD, label_of(file, state), kept, form) if kept.height else None]

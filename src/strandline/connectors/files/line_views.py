@@ -1,6 +1,6 @@
-"""Bytes as lines, each a view of the bytes it stands in.
+"""Split bytes into lines, as views that share the block's memory.
 
-What ends a line is what ends one to Hadoop, and so to Spark: a newline, a return, or both.
+A line ends where Hadoop, and so Spark, ends it: at a newline, a carriage return, or both.
 """
 
 from typing import Final
@@ -15,25 +15,25 @@ NEWLINE: Final = 10
 _RETURN: Final = 13
 
 
-def ends_of(signs: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """Where each line ends: the last of the signs that end it."""
-    newlines = np.flatnonzero(signs == NEWLINE)
-    returns = np.flatnonzero(signs == _RETURN)
+def ends_of(chars: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """The position of the last character of each line end."""
+    newlines = np.flatnonzero(chars == NEWLINE)
+    returns = np.flatnonzero(chars == _RETURN)
     if not len(returns):
         return newlines
-    after = signs[np.minimum(returns + 1, len(signs) - 1)]
-    alone = returns[after != NEWLINE]
-    return np.sort(np.concatenate([newlines, alone])) if len(alone) else newlines
+    after = chars[np.minimum(returns + 1, len(chars) - 1)]
+    lone_returns = returns[after != NEWLINE]
+    return np.sort(np.concatenate([newlines, lone_returns])) if len(lone_returns) else newlines
 
 
 def as_lines(block: bytes) -> pl.Series:
-    """The lines of a block, without what ends them; they share its bytes."""
-    signs = np.frombuffer(block, np.uint8)
-    stops = ends_of(signs)
-    if len(signs) and (not len(stops) or stops[-1] != len(signs) - 1):
-        stops = np.append(stops, len(signs))
+    """The lines of a block without their line ends; they share its bytes."""
+    chars = np.frombuffer(block, np.uint8)
+    stops = ends_of(chars)
+    if len(chars) and (not len(stops) or stops[-1] != len(chars) - 1):
+        stops = np.append(stops, len(chars))
     starts = np.concatenate([[0], stops[:-1] + 1])[: len(stops)]
-    # Of a return and a newline, the return is no part of the line either.
-    both = (stops > starts) & (signs[np.maximum(stops - 1, 0)] == _RETURN)
-    both &= signs[np.minimum(stops, len(signs) - 1)] == NEWLINE
+    # Of a carriage return and a newline, neither is part of the line.
+    both = (stops > starts) & (chars[np.maximum(stops - 1, 0)] == _RETURN)
+    both &= chars[np.minimum(stops, len(chars) - 1)] == NEWLINE
     return views(block, starts, stops - starts - both)

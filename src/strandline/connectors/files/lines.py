@@ -1,4 +1,4 @@
-"""Lines of files as records: what is no record is passed over, a header is checked, the rest is the format's."""
+"""Decode lines of files as records: skip empty lines, check the header, and pass the rest to the format."""
 
 import csv
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from strandline.errors import RunError
-from strandline.formats.undecodable_records import Complaint, dead_letters
+from strandline.formats.undecodable_records import DecodeProblem, dead_letters
 from strandline.kernel.blocks.block import OFFSET, PARTITION
 from strandline.ports.protocols import RAW, SPLIT, Decoded, Decoder, Masked, Masking
 
@@ -18,23 +18,23 @@ _SHOWN: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The first line of every file: the names of the columns, in their order."""
+    """The expected first line of every file: the column names in their order."""
 
     names: tuple[str, ...]
     delimiter: str
 
     def problem(self, line: bytes) -> str | None:
-        """What is wrong with a line that should be the header; None if it is one."""
+        """Describe what is wrong with a header line; None if it is right."""
         text = line.decode(errors="replace").removeprefix(_BYTE_ORDER_MARK).rstrip("\r\n")
         found = [name.strip() for name in next(csv.reader([text], delimiter=self.delimiter), [])]
         if found == [*self.names]:
             return None
-        return f"the header of its file says {self.delimiter.join(found)[:_SHOWN]!r}, not {', '.join(self.names)}"
+        return f"the file's header is {self.delimiter.join(found)[:_SHOWN]!r}, expected {', '.join(self.names)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """A format whose records are lines. Lines without a sign are no records, unless the format reads any line."""
+    """A format whose records are lines. Empty lines are skipped, unless the format accepts any line."""
 
     of: Decoder
     header: Header | None = None
@@ -58,13 +58,13 @@ class Lines:
             lines, misread = self._below_header(self.header, lines, split)
         if not self.blank:
             lines = lines.filter(pl.col(RAW).bin.size() > 0)
-        decoded = self.of.decode(lines)
-        return decoded if misread is None else replace(decoded, dead=pl.concat([decoded.dead, misread]))
+        decode_file = self.of.decode(lines)
+        return decode_file if misread is None else replace(decode_file, dead=pl.concat([decode_file.dead, misread]))
 
     def _below_header(
         self, header: Header, lines: pl.DataFrame, split: pl.Series | None
     ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        """The lines below a header that is right; those of a file with a wrong one are all set aside."""
+        """The lines below correct headers; every line of a file with a wrong header is dead-lettered."""
         problems: dict[str, str] = {}
         for place in (lines[OFFSET] == 0).arg_true():
             problem = header.problem(lines[place, RAW])
@@ -73,13 +73,13 @@ class Lines:
             if split is not None and split[place]:
                 raise RunError(
                     f"{problem}: {lines[place, PARTITION]}",
-                    detail="it is read in blocks, and those further down cannot be told",
-                    hint="put a file with the right header in its place",
+                    detail="the file is read in blocks, so its other lines cannot be dead-lettered",
+                    hint="replace it by a file with the right header",
                 )
             problems[lines[place, PARTITION]] = problem
-        below = lines.filter(pl.col(OFFSET) > 0)
+        rows = lines.filter(pl.col(OFFSET) > 0)
         if not problems:
-            return below, None
+            return rows, None
         wrong = lines.filter(pl.col(PARTITION).is_in([*problems]))
-        told = dead_letters(wrong, {at: Complaint(problems[name]) for at, name in enumerate(wrong[PARTITION])})
-        return below.filter(~pl.col(PARTITION).is_in([*problems])), told
+        letters = dead_letters(wrong, {at: DecodeProblem(problems[name]) for at, name in enumerate(wrong[PARTITION])})
+        return rows.filter(~pl.col(PARTITION).is_in([*problems])), letters

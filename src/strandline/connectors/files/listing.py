@@ -1,4 +1,4 @@
-"""What Spark has listed against what is there: files that are gone, that have changed, that wait to be read."""
+"""Compare the files that Spark listed with those in the folder: deleted, changed, and waiting files."""
 
 import logging
 import re
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("strandline.files")
 _SHOWN: Final = 3
 _LOCAL: Final = "file"
-_OF_LOCAL: Final = re.compile(r"^file:(//)?(?=/)")
-"""In what a user gives, as Hadoop reads it: one slash or three, and signs as they are."""
-_UNSAID: Final = "\ufffd"
-_UNREADABLE: Final = "has a name that is no UTF-8: rename it"
+_LOCAL_SCHEME: Final = re.compile(r"^file:(//)?(?=/)")
+"""Scheme of a local path as Hadoop reads it: one slash or three, and characters unescaped."""
+_REPLACEMENT: Final = "\ufffd"
+_UNREADABLE: Final = "has a name that is not UTF-8: rename it"
 _SCHEME: Final = re.compile(r"^[A-Za-z][\w+.-]*:")
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Files that are there and have not been listed yet."""
+    """Files that exist and have not been listed yet."""
 
     files: int
     bytes: int
@@ -37,15 +37,15 @@ class Waiting:
 def refuse_gone(
     source: str, given: Sequence[ListedFile], read: Sequence[ListedFile], spark: "SparkSession", *, goes_on: bool
 ) -> None:
-    """Raises if a file given to a batch vanished or changed, or one that was read before changed.
+    """Raise an error if a file of this batch vanished or changed, or if an earlier file changed.
 
-    What was read may be gone. What is written to once more will not be read again.
+    Files that were read may be deleted. New content of such a file would not be read again.
     """
     problems: list[str] = []
     for file in given:
         found = modified(file.path, spark)
         if found is None:
-            problems.append(f"{file.path} {_UNREADABLE if is_unsaid(file.path) else 'vanished'}")
+            problems.append(f"{file.path} {_UNREADABLE if is_undecodable(file.path) else 'vanished'}")
         elif found != file.modified:
             problems.append(f"{file.path} changed")
     problems += [
@@ -53,24 +53,26 @@ def refuse_gone(
     ]
     if not problems:
         return
-    told = ", ".join(problems[:_SHOWN]) + (f" and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else "")
+    detail = ", ".join(problems[:_SHOWN])
+    if len(problems) > _SHOWN:
+        detail += f" and {len(problems) - _SHOWN} more"
     if goes_on:
-        _LOG.warning("%s goes on without all records: after they were listed, %s", source, told)
+        _LOG.warning("%s continues with missing records: after its files were listed, %s", source, detail)
         return
     raise LostRecords(
-        f"{len(problems)} files of {source} are not what they were when they were listed",
-        detail=told,
-        hint="write a file elsewhere and move it in when it is whole; files(…, on_lost='continue') takes what is there",
+        f"{len(problems)} files of {source} vanished or changed after they were listed",
+        detail=detail,
+        hint="write files elsewhere and move them in when complete; files(…, on_lost='continue') reads what is left",
     )
 
 
-def is_unsaid(uri: str) -> bool:
-    """Whether there is something in the name that the JVM cannot say, so that nobody finds the file by it."""
-    return _UNSAID in unquote(uri)
+def is_undecodable(uri: str) -> bool:
+    """Whether the name has characters that the JVM could not decode, so that no file is found by it."""
+    return _REPLACEMENT in unquote(uri)
 
 
 def modified(uri: str, spark: "SparkSession", *, quick: bool = False) -> int | None:
-    """When a file was last written, in milliseconds; None if it is not there, or could only be found out slowly."""
+    """When a file was last written, in milliseconds; None if it does not exist, or if `quick` forbids a slow lookup."""
     parts = urlsplit(uri)
     if parts.scheme in ("", _LOCAL):
         try:
@@ -84,42 +86,42 @@ def modified(uri: str, spark: "SparkSession", *, quick: bool = False) -> int | N
 
 
 def waiting(folder: str, pattern: str | None, listed: frozenset[str], spark: "SparkSession") -> Waiting:
-    """The files of a folder that are not among those listed."""
+    """Find the files of a folder that are not listed yet."""
     _, system = _hadoop(folder, spark)
-    # Each file that is asked for in the JVM is several calls.
-    here = waiting_here(folder, pattern, listed) if system.getScheme() == _LOCAL else None
-    return _left(_there(folder, pattern, spark), listed) if here is None else here
+    # Each file that is looked up through the JVM costs several calls.
+    local_folder = waiting_here(folder, pattern, listed) if system.getScheme() == _LOCAL else None
+    return _not_listed(_hadoop_files(folder, pattern, spark), listed) if local_folder is None else local_folder
 
 
 def waiting_here(folder: str, pattern: str | None, listed: frozenset[str]) -> Waiting | None:
-    """The same without Spark; None where only Spark knows the file system, or what a pattern means."""
-    place = _OF_LOCAL.sub("", folder)
+    """Find them without Spark; None where only Spark knows the file system or the pattern."""
+    place = _LOCAL_SCHEME.sub("", folder)
     if _SCHEME.match(place) or any(sign in place for sign in "*?[{") or "{" in (pattern or ""):
         return None
-    return _left(_here(Path(place).absolute(), pattern), listed)
+    return _not_listed(_local_files(Path(place).absolute(), pattern), listed)
 
 
-def _left(there: Iterable[tuple[str, int, int]], listed: frozenset[str]) -> Waiting:
-    known = {_place(uri) for uri in listed}
-    left = [(size, at) for uri, size, at in there if _place(uri) not in known]
+def _not_listed(there: Iterable[tuple[str, int, int]], listed: frozenset[str]) -> Waiting:
+    known = {_normalized(uri) for uri in listed}
+    left = [(size, at) for uri, size, at in there if _normalized(uri) not in known]
     return Waiting(len(left), sum(size for size, _ in left), min((at for _, at in left), default=None))
 
 
-def _here(folder: Path, pattern: str | None) -> Iterator[tuple[str, int, int]]:
+def _local_files(folder: Path, pattern: str | None) -> Iterator[tuple[str, int, int]]:
     for file in folder.glob(pattern or "*"):
         if file.is_file() and not file.name.startswith(("_", ".")):
-            told = file.stat()
-            yield file.as_uri(), told.st_size, told.st_mtime_ns // 1_000_000
+            status = file.stat()
+            yield file.as_uri(), status.st_size, status.st_mtime_ns // 1_000_000
 
 
-def _place(uri: str) -> tuple[str, str, str]:
-    """Where a URI leads: `file:/in/a` and `file:///in/a` are one file."""
+def _normalized(uri: str) -> tuple[str, str, str]:
+    """Normalize a URI: `file:/in/a` and `file:///in/a` are one file."""
     parts = urlsplit(uri)
     return parts.scheme, parts.netloc, unquote(parts.path)
 
 
-def _there(folder: str, pattern: str | None, spark: "SparkSession") -> Iterator[tuple[str, int, int]]:
-    """Each file with its size and when it was written, as Spark would find them."""
+def _hadoop_files(folder: str, pattern: str | None, spark: "SparkSession") -> Iterator[tuple[str, int, int]]:
+    """List files with size and modification time, as Spark would find them."""
     path, system = _hadoop(folder.rstrip("/") + "/" + (pattern or "*"), spark)
     for status in system.globStatus(path) or ():
         name = str(status.getPath().getName())
@@ -128,7 +130,7 @@ def _there(folder: str, pattern: str | None, spark: "SparkSession") -> Iterator[
 
 
 def _hadoop(uri: str, spark: "SparkSession") -> tuple[Any, Any]:
-    """A path, and the file system it is in, as the JVM knows them."""
+    """Return the JVM's path and its file system."""
     context: Any = spark.sparkContext
-    path = context._jvm.org.apache.hadoop.fs.Path(uri)  # noqa: SLF001 - the only way to a file system of Hadoop's
+    path = context._jvm.org.apache.hadoop.fs.Path(uri)  # noqa: SLF001 - the only access to Hadoop's file systems
     return path, path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001

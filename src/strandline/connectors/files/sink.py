@@ -1,4 +1,4 @@
-"""A folder as a sink: the files of a batch count from one moment on, that of its record in the log."""
+"""Write batches to files in a folder; a batch's files become live with its log record."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -8,10 +8,10 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.connectors.files.dead_letters import letters_in
-from strandline.connectors.files.manifest_log import BATCH, CLAIM, MARK, ROWS, File, Held, Log
+from strandline.connectors.files.manifest_log import BATCH, CLAIM, MARK, ROWS, File, FolderState, Log
 from strandline.connectors.files.task_files import PANES, PARTS, FolderWriter, add_file
 from strandline.errors import InvalidStep, SinkError, SinkUnavailable
-from strandline.formats.row_files import FORMATS, VOID, joined, laid_out, types_of
+from strandline.formats.row_files import FORMATS, VOID, merge_columns, to_public_columns, types_of
 from strandline.formats.sink_columns import BATCH as BATCH_COLUMN
 from strandline.formats.sink_columns import names_beside
 from strandline.kernel.blocks.block import END, START
@@ -31,7 +31,7 @@ _ATTEMPTS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Folder(Ledgered):
-    """A folder, and how rows are written in it."""
+    """A folder as a sink, and the format of its files."""
 
     path: str
     format: str = "parquet"
@@ -42,7 +42,7 @@ class Folder(Ledgered):
             raise InvalidStep(f"files of format {self.format!r}", hint=f"choose one of {', '.join(FORMATS)}")
         if "://" in self.path:
             raise InvalidStep(
-                f"{self.path} is no folder of a file system", hint="a store of objects has no links: write to delta(…)"
+                f"{self.path} is not a file system folder", hint="object stores have no hard links: write to delta(…)"
             )
 
     @property
@@ -51,71 +51,71 @@ class Folder(Ledgered):
 
     @property
     def definition(self) -> Mapping[str, Any]:
-        """What makes it the same to a checkpoint: files of several formats may stand side by side."""
+        """The fields that make it the same sink to a checkpoint; the format may change between runs."""
         return {"path": self.path}
 
     def open(self, output: Deliver) -> "OpenFolder":
         return OpenFolder(self, output.keys)
 
     def letters(self) -> NotedLetters:
-        """The dead letters among the folder's parts."""
+        """Open the dead letters among the folder's parts."""
         return letters_in(Path(self.path))
 
 
-def folder(path: str | Path, *, format: str = "parquet", evolve: bool = False) -> Folder:  # noqa: A002 - Spark's own word
-    """Files in a folder, whole batches only: `write(folder("totals/", format="parquet"))`, or "jsonl", or "csv".
+def folder(path: str | Path, *, format: str = "parquet", evolve: bool = False) -> Folder:  # noqa: A002 - Spark's term
+    """Write files to a folder, whole batches only: `write(folder("totals/", format="parquet"))`, or "jsonl", or "csv".
 
-    The log in it says which files count: `read_manifested` reads them, `manifested_files` names them, and `compact`
-    makes few of many. `evolve` lets columns be added to what is there.
+    The folder's log says which files are live: `read_manifested` reads them, `manifested_files` lists them, and
+    `compact` merges small ones. `evolve` allows adding columns.
     """
     return Folder(str(path), format, evolve)
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Files of a batch that are durable and do not count yet."""
+    """Durable files of a batch that are not live yet."""
 
     files: tuple[File, ...] = ()
-    """Made here, for this attempt."""
+    """Files that the driver wrote for this attempt."""
     parts: tuple[File, ...] = ()
-    """Made by tasks, for the batch."""
+    """Files that tasks wrote for the batch."""
     columns: Mapping[str, Mapping[str, str]] | None = None
     now: Mapping[str, Any] | None = None
 
 
 class OpenFolder:
-    """A folder at work."""
+    """An open sink folder."""
 
-    def __init__(self, ask: Folder, keys: tuple[str, ...] | None) -> None:
-        self._ask, self._keys = ask, keys
-        self._root = Path(ask.path)
+    def __init__(self, sink: Folder, keys: tuple[str, ...] | None) -> None:
+        self._sink, self._keys = sink, keys
+        self._root = Path(sink.path)
         self._log = Log(self._root)
-        with self._log.explained():
+        with self._log.sink_errors():
             for each in (*PARTS, "_log"):
                 (self._root / each).mkdir(parents=True, exist_ok=True)
-            # What a driver saw before a kill of the machine may not have been durable.
+            # Entries that a driver saw before a machine failure may not have been durable.
             for place in (self._log.folder, self._root, self._root.absolute().parent):
                 sync_folder(place)
-        self._held = self._log.held()
+        self._state = self._log.state()
 
     def claim(self, lineage: str) -> int:
         for _ in range(_ATTEMPTS):
-            held = self._refreshed()
-            epoch = held.epochs.get(lineage, 0) + 1
-            if self._log.publish(held.number + 1, {"kind": CLAIM, "lineage": lineage, "epoch": epoch}):
-                with self._log.explained():
+            state = self._refresh()
+            epoch = state.epochs.get(lineage, 0) + 1
+            if self._log.publish(state.number + 1, {"kind": CLAIM, "lineage": lineage, "epoch": epoch}):
+                with self._log.sink_errors():
                     show(self._log.folder, lineage, epoch)
                 return epoch
-        raise self._crowded()
+        raise self._contended()
 
     def latest(self, lineage: str) -> Recorded | None:
-        return self._refreshed().latest(lineage)
+        return self._refresh().latest(lineage)
 
     def commit(self, output: Output, entry: LedgerEntry) -> Written:
         known = self._judge(entry)
         if known is not None:
-            # It may have been linked by an attempt that could not make it durable.
-            with self._log.explained():
+            # An earlier attempt may have linked the record without making it durable.
+            with self._log.sink_errors():
                 sync_folder(self._log.folder)
             self._remove_parts(_files_of(output))
             return known
@@ -136,28 +136,28 @@ class OpenFolder:
         return done
 
     def writer(self) -> FolderWriter:
-        return FolderWriter(str(self._root.absolute()), self._ask.format)
+        return FolderWriter(str(self._root.absolute()), self._sink.format)
 
     def swept(self, stamp: Stamp) -> None:
-        with self._log.explained():
+        with self._log.sink_errors():
             for path in (self._root / PANES).glob(f"{label(stamp)}-*"):
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
         pass
 
-    def _refreshed(self) -> Held:
-        self._held = self._log.refreshed(self._held)
-        return self._held
+    def _refresh(self) -> FolderState:
+        self._state = self._log.refresh(self._state)
+        return self._state
 
     def _judge(self, entry: LedgerEntry) -> Written | None:
-        held = self._refreshed()
-        known = held.ledger.get(entry.lineage, {}).get(entry.batch)
-        return judge(entry, held.epochs.get(entry.lineage), known, held.latest(entry.lineage), sink=self._ask.name)
+        state = self._refresh()
+        known = state.ledger.get(entry.lineage, {}).get(entry.batch)
+        return judge(entry, state.epochs.get(entry.lineage), known, state.latest(entry.lineage), sink=self._sink.name)
 
     def _fence(self, entry: LedgerEntry) -> None:
-        epoch = self._refreshed().epochs.get(entry.lineage)
-        judge(replace(entry, starts=None), epoch, None, None, sink=self._ask.name)
+        epoch = self._refresh().epochs.get(entry.lineage)
+        judge(replace(entry, starts=None), epoch, None, None, sink=self._sink.name)
 
     def _send(
         self, kind: str, output: Output, entry: LedgerEntry, decide: Callable[[LedgerEntry], Written | None]
@@ -174,14 +174,15 @@ class OpenFolder:
         staged: Staged,
         decide: Callable[[LedgerEntry], Written | None],
     ) -> Written:
-        """The record under the next number, decided on all before it; files that do not come to count are removed.
+        """Publish a record under the next number, judged against all before it; remove files that do not become live.
 
-        Those of tasks only where they will never count: a record that cannot be written now may be written later.
+        Task files are removed only if they can never become live: a record that cannot be written now may be written
+        later.
         """
-        mark = output.progress.watermark
+        watermark = output.progress.watermark
         record = {
             "kind": kind, "lineage": entry.lineage, "epoch": entry.epoch,
-            "entry": [entry.batch, entry.digest, mark, entry.ends, entry.output], "starts": entry.starts,
+            "entry": [entry.batch, entry.digest, watermark, entry.ends, entry.output], "starts": entry.starts,
             "files": [asdict(file) for file in (*staged.files, *staged.parts)],
             "columns": staged.columns or {}, "now": staged.now,
         }  # fmt: skip
@@ -191,97 +192,95 @@ class OpenFolder:
                 if known is not None:
                     self._remove_parts(staged.parts)
                     return known
-                self._refuse_other(staged)
-                if self._log.publish(self._held.number + 1, record):
+                self._refuse_changed_columns(staged)
+                if self._log.publish(self._state.number + 1, record):
                     return Written()
-            raise self._crowded()
+            raise self._contended()
         finally:
-            self._remove_unless_held(staged)
+            self._remove_uncommitted(staged)
 
     def _stage(self, output: Output, entry: LedgerEntry) -> Staged:
-        """Writes what a batch says into files under names that nobody has had."""
+        """Write a batch's rows to files under unique names."""
         files, columns = [], self._columns_of(output)
         name = label(Stamp(entry.lineage, entry.epoch, entry.batch))
         frames = {"panes": output.panes, "late": output.late, "dead": output.dead}
         full = {part: frame for part, frame in frames.items() if frame is not None and frame.height}
-        with self._log.explained():
+        with self._log.sink_errors():
             for part, frame in full.items():
-                rows = laid_out(frame, entry.batch)
-                self._refuse_unlike(part, columns.get(part, {}), types_of(rows), added=True)
-                columns[part] = joined(columns.get(part, {}), types_of(rows))
-                files.append(add_file(self._root, part, name, rows, self._ask.format))
-        now = _now(full["panes"], self._keys) if "panes" in full and self._keys is not None else None
-        return Staged(tuple(files), self._there(output), columns, now)
+                rows = to_public_columns(frame, entry.batch)
+                self._refuse_mismatch(part, columns.get(part, {}), types_of(rows), added=True)
+                columns[part] = merge_columns(columns.get(part, {}), types_of(rows))
+                files.append(add_file(self._root, part, name, rows, self._sink.format))
+        now = _latest_by(full["panes"], self._keys) if "panes" in full and self._keys is not None else None
+        return Staged(tuple(files), self._task_files(output), columns, now)
 
-    def _there(self, output: Output) -> tuple[File, ...]:
-        """The files of tasks, all of which must be seen from here."""
+    def _task_files(self, output: Output) -> tuple[File, ...]:
+        """The files that tasks wrote; the driver must see all of them."""
         found = _files_of(output)
         for file in found:
             path = self._root / file.path
             if not path.exists() or path.stat().st_size != file.bytes:
                 raise SinkError(
-                    f"a task has written {path}, which is not there or not whole as seen from the driver",
+                    f"a task has written {path}, which is missing or incomplete on the driver",
                     hint="write to a folder that all machines of the cluster share",
                 )
         return found
 
     def _columns_of(self, output: Output) -> dict[str, dict[str, str]]:
-        """Those of the files of tasks, which must fit each other."""
+        """Merge the columns of the task files, which must match each other."""
         known: dict[str, str] = {}
         for each in output.parts:
-            self._refuse_unlike(PANES, known, each.told["columns"], added=True)
-            known = joined(known, each.told["columns"])
+            self._refuse_mismatch(PANES, known, each.told["columns"], added=True)
+            known = merge_columns(known, each.told["columns"])
         return {PANES: known} if known else {}
 
-    def _refuse_other(self, staged: Staged) -> None:
-        """Columns keep their types; new ones are added where that is allowed, or nobody chose them."""
+    def _refuse_changed_columns(self, staged: Staged) -> None:
+        """Refuse changed column types; new columns are allowed with `evolve`, or outside the panes."""
         for part, columns in (staged.columns or {}).items():
-            known = self._held.columns.get(part)
+            known = self._state.columns.get(part)
             if known is not None:
-                self._refuse_unlike(part, known, columns, added=part != PANES or self._ask.evolve)
+                self._refuse_mismatch(part, known, columns, added=part != PANES or self._sink.evolve)
 
-    def _refuse_unlike(self, part: str, known: Mapping[str, str], columns: Mapping[str, str], *, added: bool) -> None:
+    def _refuse_mismatch(self, part: str, known: Mapping[str, str], columns: Mapping[str, str], *, added: bool) -> None:
         wrong = [
-            f"{name} is {known[name]}, and {kind} is to be written"
+            f"{name} is {known[name]}, expected {kind}"
             for name, kind in columns.items()
             if VOID != known.get(name, VOID) != kind != VOID
         ]
-        absent = [
-            f"{name} is missing, and {kind} is to be written"
-            for name, kind in columns.items()
-            if name not in known and not added
-        ]
+        absent = [f"{name} ({kind}) is missing" for name, kind in columns.items() if name not in known and not added]
         if wrong or absent:
             raise SinkError(
-                f"the {part} in {self._root} do not fit what is to be written",
+                f"the {part} in {self._root} do not fit the rows to write",
                 detail="; ".join([*wrong, *absent]),
-                hint="write to another folder" + ("" if wrong else "; or let columns be added: evolve=True"),
+                hint="write to another folder" + ("" if wrong else "; or allow adding columns: evolve=True"),
             )
 
-    def _remove_unless_held(self, staged: Staged) -> None:
-        if staged.files and staged.files[0].path not in self._refreshed().files:
+    def _remove_uncommitted(self, staged: Staged) -> None:
+        if staged.files and staged.files[0].path not in self._refresh().files:
             self._remove(staged.files)
 
     def _remove_parts(self, files: Iterable[File]) -> None:
-        """The batch is known: by these files, if an attempt before this one has ended in doubt, or by others."""
-        held = self._refreshed()
-        self._remove(file for file in files if file.path not in held.files and file.path not in held.gone)
+        """Remove task files of a batch that is known already, unless an attempt in doubt has published these files."""
+        state = self._refresh()
+        self._remove(file for file in files if file.path not in state.files and file.path not in state.gone)
 
     def _remove(self, files: Iterable[File]) -> None:
         for file in files:
             (self._root / file.path).unlink(missing_ok=True)
 
-    def _crowded(self) -> SinkUnavailable:
-        return SinkUnavailable(f"{self._root} is written to by others all the time", detail=f"{_ATTEMPTS} attempts")
+    def _contended(self) -> SinkUnavailable:
+        return SinkUnavailable(
+            f"{self._root} was written to by other processes at every attempt", detail=f"{_ATTEMPTS} attempts"
+        )
 
 
 def _files_of(output: Output) -> tuple[File, ...]:
-    """What tasks have written."""
+    """The files that tasks wrote."""
     return tuple(File(**part.told["file"]) for part in output.parts)
 
 
-def _now(panes: pl.DataFrame, keys: tuple[str, ...]) -> dict[str, Any] | None:
-    """Public names of what tells panes apart, and of what tells which is the newest."""
+def _latest_by(panes: pl.DataFrame, keys: tuple[str, ...]) -> dict[str, Any] | None:
+    """Public names of the columns that identify a pane, and of those that order its versions."""
     if START not in panes.columns:
         return None
     names = names_beside(panes.columns)

@@ -1,4 +1,4 @@
-"""A folder as a source. Spark lists it, keeps what it has listed beside its offsets, and reads each file once."""
+"""Read a folder as a source. Spark lists it, keeps the listed files beside its offsets, and reads each file once."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from strandline.connectors.files.line_files import line_pieces, lines_here, read_line_pieces, read_lines
+from strandline.connectors.files.line_files import can_read_lines, line_pieces, read_line_pieces, read_lines
 from strandline.connectors.files.lines import Header, Lines
-from strandline.connectors.files.listing import Waiting, is_unsaid, modified, refuse_gone, waiting
+from strandline.connectors.files.listing import Waiting, is_undecodable, modified, refuse_gone, waiting
 from strandline.connectors.files.parquet_splits import Piece, pieces_of, read_files, read_pieces, readable
 from strandline.errors import InvalidStep, SetupError
 from strandline.formats.csv import Csv
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMATS: Final = ("parquet", "orc")
-"""Formats with types of their own: Spark's columns cross as they are, and nothing has to be decoded."""
+"""Formats with column types: Spark's columns are used as they are, without decoding."""
 LINES: Final = (Json, Csv, Text, Raw, Debezium)
-"""Formats that have a record in a line."""
+"""Formats with one record per line."""
 FIELDS: Final = {"path": "string", "modified": "timestamp", "size": "long"}
-"""What can be read of the file that a record is in."""
+"""Metadata fields of a record's file."""
 _IN_SPARK: Final = {
     "path": "_metadata.file_path",
     "modified": "_metadata.file_modification_time",
@@ -38,12 +38,12 @@ _IN_SPARK: Final = {
 }
 _OF_ANY_FILE: Final = "path string, modificationTime timestamp, length long, content binary"
 _ANY_AGE: Final = "100000d"
-"""Spark would pass over files a week older than the newest, and say nothing."""
+"""Without this, Spark silently skips files that are a week older than the newest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The files of a folder: how their records are read, which of them, how many at a time."""
+    """Folder source: the decoder or columns of its records, and how many files per batch."""
 
     path: str
     columns: str | Decoder
@@ -54,39 +54,40 @@ class Files:
     metadata: tuple[tuple[str, str], ...] = ()
     goes_on_after_loss: bool = False
     ends: bool = False
-    """Whether the files that are there when a job starts are all."""
+    """Whether the source is bounded to the files that exist when a job starts."""
 
     def __post_init__(self) -> None:
         if isinstance(self.columns, str):
             parse(self.columns)
         elif not isinstance(self.columns, LINES) or getattr(self.columns, "registry", None) is not None:
             raise InvalidStep(
-                f"{type(self.columns).__name__} records have no lines", hint="files are read as JSON, CSV, text or raw"
+                f"{type(self.columns).__name__} cannot decode lines",
+                hint="use json, csv, text, raw or debezium, without a registry",
             )
         if self.format not in FORMATS:
             raise InvalidStep(
-                f"files of format {self.format!r}",
-                hint=f'choose one of {", ".join(FORMATS)}, or give a format of lines: files("in/", json("…"))',
+                f"unknown file format {self.format!r}",
+                hint=f'choose one of {", ".join(FORMATS)}, or use a line format: files("in/", json("…"))',
             )
         if self.header and not isinstance(self.columns, Csv):
-            raise InvalidStep("only files of CSV have a header", hint="leave it out")
+            raise InvalidStep("only CSV files have a header", hint="leave header out")
         own = parse(self.columns) if isinstance(self.columns, str) else self.columns.types
         for name, field in self.metadata:
             if field not in FIELDS:
-                raise InvalidStep(f"a file has no {field!r} for {name!r}", hint=f"it has {', '.join(FIELDS)}")
+                raise InvalidStep(
+                    f"unknown metadata field {field!r} for {name!r}", hint=f"choose from {', '.join(FIELDS)}"
+                )
             if name in own:
                 raise InvalidStep(
-                    f"the column {name!r} is in the records already", hint="give the metadata another name"
+                    f"the column {name!r} is already in the records", hint="give the metadata another name"
                 )
             if name in RAW_SCHEMA.names and not isinstance(self.columns, str):
                 raise InvalidStep(
-                    f"the name {name!r} is taken: a record has its place under it",
+                    f"the column name {name!r} is reserved for the record's position",
                     hint="give the metadata another name",
                 )
         if self.files_per_batch is not None and self.files_per_batch < 1:
-            raise InvalidStep(
-                f"{self.files_per_batch} files a batch are none", hint="take one or more, or leave it out"
-            )
+            raise InvalidStep(f"files_per_batch is {self.files_per_batch}", hint="use 1 or more, or leave it out")
 
     @property
     def name(self) -> str:
@@ -94,12 +95,12 @@ class Files:
 
     @property
     def definition(self) -> Mapping[str, Any]:
-        """What makes it the same source to a checkpoint: not how much of it is read at a time."""
-        how = self.format if isinstance(self.columns, str) else ""
+        """The fields that make it the same source to a checkpoint; the read speed is left out."""
+        form = self.format if isinstance(self.columns, str) else ""
         return {
             "path": self.path,
             "columns": self.columns,
-            "format": how,
+            "format": form,
             "pattern": self.pattern,
             "header": self.header,
             "metadata": self.metadata,
@@ -108,7 +109,7 @@ class Files:
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """One for the whole folder: a file is read in one go, so that its silence afterwards says nothing."""
+        """One partition for the whole folder: a file is read at once, so its later silence means nothing."""
         return ("",)
 
     @property
@@ -126,41 +127,41 @@ class Files:
         return Lines(self.columns, header, blank=not isinstance(self.columns, Json | Csv))
 
     def extent(self, spark: "SparkSession") -> list[list[Any]]:
-        """The files that are there, each with when it was written."""
+        """List the existing files with their modification times."""
         found = [(uri, modified(uri, spark)) for uri in sorted(self._loaded(spark.read, [self.path]).inputFiles())]
-        self.refuse_gone([ListedFile(uri, 0) for uri, _ in found if is_unsaid(uri)], (), spark)
+        self.refuse_gone([ListedFile(uri, 0) for uri, _ in found if is_undecodable(uri)], (), spark)
         return [[uri, at] for uri, at in found if at is not None]
 
     def within(self, extent: Any) -> "Files":  # noqa: ARG002 - a stream lists its folder itself
         return self
 
     def table(self, extent: list[list[Any]], spark: "SparkSession") -> "DataFrame | None":
-        """The records of these files."""
+        """Read these files as a batch."""
         if not extent:
             return None
-        # Names are taken as they are, whatever signs are in them.
+        # Names are taken literally, without glob characters.
         reader = spark.read.option("__globPaths__", "false")
         if not any(sign in self.path for sign in "*?[{"):
-            # Columns that are told by folders are found below here.
+            # Partition columns are found below this path.
             reader = reader.option("basePath", self.path)
         frame = self._loaded(reader, [unquote(uri) for uri, _ in extent])
         return self._typed(frame) if isinstance(self.columns, str) else self._lines(frame)
 
     def pieces(self, extent: list[list[Any]]) -> list[list[Piece]] | None:
-        """Files on this machine that Python reads, some in each task."""
+        """Divide local files among tasks that read them in Python."""
         uris = [uri for uri, _ in extent]
         if self.metadata:
             return None
         if not isinstance(self.columns, str):
-            # What stands in a header is known to whoever reads the first line.
+            # A header is known only to the task that reads the file's first line.
             return line_pieces(self.path, uris, divisible=not self.header)
         return pieces_of(self.path, self.columns, uris) if self.format == "parquet" else None
 
-    def reader(self, extent: Any) -> Callable[[list[Piece]], "pl.DataFrame"]:  # noqa: ARG002 - pieces say it all
+    def reader(self, extent: Any) -> Callable[[list[Piece]], "pl.DataFrame"]:  # noqa: ARG002 - pieces contain everything
         return partial(read_pieces, columns=self.columns) if isinstance(self.columns, str) else read_line_pieces
 
     def refuse_changed(self, extent: list[list[Any]], spark: "SparkSession") -> None:
-        """Whether the files are still what was listed."""
+        """Raise an error if a listed file changed."""
         self.refuse_gone([ListedFile(uri, at) for uri, at in extent], (), spark)
 
     def stream(self, spark: "SparkSession") -> "DataFrame":
@@ -169,16 +170,16 @@ class Files:
 
     @property
     def is_plain(self) -> bool:
-        """Plain Parquet files on this machine, or files of lines."""
+        """Whether Python can read the files: plain local Parquet files, or line files."""
         if self.metadata:
             return False
         if not isinstance(self.columns, str):
-            return lines_here(self.path, self.pattern)
+            return can_read_lines(self.path, self.pattern)
         return self.format == "parquet" and readable(self.path, self.columns) is not None
 
     def names(self, spark: "SparkSession") -> "DataFrame":
-        """Spark's own list of files is the same for every format."""
-        # No column of it is asked for, so that no file is opened.
+        """Spark's own list of files, which is the same for every format."""
+        # None of its columns is selected, so that no file is opened.
         listed = self._loaded(self._following(spark), self.path, "binaryFile", _OF_ANY_FILE)
         return listed.selectExpr(f"_metadata.file_path as `{FILE_NAME}`")
 
@@ -205,13 +206,13 @@ class Files:
             raise SetupError(
                 f"cannot read the folder {self.path}",
                 detail=str(problem).splitlines()[0],
-                hint="make it first; files may come later",
+                hint="create it first; it may be empty",
             ) from None
 
     def _lines(self, frame: "DataFrame") -> "DataFrame":
         place = ["_metadata.file_path as partition", "_metadata.file_block_start as offset"]
         record = ["cast(value as binary) as value", f"{RECORD} as mark"]
-        # The flag also says that an offset is a block's, and that its lines are to be counted from there.
+        # The flag also shows that the offset is a block's, from which its lines are counted.
         split = f"_metadata.file_block_length < _metadata.file_size as `{SPLIT}`"
         return frame.selectExpr(*place, *record, *self._extra(), split)
 
@@ -223,11 +224,11 @@ class Files:
         return [f"{_IN_SPARK[field]} as `{name}`" for name, field in self.metadata]
 
     def refuse_gone(self, given: Sequence[ListedFile], read: Sequence[ListedFile], spark: "SparkSession") -> None:
-        """Before a batch counts: whether its files are still what was listed, and earlier ones got no more lines."""
+        """Before a batch commits, check that its files are unchanged, and that earlier ones got no more lines."""
         refuse_gone(self.name, given, read, spark, goes_on=self.goes_on_after_loss)
 
     def waiting(self, listed: frozenset[str], spark: "SparkSession") -> Waiting:
-        """The files that are there and not yet listed: the backlog."""
+        """The backlog: files that exist and are not yet listed."""
         return waiting(self.path, self.pattern, listed, spark)
 
 
@@ -235,7 +236,7 @@ def files(  # noqa: PLR0913 - one option each
     path: str | Path,
     columns: str | Decoder,
     *,
-    format: str = "parquet",  # noqa: A002 - Spark's own word
+    format: str = "parquet",  # noqa: A002 - Spark's term
     files_per_batch: int | None = None,
     pattern: str | None = None,
     header: bool = False,
@@ -243,16 +244,16 @@ def files(  # noqa: PLR0913 - one option each
     on_lost: str = "stop",
     ends: bool = False,
 ) -> Files:
-    """The files of a folder: `files("orders/", json("id long, at timestamp"))`, `files("plays/", "team string")`.
+    """Read the files of a folder: `files("orders/", json("id long, at timestamp"))`, `files("plays/", "team string")`.
 
     Lines are read by a format, `json`, `csv`, `text`, `raw` or `debezium`; with columns alone the files are Parquet, or
-    ORC by `format`. New files are read as they come, `files_per_batch` at a time, those whose name fits a `pattern`;
-    names that start with _ or . are passed over. `header` says that each CSV file begins with the names of its columns.
-    `metadata` makes columns of what is known of a file: `{"file": "path"}`. A file that vanishes or changes after it
-    was listed stops the job, unless `on_lost="continue"`. With `ends` the files that are there when a job starts are
-    all there is: it ends by itself, with every window closed.
+    ORC by `format`. New files are read as they arrive, `files_per_batch` at a time, if their name matches a `pattern`;
+    names that start with _ or . are skipped. `header` means that each CSV file begins with its column names. `metadata`
+    makes columns of a file's metadata: `{"file": "path"}`. A file that vanishes or changes after it was listed stops
+    the job, unless `on_lost="continue"`. With `ends` the source is bounded to the files that exist when a job starts:
+    the job ends by itself, with every window closed.
     """
     if on_lost not in ("stop", "continue"):
-        raise InvalidStep(f"there is no on_lost {on_lost!r}", hint="choose stop or continue")
+        raise InvalidStep(f"unknown on_lost {on_lost!r}", hint="choose stop or continue")
     extra = tuple((metadata or {}).items())
     return Files(str(path), columns, format, files_per_batch, pattern, header, extra, on_lost == "continue", ends)

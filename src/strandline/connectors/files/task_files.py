@@ -1,4 +1,4 @@
-"""The parts of a folder with a log, and how a file comes into one: from a driver, or from a task of its job."""
+"""Write files into the parts of a folder, from the driver or from a task."""
 
 import uuid
 from dataclasses import asdict, dataclass
@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from strandline.connectors.files.manifest_log import File, Log, write_new
-from strandline.formats.row_files import encoded, laid_out, types_of
+from strandline.formats.row_files import encode_file, to_public_columns, types_of
 from strandline.kernel.output import Part
 from strandline.ports.durable_files import sync_folder
 from strandline.ports.file_stamps import WORTH_A_FILE, is_shown, label
@@ -18,12 +18,12 @@ from strandline.ports.protocols import Stamp
 PANES, LATE, DEAD = "panes", "late", "dead"
 PARTS: Final = (PANES, LATE, DEAD)
 _PRIVATE: Final = 0o600
-"""Dead letters may hold anything."""
+"""File mode of dead letters, which may hold any data."""
 
 
 def add_file(root: Path, part: str, label: str, rows: pl.DataFrame, form: str) -> File:
-    """A durable file with these rows, which no record names yet."""
-    data = encoded(rows, form)
+    """Write a durable file with these rows, which no log record names yet."""
+    data = encode_file(rows, form)
     path = f"{part}/{label}-{uuid.uuid4().hex[:16]}.{form}"
     write_new(root / path, data, _PRIVATE if part == DEAD else 0o666)
     sync_folder((root / path).parent)
@@ -32,7 +32,7 @@ def add_file(root: Path, part: str, label: str, rows: pl.DataFrame, form: str) -
 
 @dataclass(frozen=True, slots=True)
 class FolderWriter:
-    """Adds files of elements to a folder, in the tasks of a job."""
+    """Writes files of elements to a folder, in the tasks of a job."""
 
     path: str
     format: str
@@ -42,7 +42,7 @@ class FolderWriter:
         log = Log(root)
         if rows.estimated_size() < WORTH_A_FILE or not is_shown(log.folder, stamp):
             return None
-        with log.explained():
-            laid = laid_out(rows, stamp.batch)
+        with log.sink_errors():
+            laid = to_public_columns(rows, stamp.batch)
             file = add_file(root, PANES, label(stamp), laid, self.format)
         return Part(rows.height, sums_of(rows), {"file": asdict(file), "columns": types_of(laid)})

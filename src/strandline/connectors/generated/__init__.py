@@ -1,4 +1,4 @@
-"""A seeded stream with every trouble a real one has, each by a knob: what pipelines are tried on."""
+"""Generated stream source: a seeded stream with configurable disorder, lateness, duplicates and broken records."""
 
 from strandline.connectors.generated.source import Generated, generator
 

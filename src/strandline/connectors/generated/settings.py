@@ -1,4 +1,4 @@
-"""The knobs of a generated stream, as one frozen value that cannot be set wrong."""
+"""Settings of a generated stream, as one validated frozen value."""
 
 import dataclasses
 import json
@@ -12,14 +12,14 @@ from strandline.formats.json.codec import Json
 COLUMNS: Final = "id string, key string, value double, at timestamp"
 FORMATS: Final[dict[str, Json | Csv]] = {"json": Json(COLUMNS), "csv": Csv(COLUMNS)}
 POISONS: Final = ("cut", "type", "time", "utf8", "missing", "empty")
-"""How a record can be broken: its end is missing; a word stands where the number should, or where the time should; its
-bytes are no text; it has no time; it has no bytes."""
+"""How a record can be broken: its end is cut; a word stands in place of the number or of the time; its bytes are not
+UTF-8; its time is missing; it is empty."""
 _MOST_KEYS: Final = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Knobs:
-    """Events over partitions. Shares are of one; lengths are in milliseconds, the start since the epoch."""
+    """Settings of the stream. Shares are between 0 and 1; lengths are in milliseconds, the start since the epoch."""
 
     seed: int = 0
     rate: float = 1_000.0
@@ -41,11 +41,11 @@ class Knobs:
     poison: float = 0.0
     poisons: tuple[str, ...] = POISONS
     bursts: tuple[int, int, float] | None = None
-    """Every so long, for so long, so many times as fast."""
+    """The period of bursts, their length, and their speed factor."""
     idle: tuple[tuple[int, int, int], ...] = ()
-    """A partition, from when and until when it is silent."""
+    """A partition, and the start and end of its silence."""
     clock_drift: tuple[tuple[int, float], ...] = ()
-    """A partition, and by what share its clock runs fast, or slow below zero."""
+    """A partition, and the share by which its clock runs fast, or slow if negative."""
     format: str = "json"
     events_per_batch: int | None = None
 
@@ -62,51 +62,52 @@ class Knobs:
         return FORMATS[self.format]
 
     def count(self, partition: int) -> int | None:
-        """How many records a partition has in all; None if there is no end."""
+        """How many records a partition has in all; None if unbounded."""
         if self.events is None:
             return None
         return self.events // self.width + (partition < self.events % self.width)
 
 
-def to_text(ask: Knobs) -> str:
-    """All knobs in one option of Spark's."""
-    return json.dumps(dataclasses.asdict(ask))
+def to_option(knobs: Knobs) -> str:
+    """Encode all settings as one Spark option."""
+    return json.dumps(dataclasses.asdict(knobs))
 
 
-def from_text(text: str) -> Knobs:
-    told = json.loads(text)
+def from_option(text: str) -> Knobs:
+    fields = json.loads(text)
     lists = {
-        "poisons": tuple(told["poisons"]),
-        "bursts": None if told["bursts"] is None else tuple(told["bursts"]),
-        "idle": tuple(tuple(each) for each in told["idle"]),
-        "clock_drift": tuple(tuple(each) for each in told["clock_drift"]),
+        "poisons": tuple(fields["poisons"]),
+        "bursts": None if fields["bursts"] is None else tuple(fields["bursts"]),
+        "idle": tuple(tuple(each) for each in fields["idle"]),
+        "clock_drift": tuple(tuple(each) for each in fields["clock_drift"]),
     }
-    return Knobs(**told | lists)
+    return Knobs(**fields | lists)
 
 
-def _problems(ask: Knobs) -> list[str]:
-    """What cannot be, each in a sentence."""
-    shares = {name: getattr(ask, name) for name in ("disorder", "late", "future", "duplicates", "poison")}
-    spans = [*ask.idle, *((number, 0, 1) for number, _ in ask.clock_drift)]
-    bursts = ask.bursts or (2, 1, 1.0)
+def _problems(knobs: Knobs) -> list[str]:
+    """List what is wrong with the settings."""
+    shares = {name: getattr(knobs, name) for name in ("disorder", "late", "future", "duplicates", "poison")}
+    spans = [*knobs.idle, *((number, 0, 1) for number, _ in knobs.clock_drift)]
+    bursts = knobs.bursts or (2, 1, 1.0)
     wrong = {
-        f"a rate of {ask.rate} events a second never begins": ask.rate <= 0,
-        f"{ask.width} partitions hold nothing": ask.width < 1,
-        f"{ask.events} events do not fill {ask.width} partitions": ask.events is not None and ask.events < ask.width,
-        f"{ask.keys} keys cannot be drawn from; 1 to {_MOST_KEYS} can": not 1 <= ask.keys <= _MOST_KEYS,
-        "a skew or a spread below zero": ask.skew < 0 or ask.spread < 0,
-        "a distance that is not above zero": min(ask.distance, ask.late_by, ask.future_by) <= 0,
-        f"poisons {list(ask.poisons)}: there are {', '.join(POISONS)}": not ask.poisons
-        or not {*ask.poisons} <= {*POISONS},
-        "bursts are (every so long, for less than that, so many times as fast)": not 0 < bursts[1] < bursts[0]
-        or bursts[2] <= 0,
-        "a partition that is not there, or a silence that ends before it begins": any(
-            not 0 <= number < ask.width or not 0 <= first < last for number, first, last in spans
+        f"the rate must be above 0, not {knobs.rate} events a second": knobs.rate <= 0,
+        f"the number of partitions must be 1 or more, not {knobs.width}": knobs.width < 1,
+        f"{knobs.events} events do not fill {knobs.width} partitions": knobs.events is not None
+        and knobs.events < knobs.width,
+        f"the number of keys must be 1 to {_MOST_KEYS}, not {knobs.keys}": not 1 <= knobs.keys <= _MOST_KEYS,
+        "skew and spread must not be negative": knobs.skew < 0 or knobs.spread < 0,
+        "distance, late_by and future_by must be above 0": min(knobs.distance, knobs.late_by, knobs.future_by) <= 0,
+        f"unknown poisons {list(knobs.poisons)}: choose from {', '.join(POISONS)}": not knobs.poisons
+        or not {*knobs.poisons} <= {*POISONS},
+        "bursts are (period, shorter length, speed factor above 0)": not 0 < bursts[1] < bursts[0] or bursts[2] <= 0,
+        "idle or clock_drift has an unknown partition, or a silence that ends before it begins": any(
+            not 0 <= number < knobs.width or not 0 <= first < last for number, first, last in spans
         ),
-        "a clock that runs backwards": any(share <= -1 for _, share in ask.clock_drift),
-        f"records as {ask.format!r}: choose one of {', '.join(FORMATS)}": ask.format not in FORMATS,
-        f"{ask.events_per_batch} events a batch are less than one of each partition": ask.events_per_batch is not None
-        and ask.events_per_batch < ask.width,
+        "clock_drift must be above -1": any(share <= -1 for _, share in knobs.clock_drift),
+        f"unknown record format {knobs.format!r}: choose one of {', '.join(FORMATS)}": knobs.format not in FORMATS,
+        f"{knobs.events_per_batch} events a batch are less than one of each partition": knobs.events_per_batch
+        is not None
+        and knobs.events_per_batch < knobs.width,
     }
     wrong |= {f"{name}={share} is not a share between 0 and 1": not 0 <= share <= 1 for name, share in shares.items()}
     return [problem for problem, is_so in wrong.items() if is_so]

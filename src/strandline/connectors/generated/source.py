@@ -1,4 +1,4 @@
-"""A generated stream as Spark reads it: positions of every partition, and the moment the stream began."""
+"""Read a generated stream in Spark; offsets are a position per partition, and the stream's start time."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from strandline.connectors.generated.draw_events import due, records
-from strandline.connectors.generated.settings import COLUMNS, POISONS, Knobs, from_text, to_text
+from strandline.connectors.generated.settings import COLUMNS, POISONS, Knobs, from_option, to_option
 from strandline.model.ddl import parse
 from strandline.model.elements import Length, Timestamp, duration
 from strandline.ports.raw_records import ENDED, RAW_COLUMNS, RAW_SCHEMA, RECORD
@@ -36,7 +36,7 @@ class Generated(Knobs):
 
     @property
     def definition(self) -> Mapping[str, Any]:
-        """What makes it the same source to a checkpoint: not how much of it is read at a time."""
+        """The fields that make it the same source to a checkpoint; the batch size is left out."""
         return {name: value for name, value in asdict(self).items() if name != "events_per_batch"}
 
     @property
@@ -44,10 +44,10 @@ class Generated(Knobs):
         return parse(COLUMNS)
 
     def stream(self, spark: "SparkSession") -> "DataFrame":
-        return spark.readStream.format(registered(spark, GeneratedDataSource)).option("knobs", to_text(self)).load()
+        return spark.readStream.format(registered(spark, GeneratedDataSource)).option("knobs", to_option(self)).load()
 
 
-def generator(  # noqa: PLR0913 - one knob each
+def generator(  # noqa: PLR0913 - one setting each
     *,
     seed: int = 0,
     rate: float = 1_000,
@@ -71,14 +71,14 @@ def generator(  # noqa: PLR0913 - one knob each
     bursts: tuple[Length, Length, float] | None = None,
     idle: Mapping[int, tuple[Length, Length]] | None = None,
     clock_drift: Mapping[int, float] | None = None,
-    format: str = "json",  # noqa: A002 - the word of `files`
+    format: str = "json",  # noqa: A002 - the parameter name of `files`
     events_per_batch: int | None = None,
 ) -> Generated:
-    """A seeded stream to try a pipeline on: `generator(rate=5_000, disorder=0.2, late=0.01, poison=0.001)`.
+    """Generate a seeded test stream: `generator(rate=5_000, disorder=0.2, late=0.01, poison=0.001)`.
 
-    Its columns are `id string, key string, value double, at timestamp`. It goes on for ever, or for so many `events`;
-    it begins when it is first read, or at a `start`: what was due since then is there at once. Every knob is told in
-    docs/reference/generator.md.
+    Its columns are `id string, key string, value double, at timestamp`. It is unbounded unless `events` is given. It
+    begins when it is first read, or at a `start`: what was due since then is available at once. See
+    docs/reference/generator.md for every setting.
     """
     return Generated(
         seed, float(rate), events, partitions, None if start is None else Timestamp.from_datetime(start).ms,
@@ -94,7 +94,7 @@ def generator(  # noqa: PLR0913 - one knob each
 
 @dataclass(frozen=True, slots=True)
 class Range(InputPartition):
-    """The records [start, end) of one partition, and whether it ends there."""
+    """The records [start, end) of one partition, and whether the partition ends there."""
 
     partition: int
     start: int
@@ -104,53 +104,55 @@ class Range(InputPartition):
 
 
 class GeneratedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What is due by the clock, at most so much of it at a time."""
+    """Reads the records that are due by the clock, up to a batch limit."""
 
-    def __init__(self, ask: Knobs) -> None:
-        self._ask = ask
+    def __init__(self, knobs: Knobs) -> None:
+        self._knobs = knobs
         self._now = _now
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """What is due by now is all there is."""
+        """Fix the clock: only records that are due by now are read."""
         now = _now()
         self._now = lambda: now
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        origin = _UNKNOWN if self._ask.start is None else self._ask.start
-        return {_ORIGIN: origin} | dict.fromkeys(self._ask.partitions, 0)
+        origin = _UNKNOWN if self._knobs.start is None else self._knobs.start
+        return {_ORIGIN: origin} | dict.fromkeys(self._knobs.partitions, 0)
 
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: ARG002, N802 - Spark's name
         origin = start[_ORIGIN] if start[_ORIGIN] != _UNKNOWN else self._now()
-        most = self._ask.events_per_batch
+        most = self._knobs.events_per_batch
         end = {_ORIGIN: origin}
-        for number, name in enumerate(self._ask.partitions):
-            reached = max(due(self._ask, number, self._now() - origin), start[name])
-            end[name] = reached if most is None else min(reached, start[name] + most // self._ask.width)
+        for number, name in enumerate(self._knobs.partitions):
+            reached = max(due(self._knobs, number, self._now() - origin), start[name])
+            end[name] = reached if most is None else min(reached, start[name] + most // self._knobs.width)
         return end
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Range]:
         ranges = []
-        for number, name in enumerate(self._ask.partitions):
+        for number, name in enumerate(self._knobs.partitions):
             if end[name] > start[name]:
-                ends = end[name] == self._ask.count(number)
+                ends = end[name] == self._knobs.count(number)
                 ranges.append(Range(number, start[name], end[name], end[_ORIGIN], ends))
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        asked = cast("Range", partition)
-        for first in range(asked.start, asked.end, _PIECE):
-            last = min(first + _PIECE, asked.end)
-            values: list[bytes | None] = [*records(self._ask, asked.partition, first, last, asked.origin)]
+        records_range = cast("Range", partition)
+        for first in range(records_range.start, records_range.end, _PIECE):
+            last = min(first + _PIECE, records_range.end)
+            values: list[bytes | None] = [
+                *records(self._knobs, records_range.partition, first, last, records_range.origin)
+            ]
             marks = [RECORD] * len(values)
-            if asked.ends and last == asked.end:
+            if records_range.ends and last == records_range.end:
                 values, marks = [*values, None], [*marks, ENDED]
-            columns = ([str(asked.partition)] * len(values), range(first, first + len(values)), values, marks)
+            columns = ([str(records_range.partition)] * len(values), range(first, first + len(values)), values, marks)
             arrays = [pa.array(column, kind) for column, kind in zip(columns, RAW_SCHEMA.types, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=RAW_SCHEMA)
 
 
 class GeneratedDataSource(DataSource):
-    """The generator as Spark finds it."""
+    """The Spark data source of the generator."""
 
     @classmethod
     def name(cls) -> str:
@@ -160,7 +162,7 @@ class GeneratedDataSource(DataSource):
         return RAW_COLUMNS
 
     def streamReader(self, schema: Any) -> GeneratedReader:  # noqa: ARG002, N802 - Spark's name
-        return GeneratedReader(from_text(self.options["knobs"]))
+        return GeneratedReader(from_option(self.options["knobs"]))
 
 
 def _now() -> int:

@@ -1,4 +1,4 @@
-"""Kafka: topics as sources and as sinks, the lag of a job for all the world to see, and how one is let in."""
+"""Kafka connector: topics as sources and sinks, dead letters in a topic, consumer lag, and security settings."""
 
 from strandline.connectors.kafka.dead_letters import DeadTopic, dead_topic
 from strandline.connectors.kafka.security import Security, sasl, tls

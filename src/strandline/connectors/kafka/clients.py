@@ -1,4 +1,4 @@
-"""Clients of a broker that write all or nothing, and read what was written so, up to the end."""
+"""Wrap the Kafka client: a transactional producer, a read-committed consumer and an admin client."""
 
 import logging
 import time
@@ -14,20 +14,20 @@ from strandline.errors import SetupError, SinkError, SinkUnavailable
 ANSWER_WITHIN_SECONDS: Final = 30.0
 FIRST_ANSWER_WITHIN_SECONDS: Final = 5.0
 _LARGEST: Final = 100_000_000
-"""The bytes of a record that a client sends; how many a topic takes is the broker's to say."""
+"""The largest record that the client sends, in bytes. The topic's own limit is enforced by the broker."""
 _ELECTING: Final = ("LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION")
 _FENCED: Final = ("_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")
-_AWAY: Final = (
+_TRANSIENT: Final = (
     "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_PURGE_QUEUE",
     "_PURGE_INFLIGHT", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-    "UNKNOWN",  # said of a commit that another producer of the name comes between: done or not, the ledger tells
+    "UNKNOWN",  # from a commit that races another producer of the same name; the ledger shows whether it was done
 )  # fmt: skip
-_silent: Final = logging.getLogger("strandline.kafka.client")
-"""What a client says of its own accord; all of it comes as an error too."""
-_silent.setLevel(logging.CRITICAL + 1)
+_client_log: Final = logging.getLogger("strandline.kafka.client")
+"""Logger that silences the client's own messages; every one of them is raised as an error too."""
+_client_log.setLevel(logging.CRITICAL + 1)
 
 Ends = Mapping[str, Mapping[str, int]]
-"""By topic and partition, an offset."""
+"""An offset by topic and partition."""
 
 
 def require_client() -> None:
@@ -35,12 +35,12 @@ def require_client() -> None:
         raise SetupError("confluent-kafka is not installed", hint='pip install "strandline[kafka]"')
 
 
-class TakenOver(SinkError):
-    """Another producer of the same name has begun: what this one had open is ended, one way or the other."""
+class ProducerFenced(SinkError):
+    """Raised when another producer with the same transactional id has fenced this one."""
 
 
 class Writer:
-    """A producer whose every batch is a transaction. Another of the same name ends what this one has open."""
+    """Transactional producer that writes each batch in one transaction and fences older producers of the same name."""
 
     def __init__(
         self, servers: str, security: Security, name: str, options: Mapping[str, str | int] | None = None
@@ -48,23 +48,24 @@ class Writer:
         require_client()
         from confluent_kafka import KafkaException, Producer
 
-        mine: dict[str, str | int | bool] = {
+        defaults: dict[str, str | int | bool] = {
             "bootstrap.servers": servers, "transactional.id": name, "acks": "all", "linger.ms": 5,
             "delivery.report.only.error": True, "log_level": 0, "message.max.bytes": _LARGEST,
         }  # fmt: skip
-        self._producer = Producer({**mine, **(options or {}), **security.to_librdkafka()}, logger=_silent)
+        self._producer = Producer({**defaults, **(options or {}), **security.to_librdkafka()}, logger=_client_log)
         self._name = name
         try:
-            # Asked for the coordinator before it is connected, the client waits half a second before it asks again. The
-            # first answer comes by the connection of the address that was said, the second by that of a broker.
+            # If the client asks for the coordinator before it is connected, it waits half a second before it asks
+            # again. The first metadata request goes over the bootstrap connection, the second over a broker's own.
             for within in (FIRST_ANSWER_WITHIN_SECONDS, ANSWER_WITHIN_SECONDS):
                 self._producer.list_topics("__transaction_state", within)
             self._producer.init_transactions(ANSWER_WITHIN_SECONDS)
         except KafkaException as problem:
-            raise self._failed(problem) from None
+            raise self._to_sink_error(problem) from None
 
     def write(self, records: Iterable[Mapping[str, Any]], before_commit: Callable[[], None] | None = None) -> None:
-        """All of these records, or none; each as the producer takes it: topic, value, key, headers, partition."""
+        """Write all of these records or none of them. Each is a mapping of `produce` arguments: topic, value, key,
+        headers, partition."""
         from confluent_kafka import KafkaException
 
         refused: list[str] = []
@@ -74,14 +75,15 @@ class Writer:
                 before_commit()
             self._commit()
         except KafkaException as problem:
-            failed = self._failed(problem, *refused[:1])
-            # One that is out of reach is not waited for again: the next producer of this name ends what is open.
-            if not isinstance(failed, SinkUnavailable | TakenOver):
+            failed = self._to_sink_error(problem, *refused[:1])
+            # An unreachable broker is not asked to abort: the next producer of this name aborts what is open.
+            if not isinstance(failed, SinkUnavailable | ProducerFenced):
                 self._abort()
             raise failed from None
 
     def _begin(self, records: Iterable[Mapping[str, Any]], refused: list[str]) -> None:
-        """Sends records in a transaction, until all are there or one is refused, which is told."""
+        """Begin a transaction and send records until all are acknowledged or one is refused. Append the reason to
+        `refused`."""
 
         def delivered(problem: Any, _: Any) -> None:
             if problem is not None:
@@ -103,7 +105,8 @@ class Writer:
             producer.poll(0.02)
 
     def _commit(self) -> None:
-        """Asked again while the broker cannot say; it knows then whether it has been done already."""
+        """Commit the transaction and retry while the outcome is unknown; the broker knows whether it has committed
+        already."""
         from confluent_kafka import KafkaException
 
         end = time.monotonic() + ANSWER_WITHIN_SECONDS
@@ -119,18 +122,22 @@ class Writer:
     def _abort(self) -> None:
         from confluent_kafka import KafkaException
 
-        # If even that fails, the broker ends it by itself, or the next of this name does.
+        # If the abort fails too, the broker aborts at the timeout, or the next producer of this name does.
         with suppress(KafkaException):
             self._producer.abort_transaction(ANSWER_WITHIN_SECONDS)
 
-    def _failed(self, problem: Any, *more: str) -> SinkError:
+    def _to_sink_error(self, problem: Any, *more: str) -> SinkError:
         fault = problem.args[0]
         if fault.name() in _FENCED:
-            return TakenOver("another process has taken this over", detail=self._name, hint="let only one run")
-        told = "; ".join([fault.str(), *more])
-        if is_away(fault):
-            return SinkUnavailable("the broker does not answer", detail=told)
-        return SinkError("the broker did not take a transaction", detail=told)
+            return ProducerFenced(
+                "another process writes under this producer's transactional id",
+                detail=self._name,
+                hint="run only one of them",
+            )
+        detail = "; ".join([fault.str(), *more])
+        if is_transient(fault):
+            return SinkUnavailable("the broker does not respond", detail=detail)
+        return SinkError("the broker rejected a transaction", detail=detail)
 
     def close(self) -> None:
         from confluent_kafka import KafkaException
@@ -139,21 +146,21 @@ class Writer:
             self._producer.purge()
 
 
-def is_away(fault: Any) -> bool:
-    """Whether what a client says will pass."""
-    return bool(fault.retriable()) or fault.name() in _AWAY
+def is_transient(fault: Any) -> bool:
+    """Whether a client error is transient."""
+    return bool(fault.retriable()) or fault.name() in _TRANSIENT
 
 
 @contextmanager
 def reader(servers: str, security: Security) -> Iterator[Any]:
-    """A consumer of no group, which sees only what was committed and is told of the end of a partition."""
+    """Yield a read-committed consumer outside any group that reports the end of each partition."""
     require_client()
     from confluent_kafka import Consumer
 
     consumer = Consumer({
         "bootstrap.servers": servers, "group.id": "strandline-reads", "enable.auto.commit": False,
         "isolation.level": "read_committed", "enable.partition.eof": True, "auto.offset.reset": "earliest",
-        # The end is what is waited for here, and a broker tells of it only after this time.
+        # Reads here wait for the end of a partition, which a broker reports only after this time.
         "fetch.wait.max.ms": 20, "reconnect.backoff.max.ms": 1_000, "log_level": 0, **security.to_librdkafka(),
     })  # fmt: skip
     try:
@@ -163,30 +170,30 @@ def reader(servers: str, security: Security) -> Iterator[Any]:
 
 
 def admin_api() -> Any:
-    """The client's module for looking after topics, whose types are not told."""
+    """Return the untyped `confluent_kafka.admin` module."""
     require_client()
     return import_module("confluent_kafka.admin")
 
 
 def admin_of(servers: str, security: Security) -> Any:
-    """A client for looking after topics."""
+    """Create an admin client."""
     options = {"bootstrap.servers": servers, "log_level": 0, **security.to_librdkafka()}
-    return admin_api().AdminClient(options, logger=_silent)
+    return admin_api().AdminClient(options, logger=_client_log)
 
 
 def partitions(client: Any, topic: str) -> list[int]:
-    """The partitions of a topic; none if there is no such topic."""
+    """List the partitions of a topic; empty if there is no such topic."""
     from confluent_kafka import KafkaException
 
     try:
-        told = client.list_topics(topic, ANSWER_WITHIN_SECONDS).topics[topic]
+        metadata = client.list_topics(topic, ANSWER_WITHIN_SECONDS).topics[topic]
     except KafkaException as problem:
-        raise SinkUnavailable("the broker does not answer", detail=problem.args[0].str()) from None
-    return [] if told.error is not None else sorted(told.partitions)
+        raise SinkUnavailable("the broker does not respond", detail=problem.args[0].str()) from None
+    return [] if metadata.error is not None else sorted(metadata.partitions)
 
 
 def ends(admin: Any, topics: Iterable[str]) -> dict[str, dict[str, int]]:
-    """Where topics end, with all that is in transactions still open: a reader of what was committed is not told."""
+    """Return the end offsets of topics, open transactions included; a read-committed consumer does not see those."""
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
     names = list(topics)
@@ -196,27 +203,28 @@ def ends(admin: Any, topics: Iterable[str]) -> dict[str, dict[str, int]]:
         return found
     end = time.monotonic() + FIRST_ANSWER_WITHIN_SECONDS
     while True:
-        asked = admin.list_offsets(
+        futures = admin.list_offsets(
             dict.fromkeys(places, admin_api().OffsetSpec.latest()),
             isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ANSWER_WITHIN_SECONDS,
         )  # fmt: skip
         try:
-            for place, told in asked.items():
-                found[place.topic][str(place.partition)] = told.result(ANSWER_WITHIN_SECONDS).offset
+            for place, answer in futures.items():
+                found[place.topic][str(place.partition)] = answer.result(ANSWER_WITHIN_SECONDS).offset
         except KafkaException as problem:
             fault = problem.args[0]
-            # A broker tells of a topic that was made just now a moment before it leads it.
+            # A broker lists a newly created topic a moment before it leads the topic's partitions.
             if fault.name() not in _ELECTING or time.monotonic() > end:
-                raise SinkUnavailable("the broker does not answer", detail=fault.str()) from None
+                raise SinkUnavailable("the broker does not respond", detail=fault.str()) from None
             time.sleep(0.02)
         else:
             return found
 
 
 def records_from(consumer: Any, starts: Ends, until: Ends) -> Iterator[Any]:
-    """Every committed record from these offsets to those.
+    """Yield every committed record between two sets of offsets.
 
-    Transactions that others have open hide what is behind them; that is waited for, and told if it takes too long.
+    Open transactions of other producers hide the records behind them. This waits for them to end, and raises an error
+    if that takes too long.
     """
     from confluent_kafka import KafkaError, TopicPartition
 
@@ -231,7 +239,7 @@ def records_from(consumer: Any, starts: Ends, until: Ends) -> Iterator[Any]:
             if time.monotonic() > patience:
                 raise SinkUnavailable(
                     f"{', '.join(sorted({topic for topic, _ in open_}))} cannot be read to the end",
-                    hint="the broker is away, or another producer has a transaction open; it is ended by its timeout",
+                    hint="the broker is unreachable, or another transaction is open until its timeout",
                 )
             continue
         place = (record.topic(), record.partition())
@@ -245,6 +253,6 @@ def records_from(consumer: Any, starts: Ends, until: Ends) -> Iterator[Any]:
         elif fault.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - it has no other name
             if record.offset() >= last[place]:
                 open_.discard(place)
-        elif not is_away(fault):
-            raise SinkError("the broker did not give a record", detail=fault.str())
+        elif not is_transient(fault):
+            raise SinkError("the broker did not return a record", detail=fault.str())
     consumer.unassign()

@@ -1,4 +1,4 @@
-"""Consumer groups: where a job's offsets are shown to Kafka's own tools, and how far behind they are."""
+"""Commit a job's offsets to a consumer group, so that Kafka's own tools show the job's lag."""
 
 import logging
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ Offsets = Mapping[str, Mapping[str, int]]
 
 @cache
 def is_installed() -> bool:
-    """Whether the Python client is there: `pip install strandline[kafka]`."""
+    """Whether the Python client is installed: `pip install strandline[kafka]`."""
     return find_spec("confluent_kafka") is not None
 
 
 def commit(servers: str, security: Security, group: str, offsets: Offsets) -> bool:
-    """Shows a group's offsets. They are for display: what fails here is logged, and stops nobody."""
+    """Commit a group's offsets. They serve display only: a failure is logged and does not stop the job."""
     from confluent_kafka import KafkaException, TopicPartition
 
     places = [TopicPartition(topic, int(number), at) for topic, each in offsets.items() for number, at in each.items()]
@@ -33,8 +33,8 @@ def commit(servers: str, security: Security, group: str, offsets: Offsets) -> bo
     return True
 
 
-def gone(servers: str, security: Security, offsets: Offsets) -> dict[str, int]:
-    """For each partition that begins after its offset, how many records are between the two."""
+def deleted_records(servers: str, security: Security, offsets: Offsets) -> dict[str, int]:
+    """Count, for each partition that begins after its offset, the records that were deleted between the two."""
     from confluent_kafka import KafkaException, TopicPartition
 
     consumer = _consumer(servers, security, "strandline-looks")
@@ -53,7 +53,7 @@ def gone(servers: str, security: Security, offsets: Offsets) -> dict[str, int]:
 
 @cache
 def _consumer(servers: str, security: Security, group: str) -> Any:
-    """A consumer that never subscribes: a group without members takes offsets from anyone."""
+    """Create a consumer that never subscribes: a group without members accepts offsets from any client."""
     from confluent_kafka import Consumer
 
     return Consumer(
@@ -62,7 +62,7 @@ def _consumer(servers: str, security: Security, group: str) -> Any:
             "group.id": group,
             "enable.auto.commit": False,
             "socket.timeout.ms": _ANSWER_WITHIN_SECONDS * 1000,
-            "log_level": 0,  # a broker that is away would be told of twenty times a second
+            "log_level": 0,  # otherwise an unreachable broker is reported twenty times a second
             **security.to_librdkafka(),
         }
     )

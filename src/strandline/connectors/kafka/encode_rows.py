@@ -1,4 +1,4 @@
-"""Rows as records: keys, values and headers, a column at a time where that is possible."""
+"""Encode rows as Kafka records: keys, values and headers, a column at a time where possible."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
@@ -7,7 +7,7 @@ import polars as pl
 
 from strandline.errors import SinkError
 from strandline.formats.refused_rows import Refused
-from strandline.formats.sink_columns import names_beside, tell
+from strandline.formats.sink_columns import names_beside, to_sink_rows
 from strandline.kernel.blocks.block import AT, END, START
 from strandline.kernel.blocks.column_types import YEAR_ONE, YEAR_TEN_THOUSAND
 from strandline.kernel.step import WATERMARK
@@ -22,7 +22,7 @@ Headers = list[tuple[str, bytes]]
 
 @runtime_checkable
 class Format(Protocol):
-    """A way to write rows as bytes: `sl.json(…)`, `sl.avro(…)`, `sl.protobuf(…)`, `sl.text(…)`, `sl.raw(…)`."""
+    """A format that encodes rows as bytes: `sl.json(…)`, `sl.avro(…)`, `sl.protobuf(…)`, `sl.text(…)`, `sl.raw(…)`."""
 
     @property
     def columns(self) -> tuple[str, ...]: ...
@@ -34,12 +34,13 @@ class Format(Protocol):
 
 
 def in_format(frame: pl.DataFrame, batch: int, form: Format, sink: str) -> pl.Series:
-    """Each row as its format writes it; columns are found by their public names, our instants as its types ask."""
-    missing = refuse_unknown(form.columns, frame, "its format asks for {}, which its rows do not have", sink)
+    """Encode each row in a format. The format names columns by their public names and may ask for instants as
+    timestamps."""
+    missing = refuse_unknown(form.columns, frame, "the format needs the columns {}, which the rows do not have", sink)
     instants = [missing[name] for name in _INSTANTS if name in frame.columns]
     shown = frame.with_columns(pl.lit(batch, pl.Int64).alias(missing["@batch"])).rename(missing, strict=False)
     as_times = [name for name in instants if form.types.get(name) == "timestamp"]
-    # The ends of time are on no calendar; a format that asks for a time gets none.
+    # The extreme instants are outside every calendar; a format that asks for a timestamp gets null.
     inside = pl.col(as_times).is_between(YEAR_ONE, YEAR_TEN_THOUSAND, closed="left")
     times = shown.with_columns(pl.when(inside).then(pl.col(as_times))) if as_times else shown
     clocks = [
@@ -48,37 +49,38 @@ def in_format(frame: pl.DataFrame, batch: int, form: Format, sink: str) -> pl.Se
     return form.encode(times.with_columns(clocks))
 
 
-def refuse_unknown(columns: Sequence[str], frame: pl.DataFrame, said: str, sink: str) -> dict[str, str]:
-    """The public names of our columns; an error if these columns are not all among the frame's."""
+def refuse_unknown(columns: Sequence[str], frame: pl.DataFrame, problem: str, sink: str) -> dict[str, str]:
+    """Return the public names of our columns; raise an error if one of `columns` is not among the frame's."""
     public = names_beside(frame.columns)
     known = {public.get(name, name) for name in (*frame.columns, "@batch")}
     unknown = [name for name in columns if name not in known]
     if unknown:
         raise SinkError(
-            f"{sink}: {said.format(', '.join(unknown))}",
-            detail=f"they have {', '.join(sorted(known))}",
+            f"{sink}: {problem.format(', '.join(unknown))}",
+            detail=f"the rows have {', '.join(sorted(known))}",
             hint="name other columns",
         )
     return public
 
 
-def encoded(
+def encode_or_refuse(
     frame: pl.DataFrame, write: Callable[[pl.DataFrame], pl.Series], batch: int
 ) -> tuple[pl.DataFrame, pl.Series, list[Refused]]:
-    """All rows that can be written, as bytes; and the others, found by halves, with what the format said of them."""
+    """Encode all rows that can be encoded. Find the rows that cannot be by halving, and return them with the format's
+    error."""
     try:
         return frame, write(frame), []
     except SinkError as problem:
         if frame.height <= 1:
-            rows = tell(frame, batch).rows.to_dicts()
+            rows = to_sink_rows(frame, batch).rows.to_dicts()
             return frame.clear(), pl.Series([], dtype=pl.Binary), [Refused(row, str(problem)) for row in rows]
     half = frame.height // 2
-    first, second = encoded(frame[:half], write, batch), encoded(frame[half:], write, batch)
+    first, second = encode_or_refuse(frame[:half], write, batch), encode_or_refuse(frame[half:], write, batch)
     return pl.concat([first[0], second[0]]), pl.concat([first[1], second[1]]), first[2] + second[2]
 
 
-def headers_of(frame: pl.DataFrame, more: Headers) -> list[Headers]:
-    """What is told of each row beside its value: which pane it is, or why it is not in one."""
+def pane_headers(frame: pl.DataFrame, more: Headers) -> list[Headers]:
+    """Build each row's headers: its pane metadata, or the reason it is in no pane."""
     names = {own: name for own, name in _TOLD_IN_HEADERS.items() if own in frame.columns}
     if not names:
         return [more] * frame.height
@@ -86,10 +88,10 @@ def headers_of(frame: pl.DataFrame, more: Headers) -> list[Headers]:
     found = []
     for row in frame.select(list(names)).iter_rows():
         if row not in known:
-            known[row] = [*((name, _shown(cell)) for name, cell in zip(names.values(), row, strict=True)), *more]
+            known[row] = [*((name, _header_value(cell)) for name, cell in zip(names.values(), row, strict=True)), *more]
         found.append(known[row])
     return found
 
 
-def _shown(cell: Any) -> bytes:
-    return (str(cell).lower() if isinstance(cell, bool) else str(cell)).encode()
+def _header_value(value: Any) -> bytes:
+    return (str(value).lower() if isinstance(value, bool) else str(value)).encode()

@@ -1,7 +1,7 @@
-"""How far a job is behind its topics, in records and in seconds, with a verdict that needs no thresholds.
+"""Measure how far a job is behind its topics, in records and in seconds, with a verdict that needs no thresholds.
 
-The verdict goes by what happened over the last batches, as the job's own offset log tells it: whether a partition with
-records left is being read, and whether it is being read faster than it grows.
+The verdict uses the last batches of the job's own offset log: whether a partition with records left is being read, and
+whether it is read faster than it grows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,26 +14,26 @@ from strandline.connectors.kafka.security import Security
 
 _ANSWER_WITHIN_SECONDS: Final = 10
 _STOPPED_AFTER: Final = 5
-"""A job is taken for stopped when it has been silent for so many times as long as its longest batch."""
+"""A job counts as stopped when it has been silent for this many times its longest batch."""
 
 Offsets = Mapping[str, Mapping[str, int]]
 
 
 class Verdict(StrEnum):
-    """How a partition is doing."""
+    """Whether a partition is being read and keeps up."""
 
     OK = "ok"
     WARNING = "warning"
-    """It is read, and falls further behind."""
+    """The partition is read, and falls further behind."""
     STALLED = "stalled"
-    """The job runs, and does not read it, though there are records."""
+    """The job runs, and does not read the partition although it has records."""
     STOPPED = "stopped"
-    """The job does not run, and there are records."""
+    """The job does not run, and the partition has records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Where a job stood at the end of a batch."""
+    """The job's offsets at the end of a batch."""
 
     clock: int
     offsets: Offsets
@@ -41,19 +41,19 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """One partition: where the job is, where the log ends, how many records and seconds lie between."""
+    """One partition: the job's offset, the end of the log, and the lag between them in records and seconds."""
 
     partition: str
     committed: int
     end: int
     records: int
     seconds: float | None
-    """How long ago the next record to be read was written; None if there is none."""
+    """How long ago the next record to read was written; None if there is none."""
     verdict: Verdict
 
 
 def judge(positions: Sequence[tuple[int, int]], ends: tuple[int, int], now: int) -> Verdict:
-    """The verdict of one partition: (clock, offset) over the last batches, and where its log ended then and now."""
+    """Judge one partition from (clock, offset) pairs of the last batches, and from its log end then and now."""
     first_end, end = ends
     (_, then), (clock, committed) = positions[0], positions[-1]
     if committed >= end:
@@ -69,7 +69,7 @@ def judge(positions: Sequence[tuple[int, int]], ends: tuple[int, int], now: int)
 
 
 def lag(servers: str, security: Security, history: Sequence[Moment], now: int) -> list[PartitionLag]:
-    """Every partition that the job knows of."""
+    """Measure the lag of every partition that the job knows."""
     from confluent_kafka import Consumer
 
     consumer = Consumer(
@@ -94,9 +94,9 @@ def _partition(consumer: Any, topic: str, number: str, history: Sequence[Moment]
     positions = [
         (moment.clock, moment.offsets[topic][number]) for moment in history if number in moment.offsets.get(topic, {})
     ]
-    # What had been written by then is all that was there when the first of these batches ended.
-    asked = TopicPartition(topic, int(number), positions[0][0])
-    (then,) = consumer.offsets_for_times([asked], _ANSWER_WITHIN_SECONDS)
+    # The offset of this time is the log end when the first of these batches ended.
+    position = TopicPartition(topic, int(number), positions[0][0])
+    (then,) = consumer.offsets_for_times([position], _ANSWER_WITHIN_SECONDS)
     first_end = end if then.offset < 0 else then.offset
     committed = positions[-1][1]
     seconds = _age(consumer, TopicPartition(topic, int(number), committed), now) if committed < end else None
@@ -105,7 +105,7 @@ def _partition(consumer: Any, topic: str, number: str, history: Sequence[Moment]
 
 
 def _age(consumer: Any, place: Any, now: int) -> float | None:
-    """How long ago the record at a place was written."""
+    """How long ago the record at a partition's position was written, in seconds."""
     consumer.assign([place])
     try:
         record = consumer.poll(_ANSWER_WITHIN_SECONDS)

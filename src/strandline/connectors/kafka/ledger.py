@@ -1,6 +1,7 @@
-"""The ledger of a topic, in a topic of its own: who may write, and which batches are there, in the rows' transaction.
+"""Keep a sink's ledger in a compacted topic, written in the same transaction as the rows.
 
-It is compacted, so that it stays small: a record for each driver's claim and for each batch, under a key of its own.
+The ledger holds which driver may write, and which batches are committed. Compaction keeps it small: there is one record
+per driver's claim and one per batch, each under its own key.
 """
 
 import json
@@ -17,14 +18,14 @@ from strandline.ports.ledger import LedgerEntry, Recorded
 
 VERSION: Final = 1
 KEPT: Final = 1_000
-"""Entries of a job that are kept, many more than Spark can go back."""
+"""Ledger entries that are kept of a job, many more than Spark can go back."""
 
 Record = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Told:
-    """What the ledger says of one job."""
+class JobEntries:
+    """The ledger's entries of one job."""
 
     epoch: int | None = None
     batches: dict[int, Recorded] = field(default_factory=dict)
@@ -35,17 +36,17 @@ class Told:
 
 
 class Ledger:
-    """A ledger, read on from where it was read to; used from one thread at a time."""
+    """Reader of a ledger that continues from its last offset; used from one thread at a time."""
 
     def __init__(self, servers: str, security: Security, topic: str, output: int) -> None:
         self._servers, self._security, self._topic, self._output = servers, security, topic, output
         self._open = ExitStack()
         self._clients: tuple[Any, Any] | None = None
         self._at: dict[str, int] = {}
-        self._jobs: dict[str, Told] = {}
+        self._jobs: dict[str, JobEntries] = {}
 
-    def read(self, lineage: str) -> Told:
-        """All that was committed until now, of this job."""
+    def read(self, lineage: str) -> JobEntries:
+        """Read everything that is committed so far, and return this job's entries."""
         if self._clients is None:
             consumer = self._open.enter_context(reader(self._servers, self._security))
             self._clients = admin_of(self._servers, self._security), consumer
@@ -58,36 +59,36 @@ class Ledger:
             self.close()
             raise
         for key, value, offset in found:
-            self._fold(key, value, f"record {offset} of {self._topic}")
+            self._apply(key, value, f"record {offset} of {self._topic}")
         self._at = until[self._topic]
-        return self._jobs.setdefault(lineage, Told())
+        return self._jobs.setdefault(lineage, JobEntries())
 
-    def _fold(self, key: bytes | None, value: bytes | None, where: str) -> None:
+    def _apply(self, key: bytes | None, value: bytes | None, where: str) -> None:
         try:
-            said = json.loads(key or b"")
+            key_facts = json.loads(key or b"")
             facts = None if value is None else json.loads(value)
             if facts is not None and facts["version"] > VERSION:
                 raise StateError(f"{where} is written by a newer Strandline", hint="upgrade")
-            lineage, output, batch = said["lineage"], said["output"], said.get("batch")
+            lineage, output, batch = key_facts["lineage"], key_facts["output"], key_facts.get("batch")
             if output != self._output:
                 return
-            job = self._jobs.setdefault(lineage, Told())
+            job = self._jobs.setdefault(lineage, JobEntries())
             if facts is None:
                 job.batches.pop(batch, None)
             elif batch is None:
                 job.epoch = facts["epoch"]
             else:
-                told = (facts["digest"], facts["watermark"], facts["ends"], facts["output"])
-                job.batches[batch] = Recorded(batch, *told)
+                recorded = (facts["digest"], facts["watermark"], facts["ends"], facts["output"])
+                job.batches[batch] = Recorded(batch, *recorded)
         except (ValueError, TypeError, KeyError, AttributeError) as problem:
-            raise StateError(f"{where} is no entry of a ledger", detail=str(problem)[:200]) from None
+            raise StateError(f"{where} is not a ledger entry", detail=str(problem)[:200]) from None
 
     def claim(self, lineage: str, epoch: int) -> Record:
-        """The record by which a driver takes over."""
+        """The record by which a driver claims the sink."""
         return self._record({"lineage": lineage, "output": self._output}, {"epoch": epoch, "since": _utc_now()})
 
     def entry(self, output: Output, entry: LedgerEntry) -> list[Record]:
-        """The record of a batch; now and then with those that end the oldest ones."""
+        """The records that commit a batch; every 100th batch also deletes the oldest ones."""
         facts = {
             "epoch": entry.epoch, "digest": entry.digest, "watermark": output.progress.watermark,
             "clock": output.progress.clock, "counts": dict(counts_to_facts(output.counts)), "committed": _utc_now(),
@@ -107,7 +108,7 @@ class Ledger:
         return {"topic": self._topic, "key": json.dumps(key, sort_keys=True).encode(), "value": value}
 
     def close(self) -> None:
-        """Its clients are gone; asked again, it makes new ones."""
+        """Close the clients; the next read makes new ones."""
         self._clients = None
         self._open.close()
 

@@ -1,4 +1,7 @@
-"""Records back to their topics: in one transaction, under their old keys, with headers that say why they come again."""
+"""Redrive dead letters: write their records back to their topics in one transaction, under their old keys.
+
+Headers name the redrive and the letters.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,16 +18,16 @@ REDRIVEN: Final = "strandline-redriven"
 LETTER: Final = "strandline-letter"
 """The header that names the letters that a record had become."""
 
-_NEAR: Final = 500
-"""Records that are read through rather than sought past."""
+_SEEK_BEYOND: Final = 500
+"""Records to read through rather than seek past."""
 
 
 def why_not(servers: str, security: Security, letters: pl.DataFrame) -> dict[str, str]:
-    """A letter whose bytes are masked or cut goes back only while its record is still in the topic."""
+    """Explain which letters cannot be redriven: a masked or cut letter needs its record still in the topic."""
     masked = letters.filter(pl.col("masked").is_not_null())
     found = originals(servers, security, masked)
-    why = "its bytes are not all here, and its record is no longer in the topic"
-    return {letter["id"]: why for letter in masked.iter_rows(named=True) if _place(letter) not in found}
+    why = "the letter's bytes are masked or cut, and its record is no longer in the topic"
+    return {letter["id"]: why for letter in masked.iter_rows(named=True) if _position(letter) not in found}
 
 
 def standing(servers: str, security: Security, letters: pl.DataFrame) -> dict[str, dict[str, int]]:
@@ -35,84 +38,86 @@ def standing(servers: str, security: Security, letters: pl.DataFrame) -> dict[st
 def take_back(
     servers: str, security: Security, letters: pl.DataFrame, redrive: Redrive, before: Any, marks: Marks | None
 ) -> tuple[str, ...]:  # fmt: skip
-    """All records and the marks in one transaction.
+    """Write all records and marks in one transaction.
 
-    If one of this id is under way, or was killed inside of its own transaction, that is ended first; what it may have
-    committed before is found in the topic.
+    The producer first fences an unfinished redrive of this id. Records that it committed before are found in the topic,
+    and not written again.
     """
     writer = Writer(servers, security, f"strandline-redrive-{redrive.id}")
     try:
-        if arrived := _arrived(servers, security, redrive, before):
+        if arrived := _committed_letters(servers, security, redrive, before):
             return tuple(id_ for id_ in letters["id"] if id_ in arrived)
         found = originals(servers, security, letters)
         sent: dict[tuple[str, int, int], dict[str, Any]] = {}
-        fine: list[str] = []
+        accepted: list[str] = []
         for letter in letters.iter_rows(named=True):
-            place = _place(letter)
+            place = _position(letter)
             if letter["masked"] is not None and place not in found:
                 continue
-            fine.append(letter["id"])
+            accepted.append(letter["id"])
             record = sent.setdefault(place, _record(letter, found.get(place), redrive))
             record["headers"].append((LETTER, letter["id"].encode()))
         kept: list[dict[str, Any]] = []
         if marks is not None and marks.servers == servers:
-            mine = {id_.encode() for id_ in fine}
-            kept = [{"topic": marks.topic, "key": key, "value": told} for key, told in marks.records if key in mine]
+            sent_keys = {id_.encode() for id_ in accepted}
+            kept = [
+                {"topic": marks.topic, "key": key, "value": value} for key, value in marks.records if key in sent_keys
+            ]
         writer.write([*sent.values(), *kept], lambda: crash_point("R2"))
-        return tuple(fine)
+        return tuple(accepted)
     finally:
         writer.close()
 
 
-def _place(letter: Mapping[str, Any]) -> tuple[str, int, int]:
+def _position(letter: Mapping[str, Any]) -> tuple[str, int, int]:
     topic, _, number = letter["source_partition"].rpartition("-")
     return topic, int(number), letter["source_offset"]
 
 
 def _record(letter: Mapping[str, Any], original: Any, redrive: Redrive) -> dict[str, Any]:
-    """The record as it was, as far as it is still there; its timestamp may be its event time."""
-    topic, number, _ = _place(letter)
+    """Restore the record as far as it is still in the topic; its timestamp may be its event time."""
+    topic, number, _ = _position(letter)
     value = letter["raw"] if letter["masked"] is None else original.value()
-    told: dict[str, Any] = {"topic": topic, "partition": number, "value": value}
+    record: dict[str, Any] = {"topic": topic, "partition": number, "value": value}
     headers = [(REDRIVEN, redrive.id.encode())]
     if original is not None and original.value() == value:
-        told |= {"key": original.key(), "timestamp": max(original.timestamp()[1], 0)}
+        record |= {"key": original.key(), "timestamp": max(original.timestamp()[1], 0)}
         ours = (REDRIVEN, LETTER)
         headers = [*(each for each in original.headers() or () if each[0] not in ours), *headers]
-    return {**told, "headers": headers}
+    return {**record, "headers": headers}
 
 
-def _arrived(servers: str, security: Security, redrive: Redrive, before: Any) -> frozenset[str]:
-    """The letters whose records a redrive of this id has committed, since these ends."""
-    mine = (REDRIVEN, redrive.id.encode())
+def _committed_letters(servers: str, security: Security, redrive: Redrive, before: Any) -> frozenset[str]:
+    """Find the letters that a redrive of this id has committed since these end offsets."""
+    header = (REDRIVEN, redrive.id.encode())
     with reader(servers, security) as consumer:
         return frozenset(
             value.decode()
             for record in records_from(consumer, before, ends(admin_of(servers, security), before))
-            if mine in (record.headers() or ())
+            if header in (record.headers() or ())
             for name, value in record.headers()
             if name == LETTER
         )
 
 
 def originals(servers: str, security: Security, letters: pl.DataFrame) -> dict[tuple[str, int, int], Any]:
-    """The records that letters had been, by topic, partition and offset, as far as they are still there."""
+    """Read the original records of letters, by topic, partition and offset, as far as they are still in the topics."""
     wanted: dict[tuple[str, int], list[int]] = {}
     for letter in letters.iter_rows(named=True):
-        topic, number, offset = _place(letter)
+        topic, number, offset = _position(letter)
         wanted.setdefault((topic, number), []).append(offset)
     found: dict[tuple[str, int, int], Any] = {}
     if not wanted:
         return found
     with reader(servers, security) as consumer:
         for (topic, number), offsets in wanted.items():
-            for record in _at(consumer, topic, number, sorted(set(offsets))):
+            for record in _read_at(consumer, topic, number, sorted(set(offsets))):
                 found[topic, number, record.offset()] = record
     return found
 
 
-def _at(consumer: Any, topic: str, number: int, offsets: list[int]) -> list[Any]:
-    """The records at these offsets; those that are gone are passed over."""
+def _read_at(consumer: Any, topic: str, number: int, offsets: list[int]) -> list[Any]:
+    """Read the records at these offsets; deleted ones are skipped."""
     from confluent_kafka import TopicPartition
 
     found: list[Any] = []
@@ -120,7 +125,7 @@ def _at(consumer: Any, topic: str, number: int, offsets: list[int]) -> list[Any]
     for offset in offsets:
         if position is not None and position > offset:
             continue
-        if position is None or offset - position > _NEAR:
+        if position is None or offset - position > _SEEK_BEYOND:
             consumer.assign([TopicPartition(topic, number, offset)])
         while position is None or position <= offset:
             record = consumer.poll(10)

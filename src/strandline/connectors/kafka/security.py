@@ -1,4 +1,4 @@
-"""How a Kafka cluster lets a job in: TLS, SASL, and the names both clients, Java's and librdkafka's, have for it."""
+"""Configure TLS and SASL for a Kafka cluster, with the option names of both clients, Java's and librdkafka's."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ _TOKENS: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginC
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What is needed to come in. Passwords are references; what they say is looked up when a client is made."""
+    """Connection security settings. Passwords are references that are resolved when a client is made."""
 
     protocol: str = "PLAINTEXT"
     mechanism: str | None = None
@@ -26,12 +26,12 @@ class Security:
     password: Secret | None = None
     token_url: str | None = None
     authority: str | None = None
-    """The file of certificates, PEM, that the brokers' are checked by; the system's own where none is given."""
+    """PEM file with the certificate authorities that verify the brokers; the system's own if None."""
     certificate: str | None = None
-    """The file, PEM, with our own certificate and its key."""
+    """PEM file with the client's certificate and its key."""
 
     def to_java(self) -> dict[str, str]:
-        """Options of the JVM's client."""
+        """Return the options of the Java client."""
         options = {"security.protocol": self.protocol}
         if self.authority is not None:
             options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.authority}
@@ -47,13 +47,15 @@ class Security:
         return options
 
     def _login(self) -> str:
-        words = ("clientId", "clientSecret") if self.mechanism == "OAUTHBEARER" else ("username", "password")
-        said = dict(zip(words, (self.user or "", "" if self.password is None else self.password.reveal()), strict=True))
-        inside = " ".join(f'{name}="{_escaped(value)}"' for name, value in said.items())
+        names = ("clientId", "clientSecret") if self.mechanism == "OAUTHBEARER" else ("username", "password")
+        credentials = dict(
+            zip(names, (self.user or "", "" if self.password is None else self.password.reveal()), strict=True)
+        )
+        inside = " ".join(f'{name}="{_escaped(value)}"' for name, value in credentials.items())
         return f"{_MODULES[self.mechanism or '']} required {inside};"
 
     def to_librdkafka(self) -> dict[str, str]:
-        """Options of the Python client."""
+        """Return the options of the Python client."""
         options = {"security.protocol": self.protocol}
         if self.authority is not None:
             options["ssl.ca.location"] = self.authority
@@ -75,7 +77,8 @@ def _escaped(value: str) -> str:
 
 
 def tls(*, authority: str | Path | None = None, certificate: str | Path | None = None) -> Security:
-    """TLS, the brokers checked by an authority's certificates, and we by our own, both PEM files."""
+    """Connect over TLS. Both arguments are PEM files: the brokers' certificate authorities, and the client's
+    certificate."""
     return Security("SSL", authority=_text(authority), certificate=_text(certificate))
 
 
@@ -88,14 +91,17 @@ def sasl(
     over_tls: bool = True,
     authority: str | Path | None = None,
 ) -> Security:
-    """SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, or OAUTHBEARER with the URL tokens come from.
+    """Authenticate with SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, or OAUTHBEARER with the URL that issues tokens.
 
     The password is a reference, `"env:NAME"` or `"file:path"`, never the password itself.
     """
     if mechanism not in _MODULES:
-        raise InvalidStep(f"there is no mechanism {mechanism!r}", hint=f"choose one of {', '.join(_MODULES)}")
+        raise InvalidStep(f"unknown SASL mechanism {mechanism!r}", hint=f"choose one of {', '.join(_MODULES)}")
     if (mechanism == "OAUTHBEARER") != (token_url is not None):
-        raise InvalidStep("OAUTHBEARER wants a token_url, and only it", hint="give the URL that tokens come from")
+        raise InvalidStep(
+            "OAUTHBEARER needs a token_url, and no other mechanism takes one",
+            hint="give the URL that issues tokens, or leave token_url out",
+        )
     protocol = "SASL_SSL" if over_tls else "SASL_PLAINTEXT"
     return Security(protocol, mechanism, user, secret(password), token_url, _text(authority))
 

@@ -1,9 +1,9 @@
-"""A topic of Kafka at work as a sink: panes, late elements, dead letters and the ledger, a transaction a batch.
+"""Write panes, late elements, dead letters and the ledger to Kafka topics, in one transaction per batch.
 
-Every batch has a producer of its own. Made under the job's name, it ends what an earlier one has left open, whatever
-became of it; then the ledger is read, as readers of what was committed see it; then the batch is judged, and written.
-A request that was under way from an earlier batch can end no later one: it comes from a producer that is gone. Nobody
-can tell whether there is one: when a connection breaks, the client asks again by itself, and says nothing of it.
+Each batch has a producer of its own. Under the job's transactional id, it aborts whatever an earlier producer has left
+open. Then the ledger is read with read-committed isolation, the batch is judged against it, and written. A request
+still in flight from an earlier batch cannot end a later transaction, because it comes from a fenced producer. Such
+requests cannot be detected: when a connection breaks, the client retries by itself and reports nothing.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,16 +13,23 @@ from typing import Final
 
 import polars as pl
 
-from strandline.connectors.kafka.clients import TakenOver, Writer
-from strandline.connectors.kafka.dead_letters import BATCH, around, fitting
-from strandline.connectors.kafka.encode_rows import Format, Headers, encoded, headers_of, in_format, refuse_unknown
+from strandline.connectors.kafka.clients import ProducerFenced, Writer
+from strandline.connectors.kafka.dead_letters import BATCH, encode_to_fit, overhead
+from strandline.connectors.kafka.encode_rows import (
+    Format,
+    Headers,
+    encode_or_refuse,
+    in_format,
+    pane_headers,
+    refuse_unknown,
+)
 from strandline.connectors.kafka.ledger import Ledger, Record
 from strandline.connectors.kafka.security import Security
-from strandline.connectors.kafka.topic_admin import Topics, made_ready
+from strandline.connectors.kafka.topic_admin import Topics, prepare_topics
 from strandline.errors import Fenced, InvalidStep, SinkError, SinkUnavailable
 from strandline.formats.json.write_rows import as_json
 from strandline.formats.refused_rows import Refused, refused_letters
-from strandline.formats.sink_columns import names_beside, tell
+from strandline.formats.sink_columns import names_beside, to_sink_rows
 from strandline.kernel.blocks.block import END, START
 from strandline.kernel.dead_letters import NAMES
 from strandline.kernel.latest_per_key import standing
@@ -31,16 +38,16 @@ from strandline.plan.stages import Deliver
 from strandline.ports.crash_points import crash_point
 from strandline.ports.ledger import LedgerEntry, Recorded, Written, judge
 
-TAKEN: Final = 3
-"""So many times in a row a batch may find that another producer has its name, though no other driver has claimed it."""
-ENOUGH: Final = 100
-"""Where so many rows are refused and none is taken, it is the topic that does not fit, not a row."""
+FENCED_ATTEMPTS: Final = 3
+"""How often in a row a batch may find its producer fenced although no other driver has claimed the sink."""
+MOST_REFUSED: Final = 100
+"""At this many refused rows with none accepted, the batch fails: the topic is misconfigured, not the rows."""
 _WINDOW: Final = ("window_start", "window_end")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which topics, how they are reached, and what is in a record."""
+    """Topics, connection settings, and the contents of a record."""
 
     servers: str
     topics: Topics
@@ -53,26 +60,26 @@ class Place:
 
 @dataclass(slots=True)
 class _Batch:
-    """Records on their way, and the rows that are not to be sent."""
+    """Records to send, and rows that are refused."""
 
     records: list[Record] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
 
 
 class OpenKafka:
-    """A topic at work, used from one thread at a time."""
+    """An open Kafka sink, used from one thread at a time."""
 
     def __init__(self, place: Place, output: Deliver, name: str) -> None:
         self._place, self._name, self._keys, self._number = place, name, output.keys, output.number
         self._mask = () if output.dead is None else output.dead.mask
         self._refuse_keyless(output)
-        self._found = made_ready(place.servers, place.security, place.topics)
+        self._found = prepare_topics(place.servers, place.security, place.topics)
         self._ledger = Ledger(place.servers, place.security, place.topics.ledger, output.number)
-        self._taken = 0
-        self._elsewhere: Callable[[pl.DataFrame, LedgerEntry], None] | None = None
+        self._fenced_in_a_row = 0
+        self._letter_sink: Callable[[pl.DataFrame, LedgerEntry], None] | None = None
 
     def refused_to(self, keep: Callable[[pl.DataFrame, LedgerEntry], None]) -> None:
-        self._elsewhere = keep
+        self._letter_sink = keep
 
     def _refuse_keyless(self, output: Deliver) -> None:
         key = self._place.key.columns if isinstance(self._place.key, Format) else self._place.key
@@ -80,13 +87,13 @@ class OpenKafka:
             return
         if key is None and output.keys is None:
             raise InvalidStep(
-                f"{self._name} writes elements by key, and is not told by which", hint='name the columns: key=["id"]'
+                f"{self._name} writes elements by key, and no key is given", hint='name the columns: key=["id"]'
             )
         if key is not None and output.keys is not None and not {name.rstrip("_") for name in key} & set(_WINDOW):
             raise InvalidStep(
-                f"{self._name} is to hold one record for {', '.join(key)}, of whatever window comes last",
-                detail="a topic cannot tell that a late pane is of an earlier window than the one it holds",
-                hint="let the key have window_start in it, or write to a database",
+                f"{self._name} keys its records by {', '.join(key)}, without the window",
+                detail="a late pane of an earlier window would replace the record of a later one",
+                hint="add window_start to the key, or write to a database",
             )
 
     def claim(self, lineage: str) -> int:
@@ -124,49 +131,52 @@ class OpenKafka:
         self._ledger.close()
 
     def _judge(self, entry: LedgerEntry) -> Written | None:
-        told = self._ledger.read(entry.lineage)
-        return judge(entry, told.epoch, told.batches.get(entry.batch), told.last, sink=self._name)
+        job = self._ledger.read(entry.lineage)
+        return judge(entry, job.epoch, job.batches.get(entry.batch), job.last, sink=self._name)
 
     @contextmanager
     def _producer(self, lineage: str) -> Iterator[Writer]:
-        """A fresh one. If it is pushed aside, a newer driver has come, which the ledger tells at the next attempt."""
+        """Yield a new producer. If it is fenced, a newer driver may have claimed the sink; the next attempt reads that
+        in the ledger."""
         place = self._place
         name = f"strandline-{lineage}-{self._number}-{place.topics.rows}"
         largest = [each.largest for each in self._found.values()]
         limits: dict[str, str | int] = {
             "message.max.bytes": max(1_000, *largest),
             "batch.size": max(1, min(1_000_000, *largest)),
-            "partitioner": "murmur2_random",  # where Java's producers put the same key
+            "partitioner": "murmur2_random",  # the partition that Java's producers choose for the same key
             "queue.buffering.max.messages": 1_000_000,
         }
         writer: Writer | None = None
         try:
             writer = Writer(place.servers, place.security, name, {**limits, **dict(place.options)})
             yield writer
-            self._taken = 0
+            self._fenced_in_a_row = 0
         except SinkUnavailable:
-            # A reader that was connected to a broker that went away may never hear from it again.
+            # A consumer whose broker went away may never receive anything again.
             self._ledger.close()
             raise
-        except TakenOver as problem:
-            self._taken += 1
-            if self._taken >= TAKEN:
-                raise Fenced("another process writes under this job's name", detail=name, hint="stop one") from None
+        except ProducerFenced as problem:
+            self._fenced_in_a_row += 1
+            if self._fenced_in_a_row >= FENCED_ATTEMPTS:
+                raise Fenced(
+                    "another process writes under this job's transactional id", detail=name, hint="stop one of them"
+                ) from None
             raise SinkUnavailable(
-                f"{self._name} was taken over in the middle of a batch", detail=str(problem)
+                f"{self._name} was fenced by another producer in the middle of a batch", detail=str(problem)
             ) from None
         finally:
             if writer is not None:
                 writer.close()
 
     def _send(self, writer: Writer, output: Output, entry: LedgerEntry, ledger: Sequence[Record]) -> Written:
-        """Rows, late elements, dead letters and the ledger's own, all or none; but those refused, as dead letters."""
+        """Write rows, late elements, dead letters and ledger entries, all or none. Refused rows become dead letters."""
         batch = self._batch(output, entry)
-        if len(batch.refused) >= ENOUGH and not batch.records:
+        if len(batch.refused) >= MOST_REFUSED and not batch.records:
             raise SinkError(
                 f"{self._name}: all {len(batch.refused)} rows of a batch were refused",
-                detail=batch.refused[-1].said,
-                hint="let the topic take what the pipeline writes; the next start tries the batch again",
+                detail=batch.refused[-1].detail,
+                hint="raise the topic's limits or change what the pipeline writes; the next start retries the batch",
             )
         letters = self._letters(output, entry, batch.refused)
         writer.write([*batch.records, *letters, *ledger], lambda: crash_point("C9"))
@@ -191,7 +201,7 @@ class OpenKafka:
             stands = standing(panes, [own.get(name, name) for name in key])
             panes, gone = stands.rows, stands.gone
         form, topic = self._place.value, self._place.topics.rows
-        panes, values, refused = encoded(
+        panes, values, refused = encode_or_refuse(
             panes,
             lambda rows: as_json(rows, number) if form is None else in_format(rows, number, form, self._name),
             number,
@@ -200,19 +210,19 @@ class OpenKafka:
         if panes.height:
             self._add(batch, topic, panes, values, self._keys_for(panes, key, number), about, number)
         if gone.height:
-            # What was taken back and has no successor: compaction then forgets the key.
+            # Retracted rows without a successor are written as tombstones, so that compaction drops their keys.
             none = pl.Series([None] * gone.height, dtype=pl.Binary)
             self._add(batch, topic, gone, none, self._keys_for(gone, key, number), about, number)
 
     def _key_of(self, panes: pl.DataFrame) -> tuple[str, ...]:
         """The columns of the records' key, by their public names."""
-        asked = self._place.key
-        if asked is None:
+        configured = self._place.key
+        if configured is None:
             names = names_beside(panes.columns)
             window = tuple(names[each] for each in (START, END) if each in panes.columns)
             return (*(self._keys or ()), *(window if self._place.by_key else ()))
-        key = asked.columns if isinstance(asked, Format) else asked
-        refuse_unknown(key, panes, "it is to tell rows apart by {}, which they do not have", self._name)
+        key = configured.columns if isinstance(configured, Format) else configured
+        refuse_unknown(key, panes, "the key needs the columns {}, which the rows do not have", self._name)
         return key
 
     def _keys_for(self, rows: pl.DataFrame, key: tuple[str, ...], number: int) -> pl.Series | None:
@@ -224,36 +234,40 @@ class OpenKafka:
         self, batch: _Batch, topic: str, frame: pl.DataFrame, values: pl.Series, keys: pl.Series | None,
         about: Headers, number: int,
     ) -> None:  # fmt: skip
-        """Rows as records, but those that the broker would refuse, and with them the whole transaction."""
-        headers, most = headers_of(frame, about), self._found[topic].largest
+        """Add rows as records. Refuse rows that would make the broker reject the whole transaction."""
+        headers, largest = pane_headers(frame, about), self._found[topic].largest
         sizes = values.bin.size().fill_null(0) + (0 if keys is None else keys.bin.size().fill_null(0))
-        whole = sizes + max(map(around, {id(each): each for each in headers}.values()))
-        long, bare = whole > most, pl.repeat(False, frame.height, eager=True)
+        record_sizes = sizes + max(map(overhead, {id(each): each for each in headers}.values()))
+        long, bare = record_sizes > largest, pl.repeat(False, frame.height, eager=True)
         if "compact" in self._found[topic].policy:
             bare = pl.repeat(True, frame.height, eager=True) if keys is None else keys.is_null()
         for place in (long | bare).arg_true():
-            said = f"message size too large: {whole[place]} bytes, and {topic} takes {most}"
-            said = said if long[place] else f"invalid record: {topic} is compacted, and takes none without a key"
-            batch.refused.append(Refused(tell(frame[place], number).rows.to_dicts()[0], said))
+            reason = f"message size too large: {record_sizes[place]} bytes, and {topic} takes {largest}"
+            reason = (
+                reason if long[place] else f"invalid record: {topic} is compacted, and accepts no record without a key"
+            )
+            batch.refused.append(Refused(to_sink_rows(frame[place], number).rows.to_dicts()[0], reason))
         parts = zip(values, [None] * frame.height if keys is None else keys, headers, long | bare, strict=True)
         batch.records += [
-            {"topic": topic, "key": key, "value": value, "headers": told} for value, key, told, no in parts if not no
+            {"topic": topic, "key": key, "value": value, "headers": row_headers}
+            for value, key, row_headers, refuse in parts
+            if not refuse
         ]
 
     def _letters(self, output: Output, entry: LedgerEntry, refused: list[Refused]) -> list[Record]:
-        """Dead letters, with those whom the other topics would not take; of one too long for this, the beginning."""
+        """Dead letters of the batch and of the rows that were refused here; a letter that is too large is cut."""
         about = [(BATCH, f"{entry.lineage}/{entry.batch}/{entry.digest}".encode())]
         clock, topic = output.progress.clock, self._place.topics.dead
-        mine = None
+        own = None
         if refused:
-            mine = refused_letters(refused, sink=self._name, lineage=entry.lineage, clock=clock, mask=self._mask)
-            if self._elsewhere is not None:
-                self._elsewhere(mine, entry)
-                mine = None
+            own = refused_letters(refused, sink=self._name, lineage=entry.lineage, clock=clock, mask=self._mask)
+            if self._letter_sink is not None:
+                self._letter_sink(own, entry)
+                own = None
         records = []
-        for frame in (output.dead, mine):
+        for frame in (output.dead, own):
             for letter in [] if frame is None else frame.rename(NAMES, strict=False).iter_rows(named=True):
                 key = None if letter.get("id") is None else letter["id"].encode()
-                value = fitting(letter, about, self._found[topic].largest)
+                value = encode_to_fit(letter, about, self._found[topic].largest)
                 records.append({"topic": topic, "key": key, "value": value, "headers": about})
         return records

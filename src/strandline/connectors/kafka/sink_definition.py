@@ -1,4 +1,4 @@
-"""Topics of Kafka as sinks, as a user asks for them."""
+"""Define Kafka topics as sinks: the `kafka_topic` function and its checks."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _OPTIONS: Final = ("acks", "batch.size", "client.id", "compression.type", "linge
 
 @dataclass(frozen=True, slots=True)
 class KafkaTopic(Ledgered):
-    """A topic, and what is written to it."""
+    """A Kafka topic as a sink."""
 
     place: Place
 
@@ -29,7 +29,7 @@ class KafkaTopic(Ledgered):
 
     @property
     def definition(self) -> dict[str, Any]:
-        """What makes it the same sink to a checkpoint: not by which door it is reached."""
+        """The fields that make it the same sink to a checkpoint; connection settings are left out."""
         place, topics = self.place, self.place.topics
         names = {"topic": topics.rows, "late": topics.late, "dead": topics.dead, "ledger": topics.ledger}
         return {**names, "by_key": place.by_key, "key": place.key, "value": place.value}
@@ -38,7 +38,7 @@ class KafkaTopic(Ledgered):
         return OpenKafka(self.place, output, self.name)
 
     def letters(self) -> TopicLetters:
-        """The dead letters beside the rows."""
+        """Open the dead letters beside the rows."""
         return TopicLetters(DeadTopic(self.place.topics.dead, self.place.servers, security=self.place.security))
 
 
@@ -55,35 +55,37 @@ def kafka_topic(  # noqa: PLR0913 - one choice each
     security: Security | None = None,
     options: Mapping[str, str] | None = None,
 ) -> KafkaTopic:
-    """Panes into a topic, a transaction a batch: `write(kafka_topic("totals", servers="localhost:9092"))`.
+    """Write panes to a topic, one transaction per batch: `write(kafka_topic("totals", servers="localhost:9092"))`.
 
-    Values are JSON with every column, or as a format says: `value=avro(…, registry=…)`. Keys are JSON of the panes'
-    keys, of other columns, `key=["team"]`, or as a format says: `key=text("team")`. With `mode="upsert"` the topic is
-    one to be compacted: a record for each key and window, the newest counts, and one without a value takes it back.
-    Late elements and dead letters go to `<topic>.late` and `<topic>.dead`, the ledger is in `<topic>.ledger`.
+    Values are JSON with every column, or encoded by a format: `value=avro(…, registry=…)`. Keys are JSON of the panes'
+    keys, of other columns, `key=["team"]`, or encoded by a format: `key=text("team")`. `mode="upsert"` is for a
+    compacted topic: it writes a record for each key and window, the newest counts, and a tombstone retracts it. Late
+    elements and dead letters go to `<topic>.late` and `<topic>.dead`, the ledger to `<topic>.ledger`.
     """
     if not topic:
-        raise InvalidStep("a topic without a name", hint='write kafka_topic("totals", …)')
+        raise InvalidStep("the topic has no name", hint='write kafka_topic("totals", …)')
     if mode not in _MODES:
-        raise InvalidStep(f"there is no mode {mode!r}", hint=f"choose one of {', '.join(_MODES)}")
+        raise InvalidStep(f"unknown mode {mode!r}", hint=f"choose one of {', '.join(_MODES)}")
     if value is not None and not isinstance(value, Format):
-        raise InvalidStep(f"rows cannot be written as {value!r}", hint="take json, avro, protobuf, text or raw")
+        raise InvalidStep(f"rows cannot be written as {value!r}", hint="use json, avro, protobuf, text or raw")
     chosen = key if key is None or isinstance(key, Format) else (key,) if isinstance(key, str) else tuple(key)
     if chosen == ():
-        raise InvalidStep("a key of no columns", hint="name one or more, or leave it out")
+        raise InvalidStep("the key has no columns", hint="name at least one column, or leave key out")
     topics = Topics(topic, late or f"{topic}.late", dead or f"{topic}.dead", ledger or f"{topic}.ledger")
     if len({topic, *topics.beside}) < 1 + len((topics.late, topics.dead, topics.ledger)):
-        raise InvalidStep("two of a sink's topics have one name", hint="rows, late, dead and ledger want one each")
+        raise InvalidStep(
+            "two of the sink's topics have the same name", hint="give rows, late, dead and ledger different topics"
+        )
     place = Place(servers, topics, mode == "upsert", chosen, value, security or Security(), _checked(options or {}))
     return KafkaTopic(place)
 
 
 def _checked(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    for name, said in options.items():
+    for name, value in options.items():
         if name not in _OPTIONS:
-            raise InvalidStep(f"{name} is no option of this sink", hint=f"it takes {', '.join(_OPTIONS)}")
-        if name == "acks" and str(said) not in ("all", "-1"):
+            raise InvalidStep(f"{name} is not an option of this sink", hint=f"choose from {', '.join(_OPTIONS)}")
+        if name == "acks" and str(value) not in ("all", "-1"):
             raise InvalidStep(
-                f"acks={said} would count a record as written that a broker may still lose", hint="leave it at all"
+                f"acks={value} would count a record as written that a broker may still lose", hint="leave acks at all"
             )
-    return tuple(sorted((name, str(said)) for name, said in options.items()))
+    return tuple(sorted((name, str(value)) for name, value in options.items()))

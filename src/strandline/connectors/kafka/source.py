@@ -1,4 +1,4 @@
-"""Topics as a source, read by Spark's own connector; each partition of a topic has a watermark of its own."""
+"""Read topics as a source through Spark's Kafka connector, with a watermark per partition."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline.connectors.kafka import consumer_groups, redrive, topic_blocks
 from strandline.connectors.kafka.security import Security
-from strandline.connectors.kafka.topic_admin import longest_of
+from strandline.connectors.kafka.topic_admin import largest_record
 from strandline.connectors.kafka.topic_extent import Slice, slice_of
 from strandline.errors import InvalidStep, LostRecords
 from strandline.kernel.blocks.binary_views import LONGEST
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Offsets = Mapping[str, Mapping[str, int]]
-"""By topic and partition, as Spark writes them."""
+"""Offsets by topic and partition, as Spark writes them."""
 
 FIELDS: Final = {
     "key": "binary",
@@ -33,19 +33,19 @@ FIELDS: Final = {
     "timestamp_type": "int",
     "headers": "array<struct<key:string,value:binary>>",
 }
-"""What can be read of a record besides its value. A timestamp's type is 0 if the producer gave it, 1 if the broker."""
+"""Metadata fields of a record. A timestamp's type is 0 if the producer set it, 1 if the broker did."""
 
 RECORDS_PER_BATCH: Final = 1_000_000
-"""A batch is in memory as a whole, so one that has years to read takes them in parts."""
+"""Default batch limit. A batch is in memory as a whole, so a backlog of years is read in several batches."""
 
 RECORDS_PER_TASK: Final = 500_000
-"""Of a slice that is read all at once: a task has its records in memory as a whole."""
+"""Records per task in a bounded read; a task has its records in memory as a whole."""
 
 KEPT_OF_TOO_LARGE: Final = 65_536
-"""So many bytes of a record that is too long to be read; a few of twenty megabytes in a batch would fill the memory."""
+"""Bytes kept of a record that is too large to decode; a few records of twenty megabytes would fill the memory."""
 
-_AT_A_TIME: Final = {
-    # Whoever asks for five hundred records, as clients do unless told otherwise, asks two thousand times a batch.
+_FETCH_OPTIONS: Final = {
+    # The client's default of five hundred records per poll costs two thousand polls a batch.
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": str(4 * 2**20),
     "kafka.receive.buffer.bytes": str(2**20),
@@ -56,7 +56,7 @@ CONNECTOR: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
 @dataclass(frozen=True, slots=True)
 class Kafka:
-    """Topics, how their records are read, where to begin, and how much to take at a time."""
+    """Kafka source: topics, the decoder of their records, where to begin, and how much to read per batch."""
 
     topics: tuple[str, ...]
     servers: str
@@ -70,7 +70,7 @@ class Kafka:
     goes_on_after_loss: bool = False
     security: Security = Security()
     until: str | None = None
-    """Where a slice ends: as `starting`; None if the source goes on for ever."""
+    """Where a bounded read ends, in the form of `starting`; None if the source is unbounded."""
 
     @property
     def name(self) -> str:
@@ -78,7 +78,7 @@ class Kafka:
 
     @property
     def definition(self) -> Mapping[str, Any]:
-        """What makes it the same source to a checkpoint: not by which door it is reached, nor how fast it is read."""
+        """The fields that make it the same source to a checkpoint; connection settings and read speed are left out."""
         bounds = {} if self.until is None else {"starting": self.starting, "until": self.until}
         return {
             "topics": self.topics, "pattern": self.is_pattern, "value": self.value, "metadata": self.metadata, **bounds,
@@ -98,35 +98,35 @@ class Kafka:
 
     @property
     def needs(self) -> str:
-        """The class that Spark must have, to read it."""
+        """The class that Spark must have to read this source."""
         return CONNECTOR
 
     @property
     def ends(self) -> bool:
         return self.until is not None
 
-    def extent(self, spark: "SparkSession") -> Slice:  # noqa: ARG002 - the broker is asked, not Spark
-        """The offsets between where the slice begins and where it ends."""
+    def extent(self, spark: "SparkSession") -> Slice:  # noqa: ARG002 - asks the broker, not Spark
+        """Look up the begin and end offsets of the slice."""
         return slice_of(
             self.servers, self.security, self.topics, self.starting, self.until or "latest",
             pattern=self.is_pattern, lossy=self.goes_on_after_loss,
         )  # fmt: skip
 
     def beginning(self, at: Offsets | None = None) -> dict[str, dict[str, int]]:
-        """The offsets it begins at: those given, or those that `starting` means now."""
-        asked = self if at is None else replace(self, starting=_start(at))
+        """Return the offsets to begin at: those given, or those that `starting` means now."""
+        source = self if at is None else replace(self, starting=_position(at))
         found = slice_of(
-            self.servers, self.security, self.topics, asked.starting, "latest",
+            self.servers, self.security, self.topics, source.starting, "latest",
             pattern=self.is_pattern, lossy=self.goes_on_after_loss,
         )  # fmt: skip
         return {topic: {number: first for number, (first, _) in each.items()} for topic, each in found.items()}
 
     def since(self, at: int | None) -> "Kafka":
-        """The same topics read again: from records of a time on, in milliseconds, or from the earliest there are."""
+        """Copy this source to read the topics again from a time in milliseconds, or from the earliest record."""
         return replace(self, starting="earliest" if at is None else str(at))
 
     def within(self, extent: Slice) -> "Kafka":
-        """The slice, its ends told as offsets."""
+        """Copy this source with its bounds as offsets."""
         starts, ends = (
             json.dumps({topic: {number: pair[end] for number, pair in each.items()} for topic, each in extent.items()})
             for end in (0, 1)
@@ -134,83 +134,85 @@ class Kafka:
         return replace(self, starting=starts, until=ends)
 
     def refuse_changed(self, extent: Slice, spark: "SparkSession") -> None:
-        """A log is only added to; what is deleted from it while it is read, Spark itself tells of."""
+        """Do nothing: a log is append-only, and Spark reports records that are deleted during the read."""
 
     def table(self, extent: Slice, spark: "SparkSession") -> "DataFrame | None":
-        """The records of a slice; Spark divides long partitions among tasks."""
+        """Read the records of a slice as a batch; Spark divides long partitions among tasks."""
         if not any(end > begin for each in extent.values() for begin, end in each.values()):
             return None
-        mine = self.within(extent)
+        bounded = self.within(extent)
         kept = ("startingOffsets", "maxOffsetsPerTrigger", "subscribe", "subscribePattern")
-        options = {name: value for name, value in mine._options().items() if name not in kept}  # noqa: SLF001 - its own
+        options = {name: value for name, value in bounded._options().items() if name not in kept}  # noqa: SLF001 - same class
         options |= {
             "assign": json.dumps({topic: [int(number) for number in each] for topic, each in extent.items()}),
-            "startingOffsets": mine.starting,
-            "endingOffsets": mine.until or "latest",
+            "startingOffsets": bounded.starting,
+            "endingOffsets": bounded.until or "latest",
             "maxRecordsPerPartition": str(RECORDS_PER_TASK),
         }
         return self._read(spark.read, options, spark)
 
     def stream(self, spark: "SparkSession") -> "DataFrame":
-        return self._read(spark.readStream, self._options(), spark, _before(self.until) if self._ends_within else None)
+        return self._read(
+            spark.readStream, self._options(), spark, _slice_condition(self.until) if self._ends_at_offsets else None
+        )
 
     def _read(
         self, reader: Any, options: Mapping[str, str], spark: "SparkSession", only: str | None = None
     ) -> "DataFrame":
         packed = only is None and not self._has_headers and topic_blocks.is_there(spark)
-        asked = topic_blocks.options(self._known, self._largest, KEPT_OF_TOO_LARGE) if packed else {}
-        for name, value in {**options, **asked}.items():
+        block_options = topic_blocks.options(self._metadata_columns, self._largest, KEPT_OF_TOO_LARGE) if packed else {}
+        for name, value in {**options, **block_options}.items():
             reader = reader.option(name, value)
         if packed:
             frame = reader.format(topic_blocks.SOURCE).load()
-            return topic_blocks.packed(frame, self._known, cut=self._largest is not None)
+            return topic_blocks.packed(frame, self._metadata_columns, cut=self._largest is not None)
         frame = reader.format("kafka").load()
-        return self._shaped(frame if only is None else frame.where(only))
+        return self._select_columns(frame if only is None else frame.where(only))
 
     @property
     def crosses_packed(self) -> bool:
-        """Whether its records need not cross each in a row of its own: Spark has nothing to do with each of them."""
-        return not self._ends_within and not self._has_headers
+        """Whether many records may cross to Python in one row: Spark filters none of them and reads no headers."""
+        return not self._ends_at_offsets and not self._has_headers
 
     @property
     def _has_headers(self) -> bool:
-        return any(field == "headers" for field, _ in self._known)
+        return any(field == "headers" for field, _ in self._metadata_columns)
 
     @property
-    def _ends_within(self) -> bool:
-        """Whether it ends at offsets, and not just now: then Spark reads on, and what comes after is left out."""
+    def _ends_at_offsets(self) -> bool:
+        """Whether the source ends at offsets. Spark reads past them, so later records are filtered out."""
         return self.until is not None and self.until.startswith("{")
 
     @property
-    def _known(self) -> tuple[tuple[str, str], ...]:
-        """What Spark calls the columns that are known without decoding, and what we do."""
+    def _metadata_columns(self) -> tuple[tuple[str, str], ...]:
+        """The metadata columns, as (Spark's name, our name)."""
         return tuple(("timestampType" if field == "timestamp_type" else field, name) for name, field in self.metadata)
 
     @property
     def _largest(self) -> int | None:
-        """Records that are longer are not read; None where every one is kept whole."""
+        """The largest record to decode, in bytes; longer ones are cut. None if every record is kept whole."""
         largest = getattr(self.value, "largest", None)
         return None if largest is None or largest < KEPT_OF_TOO_LARGE else min(largest, LONGEST)
 
-    def _shaped(self, frame: "DataFrame") -> "DataFrame":
-        extra = [f"{field} as `{name}`" for field, name in self._known]
+    def _select_columns(self, frame: "DataFrame") -> "DataFrame":
+        extra = [f"{field} as `{name}`" for field, name in self._metadata_columns]
         named = "concat(topic, '-', partition) as partition"
         place = named if self.alone is None else f"cast(partition as long) as `{PARTITION_CODE}`"
         return frame.selectExpr(place, "offset", f"{RECORD} as mark", *self._value(), *extra)
 
     @property
     def alone(self) -> str | None:
-        """The topic, if there is no other: its partitions cross to Python as numbers."""
+        """The topic if there is only one: its partitions cross to Python as numbers."""
         return None if self.is_pattern or len(self.topics) > 1 else self.topics[0]
 
     def longest(self) -> int | None:
-        """The bytes that a record may have, as its topics have it; None where nobody tells."""
+        """The largest record that the topics allow, in bytes; None if unknown."""
         if self.is_pattern or not consumer_groups.is_installed():
             return None
-        return longest_of(self.servers, self.security, self.topics)
+        return largest_record(self.servers, self.security, self.topics)
 
     def _value(self) -> list[str]:
-        """Records as they are; of those that are longer than the format reads, the beginning and the size."""
+        """Select the record's value. Of records above the size limit, select the beginning and the size."""
         if self._largest is None:
             return ["value"]
         cut = f"length(value) > {self._largest}"
@@ -222,7 +224,7 @@ class Kafka:
         options |= {
             "kafka.bootstrap.servers": self.servers,
             "kafka.isolation.level": "read_committed",
-            **_AT_A_TIME,
+            **_FETCH_OPTIONS,
             "subscribePattern" if self.is_pattern else "subscribe": ",".join(self.topics),
             "failOnDataLoss": str(not self.goes_on_after_loss).lower(),
         }
@@ -235,37 +237,38 @@ class Kafka:
         return options | {"startingOffsets": self.starting}
 
     def partitions_at(self, offsets: Offsets) -> tuple[str, ...]:
-        """The partitions that Spark knows of, quiet ones too: each holds the watermark back until it is heard."""
+        """List the partitions in Spark's offsets, idle ones too: each holds the watermark back until it has sent a
+        record."""
         return tuple(f"{topic}-{number}" for topic, each in offsets.items() for number in each)
 
     def refuse_lost(self, offsets: Offsets) -> None:
-        """Before a job goes on: whether what it would read next is still there."""
+        """Before a job continues, raise an error if the records it would read next are deleted."""
         if self.goes_on_after_loss or not consumer_groups.is_installed():
             return
-        gone = consumer_groups.gone(self.servers, self.security, offsets)
+        gone = consumer_groups.deleted_records(self.servers, self.security, offsets)
         if gone:
-            told = ", ".join(f"{many} of {partition}" for partition, many in gone.items())
+            lost = ", ".join(f"{many} of {partition}" for partition, many in gone.items())
             raise LostRecords(
                 f"{sum(gone.values())} records were deleted before this job read them",
-                detail=f"{told}: the topic keeps records for a shorter time than the job stood still",
-                hint="kafka(…, on_lost='continue') goes on without them; else restore the topic",
+                detail=f"{lost}: the topic's retention is shorter than the time the job was stopped",
+                hint="kafka(…, on_lost='continue') skips them; otherwise restore the topic",
             )
 
     def why_not(self, letters: "pl.DataFrame") -> dict[str, str]:
-        """Which dead letters cannot go back to their topics, and why."""
+        """Explain which dead letters cannot be redriven to their topics."""
         return redrive.why_not(self.servers, self.security, letters)
 
     def standing(self, letters: "pl.DataFrame") -> Offsets:
-        """Where the topics of these letters end."""
+        """The end offsets of these letters' topics."""
         return redrive.standing(self.servers, self.security, letters)
 
     def take_back(self, letters: "pl.DataFrame", redriven: Redrive, marks: Marks | None) -> tuple[str, ...]:
-        """Sends the records of dead letters again, all or none."""
+        """Redrive dead letters: write their records to the topics again, all or none."""
         before = redriven.before.get(self.name, {})
         return redrive.take_back(self.servers, self.security, letters, redriven, before, marks)
 
     def delivered(self, job: str, offsets: Offsets) -> None:
-        """After a batch: the group by which Kafka's own tools see how far the job is. Recovery does not use it."""
+        """After a batch, commit the offsets to a consumer group for Kafka's own tools. Recovery does not use it."""
         if consumer_groups.is_installed():
             consumer_groups.commit(self.servers, self.security, self.group or job, offsets)
 
@@ -283,51 +286,53 @@ def kafka(  # noqa: PLR0913 - one option of Kafka each
     on_lost: str = "stop",
     security: Security | None = None,
 ) -> Kafka:
-    """Records of topics: `kafka("scores", servers="localhost:9092", value=json("team string, at timestamp"))`.
+    """Read records of topics: `kafka("scores", servers="localhost:9092", value=json("team string, at timestamp"))`.
 
-    It starts with the earliest records, the latest, those from a time on, or from offsets, as in
-    `{"scores": {"0": 17}}`; a job that has run before goes on where it was. With `until` it is a slice that ends: with
-    the latest as of now, before a time, or before offsets. `metadata` makes columns of what Kafka knows of a record:
-    `{"sent": "timestamp"}`. A batch takes at most `records_per_batch`; all there are if None.
-    After each batch the offsets are committed to a consumer `group`, for other tools to see. Records that are deleted
-    before they are read stop the job, unless `on_lost="continue"`.
+    Reading starts at the earliest or latest records, at a time, or at offsets as in `{"scores": {"0": 17}}`; a job that
+    has run before continues where it was. With `until` the source is a bounded slice that ends at the latest record as
+    of now, before a time, or before offsets. `metadata` makes columns of a record's metadata: `{"sent": "timestamp"}`.
+    A batch reads at most `records_per_batch`; no limit if None. After each batch the offsets are committed to a
+    consumer `group`, for other tools to see. Records that are deleted before they are read stop the job, unless
+    `on_lost="continue"`.
     """
     if not topics or (pattern and len(topics) > 1):
-        raise InvalidStep("kafka wants one topic or more, or one pattern", hint='write kafka("scores", …)')
+        raise InvalidStep("kafka needs one or more topics, or one pattern", hint='write kafka("scores", …)')
     for name, field in (metadata or {}).items():
         if field not in FIELDS:
-            raise InvalidStep(f"a record has no {field!r} for {name!r}", hint=f"it has {', '.join(FIELDS)}")
+            raise InvalidStep(f"unknown metadata field {field!r} for {name!r}", hint=f"choose from {', '.join(FIELDS)}")
         if name in value.types:
-            raise InvalidStep(f"the column {name!r} is in the value already", hint="give the metadata another name")
+            raise InvalidStep(f"the column {name!r} is already in the value", hint="give the metadata another name")
         if name in RAW_SCHEMA.names:
             raise InvalidStep(
-                f"the name {name!r} is taken: a record has its place under it", hint="give the metadata another name"
+                f"the column name {name!r} is reserved for the record's position", hint="give the metadata another name"
             )
     if on_lost not in ("stop", "continue"):
-        raise InvalidStep(f"there is no on_lost {on_lost!r}", hint="choose stop or continue")
+        raise InvalidStep(f"unknown on_lost {on_lost!r}", hint="choose stop or continue")
     if records_per_batch is not None and records_per_batch < 1:
-        raise InvalidStep(f"{records_per_batch} records a batch are none", hint="take one or more, or leave it out")
+        raise InvalidStep(f"records_per_batch is {records_per_batch}", hint="use 1 or more, or leave it out")
     return Kafka(
-        topics, servers, value, _start(starting), pattern, tuple((metadata or {}).items()), records_per_batch, group,
-        on_lost == "continue", security or Security(), None if until is None else _start(until),
+        topics, servers, value, _position(starting), pattern, tuple((metadata or {}).items()), records_per_batch, group,
+        on_lost == "continue", security or Security(), None if until is None else _position(until),
     )  # fmt: skip
 
 
-def _before(until: str | None) -> str:
-    """Which records are in a slice; partitions that were added since are not."""
-    told = [
+def _slice_condition(until: str | None) -> str:
+    """SQL condition for the records in a slice; partitions that were added since are left out."""
+    cases = [
         f"when topic = '{topic}' and partition = {number} then offset < {at}"
         for topic, each in json.loads(until or "{}").items()
         for number, at in each.items()
     ]
-    return f"case {' '.join(told)} else false end"
+    return f"case {' '.join(cases)} else false end"
 
 
-def _start(given: str | datetime | Offsets) -> str:
+def _position(given: str | datetime | Offsets) -> str:
     if isinstance(given, datetime):
         return str(Timestamp.from_datetime(given).ms)
     if isinstance(given, Mapping):
         return json.dumps({topic: {str(number): at for number, at in each.items()} for topic, each in given.items()})
     if given not in ("earliest", "latest"):
-        raise InvalidStep(f"starting at {given!r}", hint="choose earliest, latest, a datetime, or offsets by partition")
+        raise InvalidStep(
+            f"cannot start at {given!r}", hint="choose earliest, latest, a datetime, or offsets by partition"
+        )
     return given

@@ -1,4 +1,4 @@
-"""Topics as they are: those of a sink, found or made; what they take; a word where they promise less than we do."""
+"""Create and describe a sink's topics, and warn when their replication is weaker than exactly-once needs."""
 
 import logging
 import time
@@ -26,7 +26,7 @@ _warned: set[tuple[str, str]] = set()
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The topic of the rows and those beside it, by name."""
+    """Names of the rows' topic and of the topics beside it."""
 
     rows: str
     late: str
@@ -40,36 +40,37 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A topic as it is."""
+    """Settings of a topic on the broker."""
 
     partitions: int
     replicas: int
     in_sync: int
     largest: int
-    """The bytes that a record may have, with what the protocol adds."""
+    """The largest record in bytes, protocol overhead included."""
     policy: str
 
 
-def made_ready(servers: str, security: Security, topics: Topics) -> Mapping[str, Found]:
-    """The topics as they are. That of the rows must be there; those beside it are made."""
+def prepare_topics(servers: str, security: Security, topics: Topics) -> Mapping[str, Found]:
+    """Check that the rows' topic exists, create the topics beside it, and describe them all."""
     from confluent_kafka import KafkaException
 
     admin = admin_of(servers, security)
     try:
         known = admin.list_topics(timeout=FIRST_ANSWER_WITHIN_SECONDS).topics
     except KafkaException as problem:
-        raise SinkUnavailable(f"Kafka at {servers} is out of reach", detail=problem.args[0].str()) from None
+        raise SinkUnavailable(f"Kafka at {servers} cannot be reached", detail=problem.args[0].str()) from None
     if topics.rows not in known:
         raise SetupError(
-            f"there is no topic {topics.rows}", hint="make it, with the partitions and the replication it should have"
+            f"there is no topic {topics.rows}",
+            hint="create it with the partitions and the replication that it should have",
         )
     missing = [name for name in topics.beside if name not in known]
     if missing:
-        _make(admin, missing, topics, len(known[topics.rows].partitions))
-    found = described(admin, (topics.rows, *topics.beside))
+        _create_topics(admin, missing, topics, len(known[topics.rows].partitions))
+    found = describe_topics(admin, (topics.rows, *topics.beside))
     if "delete" in found[topics.ledger].policy:
         raise SetupError(
-            f"the topic {topics.ledger} forgets what is old, and a ledger must not",
+            f"the topic {topics.ledger} deletes old records, which a ledger must keep",
             detail=f"cleanup.policy={found[topics.ledger].policy}",
             hint="set cleanup.policy=compact",
         )
@@ -77,7 +78,7 @@ def made_ready(servers: str, security: Security, topics: Topics) -> Mapping[str,
     return found
 
 
-def _make(admin: Any, missing: list[str], topics: Topics, partitions: int) -> None:
+def _create_topics(admin: Any, missing: list[str], topics: Topics, partitions: int) -> None:
     from confluent_kafka import KafkaException
 
     new = admin_api().NewTopic
@@ -90,21 +91,21 @@ def _make(admin: Any, missing: list[str], topics: Topics, partitions: int) -> No
             fault = problem.args[0]
             if fault.name() != "TOPIC_ALREADY_EXISTS":
                 raise SinkError(
-                    f"the topic {name} is missing and was not made", detail=fault.str(), hint="make it yourself"
+                    f"the topic {name} is missing and could not be created", detail=fault.str(), hint="create it"
                 ) from None
 
 
-def described(admin: Any, names: tuple[str, ...]) -> dict[str, Found]:
-    """Topics that are there, as they are."""
+def describe_topics(admin: Any, names: tuple[str, ...]) -> dict[str, Found]:
+    """Describe existing topics."""
     from confluent_kafka import KafkaException
 
     api = admin_api()
     try:
-        known = _listed(admin, names)
-        asked = admin.describe_configs([api.ConfigResource(api.ResourceType.TOPIC, name) for name in names])
-        settings = {place.name: told.result(ANSWER_WITHIN_SECONDS) for place, told in asked.items()}
+        known = _wait_for_topics(admin, names)
+        futures = admin.describe_configs([api.ConfigResource(api.ResourceType.TOPIC, name) for name in names])
+        settings = {place.name: answer.result(ANSWER_WITHIN_SECONDS) for place, answer in futures.items()}
     except KafkaException as problem:
-        raise SinkUnavailable("the broker does not tell of its topics", detail=problem.args[0].str()) from None
+        raise SinkUnavailable("the broker did not describe its topics", detail=problem.args[0].str()) from None
     return {
         name: Found(
             len(known[name].partitions),
@@ -117,21 +118,21 @@ def described(admin: Any, names: tuple[str, ...]) -> dict[str, Found]:
     }
 
 
-def longest_of(servers: str, security: Security, names: Sequence[str]) -> int | None:
-    """The bytes that a record of these topics may have; None if the broker does not tell."""
+def largest_record(servers: str, security: Security, names: Sequence[str]) -> int | None:
+    """The largest record of these topics in bytes; None if the broker does not answer."""
     from confluent_kafka import KafkaException
 
     api, admin = admin_api(), admin_of(servers, security)
     places = [api.ConfigResource(api.ResourceType.TOPIC, name) for name in names]
     try:
-        asked = admin.describe_configs(places, request_timeout=FIRST_ANSWER_WITHIN_SECONDS)
-        return max(int(told.result()["max.message.bytes"].value) for told in asked.values())
+        futures = admin.describe_configs(places, request_timeout=FIRST_ANSWER_WITHIN_SECONDS)
+        return max(int(answer.result()["max.message.bytes"].value) for answer in futures.values())
     except KafkaException:
         return None
 
 
-def _listed(admin: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
-    """Topics with their partitions. One that was made just now is known a moment later."""
+def _wait_for_topics(admin: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
+    """List topics with their partitions; wait for a newly created topic to appear."""
     end = time.monotonic() + ANSWER_WITHIN_SECONDS
     while True:
         known: Mapping[str, Any] = admin.list_topics(timeout=ANSWER_WITHIN_SECONDS).topics
@@ -139,20 +140,21 @@ def _listed(admin: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
         if not missing:
             return known
         if time.monotonic() > end:
-            raise SinkUnavailable(f"the topic {missing[0]} was made, and the broker does not tell of it")
+            raise SinkUnavailable(f"the topic {missing[0]} was created, but the broker does not list it")
         time.sleep(0.02)
 
 
 def _warn(servers: str, found: Mapping[str, Found]) -> None:
-    """Once a topic: a single broker's disk is all that holds what it has said to hold."""
+    """Warn once per topic if fewer replicas than REPLICAS and IN_SYNC hold its records."""
     if all(_is_loopback(each) for each in servers.split(",")):
         return
     for name, topic in found.items():
         if (topic.replicas < REPLICAS or topic.in_sync < IN_SYNC) and (servers, name) not in _warned:
             _warned.add((servers, name))
             _log.warning(
-                "the topic %s has %s replicas, of which %s must have a record: what was committed may be lost with a "
-                "broker; have %s and min.insync.replicas=%s", name, topic.replicas, topic.in_sync, REPLICAS, IN_SYNC,
+                "the topic %s has %s replicas, of which %s must acknowledge a record: a broker failure may lose "
+                "committed records; use %s replicas and min.insync.replicas=%s",
+                name, topic.replicas, topic.in_sync, REPLICAS, IN_SYNC,
             )  # fmt: skip
 
 

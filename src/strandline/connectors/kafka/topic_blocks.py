@@ -1,7 +1,8 @@
-"""Topics that cross many records to a row. A row of Spark's own for each costs more than to read it from the broker.
+"""Read topics with many records packed into one Spark row.
 
-Spark's source of Kafka does all that it does anyway; only its rows are ours, made by `java/TopicBlocks.java`, which
-`scripts/java_classes.py` compiles. Sessions have it by the jars that they are given. See docs/decisions/0048.
+A Spark row per record costs more than reading the record from the broker. Spark's Kafka source is unchanged except for
+its rows, which `java/TopicBlocks.java` makes; `scripts/java_classes.py` compiles it. Sessions get the class from the
+jars that they are given. See docs/decisions/0048.
 """
 
 from collections.abc import Sequence
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SOURCE: Final = "strandline.TopicBlocks"
-"""Its name among Spark's sources."""
+"""The name of this Spark data source."""
 _WITH, _LARGEST, _KEPT = "strandline.with", "strandline.largest", "strandline.kept"
 
 
 def is_there(spark: "SparkSession") -> bool:
-    """Whether this Spark has it, and reads topics by the means that it uses."""
+    """Whether this Spark session has the class, and reads topics in the way that the class relies on."""
     loader = spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]  # noqa: SLF001 - Spark has no other way
     try:
         return bool(loader.loadClass(SOURCE).newInstance().fits())
@@ -29,17 +30,18 @@ def is_there(spark: "SparkSession") -> bool:
 
 
 Known = Sequence[tuple[str, str]]
-"""What is known of a record without decoding: what it is called among Spark's columns, and by us."""
+"""Metadata columns as (Spark's name, our name)."""
 
 
 def options(known: Known, largest: int | None, kept: int) -> dict[str, str]:
-    """What is asked of it: columns beside the values, up to which size these are whole, and how much of longer ones."""
+    """Options of the data source: columns beside the values, the largest whole value, and how much is kept of longer
+    ones."""
     sizes = {} if largest is None else {_LARGEST: str(largest), _KEPT: str(kept)}
     return {_WITH: ",".join(field for field, _ in known), **sizes}
 
 
 def packed(frame: "DataFrame", known: Known, *, cut: bool) -> "DataFrame":
-    """Its rows, with columns named as `unpacked` knows them."""
+    """Name the packed columns as `unpacked` expects them."""
     columns = ["topic", "partition", "offset", "value", *(["size"] if cut else [])]
-    mine = [f"{column} as `{PACKED}{column}`" for column in columns]
-    return frame.selectExpr(*mine, *(f"{column} as `{PACKED}{column}:{name}`" for column, name in known))
+    renamed = [f"{column} as `{PACKED}{column}`" for column in columns]
+    return frame.selectExpr(*renamed, *(f"{column} as `{PACKED}{column}:{name}`" for column, name in known))

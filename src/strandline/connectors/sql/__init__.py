@@ -1,1 +1,1 @@
-"""SQL databases as sinks: what they have in common is said once, and each has a small dialect of its own."""
+"""SQL database sinks: the shared sink, and a dialect per database."""

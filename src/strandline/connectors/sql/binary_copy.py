@@ -1,7 +1,7 @@
-"""Rows in the binary form of PostgreSQL's COPY, which its server takes in as they are instead of reading texts.
+"""Encode rows in PostgreSQL's binary COPY format, which the server loads without parsing text.
 
-A row is the number of its values, then each value: how long it is, -1 for null, and its bytes, the highest first. All
-rows of a slice are made at once, as a matrix of bytes, of which what a short text or a null leaves over is left out.
+A row is the number of its values, then for each value its length, -1 for null, and its bytes in big-endian order. All
+rows of a slice are encoded at once as a byte matrix; the padding after short texts and nulls is left out.
 """
 
 import struct
@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from strandline.formats.sink_columns import Column, Kind, Told
+from strandline.formats.sink_columns import Column, Kind, SinkRows
 from strandline.model.elements import BEGINNING, END
 
-_BEFORE: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
-_AFTER: Final = struct.pack(">h", -1)
+_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
+_TRAILER: Final = struct.pack(">h", -1)
 _SLICE: Final = 20_000
-_LONGEST: Final = 256
-"""A longer text would leave too much over in the rows that have a short one."""
+_LONGEST_TEXT: Final = 256
+"""The longest text to encode; longer ones would waste too much padding in the rows with short texts."""
 
 _WITH_ZONE: Final = "timestamp with time zone"
 _FIXED: Final[dict[tuple[Kind, str], str]] = {
@@ -28,33 +28,33 @@ _FIXED: Final[dict[tuple[Kind, str], str]] = {
     (Kind.WALL, "timestamp without time zone"): "i8", (Kind.DATE, "date"): "i4",
 }  # fmt: skip
 _TEXTS: Final = {(Kind.TEXT, "text"): "", (Kind.BINARY, "bytea"): "", (Kind.JSON, "jsonb"): "\x01"}
-"""What stands before the bytes."""
+"""The prefix before a value's bytes."""
 _NUMBERS: Final = {kind: form for (kind, _), form in _FIXED.items()}
 _PREFIXES: Final = {kind: before for (kind, _), before in _TEXTS.items()}
 
 _DAY: Final = 86_400_000_000
 """In microseconds."""
 _DAYS: Final = 10_957
-"""From 1970, where we count from, to 2000, where PostgreSQL does."""
+"""Days from the Unix epoch to PostgreSQL's, 1970 to 2000."""
 _MICROSECONDS: Final = _DAYS * _DAY
 _FIRST_DAY, _LAST_DAY = -2_440_588, 106_000_000
-"""From 4713 before Christ: what both can count, in days and in microseconds."""
+"""From 4713 BC: the range that both epochs can express, in days and in microseconds."""
 
 _Field = tuple[npt.NDArray[Any], npt.NDArray[np.int32] | np.int32]
-"""Values of a column, all as wide as the widest, something behind those that are shorter; and how long they are."""
+"""Values of a column, padded to the widest, and their lengths."""
 
 
-def has_binary_form(told: Told, types: Mapping[str, str]) -> bool:
-    """Whether every value of these rows has one that a table with these types takes for what its text would be."""
-    return all(_has_binary_form(told.rows[each.name], each.kind, types.get(each.name, "")) for each in told.columns)
+def has_binary_form(rows: SinkRows, types: Mapping[str, str]) -> bool:
+    """Whether all these rows have a binary form that columns of these types read as they would read its text."""
+    return all(_has_binary_form(rows.rows[each.name], each.kind, types.get(each.name, "")) for each in rows.columns)
 
 
-def binary_form(told: Told) -> Iterator[bytes | memoryview]:
-    """The rows, a part after the other."""
-    yield _BEFORE
-    for part in told.rows.iter_slices(_SLICE):
-        yield _assembled([_field(part[column.name], column) for column in told.columns], part.height)
-    yield _AFTER
+def binary_form(rows: SinkRows) -> Iterator[bytes | memoryview]:
+    """Encode the rows in binary form, slice by slice."""
+    yield _HEADER
+    for part in rows.rows.iter_slices(_SLICE):
+        yield _to_bytes([_field(part[column.name], column) for column in rows.columns], part.height)
+    yield _TRAILER
 
 
 def _has_binary_form(values: pl.Series, kind: Kind, declared: str) -> bool:
@@ -62,26 +62,26 @@ def _has_binary_form(values: pl.Series, kind: Kind, declared: str) -> bool:
         return True
     if (kind, declared) in _TEXTS:
         lengths = values.str.len_bytes() if values.dtype == pl.String else values.bin.size()
-        return bool((lengths < _LONGEST).all())
+        return bool((lengths < _LONGEST_TEXT).all())
     if (kind, declared) not in _FIXED:
         return False
     match kind:
         case Kind.REAL:
-            # A number of 32 bits is another one in 64: its text is what was meant.
+            # A 32-bit float is another number in 64 bits; its text keeps the intended value.
             return values.dtype == pl.Float64
         case Kind.MOMENT | Kind.WALL:
-            # What is finer is rounded by the server.
-            return values.dtype.time_unit != "ns" and _counts(_microseconds(values), _DAY)  # type: ignore[attr-defined]
+            # The server rounds times finer than microseconds.
+            return values.dtype.time_unit != "ns" and _in_range(_microseconds(values), _DAY)  # type: ignore[attr-defined]
         case Kind.INSTANT:
             wide = values.cast(pl.Int64)
-            return _counts(wide.filter((wide != BEGINNING.ms) & (wide != END.ms)), _DAY // 1000)
+            return _in_range(wide.filter((wide != BEGINNING.ms) & (wide != END.ms)), _DAY // 1000)
         case Kind.DATE:
-            return _counts(values.to_physical(), 1)
+            return _in_range(values.to_physical(), 1)
         case _:
             return True
 
 
-def _counts(values: pl.Series, day: int) -> bool:
+def _in_range(values: pl.Series, day: int) -> bool:
     return values.is_between(_FIRST_DAY * day, _LAST_DAY * day).all()
 
 
@@ -104,7 +104,7 @@ def _field(values: pl.Series, column: Column) -> _Field:
 
 
 def _numbers(values: pl.Series, kind: Kind) -> pl.Series:
-    """As PostgreSQL counts."""
+    """Convert values to PostgreSQL's epoch and units."""
     match kind:
         case Kind.BOOLEAN:
             return values.cast(pl.UInt8)
@@ -122,18 +122,18 @@ def _numbers(values: pl.Series, kind: Kind) -> pl.Series:
 
 
 def _texts(values: pl.Series, before: str) -> _Field:
-    told = (before + values) if before else values
-    found = told.fill_null("" if told.dtype == pl.String else b"").cast(pl.Binary).rechunk().to_arrow()
+    prefixed = (before + values) if before else values
+    found = prefixed.fill_null("" if prefixed.dtype == pl.String else b"").cast(pl.Binary).rechunk().to_arrow()
     _, offsets, content = found.buffers()
     starts = np.frombuffer(offsets, np.int64)[found.offset : found.offset + len(found) + 1]
     lengths = np.diff(starts).astype(np.int32)
     widest = max(int(lengths.max()), 1)
-    # So much more that the last text can be read as far as the longest.
+    # Padding lets the last text be read to the width of the longest.
     letters = np.concatenate([np.frombuffer(content or b"", np.uint8), np.zeros(widest, np.uint8)])
     return letters[starts[:-1, None] + np.arange(widest)].view(f"V{widest}").reshape(-1), lengths
 
 
-def _assembled(fields: list[_Field], rows: int) -> memoryview:
+def _to_bytes(fields: list[_Field], rows: int) -> memoryview:
     width = 2 + sum(4 + items.itemsize for items, _ in fields)
     whole = np.empty((rows, width), np.uint8)
     counted: npt.NDArray[np.bool_] | None = None

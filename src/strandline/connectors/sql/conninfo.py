@@ -1,4 +1,4 @@
-"""Where a PostgreSQL server is and who comes to it: secrets by reference, and TLS that is checked unless it is near."""
+"""Connect to a PostgreSQL server: secrets by reference, and verified TLS unless the server is local."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -13,57 +13,61 @@ _ALLOWED: Final = (
     "host", "hostaddr", "port", "dbname", "user", "sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout",
     "application_name", "target_session_attrs", "channel_binding", "require_auth",
 )  # fmt: skip
-_NEAR: Final = ("", "localhost", "127.0.0.1", "::1")
-_NEVER: Final = ("authentication failed", "does not exist", "no password supplied", "pg_hba.conf", "certificate")
-"""What a server or its library says of a connection that will not come about by waiting."""
+_LOCAL_HOSTS: Final = ("", "localhost", "127.0.0.1", "::1")
+_PERMANENT: Final = ("authentication failed", "does not exist", "no password supplied", "pg_hba.conf", "certificate")
+"""Error texts of connection failures that a retry does not cure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A server as a connection string without secrets, or a reference to a whole one."""
+    """A server as a connection string without secrets, or as a reference to a whole one."""
 
     dsn: str | Secret
     password: Secret | None = None
 
     def __str__(self) -> str:
-        return f"PostgreSQL at {self.dsn}" if isinstance(self.dsn, Secret) else f"PostgreSQL at {_shown(self.dsn)}"
+        return f"PostgreSQL at {self.dsn}" if isinstance(self.dsn, Secret) else f"PostgreSQL at {_address(self.dsn)}"
 
     def connect(self) -> "psycopg.Connection[Any]":
         psycopg = _psycopg()
-        asked = _parsed(self.dsn.reveal(), secrets=True) if isinstance(self.dsn, Secret) else _parsed(self.dsn)
+        options = _parsed(self.dsn.reveal(), secrets=True) if isinstance(self.dsn, Secret) else _parsed(self.dsn)
         if self.password is not None:
-            asked["password"] = self.password.reveal()
-        far = [host for host in str(asked.get("host", "")).split(",") if host not in _NEAR and not host.startswith("/")]
-        if far and "sslmode" not in asked:
-            asked |= {"sslmode": "verify-full", "sslrootcert": asked.get("sslrootcert", "system")}
-        asked = {"connect_timeout": 10, "application_name": "strandline", **asked}
+            options["password"] = self.password.reveal()
+        far = [
+            host
+            for host in str(options.get("host", "")).split(",")
+            if host not in _LOCAL_HOSTS and not host.startswith("/")
+        ]
+        if far and "sslmode" not in options:
+            options |= {"sslmode": "verify-full", "sslrootcert": options.get("sslrootcert", "system")}
+        options = {"connect_timeout": 10, "application_name": "strandline", **options}
         try:
-            return psycopg.connect(**asked, autocommit=True)  # type: ignore[no-any-return]
+            return psycopg.connect(**options, autocommit=True)  # type: ignore[no-any-return]
         except psycopg.Error as problem:
-            told = str(problem).strip().partition("\n")[0]
-            if any(word in told for word in _NEVER):
+            detail = str(problem).strip().partition("\n")[0]
+            if any(word in detail for word in _PERMANENT):
                 raise SinkError(
-                    f"{self} lets nobody in", detail=told, hint="check user, password and database"
+                    f"{self} rejects the connection", detail=detail, hint="check user, password and database"
                 ) from None
             raise SinkUnavailable(
-                f"{self} is out of reach", detail=told, hint="check that it runs, and where"
+                f"{self} cannot be reached", detail=detail, hint="check that it runs, and its address"
             ) from None
 
 
 def place_of(dsn: str | Secret, password: str | Secret | None) -> Place:
-    """A server as a user names it."""
+    """Check a connection string from the user."""
     given = None if password is None else secret(password)
     if isinstance(dsn, Secret) or dsn.startswith(("env:", "file:")):
         return Place(secret(dsn), given)
-    asked = _parsed(dsn)
-    unknown = sorted(set(asked) - set(_ALLOWED))
+    options = _parsed(dsn)
+    unknown = sorted(set(options) - set(_ALLOWED))
     if unknown:
-        raise InvalidStep(f"the connection has options that are not known here: {', '.join(unknown)}")
+        raise InvalidStep(f"the connection string has unsupported options: {', '.join(unknown)}")
     return Place(dsn, given)
 
 
 def _parsed(dsn: str, *, secrets: bool = False) -> dict[str, Any]:
-    """A connection string as options. What it says is not repeated: it may be a secret in the wrong place."""
+    """Parse a connection string. Errors do not repeat it: it may hold a secret in the wrong place."""
     psycopg = _psycopg()
     try:
         found: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(dsn)
@@ -73,14 +77,15 @@ def _parsed(dsn: str, *, secrets: bool = False) -> dict[str, Any]:
         ) from None
     if not secrets and ("password" in found or "passfile" in found):
         raise InvalidSecret(
-            "a connection string with a password in it", hint='leave it out, and give password="env:NAME"'
+            "the connection string contains a password", hint='leave it out, and use password="env:NAME"'
         )
     return found
 
 
-def _shown(dsn: str) -> str:
-    asked = _parsed(dsn)
-    return f"{asked.get('host', 'localhost')}:{asked.get('port', 5432)}/{asked.get('dbname', asked.get('user', ''))}"
+def _address(dsn: str) -> str:
+    options = _parsed(dsn)
+    database = options.get("dbname", options.get("user", ""))
+    return f"{options.get('host', 'localhost')}:{options.get('port', 5432)}/{database}"
 
 
 def _psycopg() -> Any:

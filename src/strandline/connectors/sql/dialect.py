@@ -1,39 +1,40 @@
-"""What one SQL database has of its own: how it is reached, how it quotes, what types it has, how rows get in."""
+"""Dialect of one SQL database: connection, quoting, types, and how rows are loaded."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from strandline.formats.sink_columns import Column, Kind, Told
+from strandline.formats.sink_columns import Column, Kind, SinkRows
 
 
 class Refusal(Exception):
-    """The database will not take these rows: a constraint, a type, a length. Its message, without the statement."""
+    """Raised when the database refuses rows: a constraint, a type, a length. Holds its message without the
+    statement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """Where databases differ in a word."""
+    """SQL syntax and features that differ by database."""
 
     same: str = "IS NOT DISTINCT FROM"
-    """The operator for which null is null."""
+    """The operator that treats two nulls as equal."""
     indexes: bool = True
-    """Whether rows are found by an index, or as fast without."""
-    merges: bool = False
-    """Whether rows are written and added in one statement, which finds each key once."""
-    minds_case: bool = False
-    """Whether `Total` and `total` are two columns."""
+    """Whether rows are found by an index; False if a scan is as fast."""
+    has_merge: bool = False
+    """Whether MERGE updates and inserts rows in one statement that finds each key once."""
+    case_sensitive: bool = False
+    """Whether column names are case-sensitive."""
     longest_name: int | None = None
-    """The bytes a name may have, where a longer one would be cut off."""
-    room: str = ""
-    """How a table is made whose rows will be written over: with room beside each for what comes in its place."""
-    alone: str = ""
-    """What to say before a table is made that others may be making too."""
+    """The longest name in bytes, where the database truncates longer ones."""
+    update_room: str = ""
+    """Clause for a table whose rows will be updated: it leaves room for new row versions on the same page."""
+    creation_lock: str = ""
+    """Statement that takes a lock before creating a table that other processes may be creating too."""
 
 
 class Dialect(Protocol):
-    """A connection, used from one thread at a time. Faults come as SinkUnavailable, SinkError, or Refusal."""
+    """A connection, used from one thread at a time. Raises SinkUnavailable, SinkError or Refusal."""
 
     @property
     def traits(self) -> Traits: ...
@@ -45,43 +46,43 @@ class Dialect(Protocol):
         ...
 
     def milliseconds(self, name: str) -> str:
-        """What a statement says for an instant in this column, as it was before it was written."""
+        """SQL that converts an instant in this column back to milliseconds."""
         ...
 
     def fits(self, kind: Kind, found: str) -> bool:
-        """Whether values of this kind go into a column that was declared so; true also where only a row can tell."""
+        """Whether values of this kind fit a column of this declared type; True also where only a row can show it."""
         ...
 
     def transaction(self) -> AbstractContextManager[None]:
-        """All or nothing, and durable at the end; the connection is made anew if it was lost."""
+        """Run one durable transaction; reconnect if the connection was lost."""
         ...
 
     def savepoint(self) -> AbstractContextManager[None]:
-        """Inside a transaction: what was done since is undone if a Refusal passes."""
+        """Open a savepoint inside a transaction; a Refusal rolls back to it."""
         ...
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """A statement with `?` for each value; the rows it returns."""
+        """Execute a statement with `?` for each value; return its rows."""
         ...
 
     def columns(self, table: str) -> dict[str, str]:
-        """The columns of a table in order, with their declared types; none if there is no such table."""
+        """The columns of a table in order, with their declared types; empty if there is no such table."""
         ...
 
-    def load(self, table: str, told: Told) -> None:
-        """Adds rows to a table."""
+    def load(self, table: str, rows: SinkRows) -> None:
+        """Add rows to a table."""
         ...
 
-    def stage(self, table: str, told: Told) -> str:
-        """Rows where statements can see them, typed as the table's columns; returns what to select them from."""
+    def stage(self, table: str, rows: SinkRows) -> str:
+        """Load rows into a staging table, typed as the table's columns; return the name to select from."""
         ...
 
-    def finding(self, table: str, key: Sequence[str]) -> AbstractContextManager[object]:
-        """Statements that look for the staged rows in a table, by these columns."""
+    def lookup(self, table: str, key: Sequence[str]) -> AbstractContextManager[object]:
+        """Run statements that look up the staged rows in a table by these columns."""
         ...
 
     def create_view(self, name: str, query: str) -> None:
-        """Makes a view, or makes it anew."""
+        """Create or replace a view."""
         ...
 
     def close(self) -> None: ...

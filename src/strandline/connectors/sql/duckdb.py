@@ -1,4 +1,4 @@
-"""DuckDB: the tables of one file, embedded; rows come in as Arrow. One process at a time has the file."""
+"""Write to the tables of one DuckDB file, embedded; rows are loaded as Arrow. Only one process can open the file."""
 
 import threading
 from collections import defaultdict
@@ -10,14 +10,14 @@ from typing import Any, Final, TypeVar
 
 from strandline.connectors.sql.dead_letters import TableLetters
 from strandline.connectors.sql.dialect import Refusal, Traits
-from strandline.connectors.sql.sink import OpenSql, Table, opened, table_of
+from strandline.connectors.sql.sink import OpenSql, Table, open_table, table_of
 from strandline.errors import SetupError, SinkError, SinkUnavailable
-from strandline.formats.sink_columns import Column, Kind, Told
+from strandline.formats.sink_columns import Column, Kind, SinkRows
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 _ROWS: Final = "strandline_rows"
 _TYPES: Final = {
@@ -37,13 +37,13 @@ _FITTING: Final = {
 }  # fmt: skip
 
 
-_turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-"""Transactions that meet make each other fail; a file belongs to this process, so here they take turns."""
+_file_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+"""One lock per file: concurrent DuckDB transactions make each other fail, and this process owns the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class DuckDb(Ledgered):
-    """A file, and the table of panes in it."""
+    """A DuckDB file and its table of panes as a sink."""
 
     path: str
     table: Table
@@ -57,19 +57,21 @@ class DuckDb(Ledgered):
         return {"path": self.path, **self.table.definition}
 
     def open(self, output: Deliver) -> OpenSql:
-        return opened(self.database(), self.table, output, self.name)
+        return open_table(self.database(), self.table, output, self.name)
 
     def database(self) -> "DuckDbFile":
-        """A connection of its own."""
+        """Open a new connection."""
         return DuckDbFile(self.path)
 
     def letters(self) -> TableLetters:
-        """The dead letters beside the panes, while no job has the file."""
-        return TableLetters(self.path, f"{self.table.name}_dead", self._found)
+        """Open the dead letters beside the panes; no job may have the file open."""
+        return TableLetters(self.path, f"{self.table.name}_dead", self._open_existing)
 
-    def _found(self) -> "DuckDbFile":
+    def _open_existing(self) -> "DuckDbFile":
         if not Path(self.path).is_file():
-            raise SetupError(f"there is no file {self.path}", hint="run the pipeline first, from the same folder")
+            raise SetupError(
+                f"the file {self.path} does not exist", hint="run the pipeline first, from the same folder"
+            )
         return DuckDbFile(self.path)
 
 
@@ -81,16 +83,17 @@ def duckdb(
     key: Iterable[str] | None = None,
     evolve: bool = False,
 ) -> DuckDb:
-    """Panes into a DuckDB file: `duckdb("scores.duckdb", table="totals")`. While the job runs, nobody else reads it.
+    """Write panes to a DuckDB file: `duckdb("scores.duckdb", table="totals")`. No other process can read it while the
+    job runs.
 
-    Every pane is added, and the view `totals_now` tells the latest answers; or with `mode="upsert"`, or a `key`, the
-    table itself holds the latest answers. `evolve` lets columns be added to a table that is there.
+    By default every pane is appended, and the view `totals_now` shows the latest answers. With `mode="upsert"` or a
+    `key` the table itself holds the latest answers. `evolve` allows adding columns to an existing table.
     """
     return DuckDb(str(path), table_of(table, mode, key, evolve))
 
 
 class DuckDbFile:
-    """The file at work. It has no savepoints: what was done before is done again."""
+    """An open DuckDB file. DuckDB has no savepoints: a rollback to one replays the transaction's earlier statements."""
 
     traits: Final = Traits(indexes=False)
 
@@ -103,9 +106,9 @@ class DuckDbFile:
             self._connection = engine.connect(path)
             self._connection.execute("SET TimeZone = 'UTC'")
         except (engine.Error, OSError) as problem:
-            told = str(problem).partition("\n")[0]
+            detail = str(problem).partition("\n")[0]
             raise SinkError(
-                f"cannot open {path}", detail=told, hint="check the path, and that no other process has the file"
+                f"cannot open {path}", detail=detail, hint="check the path, and that no other process has the file"
             ) from None
 
     def quoted(self, name: str) -> str:
@@ -117,9 +120,9 @@ class DuckDbFile:
         return _TYPES.get(column.kind, "VARCHAR")
 
     def milliseconds(self, name: str) -> str:
-        mine = self.quoted(name)
-        ends = f"WHEN {mine} = '-infinity' THEN {BEGINNING.ms} WHEN {mine} = 'infinity' THEN {END.ms}"
-        return f"CASE {ends} ELSE epoch_ms({mine}) END"
+        quoted = self.quoted(name)
+        ends = f"WHEN {quoted} = '-infinity' THEN {BEGINNING.ms} WHEN {quoted} = 'infinity' THEN {END.ms}"
+        return f"CASE {ends} ELSE epoch_ms({quoted}) END"
 
     def fits(self, kind: Kind, found: str) -> bool:
         declared = found.partition("(")[0]
@@ -127,7 +130,7 @@ class DuckDbFile:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        with _turns[str(Path(self._path).resolve())]:
+        with _file_locks[str(Path(self._path).resolve())]:
             yield from self._transaction()
 
     def _transaction(self) -> Iterator[None]:
@@ -139,10 +142,10 @@ class DuckDbFile:
             self._connection.commit()
         except engine.TransactionException as problem:
             self._rollback()
-            raise SinkUnavailable(f"{self._path} cannot be written now", detail=_said(problem)) from None
+            raise SinkUnavailable(f"{self._path} cannot be written now", detail=_first_line(problem)) from None
         except (engine.Error, Refusal) as problem:
             self._rollback()
-            raise SinkError(f"{self._path} refused a batch", detail=_said(problem)) from None
+            raise SinkError(f"{self._path} refused a batch", detail=_first_line(problem)) from None
         except BaseException:
             self._rollback()
             raise
@@ -167,14 +170,14 @@ class DuckDbFile:
             raise
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        return self._do(lambda: self._connection.execute(statement, list(values)).fetchall())
+        return self._run_recorded(lambda: self._connection.execute(statement, list(values)).fetchall())
 
-    def _do(self, act: Callable[[], Found]) -> Found:
+    def _run_recorded(self, act: Callable[[], Result]) -> Result:
         engine = _engine()
         try:
             found = act()
         except (engine.DataError, engine.IntegrityError) as problem:
-            raise Refusal(_said(problem)) from None
+            raise Refusal(_first_line(problem)) from None
         self._done.append(act)
         return found
 
@@ -187,46 +190,46 @@ class DuckDbFile:
             )
         )
 
-    def load(self, table: str, told: Told) -> None:
-        names = ", ".join(map(self.quoted, told.names))
-        self._with_rows(told, f"INSERT INTO {self.quoted(table)} ({names}) SELECT {names} FROM {self._typed(told)}")
+    def load(self, table: str, rows: SinkRows) -> None:
+        names = ", ".join(map(self.quoted, rows.names))
+        self._with_rows(rows, f"INSERT INTO {self.quoted(table)} ({names}) SELECT {names} FROM {self._typed(rows)}")
 
-    def stage(self, table: str, told: Told) -> str:
-        """A table of this connection alone, typed as its target."""
-        names = ", ".join(map(self.quoted, told.names))
+    def stage(self, table: str, rows: SinkRows) -> str:
+        """Load rows into a temporary table with the types of its target."""
+        names = ", ".join(map(self.quoted, rows.names))
         place = "temp.strandline_staging"
         self.execute(
             f"CREATE OR REPLACE TEMP TABLE strandline_staging AS SELECT {names} FROM {self.quoted(table)} LIMIT 0"
         )
-        self._with_rows(told, f"INSERT INTO {place} SELECT {names} FROM {self._typed(told)}")
+        self._with_rows(rows, f"INSERT INTO {place} SELECT {names} FROM {self._typed(rows)}")
         return place
 
-    def finding(self, table: str, key: Sequence[str]) -> AbstractContextManager[object]:  # noqa: ARG002 - it finds them
+    def lookup(self, table: str, key: Sequence[str]) -> AbstractContextManager[object]:  # noqa: ARG002 - DuckDB finds them itself
         return nullcontext()
 
-    def _with_rows(self, told: Told, statement: str) -> None:
-        rows = told.rows.to_arrow()
+    def _with_rows(self, rows: SinkRows, statement: str) -> None:
+        arrow = rows.rows.to_arrow()
 
         def act() -> None:
-            self._connection.register(_ROWS, rows)
+            self._connection.register(_ROWS, arrow)
             try:
                 self._connection.execute(statement)
             finally:
-                with suppress(_engine().Error):  # a transaction that has failed lets go of it by itself
+                with suppress(_engine().Error):  # a failed transaction unregisters the rows itself
                     self._connection.unregister(_ROWS)
 
-        self._do(act)
+        self._run_recorded(act)
 
-    def _typed(self, told: Told) -> str:
-        shown = ", ".join(f"{self._value(column)} AS {self.quoted(column.name)}" for column in told.columns)
+    def _typed(self, rows: SinkRows) -> str:
+        shown = ", ".join(f"{self._value(column)} AS {self.quoted(column.name)}" for column in rows.columns)
         return f"(SELECT {shown} FROM {_ROWS})"
 
     def _value(self, column: Column) -> str:
-        mine = self.quoted(column.name)
+        quoted = self.quoted(column.name)
         if column.kind is not Kind.INSTANT:
-            return mine
+            return quoted
         ends = f"WHEN {BEGINNING.ms} THEN TIMESTAMPTZ '-infinity' WHEN {END.ms} THEN TIMESTAMPTZ 'infinity'"
-        return f"CASE {mine} {ends} ELSE make_timestamptz({mine} * 1000) END"
+        return f"CASE {quoted} {ends} ELSE make_timestamptz({quoted} * 1000) END"
 
     def create_view(self, name: str, query: str) -> None:
         self.execute(f"CREATE OR REPLACE VIEW {self.quoted(name)} AS {query}")
@@ -235,8 +238,8 @@ class DuckDbFile:
         self._connection.close()
 
 
-def _said(problem: Exception) -> str:
-    """Without the statement, which may be long."""
+def _first_line(problem: Exception) -> str:
+    """Return the first line of the message; the statement after it may be long."""
     return str(problem).partition("\n")[0]
 
 

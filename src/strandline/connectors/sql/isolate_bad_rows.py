@@ -1,4 +1,4 @@
-"""The rows of a batch that a database will not take, found among the many that it does."""
+"""Find the rows of a batch that a database refuses, and write the others."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -10,16 +10,16 @@ from strandline.connectors.sql.dialect import Refusal
 from strandline.errors import SinkError
 from strandline.formats.refused_rows import Refused
 
-ENOUGH: Final = 100
-"""Where so many rows are refused before one is taken, it is the table that does not fit, not a row."""
+MOST_REFUSED: Final = 100
+"""If this many rows are refused before one is accepted, the batch fails: the table is wrong, not the rows."""
 
 
-def sift(
+def write_isolating_refused(
     rows: pl.DataFrame,
     put: Callable[[pl.DataFrame], None],
     savepoint: Callable[[], AbstractContextManager[None]],
 ) -> list[Refused]:
-    """Puts all rows but those that are refused, by halves: one bad row among a million costs twenty attempts."""
+    """Write all rows but the refused ones, by bisection: one bad row among a million costs twenty attempts."""
     refused: list[Refused] = []
     taken, parts = 0, [rows]
     while parts:
@@ -34,10 +34,10 @@ def sift(
                 parts += [part[half:], part[:half]]
                 continue
             refused.append(Refused(part.to_dicts()[0], str(problem)))
-            if not taken and len(refused) == ENOUGH:
+            if not taken and len(refused) == MOST_REFUSED:
                 raise SinkError(
-                    f"the first {ENOUGH} rows of a batch were refused, every one",
+                    f"the first {MOST_REFUSED} rows of a batch were all refused",
                     detail=str(problem),
-                    hint="let the table take what the pipeline writes; the next start tries the batch again",
+                    hint="change the table to accept the pipeline's rows; the next start retries the batch",
                 ) from None
     return refused

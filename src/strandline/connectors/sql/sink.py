@@ -1,8 +1,8 @@
-"""A SQL database at work as a sink: panes, late elements and dead letters in tables, with the ledger beside them.
+"""Write panes, late elements and dead letters to database tables, in one transaction per batch with the ledger entry.
 
-For a sink called `totals`: the table `totals` holds every pane as it was told, and the view `totals_now` the latest
-answer for each key and window; or, by key, `totals` holds the latest answers themselves. `totals_late` and
-`totals_dead` tell who was refused and why. A batch and its ledger entry are one transaction.
+For a sink called `totals`, the table `totals` holds every pane as emitted, and the view `totals_now` the latest answer
+for each key and window. With a key, `totals` holds the latest answers itself. `totals_late` and `totals_dead` hold late
+elements and dead letters with their reasons.
 """
 
 import json
@@ -16,13 +16,13 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.connectors.sql.dialect import Dialect
-from strandline.connectors.sql.isolate_bad_rows import sift
+from strandline.connectors.sql.isolate_bad_rows import write_isolating_refused
 from strandline.connectors.sql.tables import create_now_view, fit, refuse_long_names
 from strandline.connectors.sql.upserts import Upsert
 from strandline.errors import InvalidStep, SinkError
 from strandline.formats.refused_rows import Refused, refused_letters
 from strandline.formats.row_files import FIRST_MS, LAST_MS
-from strandline.formats.sink_columns import Column, Kind, Told, names_beside, tell
+from strandline.formats.sink_columns import Column, Kind, SinkRows, names_beside, to_sink_rows
 from strandline.kernel.blocks.block import AT, END, START
 from strandline.kernel.latest_per_key import standing
 from strandline.kernel.output import Output, counts_to_facts
@@ -32,7 +32,7 @@ from strandline.ports.crash_points import crash_point
 from strandline.ports.ledger import LedgerEntry, Recorded, Written, judge
 
 KEPT: Final = 1_000
-"""Entries of a job that are kept, many more than Spark can go back."""
+"""Ledger entries that are kept of a job, many more than Spark can go back."""
 
 _LEDGER: Final = "strandline_ledger"
 _DRIVERS: Final = "strandline_drivers"
@@ -44,7 +44,7 @@ _ENTRY: Final = tuple(Column(name, Kind.TEXT if name in ("lineage", "sink", *_TE
 
 
 class Mode(StrEnum):
-    """What becomes of a pane that corrects another: it is added beside it, or it takes its place."""
+    """How a pane that corrects an earlier one is written: appended beside it, or in its place."""
 
     APPEND = "append"
     UPSERT = "upsert"
@@ -52,36 +52,36 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What is asked of a table."""
+    """A sink's table settings."""
 
     name: str
     mode: Mode = Mode.APPEND
     key: tuple[str, ...] = ()
-    """By its public names; if none is given, the keys of the panes, and their windows."""
+    """Key columns by their public names; if empty, the panes' keys and windows."""
     evolve: bool = False
 
     @property
     def definition(self) -> dict[str, Any]:
-        """What makes it the same to a checkpoint."""
+        """The fields that make it the same table to a checkpoint."""
         return {"table": self.name, "mode": self.mode, "key": self.key}
 
 
 def table_of(name: str, mode: str | None, key: Iterable[str] | None, evolve: bool) -> Table:
-    """A table as a user asks for it; with a key, rows are written by key unless it says otherwise."""
+    """Check a table's settings; with a key, the default mode is upsert."""
     columns = () if key is None else (key,) if isinstance(key, str) else tuple(key)
     try:
         chosen = Mode(mode or (Mode.UPSERT if columns else Mode.APPEND))
     except ValueError:
-        raise InvalidStep(f"there is no mode {mode!r}", hint=f"choose one of {', '.join(Mode)}") from None
+        raise InvalidStep(f"unknown mode {mode!r}", hint=f"choose one of {', '.join(Mode)}") from None
     if not name:
-        raise InvalidStep("a table without a name", hint="give it one")
+        raise InvalidStep("the table has no name", hint="name the table")
     if columns and chosen is Mode.APPEND:
-        raise InvalidStep("rows that are added have no key", hint='leave out key, or write mode="upsert"')
+        raise InvalidStep("appended rows have no key", hint='leave out key, or write mode="upsert"')
     return Table(name, chosen, columns, evolve)
 
 
-def opened(database: Dialect, table: Table, output: Deliver, name: str) -> "OpenSql":
-    """A table at work; if it cannot be, the connection is closed."""
+def open_table(database: Dialect, table: Table, output: Deliver, name: str) -> "OpenSql":
+    """Open a table as a sink; close the connection if that fails."""
     try:
         return OpenSql(database, table, output, name)
     except BaseException:
@@ -90,25 +90,25 @@ def opened(database: Dialect, table: Table, output: Deliver, name: str) -> "Open
 
 
 class OpenSql:
-    """A table of a database at work, used from one thread at a time."""
+    """An open database table, used from one thread at a time."""
 
     def __init__(self, database: Dialect, table: Table, output: Deliver, name: str) -> None:
         self._database, self._table, self._keys, self._name = database, table, output.keys, name
         self._mask = () if output.dead is None else output.dead.mask
-        self._fitting: set[tuple[str, tuple[Column, ...]]] = set()
-        """What has been found or made to fit, as of the last transaction that came to its end."""
-        self._found: set[tuple[str, tuple[Column, ...]]] = set()
-        self._elsewhere: Callable[[pl.DataFrame, LedgerEntry], None] | None = None
+        self._fitted: set[tuple[str, tuple[Column, ...]]] = set()
+        """Tables and columns that fit, as of the last committed transaction."""
+        self._fitted_now: set[tuple[str, tuple[Column, ...]]] = set()
+        self._letter_sink: Callable[[pl.DataFrame, LedgerEntry], None] | None = None
         if table.mode is Mode.UPSERT and not table.key and output.keys is None:
             raise InvalidStep(
-                f"{name} writes elements by key, and is not told by which", hint='name the columns: key=["id"]'
+                f"{name} writes elements by key, and no key is given", hint='name the columns: key=["id"]'
             )
         refuse_long_names(database, [table.name + suffix for suffix in ("_late", "_dead", "_now", "_key")])
         with database.transaction():
             self._create_ledger()
 
     def refused_to(self, keep: Callable[[pl.DataFrame, LedgerEntry], None]) -> None:
-        self._elsewhere = keep
+        self._letter_sink = keep
 
     def claim(self, lineage: str) -> int:
         with self._database.transaction():
@@ -150,17 +150,17 @@ class OpenSql:
 
     @contextmanager
     def _batch(self) -> Iterator[None]:
-        """One transaction; tables that were made in it are known only once it has come to its end."""
-        self._found = set()
+        """Run one transaction; tables that it creates count as fitting after the commit."""
+        self._fitted_now = set()
         with self._database.transaction():
             yield
-        self._fitting |= self._found
+        self._fitted |= self._fitted_now
 
     def close(self) -> None:
         self._database.close()
 
     def _write(self, output: Output, entry: LedgerEntry) -> Written:
-        """Panes, late elements, and dead letters with those whom the tables of the others would not take."""
+        """Write panes and late elements; write the rows that their tables refuse as dead letters."""
         refused: list[Refused] = []
         if output.panes is not None:
             refused += self._write_panes(output.panes, entry.batch)
@@ -168,16 +168,16 @@ class OpenSql:
             refused += self._add(self._table.name + "_late", output.late, entry.batch, widen=True)[1]
         letters = [] if output.dead is None else [output.dead]
         if refused:
-            mine = self._refused_letters(refused, output.progress.clock, entry)
-            if self._elsewhere is None:
-                letters.append(mine)
+            rejected = self._refused_letters(refused, output.progress.clock, entry)
+            if self._letter_sink is None:
+                letters.append(rejected)
             else:
-                self._elsewhere(mine, entry)
+                self._letter_sink(rejected, entry)
         if letters:
-            dead = _takeable(pl.concat(letters, how="diagonal_relaxed"))
-            lost = self._add(self._table.name + "_dead", dead, entry.batch, widen=True)[1]
-            if lost:
-                raise SinkError(f"{self._name} refused a dead letter", detail=lost[0].said)
+            dead = _acceptable(pl.concat(letters, how="diagonal_relaxed"))
+            dead_refused = self._add(self._table.name + "_dead", dead, entry.batch, widen=True)[1]
+            if dead_refused:
+                raise SinkError(f"{self._name} refused a dead letter", detail=dead_refused[0].detail)
         return Written(refused=len(refused))
 
     def _refused_letters(self, refused: list[Refused], clock: int, entry: LedgerEntry) -> pl.DataFrame:
@@ -195,29 +195,33 @@ class OpenSql:
     def _merge(self, panes: pl.DataFrame, names: Mapping[str, str], batch: int) -> list[Refused]:
         window = (names[START], names[END]) if START in panes.columns else None
         key = self._table.key or (*(self._keys or ()), *(window or ()))
-        told = tell(panes, batch)
-        _refuse_unknown(key, told, self._name)
-        self._fit(self._table.name, told.columns, widen=self._table.evolve, unique=key)
-        own = {public: name for name, public in names.items() if name in panes.columns}
-        stands = standing(panes, [own.get(name, name) for name in key])
+        incoming = to_sink_rows(panes, batch)
+        _refuse_unknown(key, incoming, self._name)
+        self._fit(self._table.name, incoming.columns, widen=self._table.evolve, unique=key)
+        internal = {public: name for name, public in names.items() if name in panes.columns}
+        latest = standing(panes, [internal.get(name, name) for name in key])
         upsert = Upsert(self._table.name, key, window)
-        gone, rows = tell(stands.gone, batch), tell(stands.rows, batch)
+        gone, rows = to_sink_rows(latest.gone, batch), to_sink_rows(latest.rows, batch)
         upsert.remove(self._database, gone)
-        return sift(rows.rows, lambda some: upsert.put(self._database, rows.only(some)), self._database.savepoint)
+        return write_isolating_refused(
+            rows.rows, lambda some: upsert.put(self._database, rows.only(some)), self._database.savepoint
+        )
 
     def _add(self, table: str, frame: pl.DataFrame, batch: int, *, widen: bool) -> tuple[bool, list[Refused]]:
-        """Whether such rows come for the first time, and those that the table would not take."""
-        told = tell(frame, batch)
-        first = self._fit(table, told.columns, widen=widen)
+        """Add rows; return whether these columns are new to the table, and the refused rows."""
+        incoming = to_sink_rows(frame, batch)
+        first = self._fit(table, incoming.columns, widen=widen)
         put = self._database.load
-        return first, sift(told.rows, lambda rows: put(table, told.only(rows)), self._database.savepoint)
+        return first, write_isolating_refused(
+            incoming.rows, lambda rows: put(table, incoming.only(rows)), self._database.savepoint
+        )
 
     def _fit(self, table: str, columns: tuple[Column, ...], *, widen: bool, unique: tuple[str, ...] = ()) -> bool:
-        """Makes the table fit; True if these columns are seen for the first time."""
-        if (table, columns) in self._fitting:
+        """Make the table fit; return True if these columns are seen for the first time."""
+        if (table, columns) in self._fitted:
             return False
         fit(self._database, table, columns, widen=widen, unique=unique)
-        self._found.add((table, columns))
+        self._fitted_now.add((table, columns))
         return True
 
     def _judge(self, entry: LedgerEntry) -> Written | None:
@@ -226,44 +230,46 @@ class OpenSql:
         return judge(entry, epoch, known, self._latest(entry.lineage), sink=self._name)
 
     def _epoch(self, entry: LedgerEntry) -> int | None:
-        """The newest epoch that was claimed; until the end of the transaction nobody can claim another."""
-        mine = [entry.lineage, self._table.name]
-        self._database.execute(f"UPDATE {_DRIVERS} SET epoch = epoch WHERE lineage = ? AND sink = ?", mine)
-        found = self._database.execute(f"SELECT epoch FROM {_DRIVERS} WHERE lineage = ? AND sink = ?", mine)
+        """The newest claimed epoch. The row lock prevents another claim until the transaction ends."""
+        row = [entry.lineage, self._table.name]
+        self._database.execute(f"UPDATE {_DRIVERS} SET epoch = epoch WHERE lineage = ? AND sink = ?", row)
+        found = self._database.execute(f"SELECT epoch FROM {_DRIVERS} WHERE lineage = ? AND sink = ?", row)
         return int(found[0][0]) if found else None
 
     def _latest(self, lineage: str) -> Recorded | None:
         return self._find("ORDER BY batch DESC LIMIT 1", lineage)
 
     def _find(self, which: str, lineage: str, *values: object) -> Recorded | None:
-        ask = f"SELECT batch, digest, watermark_ms, ends, output FROM {_LEDGER} WHERE lineage = ? AND sink = ? {which}"
-        found = self._database.execute(ask, [lineage, self._table.name, *values])
+        query = (
+            f"SELECT batch, digest, watermark_ms, ends, output FROM {_LEDGER} WHERE lineage = ? AND sink = ? {which}"
+        )
+        found = self._database.execute(query, [lineage, self._table.name, *values])
         return Recorded(*found[0]) if found else None
 
     def _record(self, output: Output, entry: LedgerEntry) -> None:
-        mark, clock = output.progress.watermark, output.progress.clock
+        watermark, clock = output.progress.watermark, output.progress.clock
         counts = json.dumps(dict(counts_to_facts(output.counts)))
-        told = [
+        values = [
             entry.lineage,
             self._table.name,
             entry.batch,
             entry.epoch,
             entry.digest,
-            mark,
+            watermark,
             clock,
             counts,
             _utc_now(),
         ]
-        told += [entry.starts, entry.ends, entry.output]
+        values += [entry.starts, entry.ends, entry.output]
         names = ", ".join(column.name for column in _ENTRY)
-        self._database.execute(f"INSERT INTO {_LEDGER} ({names}) VALUES ({', '.join('?' * len(told))})", told)
+        self._database.execute(f"INSERT INTO {_LEDGER} ({names}) VALUES ({', '.join('?' * len(values))})", values)
         if entry.batch % 100 == 0:
             old = [entry.lineage, self._table.name, entry.batch - KEPT]
             self._database.execute(f"DELETE FROM {_LEDGER} WHERE lineage = ? AND sink = ? AND batch <= ?", old)
 
     def _create_ledger(self) -> None:
-        if self._database.traits.alone:
-            self._database.execute(self._database.traits.alone)
+        if self._database.traits.creation_lock:
+            self._database.execute(self._database.traits.creation_lock)
         text, number = (self._database.type_of(Column("", kind)) for kind in (Kind.TEXT, Kind.INTEGER))
         self._database.execute(
             f"CREATE TABLE IF NOT EXISTS {_DRIVERS} (lineage {text}, sink {text}, epoch {number}, since {text}, "
@@ -274,25 +280,25 @@ class OpenSql:
         fit(self._database, _LEDGER, _ENTRY, widen=True)
 
 
-def _takeable(letters: pl.DataFrame) -> pl.DataFrame:
-    """A dead letter must be taken, and its bytes are kept anyway.
+def _acceptable(letters: pl.DataFrame) -> pl.DataFrame:
+    """Make dead letters acceptable to every database: they must be written, and their raw bytes are kept anyway.
 
-    Some databases take no text with a zero in it, and no time outside of the years that people count in.
+    Some databases accept no text with a NUL character, and no time outside the calendar.
     """
-    told = letters.with_columns(pl.col(pl.String).str.replace_all("\x00", "␀", literal=True))
-    if AT not in told.columns:
-        return told
+    cleaned = letters.with_columns(pl.col(pl.String).str.replace_all("\x00", "␀", literal=True))
+    if AT not in cleaned.columns:
+        return cleaned
     at = pl.col(AT)
     ends = pl.when(at < FIRST_MS).then(pl.lit(NEVER)).when(at > LAST_MS).then(pl.lit(FOREVER))
-    return told.with_columns(ends.otherwise(at).alias(AT))
+    return cleaned.with_columns(ends.otherwise(at).alias(AT))
 
 
-def _refuse_unknown(key: tuple[str, ...], told: Told, sink: str) -> None:
-    unknown = [name for name in key if name not in told.names]
+def _refuse_unknown(key: tuple[str, ...], rows: SinkRows, sink: str) -> None:
+    unknown = [name for name in key if name not in rows.names]
     if unknown:
         raise SinkError(
-            f"{sink} is to tell rows apart by {', '.join(unknown)}, which they do not have",
-            detail=f"they have {', '.join(told.names)}",
+            f"{sink} needs the key columns {', '.join(unknown)}, which the rows do not have",
+            detail=f"the rows have {', '.join(rows.names)}",
             hint="name other columns",
         )
 

@@ -1,4 +1,4 @@
-"""SQLite: the tables of one file, embedded."""
+"""Write to the tables of one SQLite file, embedded."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,9 +11,9 @@ import polars as pl
 
 from strandline.connectors.sql.dead_letters import TableLetters
 from strandline.connectors.sql.dialect import Refusal, Traits
-from strandline.connectors.sql.sink import OpenSql, Table, opened, table_of
+from strandline.connectors.sql.sink import OpenSql, Table, open_table, table_of
 from strandline.errors import SetupError, SinkError, SinkUnavailable
-from strandline.formats.sink_columns import Column, Kind, Told
+from strandline.formats.sink_columns import Column, Kind, SinkRows
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
@@ -29,7 +29,7 @@ _TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Sqlite(Ledgered):
-    """A file, and the table of panes in it."""
+    """A SQLite file and its table of panes as a sink."""
 
     path: str
     table: Table
@@ -43,19 +43,21 @@ class Sqlite(Ledgered):
         return {"path": self.path, **self.table.definition}
 
     def open(self, output: Deliver) -> OpenSql:
-        return opened(self.database(), self.table, output, self.name)
+        return open_table(self.database(), self.table, output, self.name)
 
     def database(self) -> "SqliteFile":
-        """A connection of its own."""
+        """Open a new connection."""
         return SqliteFile(self.path)
 
     def letters(self) -> TableLetters:
-        """The dead letters beside the panes."""
-        return TableLetters(self.path, f"{self.table.name}_dead", self._found)
+        """Open the dead letters beside the panes."""
+        return TableLetters(self.path, f"{self.table.name}_dead", self._open_existing)
 
-    def _found(self) -> "SqliteFile":
+    def _open_existing(self) -> "SqliteFile":
         if not Path(self.path).is_file():
-            raise SetupError(f"there is no file {self.path}", hint="run the pipeline first, from the same folder")
+            raise SetupError(
+                f"the file {self.path} does not exist", hint="run the pipeline first, from the same folder"
+            )
         return SqliteFile(self.path, patience=30)
 
 
@@ -67,16 +69,16 @@ def sqlite(
     key: Iterable[str] | None = None,
     evolve: bool = False,
 ) -> Sqlite:
-    """Panes into a SQLite file: `sqlite("scores.db", table="totals")`.
+    """Write panes to a SQLite file: `sqlite("scores.db", table="totals")`.
 
-    Every pane is added, and the view `totals_now` tells the latest answers; or with `mode="upsert"`, or a `key`, the
-    table itself holds the latest answers. `evolve` lets columns be added to a table that is there.
+    By default every pane is appended, and the view `totals_now` shows the latest answers. With `mode="upsert"` or a
+    `key` the table itself holds the latest answers. `evolve` allows adding columns to an existing table.
     """
     return Sqlite(str(path), table_of(table, mode, key, evolve))
 
 
 class SqliteFile:
-    """The file at work."""
+    """An open SQLite file."""
 
     traits: Final = Traits(same="IS")
 
@@ -98,14 +100,14 @@ class SqliteFile:
         return _TYPES.get(column.kind, "TEXT")
 
     def milliseconds(self, name: str) -> str:
-        mine = self.quoted(name)
-        inside = f"CAST(strftime('%s', {mine}) AS INTEGER) * 1000 + CAST(substr({mine}, -3) AS INTEGER)"
-        return f"CASE {mine} WHEN '-infinity' THEN {BEGINNING.ms} WHEN 'infinity' THEN {END.ms} ELSE {inside} END"
+        quoted = self.quoted(name)
+        inside = f"CAST(strftime('%s', {quoted}) AS INTEGER) * 1000 + CAST(substr({quoted}, -3) AS INTEGER)"
+        return f"CASE {quoted} WHEN '-infinity' THEN {BEGINNING.ms} WHEN 'infinity' THEN {END.ms} ELSE {inside} END"
 
     def fits(self, kind: Kind, found: str) -> bool:
-        """By the rules of SQLite, which takes any value in any column, but would change some on the way."""
+        """Check by SQLite's affinity rules: any column takes any value, but some values would be converted."""
         affinity, wanted = _affinity(found), _TYPES.get(kind, "TEXT")
-        if affinity == "NUMERIC":  # a text that is no number is left alone there
+        if affinity == "NUMERIC":  # NUMERIC affinity leaves non-numeric text unchanged
             return wanted != "TEXT" or kind in _TIMES
         numbers = ("INTEGER", "REAL")
         return affinity in ("BLOB", wanted) or kind is Kind.UNKNOWN or (affinity in numbers and wanted in numbers)
@@ -117,7 +119,7 @@ class SqliteFile:
             yield
             self._connection.execute("COMMIT")
         except sqlite3.Error as problem:
-            raise self._explained(problem) from None
+            raise self._to_sink_error(problem) from None
         except Refusal as problem:
             raise SinkError(f"{self._path} refused a batch", detail=str(problem)) from None
         finally:
@@ -125,7 +127,7 @@ class SqliteFile:
                 self._connection.execute("ROLLBACK")
                 self._staged = ()
 
-    def _explained(self, problem: sqlite3.Error) -> SinkError:
+    def _to_sink_error(self, problem: sqlite3.Error) -> SinkError:
         if (getattr(problem, "sqlite_errorcode", 0) & 0xFF) in _BUSY:
             return SinkUnavailable(f"{self._path} cannot be written now", detail=str(problem))
         return SinkError(f"{self._path} refused a batch", detail=str(problem))
@@ -144,34 +146,34 @@ class SqliteFile:
                 self._connection.execute("RELEASE strandline")
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        with _refusing():
+        with _convert_refusals():
             return self._connection.execute(statement, values).fetchall()
 
     def columns(self, table: str) -> dict[str, str]:
         return {row[1]: row[2] for row in self.execute(f"PRAGMA table_info({self.quoted(table)})")}
 
-    def load(self, table: str, told: Told) -> None:
-        self._load(self.quoted(table), told)
+    def load(self, table: str, rows: SinkRows) -> None:
+        self._load(self.quoted(table), rows)
 
-    def stage(self, table: str, told: Told) -> str:  # noqa: ARG002 - its values have types, its columns need none
-        names = ", ".join(map(self.quoted, told.names))
-        if self._staged != told.names:
+    def stage(self, table: str, rows: SinkRows) -> str:  # noqa: ARG002 - SQLite types values, not columns
+        names = ", ".join(map(self.quoted, rows.names))
+        if self._staged != rows.names:
             self._connection.execute(f"DROP TABLE IF EXISTS {_STAGING}")
             self._connection.execute(f"CREATE TABLE {_STAGING} ({names})")
-            self._staged = told.names
+            self._staged = rows.names
         self._connection.execute(f"DELETE FROM {_STAGING}")
-        self._load(_STAGING, told)
+        self._load(_STAGING, rows)
         return _STAGING
 
-    def finding(self, table: str, key: Sequence[str]) -> AbstractContextManager[object]:  # noqa: ARG002 - it finds them
+    def lookup(self, table: str, key: Sequence[str]) -> AbstractContextManager[object]:  # noqa: ARG002 - SQLite finds them itself
         return nullcontext()
 
-    def _load(self, place: str, told: Told) -> None:
-        names = ", ".join(map(self.quoted, told.names))
-        marks = ", ".join("?" * len(told.names))
-        rows = told.rows.with_columns(_readable(column) for column in told.columns)
-        with _refusing():
-            self._connection.executemany(f"INSERT INTO {place} ({names}) VALUES ({marks})", rows.iter_rows())
+    def _load(self, place: str, rows: SinkRows) -> None:
+        names = ", ".join(map(self.quoted, rows.names))
+        marks = ", ".join("?" * len(rows.names))
+        frame = rows.rows.with_columns(_sortable_text(column) for column in rows.columns)
+        with _convert_refusals():
+            self._connection.executemany(f"INSERT INTO {place} ({names}) VALUES ({marks})", frame.iter_rows())
 
     def create_view(self, name: str, query: str) -> None:
         self.execute(f"DROP VIEW IF EXISTS {self.quoted(name)}")
@@ -182,7 +184,7 @@ class SqliteFile:
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
+def _convert_refusals() -> Iterator[None]:
     try:
         yield
     except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, OverflowError) as problem:
@@ -190,34 +192,39 @@ def _refusing() -> Iterator[None]:
 
 
 def _affinity(declared: str) -> str:
-    """SQLite's own rules, in their order."""
-    told = declared.upper()
+    """Apply SQLite's affinity rules in their order."""
+    upper = declared.upper()
     for words, found in (
         (("INT",), "INTEGER"),
         (("CHAR", "CLOB", "TEXT"), "TEXT"),
         (("BLOB",), "BLOB"),
         (("REAL", "FLOA", "DOUB"), "REAL"),
     ):
-        if any(word in told for word in words):
+        if any(word in upper for word in words):
             return found
-    return "NUMERIC" if told else "BLOB"
+    return "NUMERIC" if upper else "BLOB"
 
 
-def _readable(column: Column) -> pl.Expr:
-    """Times as texts that sort, everything else as it is."""
-    mine = pl.col(column.name)
+def _sortable_text(column: Column) -> pl.Expr:
+    """Format times as sortable text; leave every other column as it is."""
+    values = pl.col(column.name)
     match column.kind:
         case Kind.INSTANT:
-            text = pl.from_epoch(mine, time_unit="ms").dt.to_string(_TEXT)
-            ends = pl.when(mine == BEGINNING.ms).then(pl.lit("-infinity")).when(mine == END.ms).then(pl.lit("infinity"))
+            text = pl.from_epoch(values, time_unit="ms").dt.to_string(_TEXT)
+            ends = (
+                pl.when(values == BEGINNING.ms)
+                .then(pl.lit("-infinity"))
+                .when(values == END.ms)
+                .then(pl.lit("infinity"))
+            )
             return ends.otherwise(text).alias(column.name)
         case Kind.MOMENT | Kind.WALL:
             return (
-                mine.dt.convert_time_zone("UTC").dt.to_string(_TEXT)
+                values.dt.convert_time_zone("UTC").dt.to_string(_TEXT)
                 if column.kind is Kind.MOMENT
-                else mine.dt.to_string(_TEXT)
+                else values.dt.to_string(_TEXT)
             )
         case Kind.DATE | Kind.TIME | Kind.DECIMAL:
-            return mine.cast(pl.String)
+            return values.cast(pl.String)
         case _:
-            return mine
+            return values

@@ -1,8 +1,8 @@
-"""Versions of a table: one made anew from the log stands beside the live one until it is compared, and takes its place.
+"""Compare a replayed version of a table with the live one, and switch readers to it.
 
-Readers of `totals` who want to be switched read the view `totals_current`. It shows the live version first, and from a
-switch on the new one; what a replay did not cover, windows before the time it began with, stays as it was. Which
-versions there are, and what the view shows, is kept in the database itself.
+Readers of `totals` use the view `totals_current`. It shows the live version first and the new one after a switch;
+windows before the replay's start stay as they were. The database itself stores which versions exist and what the view
+shows.
 """
 
 from collections.abc import Sequence
@@ -36,13 +36,13 @@ class SqlSink(Protocol):
     def table(self) -> Table: ...
 
     def database(self) -> Dialect:
-        """A connection of its own."""
+        """Open a new connection."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a reader sees of a version: what rows are told apart by, the window's bounds, and the values."""
+    """Columns of a version for a reader: the key, the window's bounds, and the values."""
 
     key: tuple[str, ...]
     start: str
@@ -51,7 +51,7 @@ class Shape:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What rows are told apart by, and their windows."""
+        """The key and the window's bounds."""
         return tuple(dict.fromkeys((*self.key, self.start, self.end)))
 
     @property
@@ -61,7 +61,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What two versions say of the windows that both have closed: rows only one has, rows that differ, and examples."""
+    """Differences between two versions in the windows that both have closed: row counts and examples."""
 
     compared: int
     only_live: int
@@ -77,7 +77,7 @@ class Difference:
 
 
 def shape_of(write: Write, table: Table) -> Shape:
-    """The columns of panes as this sink tells them."""
+    """Return the columns of the panes that this sink writes."""
     known = [name for name in columns_after(write.of) if name not in PANE]
     names = names_beside(known)
     (output, *_) = to_stages(write).outputs
@@ -87,14 +87,14 @@ def shape_of(write: Write, table: Table) -> Shape:
 
 
 def versioned(sink: Any, name: str) -> Any:
-    """The same sink with another table."""
+    """Copy a sink with another table."""
     if name == sink.table.name:
-        raise InvalidStep(f"{name!r} is the live table itself", hint="give the new version another name")
+        raise InvalidStep(f"{name!r} is the live table", hint="give the new version another name")
     return replace(sink, table=replace(sink.table, name=name))
 
 
 class Versions:
-    """The versions of a table, in its database."""
+    """The versions of a table, stored in its database."""
 
     def __init__(self, database: Dialect, live: Table, shape: Shape) -> None:
         self._database, self._live, self._shape = database, live, shape
@@ -106,12 +106,12 @@ class Versions:
             )
 
     def begin(self, name: str, since: int | None) -> None:
-        """A new version is known before it is written, and readers have a view that can be switched."""
+        """Register a new version before it is written, and create the readers' view."""
         with self._database.transaction():
             if not self._database.columns(self._live.name):
                 raise SinkError(
-                    f"there is no table {self._live.name!r} yet",
-                    hint="let the live job write to it before it is replayed",
+                    f"the table {self._live.name!r} does not exist yet",
+                    hint="let the live job write to it before the replay",
                 )
             if self._current() is None:
                 shown = self._select(self._live.name)
@@ -122,53 +122,51 @@ class Versions:
                 self._record(name, since, "", current=False)
             elif known[0] != since:
                 raise StateError(
-                    f"the version {name!r} was begun from another time",
-                    detail=f"{_told(known[0])} then, {_told(since)} now",
-                    hint="go on from the same time, or drop it first",
+                    f"the version {name!r} was started from another time",
+                    detail=f"{_time_text(known[0])} then, {_time_text(since)} now",
+                    hint="continue from the same time, or drop it first",
                 )
 
     def all(self) -> list[tuple[str, str, bool]]:
-        """Every version: its name, from when on it was replayed, whether readers see it."""
-        ask = f"SELECT version, since_ms, is_current FROM {VERSIONS} WHERE base = ? ORDER BY version"
+        """List every version: its name, the start of its replay, and whether readers see it."""
+        query = f"SELECT version, since_ms, is_current FROM {VERSIONS} WHERE base = ? ORDER BY version"
         with self._database.transaction():
-            found = self._database.execute(ask, [self._live.name])
-        return [(name, _told(since), bool(current)) for name, since, current in found]
+            found = self._database.execute(query, [self._live.name])
+        return [(name, _time_text(since), bool(current)) for name, since, current in found]
 
     def difference(self, name: str, *, limit: int = 10) -> Difference:
-        """What readers see now against what they would see after a switch."""
+        """Compare what readers see now with what they would see after a switch."""
         with self._database.transaction():
-            since, shown = self._need(name)
-            inside, reached = self._inside(name, since)
+            since, shown = self._replayed_from(name)
+            inside, reached = self._compared_windows(name, since)
             live, new = f"SELECT * FROM ({shown}) AS q", f"SELECT * FROM ({self._select(name)}) AS q"
             both = f"WITH live_rows AS ({live} WHERE {inside}), new_rows AS ({new} WHERE {inside})"
-            parts = self._parts(name)
-            counts = {
-                what: self._number(f"{both} SELECT count(*) FROM ({which}) AS d") for what, which in parts.items()
-            }
+            parts = self._difference_queries(name)
+            counts = {what: self._count(f"{both} SELECT count(*) FROM ({which}) AS d") for what, which in parts.items()}
             examples = [
                 (what, row) for what, which in parts.items() for row in self._rows(both, which, what, limit, name)
             ]
-            compared = self._number(f"{both} SELECT count(*) FROM live_rows") + counts[ONLY_NEW]
+            compared = self._count(f"{both} SELECT count(*) FROM live_rows") + counts[ONLY_NEW]
             beyond = 0
             if reached is not None:
                 after, over = self._bound(self._shape.start, ">=", since), self._bound(self._shape.end, ">", reached)
-                asked = [f"SELECT count(*) FROM ({each} WHERE {after} AND {over}) AS b" for each in (live, new)]
-                beyond = sum(map(self._number, asked))
+                queries = [f"SELECT count(*) FROM ({each} WHERE {after} AND {over}) AS b" for each in (live, new)]
+                beyond = sum(map(self._count, queries))
         return Difference(
             compared, counts[ONLY_LIVE], counts[ONLY_NEW], counts[CHANGED], beyond, tuple(examples[:limit])
         )
 
     def switch(self, name: str) -> None:
-        """From the end of this transaction on, readers see the new version."""
+        """Switch readers to the new version at the end of this transaction."""
         with self._database.transaction():
-            since, shown = self._need(name)
-            view, now, seen = self._view, self._select(name), [*self._database.columns(self._view)]
+            since, shown = self._replayed_from(name)
+            view, now, present = self._view, self._select(name), [*self._database.columns(self._view)]
             if since is not None:
                 ours = self._bound(self._shape.start, ">=", since)
-                past = f"SELECT {self._listed(seen)} FROM ({shown}) AS past WHERE NOT ({ours})"
-                now = f"SELECT {self._listed()} FROM ({now}) AS rest WHERE {ours} UNION ALL {past}"
-            if list(self._shape.columns[: len(seen)]) != seen:
-                # Other columns than were added at the end make it another view.
+                past = f"SELECT {self._column_list(present)} FROM ({shown}) AS past WHERE NOT ({ours})"
+                now = f"SELECT {self._column_list()} FROM ({now}) AS rest WHERE {ours} UNION ALL {past}"
+            if list(self._shape.columns[: len(present)]) != present:
+                # A view whose columns changed other than by additions at the end must be created anew.
                 self._database.execute(f"DROP VIEW IF EXISTS {self._database.quoted(view)}")
             self._database.create_view(view, now)
             self._database.execute(f"UPDATE {VERSIONS} SET is_current = 0 WHERE base = ?", [self._live.name])
@@ -176,15 +174,15 @@ class Versions:
             self._database.execute(done, [now, self._live.name, name])
 
     def drop(self, name: str) -> None:
-        """Throws a version away, with its ledger; refused while readers see any of it."""
+        """Drop a version and its ledger; refused while readers see any of it."""
         with self._database.transaction():
             if self._known(name) is None:
-                raise StateError(f"there is no version {name!r}", hint=f"there are {', '.join(self._names())}")
+                raise StateError(f"there is no version {name!r}", hint=f"choose from {', '.join(self._names())}")
             current, quoted = self._current(), self._database.quoted
             seen = "" if current is None else current[1]
             if quoted(name) in seen or quoted(f"{name}_now") in seen:
                 raise StateError(
-                    f"readers of {self._live.name}_current see the version {name!r}", hint="switch to another one first"
+                    f"readers of {self._live.name}_current use the version {name!r}", hint="switch to another one first"
                 )
             self._database.execute(f"DROP VIEW IF EXISTS {quoted(name + '_now')}")
             for table in (name, *(name + suffix for suffix in _BESIDE)):
@@ -197,62 +195,65 @@ class Versions:
     def close(self) -> None:
         self._database.close()
 
-    def _need(self, name: str) -> tuple[int | None, str]:
-        """From when on a version was replayed, and what readers see now."""
+    def _replayed_from(self, name: str) -> tuple[int | None, str]:
+        """Return the start of a version's replay, and the query that readers see now."""
         known, current = self._known(name), self._current()
         if known is None or current is None or not self._database.columns(name):
             raise StateError(
                 f"there is no version {name!r} of {self._live.name!r}",
-                detail=f"there are {', '.join(self._names()) or 'none'}",
-                hint="make it with strandline replay start",
+                detail=f"existing versions: {', '.join(self._names()) or 'none'}",
+                hint="create it with strandline replay start",
             )
         if current[0] == name:
-            raise StateError(f"readers see the version {name!r} already")
+            raise StateError(f"readers already use the version {name!r}")
         return known[0], current[1]
 
     @property
     def _view(self) -> str:
         return f"{self._live.name}_current"
 
-    def _common(self, name: str) -> list[str]:
-        """The values that both have."""
+    def _common_values(self, name: str) -> list[str]:
+        """The value columns that both versions have."""
         seen, there = (self._folded(each) for each in (self._view, name))
         return [each for each in self._shape.values if each.lower() in seen & there]
 
     def _folded(self, table: str) -> set[str]:
         return {column.lower() for column in self._database.columns(table)}
 
-    def _parts(self, name: str) -> dict[str, str]:
-        """Queries over `live_rows` and `new_rows` for each way in which they can differ."""
+    def _difference_queries(self, name: str) -> dict[str, str]:
+        """Queries over `live_rows` and `new_rows`, one for each kind of difference."""
         quoted, same = self._database.quoted, self._database.traits.same
         alike = " AND ".join(f"live_rows.{quoted(each)} {same} new_rows.{quoted(each)}" for each in self._shape.key)
-        common = self._common(name)
+        common = self._common_values(name)
         equal = " AND ".join(f"live_rows.{quoted(each)} {same} new_rows.{quoted(each)}" for each in common)
-        told = [f"live_rows.{quoted(each)}" for each in (*self._shape.identity, *common)]
-        told += [f"new_rows.{quoted(each)} AS {quoted('new_' + each)}" for each in common]
+        columns = [f"live_rows.{quoted(each)}" for each in (*self._shape.identity, *common)]
+        columns += [f"new_rows.{quoted(each)} AS {quoted('new_' + each)}" for each in common]
         shown = ", ".join(quoted(each) for each in (*self._shape.identity, *common))
         return {
             ONLY_LIVE: f"SELECT {shown} FROM live_rows WHERE NOT EXISTS (SELECT 1 FROM new_rows WHERE {alike})",
             ONLY_NEW: f"SELECT {shown} FROM new_rows WHERE NOT EXISTS (SELECT 1 FROM live_rows WHERE {alike})",
-            CHANGED: f"SELECT {', '.join(told)} FROM live_rows JOIN new_rows ON {alike} WHERE NOT ({equal or '1 = 1'})",
+            CHANGED: (
+                f"SELECT {', '.join(columns)} FROM live_rows JOIN new_rows ON {alike} WHERE NOT ({equal or '1 = 1'})"
+            ),
         }
 
-    def _inside(self, name: str, since: int | None) -> tuple[str, int | None]:
-        """Which windows are compared: those from then on that both versions have closed; and up to where they are."""
+    def _compared_windows(self, name: str, since: int | None) -> tuple[str, int | None]:
+        """Condition for the windows to compare, those since the replay's start that both versions have closed, and its
+        end."""
         current = self._current()
         marks = [self._watermark(each) for each in (name, current[0] if current else name)]
         reached = min(marks)
         start = self._bound(self._shape.start, ">=", since)
         if reached == FOREVER:
             return start, None
-        # A watermark is the last moment of which nothing more is expected, so the window may end right after it.
+        # The watermark is the last instant that counts as complete, so a closed window may end right after it.
         return f"{start} AND {self._bound(self._shape.end, '<=', reached + 1)}", reached + 1
 
     def _watermark(self, name: str) -> int:
-        ask = "SELECT watermark_ms FROM strandline_ledger WHERE sink = ? ORDER BY clock_ms DESC, batch DESC LIMIT 1"
-        found = self._database.execute(ask, [name])
+        query = "SELECT watermark_ms FROM strandline_ledger WHERE sink = ? ORDER BY clock_ms DESC, batch DESC LIMIT 1"
+        found = self._database.execute(query, [name])
         if not found:
-            raise StateError(f"the ledger knows nothing of {name!r}", hint="let its job deliver a batch first")
+            raise StateError(f"the ledger has no entry for {name!r}", hint="let its job deliver a batch first")
         return int(found[0][0])
 
     def _bound(self, column: str, sign: str, at: int | None) -> str:
@@ -264,14 +265,14 @@ class Versions:
         return f"{self._database.quoted(column)} {sign} CAST('{text}{zone}' AS {kind})"
 
     def _select(self, name: str) -> str:
-        """The latest answers of a version, under those of the columns that it has."""
+        """Select the latest answers of a version, with the columns that it has."""
         relation = name if self._live.mode is Mode.UPSERT else f"{name}_now"
         there = self._folded(name)
         listed = [self._database.quoted(each) for each in self._shape.columns if each.lower() in there]
         return f"SELECT {', '.join(listed)} FROM {self._database.quoted(relation)}"
 
-    def _listed(self, there: Sequence[str] | None = None) -> str:
-        """The columns that readers see; null where a version does not have one."""
+    def _column_list(self, there: Sequence[str] | None = None) -> str:
+        """The columns that readers see; null where a version lacks one."""
         known = {each.lower() for each in (self._shape.columns if there is None else there)}
         quoted = self._database.quoted
         return ", ".join(
@@ -279,33 +280,33 @@ class Versions:
         )
 
     def _rows(self, both: str, which: str, what: str, limit: int, name: str) -> list[dict[str, Any]]:
-        common = self._common(name)
+        common = self._common_values(name)
         names = [*self._shape.identity, *common, *(f"new_{each}" for each in common if what == CHANGED)]
         found = self._database.execute(f"{both} {which} LIMIT {limit}")
         return [dict(zip(names, row, strict=True)) for row in found]
 
-    def _number(self, query: str) -> int:
+    def _count(self, query: str) -> int:
         ((found,),) = self._database.execute(query)
         return int(found)
 
     def _known(self, name: str) -> tuple[int | None, str] | None:
-        ask = f"SELECT since_ms, shown FROM {VERSIONS} WHERE base = ? AND version = ?"
-        found = self._database.execute(ask, [self._live.name, name])
+        query = f"SELECT since_ms, shown FROM {VERSIONS} WHERE base = ? AND version = ?"
+        found = self._database.execute(query, [self._live.name, name])
         return (found[0][0], found[0][1]) if found else None
 
     def _current(self) -> tuple[str, str] | None:
-        ask = f"SELECT version, shown FROM {VERSIONS} WHERE base = ? AND is_current = 1"
-        found = self._database.execute(ask, [self._live.name])
+        query = f"SELECT version, shown FROM {VERSIONS} WHERE base = ? AND is_current = 1"
+        found = self._database.execute(query, [self._live.name])
         return (found[0][0], found[0][1]) if found else None
 
     def _names(self) -> Sequence[str]:
-        ask = f"SELECT version FROM {VERSIONS} WHERE base = ? ORDER BY version"
-        return [name for (name,) in self._database.execute(ask, [self._live.name])]
+        query = f"SELECT version FROM {VERSIONS} WHERE base = ? ORDER BY version"
+        return [name for (name,) in self._database.execute(query, [self._live.name])]
 
     def _record(self, name: str, since: int | None, shown: str, *, current: bool) -> None:
         row = [self._live.name, name, since, int(current), shown]
         self._database.execute(f"INSERT INTO {VERSIONS} VALUES (?, ?, ?, ?, ?)", row)
 
 
-def _told(since: int | None) -> str:
+def _time_text(since: int | None) -> str:
     return "the beginning" if since is None else datetime.fromtimestamp(since / 1000, UTC).isoformat()

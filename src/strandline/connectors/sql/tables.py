@@ -1,4 +1,4 @@
-"""Tables that fit what is to be written: made if they are missing, checked if they are there, widened if allowed."""
+"""Create, check or widen tables so that they fit the rows to write."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from strandline.kernel.window.panes import INDEX, RETRACTION
 
 
 def fit(database: Dialect, table: str, columns: Sequence[Column], *, widen: bool, unique: Sequence[str] = ()) -> None:
-    """Makes a table fit these columns, or says how it differs."""
+    """Make a table fit these columns, or raise an error that lists the differences."""
     refuse_long_names(database, [table, *(column.name for column in columns)])
     found = {_folded(database, name): kind for name, kind in database.columns(table).items()}
     if not found:
@@ -19,16 +19,16 @@ def fit(database: Dialect, table: str, columns: Sequence[Column], *, widen: bool
     missing = [column for column in columns if _folded(database, column.name) not in found]
     there = [(column, found[_folded(database, column.name)]) for column in columns if column not in missing]
     wrong = [
-        f"{column.name} is {kind.lower()}, and {column.kind} is to be written"
+        f"{column.name} is {kind.lower()}, expected {column.kind}"
         for column, kind in there
         if not database.fits(column.kind, kind)
     ]
-    absent = [] if widen else [f"{column.name} is missing, and {column.kind} is to be written" for column in missing]
+    absent = [] if widen else [f"{column.name} ({column.kind}) is missing" for column in missing]
     if wrong or absent:
         raise SinkError(
-            f"the table {table!r} does not fit what is to be written",
+            f"the table {table!r} does not fit the rows to write",
             detail="; ".join([*wrong, *absent]),
-            hint="change the table, or write to another" + ("" if wrong else "; or let columns be added: evolve=True"),
+            hint="change the table, or write to another" + ("" if wrong else "; or allow adding columns: evolve=True"),
         )
     for column in missing:
         added = f"{database.quoted(column.name)} {database.type_of(column)}"
@@ -36,9 +36,10 @@ def fit(database: Dialect, table: str, columns: Sequence[Column], *, widen: bool
 
 
 def create_now_view(database: Dialect, table: str, names: Mapping[str, str], keys: Sequence[str]) -> None:
-    """`<table>_now`: of each key and window the newest pane, unless it was taken back.
+    """Create `<table>_now`: the newest pane of each key and window, unless it was retracted.
 
-    Newest is the later batch, then the later pane; a pane and its retraction have one index, and the latter wins.
+    Newest is the later batch, then the later pane; a pane and its retraction have the same index, and the retraction
+    wins.
     """
     quoted = database.quoted
     identity = ", ".join(quoted(name) for name in (*keys, names[START], names[END]))
@@ -52,7 +53,7 @@ def create_now_view(database: Dialect, table: str, names: Mapping[str, str], key
 
 
 def refuse_long_names(database: Dialect, names: Sequence[str]) -> None:
-    """A name that is cut off in silence may be another's."""
+    """Refuse names that the database would truncate silently, since they might clash."""
     limit = database.traits.longest_name
     for name in names:
         if limit is not None and len(name.encode()) > limit:
@@ -63,13 +64,13 @@ def refuse_long_names(database: Dialect, names: Sequence[str]) -> None:
 
 def _create(database: Dialect, table: str, columns: Sequence[Column], unique: Sequence[str]) -> None:
     quoted = database.quoted
-    told = ", ".join(f"{quoted(column.name)} {database.type_of(column)}" for column in columns)
-    room = database.traits.room if unique else ""
-    database.execute(f"CREATE TABLE {quoted(table)} ({told}){room}")
+    definitions = ", ".join(f"{quoted(column.name)} {database.type_of(column)}" for column in columns)
+    update_room = database.traits.update_room if unique else ""
+    database.execute(f"CREATE TABLE {quoted(table)} ({definitions}){update_room}")
     if unique and database.traits.indexes:
         names = ", ".join(map(quoted, unique))
         database.execute(f"CREATE UNIQUE INDEX {quoted(table + '_key')} ON {quoted(table)} ({names})")
 
 
 def _folded(database: Dialect, name: str) -> str:
-    return name if database.traits.minds_case else name.lower()
+    return name if database.traits.case_sensitive else name.lower()

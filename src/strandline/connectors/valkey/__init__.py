@@ -1,4 +1,4 @@
-"""Valkey and Redis: the latest answer under each key, never an older one over a newer."""
+"""Valkey and Redis sink: the latest answer under each key, never an older one over a newer."""
 
 from strandline.connectors.valkey.sink_definition import Valkey, valkey
 

@@ -1,4 +1,4 @@
-"""A batch as parts that the server takes one at a time, each small enough that nobody else waits for long."""
+"""Split a batch into chunks that the server applies one at a time, small enough not to delay other clients."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,40 +7,40 @@ from typing import Final
 import polars as pl
 
 ROWS: Final = 5_000
-"""The rows of a part. The server does nothing else while one takes effect: about ten milliseconds."""
+"""Rows per chunk. The server is blocked while it applies one: about ten milliseconds."""
 BYTES: Final = 8 * 1024 * 1024
-"""Their bytes, but for a row that alone has more."""
+"""Bytes per chunk, unless a single row has more."""
 
 KEY, VALUE, NUMBER = "key", "value", "number"
 _NONE: Final = pl.DataFrame(schema={KEY: pl.String, VALUE: pl.String, NUMBER: pl.Int64})
 
 
-def no_pairs() -> pl.DataFrame:
-    """Keys with what belongs to them, and each row's number in the batch; none yet."""
+def empty_pairs() -> pl.DataFrame:
+    """Return an empty frame of keys, values and row numbers in the batch."""
     return _NONE
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows to be there and rows to be gone, each by its key; late elements and dead letters, each a line."""
+    """Rows to write and rows to delete, by key; late elements and dead letters, one line each."""
 
     expiry: str = ""
-    rows: pl.DataFrame = field(default_factory=no_pairs)
-    gone: pl.DataFrame = field(default_factory=no_pairs)
+    rows: pl.DataFrame = field(default_factory=empty_pairs)
+    gone: pl.DataFrame = field(default_factory=empty_pairs)
     late: tuple[str, ...] = ()
     dead: tuple[str, ...] = ()
 
     def to_texts(self) -> tuple[str, str, str, str, str]:
-        """As the server reads it."""
-        return self.expiry, _in_turn(self.rows), _in_turn(self.gone), _lines(self.late), _lines(self.dead)
+        """Serialize for the server's script."""
+        return self.expiry, _alternating(self.rows), _alternating(self.gone), _lines(self.late), _lines(self.dead)
 
     def without(self, rows: Iterable[int]) -> "Part":
-        """The part but for some of its rows, by their place in it."""
-        places = pl.Series(list(rows), dtype=pl.Int64)
-        return replace(self, rows=self.rows.filter(~pl.int_range(pl.len()).is_in(places.implode())))
+        """Remove rows by their position."""
+        positions = pl.Series(list(rows), dtype=pl.Int64)
+        return replace(self, rows=self.rows.filter(~pl.int_range(pl.len()).is_in(positions.implode())))
 
     def cut(self) -> list["Part"]:
-        """Itself where it is small; else smaller ones, each of one kind."""
+        """Split into small chunks of one kind each; a small part stays whole."""
         if self._count() <= ROWS and self._size() <= BYTES:
             return [self]
         return [
@@ -58,7 +58,7 @@ class Part:
         return lines + sum(int(_sizes(each).sum()) for each in (self.rows, self.gone))
 
 
-def _in_turn(pairs: pl.DataFrame) -> str:
+def _alternating(pairs: pl.DataFrame) -> str:
     whole = pairs.select(pl.concat_str(KEY, pl.lit("\n"), VALUE, pl.lit("\n"))).to_series()
     return str(whole.str.join("").item()) if pairs.height else ""
 

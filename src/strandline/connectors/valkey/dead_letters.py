@@ -1,4 +1,4 @@
-"""Dead letters in the stream beside the rows, with what became of them under keys of their own.
+"""Store dead letters in the stream beside the rows, and the state of redrives under keys of their own.
 
 totals.dead            the letters, an entry each
 totals.dead.redrive    a redrive that was begun and not finished
@@ -21,7 +21,7 @@ from strandline.letters.store import Marks, Redrive, marked, refuse_overlap
 
 @dataclass(frozen=True, slots=True)
 class StreamLetters:
-    """A stream of letters, asked from outside of the job; each call has a connection of its own."""
+    """A stream of dead letters, read and changed from outside of the job; each call opens a connection."""
 
     server: Server
     stream: str
@@ -49,31 +49,31 @@ class StreamLetters:
             queued.multi()
             queued.set(self._begun, json.dumps(facts))
 
-        self._alone(act)
+        self._transact(act)
 
     def marks(self, redrive: Redrive, sent: Sequence[str]) -> Marks | None:  # noqa: ARG002 - no source shares its transactions
         return None
 
     def finish(self, redrive: Redrive, sent: Sequence[str]) -> None:
-        def act(known: Redrive | None, redriven: dict[str, str], queued: Any) -> None:  # noqa: ARG001 - they stay
+        def act(known: Redrive | None, redriven: dict[str, str], queued: Any) -> None:  # noqa: ARG001 - marks stay
             queued.multi()
             for each in sent:
                 queued.hsetnx(self._redriven, each, redrive.id)
             if known is not None and known.id == redrive.id:
                 queued.delete(self._begun)
 
-        self._alone(act)
+        self._transact(act)
 
     def drop(self, ids: Sequence[str]) -> int:
         with self._client() as client:
-            told = [
+            letters = [
                 (entry, from_json(fields[b"row"], self.stream)["id"]) for entry, fields in client.xrange(self.stream)
             ]
-            gone = [(entry, id_) for entry, id_ in told if id_ in ids]
-            if gone:
-                client.xdel(self.stream, *(entry for entry, _ in gone))
+            dropped = [(entry, id_) for entry, id_ in letters if id_ in ids]
+            if dropped:
+                client.xdel(self.stream, *(entry for entry, _ in dropped))
                 self.server.on_disk(client)
-        return len({id_ for _, id_ in gone})
+        return len({id_ for _, id_ in dropped})
 
     def close(self) -> None:
         pass
@@ -86,30 +86,30 @@ class StreamLetters:
     def _redriven(self) -> str:
         return f"{self.stream}.redriven"
 
-    def _alone(self, act: Callable[[Redrive | None, dict[str, str], Any], None]) -> None:
-        """One transaction on what is known; done anew on what is known then, if somebody came in between."""
+    def _transact(self, act: Callable[[Redrive | None, dict[str, str], Any], None]) -> None:
+        """Run one optimistic transaction (WATCH) on the redrive keys; it is retried if another client changed them."""
 
-        def asked(queued: Any) -> None:
+        def transaction(queued: Any) -> None:
             act(_redrive(queued.get(self._begun)), _texts(queued.hgetall(self._redriven)), queued)
 
         with self._client() as client:
-            client.transaction(asked, self._begun, self._redriven)
+            client.transaction(transaction, self._begun, self._redriven)
             self.server.on_disk(client)
 
     @contextmanager
     def _client(self) -> Iterator[Any]:
         client = self.server.connect()
         try:
-            with self.server.reached():
+            with self.server.sink_errors():
                 yield client
         finally:
             client.close()
 
 
-def _redrive(told: bytes | None) -> Redrive | None:
-    facts = None if told is None else json.loads(told)
+def _redrive(value: bytes | None) -> Redrive | None:
+    facts = None if value is None else json.loads(value)
     return None if facts is None else Redrive(facts["id"], tuple(facts["letters"]), facts["before"])
 
 
-def _texts(told: dict[bytes, bytes]) -> dict[str, str]:
-    return {name.decode(): said.decode() for name, said in told.items()}
+def _texts(fields: dict[bytes, bytes]) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in fields.items()}

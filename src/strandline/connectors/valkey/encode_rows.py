@@ -1,4 +1,4 @@
-"""Rows as keys and values: under which key each stands, and which version it is."""
+"""Encode rows as keys and values, and compute the version of each row."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,49 +6,51 @@ from typing import Final
 import polars as pl
 
 from strandline.errors import SinkError
-from strandline.formats.json.write_rows import as_json, readable
-from strandline.formats.sink_columns import Column, Kind, names_beside, tell
+from strandline.formats.json.write_rows import as_json, json_value
+from strandline.formats.sink_columns import Column, Kind, names_beside, to_sink_rows
 from strandline.kernel.blocks.block import END, START
 from strandline.kernel.window.panes import INDEX
 
 VERSION: Final = "@version"
-"""A row's first field. Versions are compared as texts: the later window, then the later job, the later pane, the later
-batch is the newer one. For windows with equal ends the later job and batch win (`scripts.lua`). Rows that are no panes
-have a batch alone."""
+"""A row's first field. Versions compare as texts: the later window is newer, then the later job, the later pane, the
+later batch. For windows with equal ends the later job and batch win (`scripts.lua`). Rows that are not panes have a
+batch only."""
 WIDTH: Final = 72
-"""The length of a version: of the bounds 20 digits each, of the job 8, of the pane 10, of the batch 14."""
+"""The length of a version: 20 digits for each window bound, 8 for the job, 10 for the pane, 14 for the batch."""
 NULL: Final = "%00"
-"""What stands in a key for a null; a text with these signs is written with %25 for the first."""
+"""What a null becomes in a key; `%` in a text is escaped as %25."""
 
 _NO_WINDOW: Final = "0" * 20
 
 
-def key_of(panes: pl.DataFrame, asked: tuple[str, ...], keys: tuple[str, ...] | None, sink: str) -> tuple[str, ...]:
-    """The columns that rows are told apart by, under their public names."""
+def key_of(
+    panes: pl.DataFrame, configured: tuple[str, ...], keys: tuple[str, ...] | None, sink: str
+) -> tuple[str, ...]:
+    """The key columns by their public names."""
     public = names_beside(panes.columns)
-    if not asked:
+    if not configured:
         return (*(keys or ()), *(public[name] for name in (START, END) if name in panes.columns))
     known = [public.get(name, name) for name in panes.columns]
-    unknown = [name for name in asked if name not in known]
+    unknown = [name for name in configured if name not in known]
     if unknown:
         raise SinkError(
-            f"{sink} is to tell rows apart by {', '.join(unknown)}, which they do not have",
-            detail=f"they have {', '.join(known)}",
+            f"{sink} needs the key columns {', '.join(unknown)}, which the rows do not have",
+            detail=f"the rows have {', '.join(known)}",
             hint="name other columns",
         )
-    return asked
+    return configured
 
 
 def keys_for(panes: pl.DataFrame, key: Sequence[str], prefix: str) -> pl.Series:
-    """`prefix:red:1970-01-01T00:00:00.000Z`: the values of a row's key, with colons between them."""
-    told = tell(panes, 0)
-    by_name = {column.name: column for column in told.columns}
+    """Build `prefix:red:1970-01-01T00:00:00.000Z`: the values of a row's key, joined by colons."""
+    converted = to_sink_rows(panes, 0)
+    by_name = {column.name: column for column in converted.columns}
     parts = [_part(by_name[name]) for name in key]
-    return told.rows.select(pl.concat_str([pl.lit(prefix), *parts], separator=":").alias("key")).to_series()
+    return converted.rows.select(pl.concat_str([pl.lit(prefix), *parts], separator=":").alias("key")).to_series()
 
 
 def _part(column: Column) -> pl.Expr:
-    text = readable(column).cast(pl.String)
+    text = json_value(column).cast(pl.String)
     if column.kind in (Kind.TEXT, Kind.JSON):
         for sign, written in (("%", "%25"), (":", "%3A"), ("\n", "%0A")):
             text = text.str.replace_all(sign, written, literal=True)
@@ -56,7 +58,7 @@ def _part(column: Column) -> pl.Expr:
 
 
 def versions_of(panes: pl.DataFrame, job: int, batch: int) -> pl.Series:
-    """The version of each row."""
+    """Compute the version of each row."""
     bounds = [_digits(pl.col(name), 20) if name in panes.columns else pl.lit(_NO_WINDOW) for name in (END, START)]
     index = pl.col(INDEX).cast(pl.String).str.zfill(10) if INDEX in panes.columns else pl.lit("0" * 10)
     parts = [*bounds, pl.lit(f"{job:08}"), index, pl.lit(f"{batch:014}")]
@@ -64,10 +66,10 @@ def versions_of(panes: pl.DataFrame, job: int, batch: int) -> pl.Series:
 
 
 def _digits(bound: pl.Expr, width: int) -> pl.Expr:
-    """Instants as texts that sort: counted from the beginning of time."""
+    """Format instants as sortable text, counted from the beginning of time."""
     return (bound.cast(pl.Int128) + 2**63).cast(pl.String).str.zfill(width)
 
 
 def values_of(panes: pl.DataFrame, versions: pl.Series, batch: int) -> pl.Series:
-    """Each row as JSON, its version first."""
+    """Encode each row as JSON, its version first."""
     return as_json(panes.select(versions.alias(VERSION), *panes.columns), batch)

@@ -1,31 +1,31 @@
--- One act of a sink, whole or not at all, for the driver with the newest epoch only.
+-- Run one action of a sink atomically, for the driver with the newest epoch only.
 --
 -- KEYS  the job's ledger; the streams of late elements and of dead letters; the counter of jobs; a part of a batch
--- ARGV  the act; the epoch; then what the act needs
+-- ARGV  the action; the epoch; the width of a version; then the action's arguments
 --
--- The ledger is a hash: epoch, job (its number among all that wrote here), last (its newest batch), staged (how many
--- parts of a batch have been put aside), applying (the next of them that is to take effect), batch:N (an entry each).
+-- The ledger is a hash: epoch, job (its number among all jobs that wrote here), last (its newest batch), staged (how
+-- many parts of a batch are staged), applying (the part to apply next), batch:N (an entry each).
 --
--- A part is five texts: its expiry in ms, or nothing; rows to be there, as lines of key and value in turn; rows to be
--- gone, as lines of key and version in turn; late elements and dead letters, a line each.
+-- A part is five texts: its expiry in ms, or empty; rows to write, as alternating lines of key and value; rows to
+-- delete, as alternating lines of key and version; late elements and dead letters, a line each.
 
 local MARK = '{"@version":"'
 local WIDTH, WINDOW = tonumber(ARGV[3]), 40
-local BOUND, JOB, BATCH = 20, 8, 14 -- digits of a version: see rows.py
+local BOUND, JOB, BATCH = 20, 8, 14 -- digits of a version: see encode_rows.py
 local ledger, late, dead, jobs, part = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local call = redis.call
-local AT_ONCE = 1000 -- an even number: keys and values in turn
+local AT_ONCE = 1000 -- an even number: keys and values alternate
 
--- Whether a version may take the place of another. Of two windows with one end, such as sessions that met, it is the
--- later job and batch that knows; else they are compared as they are.
+-- Whether a version may replace another. Of two windows with the same end, such as merged sessions, the later job and
+-- batch wins; otherwise versions compare as texts.
 local function may_follow(there, version)
   if there == '' then return true end
   local one, other = string.sub(there, 1, WINDOW), string.sub(version, 1, WINDOW)
   if one == other or string.sub(one, 1, BOUND) ~= string.sub(other, 1, BOUND) then return there <= version end
-  local function told(text)
+  local function job_and_batch(text)
     return string.sub(text, WINDOW + 1, WINDOW + JOB) .. string.sub(text, -BATCH)
   end
-  return told(there) <= told(version)
+  return job_and_batch(there) <= job_and_batch(version)
 end
 
 local function field(name)
@@ -43,7 +43,7 @@ local function lines(text)
   end
 end
 
--- The version that is held under a key; nothing where there is none, and nil where somebody else's value is.
+-- The version under a key; '' if there is no value, and nil if the value is not of this sink.
 local function held(key)
   local found = redis.pcall('GETRANGE', key, 0, #MARK + WIDTH - 1)
   if type(found) == 'table' then return nil end
@@ -64,8 +64,8 @@ local function keys_of(rows)
   return keys
 end
 
--- The versions that are held under the keys of rows, each of which is there once; and what to answer if some of the
--- keys hold what is not ours: the numbers of their rows. Most rows are new: that is asked of many at once.
+-- The versions under the keys of rows, whose keys are unique; and the answer if some keys hold foreign values: the
+-- numbers of their rows. Most rows are new, so existence is checked for many keys at once.
 local function versions(rows)
   local found, refused, keys = {}, { 'refused' }, keys_of(rows)
   for first = 1, #keys, AT_ONCE do
@@ -125,7 +125,7 @@ function acts.stage(number, ...)
   return { 'done' }
 end
 
--- `expected` is the newest batch that the driver knew of, `parts` how many of this one have been staged.
+-- `expected` is the newest batch that the driver knows, `parts` the number of staged parts of this one.
 function acts.commit(batch, expected, entry, oldest, parts, ...)
   if (field('last') or '') ~= expected or field('applying') then return { 'moved' } end
   local found, refused = versions((select(2, ...)))
@@ -142,11 +142,11 @@ function acts.commit(batch, expected, entry, oldest, parts, ...)
   return { 'done' }
 end
 
--- A part of a batch that is in the ledger takes effect. What others put under its keys in the meantime is written over.
+-- Apply a part of a committed batch. Values that other clients wrote under its keys in the meantime are overwritten.
 function acts.apply(number)
   if field('applying') ~= number then return { 'moved' } end
-  local told = call('LRANGE', part, 0, -1)
-  apply(field('last'), versions(told[2]), unpack(told))
+  local texts = call('LRANGE', part, 0, -1)
+  apply(field('last'), versions(texts[2]), unpack(texts))
   call('UNLINK', part)
   if number + 1 < tonumber(field('staged')) then
     call('HSET', ledger, 'applying', number + 1)
@@ -156,14 +156,14 @@ function acts.apply(number)
   return { 'done' }
 end
 
--- Parts of a batch that did not come to its entry.
+-- Discard a part of a batch that was not committed.
 function acts.forget(number)
   call('UNLINK', part)
   if number == '0' then call('HDEL', ledger, 'staged') end
   return { 'done' }
 end
 
--- A write of this connection, by which it can be told when all before it is on disk.
+-- Write once on this connection, so that WAITAOF can confirm that all earlier writes are on disk.
 function acts.touch()
   call('HSET', ledger, 'touched', ARGV[2])
   return { 'done' }
@@ -176,8 +176,8 @@ if ARGV[1] == 'look' then
     last and field('batch:' .. last), field('batch:' .. ARGV[2]),
   }
 end
--- A script that fails in its middle leaves what it has done. So all that may be forbidden is tried beforehand, on a
--- key of its own, and what kinds of value the streams are is told.
+-- A script that fails midway is not rolled back. So this tries every command that an ACL may forbid, on a key of its
+-- own, and returns the types of the streams.
 if ARGV[1] == 'try' then
   for _, command in ipairs({ { 'SET', '' }, { 'MSET', '' }, { 'RPUSH', '' }, { 'XADD', '*', 'row', '' } }) do
     call(command[1], part, unpack(command, 2))

@@ -1,4 +1,4 @@
-"""Keys of Valkey or Redis as a sink, as a user asks for them."""
+"""Define Valkey or Redis as a sink: the `valkey` function and its checks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from strandline.plan.stages import Deliver
 
 @dataclass(frozen=True, slots=True)
 class Valkey(Ledgered):
-    """A server, and what is written to it under which keys."""
+    """A Valkey or Redis server and a key prefix as a sink."""
 
     place: Place
 
@@ -26,14 +26,14 @@ class Valkey(Ledgered):
 
     @property
     def definition(self) -> dict[str, Any]:
-        """The server may move; the ledger tells whether it still has what it had."""
+        """Leave out the server, which may move; the ledger shows whether it still has the data."""
         return {"prefix": self.place.prefix, "key": self.place.key}
 
     def open(self, output: Deliver) -> OpenValkey:
         return OpenValkey(self.place, output, self.name)
 
     def letters(self) -> StreamLetters:
-        """The dead letters beside the rows."""
+        """Open the dead letters beside the rows."""
         return StreamLetters(self.place.server, f"{self.place.prefix}.dead")
 
 
@@ -47,19 +47,21 @@ def valkey(
     ca: str | None = None,
     over_tls: bool = True,
 ) -> Valkey:
-    """The latest answers under keys of Valkey or Redis: `valkey("valkey://localhost:6379", prefix="totals")`.
+    """Write the latest answers under keys of Valkey or Redis: `valkey("valkey://localhost:6379", prefix="totals")`.
 
-    A row is JSON under `totals:` and the values of its key: the panes' keys and windows, or the columns that are named,
-    `key=["team"]`. An older pane never takes the place of a newer one, and what is taken back is deleted. Rows go when
-    they are as old as `expires` says. Late elements and dead letters are in the streams `totals.late` and
-    `totals.dead`. Secrets are references: `password="env:NAME"`, or the whole URL.
+    A row is JSON under `totals:` and the values of its key: the panes' keys and windows, or the named columns,
+    `key=["team"]`. An older pane never replaces a newer one, and retracted rows are deleted. Rows expire after
+    `expires`. Late elements and dead letters go to the streams `totals.late` and `totals.dead`. Secrets are references:
+    `password="env:NAME"`, or the whole URL.
     """
     if not prefix or "\n" in prefix:
-        raise InvalidStep("rows under keys without a prefix", hint='give one, in one line: prefix="totals"')
+        raise InvalidStep("the prefix is empty or has a line break", hint='use one line: prefix="totals"')
     columns = () if key is None else (key,) if isinstance(key, str) else tuple(key)
     if key is not None and not columns:
-        raise InvalidStep("a key of no columns", hint="name one or more, or leave it out")
+        raise InvalidStep("the key has no columns", hint="name at least one column, or leave key out")
     stays = None if expires is None else duration(expires)
     if stays is not None and stays.ms <= 0:
-        raise InvalidStep(f"rows that stay for {stays} are never there", hint="let them stay longer, or leave it out")
+        raise InvalidStep(
+            f"expires={stays} would delete every row at once", hint="use a longer time, or leave expires out"
+        )
     return Valkey(Place(server_of(url, password, ca, over_tls), prefix, columns, stays))

@@ -1,11 +1,11 @@
-// Asking the server, and hearing from it. The feed says what changed; pages then ask for what they show.
+// Send requests to the server, and listen to its feed. The feed reports changes; pages then fetch what they show.
 
-export class Refused extends Error {
-  constructor(status, told) {
-    super(told.error ?? `the server answered ${status}`);
+export class ApiError extends Error {
+  constructor(status, content) {
+    super(content.error ?? `the server answered ${status}`);
     this.status = status;
-    this.detail = told.detail ?? "";
-    this.hint = told.hint ?? "";
+    this.detail = content.detail ?? "";
+    this.hint = content.hint ?? "";
   }
 }
 
@@ -21,12 +21,12 @@ export async function post(path, body) {
 async function ask(path, parameters, options) {
   const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== undefined && value !== ""));
   const answer = await fetch(`/api${path}${query.size ? `?${query}` : ""}`, { credentials: "same-origin", ...options });
-  const told = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Refused(answer.status, told);
-  return told;
+  const content = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new ApiError(answer.status, content);
+  return content;
 }
 
-// The feed: an EventSource that is opened again, with a pause that grows to five seconds, for as long as it takes.
+// The feed: an EventSource that reconnects for ever, with a pause that grows to five seconds.
 export function listen({ onchange, onstate }) {
   let source, wait = 500, timer;
   const open = () => {
@@ -42,6 +42,6 @@ export function listen({ onchange, onstate }) {
     };
   };
   open();
-  // A phone that wakes up, or a network that returns, need not wait for the pause to end.
+  // A phone that wakes up, or a network that returns, reconnects without waiting for the pause.
   addEventListener("online", () => { if (source.readyState === EventSource.CLOSED) { clearTimeout(timer); open(); } });
 }

@@ -1,4 +1,4 @@
-// The frame around every page: where we are, whether we hear from the server, the theme, the keys.
+// The frame around every page: the location, the connection state, the theme and keyboard shortcuts.
 
 import { get, listen } from "/static/api.js";
 import { repaint } from "/static/charts.js";
@@ -37,13 +37,13 @@ function frame() {
     h("button", { class: "round", type: "button", title: "Keys (?)", "aria-label": "Help", click: help }, "?"));
 }
 
-function heard(state) {
+function showFeedState(state) {
   feed.className = `feed ${state}`;
-  fill(feed, h("span", { class: "sign", "aria-hidden": "true" }, state === "live" ? "●" : "■"), state === "live" ? " live" : " connection lost, trying again");
+  fill(feed, h("span", { class: "sign", "aria-hidden": "true" }, state === "live" ? "●" : "■"), state === "live" ? " live" : " connection lost, reconnecting");
 }
 
-// #/ is the page of all jobs, #/job/ID/TAB one of a job's.
-function asked() {
+// #/ is the list of jobs, #/job/ID/TAB is a page of one job.
+function currentRoute() {
   const [, kind, id, tab] = location.hash.split("/");
   if (kind !== "job" || !id) return { tab: "jobs" };
   const known = TABS.some(([name]) => name === tab) ? tab : "overview";
@@ -51,28 +51,28 @@ function asked() {
 }
 
 async function show() {
-  const next = asked(), mine = ++turn;
+  const next = currentRoute(), ticket = ++turn;
   page?.close?.();
   page = null;
   place = next;
   try {
     const made = next.id ? await jobPage(next) : await jobs();
-    if (mine !== turn) { made.close?.(); return; }
+    if (ticket !== turn) { made.close?.(); return; }
     page = made;
     fill(main, made.element);
     made.shown?.();
     document.title = made.title ? `${made.title} · Strandline` : "Strandline";
   } catch (problem) {
-    if (mine === turn) fill(main, told(problem));
+    if (ticket === turn) fill(main, problemNotice(problem));
   }
 }
 
-function told(problem) {
-  if (problem.status === 401) return h("div", { class: "notice bad" }, "This browser is no longer let in. Open the link that the dashboard printed.");
+function problemNotice(problem) {
+  if (problem.status === 401) return h("div", { class: "notice bad" }, "This browser is signed out. Open the link that the dashboard printed.");
   return h("div", { class: "notice bad" }, problem.message, problem.hint ? h("div", { class: "soft" }, problem.hint) : null);
 }
 
-// What all pages of a job share: its name, its verdict, its tabs; the rest is the tab's own.
+// What all pages of a job share: its name, its verdict and its tabs.
 async function jobPage({ id, tab }) {
   const path = `/jobs/${encodeURIComponent(id)}`;
   const head = h("div", { class: "head" });
@@ -100,7 +100,7 @@ async function jobPage({ id, tab }) {
   };
 }
 
-// One update at a time; what changes meanwhile is fetched once it is done.
+// One update at a time; changes in the meantime are fetched afterwards.
 let updating = false, again = false;
 async function changed(ids) {
   if (!page?.update || (place.id && !ids.includes(place.id))) return;
@@ -109,7 +109,7 @@ async function changed(ids) {
   try {
     await page.update();
   } catch (problem) {
-    if (problem.status === 401 || problem.status === 404) fill(main, told(problem));
+    if (problem.status === 401 || problem.status === 404) fill(main, problemNotice(problem));
   } finally {
     updating = false;
     if (again) { again = false; changed(place.id ? [place.id] : []); }
@@ -126,7 +126,7 @@ function theme() {
 }
 
 function help() {
-  const lines = [["?", "this help"], ["h", "all jobs"], ["j / k", "next or previous row"], ["Enter", "open it"], ["/", "search"],
+  const lines = [["?", "this help"], ["h", "all jobs"], ["j / k", "next or previous row"], ["Enter", "open the row"], ["/", "search"],
     ["[ / ]", "previous or next page of a job"], ["x", "light or dark"], ["Esc", "close"],
     ...TABS.map(([, title, , key]) => [`g ${key}`, title])];
   const dialog = h("dialog", { "aria-label": "Keys", close: () => dialog.remove() }, h("h2", {}, "Keys"),
@@ -169,9 +169,9 @@ function row(by) {
 }
 
 frame();
-heard("live");
+showFeedState("live");
 addEventListener("hashchange", () => { fill(where); show(); });
 addEventListener("keydown", pressed);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
 await show();
-listen({ onchange: ({ jobs: ids }) => changed(ids), onstate: heard });
+listen({ onchange: ({ jobs: ids }) => changed(ids), onstate: showFeedState });

@@ -1,8 +1,8 @@
-// Lines over time with uPlot, and small pictures as SVG. Colours come from the style sheet, so themes need nothing here.
+// Line charts with uPlot, and small SVG pictures. Colours come from the style sheet, so themes need no code here.
 
 import uPlot from "/static/vendor/uPlot.js";
 import { h, svg } from "/static/dom.js";
-import { clock } from "/static/words.js";
+import { clock } from "/static/format.js";
 
 const open = new Set();
 
@@ -10,21 +10,21 @@ export function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-// A theme that changes draws every chart anew.
+// Redraw every chart after a theme change.
 export function repaint() {
   for (const chart of open) chart.rebuild();
 }
 
-// Ticks of the clock; the day too where it changes.
+// Axis ticks as clock times; with the date where it changes.
 export function hours(_, ticks) {
   let day = null;
   const apart = ticks.length > 1 ? ticks[1] - ticks[0] : 60;
   return ticks.map((tick) => {
     if (tick === null) return "";
-    const told = apart >= 60 ? clock(tick * 1000).slice(0, 5) : clock(tick * 1000), date = new Date(tick * 1000).toDateString();
+    const text = apart >= 60 ? clock(tick * 1000).slice(0, 5) : clock(tick * 1000), date = new Date(tick * 1000).toDateString();
     const turned = day !== null && date !== day;
     day = date;
-    return turned ? `${told}\n${date.slice(4, 10)}` : told;
+    return turned ? `${text}\n${date.slice(4, 10)}` : text;
   });
 }
 
@@ -87,7 +87,7 @@ export class Chart {
   }
 }
 
-// A line without axes: how a number went lately.
+// A sparkline without axes.
 export function spark(values, label) {
   const known = values.filter((value) => value !== null);
   const picture = svg("svg", { class: "spark", viewBox: "0 0 100 30", preserveAspectRatio: "none", role: "img", "aria-label": label });
@@ -114,7 +114,7 @@ export function meter(share) {
   return h("span", { class: "meter" }, bar);
 }
 
-// Parts of a whole, side by side, with their names below. The largest has the accent, unless parts have colours.
+// Parts of a whole side by side, with a legend. The largest part has the accent colour, unless parts have colours.
 export function shares(parts, format) {
   const bar = h("div", { class: "share" });
   const legend = h("div", { class: "legend" });

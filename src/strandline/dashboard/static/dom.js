@@ -1,4 +1,4 @@
-// Elements from values. Text goes in as text nodes only: whatever a key or a dead letter says, it is never markup.
+// Create elements from values. Text becomes text nodes only, so that a key or a dead letter is never parsed as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -26,7 +26,7 @@ export function fill(element, ...children) {
   return element;
 }
 
-// A heading, what it is about in one line, and what is in it.
+// A section with a heading, a one-line description, and content.
 export function panel(title, about, ...children) {
   return h("section", { class: "panel" }, h("h2", {}, title), about ? h("p", { class: "about" }, about) : null, ...children);
 }
@@ -39,13 +39,13 @@ export function table(columns, rows, { empty = "Nothing yet.", label, onrow, key
     h("tr", { "data-key": key ? key(row) : undefined, tabindex: onrow ? "0" : undefined, class: onrow ? "opens" : undefined,
               click: onrow ? () => onrow(row) : undefined,
               keydown: onrow ? (event) => { if (event.key === "Enter" && event.target === event.currentTarget) onrow(row); } : undefined },
-      columns.map((column) => h("td", { class: kind(column), "data-title": column.title }, together(column.cell(row))))));
+      columns.map((column) => h("td", { class: kind(column), "data-title": column.title }, grouped(column.cell(row))))));
   return h("div", { class: "scrolls" }, h("table", { "aria-label": label, class: columns.length > 5 || columns.some((column) => column.wide) ? "cards" : undefined }, h("thead", {}, head), h("tbody", {}, lines)));
 }
 
-// What belongs together stays so where a row is a card.
-function together(told) {
-  return Array.isArray(told) ? h("span", {}, told) : told;
+// Keep the parts of a cell grouped where a row is shown as a card.
+function grouped(content) {
+  return Array.isArray(content) ? h("span", {}, content) : content;
 }
 
 function kind(column) {
@@ -54,7 +54,7 @@ function kind(column) {
 
 const SIGNS = { ok: "●", warn: "▲", bad: "■", off: "○", unknown: "○" };
 
-// A verdict is a colour, a sign and a word: nobody needs to tell red from green.
+// A verdict is shown by colour, sign and word, so that it does not depend on colour vision.
 export function badge(verdict, word) {
   return h("span", { class: `badge ${verdict}` }, h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[verdict] ?? "○"), " ", word);
 }

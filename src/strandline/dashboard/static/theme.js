@@ -1,7 +1,7 @@
-// The theme that was chosen, before anything is painted. Without a choice the system's own holds.
+// Apply the chosen theme before anything is painted. Without a choice the system's theme is used.
 try {
   const chosen = localStorage.getItem("strandline-theme");
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
 } catch {
-  // A browser that keeps nothing shows the system's theme.
+  // A browser without storage uses the system's theme.
 }

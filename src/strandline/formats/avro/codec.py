@@ -1,4 +1,5 @@
-"""Avro: records with or without a registry's id, resolved against the reader's schema, in whole batches."""
+"""Decode and encode Avro records in whole batches, with or without a registry id, resolved against the reader's
+schema."""
 
 import io
 import json
@@ -28,7 +29,14 @@ from strandline.formats.registry.confluent_wire import (
 )
 from strandline.formats.registry.subjects import Kind, Schema
 from strandline.formats.schema import parse_ddl, types_of
-from strandline.formats.undecodable_records import LARGEST, Complaint, Places, checked_size, sift, tell
+from strandline.formats.undecodable_records import (
+    LARGEST,
+    DecodeProblem,
+    Places,
+    check_sizes,
+    refuse_bad_limit,
+    to_decoded,
+)
 from strandline.formats.varints import cursor_over
 from strandline.ports.protocols import RAW, Decoded
 
@@ -37,18 +45,19 @@ Uses = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Avro:
-    """Avro records. The reader's schema is Avro's JSON or DDL; with a registry each record names its writer's."""
+    """Avro format. The reader's schema is Avro JSON or DDL; with a registry each record carries its writer's schema
+    id."""
 
     schema: str
     registry: Registry | None = None
     subject: str | None = None
     number: int | None = None
-    """The reader's id, where it came from the registry."""
+    """The reader's schema id, if it came from the registry."""
     uses: Uses = ()
     largest: int = LARGEST
 
     def __post_init__(self) -> None:
-        checked_size(self.largest)
+        refuse_bad_limit(self.largest)
         _columns(self.schema, self.uses)
 
     @property
@@ -57,63 +66,63 @@ class Avro:
 
     @property
     def types(self) -> Mapping[str, str]:
-        """Each column's type, as DDL writes it."""
+        """Each column's type in DDL."""
         return types_of(_columns(self.schema, self.uses))
 
     def decode(self, raw: pl.DataFrame) -> Decoded:
-        """Records of the same writer's schema are read together; each that cannot be read is told on its own."""
-        sifted = sift(raw, self.largest)
-        complaints = dict(sifted.complaints)
-        values = _taken(raw[RAW].to_arrow(), sifted.full)
+        """Decode records by writer's schema; each record that cannot be decoded is reported on its own."""
+        checked = check_sizes(raw, self.largest)
+        problems = dict(checked.problems)
+        values = _take(raw[RAW].to_arrow(), checked.full)
         groups: dict[int, Places] = {0: np.arange(len(values))}
         if self.registry is not None:
             groups, wrong = by_schema(values)
-            complaints |= {int(sifted.full[place]): Complaint(why) for place, why in wrong.items()}
+            problems |= {int(checked.full[place]): DecodeProblem(why) for place, why in wrong.items()}
         frames, good = [_empty(self.schema, self.uses)], [np.empty(0, np.int64)]
         for number, places in groups.items():
-            mine = sifted.full[places]
-            found = self._group(number, _taken(values, places))
-            if isinstance(found, Complaint):
-                complaints |= dict.fromkeys(mine.tolist(), found)
+            group = checked.full[places]
+            found = self._group(number, _take(values, places))
+            if isinstance(found, DecodeProblem):
+                problems |= dict.fromkeys(group.tolist(), found)
                 continue
             frame, reasons = found
-            fine = np.ones(len(mine), np.bool_)
-            fine[list(reasons)] = False
-            complaints |= {int(mine[place]): Complaint(why) for place, why in reasons.items()}
-            frames.append(frame.filter(pl.Series(fine)) if reasons else frame)
-            good.append(mine[fine])
-        return tell(raw, np.concatenate(good), pl.concat(frames), sifted.empty, complaints)
+            decodable = np.ones(len(group), np.bool_)
+            decodable[list(reasons)] = False
+            problems |= {int(group[place]): DecodeProblem(why) for place, why in reasons.items()}
+            frames.append(frame.filter(pl.Series(decodable)) if reasons else frame)
+            good.append(group[decodable])
+        return to_decoded(raw, np.concatenate(good), pl.concat(frames), checked.empty, problems)
 
-    def _group(self, number: int, values: pa.Array) -> tuple[pl.DataFrame, dict[int, str]] | Complaint:
+    def _group(self, number: int, values: pa.Array) -> tuple[pl.DataFrame, dict[int, str]] | DecodeProblem:
         if self.registry is None:
-            text, uses, skip = _written(self.schema), self.uses, 0
+            text, uses, skip = _avro_json(self.schema), self.uses, 0
         else:
             found = schema_of(self.registry.client(), number, Kind.AVRO)
-            if isinstance(found, Complaint):
+            if isinstance(found, DecodeProblem):
                 return found
             text, uses, skip = found[0].text, tuple(found[1].items()), HEAD
         try:
             writer, reader, why = _resolved(text, uses, self.schema, self.uses)
             if why:
-                return unreadable(number, self._told, why)
+                return unreadable(number, self._reader_name, why)
             if is_columnar(writer):
                 return read_columns(cursor_over(values, skip), writer, reader)
             return read_rows([each[skip:] for each in values.to_pylist()], writer, reader)
         except InvalidSchema as problem:
-            return unreadable(number, self._told, str(problem))
+            return unreadable(number, self._reader_name, str(problem))
 
     @property
-    def _told(self) -> str:
+    def _reader_name(self) -> str:
         return "the pipeline's own schema" if self.number is None else f"schema {self.number}"
 
     def encode(self, rows: pl.DataFrame) -> pl.Series:
-        """Each row as Avro, under the id by which the registry knows the schema, if there is one."""
+        """Encode each row as Avro, with the schema's id if there is a registry."""
         writer, number = _encoder(self.schema, self.uses), None
         if self.registry is not None:
             subject = refuse_without_subject(self.subject)
-            schema = Schema(Kind.AVRO, _written(self.schema))
+            schema = Schema(Kind.AVRO, _avro_json(self.schema))
             number = self.number or self.registry.client().lookup(subject, schema).id
-        record = record_of(parse_avro(_written(self.schema), dict(self.uses)))
+        record = record_of(parse_avro(_avro_json(self.schema), dict(self.uses)))
         found = [writer(_plain(record, row)) for row in rows.select(self.columns).iter_rows(named=True)]
         return pl.Series([each if number is None else framed(number, each) for each in found], dtype=pl.Binary)
 
@@ -125,18 +134,21 @@ def avro(
     subject: str | None = None,
     largest: int = LARGEST,
 ) -> Avro:
-    """Avro records: `avro("team string, score long", registry=…)`, or the subject's latest schema, which is pinned."""
+    """Read Avro records: `avro("team string, score long", registry=…)`, or with the subject's latest schema, which is
+    pinned."""
     if schema is not None:
         return Avro(schema, registry, subject, largest=largest)
     if registry is None:
-        raise InvalidSchema("Avro cannot be read without a schema", hint="give one, or a registry and a subject")
+        raise InvalidSchema(
+            "Avro cannot be decoded without a schema", hint="give a schema, or a registry and a subject"
+        )
     client = registry.client()
     latest = client.latest(refuse_without_subject(subject))
     uses = tuple(client.used_by(latest.schema).items())
     return replace(Avro(latest.schema.text, registry, subject, latest.id, uses), largest=largest)
 
 
-def _taken(values: pa.Array, places: Places) -> pa.Array:
+def _take(values: pa.Array, places: Places) -> pa.Array:
     return values if len(places) == len(values) else values.take(pa.array(places))
 
 
@@ -150,8 +162,8 @@ def _columns(schema: str, uses: Uses) -> pa.Schema:
 
 
 @lru_cache(maxsize=256)
-def _written(schema: str) -> str:
-    """The schema as Avro's JSON; DDL is told as one."""
+def _avro_json(schema: str) -> str:
+    """Return the schema as Avro JSON, converted from DDL if needed."""
     return schema if _is_avro(schema) else avro_of(parse_ddl(schema))
 
 
@@ -161,7 +173,7 @@ def _empty(schema: str, uses: Uses) -> pl.DataFrame:
 
 @lru_cache(maxsize=256)
 def _resolved(text: str, uses: Uses, schema: str, reader_uses: Uses) -> tuple[Record, Record, str]:
-    """The writer's schema, the reader's for it, and why the one cannot be read with the other, if it cannot."""
+    """The writer's schema, the reader's schema for it, and the reasons why they are incompatible, if any."""
     writer = record_of(parse_avro(text, dict(uses)))
     if _is_avro(schema):
         reader = record_of(parse_avro(schema, dict(reader_uses)))
@@ -173,13 +185,13 @@ def _resolved(text: str, uses: Uses, schema: str, reader_uses: Uses) -> tuple[Re
 @lru_cache(maxsize=64)
 def _encoder(schema: str, uses: Uses) -> Any:
     try:
-        from fastavro import parse_schema, schemaless_writer  # noqa: PLC0415 - an extra; only Avro needs it
+        from fastavro import parse_schema, schemaless_writer  # noqa: PLC0415 - an optional extra
     except ImportError:
         raise SetupError("Avro needs the package fastavro", hint="pip install 'strandline[avro]'") from None
     names: dict[str, Any] = {}
     for _, used in uses:
         parse_schema(json.loads(used), named_schemas=names)
-    parsed = parse_schema(json.loads(_written(schema)), named_schemas=names)
+    parsed = parse_schema(json.loads(_avro_json(schema)), named_schemas=names)
 
     def write(row: Mapping[str, Any]) -> bytes:
         file = io.BytesIO()
@@ -193,7 +205,7 @@ def _encoder(schema: str, uses: Uses) -> Any:
 
 
 def _plain(node: Node, value: Any) -> Any:
-    """A column's value as fastavro takes it, with all that is in it."""
+    """Convert a column's value, recursively, to the types that fastavro expects."""
     if value is None:
         return None
     match node:

@@ -1,7 +1,7 @@
-"""Avro records to columns, field by field through all records at once, resolved against a reader's schema.
+"""Decode Avro records to columns, field by field across all records at once, resolved against a reader's schema.
 
-It takes records of primitives, enums, fixed, nested records and unions of them. Arrays and maps take another number of
-moves in every record; those are read one record at a time (avro_rows.py).
+Supported are records of primitives, enums, fixed, nested records and unions of them. Arrays and maps have a different
+number of values in every record; those schemas are read one record at a time (`row_readers.py`).
 """
 
 from decimal import Decimal
@@ -33,11 +33,11 @@ from strandline.formats.varints import NO_BOOLEAN, NO_BRANCH, NO_SYMBOL, NO_TIME
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 _DAY: Final = 86_400_000_000
 FIRST_INSTANT, LAST_INSTANT = FIRST_DAY * _DAY, (LAST_DAY + 1) * _DAY - 1
-"""The years 1 to 9999, in days and in microseconds: what every other part of a pipeline can tell, too."""
+"""The years 1 to 9999, in days and in microseconds: the range that all other parts of a pipeline support."""
 
 
 def is_columnar(writer: Node, above: tuple[Record, ...] = ()) -> bool:
-    """Whether every record of this schema is read with the same moves."""
+    """Whether every record of this schema has the same sequence of fields, without arrays and maps."""
     match writer:
         case Primitive() | Enum() | Fixed():
             return True
@@ -50,7 +50,7 @@ def is_columnar(writer: Node, above: tuple[Record, ...] = ()) -> bool:
 
 
 def read_columns(cursor: Cursor, writer: Record, reader: Record) -> tuple[pl.DataFrame, dict[int, str]]:
-    """The reader's columns of every record, and what is wrong with some."""
+    """Decode the reader's columns of every record; return the records that are invalid, with reasons."""
     rows = np.arange(len(cursor.at))
     arrays = _fields(cursor, rows, writer, reader)
     cursor.finish()
@@ -62,7 +62,7 @@ def read_columns(cursor: Cursor, writer: Record, reader: Record) -> tuple[pl.Dat
 
 
 def written_as(field: Field, writer: Record) -> Field | None:
-    """The writer's field that a reader's field is read from, by its name or an alias."""
+    """The writer's field that a reader's field is read from, by name or alias."""
     for name in (field.name, *field.aliases):
         for each in writer.fields:
             if each.name == name:
@@ -70,35 +70,35 @@ def written_as(field: Field, writer: Record) -> Field | None:
     return None
 
 
-def default_of(node: Node, said: Any) -> Any:
-    """A default as JSON writes it, as a value of this type."""
+def default_of(node: Node, default: Any) -> Any:
+    """Convert a default from JSON to a value of this type."""
     match node:
         case Union(branches):
-            if said is None and NULL in branches:
+            if default is None and NULL in branches:
                 return None
             real = optional(node)
-            return said if real is None else default_of(real, said)
+            return default if real is None else default_of(real, default)
         case Record():
-            return {each.name: default_of(each.type, said.get(each.name, each.default)) for each in node.fields}
+            return {each.name: default_of(each.type, default.get(each.name, each.default)) for each in node.fields}
         case Array(items):
-            return [default_of(items, each) for each in said]
+            return [default_of(items, each) for each in default]
         case Map(values):
-            return [(key, default_of(values, each)) for key, each in said.items()]
+            return [(key, default_of(values, each)) for key, each in default.items()]
         case Enum():
-            return said
+            return default
         case Primitive() | Fixed():
-            return _default(node, said)
+            return _default(node, default)
 
 
-def _default(node: Primitive | Fixed, said: Any) -> Any:
+def _default(node: Primitive | Fixed, default: Any) -> Any:
     if node.logical == "decimal":
-        number = int.from_bytes(said.encode("latin-1"), "big", signed=True)
+        number = int.from_bytes(default.encode("latin-1"), "big", signed=True)
         return Decimal(f"{number}e{-node.scale}")
     if isinstance(node, Fixed) or node.name == "bytes":
-        return said.encode("latin-1")
+        return default.encode("latin-1")
     if node.logical is not None and node.logical.endswith("timestamp-millis"):
-        return said * 1000
-    return said
+        return default * 1000
+    return default
 
 
 def _fields(cursor: Cursor, rows: Ints, writer: Record, reader: Record | None) -> list[pa.Array]:
@@ -148,15 +148,15 @@ def _read(cursor: Cursor, rows: Ints, writer: Node, reader: Node | None) -> pa.A
 
 
 def _branches(cursor: Cursor, rows: Ints, branches: tuple[Node, ...], reader: Node | None) -> pa.Array:
-    """Each branch is read from the records that took it; then all are put back into their order."""
+    """Read each branch from the records that use it, then restore the order of the records."""
     branch = cursor.zigzag(rows)
-    cursor.complain(rows, (branch < 0) | (branch >= len(branches)), NO_BRANCH)
+    cursor.report(rows, (branch < 0) | (branch >= len(branches)), NO_BRANCH)
     parts, taken = [], []
     for place, each in enumerate(branches):
-        mine = np.flatnonzero(branch == place)
-        if len(mine) and each != NULL:
-            parts.append(_read(cursor, rows[mine], each, reader))
-            taken.append(mine)
+        using = np.flatnonzero(branch == place)
+        if len(using) and each != NULL:
+            parts.append(_read(cursor, rows[using], each, reader))
+            taken.append(using)
     if reader is None:
         return None
     kind = arrow_of(reader, "")
@@ -171,7 +171,7 @@ def _branches(cursor: Cursor, rows: Ints, branches: tuple[Node, ...], reader: No
 
 def _symbol(cursor: Cursor, rows: Ints, symbols: tuple[str, ...], reader: Node | None) -> pa.Array:
     place = cursor.zigzag(rows)
-    cursor.complain(rows, (place < 0) | (place >= len(symbols)), NO_SYMBOL)
+    cursor.report(rows, (place < 0) | (place >= len(symbols)), NO_SYMBOL)
     if reader is None:
         return None
     if isinstance(reader, Enum):
@@ -185,28 +185,28 @@ def _number(cursor: Cursor, rows: Ints, writer: Primitive, reader: Node | None) 
             return None
         case "boolean":
             byte = cursor.byte(rows)
-            cursor.complain(rows, byte > 1, NO_BOOLEAN)
+            cursor.report(rows, byte > 1, NO_BOOLEAN)
             return pa.array(byte.astype(np.bool_))
         case "float":
-            return pa.array(cursor.numbers(rows, "<f4")).cast(_or(reader, pa.float32()))
+            return pa.array(cursor.numbers(rows, "<f4")).cast(_arrow_or(reader, pa.float32()))
         case "double":
             return pa.array(cursor.numbers(rows, "<f8"))
     found = cursor.zigzag(rows)
     if writer.name == "int":
-        cursor.complain(rows, (found < -(2**31)) | (found >= 2**31), OUT_OF_RANGE)
-    return None if reader is None else _meant(cursor, rows, found, writer, reader)
+        cursor.report(rows, (found < -(2**31)) | (found >= 2**31), OUT_OF_RANGE)
+    return None if reader is None else _convert(cursor, rows, found, writer, reader)
 
 
-def _meant(cursor: Cursor, rows: Ints, found: Ints, writer: Primitive, reader: Node) -> pa.Array:
-    """A whole number as what it stands for: the writer says it, and where it does not, the reader."""
+def _convert(cursor: Cursor, rows: Ints, found: Ints, writer: Primitive, reader: Node) -> pa.Array:
+    """Convert integers to the logical type that the writer declares, or else the reader."""
     kind = arrow_of(reader, "")
     if pa.types.is_date(kind):
-        cursor.complain(rows, (found < FIRST_DAY) | (found > LAST_DAY), NO_TIME)
+        cursor.report(rows, (found < FIRST_DAY) | (found > LAST_DAY), NO_TIME)
         return pa.array(found.clip(FIRST_DAY, LAST_DAY).astype(np.int32)).cast(pa.date32())
     if pa.types.is_timestamp(kind):
         logical = writer.logical or (reader.logical if isinstance(reader, Primitive) else None) or ""
         unit = 1000 if logical.endswith("-millis") else 1
-        cursor.complain(rows, (found < FIRST_INSTANT // unit) | (found > LAST_INSTANT // unit), NO_TIME)
+        cursor.report(rows, (found < FIRST_INSTANT // unit) | (found > LAST_INSTANT // unit), NO_TIME)
         return pa.array(found.clip(FIRST_INSTANT // unit, LAST_INSTANT // unit) * unit).cast(kind)
     if pa.types.is_int32(kind):
         return pa.array(found.astype(np.int32))
@@ -235,9 +235,9 @@ def _decimals(cursor: Cursor, rows: Ints, raw: pa.Array, scale: int, kind: pa.Da
         number = int.from_bytes(each, "big", signed=True)
         number, rest = (number * step, 0) if kind.scale >= scale else divmod(number, step)
         found.append(None if rest or abs(number) >= most else Decimal(f"{number}e{-kind.scale}"))
-    cursor.complain(rows, np.array([each is None for each in found], np.bool_), OUT_OF_RANGE)
+    cursor.report(rows, np.array([each is None for each in found], np.bool_), OUT_OF_RANGE)
     return pa.array(found, kind)
 
 
-def _or(reader: Node | None, kind: pa.DataType) -> pa.DataType:
+def _arrow_or(reader: Node | None, kind: pa.DataType) -> pa.DataType:
     return kind if reader is None else arrow_of(reader, "")

@@ -1,4 +1,4 @@
-"""Whether Avro data written with one schema can be read with another, by the rules of Avro's schema resolution."""
+"""Check whether Avro data written with one schema can be read with another, by Avro's schema resolution."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -30,19 +30,19 @@ Pairs = frozenset[tuple[int, int]]
 def can_read_avro(
     reader: str, writer: str, reader_uses: Mapping[str, str] | None = None, writer_uses: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Why the reader's schema cannot read what the writer's wrote; nothing if it can."""
+    """List why the reader's schema cannot read data of the writer's schema; empty if it can."""
     return list(why_not(parse_avro(reader, reader_uses), parse_avro(writer, writer_uses)))
 
 
 def why_not(reader: Node, writer: Node, place: str = "", seen: Pairs = frozenset()) -> Iterator[str]:
-    """Each reason with its place. Records that hold themselves are judged once."""
+    """Yield each reason with its place. Recursive records are checked once."""
     match reader, writer:
         case (_, Union(branches)):
             for branch in branches:
                 yield from why_not(reader, branch, place, seen)
         case (Union(branches), _):
             if all(any(why_not(branch, writer, place, seen)) for branch in branches):
-                yield f"{_at(place)}no branch of the union reads {_told(writer)}"
+                yield f"{_prefix(place)}no branch of the union reads {_describe(writer)}"
         case (Record(), Record()):
             if (id(reader), id(writer)) not in seen:
                 yield from _records(reader, writer, place, seen | {(id(reader), id(writer))})
@@ -55,7 +55,7 @@ def why_not(reader: Node, writer: Node, place: str = "", seen: Pairs = frozenset
         case (Primitive(name=wanted_name), Primitive(name=name)) if name in {wanted_name, *_READS.get(wanted_name, ())}:
             pass
         case _:
-            yield f"{_at(place)}{_told(writer)} was written, {_told(reader)} is read"
+            yield f"{_prefix(place)}{_describe(writer)} was written, {_describe(reader)} is read"
 
 
 def _records(reader: Record, writer: Record, place: str, seen: Pairs) -> Iterator[str]:
@@ -67,33 +67,33 @@ def _records(reader: Record, writer: Record, place: str, seen: Pairs) -> Iterato
         if written is not None:
             yield from why_not(field.type, written.type, inside, seen)
         elif field.default is NO_DEFAULT:
-            yield f"{_at(inside)}the field is not written, and has no default to be read"
+            yield f"{_prefix(inside)}the field is not written, and has no default"
 
 
 def _enums(reader: Enum, writer: Enum, place: str) -> Iterator[str]:
     yield from _names(reader, writer, place)
     unknown = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
     if unknown and reader.default is None:
-        yield f"{_at(place)}the symbols {', '.join(unknown)} may be written, and are not read"
+        yield f"{_prefix(place)}the symbols {', '.join(unknown)} may be written, and are not read"
 
 
 def _fixed(reader: Fixed, writer: Fixed, place: str) -> Iterator[str]:
     yield from _names(reader, writer, place)
     if reader.size != writer.size:
-        yield f"{_at(place)}a fixed of {writer.size} bytes was written, {reader.size} are read"
+        yield f"{_prefix(place)}a fixed of {writer.size} bytes was written, {reader.size} are read"
 
 
 def _names(reader: Record | Enum | Fixed, writer: Record | Enum | Fixed, place: str) -> Iterator[str]:
-    """Names are compared without their namespace; an alias of the reader's counts in full."""
-    if _short(reader.name) != _short(writer.name) and writer.name not in reader.aliases:
-        yield f"{_at(place)}{writer.name} was written, {reader.name} is read, and is not known by that name"
+    """Compare names without their namespace; the reader's aliases count in full."""
+    if _short_name(reader.name) != _short_name(writer.name) and writer.name not in reader.aliases:
+        yield f"{_prefix(place)}{writer.name} was written, {reader.name} is read, and is not known by that name"
 
 
-def _short(name: str) -> str:
+def _short_name(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _told(node: Node) -> str:
+def _describe(node: Node) -> str:
     match node:
         case Primitive(name=name):
             return name
@@ -103,5 +103,5 @@ def _told(node: Node) -> str:
             return f"a{'n' if isinstance(node, Array) else ''} {type(node).__name__.lower()}"
 
 
-def _at(place: str) -> str:
+def _prefix(place: str) -> str:
     return f"{place}: " if place else ""

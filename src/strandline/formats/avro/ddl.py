@@ -1,4 +1,4 @@
-"""DDL as an Avro schema: to write with, or to read what another schema wrote."""
+"""Convert DDL to an Avro schema, to write with it or to read data of another schema."""
 
 import json
 from typing import Any, Final
@@ -21,7 +21,7 @@ from strandline.formats.avro.schema import (
 )
 from strandline.formats.schema import ddl_of
 
-_WORDS: Final[dict[str, Any]] = {
+_AVRO_TYPES: Final[dict[str, Any]] = {
     "string": "string",
     "long": "long",
     "int": "int",
@@ -35,42 +35,42 @@ _WORDS: Final[dict[str, Any]] = {
 
 
 def avro_of(columns: pa.Schema, name: str = "Row") -> str:
-    """An Avro schema for these columns; each may be null, since a column may."""
+    """Return an Avro schema for these columns; each field may be null, as a column may."""
     fields = [_field(field.name, field.type, f"{name}_{field.name}") for field in columns]
     return json.dumps({"type": "record", "name": name, "fields": fields})
 
 
 def reader_for(columns: pa.Schema, writer: Record) -> Record:
-    """The schema that reads these columns from what this writer wrote.
+    """Return the schema that reads these columns from data of this writer's schema.
 
-    Where DDL has one word for two types of Avro, the writer's is taken: an enum is a string, a fixed is binary.
+    Where DDL has one type for two types of Avro, the writer's is used: an enum is a string, a fixed is binary.
     """
-    return Record(writer.name, (), [_wanted(field, _written(writer, field.name)) for field in columns])
+    return Record(writer.name, (), [_reader_field(field, _writer_type(writer, field.name)) for field in columns])
 
 
 def _field(name: str, kind: pa.DataType, inner: str) -> dict[str, Any]:
-    return {"name": name, "type": ["null", _said(kind, inner)], "default": None}
+    return {"name": name, "type": ["null", _avro_type(kind, inner)], "default": None}
 
 
-def _said(kind: pa.DataType, name: str) -> Any:
+def _avro_type(kind: pa.DataType, name: str) -> Any:
     if pa.types.is_decimal(kind):
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     if pa.types.is_map(kind):
-        return {"type": "map", "values": ["null", _said(kind.item_type, name)]}
+        return {"type": "map", "values": ["null", _avro_type(kind.item_type, name)]}
     if pa.types.is_list(kind):
-        return {"type": "array", "items": ["null", _said(kind.value_type, name)]}
+        return {"type": "array", "items": ["null", _avro_type(kind.value_type, name)]}
     if pa.types.is_struct(kind):
         fields = [_field(field.name, field.type, f"{name}_{field.name}") for field in kind]
         return {"type": "record", "name": name, "fields": fields}
-    return _WORDS[ddl_of(kind)]
+    return _AVRO_TYPES[ddl_of(kind)]
 
 
-def _written(writer: Record, name: str) -> Node | None:
+def _writer_type(writer: Record, name: str) -> Node | None:
     found = next((each.type for each in writer.fields if each.name == name), None)
     return optional(found) or found if isinstance(found, Union) else found
 
 
-def _wanted(field: pa.Field, written: Node | None) -> Field:
+def _reader_field(field: pa.Field, written: Node | None) -> Field:
     return Field(field.name, Union((NULL, _node(field.type, written))), None)
 
 
@@ -93,7 +93,7 @@ def _node(kind: pa.DataType, written: Node | None) -> Node:
     if pa.types.is_struct(kind):
         if isinstance(written, Record):
             return reader_for(pa.schema(list(kind)), written)
-        return Record("struct", (), [_wanted(field, None) for field in kind])
+        return Record("struct", (), [_reader_field(field, None) for field in kind])
     return _primitive(kind)
 
 
@@ -104,7 +104,9 @@ def _logic(written: Fixed, kind: pa.DataType) -> tuple[str, int, int]:
 def _primitive(kind: pa.DataType) -> Primitive:
     if pa.types.is_decimal(kind):
         return Primitive("bytes", "decimal", kind.precision, kind.scale)
-    said = _WORDS.get(ddl_of(kind))
-    if said is None:
+    avro_type = _AVRO_TYPES.get(ddl_of(kind))
+    if avro_type is None:
         raise InvalidSchema(f"Avro has no type for {kind}")
-    return Primitive(said) if isinstance(said, str) else Primitive(said["type"], said["logicalType"])
+    return (
+        Primitive(avro_type) if isinstance(avro_type, str) else Primitive(avro_type["type"], avro_type["logicalType"])
+    )

@@ -1,4 +1,5 @@
-"""Avro records one at a time, for schemas with arrays and maps: a chain of small readers, made once for two schemas."""
+"""Decode Avro records one at a time, for schemas with arrays and maps, by a chain of readers made once per schema
+pair."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -44,13 +45,13 @@ _DEEPEST: Final = 64
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 
 Read = Callable[[bytes, int], tuple[Any, int]]
-"""From a place in a record: the value there, and the place behind it."""
+"""Reads a value at a position of a record; returns the value and the position after it."""
 Meaning = Callable[[Any], Any]
 
 
 def read_rows(values: Sequence[bytes], writer: Record, reader: Record) -> tuple[pl.DataFrame, dict[int, str]]:
-    """The reader's columns of every record, and what is wrong with some."""
-    read, schema = _of(writer, reader, ()), columns_of(reader)
+    """Decode the reader's columns of every record; return the records that are invalid, with reasons."""
+    read, schema = _reader_for(writer, reader, ()), columns_of(reader)
     found: list[Any] = []
     wrong: dict[int, str] = {}
     for place, value in enumerate(values):
@@ -70,13 +71,15 @@ def read_rows(values: Sequence[bytes], writer: Record, reader: Record) -> tuple[
     return pl.DataFrame(columns).cast(shape), wrong
 
 
-def _of(writer: Node, reader: Node | None, above: tuple[Node, ...]) -> Read:
-    """How to read what the writer wrote as what the reader reads, or to pass over it."""
+def _reader_for(writer: Node, reader: Node | None, above: tuple[Node, ...]) -> Read:
+    """Return a reader that converts the writer's type to the reader's, or skips the value."""
     if len(above) > _DEEPEST or (isinstance(writer, Record) and writer in above):
-        raise InvalidSchema(f"the record {getattr(writer, 'name', '')} holds itself", hint="its depth must have an end")
+        raise InvalidSchema(
+            f"the record {getattr(writer, 'name', '')} contains itself", hint="use a schema without recursive records"
+        )
     inside = (*above, writer)
     if isinstance(writer, Union):
-        return _union([_of(each, reader, inside) for each in writer.branches])
+        return _union([_reader_for(each, reader, inside) for each in writer.branches])
     if isinstance(reader, Union):
         reader = optional(reader)
     match writer:
@@ -84,16 +87,16 @@ def _of(writer: Node, reader: Node | None, above: tuple[Node, ...]) -> Read:
             return _record(writer, reader if isinstance(reader, Record) else None, inside)
         case Array(items):
             if _is_weightless(items):
-                raise InvalidSchema("an Avro array of values without bytes has no bounds")
-            return _array(_of(items, reader.items if isinstance(reader, Array) else None, inside))
+                raise InvalidSchema("an Avro array of zero-size values has no size limit")
+            return _array(_reader_for(items, reader.items if isinstance(reader, Array) else None, inside))
         case Map(values):
-            return _map(_of(values, reader.values if isinstance(reader, Map) else None, inside))
+            return _map(_reader_for(values, reader.values if isinstance(reader, Map) else None, inside))
         case Enum(symbols=symbols):
             return _enum(symbols, reader)
         case Fixed(size=size):
-            return _then(lambda data, at: (_slice(data, at, size), at + size), _meaning(writer, reader))
+            return _converted(lambda data, at: (_slice(data, at, size), at + size), _meaning(writer, reader))
         case Primitive():
-            return _then(_PLAIN[writer.name], _meaning(writer, reader))
+            return _converted(_PLAIN[writer.name], _meaning(writer, reader))
 
 
 def _long(data: bytes, at: int) -> tuple[int, int]:
@@ -147,7 +150,7 @@ _PLAIN: Final[dict[str, Read]] = {
 }
 
 
-def _then(read: Read, meaning: Meaning | None) -> Read:
+def _converted(read: Read, meaning: Meaning | None) -> Read:
     if meaning is None:
         return read
 
@@ -164,7 +167,7 @@ def _record(writer: Record, reader: Record | None, inside: tuple[Node, ...]) -> 
     for each in writer.fields:
         target = wanted.get(id(each))
         name, kind = (None, None) if target is None else (target.name, target.type)
-        steps.append((name, _of(each.type, kind, inside)))
+        steps.append((name, _reader_for(each.type, kind, inside)))
     fixed = {
         each.name: None if each.default is NO_DEFAULT else default_of(each.type, each.default)
         for each in (reader.fields if reader is not None else ())
@@ -193,7 +196,8 @@ def _union(branches: list[Read]) -> Read:
 
 
 def _blocks(data: bytes, at: int) -> tuple[int, int]:
-    """How many items come next; a count below zero is followed by their size in bytes, which is not needed."""
+    """Read the number of items in the next block; a negative count is followed by the block's size in bytes, which is
+    ignored."""
     count, at = _long(data, at)
     if count < 0:
         _, at = _long(data, at)
@@ -244,7 +248,7 @@ def _enum(symbols: tuple[str, ...], reader: Node | None) -> Read:
 
 
 def _meaning(writer: Primitive | Fixed, reader: Node | None) -> Meaning | None:
-    """What a value stands for: the writer says it, and where it does not, the reader."""
+    """Convert a value to the logical type that the writer declares, or else the reader."""
     if not isinstance(reader, Primitive | Fixed) or writer == NULL:
         return _text if isinstance(writer, Primitive) and writer.name == "string" else None
     if reader.logical == "decimal":
@@ -253,16 +257,16 @@ def _meaning(writer: Primitive | Fixed, reader: Node | None) -> Meaning | None:
     if isinstance(writer, Fixed):
         return (lambda found: str(UUID(bytes=found))) if writer.logical == "uuid" else None
     if reader.logical == "date":
-        return _timely(lambda found: _DAY_ZERO + timedelta(days=found))
+        return _in_calendar(lambda found: _DAY_ZERO + timedelta(days=found))
     if reader.logical is not None and "timestamp" in reader.logical:
         unit = 1000 if (writer.logical or reader.logical).endswith("-millis") else 1
-        return _timely(lambda found: _EPOCH + timedelta(microseconds=found * unit))
+        return _in_calendar(lambda found: _EPOCH + timedelta(microseconds=found * unit))
     if reader.name == "string":
         return _text
     return float if reader.name in ("float", "double") else None
 
 
-def _timely(read: Meaning) -> Meaning:
+def _in_calendar(read: Meaning) -> Meaning:
     def meaning(found: int) -> Any:
         try:
             return read(found)

@@ -1,4 +1,4 @@
-"""Avro schemas as values: read from their JSON, names resolved, and what their columns are in Arrow."""
+"""Parse Avro schemas from JSON into values with resolved names, and map them to Arrow types."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _DIGITS: Final = 38
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """null, boolean, int, long, float, double, bytes or string, and what it stands for."""
+    """null, boolean, int, long, float, double, bytes or string, with its logical type."""
 
     name: str
     logical: str | None = None
@@ -28,7 +28,7 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """So many bytes."""
+    """A fixed number of bytes."""
 
     name: str
     size: int
@@ -40,7 +40,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Enum:
-    """One of some symbols."""
+    """One of several symbols."""
 
     name: str
     symbols: tuple[str, ...]
@@ -50,14 +50,14 @@ class Enum:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Values in order."""
+    """A list of values."""
 
     items: "Node"
 
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Values by text."""
+    """Values by string keys."""
 
     values: "Node"
 
@@ -71,7 +71,7 @@ class Union:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A record's part; NO_DEFAULT where it must be written."""
+    """A field of a record; its default is NO_DEFAULT if it must be written."""
 
     name: str
     type: "Node"
@@ -81,7 +81,7 @@ class Field:
 
 @dataclass(eq=False, slots=True)
 class Record:
-    """Fields in order. It is itself only, since it may hold itself."""
+    """Fields in order. Compared by identity, since a record may contain itself."""
 
     name: str
     aliases: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ NULL: Final = Primitive("null")
 
 
 def parse_avro(text: str, uses: Mapping[str, str] | None = None) -> Node:
-    """A schema's text as a value; `uses` holds the texts of schemas whose names occur in it, innermost first."""
+    """Parse a schema; `uses` holds the texts of the schemas that it refers to, innermost first."""
     names: dict[str, Node] = {}
     for used in (uses or {}).values():
         _parse(_json(used), "", names, 0)
@@ -101,19 +101,19 @@ def parse_avro(text: str, uses: Mapping[str, str] | None = None) -> Node:
 
 
 def record_of(node: Node) -> Record:
-    """A schema whose fields can be columns."""
+    """Return a schema whose fields can be columns; raise an error if it is not a record."""
     if not isinstance(node, Record):
-        raise InvalidSchema("the Avro schema is no record", hint="only a record's fields can be columns")
+        raise InvalidSchema("the Avro schema is not a record", hint="use a record: its fields become columns")
     return node
 
 
 def columns_of(record: Record) -> pa.Schema:
-    """A record's fields as columns."""
+    """Convert a record's fields to columns."""
     return pa.schema([pa.field(each.name, arrow_of(each.type, each.name)) for each in record.fields])
 
 
 def arrow_of(node: Node, place: str, above: tuple[Record, ...] = ()) -> pa.DataType:
-    """What a value of this type is in a column."""
+    """The Arrow type of a column with values of this type."""
     match node:
         case Primitive() | Fixed():
             return _plain(node)
@@ -125,7 +125,7 @@ def arrow_of(node: Node, place: str, above: tuple[Record, ...] = ()) -> pa.DataT
             return pa.map_(pa.string(), arrow_of(values, place, above))
         case Record():
             if node in above:
-                raise InvalidSchema(f"the field {place} holds itself", hint="a column's type must have an end")
+                raise InvalidSchema(f"the field {place} contains itself", hint="use a type that is not recursive")
             inner = (*above, node)
             return pa.struct([(f.name, arrow_of(f.type, f"{place}.{f.name}", inner)) for f in node.fields])
         case Union():
@@ -139,7 +139,7 @@ def arrow_of(node: Node, place: str, above: tuple[Record, ...] = ()) -> pa.DataT
 
 
 def optional(node: Union) -> Node | None:
-    """The type of a union that is that type or null; None if there are several."""
+    """The type of a union of null and one type; None if there are several."""
     real = [each for each in node.branches if each != NULL]
     return real[0] if len(real) == 1 else NULL if not real else None
 
@@ -188,41 +188,41 @@ def _json(text: str) -> Any:
     except (ValueError, RecursionError):
         if text.strip() in PRIMITIVES:
             return text.strip()
-        raise InvalidSchema("the Avro schema is no JSON", detail=text[:80]) from None
+        raise InvalidSchema("the Avro schema is not JSON", detail=text[:80]) from None
 
 
-def _parse(said: Any, space: str, names: dict[str, Node], depth: int) -> Node:
+def _parse(node: Any, space: str, names: dict[str, Node], depth: int) -> Node:
     if depth > _DEEPEST:
         raise InvalidSchema(f"an Avro schema nested more than {_DEEPEST} deep")
-    if isinstance(said, str):
-        return _named(said, space, names)
-    if isinstance(said, list):
-        return _union([_parse(each, space, names, depth + 1) for each in said])
-    if not isinstance(said, dict) or "type" not in said:
-        raise InvalidSchema("an Avro type is a name, a list or an object with a type", detail=repr(said)[:80])
-    kind = said["type"]
+    if isinstance(node, str):
+        return _named(node, space, names)
+    if isinstance(node, list):
+        return _union([_parse(each, space, names, depth + 1) for each in node])
+    if not isinstance(node, dict) or "type" not in node:
+        raise InvalidSchema("an Avro type is a name, a list or an object with a type", detail=repr(node)[:80])
+    kind = node["type"]
     match kind:
         case "record" | "error":
-            return _record(said, space, names, depth)
+            return _record(node, space, names, depth)
         case "enum":
-            return _enum(said, space, names)
+            return _enum(node, space, names)
         case "fixed":
-            return _fixed(said, space, names)
+            return _fixed(node, space, names)
         case "array":
-            return Array(_parse(_need(said, "items"), space, names, depth + 1))
+            return Array(_parse(_required(node, "items"), space, names, depth + 1))
         case "map":
-            return Map(_parse(_need(said, "values"), space, names, depth + 1))
+            return Map(_parse(_required(node, "values"), space, names, depth + 1))
     inner = _parse(kind, space, names, depth + 1)
-    return _logical(inner, said) if isinstance(inner, Primitive) else inner
+    return _logical(inner, node) if isinstance(inner, Primitive) else inner
 
 
-def _named(said: str, space: str, names: Mapping[str, Node]) -> Node:
-    if said in PRIMITIVES:
-        return Primitive(said)
-    for name in (_full(said, space), said):
-        if name in names:
-            return names[name]
-    raise InvalidSchema(f"the Avro schema uses {said!r}, which it does not define", hint="is a reference missing?")
+def _named(name: str, space: str, names: Mapping[str, Node]) -> Node:
+    if name in PRIMITIVES:
+        return Primitive(name)
+    for candidate in (_full(name, space), name):
+        if candidate in names:
+            return names[candidate]
+    raise InvalidSchema(f"the Avro schema uses {name!r}, which it does not define", hint="is a reference missing?")
 
 
 def _union(branches: list[Node]) -> Union:
@@ -232,63 +232,63 @@ def _union(branches: list[Node]) -> Union:
     return Union(tuple(branches))
 
 
-def _record(said: Mapping[str, Any], space: str, names: dict[str, Node], depth: int) -> Record:
-    name, inner = _name(said, space)
-    record = Record(name, _aliases(said, inner))
+def _record(node: Mapping[str, Any], space: str, names: dict[str, Node], depth: int) -> Record:
+    name, inner = _name(node, space)
+    record = Record(name, _aliases(node, inner))
     _define(name, record, names)
-    for each in _need(said, "fields", list):
+    for each in _required(node, "fields", list):
         if not isinstance(each, dict):
-            raise InvalidSchema(f"a field of the record {name} is no object", detail=repr(each)[:80])
-        field_name = _need(each, "name", str)
+            raise InvalidSchema(f"a field of the record {name} is not an object", detail=repr(each)[:80])
+        field_name = _required(each, "name", str)
         if any(field_name == known.name for known in record.fields):
             raise InvalidSchema(f"the record {name} has two fields {field_name!r}")
-        kind = _parse(_need(each, "type"), inner, names, depth + 1)
+        kind = _parse(_required(each, "type"), inner, names, depth + 1)
         aliases = tuple(str(alias) for alias in each.get("aliases") or ())
         record.fields.append(Field(field_name, kind, each.get("default", NO_DEFAULT), aliases))
     return record
 
 
-def _enum(said: Mapping[str, Any], space: str, names: dict[str, Node]) -> Enum:
-    name, inner = _name(said, space)
-    symbols = tuple(str(each) for each in _need(said, "symbols", list))
+def _enum(node: Mapping[str, Any], space: str, names: dict[str, Node]) -> Enum:
+    name, inner = _name(node, space)
+    symbols = tuple(str(each) for each in _required(node, "symbols", list))
     if len(set(symbols)) != len(symbols):
         raise InvalidSchema(f"the enum {name} names a symbol twice")
-    default = said.get("default")
+    default = node.get("default")
     if default is not None and default not in symbols:
-        raise InvalidSchema(f"the default of the enum {name} is none of its symbols")
-    enum = Enum(name, symbols, default, _aliases(said, inner))
+        raise InvalidSchema(f"the default of the enum {name} is not one of its symbols")
+    enum = Enum(name, symbols, default, _aliases(node, inner))
     _define(name, enum, names)
     return enum
 
 
-def _fixed(said: Mapping[str, Any], space: str, names: dict[str, Node]) -> Fixed:
-    name, inner = _name(said, space)
-    size = _need(said, "size", int)
+def _fixed(node: Mapping[str, Any], space: str, names: dict[str, Node]) -> Fixed:
+    name, inner = _name(node, space)
+    size = _required(node, "size", int)
     if not 0 <= size <= _LARGEST:
         raise InvalidSchema(f"the fixed {name} has a size of {size}")
-    logical, precision, scale = said.get("logicalType"), 0, 0
-    if logical == "decimal" and (digits := _digits(said)):
+    logical, precision, scale = node.get("logicalType"), 0, 0
+    if logical == "decimal" and (digits := _digits(node)):
         precision, scale = digits
     elif not (logical == "uuid" and size == 16):
         logical = None
-    fixed = Fixed(name, size, _aliases(said, inner), logical, precision, scale)
+    fixed = Fixed(name, size, _aliases(node, inner), logical, precision, scale)
     _define(name, fixed, names)
     return fixed
 
 
-def _logical(plain: Primitive, said: Mapping[str, Any]) -> Primitive:
-    """A logical type that does not fit its type is passed over, as the specification asks."""
-    logical = said.get("logicalType")
+def _logical(plain: Primitive, node: Mapping[str, Any]) -> Primitive:
+    """Apply a logical type; ignore one that does not fit its type, as the specification requires."""
+    logical = node.get("logicalType")
     if not isinstance(logical, str) or plain.name not in _LOGICAL.get(logical, ()):
         return plain
     if logical != "decimal":
         return Primitive(plain.name, logical)
-    digits = _digits(said)
+    digits = _digits(node)
     return Primitive(plain.name, logical, *digits) if digits else plain
 
 
-def _digits(said: Mapping[str, Any]) -> tuple[int, int] | None:
-    precision, scale = said.get("precision"), said.get("scale", 0)
+def _digits(node: Mapping[str, Any]) -> tuple[int, int] | None:
+    precision, scale = node.get("precision"), node.get("scale", 0)
     if not isinstance(precision, int) or not isinstance(scale, int):
         return None
     return (precision, scale) if 0 <= scale <= precision <= _DIGITS and precision else None
@@ -300,9 +300,9 @@ def _define(name: str, node: Node, names: dict[str, Node]) -> None:
     names[name] = node
 
 
-def _name(said: Mapping[str, Any], space: str) -> tuple[str, str]:
-    """A type's full name, and the namespace inside of it."""
-    full = _full(_need(said, "name", str), said.get("namespace", space) or "")
+def _name(node: Mapping[str, Any], space: str) -> tuple[str, str]:
+    """A type's full name, and the namespace for the names inside it."""
+    full = _full(_required(node, "name", str), node.get("namespace", space) or "")
     return full, full.rpartition(".")[0]
 
 
@@ -310,11 +310,11 @@ def _full(name: str, space: str) -> str:
     return name if "." in name or not space else f"{space}.{name}"
 
 
-def _aliases(said: Mapping[str, Any], space: str) -> tuple[str, ...]:
-    return tuple(_full(str(each), space) for each in said.get("aliases") or ())
+def _aliases(node: Mapping[str, Any], space: str) -> tuple[str, ...]:
+    return tuple(_full(str(each), space) for each in node.get("aliases") or ())
 
 
-def _need(said: Mapping[str, Any], key: str, kind: type = object) -> Any:
-    if key not in said or not isinstance(said[key], kind):
-        raise InvalidSchema(f"an Avro {said.get('type', 'field')} without its {key}", detail=repr(said)[:80])
-    return said[key]
+def _required(node: Mapping[str, Any], key: str, kind: type = object) -> Any:
+    if key not in node or not isinstance(node[key], kind):
+        raise InvalidSchema(f"an Avro {node.get('type', 'field')} without its {key}", detail=repr(node)[:80])
+    return node[key]

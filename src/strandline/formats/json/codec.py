@@ -1,4 +1,4 @@
-"""Records in whole batches: JSON objects to columns, and those that are none to dead letters, one by one."""
+"""Decode and encode JSON records in whole batches; invalid records become dead letters one by one."""
 
 import json as stdlib_json
 import re
@@ -17,29 +17,36 @@ from strandline.formats.registry.confluent_wire import HEAD, by_schema, schema_o
 from strandline.formats.registry.subjects import Kind
 from strandline.formats.schema import ddl_of, parse_ddl, types_of
 from strandline.formats.text import texts_of
-from strandline.formats.time_parsing import beyond, days, instants
-from strandline.formats.undecodable_records import LARGEST, Complaint, Places, checked_size, sift, tell
+from strandline.formats.time_parsing import days, instants, out_of_range
+from strandline.formats.undecodable_records import (
+    LARGEST,
+    DecodeProblem,
+    Places,
+    check_sizes,
+    refuse_bad_limit,
+    to_decoded,
+)
 from strandline.formats.varints import NOT_UTF8
 from strandline.ports.dead_letter_masking import mask_json
 from strandline.ports.protocols import RAW, Decoded, Masked
 
 _SPACE: Final = " \t\r\n"
 _BYTE_ORDER_MARK: Final = "\ufeff"
-_BEYOND: Final = "a number or a time out of the range of its type"
+_OUT_OF_RANGE: Final = "a number or a time out of the range of its type"
 _NULL_AFTER_OBJECT: Final = re.compile(r"\}[ \t\r\n]*null")
 
 
 @dataclass(frozen=True, slots=True)
 class Json:
-    """JSON objects, one a record; the columns as DDL. Fields that are not asked for are passed over."""
+    """JSON format: one object per record, with columns as DDL. Other fields are ignored."""
 
     ddl: str
     registry: Registry | None = None
-    """Where records come under the id of a JSON Schema. The columns are those of the DDL all the same."""
+    """Registry for records that carry the id of a JSON Schema. The columns are those of the DDL regardless."""
     largest: int = LARGEST
 
     def __post_init__(self) -> None:
-        checked_size(self.largest)
+        refuse_bad_limit(self.largest)
         for field in parse_ddl(self.ddl):
             _refuse_unreadable(field.type, field.name, top=True)
 
@@ -49,50 +56,50 @@ class Json:
 
     @property
     def types(self) -> Mapping[str, str]:
-        """Each column's type, as DDL writes it."""
+        """Each column's type in DDL."""
         return types_of(parse_ddl(self.ddl))
 
     def decode(self, raw: pl.DataFrame) -> Decoded:
-        """The records that are JSON objects of this shape, and the others with the parser's complaint."""
+        """Decode records that are JSON objects of this shape; report the parser's error for the others."""
         schema = parse_ddl(self.ddl)
-        sifted = sift(raw, self.largest)
-        complaints = dict(sifted.complaints)
-        places, values = self._unframed(sifted.full, raw[RAW][sifted.full], complaints)
+        checked = check_sizes(raw, self.largest)
+        problems = dict(checked.problems)
+        places, values = self._strip_ids(checked.full, raw[RAW][checked.full], problems)
         good, found, wrong = read_objects(values, _as_written(schema))
-        rows = _timed(found, schema)
-        out = beyond(rows, schema)
-        complaints |= {int(places[at]): Complaint(why) for at, why in wrong.items()}
-        complaints |= {int(places[good[at]]): Complaint(_BEYOND) for at in out.arg_true()}
+        rows = _parse_times(found, schema)
+        out = out_of_range(rows, schema)
+        problems |= {int(places[at]): DecodeProblem(why) for at, why in wrong.items()}
+        problems |= {int(places[good[at]]): DecodeProblem(_OUT_OF_RANGE) for at in out.arg_true()}
         if out.any():
             rows, good = rows.filter(~out), good[~out.to_numpy()]
-        return tell(raw, places[good], rows, sifted.empty, complaints)
+        return to_decoded(raw, places[good], rows, checked.empty, problems)
 
-    def _unframed(
-        self, places: Places, values: pl.Series, complaints: dict[int, Complaint]
+    def _strip_ids(
+        self, places: Places, values: pl.Series, problems: dict[int, DecodeProblem]
     ) -> tuple[Places, pl.Series]:
-        """Takes the ids off, and sets aside the records whose id is wrong."""
+        """Remove the schema ids, and report the records with an invalid id."""
         if self.registry is None:
             return places, values
         groups, wrong = by_schema(values.to_arrow())
-        complaints |= {int(places[at]): Complaint(why) for at, why in wrong.items()}
+        problems |= {int(places[at]): DecodeProblem(why) for at, why in wrong.items()}
         kept = [np.empty(0, np.int64)]
-        for number, mine in groups.items():
+        for number, group in groups.items():
             found = schema_of(self.registry.client(), number, Kind.JSON)
-            if isinstance(found, Complaint):
-                complaints |= dict.fromkeys(places[mine].tolist(), found)
+            if isinstance(found, DecodeProblem):
+                problems |= dict.fromkeys(places[group].tolist(), found)
             else:
-                kept.append(mine)
+                kept.append(group)
         known = np.sort(np.concatenate(kept))
         return places[known], values[known].bin.slice(HEAD)
 
     def mask(self, value: bytes, fields: frozenset[str]) -> Masked | None:
-        """The object without what these fields say, at any depth, behind the same schema's id."""
+        """Mask the values of these fields at any depth; the schema id is kept."""
         head = b"" if self.registry is None else value[:HEAD]
         found = mask_json(value[len(head) :], fields)
         return None if found is None else Masked(head + found.value, found.hidden)
 
     def encode(self, rows: pl.DataFrame) -> pl.Series:
-        """Each row as a JSON object; times in ISO 8601, in UTC."""
+        """Encode each row as a JSON object; times in ISO 8601, in UTC."""
         schema = parse_ddl(self.ddl)
         texts = [pl.col(field.name).pipe(_to_text, field.type) for field in schema]
         try:
@@ -103,7 +110,7 @@ class Json:
 
 
 def json(ddl: str, *, registry: Registry | None = None, largest: int = LARGEST) -> Json:
-    """JSON records with these columns: `json("team string, score long, at timestamp")`."""
+    """Read JSON records with these columns: `json("team string, score long, at timestamp")`."""
     return Json(ddl, registry, largest)
 
 
@@ -111,7 +118,7 @@ def _refuse_unreadable(kind: pa.DataType, name: str, *, top: bool = False) -> No
     if pa.types.is_map(kind) or (pa.types.is_date(kind) and not top):
         raise InvalidStep(
             f"the column {name!r} cannot be read from JSON as {ddl_of(kind)}",
-            hint="name an object's fields: struct<a: long, b: string>; a date stands in a column of its own",
+            hint="declare an object's fields: struct<a: long, b: string>; a date must be a top-level column",
         )
     if pa.types.is_list(kind):
         _refuse_unreadable(kind.value_type, name)
@@ -131,11 +138,11 @@ def _to_text(column: pl.Expr, kind: pa.DataType) -> pl.Expr:
 
 
 def _as_written(schema: pa.Schema) -> pa.Schema:
-    """Times are written as texts; they are read as such and understood afterwards, each on its own."""
+    """Declare times as strings; they are parsed afterwards, each on its own."""
     return pa.schema([pa.field(f.name, pa.string() if pa.types.is_temporal(f.type) else f.type) for f in schema])
 
 
-def _timed(table: pa.Table, schema: pa.Schema) -> pl.DataFrame:
+def _parse_times(table: pa.Table, schema: pa.Schema) -> pl.DataFrame:
     frame = pl.DataFrame(table)
     times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
     dates = [field.name for field in schema if pa.types.is_date(field.type)]
@@ -146,22 +153,23 @@ def _timed(table: pa.Table, schema: pa.Schema) -> pl.DataFrame:
 
 
 def read_objects(values: pl.Series, schema: pa.Schema) -> tuple[Places, pa.Table, dict[int, str]]:
-    """The places of the records that could be read, their columns, and a complaint for each of the others."""
+    """The positions of the decodable records, their columns, and an error for each of the others."""
     lines, closed = _lines(texts_of(values))
-    complaints = _complaints(lines, closed)
+    problems = _find_problems(lines, closed)
     places = np.arange(len(lines))
-    if complaints:
-        places = np.delete(places, list(complaints))
+    if problems:
+        places = np.delete(places, list(problems))
         lines = lines[places]
     good: list[Places] = [np.empty(0, np.int64)]
     tables: list[pa.Table] = []
-    _halve(lines, places, schema, good, tables, complaints)
+    _parse_bisecting(lines, places, schema, good, tables, problems)
     table = pa.concat_tables(tables) if tables else schema.empty_table()
-    return np.concatenate(good), table, complaints
+    return np.concatenate(good), table, problems
 
 
 def _lines(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Texts without what may stand around an object, and which of them open and close one: usually all, as they are."""
+    """Trim the text around each object, and check that it opens and closes an object; usually no text needs
+    trimming."""
     closed = _closed(texts)
     if closed.all():
         return texts, closed
@@ -173,12 +181,12 @@ def _closed(texts: pl.Series) -> pl.Series:
     return texts.str.starts_with("{") & texts.str.ends_with("}")
 
 
-def _complaints(lines: pl.Series, closed: pl.Series) -> dict[int, str]:
-    """What is wrong at first sight. A record that opens and closes an object cannot run into its neighbours."""
+def _find_problems(lines: pl.Series, closed: pl.Series) -> dict[int, str]:
+    """Report obvious errors, so that no record's text can run into the next one."""
     found = dict.fromkeys(lines.is_null().arg_true(), NOT_UTF8)
     for place in (~closed).fill_null(value=False).arg_true():
         found[place] = "not a JSON object" if lines[place] else "an empty record"
-    # Arrow's parser crashes the process on a null that stands where an object should; in a text it is harmless.
+    # Arrow's parser crashes the process on a null in place of an object; inside a string null is harmless.
     for place in (lines.str.contains("null", literal=True) & closed).fill_null(value=False).arg_true():
         if not _NULL_AFTER_OBJECT.search(lines[place]):
             continue
@@ -189,15 +197,15 @@ def _complaints(lines: pl.Series, closed: pl.Series) -> dict[int, str]:
     return found
 
 
-def _halve(
+def _parse_bisecting(
     lines: pl.Series,
     places: Places,
     schema: pa.Schema,
     good: list[Places],
     tables: list[pa.Table],
-    complaints: dict[int, str],
+    problems: dict[int, str],
 ) -> None:
-    """Reads all at once; where that fails, each half on its own, down to the records at fault."""
+    """Parse all lines at once; on failure parse each half on its own, down to the invalid records."""
     if not len(places):
         return
     try:
@@ -205,17 +213,17 @@ def _halve(
         good.append(places)
     except (pa.ArrowInvalid, ValueError) as problem:
         if len(places) == 1:
-            complaints[int(places[0])] = str(problem)
+            problems[int(places[0])] = str(problem)
             return
         middle = len(places) // 2
         for half in (slice(0, middle), slice(middle, None)):
-            _halve(lines[half], places[half], schema, good, tables, complaints)
+            _parse_bisecting(lines[half], places[half], schema, good, tables, problems)
 
 
 def _parse(lines: pl.Series, schema: pa.Schema) -> pa.Table:
     parsing = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    # A block must hold the longest record, and one block keeps the parser from starting threads. It ends with a
-    # newline, so that records written over several lines are not cut at their last one.
+    # A block must hold the longest record, and a single block keeps the parser from starting threads. The text ends
+    # with a newline, so that a record of several lines is not cut at its last one.
     joined = pl.concat([lines, pl.Series([""])]).str.join("\n")
     text = joined.to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()[2]
     reading = arrow_json.ReadOptions(use_threads=False, block_size=max(len(text) + 1, 1024))

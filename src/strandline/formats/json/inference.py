@@ -1,4 +1,4 @@
-"""Columns guessed once from a sample of JSON records, for a user to read, correct and pin."""
+"""Infer columns from a sample of JSON records, for a user to read, correct and pin."""
 
 import json
 import re
@@ -18,20 +18,20 @@ _ORDER: Final = ("null", "boolean", "long", "double", "date", "timestamp", "stri
 
 
 def infer_json(sample: str | Path | bytes | Iterable[bytes]) -> str:
-    """DDL for a sample: a file of JSON lines by its path, such lines as bytes, or records. Pin what it says."""
+    """Infer DDL from a sample: the path of a JSON lines file, JSON lines as bytes, or records. Pin the result."""
     kinds: dict[str, Any] = {}
     for count, record in enumerate(islice(_records(sample), _MOST)):
         try:
             found = json.loads(record)
         except (ValueError, RecursionError) as problem:
-            raise InvalidSchema(f"record {count + 1} of the sample is no JSON", detail=str(problem)) from None
+            raise InvalidSchema(f"record {count + 1} of the sample is not JSON", detail=str(problem)) from None
         if not isinstance(found, dict):
-            raise InvalidSchema(f"record {count + 1} of the sample is no JSON object")
+            raise InvalidSchema(f"record {count + 1} of the sample is not a JSON object")
         for name, value in found.items():
-            kinds[name] = _both(kinds.get(name, "null"), _kind(value))
+            kinds[name] = _common_type(kinds.get(name, "null"), _kind(value))
     if not kinds:
-        raise InvalidSchema("the sample has no field", hint="give records that are JSON objects")
-    ddl = ", ".join(f"{name} {_told(kind)}" for name, kind in kinds.items())
+        raise InvalidSchema("the sample has no field", hint="use records that are JSON objects")
+    ddl = ", ".join(f"{name} {_to_ddl(kind)}" for name, kind in kinds.items())
     parse_ddl(ddl)
     return ddl
 
@@ -57,34 +57,34 @@ def _kind(value: Any) -> Any:
         case list():
             inner: Any = "null"
             for each in value:
-                inner = _both(inner, _kind(each))
+                inner = _common_type(inner, _kind(each))
             return [inner]
     return {name: _kind(each) for name, each in value.items()}
 
 
-def _both(one: Any, other: Any) -> Any:
-    """The least type that holds values of both; a text holds a time, and a real number a whole one."""
+def _common_type(one: Any, other: Any) -> Any:
+    """The narrowest type for values of both types: a string can hold a time, and a double a long."""
     if one in ("null", other):
         return other
     if other == "null":
         return one
     if isinstance(one, dict) and isinstance(other, dict):
-        return {name: _both(one.get(name, "null"), other.get(name, "null")) for name in {**one, **other}}
+        return {name: _common_type(one.get(name, "null"), other.get(name, "null")) for name in {**one, **other}}
     if isinstance(one, list) and isinstance(other, list):
-        return [_both(one[0], other[0])]
+        return [_common_type(one[0], other[0])]
     for group in ({"long", "double"}, {"date", "timestamp", "string"}):
         if not isinstance(one, dict | list) and not isinstance(other, dict | list) and {one, other} <= group:
             return max(one, other, key=_ORDER.index)
     raise InvalidSchema(
         "a field of the sample changes its type",
-        detail=f"{_told(one)} and {_told(other)}",
+        detail=f"{_to_ddl(one)} and {_to_ddl(other)}",
         hint="write the DDL by hand; records of the other type become dead letters",
     )
 
 
-def _told(kind: Any) -> str:
+def _to_ddl(kind: Any) -> str:
     if isinstance(kind, dict):
-        return f"struct<{', '.join(f'{name}: {_told(each)}' for name, each in kind.items())}>"
+        return f"struct<{', '.join(f'{name}: {_to_ddl(each)}' for name, each in kind.items())}>"
     if isinstance(kind, list):
-        return f"array<{_told(kind[0])}>"
+        return f"array<{_to_ddl(kind[0])}>"
     return "string" if kind == "null" else str(kind)

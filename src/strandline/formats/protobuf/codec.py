@@ -1,4 +1,4 @@
-"""Protobuf: messages with or without a registry's id, by a .proto's text, in whole batches."""
+"""Decode and encode Protobuf messages in whole batches, with or without a registry id, by the text of a .proto file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from strandline.formats.protobuf.messages import (
     class_of,
     columns_of,
     file_of,
-    filled,
+    fill,
     getter,
     index_of,
     instants,
@@ -36,14 +36,15 @@ from strandline.formats.registry.confluent_wire import (
 )
 from strandline.formats.registry.subjects import Kind, Schema
 from strandline.formats.schema import types_of
-from strandline.formats.undecodable_records import LARGEST, Complaint, checked_size, sift, tell
+from strandline.formats.undecodable_records import LARGEST, DecodeProblem, check_sizes, refuse_bad_limit, to_decoded
 from strandline.formats.varints import NO_TIME
 from strandline.ports.protocols import RAW, Decoded
 
 
 @dataclass(frozen=True, slots=True)
 class Protobuf:
-    """Messages of one kind. Fields are known by their numbers, so a writer's schema is asked only whether it fits."""
+    """Protobuf format for one message type. Fields are matched by number; a writer's schema is only checked to be
+    compatible."""
 
     schema: str
     message: str | None = None
@@ -54,7 +55,7 @@ class Protobuf:
     largest: int = LARGEST
 
     def __post_init__(self) -> None:
-        checked_size(self.largest)
+        refuse_bad_limit(self.largest)
         _columns(self.schema, self.uses, self.message)
 
     @property
@@ -63,35 +64,35 @@ class Protobuf:
 
     @property
     def types(self) -> Mapping[str, str]:
-        """Each column's type, as DDL writes it."""
+        """Each column's type in DDL."""
         return types_of(_columns(self.schema, self.uses, self.message))
 
     def decode(self, raw: pl.DataFrame) -> Decoded:
-        """Each record by itself, then column by column."""
-        sifted = sift(raw, self.largest)
-        complaints = dict(sifted.complaints)
+        """Decode each record, then convert column by column."""
+        checked = check_sizes(raw, self.largest)
+        problems = dict(checked.problems)
         values = raw[RAW].to_list()
         parse = class_of(message_of(self.schema, self.uses, self.message)).FromString
-        known: dict[bytes, Complaint | int] = {}
+        known: dict[bytes, DecodeProblem | int] = {}
         good: list[int] = []
         found: list[Any] = []
-        for place in sifted.full.tolist():
+        for place in checked.full.tolist():
             value = values[place]
             try:
                 skip = 0 if self.registry is None else self._head(self.registry, value, known)
-                if isinstance(skip, Complaint):
-                    complaints[place] = skip
+                if isinstance(skip, DecodeProblem):
+                    problems[place] = skip
                     continue
                 found.append(parse(value[skip:]))
                 good.append(place)
             except (DecodeError, ValueError) as problem:
-                complaints[place] = Complaint(str(problem))
+                problems[place] = DecodeProblem(str(problem))
         frame, wrong = self._frame(found)
         if wrong:
-            complaints |= {good[at]: Complaint(why) for at, why in wrong.items()}
+            problems |= {good[at]: DecodeProblem(why) for at, why in wrong.items()}
             fine = [at for at in range(len(good)) if at not in wrong]
             frame, good = frame[fine], [good[at] for at in fine]
-        return tell(raw, np.array(good, np.int64), frame, sifted.empty, complaints)
+        return to_decoded(raw, np.array(good, np.int64), frame, checked.empty, problems)
 
     def _frame(self, found: Sequence[Any]) -> tuple[pl.DataFrame, dict[int, str]]:
         schema = _columns(self.schema, self.uses, self.message)
@@ -106,45 +107,47 @@ class Protobuf:
             try:
                 columns[field.name] = pa.array(map(get, found), kind)
             except ValueError:
-                columns[field.name] = pa.array([_tried(get, each, at, wrong) for at, each in enumerate(found)], kind)
+                columns[field.name] = pa.array(
+                    [_get_or_report(get, each, at, wrong) for at, each in enumerate(found)], kind
+                )
         shape = pl.Schema(schema)
         return pl.DataFrame(columns).cast(shape), wrong
 
-    def _head(self, registry: Registry, value: bytes, known: dict[bytes, Complaint | int]) -> Complaint | int:
-        """How long the id and the message's index are, or why messages under them cannot be read."""
+    def _head(self, registry: Registry, value: bytes, known: dict[bytes, DecodeProblem | int]) -> DecodeProblem | int:
+        """The length of the id and the message index, or the reason why these messages cannot be decoded."""
         number = unframed(value)
         index, end = read_index(value, HEAD)
         head = value[:end]
         if head not in known:
-            known[head] = self._judge(registry, number, index) or end
+            known[head] = self._check_schema(registry, number, index) or end
         return known[head]
 
-    def _judge(self, registry: Registry, number: int, index: tuple[int, ...]) -> Complaint | None:
+    def _check_schema(self, registry: Registry, number: int, index: tuple[int, ...]) -> DecodeProblem | None:
         found = schema_of(registry.client(), number, Kind.PROTOBUF)
-        if isinstance(found, Complaint):
+        if isinstance(found, DecodeProblem):
             return found
         reader = "the pipeline's own schema" if self.number is None else f"schema {self.number}"
         try:
             written = at_index(file_of(found[0].text, tuple(found[1].items())), index)
             wanted = message_of(self.schema, self.uses, self.message)
             if written is None or written.name != wanted.name:
-                told = f"message {list(index)}" if written is None else f"a message {written.full_name}"
-                return unreadable(number, reader, f"{told} was written, {wanted.full_name} is read")
+                message = f"message {list(index)}" if written is None else f"a message {written.full_name}"
+                return unreadable(number, reader, f"{message} was written, {wanted.full_name} is read")
             why = "; ".join(why_not(wanted, written))
             return unreadable(number, reader, why) if why else None
         except InvalidSchema as problem:
             return unreadable(number, reader, str(problem))
 
     def encode(self, rows: pl.DataFrame) -> pl.Series:
-        """Each row as a message, under the id by which the registry knows the schema, if there is one."""
+        """Encode each row as a message, with the schema's id if there is a registry."""
         message = message_of(self.schema, self.uses, self.message)
         make, head = class_of(message), b""
         if self.registry is not None:
             schema = Schema(Kind.PROTOBUF, self.schema)
             number = self.number or self.registry.client().lookup(refuse_without_subject(self.subject), schema).id
-            head = framed(number, written_index(index_of(message)))
+            head = framed(number, write_index(index_of(message)))
         try:
-            found = [head + filled(make(), row).SerializeToString() for row in rows.select(self.columns).to_dicts()]
+            found = [head + fill(make(), row).SerializeToString() for row in rows.select(self.columns).to_dicts()]
         except (ValueError, TypeError) as problem:
             raise SinkError("a row does not fit its message", detail=str(problem)[:200]) from None
         return pl.Series(found, dtype=pl.Binary)
@@ -158,11 +161,14 @@ def protobuf(
     subject: str | None = None,
     largest: int = LARGEST,
 ) -> Protobuf:
-    """Protobuf messages: `protobuf(Path("score.proto").read_text())`, or the subject's latest schema, pinned."""
+    """Read Protobuf messages: `protobuf(Path("score.proto").read_text())`, or with the subject's latest schema,
+    pinned."""
     if schema is not None:
         return Protobuf(schema, message, registry, subject, largest=largest)
     if registry is None:
-        raise InvalidSchema("Protobuf cannot be read without a schema", hint="give one, or a registry and a subject")
+        raise InvalidSchema(
+            "Protobuf cannot be decoded without a schema", hint="give a schema, or a registry and a subject"
+        )
     client = registry.client()
     latest = client.latest(refuse_without_subject(subject))
     uses = tuple(client.used_by(latest.schema).items())
@@ -170,12 +176,12 @@ def protobuf(
 
 
 def read_index(value: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    """A message's index: how many numbers, then the numbers; a single 0 stands for the first message."""
+    """Read a message index: a count, then that many numbers; a single 0 means the first message."""
     count, at = _varint(value, at)
     if count == 0:
         return (0,), at
     if not 0 < count <= len(value) - at:
-        raise ValueError("a message index that does not fit into the record")
+        raise ValueError("a message index that is longer than the record")
     numbers = []
     for _ in range(count):
         number, at = _varint(value, at)
@@ -183,10 +189,10 @@ def read_index(value: bytes, at: int) -> tuple[tuple[int, ...], int]:
     return tuple(numbers), at
 
 
-def written_index(index: tuple[int, ...]) -> bytes:
+def write_index(index: tuple[int, ...]) -> bytes:
     if index == (0,):
         return b"\0"
-    return b"".join(_written(number) for number in (len(index), *index))
+    return b"".join(_write_varint(number) for number in (len(index), *index))
 
 
 def _varint(value: bytes, at: int) -> tuple[int, int]:
@@ -200,7 +206,7 @@ def _varint(value: bytes, at: int) -> tuple[int, int]:
     raise ValueError("the record ends in the middle of its message index")
 
 
-def _written(number: int) -> bytes:
+def _write_varint(number: int) -> bytes:
     number <<= 1
     found = bytearray()
     while number > 0x7F:
@@ -214,7 +220,7 @@ def _columns(schema: str, uses: Uses, message: str | None) -> pa.Schema:
     return columns_of(message_of(schema, uses, message))
 
 
-def _tried(get: Any, found: Any, at: int, wrong: dict[int, str]) -> Any:
+def _get_or_report(get: Any, found: Any, at: int, wrong: dict[int, str]) -> Any:
     try:
         return get(found)
     except ValueError as problem:

@@ -1,4 +1,4 @@
-"""Whether Protobuf messages written with one schema can be read with another: numbers and wire types decide."""
+"""Check whether Protobuf messages of one schema can be read with another, by field numbers and wire types."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -17,7 +17,7 @@ _ALIKE: Final = (
     {FieldDescriptor.TYPE_FIXED64, FieldDescriptor.TYPE_SFIXED64},
     {FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES},
 )  # fmt: skip
-"""Types that are written the same way, so that a field may go from one to another."""
+"""Types with the same encoding, so that a field may change from one to another."""
 _NAMES: Final = {
     getattr(FieldDescriptor, name): name.removeprefix("TYPE_").lower()
     for name in dir(FieldDescriptor)
@@ -28,22 +28,22 @@ _NAMES: Final = {
 def can_read_protobuf(
     reader: str, writer: str, reader_uses: Mapping[str, str] | None = None, writer_uses: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Why the reader's schema cannot read what the writer's wrote; nothing if it can. Packages may differ."""
-    ours, theirs = (
+    """List why the reader's schema cannot read data of the writer's schema; empty if it can. Packages may differ."""
+    readable, written = (
         _messages(file_of(text, tuple((uses or {}).items())))
         for text, uses in ((reader, reader_uses), (writer, writer_uses))
     )
     reasons: list[str] = []
-    for name, message in theirs.items():
-        if name in ours:
-            reasons += why_not(ours[name], message)
+    for name, message in written.items():
+        if name in readable:
+            reasons += why_not(readable[name], message)
         else:
             reasons.append(f"{name}: the message may be written, and is not read")
     return list(dict.fromkeys(reasons))
 
 
 def why_not(reader: Descriptor, writer: Descriptor, seen: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Why one message cannot be read as another, with all that is in it."""
+    """Yield why one message cannot be read as another, nested messages included."""
     if reader.full_name in seen:
         return
     yield from _fields(reader, writer, _short(reader))
@@ -86,23 +86,24 @@ def _field(reader: FieldDescriptor, writer: FieldDescriptor, place: str) -> Iter
 
 
 def _oneofs(reader: Descriptor, writer: Descriptor, place: str) -> Iterator[str]:
-    """A choice may grow, and may come or go; it must not lose a member, nor take in what could stand beside it."""
-    ours, theirs = _choices(reader), _choices(writer)
-    for name, numbers in theirs.items():
-        if name in ours:
+    """Check oneofs. A oneof may grow, appear or vanish; it must not lose a member, nor absorb fields that could be set
+    together."""
+    reader_oneofs, writer_oneofs = _choices(reader), _choices(writer)
+    for name, numbers in writer_oneofs.items():
+        if name in reader_oneofs:
             for number in numbers - set(reader.fields_by_number):
-                yield f"{place}.{name}: the choice lost the field {number}"
-    for name, numbers in ours.items():
+                yield f"{place}.{name}: the oneof lost the field {number}"
+    for name, numbers in reader_oneofs.items():
         known = {number for number in numbers if number in writer.fields_by_number}
-        moved = known - theirs.get(name, set())
-        if name in theirs and moved:
-            yield f"{place}.{name}: the fields {_listed(moved)} moved into a choice that was there"
-        elif len(moved) > 1 and not any(moved <= members for members in theirs.values()):
-            yield f"{place}.{name}: the fields {_listed(moved)} moved into one choice, and could stand side by side"
+        moved = known - writer_oneofs.get(name, set())
+        if name in writer_oneofs and moved:
+            yield f"{place}.{name}: the fields {_listed(moved)} moved into an existing oneof"
+        elif len(moved) > 1 and not any(moved <= members for members in writer_oneofs.values()):
+            yield f"{place}.{name}: the fields {_listed(moved)} moved into one oneof, and could be set together before"
 
 
 def _choices(message: Descriptor) -> dict[str, set[int]]:
-    """The oneofs that were written as such."""
+    """The oneofs that are written in the schema, without those of optional fields."""
     found = {each.name: {field.number for field in each.fields} for each in message.oneofs}
     own = {f"_{field.name}": {field.number} for field in message.fields}
     return {name: numbers for name, numbers in found.items() if own.get(name) != numbers}

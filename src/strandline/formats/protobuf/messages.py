@@ -1,4 +1,4 @@
-"""Protobuf messages as values: found in a schema by name or index, and what their fields are as columns."""
+"""Find Protobuf messages in a schema, and map their fields to columns."""
 
 import base64
 import binascii
@@ -40,7 +40,7 @@ Get = Callable[[Any], Any]
 
 @lru_cache(maxsize=256)
 def file_of(schema: str, uses: Uses = ()) -> Any:
-    """A schema's file in a pool of its own: .proto text, or a descriptor in base64, as some registries keep it."""
+    """Load a schema into a descriptor pool: .proto text, or a base64 descriptor as some registries store it."""
     pool = descriptor_pool.DescriptorPool()
     _add_known(pool)
     try:
@@ -49,11 +49,11 @@ def file_of(schema: str, uses: Uses = ()) -> Any:
         pool.AddSerializedFile(file.SerializeToString())
         return pool.FindFileByName(file.name)
     except (TypeError, KeyError, ValueError) as problem:
-        raise InvalidSchema("the Protobuf schema does not hold together", detail=str(problem)[:200]) from None
+        raise InvalidSchema("the Protobuf schema is inconsistent", detail=str(problem)[:200]) from None
 
 
 def message_of(schema: str, uses: Uses, name: str | None) -> Descriptor:
-    """The message with this name, with or without its package, or the first."""
+    """The message with this name, with or without its package; the first message if None."""
     file = file_of(schema, uses)
     found = list(all_messages(file))
     if not found:
@@ -64,12 +64,13 @@ def message_of(schema: str, uses: Uses, name: str | None) -> Descriptor:
         if name in (each.full_name, each.full_name.removeprefix(f"{file.package}.")):
             return each
     raise InvalidSchema(
-        f"the Protobuf schema has no message {name!r}", hint=f"it has {', '.join(each.full_name for each in found)}"
+        f"the Protobuf schema has no message {name!r}",
+        hint=f"choose from {', '.join(each.full_name for each in found)}",
     )
 
 
 def all_messages(file: Any) -> Iterator[Descriptor]:
-    """Each before those inside of it; entries of maps are none."""
+    """Yield each message before its nested ones, without map entries."""
     waiting = list(file.message_types_by_name.values())
     while waiting:
         message = waiting.pop(0)
@@ -79,7 +80,7 @@ def all_messages(file: Any) -> Iterator[Descriptor]:
 
 
 def at_index(file: Any, index: tuple[int, ...]) -> Descriptor | None:
-    """The message by its place in the file, then inside of that one, and so on."""
+    """The message at an index: its position in the file, then in the outer message, and so on."""
     inside: list[Descriptor] = list(file.message_types_by_name.values())
     found = None
     for place in index:
@@ -91,7 +92,7 @@ def at_index(file: Any, index: tuple[int, ...]) -> Descriptor | None:
 
 
 def index_of(message: Descriptor) -> tuple[int, ...]:
-    """Its place, as the wire format writes it."""
+    """The index of a message in the wire format."""
     outer = message.containing_type
     if outer is None:
         return (list(message.file.message_types_by_name.values()).index(message),)
@@ -103,12 +104,13 @@ def class_of(message: Descriptor) -> type[Message]:
 
 
 def columns_of(message: Descriptor) -> pa.Schema:
-    """A message's fields as columns."""
+    """Convert a message's fields to columns."""
     return pa.schema([(each.name, _type(each, (message,))) for each in message.fields])
 
 
 def getter(field: FieldDescriptor) -> Get:
-    """A message's value of this field, as its column holds it; a ValueError where it does not fit."""
+    """Return a function that reads this field's column value from a message; it raises ValueError if the value does not
+    fit."""
     if field.is_repeated:
         return _map(field) if _is_map(field) else _list(field)
     value = _value(field)
@@ -120,22 +122,24 @@ def getter(field: FieldDescriptor) -> Get:
 
 
 def is_instant(field: FieldDescriptor) -> bool:
-    """Whether a column of this field can be read without looking at each value."""
+    """Whether the field is a single timestamp, whose column is read without converting each value."""
     return not field.is_repeated and field.message_type is not None and field.message_type.full_name == _TIME
 
 
 def instants(field: FieldDescriptor, found: Sequence[Any]) -> tuple[pa.Array, list[int]]:
-    """A whole column of times, and the places of those that no calendar has."""
-    there = np.fromiter((each.HasField(field.name) for each in found), np.bool_, len(found))
+    """Read a column of timestamps, and the positions of those outside the calendar."""
+    present = np.fromiter((each.HasField(field.name) for each in found), np.bool_, len(found))
     seconds = np.fromiter(map(attrgetter(f"{field.name}.seconds"), found), np.int64, len(found))
     nanos = np.fromiter(map(attrgetter(f"{field.name}.nanos"), found), np.int64, len(found))
     fine = (seconds >= _FIRST_SECOND) & (seconds <= _LAST_SECOND) & (nanos >= 0) & (nanos < 10**9)
     at = np.where(fine, seconds, 0) * 1_000_000 + nanos // 1000
-    return pa.array(at, mask=~(there & fine)).cast(pa.timestamp("us", tz="UTC")), np.flatnonzero(there & ~fine).tolist()
+    return pa.array(at, mask=~(present & fine)).cast(pa.timestamp("us", tz="UTC")), np.flatnonzero(
+        present & ~fine
+    ).tolist()
 
 
-def filled(message: Any, row: Mapping[str, Any]) -> Any:
-    """The message with a row's values; what is null stays unset."""
+def fill(message: Any, row: Mapping[str, Any]) -> Any:
+    """Fill a message with a row's values; nulls stay unset."""
     for field in message.DESCRIPTOR.fields:
         value = row[field.name]
         if value is None:
@@ -175,7 +179,7 @@ def _fill(message: Any, value: Any) -> None:
     elif _is_wrapper(message.DESCRIPTOR):
         message.value = value
     else:
-        filled(message, value)
+        fill(message, value)
 
 
 def _plain(field: FieldDescriptor, value: Any) -> Any:
@@ -198,7 +202,7 @@ def _map(field: FieldDescriptor) -> Get:
 
 
 def _value(field: FieldDescriptor) -> Get | None:
-    """What to make of one value; None if it is fine as it is."""
+    """Return a conversion for one value; None if it needs none."""
     if field.enum_type is not None:
         names = {each.number: each.name for each in field.enum_type.values}
         return lambda found: names.get(found) or str(found)
@@ -247,7 +251,7 @@ def _one(field: FieldDescriptor, above: tuple[Descriptor, ...]) -> pa.DataType:
     if _is_wrapper(message):
         return _type(message.fields_by_name["value"], above)
     if message in above:
-        raise InvalidSchema(f"the message {message.full_name} holds itself", hint="a column's type must have an end")
+        raise InvalidSchema(f"the message {message.full_name} contains itself", hint="use a type that is not recursive")
     return pa.struct([(each.name, _type(each, (*above, message))) for each in message.fields])
 
 
@@ -281,7 +285,7 @@ def _add_imported(
     pool: descriptor_pool.DescriptorPool,
     done: set[str],
 ) -> None:
-    """Only what is imported, directly or not: two versions of a file may be known that define the same."""
+    """Add only imported schemas, directly or not: two versions of one file in a pool would clash."""
     for name in file.dependency:
         if name in uses and name not in done:
             done.add(name)
@@ -301,8 +305,8 @@ def _refuse_reserved(message: descriptor_pb2.DescriptorProto) -> None:
 
 
 def _add_known(pool: descriptor_pool.DescriptorPool) -> None:
-    """The types that come with Protobuf itself, which a schema may import."""
-    from importlib import import_module  # noqa: PLC0415 - loaded by name, once a schema
+    """Add Protobuf's well-known types, which a schema may import."""
+    from importlib import import_module  # noqa: PLC0415 - loaded by name, once per schema
 
     for name in _KNOWN:
         pool.AddSerializedFile(import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR.serialized_pb)

@@ -1,4 +1,4 @@
-"""The text of a .proto file, read into Protobuf's own descriptor of it; no compiler is needed at run time."""
+"""Parse the text of a .proto file into a descriptor, without a compiler at run time."""
 
 import re
 from collections.abc import Iterator
@@ -35,16 +35,16 @@ _LABELS: Final = {
 
 
 def parse_proto(text: str, name: str = "schema.proto") -> FileDescriptorProto:
-    """The descriptor of a .proto file (syntax proto2 or proto3)."""
+    """Parse a .proto file (syntax proto2 or proto3)."""
     if len(text) > _LARGEST:
         raise InvalidSchema(f"a .proto of {len(text)} characters", hint=f"at most {_LARGEST} are read")
     file = FileDescriptorProto(name=name)
-    _Reader(text, file).read()
+    _Parser(text, file).read()
     return file
 
 
-class _Reader:
-    """Goes through the words of a file once."""
+class _Parser:
+    """Parser that reads the tokens of a file once."""
 
     def __init__(self, text: str, file: FileDescriptorProto) -> None:
         self.words = list(_words(text))
@@ -59,7 +59,7 @@ class _Reader:
                     self._syntax(self._text())
                     self._expect(";")
                 case "edition":
-                    raise InvalidSchema("a .proto with an edition is not read", hint="write it as proto3")
+                    raise InvalidSchema("a .proto file with an edition is not supported", hint="use proto3")
                 case "package":
                     self.file.package = self._next()
                     self._expect(";")
@@ -79,12 +79,12 @@ class _Reader:
                 case ";":
                     pass
                 case word:
-                    raise self._lost(word)
+                    raise self._unexpected(word)
 
-    def _syntax(self, said: str) -> None:
-        if said not in ("proto2", "proto3"):
-            raise InvalidSchema(f"the .proto says syntax {said!r}", hint="proto2 and proto3 are read")
-        self.file.syntax = said
+    def _syntax(self, syntax: str) -> None:
+        if syntax not in ("proto2", "proto3"):
+            raise InvalidSchema(f"the .proto file has syntax {syntax!r}", hint="use proto2 or proto3")
+        self.file.syntax = syntax
 
     def _message(self, message: DescriptorProto, depth: int) -> None:
         if depth > _DEEPEST:
@@ -118,7 +118,7 @@ class _Reader:
             field.proto3_optional = word == "optional" and self.file.syntax == "proto3"
             word = self._next()
         if word == "group":
-            raise InvalidSchema("a .proto with a group is not read", hint="make it a message of its own")
+            raise InvalidSchema("a .proto file with a group is not supported", hint="use a nested message")
         if word == "map":
             self._map(message, field)
         elif word in SCALARS:
@@ -165,7 +165,7 @@ class _Reader:
                 self._field(message, word, place)
 
     def _add_own_oneofs(self, message: DescriptorProto) -> None:
-        """In proto3 an optional field stands in a oneof of its own; those come behind the written ones."""
+        """Give each proto3 optional field a synthetic oneof, after the written ones."""
         for field in message.field:
             if field.proto3_optional:
                 field.oneof_index = len(message.oneof_decl)
@@ -200,7 +200,7 @@ class _Reader:
                 message.reserved_range.add(start=start, end=end + 1)
 
     def _options(self, field: FieldDescriptorProto) -> None:
-        """Only what changes how a value is written or read; the others are passed over."""
+        """Keep only options that change how a value is encoded; skip the others."""
         self._expect("[")
         depth, key = 1, ""
         while depth:
@@ -233,14 +233,14 @@ class _Reader:
 
     def _next(self) -> str:
         if self.at >= len(self.words):
-            raise InvalidSchema("the .proto ends too early", hint="is a bracket open?")
+            raise InvalidSchema("the .proto file ends too early", hint="check for an unclosed bracket")
         self.at += 1
         return self.words[self.at - 1]
 
     def _expect(self, sign: str) -> None:
         word = self._next()
         if word != sign:
-            raise self._lost(word)
+            raise self._unexpected(word)
 
     def _text(self) -> str:
         return self._next()[1:-1]
@@ -252,9 +252,9 @@ class _Reader:
         try:
             return int(word, 0)
         except ValueError:
-            raise self._lost(word) from None
+            raise self._unexpected(word) from None
 
-    def _lost(self, word: str) -> InvalidSchema:
+    def _unexpected(self, word: str) -> InvalidSchema:
         before = " ".join(self.words[max(self.at - 6, 0) : self.at])
         return InvalidSchema(f"cannot read the .proto at {word!r}", detail=f"after: {before}")
 

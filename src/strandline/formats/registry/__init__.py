@@ -1,1 +1,1 @@
-"""Talk to a schema registry and judge compatibility."""
+"""Talk to a schema registry, and read its wire format."""

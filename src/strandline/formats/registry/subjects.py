@@ -1,11 +1,11 @@
-"""What a schema registry holds: schemas under ids, subjects and versions, and the levels it keeps them to."""
+"""Values of a schema registry: schemas with ids, subjects, versions, and compatibility levels."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """The language a schema is written in."""
+    """The schema language."""
 
     AVRO = "AVRO"
     PROTOBUF = "PROTOBUF"
@@ -13,7 +13,7 @@ class Kind(StrEnum):
 
 
 class Level(StrEnum):
-    """Which data a new schema must get on with: what older ones wrote, what they can read, or both."""
+    """Compatibility that a new schema must keep: backward, forward, or both."""
 
     NONE = "NONE"
     BACKWARD = "BACKWARD"
@@ -38,7 +38,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Another schema that this one uses, by the name it uses for it."""
+    """A reference to another schema, by the name that this one uses for it."""
 
     name: str
     subject: str
@@ -47,7 +47,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema as text, and the schemas it uses."""
+    """A schema's text and its references."""
 
     kind: Kind
     text: str
@@ -56,7 +56,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A schema as a subject holds it."""
+    """A schema as a version of a subject."""
 
     subject: str
     version: int
@@ -65,7 +65,7 @@ class Version:
 
 
 class Naming(StrEnum):
-    """The subject of a topic's records: by the topic, by the record, or by both."""
+    """Naming strategy for the subject of a topic's records: by topic, by record, or by both."""
 
     TOPIC = "topic"
     RECORD = "record"

@@ -1,1 +1,1 @@
-"""Evaluate alarm rules over stored metrics and notify."""
+"""Evaluate alarm rules over stored metrics, and send notifications."""

@@ -1,6 +1,6 @@
-"""Alarms as TOML: which rules, with which limits, and who is to hear of them.
+"""Read alarms from TOML: the rules, their limits, and where notifications go.
 
-    [lag_growing]                  # a rule by its name; what is not said is as usual
+    [lag_growing]                  # a rule by its name; unset fields keep their defaults
     batches = 30
 
     [state_growing]
@@ -13,7 +13,7 @@
     [[tell]]
     command = ["notify-send", "strandline"]
 
-Rules that are not named are there with their defaults; `rules = "named"` at the top leaves them out.
+Rules that are not named keep their defaults; `rules = "named"` at the top leaves them out.
 """
 
 import tomllib
@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from strandline.errors import InvalidStep, StrandlineError
 from strandline.model.elements import Duration
-from strandline.observe.alarms.notify import Told, told_from
+from strandline.observe.alarms.notify import Notifier, parse_notifier
 from strandline.observe.alarms.rules import DEFAULTS, KINDS, Rule
 
 _NAMED: Final = "named"
@@ -33,20 +33,20 @@ _RULES: Final = {kind.name: kind for kind in KINDS}
 
 @dataclass(frozen=True, slots=True)
 class Alarms:
-    """The rules of a job, and who hears of what they find."""
+    """The alarm rules of a job, and its notifiers."""
 
     rules: tuple[Rule, ...] = DEFAULTS
-    tell: tuple[Told, ...] = ()
+    notifiers: tuple[Notifier, ...] = ()
 
 
 def read_alarms(path: Path) -> Alarms:
-    """The alarms of a file."""
+    """Read alarms from a file."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise InvalidStep(f"the alarms {path} cannot be read", detail=problem.strerror or "") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise InvalidStep(f"the alarms {path} are no TOML", detail=str(problem)) from None
+        raise InvalidStep(f"the alarms {path} are not valid TOML", detail=str(problem)) from None
     try:
         return alarms_from(found)
     except StrandlineError as problem:
@@ -54,40 +54,40 @@ def read_alarms(path: Path) -> Alarms:
 
 
 def alarms_from(found: Mapping[str, Any]) -> Alarms:
-    """The alarms in a table."""
-    told = found.get("tell", [])
+    """Parse alarms from a TOML table."""
+    notifiers = found.get("tell", [])
     named = {name: each for name, each in found.items() if name not in ("tell", "rules")}
     unknown = sorted(named.keys() - _RULES.keys())
     if unknown:
-        raise InvalidStep(f"there is no rule {unknown[0]!r}", hint=f"choose among {', '.join(_RULES)}")
+        raise InvalidStep(f"there is no rule {unknown[0]!r}", hint=f"choose from {', '.join(_RULES)}")
     kept = [rule for rule in DEFAULTS if rule.name not in named and found.get("rules") != _NAMED]
-    made = [_rule(_RULES[name], each) for name, each in named.items() if not _is_off(name, each)]
-    if not isinstance(told, list):
-        raise InvalidStep("tell is a list of tables", hint="write [[tell]]")
-    return Alarms(tuple(kept + made), tuple(told_from(each) for each in told))
+    made = [_rule(_RULES[name], each) for name, each in named.items() if not _is_disabled(name, each)]
+    if not isinstance(notifiers, list):
+        raise InvalidStep("tell must be a list of tables", hint="write [[tell]]")
+    return Alarms(tuple(kept + made), tuple(parse_notifier(each) for each in notifiers))
 
 
-def _is_off(name: str, told: Any) -> bool:
-    if not isinstance(told, Mapping):
-        raise InvalidStep(f"{name} is no table", hint=f"write [{name}]")
-    return bool(told.get("off", False))
+def _is_disabled(name: str, table: Any) -> bool:
+    if not isinstance(table, Mapping):
+        raise InvalidStep(f"{name} must be a table", hint=f"write [{name}]")
+    return bool(table.get("off", False))
 
 
-def _rule(kind: type[Rule], told: Mapping[str, Any]) -> Rule:
+def _rule(kind: type[Rule], table: Mapping[str, Any]) -> Rule:
     known = {each.name: each for each in fields(kind)}
     values: dict[str, Any] = {}
-    for name, value in told.items():
+    for name, value in table.items():
         if name == "off":
             continue
         if name not in known:
-            raise InvalidStep(f"{kind.name} has no {name!r}", hint=f"it has {', '.join(known)}")
+            raise InvalidStep(f"{kind.name} has no field {name!r}", hint=f"choose from {', '.join(known)}")
         values[name] = _value(kind.name, name, value, known[name].default)
     return kind(**values)
 
 
-def _value(rule: str, name: str, value: Any, usual: Any) -> Any:
-    if isinstance(usual, Duration):
+def _value(rule: str, name: str, value: Any, default: Any) -> Any:
+    if isinstance(default, Duration):
         return Duration.parse(str(value))
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise InvalidStep(f"{rule}.{name} is {value!r}", hint="give a number of zero or more")
-    return int(value) if isinstance(usual, int) else float(value)
+        raise InvalidStep(f"{rule}.{name} is {value!r}", hint="use a number of zero or more")
+    return int(value) if isinstance(default, int) else float(value)

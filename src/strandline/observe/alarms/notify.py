@@ -1,6 +1,6 @@
-"""Who hears of an alarm: the log always; a webhook, a command, a topic of Kafka if they are named.
+"""Send alarm notifications to the log, and to webhooks, commands or Kafka topics.
 
-Each is asked to take one message, in a thread that nobody waits for; one that cannot be told is told of in the log.
+A background thread sends them; a failed notification is logged.
 """
 
 import json
@@ -19,14 +19,14 @@ from strandline.errors import InvalidStep, RunError
 from strandline.formats.secrets import Secret
 
 _SECONDS: Final = 10
-_QUEUED: Final = 100
+_QUEUE_SIZE: Final = 100
 
 _log: Final = logging.getLogger("strandline.alarms")
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is told of an alarm: it rings, or it has fallen silent."""
+    """A notification: an alarm fires, or is resolved."""
 
     job: str
     rule: str
@@ -40,14 +40,14 @@ class Message:
         what = (
             f"{self.rule} of {self.job}: {self.text}"
             if self.state == "firing"
-            else f"{self.rule} of {self.job} is well again"
+            else f"{self.rule} of {self.job} is resolved"
         )
         return f"{what}. Hint: {self.hint}" if self.hint and self.state == "firing" else what
 
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """POSTs the message as JSON; headers may be secrets by reference."""
+    """POSTs the message as JSON; header values may be secret references."""
 
     url: str
     headers: tuple[tuple[str, str | Secret], ...] = ()
@@ -56,9 +56,9 @@ class Webhook:
     def name(self) -> str:
         return f"webhook {self.url}"
 
-    def tell(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         shown = {name: each.reveal() if isinstance(each, Secret) else each for name, each in self.headers}
-        request = urllib.request.Request(  # noqa: S310 - the scheme is checked where it is read
+        request = urllib.request.Request(  # noqa: S310 - the scheme is checked when it is parsed
             self.url,
             json.dumps(asdict(message)).encode(),
             {"Content-Type": "application/json", **shown},
@@ -68,12 +68,13 @@ class Webhook:
             with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
                 answer.read()
         except (urllib.error.URLError, OSError) as problem:
-            raise RunError(f"{self.name} did not take an alarm", detail=str(problem)) from None
+            raise RunError(f"{self.name} rejected a notification", detail=str(problem)) from None
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Runs a program, without a shell: the message as JSON on its input, its parts as STRANDLINE_ALARM_… variables."""
+    """Runs a program without a shell, with the message as JSON on stdin and its fields as STRANDLINE_ALARM_…
+    variables."""
 
     words: tuple[str, ...]
 
@@ -81,24 +82,24 @@ class Command:
     def name(self) -> str:
         return f"command {self.words[0]}"
 
-    def tell(self, message: Message) -> None:
-        told = asdict(message)
-        variables = {f"STRANDLINE_ALARM_{name.upper()}": str(each) for name, each in told.items()}
+    def send(self, message: Message) -> None:
+        fields = asdict(message)
+        variables = {f"STRANDLINE_ALARM_{name.upper()}": str(each) for name, each in fields.items()}
         try:
-            ran = subprocess.run(  # noqa: S603 - named by the one who runs the job
-                self.words, input=json.dumps(told), text=True, capture_output=True, timeout=3 * _SECONDS, check=False,
+            ran = subprocess.run(  # noqa: S603 - configured by the job's user
+                self.words, input=json.dumps(fields), text=True, capture_output=True, timeout=3 * _SECONDS, check=False,
                 env={**os.environ, **variables},
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as problem:
-            raise RunError(f"{self.name} could not be told of an alarm", detail=str(problem)) from None
+            raise RunError(f"{self.name} could not run for a notification", detail=str(problem)) from None
         if ran.returncode:
-            said = ran.stderr.strip().rpartition("\n")[2]
-            raise RunError(f"{self.name} ended with {ran.returncode}", detail=said)
+            last_line = ran.stderr.strip().rpartition("\n")[2]
+            raise RunError(f"{self.name} ended with {ran.returncode}", detail=last_line)
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """Sends the message to a topic of Kafka, the job as its key."""
+    """Sends the message to a Kafka topic, with the job as its key."""
 
     servers: str
     topic: str
@@ -107,8 +108,8 @@ class Topic:
     def name(self) -> str:
         return f"topic {self.topic}"
 
-    def tell(self, message: Message) -> None:
-        from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - an extra
+    def send(self, message: Message) -> None:
+        from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - an optional extra
 
         problems: list[str] = []
         try:
@@ -119,16 +120,16 @@ class Topic:
             )  # fmt: skip
             left = producer.flush(_SECONDS)
         except KafkaException as problem:
-            raise RunError(f"{self.name} did not take an alarm", detail=str(problem)) from None
+            raise RunError(f"{self.name} rejected a notification", detail=str(problem)) from None
         if left or problems:
-            raise RunError(f"{self.name} did not take an alarm", detail="; ".join(problems) or "no answer")
+            raise RunError(f"{self.name} rejected a notification", detail="; ".join(problems) or "no answer")
 
 
-Told = Webhook | Command | Topic
+Notifier = Webhook | Command | Topic
 
 
-def told_from(found: Any) -> Told:
-    """Someone to tell, from a table of TOML."""
+def parse_notifier(found: Any) -> Notifier:
+    """Parse a notifier from a TOML table."""
     match found:
         case {"webhook": str(url), **rest} if url.startswith(("http://", "https://")) and rest.keys() <= {"headers"}:
             headers: Any = rest.get("headers", {})
@@ -138,8 +139,8 @@ def told_from(found: Any) -> Told:
         case {"kafka": str(topic), "servers": str(servers), **rest} if not rest:
             return Topic(servers, topic)
     keys = ", ".join(found) if isinstance(found, Mapping) else str(found)
-    hint = 'give webhook = "https://…", command = ["program", …], or kafka = "topic" with servers = "host:port"'
-    raise InvalidStep(f"nobody can be told with {keys or 'nothing'}", hint=hint)
+    hint = 'use webhook = "https://…", command = ["program", …], or kafka = "topic" with servers = "host:port"'
+    raise InvalidStep(f"unknown notifier: {keys or 'no keys'}", hint=hint)
 
 
 def _header(value: Any) -> str | Secret:
@@ -148,30 +149,30 @@ def _header(value: Any) -> str | Secret:
 
 
 class Dispatcher:
-    """Tells everyone, one message after the other, in a thread that ends when nothing is left to say."""
+    """Sends messages to all notifiers, one after the other, in a thread that ends when the queue is empty."""
 
-    def __init__(self, told: Sequence[Told]) -> None:
-        self._told = tuple(told)
-        self._queue: queue.Queue[Message] = queue.Queue(_QUEUED)
+    def __init__(self, notifiers: Sequence[Notifier]) -> None:
+        self._notifiers = tuple(notifiers)
+        self._queue: queue.Queue[Message] = queue.Queue(_QUEUE_SIZE)
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
-    def tell(self, message: Message) -> None:
-        """Returns at once."""
+    def send(self, message: Message) -> None:
+        """Queue a message; return at once."""
         (_log.warning if message.state == "firing" else _log.info)("%s", message)
-        if not self._told:
+        if not self._notifiers:
             return
         with self._lock:
             try:
                 self._queue.put_nowait(message)
             except queue.Full:
-                _log.warning("an alarm was not sent: a hundred wait already")
+                _log.warning("a notification was dropped: a hundred are queued already")
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="strandline-alarms", daemon=True)
                 self._thread.start()
 
     def close(self, seconds: float = _SECONDS) -> None:
-        """Waits for what is being told."""
+        """Wait until queued messages are sent."""
         thread = self._thread
         if thread is not None:
             thread.join(seconds)
@@ -184,8 +185,8 @@ class Dispatcher:
                 except queue.Empty:
                     self._thread = None
                     return
-            for each in self._told:
+            for each in self._notifiers:
                 try:
-                    each.tell(message)
-                except Exception as problem:  # noqa: BLE001 - an alarm that cannot be sent must not end anything
+                    each.send(message)
+                except Exception as problem:  # noqa: BLE001 - a failed notification must not end the job
                     _log.warning("%s", problem)

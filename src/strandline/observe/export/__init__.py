@@ -1,1 +1,1 @@
-"""Export metrics: Prometheus, OpenTelemetry, JSON lines, Spark listeners."""
+"""Export metrics to Prometheus, OpenTelemetry and JSON lines, and collect them from Spark queries."""

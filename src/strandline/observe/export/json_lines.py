@@ -1,4 +1,4 @@
-"""The numbers of every batch as lines of JSON, for whoever collects logs; a file that grows too large is set aside."""
+"""Write the numbers of every batch as JSON lines for log collectors, with rotation of large files."""
 
 import json
 from pathlib import Path
@@ -12,13 +12,13 @@ LARGEST: Final = 64 * 2**20
 
 
 class Lines:
-    """A file to which a line is added for each batch."""
+    """A file with one line per batch."""
 
     def __init__(self, path: Path, largest: int = LARGEST) -> None:
         self._path, self._largest = path, largest
         self._file = path.open("a", encoding="utf-8")
 
-    def tell(self, job: str, metrics: BatchMetrics, state: JobState) -> None:
+    def export(self, job: str, metrics: BatchMetrics, state: JobState) -> None:
         line = {"job": job, "state": state.value, **to_plain(metrics)}
         self._file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
         self._file.flush()

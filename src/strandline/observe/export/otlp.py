@@ -1,7 +1,7 @@
-"""The golden numbers for OpenTelemetry: what Prometheus would read, sent to a collector over OTLP on HTTP.
+"""Send the golden numbers to an OpenTelemetry collector over OTLP/HTTP, with the same metrics as for Prometheus.
 
-A thread of OpenTelemetry's own sends them, so that a collector that is away holds nothing up; what is counted meanwhile
-is sent when it is back.
+A thread of the OpenTelemetry client sends them, so an unreachable collector blocks nothing; counters accumulated in the
+meantime are sent when it is back.
 """
 
 import os
@@ -21,24 +21,24 @@ _WITHIN_SECONDS: Final = 5
 
 
 def require_otlp(address: str) -> None:
-    """Refuses what is no address of a collector, and a machine without the client."""
+    """Refuse an invalid collector address, or a missing client."""
     if urlsplit(address).scheme not in ("http", "https") or not urlsplit(address).hostname:
         raise InvalidStep(
-            f"{address!r} is no address of a collector", hint='write it like "http://localhost:4318"; it speaks HTTP'
+            f"{address!r} is not a collector address", hint='use OTLP over HTTP, like "http://localhost:4318"'
         )
     if not _is_installed("opentelemetry.sdk") or not _is_installed("opentelemetry.exporter.otlp.proto.http"):
-        raise SetupError("the client of OpenTelemetry is not installed", hint='pip install "strandline[otel]"')
+        raise SetupError("the OpenTelemetry client is not installed", hint='pip install "strandline[otel]"')
 
 
 def _is_installed(package: str) -> bool:
     try:
         return find_spec(package) is not None
-    except ModuleNotFoundError:  # one that it is a part of is not there either
+    except ModuleNotFoundError:  # the parent package is missing too
         return False
 
 
 class Telemetry:
-    """Tells a collector; or readers of one's own."""
+    """Sends metrics to a collector, or to the given readers."""
 
     def __init__(self, address: str = "", readers: tuple[Any, ...] = ()) -> None:
         from opentelemetry.sdk.metrics import MeterProvider
@@ -46,24 +46,26 @@ class Telemetry:
 
         resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME", "strandline")})
         chosen = readers or (_sender(address),)
-        # Ended by whoever closes it, and not when the interpreter goes, which is too late for a thread.
+        # Closed explicitly: at interpreter exit it is too late for a thread.
         self._provider = MeterProvider(metric_readers=chosen, resource=resource, shutdown_on_exit=False)
         self._meter = self._provider.get_meter("strandline")
         self._made: dict[str, Any] = {}
 
-    def tell(self, job: str, metrics: BatchMetrics, state: JobState) -> None:
+    def export(self, job: str, metrics: BatchMetrics, state: JobState) -> None:
         for signal in counters(metrics):
             self._each(self._meter.create_counter, signal, job, "add")
         for signal in gauges(metrics, state):
             self._each(self._meter.create_gauge, signal, job, "set")
 
     def close(self) -> None:
-        """Sends what was not sent yet, if someone listens."""
+        """Send what is left, if the collector responds."""
         self._provider.shutdown(timeout_millis=1000 * _WITHIN_SECONDS)
 
     def _each(self, make: Any, signal: Signal, job: str, act: str) -> None:
         if signal.name not in self._made:
-            self._made[signal.name] = make(f"strandline.{signal.name}", unit=signal.unit, description=signal.said)
+            self._made[signal.name] = make(
+                f"strandline.{signal.name}", unit=signal.unit, description=signal.description
+            )
         for labels, value in signal.values.items():
             known = {"job": job, **dict(zip(signal.labels, labels, strict=True))}
             getattr(self._made[signal.name], act)(value, known)

@@ -1,4 +1,4 @@
-"""The golden numbers for Prometheus: an endpoint on this machine, `http://127.0.0.1:PORT/metrics`."""
+"""Serve the golden numbers to Prometheus on this machine: `http://127.0.0.1:PORT/metrics`."""
 
 import logging
 import threading
@@ -19,7 +19,7 @@ _log: Final = logging.getLogger("strandline")
 
 
 class Exporter:
-    """Serves the numbers of one job. What is counted is counted since this run started."""
+    """Serves the numbers of one job. Counters start at zero with each run."""
 
     def __init__(self, port: int, host: str = LOOPBACK) -> None:
         self._lock = threading.Lock()
@@ -34,7 +34,7 @@ class Exporter:
         self.port = int(server.server_port)
         _log.info("metrics are at http://%s:%s/metrics", host, self.port)
 
-    def tell(self, job: str, metrics: BatchMetrics, state: JobState) -> None:
+    def export(self, job: str, metrics: BatchMetrics, state: JobState) -> None:
         with self._lock:
             self._job, self._last, self._state = job, metrics, state
             self._total = metrics if self._total is None else fold(self._total, metrics)
@@ -45,7 +45,7 @@ class Exporter:
         self._thread.join()
 
     def collect(self) -> Iterator[Metric]:
-        """What Prometheus asks for."""
+        """Yield the metrics for a scrape."""
         with self._lock:
             job, total, last, state = self._job, self._total, self._last, self._state
         if total is not None and last is not None:
@@ -54,7 +54,7 @@ class Exporter:
 
 
 def _family(kind: type[CounterMetricFamily | GaugeMetricFamily], signal: Signal, job: str) -> Metric:
-    family = kind(f"strandline_{signal.name}", signal.said, labels=["job", *signal.labels])
+    family = kind(f"strandline_{signal.name}", signal.description, labels=["job", *signal.labels])
     for labels, value in signal.values.items():
         family.add_metric([job, *labels], value)
     return family

@@ -1,4 +1,4 @@
-"""The golden numbers as signals: each with a name, what it is, and values by label, for those who collect them."""
+"""Define the exported metrics: name, description, and values by label."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,51 +15,51 @@ Labels = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A number, or several that differ in the values of their labels."""
+    """A metric with one value per combination of labels."""
 
     name: str
-    said: str
+    description: str
     values: Mapping[Labels, float]
     labels: Labels = field(default=())
     unit: str = ""
 
 
-def counters(told: BatchMetrics) -> Iterator[Signal]:
-    """What is counted: of a batch, or of several folded into one."""
-    outcomes: dict[Labels, float] = {(name,): float(getattr(told.counts, name)) for name in COUNTED}
-    yield Signal("elements", "Elements that came in, by what became of them.", outcomes, ("outcome",))
-    yield Signal("rows", "Rows that went out, by timing.", _by(told.out), ("timing",))
-    spent = "Where the time of batches went, by stage."
-    yield Signal("stage_seconds", spent, _by(told.stages), ("stage",), "s")
-    yield Signal("dead_letters", "Dead letters, by reason.", _by(told.reasons), ("reason",))
-    yield Signal("batches", "Batches in their sinks.", {(): told.batches})
-    yield Signal("retries", "How often a batch had to wait for a sink or a registry.", {(): told.retries})
-    yield Signal("retractions", "Rows that took others back.", {(): told.retractions})
+def counters(metrics: BatchMetrics) -> Iterator[Signal]:
+    """Counters of a batch, or of several batches that are folded into one."""
+    outcomes: dict[Labels, float] = {(name,): float(getattr(metrics.counts, name)) for name in COUNTED}
+    yield Signal("elements", "Elements that were read, by outcome.", outcomes, ("outcome",))
+    yield Signal("rows", "Rows that were emitted, by timing.", _by_label(metrics.out), ("timing",))
+    spent = "Time spent on batches, by stage."
+    yield Signal("stage_seconds", spent, _by_label(metrics.stages), ("stage",), "s")
+    yield Signal("dead_letters", "Dead letters, by reason.", _by_label(metrics.reasons), ("reason",))
+    yield Signal("batches", "Batches that were committed to the sinks.", {(): metrics.batches})
+    yield Signal("retries", "How often a batch had to wait for a sink or a registry.", {(): metrics.retries})
+    yield Signal("retractions", "Retractions that were emitted.", {(): metrics.retractions})
 
 
 def gauges(last: BatchMetrics, state: JobState) -> Iterator[Signal]:
-    """How things stand after the last batch; what is not known is left out."""
-    for name, said, unit, value in (
-        ("lag_records", "Records in the sources that were not read yet.", "", last.lag_records),
-        ("lag_seconds", "How long ago the oldest of them came.", "s", last.lag_seconds),
+    """Gauges after the last batch; unknown values are left out."""
+    for name, description, unit, value in (
+        ("lag_records", "Records in the sources that are not read yet.", "", last.lag_records),
+        ("lag_seconds", "Age of the oldest record that is not read yet.", "s", last.lag_seconds),
         ("watermark_delay_seconds", "How far the watermark is behind the clock.", "s", last.behind_seconds),
         ("batch_seconds", "How long the last batch took.", "s", last.took),
-        ("state_rows", "Windows that are kept, or strips that they share.", "", last.state_rows),
+        ("state_rows", "Windows in state, or the slices that they share.", "", last.state_rows),
         ("state_bytes", "Bytes of state.", "By", last.state_bytes),
         ("idle_partitions", "Partitions that no longer hold the watermark back.", "", len(last.idle)),
-        ("failure_budget_spent", "The share of the failure budget that is spent.", "", last.budget),
-        ("up", "Whether the job is at work.", "", int(state.is_alive)),
+        ("failure_budget_spent", "Share of the failure budget that is spent.", "", last.budget),
+        ("up", "Whether the job is running.", "", int(state.is_alive)),
     ):
         if value is not None:
-            yield Signal(name, said, {(): value}, unit=unit)
+            yield Signal(name, description, {(): value}, unit=unit)
     latency: dict[Labels, float] = {
         (timing, str(quantile)): last.latency_seconds(quantile, timing) or 0.0
         for timing in last.latency
         for quantile in QUANTILES
     }
-    said = "From event time to visible in the sink, in the last batch that said something."
-    yield Signal("latency_seconds", said, latency, ("timing", "quantile"), "s")
+    description = "From event time to visible in the sink, in the last batch that emitted rows."
+    yield Signal("latency_seconds", description, latency, ("timing", "quantile"), "s")
 
 
-def _by(values: Mapping[str, float]) -> dict[Labels, float]:
+def _by_label(values: Mapping[str, float]) -> dict[Labels, float]:
     return {(name,): value for name, value in values.items()}

@@ -1,8 +1,8 @@
-"""Spark's own streaming queries beside ours: a listener that tells their progress to whoever hears of a job's numbers.
+"""Export the progress of Spark's own streaming queries, by a listener.
 
     spark.streams.addListener(QueryListener([Exporter(9000)]))
 
-Spark knows rows, durations, positions and state; panes, watermarks per partition and late elements it does not.
+Spark reports rows, durations, positions and state, but no panes, watermarks per partition or late elements.
 """
 
 import logging
@@ -20,7 +20,7 @@ from pyspark.sql.streaming.listener import (
 
 from strandline.model.counts import Counts
 from strandline.observe.metrics.history import JobState
-from strandline.observe.metrics.lag import Following, positions_in
+from strandline.observe.metrics.lag import EndHistory, positions_in
 from strandline.observe.metrics.metrics import BatchMetrics, PartitionMetrics, StepMetrics
 
 _log: Final = logging.getLogger("strandline")
@@ -33,44 +33,44 @@ _STAGES: Final = {
 }
 
 
-class Hears(Protocol):
-    """Someone who hears of numbers, as `Exporter` and `Lines` do."""
+class MetricsReceiver(Protocol):
+    """A receiver of metrics, such as `Exporter` and `Lines`."""
 
-    def tell(self, job: str, metrics: BatchMetrics, state: JobState) -> None: ...
+    def export(self, job: str, metrics: BatchMetrics, state: JobState) -> None: ...
 
 
 class QueryListener(StreamingQueryListener):
-    """Hears of every query of a session. What goes wrong here is told in the log, and never to Spark."""
+    """Listens to every query of a session. Errors here are logged, and never reach Spark."""
 
-    def __init__(self, tellers: Sequence[Hears]) -> None:
-        self._tellers = tuple(tellers)
-        self._following: dict[str, Following] = {}
+    def __init__(self, exporters: Sequence[MetricsReceiver]) -> None:
+        self._exporters = tuple(exporters)
+        self._following: dict[str, EndHistory] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        self._following[str(event.id)] = Following()
+        self._following[str(event.id)] = EndHistory()
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         try:
-            self.heard(dict(event.progress))
-        except Exception as problem:  # noqa: BLE001 - a query does not end because its numbers cannot be told
-            _log.warning("numbers of a query were not told: %s", problem)
+            self.on_batch(dict(event.progress))
+        except Exception as problem:  # noqa: BLE001 - failed metrics must not end a query
+            _log.warning("the numbers of a query were not exported: %s", problem)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing is new."""
+        """Do nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         self._following.pop(str(event.id), None)
 
-    def heard(self, progress: Mapping[str, Any]) -> None:
-        """A batch of a query, as Spark tells of it."""
-        following = self._following.setdefault(str(progress.get("id")), Following())
+    def on_batch(self, progress: Mapping[str, Any]) -> None:
+        """Export a batch of a query from Spark's progress report."""
+        following = self._following.setdefault(str(progress.get("id")), EndHistory())
         metrics = from_progress(progress, following)
-        for teller in self._tellers:
-            teller.tell(str(progress.get("name") or progress.get("id")), metrics, JobState.RUNNING)
+        for exporter in self._exporters:
+            exporter.export(str(progress.get("name") or progress.get("id")), metrics, JobState.RUNNING)
 
 
-def from_progress(progress: Mapping[str, Any], following: Following) -> BatchMetrics:
-    """The numbers of a batch, as far as Spark knows them."""
+def from_progress(progress: Mapping[str, Any], following: EndHistory) -> BatchMetrics:
+    """Convert Spark's progress report to the numbers of a batch."""
     clock = round(datetime.fromisoformat(str(progress["timestamp"])).timestamp() * 1000)
     ms = {name: float(each) for name, each in (progress.get("durationMs") or {}).items()}
     took = ms.get("triggerExecution", 0.0)

@@ -1,7 +1,7 @@
-"""The numbers of a batch as bytes, and back: compact JSON, compressed. What a version does not know it leaves out.
+"""Encode the numbers of a batch as compressed JSON. Unknown and empty fields are left out.
 
-The numbers of one batch are too short to be compressed by themselves, so the words that all of them share are given to
-the compressor. They are part of what is kept: to change one is another version of the tables.
+The numbers of one batch are too short to compress well, so the compressor gets a dictionary of common words. The
+dictionary is part of the stored format: to change it is a new version of the tables.
 """
 
 import json
@@ -15,7 +15,7 @@ from strandline.model.histograms import Histogram
 from strandline.observe.metrics.metrics import BatchMetrics, HotKey, PartitionMetrics, StepMetrics
 
 _LEVEL: Final = 6
-_WORDS: Final = (
+_DICTIONARY: Final = (
     b'"late":"dead_letters":"refused":0,"retries":0,"budget":0."ended":true,"reasons":{"lateness":[[0,"hot":[{"step":'
     b'"step 2","key":"{\\"","count":1,"share":0.0}],"busy":{"read":0.0,"prepare":0.0,"step":0.0,"state":0.0},'
     b'"stages":{"source":0.00,"plan":0.0,"read":0.0,"prepare":0.0,"state":0.0,"step":0.0,"shuffle":0.0,"deliver":0.0,'
@@ -27,29 +27,29 @@ _WORDS: Final = (
     b'{"batch":1,"at":17000,"clock":17000,"batches":1,"seconds":1.0,"counts":{"read":0,"contributed":0,"late":0,'
     b'"dead":0,"filtered":0},"out":{"retractions":0,"watermark":17000'
 )
-"""The most frequent last: those are found with the shortest words."""
+"""The most frequent words last: they get the shortest references."""
 _DIGITS: Final = 4
 
 Value = TypeVar("Value")
 
 
 def to_bytes(metrics: BatchMetrics) -> bytes:
-    told = json.dumps(to_plain(metrics), separators=(",", ":"), ensure_ascii=False)
-    packer = zlib.compressobj(_LEVEL, wbits=-15, zdict=_WORDS)
-    return packer.compress(told.encode()) + packer.flush()
+    text = json.dumps(to_plain(metrics), separators=(",", ":"), ensure_ascii=False)
+    packer = zlib.compressobj(_LEVEL, wbits=-15, zdict=_DICTIONARY)
+    return packer.compress(text.encode()) + packer.flush()
 
 
 def from_bytes(data: bytes) -> BatchMetrics:
-    return from_plain(json.loads(zlib.decompressobj(wbits=-15, zdict=_WORDS).decompress(data)))
+    return from_plain(json.loads(zlib.decompressobj(wbits=-15, zdict=_DICTIONARY).decompress(data)))
 
 
 def to_plain(metrics: BatchMetrics) -> dict[str, Any]:
-    """Plain values, for JSON: what is empty is left out."""
+    """Convert to plain values for JSON, without empty ones."""
     return {name: each for name, each in _plain(metrics).items() if each is not False and each not in ({}, [])}
 
 
 def _plain(value: Any) -> Any:
-    """Without digits that nobody reads, and without what is not known."""
+    """Round floats, and leave out unknown values."""
     if isinstance(value, int | str):
         return value
     if isinstance(value, float):
@@ -64,26 +64,26 @@ def _plain(value: Any) -> Any:
     return {name: _plain(each) for name, each in known if each is not None}
 
 
-def from_plain(told: Mapping[str, Any]) -> BatchMetrics:
-    known = dict(told)
-    known["counts"] = _made(Counts, known.get("counts", {}))
-    known["partitions"] = tuple(_made(PartitionMetrics, each) for each in known.get("partitions", ()))
+def from_plain(plain: Mapping[str, Any]) -> BatchMetrics:
+    known = dict(plain)
+    known["counts"] = _build(Counts, known.get("counts", {}))
+    known["partitions"] = tuple(_build(PartitionMetrics, each) for each in known.get("partitions", ()))
     known["steps"] = tuple(_step(each) for each in known.get("steps", ()))
-    known["hot"] = tuple(_made(HotKey, each) for each in known.get("hot", ()))
+    known["hot"] = tuple(_build(HotKey, each) for each in known.get("hot", ()))
     known["latency"] = {name: _histogram(each) for name, each in known.get("latency", {}).items()}
     known["lateness"] = _histogram(known.get("lateness", ()))
-    return _made(BatchMetrics, known)
+    return _build(BatchMetrics, known)
 
 
-def _step(told: Mapping[str, Any]) -> StepMetrics:
-    counts = _made(Counts, told.get("counts", {}))
-    return _made(StepMetrics, {**told, "counts": counts, "groups": tuple(told.get("groups", ()))})
+def _step(plain: Mapping[str, Any]) -> StepMetrics:
+    counts = _build(Counts, plain.get("counts", {}))
+    return _build(StepMetrics, {**plain, "counts": counts, "groups": tuple(plain.get("groups", ()))})
 
 
 def _histogram(counts: Any) -> Histogram:
     return Histogram(tuple((bucket, many) for bucket, many in counts))
 
 
-def _made(kind: type[Value], told: Mapping[str, Any]) -> Value:
+def _build(kind: type[Value], plain: Mapping[str, Any]) -> Value:
     names = {each.name for each in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: each for name, each in told.items() if name in names})
+    return kind(**{name: each for name, each in plain.items() if name in names})

@@ -1,7 +1,7 @@
-"""What is known of a job, read from its folder: by anyone, at any time, while it runs and after it died.
+"""Read a job's metrics from its folder, in any process, while the job runs and after it ended.
 
 with History(checkpoint) as history:
-    history.job()                  who it is and how it is
+    history.job()                  the job's identity and state
     history.latest()               the numbers of its last batch
     history.points(since=…)        the golden numbers over time, for charts
 """
@@ -21,19 +21,19 @@ from typing import Any, Final, Self
 
 from strandline.errors import SetupError
 from strandline.observe.metrics.encoding import from_bytes
-from strandline.observe.metrics.metrics import BatchMetrics, whole
+from strandline.observe.metrics.metrics import BatchMetrics, with_partitions
 from strandline.observe.metrics.tables import FILE, VERSION, AlarmLine, Event, PaneLine, Point, open_to_read
 
 SILENT_AFTER_SECONDS: Final = 20.0
-"""A job that gave no sign of life for so long is taken for dead."""
+"""A job without a heartbeat for this long counts as dead."""
 
-_ABOUT: Final = "strandline.json"
-_DEEP: Final = 4
+_IDENTITY_FILE: Final = "strandline.json"
+_MAX_DEPTH: Final = 4
 _FOREVER: Final = 1 << 62
 
 
 class JobState(StrEnum):
-    """How a job is, seen from outside."""
+    """State of a job, seen from outside."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -43,9 +43,9 @@ class JobState(StrEnum):
     STOPPED = "stopped"
     FAILED = "failed"
     DEAD = "dead"
-    """It said that it runs, and gives no sign of life."""
+    """It was running, and has no heartbeat any more."""
     UNKNOWN = "unknown"
-    """It keeps no metrics."""
+    """It stores no metrics."""
 
     @property
     def is_alive(self) -> bool:
@@ -69,20 +69,20 @@ class JobView:
     heartbeat: int | None = None
     ended: int | None = None
     stages: str = ""
-    """What it runs, as `explain` prints it."""
+    """Its stages, as `explain` prints them."""
 
 
 class History:
-    """Reads a job's folder. Cheap to make, and one for each thread."""
+    """Reads a job's folder. Cheap to create; use one per thread."""
 
     def __init__(self, checkpoint: str | Path) -> None:
         self.folder = Path(checkpoint)
-        if not (self.folder / _ABOUT).exists():
-            raise SetupError(f"there is no job in {self.folder}", hint="name the folder given as checkpoint=…")
+        if not (self.folder / _IDENTITY_FILE).exists():
+            raise SetupError(f"there is no job in {self.folder}", hint="use the folder that was passed as checkpoint=…")
         self._connection: sqlite3.Connection | None = None
 
     def job(self, now: int | None = None) -> JobView:
-        """Who it is, and how it is now."""
+        """Its identity and current state."""
         identity = _identity(self.folder)
         about = dict(self._rows("SELECT name, value FROM about"))
         named: dict[str, Any] = {
@@ -92,18 +92,18 @@ class History:
             "stages": str(identity.get("stages", "")),
         }
         columns = "run, pid, host, started, heartbeat, state, problem, ended, (SELECT max(run) FROM runs)"
-        # Of two drivers in one folder, the one that lives.
+        # Of two drivers in one folder, the one that is alive.
         query = f"SELECT {columns} FROM runs ORDER BY heartbeat DESC, run DESC LIMIT 1"  # noqa: S608
         for run, pid, host, started, heartbeat, state, problem, ended, runs in self._rows(query):
-            told = _judged(JobState(state), pid, host, heartbeat, now or time.time_ns() // 1_000_000)
+            judged = _effective_state(JobState(state), pid, host, heartbeat, now or time.time_ns() // 1_000_000)
             return JobView(
-                **named, state=told, problem=problem, run=run, restarts=runs - 1, pid=pid, host=host, started=started,
+                **named, state=judged, problem=problem, run=run, restarts=runs - 1, pid=pid, host=host, started=started,
                 heartbeat=heartbeat, ended=ended,
             )  # fmt: skip
         return JobView(**named, state=JobState.UNKNOWN)
 
     def latest(self) -> BatchMetrics | None:
-        """The numbers of the last batch, or of the last ones if they came within two seconds."""
+        """The numbers of the last batch, or of the last ones if they were within two seconds."""
         return self.at(_FOREVER)
 
     def points(self, since: int = 0, until: int = _FOREVER, limit: int = 20_000) -> list[Point]:
@@ -112,37 +112,38 @@ class History:
         return [Point(*row) for row in reversed(self._rows(query, since, until, limit))]
 
     def batches(self, since: int = 0, until: int = _FOREVER, limit: int = 600) -> list[BatchMetrics]:
-        """All the numbers after `since` and up to `until`, oldest first; the newest ones if there are too many.
+        """All numbers after `since` and up to `until`, oldest first; the newest ones if there are too many.
 
-        Partitions and hot keys only the last of them has; `at` tells those of any time.
+        Only the last one has partitions and hot keys; `at` returns those of any time.
         """
         query = "SELECT detail FROM points WHERE at > ? AND at <= ? ORDER BY at DESC LIMIT ?"
         found = [from_bytes(detail) for (detail,) in reversed(self._rows(query, since, until, limit))]
-        return [*found[:-1], self._whole(found[-1])] if found else []
+        return [*found[:-1], self._with_partitions(found[-1])] if found else []
 
     def at(self, when: int) -> BatchMetrics | None:
-        """The numbers as they stood at a time."""
+        """The numbers as of a time."""
         found = self._rows("SELECT detail FROM points WHERE at <= ? ORDER BY at DESC LIMIT 1", when)
-        return self._whole(from_bytes(found[0][0])) if found else None
+        return self._with_partitions(from_bytes(found[0][0])) if found else None
 
-    def _whole(self, metrics: BatchMetrics) -> BatchMetrics:
-        """With its partitions and hot keys, as they were within ten seconds, or minutes if it is long ago."""
+    def _with_partitions(self, metrics: BatchMetrics) -> BatchMetrics:
+        """Add the partitions and hot keys, as of ten seconds before at most, or minutes for old batches."""
         found = self._rows("SELECT detail FROM wholes WHERE at <= ? ORDER BY at DESC LIMIT 1", metrics.at)
-        return whole(metrics, from_bytes(found[0][0]) if found else None)
+        return with_partitions(metrics, from_bytes(found[0][0]) if found else None)
 
     def events(self, since: int = 0, limit: int = 500) -> list[Event]:
-        """What happened after `since`, oldest first; the newest ones if there are too many."""
+        """The events after `since`, oldest first; the newest ones if there are too many."""
         query = "SELECT at, run, kind, text FROM events WHERE at > ? ORDER BY id DESC LIMIT ?"
         return [Event(*row) for row in reversed(self._rows(query, since, limit))]
 
     def starts(self, since: int = 0) -> list[int]:
-        """When it was started, after a time."""
+        """When the job was started, after a time."""
         return [int(at) for (at,) in self._rows("SELECT started FROM runs WHERE started > ? ORDER BY run", since)]
 
     def panes(
         self, key: str | None = None, start: int | None = None, *, after: int = 0, limit: int = 500
     ) -> list[PaneLine]:
-        """What was said, in its order: of all, of the keys that contain a text, or of one window; `after` an id."""
+        """Recorded panes in their order: all, those whose key contains a text, or those of one window; `after` is an
+        id."""
         conditions, values = ["id > ?"], [after]
         if key:
             conditions.append("instr(lower(key), lower(?)) > 0")
@@ -155,7 +156,7 @@ class History:
         return [_pane(*row) for row in reversed(found)]
 
     def alarms(self) -> list[AlarmLine]:
-        """Every alarm that has ever been looked at, those that ring first."""
+        """Every alarm that was ever evaluated, firing ones first."""
         query = f"SELECT {_columns(AlarmLine)} FROM alarms ORDER BY state = 'firing' DESC, state = 'pending' DESC, rule"  # noqa: S608
         return [AlarmLine(*row) for row in self._rows(query)]
 
@@ -173,41 +174,41 @@ class History:
         self.close()
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
-        """What the file holds; nothing if there is none yet, or it cannot be read."""
+        """Query the file; empty if there is none yet, or if it cannot be read."""
         try:
             if self._connection is None:
                 if not (self.folder / FILE).exists():
                     return []
                 self._connection = open_to_read(self.folder)
-                self._refuse_other(self._connection)
+                self._refuse_other_version(self._connection)
             return self._connection.execute(query, values).fetchall()
         except sqlite3.Error:
-            # Written anew, or broken: whoever asks again finds what is there then.
+            # The file was recreated, or is corrupt: the next query opens it again.
             self.close()
             return []
 
-    def _refuse_other(self, connection: sqlite3.Connection) -> None:
+    def _refuse_other_version(self, connection: sqlite3.Connection) -> None:
         found = connection.execute("SELECT value FROM about WHERE name = 'version'").fetchone()
         if found is not None and found[0] != str(VERSION):
             raise SetupError(
                 f"the numbers in {self.folder} were written by another version",
-                detail=f"theirs is {found[0]}, this one reads {VERSION}",
-                hint="look at them with that version; the next run with this one begins anew",
+                detail=f"they have version {found[0]}, this version reads {VERSION}",
+                hint="read them with that version; the next run with this version starts a new file",
             )
 
 
 def find_jobs(places: Sequence[str | Path]) -> list[Path]:
-    """The folders of jobs that are, or lie in, these places."""
+    """The folders of jobs that are, or are inside, these places."""
     found: dict[Path, None] = {}
     for place in places:
-        for folder in _jobs_in(Path(place), _DEEP):
+        for folder in _jobs_in(Path(place), _MAX_DEPTH):
             found.setdefault(folder)
     return [*found]
 
 
 def _jobs_in(folder: Path, deep: int) -> Iterator[Path]:
     # os.path answers False where a folder may not be read, so that it does not hide the folders after it.
-    if os.path.isfile(folder / _ABOUT):  # noqa: PTH113
+    if os.path.isfile(folder / _IDENTITY_FILE):  # noqa: PTH113
         yield folder
         return
     if deep == 0:
@@ -220,15 +221,15 @@ def _jobs_in(folder: Path, deep: int) -> Iterator[Path]:
             yield from _jobs_in(each, deep - 1)
 
 
-def _judged(state: JobState, pid: int, host: str, heartbeat: int, now: int) -> JobState:
-    """What it said last, unless it can no longer say anything."""
+def _effective_state(state: JobState, pid: int, host: str, heartbeat: int, now: int) -> JobState:
+    """The last reported state, or DEAD if the job can no longer report."""
     if not state.is_alive:
         return state
     silent = now - heartbeat > SILENT_AFTER_SECONDS * 1000
-    return JobState.DEAD if silent or (host == socket.gethostname() and not _runs(pid)) else state
+    return JobState.DEAD if silent or (host == socket.gethostname() and not _is_running(pid)) else state
 
 
-def _runs(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -240,10 +241,10 @@ def _runs(pid: int) -> bool:
 
 def _identity(folder: Path) -> dict[str, Any]:
     try:
-        told = json.loads((folder / _ABOUT).read_text())
+        content = json.loads((folder / _IDENTITY_FILE).read_text())
     except (OSError, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _pane(*row: Any) -> PaneLine:

@@ -1,7 +1,7 @@
-"""How far a job is behind its sources, from what Spark says of every batch; nobody else is asked.
+"""Compute how far a job is behind its sources, from Spark's progress reports only.
 
-Records are the difference of two positions. Seconds are how long ago the source's end was where the job is now: the
-ends of earlier batches are remembered, and between two of them a straight line is drawn.
+Records are the difference of two positions. Seconds are how long ago the source's end was at the job's current
+position: the ends of earlier batches are remembered, and interpolated linearly.
 """
 
 import bisect
@@ -15,7 +15,7 @@ _REMEMBERED: Final = 720
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a job is in a partition, and where the partition ends."""
+    """The job's position in a partition, and the partition's end."""
 
     partition: str
     reached: int
@@ -24,14 +24,14 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What is left in a partition."""
+    """Unread records of a partition."""
 
     records: int
     seconds: float | None = None
 
 
-class Following:
-    """Where the ends of partitions were lately."""
+class EndHistory:
+    """The recent end positions of partitions."""
 
     def __init__(self, remembered: int = _REMEMBERED) -> None:
         self._ends: dict[str, deque[tuple[int, int]]] = {}
@@ -50,7 +50,7 @@ class Following:
 
 
 def _seconds(ends: Iterable[tuple[int, int]], reached: int, clock: int) -> float | None:
-    """Since the end was where the job is now; None if that is longer ago than is remembered."""
+    """How long ago the end was at the job's position, in seconds; None if that is longer ago than remembered."""
     known = [*ends]
     place = bisect.bisect_right([end for _, end in known], reached)
     if place == 0:
@@ -61,17 +61,17 @@ def _seconds(ends: Iterable[tuple[int, int]], reached: int, clock: int) -> float
 
 
 def positions_in(sources: Iterable[Mapping[str, Any]]) -> list[Position]:
-    """The positions of topics in what Spark tells of a batch's sources; of others it tells nothing we could count."""
+    """The positions of topics in Spark's progress report of sources; other sources report nothing countable."""
     found = []
     for source in sources:
         latest, reached = source.get("latestOffset"), source.get("endOffset")
         if isinstance(latest, Mapping) and isinstance(reached, Mapping):
             for topic, ends in latest.items():
-                mine = reached.get(topic)
-                if isinstance(ends, Mapping) and isinstance(mine, Mapping):
+                positions = reached.get(topic)
+                if isinstance(ends, Mapping) and isinstance(positions, Mapping):
                     found += [
-                        Position(f"{topic}-{number}", int(mine[number]), int(end))
+                        Position(f"{topic}-{number}", int(positions[number]), int(end))
                         for number, end in ends.items()
-                        if number in mine
+                        if number in positions
                     ]
     return found

@@ -1,4 +1,4 @@
-"""The numbers of a batch, from what was delivered and what Spark says of it."""
+"""Compute the numbers of a batch from the delivered batch and Spark's progress report."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from strandline.kernel.watermarks import FOREVER, NEVER, PartitionProgress, Prog
 from strandline.kernel.window.panes import RETRACTION, TIMING
 from strandline.model.counts import Counts
 from strandline.model.histograms import Histogram, histogram
-from strandline.observe.metrics.lag import Following, Lag, positions_in
+from strandline.observe.metrics.lag import EndHistory, Lag, positions_in
 from strandline.observe.metrics.metrics import BatchMetrics, HotKey, PartitionMetrics, StepMetrics
 from strandline.observe.metrics.space_saving import HeavyHitters
 from strandline.plan.stages import step_name
@@ -23,11 +23,11 @@ from strandline.spark.tasks.task_metrics import buckets
 SHOWN_PARTITIONS: Final = 64
 SHOWN_KEYS: Final = 10
 ELEMENT: Final = "element"
-ALONE: Final = "input"
-"""How the only partition of a source is called, which has no name."""
+ONLY_PARTITION: Final = "input"
+"""Name of a source's only partition, which has no name."""
 
-Spoken = Sequence[tuple[str, pl.DataFrame, int]]
-"""Panes by timing, and how many they stand for: of elements that tasks put away, a few are shown."""
+PanesByTiming = Sequence[tuple[str, pl.DataFrame, int]]
+"""Panes by timing, and how many rows they represent: of elements that tasks wrote, only a sample is here."""
 
 _SAMPLED: Final = 4_096
 _WRITE: Final = "write"
@@ -36,19 +36,19 @@ _PLAY: Final = ("read", "prepare", "state", "step", _WRITE)
 
 @dataclass(slots=True)
 class Meter:
-    """What must be remembered from batch to batch."""
+    """State that is kept between batches."""
 
     cores: int = 1
-    following: Following = field(default_factory=Following)
+    following: EndHistory = field(default_factory=EndHistory)
     hot: dict[str, HeavyHitters] = field(default_factory=dict)
     _before: int | None = None
 
     def measure(
         self, batch: Delivered, spark: Mapping[str, Any] | None, *, retries: int = 0, budget: float | None = None
     ) -> BatchMetrics:
-        """A batch's numbers; without what Spark says of it where that is not known."""
+        """Compute a batch's numbers; without Spark's report where that is missing."""
         progress, outputs = batch.output.progress, batch.outputs or (batch.output,)
-        parts, spoken = named_partitions(progress), by_timing(outputs)
+        parts, panes_by_timing = named_partitions(progress), by_timing(outputs)
         lags = self.following.lags(positions_in((spark or {}).get("sources", ())), progress.clock)
         since, self._before = self._before, batch.at
         known = [each.seconds for each in lags.values() if each.seconds is not None]
@@ -60,7 +60,7 @@ class Meter:
             clock=progress.clock,
             seconds=0.0 if since is None else max(batch.at - since, 0) / 1000,
             counts=batch.output.counts,
-            out=_counted(spoken),
+            out=_rows_by_timing(panes_by_timing),
             retractions=sum(_retractions(each.panes) for each in outputs),
             watermark=known_time(progress.watermark),
             ended=progress.watermark == FOREVER,
@@ -69,7 +69,7 @@ class Meter:
             partition_count=len(parts),
             lag_records=sum(each.records for each in lags.values()) if lags else None,
             lag_seconds=max(known) if known else None,
-            latency=latencies(spoken, batch.at, front),
+            latency=latencies(panes_by_timing, batch.at, front),
             stages=stages_of(batch.took, batch.measured.seconds, (spark or {}).get("durationMs", {}), self.cores),
             busy=dict(batch.measured.seconds),
             steps=tuple(_steps(batch)),
@@ -96,36 +96,36 @@ def known_time(ms: int) -> int | None:
 
 
 def named_partitions(progress: Progress) -> dict[str, PartitionProgress]:
-    """Every partition of every source by name; those of several inputs by the input's name too, if names meet."""
+    """Every partition of every source by name; with the input's name too, if names of several inputs clash."""
     if not progress.inputs:
-        return {name or ALONE: each for name, each in progress.partitions.items()}
+        return {name or ONLY_PARTITION: each for name, each in progress.partitions.items()}
     found: dict[str, PartitionProgress] = {}
-    for source, told in progress.inputs.items():
-        for name, each in told.partitions.items():
+    for source, progress_of_input in progress.inputs.items():
+        for name, each in progress_of_input.partitions.items():
             found[name if name and name not in found else f"{source} {name}".strip()] = each
     return found
 
 
 def held_by(partitions: Mapping[str, PartitionProgress]) -> str | None:
-    """The partition that the watermark waits for: the last of those that count."""
+    """The partition that the watermark waits for: the slowest of those that count."""
     counting = [(each.watermark, name) for name, each in partitions.items() if each.counts]
     return min(counting)[1] if counting else None
 
 
 def _shown(partitions: Mapping[str, PartitionProgress], lags: Mapping[str, Lag]) -> tuple[PartitionMetrics, ...]:
-    """Each partition, by name; of very many, those that are furthest behind or have fallen idle."""
-    told = [_partition(name, each, lags.get(name)) for name, each in partitions.items()]
-    told += [
+    """Each partition by name; of very many, those that are furthest behind or idle."""
+    shown = [_partition(name, each, lags.get(name)) for name, each in partitions.items()]
+    shown += [
         PartitionMetrics(name, lag_records=each.records, lag_seconds=each.seconds)
         for name, each in lags.items()
         if name not in partitions
     ]
-    told.sort(key=lambda each: (not each.idle, each.watermark or NEVER, -(each.lag_records or 0)))
-    return tuple(sorted(told[:SHOWN_PARTITIONS], key=lambda each: _natural(each.name)))
+    shown.sort(key=lambda each: (not each.idle, each.watermark or NEVER, -(each.lag_records or 0)))
+    return tuple(sorted(shown[:SHOWN_PARTITIONS], key=lambda each: _natural(each.name)))
 
 
 def _natural(name: str) -> tuple[str, int, str]:
-    """Partition 10 comes after partition 9."""
+    """Sort partition 10 after partition 9."""
     head, _, tail = name.rpartition("-")
     return (head, int(tail), "") if tail.isdecimal() else (name, -1, name)
 
@@ -158,7 +158,7 @@ def _steps(batch: Delivered) -> Iterable[StepMetrics]:
 
 
 def by_timing(outputs: Sequence[Output]) -> list[tuple[str, pl.DataFrame, int]]:
-    """The times of panes, those of each timing together; in a batch they are almost always all of one."""
+    """Group the times of panes by timing; a batch nearly always has a single timing."""
     away = ((each.some, sum(part.rows for part in each.parts)) for each in outputs)
     found = [(ELEMENT, some, many) for some, many in away if some is not None]
     for panes in (each.panes for each in outputs if each.panes is not None):
@@ -168,17 +168,17 @@ def by_timing(outputs: Sequence[Output]) -> list[tuple[str, pl.DataFrame, int]]:
             continue
         while left.height:
             timing = left[TIMING][0]
-            mine = left[TIMING] == timing
-            one = bool(mine.all())
-            these = left if one else left.filter(mine)
-            found.append((timing, these, these.height))
-            left = left.clear() if one else left.filter(~mine)
+            same = left[TIMING] == timing
+            all_same = bool(same.all())
+            group = left if all_same else left.filter(same)
+            found.append((timing, group, group.height))
+            left = left.clear() if all_same else left.filter(~same)
     return found
 
 
-def _counted(spoken: Spoken) -> dict[str, int]:
+def _rows_by_timing(panes_by_timing: PanesByTiming) -> dict[str, int]:
     found: dict[str, int] = {}
-    for timing, _, many in spoken:
+    for timing, _, many in panes_by_timing:
         if many:
             found[timing] = found.get(timing, 0) + many
     return found
@@ -188,13 +188,13 @@ def _retractions(panes: pl.DataFrame | None) -> int:
     return 0 if panes is None or RETRACTION not in panes.columns else int(panes[RETRACTION].sum())
 
 
-def latencies(spoken: Spoken, at: int, front: int) -> dict[str, Histogram]:
-    """From event time to visible, by timing; of very many panes some are asked.
+def latencies(panes_by_timing: PanesByTiming, at: int, front: int) -> dict[str, Histogram]:
+    """Latency from event time to visible, by timing; sampled if there are very many panes.
 
-    A pane's event time is its window's last instant or, while that lies ahead, the highest event time seen.
+    A pane's event time is its window's last instant or, while that is in the future, the highest event time seen.
     """
     found: dict[str, Histogram] = {}
-    for timing, panes, all_of_them in spoken:
+    for timing, panes, all_of_them in panes_by_timing:
         step = 1 + panes.height // _SAMPLED
         if timing != ELEMENT and END in panes.columns:
             times = np.minimum(panes[END].gather_every(step).to_numpy() - 1, front)
@@ -212,24 +212,24 @@ def latencies(spoken: Spoken, at: int, front: int) -> dict[str, Histogram]:
 def stages_of(
     took: Mapping[str, float], busy: Mapping[str, float], spark: Mapping[str, Any], cores: int
 ) -> dict[str, float]:
-    """Where the time of a batch went, stage by stage.
+    """Time of a batch by stage.
 
-    What tasks did, they did side by side: their seconds are divided by the cores, and what is left of the time that a
-    batch was played is the shuffle, and Spark itself.
+    Tasks run in parallel, so their seconds are divided by the cores. The rest of the batch's run time is the shuffle,
+    and Spark itself.
     """
     ms = {name: float(each) / 1000 for name, each in spark.items()}
     played = took.get("play", 0.0)
-    mine = {name: busy.get(name, 0.0) / max(cores, 1) for name in _PLAY}
-    known = sum(mine.values())
+    in_tasks = {name: busy.get(name, 0.0) / max(cores, 1) for name in _PLAY}
+    known = sum(in_tasks.values())
     if known > played > 0:
-        mine = {name: each * played / known for name, each in mine.items()}
-    written = mine.pop(_WRITE)
-    told = {
+        in_tasks = {name: each * played / known for name, each in in_tasks.items()}
+    written = in_tasks.pop(_WRITE)
+    stages = {
         "source": ms.get("latestOffset", 0.0) + ms.get("getBatch", 0.0),
         "plan": ms.get("queryPlanning", 0.0),
-        **mine,
+        **in_tasks,
         "shuffle": max(played - known, 0.0),
         "deliver": took.get("deliver", 0.0) + written,
         "commit": ms.get("walCommit", 0.0) + ms.get("commitOffsets", 0.0) + ms.get("commitBatch", 0.0),
     }
-    return {name: each for name, each in told.items() if each}
+    return {name: each for name, each in stages.items() if each}

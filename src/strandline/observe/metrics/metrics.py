@@ -1,7 +1,7 @@
-"""The numbers of a batch, as plain values: what went in and came out, how far time is, what took how long.
+"""Define the numbers of a batch as plain values: elements in and out, event time progress, and durations.
 
-`docs/explanation/golden-numbers.md` defines each. Times are milliseconds since the epoch, lengths of time seconds.
-Several batches fold into one of the same form, so that old ones take less room and read the same.
+`docs/explanation/golden-numbers.md` defines each. Times are milliseconds since the epoch, durations are seconds.
+Several batches fold into one of the same form, so that old ones take less space and read the same.
 """
 
 from collections import Counter
@@ -13,22 +13,22 @@ from strandline.model.counts import Counts
 from strandline.model.histograms import Histogram
 
 TIMINGS = ("early", "on_time", "late", "element")
-"""Panes by when they spoke; an element that passed no window is told as it came."""
+"""The timings of panes; an element that passed no window counts as `element`."""
 
 STAGES = ("source", "plan", "read", "prepare", "shuffle", "state", "step", "deliver", "commit")
-"""Where the time of a batch goes, in its order: see `Stage times` among the golden numbers."""
+"""The stages of a batch, in order: see `Stage times` among the golden numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetrics:
-    """One partition of a source: how far its events are, whether it counts, and what is left in it."""
+    """One partition of a source: its event time progress, whether it is idle, and its lag."""
 
     name: str
     event_time: int | None = None
     """The highest event time seen."""
     watermark: int | None = None
     heard: int | None = None
-    """When it last gave something, by the clock of batches."""
+    """When it last sent a record, by the batch clock."""
     idle: bool = False
     finished: bool = False
     lag_records: int | None = None
@@ -37,22 +37,22 @@ class PartitionMetrics:
 
 @dataclass(frozen=True, slots=True)
 class StepMetrics:
-    """A keyed step: how far time is before and after it, what it keeps, and who came to each key group."""
+    """A keyed step: its watermarks, its state size, and the elements of each key group."""
 
     name: str
     watermark: int | None = None
     output_watermark: int | None = None
     rows: int = 0
-    """Windows, or strips that they share."""
+    """Windows, or the slices that they share."""
     bytes: int | None = None
     counts: Counts = Counts()
     groups: tuple[int, ...] = ()
-    """Elements that each key group got."""
+    """Elements per key group."""
 
 
 @dataclass(frozen=True, slots=True)
 class HotKey:
-    """A key that gets more than others: about how many elements, of a step's."""
+    """A frequent key of a step, with its approximate number of elements."""
 
     step: str
     key: str
@@ -62,47 +62,47 @@ class HotKey:
 
 @dataclass(frozen=True, slots=True)
 class BatchMetrics:
-    """A batch in its sinks; or several, folded into one, of which the last is named."""
+    """A delivered batch; or several folded into one, with the identity of the last."""
 
     batch: int
     at: int
-    """When the sinks had it."""
+    """When the sinks had committed it."""
     clock: int
-    """The time of the batch, by which it was decided."""
+    """The processing time of the batch."""
     batches: int = 1
     seconds: float = 0.0
-    """Since the batch before it was in the sinks; rates are over this time."""
+    """Seconds since the previous batch was committed; rates are over this time."""
     counts: Counts = Counts()
     out: Mapping[str, int] = field(default_factory=dict)
     """Rows by timing."""
     retractions: int = 0
     watermark: int | None = None
-    """None while there is none, and once the stream has ended."""
+    """None before the first watermark, and once the stream has ended."""
     ended: bool = False
     held_by: str | None = None
     """The partition that holds the watermark back."""
     partitions: tuple[PartitionMetrics, ...] = ()
-    """The first to look at, if there are very many."""
+    """A selection, if there are very many."""
     partition_count: int = 0
     lag_records: int | None = None
     lag_seconds: float | None = None
     latency: Mapping[str, Histogram] = field(default_factory=dict)
     """By timing: from event time to visible in the sink."""
     stages: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by stage, of the time a batch took."""
+    """Seconds of the batch's duration, by stage."""
     busy: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of all tasks together, by what they did."""
+    """Seconds of all tasks together, by stage."""
     steps: tuple[StepMetrics, ...] = ()
     hot: tuple[HotKey, ...] = ()
     lateness: Histogram = Histogram()
-    """How far elements were behind the front of their stream."""
+    """How far elements were behind the highest event time of their stream."""
     reasons: Mapping[str, int] = field(default_factory=dict)
     """Dead letters by reason."""
     refused: int = 0
     retries: int = 0
-    """How often a batch had to wait for a sink or a registry."""
+    """How often a batch waited for a sink or a registry."""
     budget: float | None = None
-    """The share of the failure budget that is spent; None where there is none."""
+    """The share of the failure budget that is spent; None if there is no budget."""
 
     @property
     def emitted(self) -> int:
@@ -151,7 +151,7 @@ class BatchMetrics:
 
 
 def fold(one: BatchMetrics, later: BatchMetrics) -> BatchMetrics:
-    """Two as one: what happened is added up, and how things stood is as the later one says."""
+    """Fold two into one: amounts are added up, and states are those of the later one."""
     steps = {step.name: step for step in one.steps}
     return replace(
         later,
@@ -171,13 +171,13 @@ def fold(one: BatchMetrics, later: BatchMetrics) -> BatchMetrics:
     )
 
 
-def slim(metrics: BatchMetrics) -> BatchMetrics:
-    """Without what takes most room, and changes little from one second to the next."""
+def without_partitions(metrics: BatchMetrics) -> BatchMetrics:
+    """Remove partitions and hot keys, which take most space and change slowly."""
     return replace(metrics, partitions=(), hot=())
 
 
-def whole(metrics: BatchMetrics, other: BatchMetrics | None) -> BatchMetrics:
-    """With it again, as it was about then."""
+def with_partitions(metrics: BatchMetrics, other: BatchMetrics | None) -> BatchMetrics:
+    """Add partitions and hot keys of a nearby time."""
     return metrics if other is None else replace(metrics, partitions=other.partitions, hot=other.hot)
 
 

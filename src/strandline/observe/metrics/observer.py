@@ -1,8 +1,8 @@
-"""Keeps a running job's numbers: hears of every batch, and does the rest in a thread of its own.
+"""Record a running job's numbers in a background thread.
 
-The job only puts what it delivered into a queue. The thread waits for what Spark says of the batch, computes, writes to
-the store, asks the alarms, tells whoever listens (`Teller`), gives a sign of life, and looks whether the job was asked
-to stop. Whatever goes wrong here is told once in the log, and never to the job.
+The job only queues what it delivered. The thread waits for Spark's progress report of the batch, computes the numbers,
+writes them to the store, evaluates alarms, publishes to exporters (`MetricsExporter`), sends a heartbeat, and checks
+for stop requests. Errors here are logged once per kind, and never reach the job.
 """
 
 import contextlib
@@ -22,39 +22,39 @@ from strandline.observe.job_requests import STOP, is_asked, take_back
 from strandline.observe.metrics.history import JobState
 from strandline.observe.metrics.measure import Meter
 from strandline.observe.metrics.metrics import BatchMetrics
-from strandline.observe.metrics.pane_recording import Followed
-from strandline.observe.metrics.store import Keeping, Store
+from strandline.observe.metrics.pane_recording import PaneSelector
+from strandline.observe.metrics.store import Retention, Store
 from strandline.spark.delivery.deliver import Delivered
 from strandline.spark.progress import State, Status
 
-LOOK_SECONDS: Final = 0.25
-BEAT_SECONDS: Final = 2.0
+POLL_SECONDS: Final = 0.25
+HEARTBEAT_SECONDS: Final = 2.0
 _PATIENCE_SECONDS: Final = 1.0
-"""How long a batch waits for what Spark says of it."""
+"""How long a batch waits for Spark's progress report."""
 _QUEUED: Final = 32
 _END_SECONDS: Final = 10.0
 
 _log: Final = logging.getLogger("strandline")
 
 
-class Teller(Protocol):
-    """Someone else who hears of a job's numbers."""
+class MetricsExporter(Protocol):
+    """A receiver of a job's numbers."""
 
-    def tell(self, job: str, metrics: BatchMetrics, state: JobState) -> None: ...
+    def export(self, job: str, metrics: BatchMetrics, state: JobState) -> None: ...
 
     def close(self) -> None: ...
 
 
-class Watchman(Protocol):
-    """Looks at the store after a batch, or a while without one, and raises alarms."""
+class AlarmWatcher(Protocol):
+    """Evaluates alarms after a batch, or periodically without one."""
 
-    def look(self, store: Store, now: int) -> None: ...
+    def evaluate(self, store: Store, now: int) -> None: ...
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Heard:
+class _QueuedBatch:
     """A batch in the queue."""
 
     batch: Delivered
@@ -72,40 +72,40 @@ class Recorder:
         name: str,
         keys: Mapping[int, Sequence[str]],
         *,
-        keeping: Keeping | None = None,
-        tellers: Callable[[], Sequence[Teller]] = tuple,
-        watchman: Watchman | None = None,
+        retention: Retention | None = None,
+        exporters: Callable[[], Sequence[MetricsExporter]] = tuple,
+        alarm_watcher: AlarmWatcher | None = None,
     ) -> None:
         self._folder, self._name = folder, name
-        self._keeping = keeping or Keeping()
-        self._open, self._watchman = tellers, watchman
-        self._tellers: tuple[Teller, ...] = ()
-        self._panes = Followed(keys) if self._keeping.panes else None
+        self._retention = retention or Retention()
+        self._open_exporters, self._alarm_watcher = exporters, alarm_watcher
+        self._exporters: tuple[MetricsExporter, ...] = ()
+        self._panes = PaneSelector(keys) if self._retention.panes else None
         self._meter = Meter()
-        self._queue: deque[_Heard] = deque()
+        self._queue: deque[_QueuedBatch] = deque()
         self._retries = 0
         self._store: Store | None = None
         self._query: Any = None
         self._status: Callable[[], Status] = lambda: Status(State.STARTING, None)
         self._stop: Callable[[], None] = lambda: None
         self._last: Status | None = None
-        self._woken, self._over = threading.Event(), threading.Event()
+        self._wake, self._done = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._told: set[str] = set()
-        self._beaten = 0.0
+        self._warned: set[str] = set()
+        self._last_heartbeat = 0.0
         self._state: JobState | None = None
 
     def started(self, query: Any, status: Callable[[], Status], stop: Callable[[], None]) -> None:
         self._query, self._status, self._stop = query, status, stop
-        with self._safely("cores"):
+        with self._log_errors("cores"):
             self._meter.cores = max(SparkSession.active().sparkContext.defaultParallelism, 1)
-        with self._safely("start"):
+        with self._log_errors("start"):
             take_back(self._folder, STOP)
-            self._store = Store(self._folder, self._name, self._keeping)
+            self._store = Store(self._folder, self._name, self._retention)
             self._store.start(_now())
-        with self._safely("tellers"):
-            self._tellers = tuple(self._open())
+        with self._log_errors("tellers"):
+            self._exporters = tuple(self._open_exporters())
         self._thread = threading.Thread(target=self._run, name="strandline-numbers", daemon=True)
         self._thread.start()
 
@@ -113,10 +113,10 @@ class Recorder:
         with self._lock:
             retries, self._retries = self._retries, 0
             full = len(self._queue) >= _QUEUED
-            # What is counted stays counted; panes of a batch are let go when they come faster than they are read.
+            # Counts are kept; a batch's panes are dropped when batches arrive faster than they are processed.
             kept = replace(batch, output=replace(batch.output, panes=None), outputs=()) if full else batch
-            self._queue.append(_Heard(kept, spent, retries, time.monotonic()))
-        self._woken.set()
+            self._queue.append(_QueuedBatch(kept, spent, retries, time.monotonic()))
+        self._wake.set()
 
     def waits(self, problem: RunError | None) -> None:
         if problem is not None:
@@ -126,57 +126,57 @@ class Recorder:
     def ended(self, status: Status) -> None:
         with self._lock:
             self._last = self._last or status
-        self._over.set()
-        self._woken.set()
+        self._done.set()
+        self._wake.set()
         if self._thread is not None and threading.current_thread() is not self._thread:
             self._thread.join(_END_SECONDS)
 
     def failed(self, problem: str) -> None:
-        """It could not even start."""
-        with self._safely("start"), contextlib.closing(Store(self._folder, self._name, self._keeping)) as store:
+        """Record that the job could not start."""
+        with self._log_errors("start"), contextlib.closing(Store(self._folder, self._name, self._retention)) as store:
             store.start(_now())
             store.alive(_now(), JobState.FAILED, problem)
             store.event(_now(), "failed", problem)
 
     def _run(self) -> None:
-        while not self._over.is_set():
-            self._woken.wait(LOOK_SECONDS)
-            self._woken.clear()
-            self._turn()
+        while not self._done.is_set():
+            self._wake.wait(POLL_SECONDS)
+            self._wake.clear()
+            self._step()
         self._finish()
 
-    def _turn(self) -> None:
-        with self._safely("requests"):
+    def _step(self) -> None:
+        with self._log_errors("requests"):
             if is_asked(self._folder, STOP):
                 take_back(self._folder, STOP)
-                # By another thread: a job that stops waits for this one.
+                # In another thread: a job that stops waits for this one.
                 threading.Thread(target=self._stop, name="strandline-stop", daemon=True).start()
-        with self._safely("numbers"):
+        with self._log_errors("numbers"):
             self._record(patient=True)
-        if time.monotonic() - self._beaten >= BEAT_SECONDS:
-            self._beat(self._status)
+        if time.monotonic() - self._last_heartbeat >= HEARTBEAT_SECONDS:
+            self._heartbeat(self._status)
 
     def _finish(self) -> None:
-        with self._safely("numbers"):
+        with self._log_errors("numbers"):
             self._record(patient=False)
         last = self._last
         if last is not None:
-            self._beat(lambda: last)
-        for teller in self._tellers:
-            with self._safely("end"):
-                teller.close()
-        if self._watchman is not None:
-            with self._safely("end"):
-                self._watchman.close()
+            self._heartbeat(lambda: last)
+        for exporter in self._exporters:
+            with self._log_errors("end"):
+                exporter.close()
+        if self._alarm_watcher is not None:
+            with self._log_errors("end"):
+                self._alarm_watcher.close()
         if self._store is not None:
-            with self._safely("end"):
+            with self._log_errors("end"):
                 self._store.close()
 
-    def _beat(self, ask: Callable[[], Status]) -> None:
-        """A sign of life, with how the job is; what has changed is an event."""
-        with self._safely("life"):
-            self._beaten = time.monotonic()
-            status = ask()
+    def _heartbeat(self, get_status: Callable[[], Status]) -> None:
+        """Send a heartbeat with the job's state; a changed state is recorded as an event."""
+        with self._log_errors("life"):
+            self._last_heartbeat = time.monotonic()
+            status = get_status()
             state = JobState(status.state.value)
             if self._store is None:
                 return
@@ -184,28 +184,28 @@ class Recorder:
             if state is not self._state and state is not JobState.STARTING:
                 self._state = state
                 self._store.event(_now(), state.value, status.problem or f"after batch {status.batch}")
-            if self._watchman is not None:
-                self._watchman.look(self._store, _now())
+            if self._alarm_watcher is not None:
+                self._alarm_watcher.evaluate(self._store, _now())
 
     def _record(self, *, patient: bool) -> None:
         while self._queue:
-            heard = self._queue[0]
-            said = self._said(heard.batch.batch)
-            if said is None and patient and time.monotonic() - heard.since < _PATIENCE_SECONDS:
+            queued = self._queue[0]
+            report = self._progress(queued.batch.batch)
+            if report is None and patient and time.monotonic() - queued.since < _PATIENCE_SECONDS:
                 return
             with self._lock:
                 self._queue.popleft()
-            self._keep(heard, said)
+            self._publish(queued, report)
 
-    def _said(self, batch: int) -> Mapping[str, Any] | None:
-        """What Spark says of a batch, once it has ended; nothing if it cannot be asked."""
+    def _progress(self, batch: int) -> Mapping[str, Any] | None:
+        """Spark's progress report of a batch once it has ended; empty if Spark cannot be asked."""
         try:
-            return self._asked(batch)
-        except Exception as problem:  # noqa: BLE001 - Spark may be gone; what was delivered is known all the same
+            return self._find_progress(batch)
+        except Exception as problem:  # noqa: BLE001 - Spark may be gone; the delivered batch is known anyway
             self._warn("progress", problem)
             return {}
 
-    def _asked(self, batch: int) -> Mapping[str, Any] | None:
+    def _find_progress(self, batch: int) -> Mapping[str, Any] | None:
         last = self._query.lastProgress
         if last is None or last["batchId"] < batch:
             return None
@@ -213,28 +213,28 @@ class Recorder:
             return dict(last)
         return next((dict(each) for each in reversed(self._query.recentProgress) if each["batchId"] == batch), {})
 
-    def _keep(self, heard: _Heard, said: Mapping[str, Any] | None) -> None:
-        metrics = self._meter.measure(heard.batch, said, retries=heard.retries, budget=heard.spent)
-        lines = self._panes.lines(heard.batch) if self._panes is not None else []
+    def _publish(self, queued: _QueuedBatch, report: Mapping[str, Any] | None) -> None:
+        metrics = self._meter.measure(queued.batch, report, retries=queued.retries, budget=queued.spent)
+        lines = self._panes.lines(queued.batch) if self._panes is not None else []
         if self._store is not None:
-            with self._safely("store"):
+            with self._log_errors("store"):
                 self._store.add(metrics, lines)
-        for teller in self._tellers:
-            with self._safely(type(teller).__name__):
-                teller.tell(self._name, metrics, self._state or JobState.RUNNING)
+        for exporter in self._exporters:
+            with self._log_errors(type(exporter).__name__):
+                exporter.export(self._name, metrics, self._state or JobState.RUNNING)
 
     @contextlib.contextmanager
-    def _safely(self, what: str) -> Iterator[None]:
-        """Nothing that goes wrong here may reach the job; each kind is told once."""
+    def _log_errors(self, what: str) -> Iterator[None]:
+        """Log errors once per kind, and keep them from the job."""
         try:
             yield
-        except Exception as problem:  # noqa: BLE001 - a job does not end because its numbers cannot be kept
+        except Exception as problem:  # noqa: BLE001 - failed metrics must not end a job
             self._warn(what, problem)
 
     def _warn(self, what: str, problem: Exception) -> None:
-        if what not in self._told:
-            self._told.add(what)
-            _log.warning("numbers of the job are not complete (%s): %s: %s", what, type(problem).__name__, problem)
+        if what not in self._warned:
+            self._warned.add(what)
+            _log.warning("the numbers of the job are incomplete (%s): %s: %s", what, type(problem).__name__, problem)
 
 
 def _now() -> int:

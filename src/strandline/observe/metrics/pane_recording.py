@@ -1,7 +1,7 @@
-"""Which panes are written down for the pane explorer: all of them, or every one of the keys that are followed.
+"""Select the panes to record for the pane explorer: all of them, or all panes of selected keys.
 
-A window's story is told only if none of its panes is missing. So where a batch says more than fits, keys are chosen by
-their hash, fewer and fewer until they fit, and the panes of a chosen key are all kept.
+A window's history is useful only if no pane is missing. So where a batch has more panes than the limit, keys are
+selected by hash, fewer and fewer until they fit, and all panes of a selected key are kept.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,18 +19,18 @@ from strandline.spark.tasks.task_metrics import hashes, named
 
 PER_BATCH: Final = 60
 _COLUMNS: Final = 8
-"""So many of a pane's values are told."""
+"""The most value columns that are recorded of a pane."""
 
 
-class Followed:
-    """The panes of a job that are written down."""
+class PaneSelector:
+    """Selects and formats the panes to record."""
 
     def __init__(self, keys: Mapping[int, Sequence[str]], per_batch: int = PER_BATCH) -> None:
         self._keys, self._per_batch = keys, per_batch
         self._one_in = 1
 
     def lines(self, batch: Delivered) -> list[PaneLine]:
-        """What a batch said, window by window."""
+        """The recorded panes of a batch, window by window."""
         found: list[PaneLine] = []
         for number, output in enumerate(batch.outputs):
             if output.panes is not None and TIMING in output.panes.columns:
@@ -39,11 +39,11 @@ class Followed:
         return found
 
     def _of(self, panes: pl.DataFrame, keys: Sequence[str], batch: Delivered, output: int) -> list[PaneLine]:
-        said = [name for name in panes.columns if not name.startswith(OWN) and name not in keys][:_COLUMNS]
-        rows = self._chosen(panes, keys).tail(self._per_batch).sort(START, END, maintain_order=True)
-        return [_line(row, keys, said, batch, output) for row in rows.iter_rows(named=True)]
+        columns = [name for name in panes.columns if not name.startswith(OWN) and name not in keys][:_COLUMNS]
+        rows = self._select(panes, keys).tail(self._per_batch).sort(START, END, maintain_order=True)
+        return [_line(row, keys, columns, batch, output) for row in rows.iter_rows(named=True)]
 
-    def _chosen(self, panes: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    def _select(self, panes: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
         if not keys or (self._one_in == 1 and panes.height <= self._per_batch):
             return panes
         numbers = hashes(panes, keys)
@@ -52,14 +52,16 @@ class Followed:
             self._one_in *= 2
             fewer = chosen[numbers[chosen] & np.uint64(self._one_in - 1) == 0]
             if not fewer.size:
-                break  # one key has more panes than fit: its last ones are told
+                break  # one key has more panes than fit: its last ones are kept
             chosen = fewer
         return panes[chosen]
 
 
-def _line(row: Mapping[str, Any], keys: Sequence[str], said: Sequence[str], batch: Delivered, output: int) -> PaneLine:
-    told = named(said, [row[name] for name in said])
+def _line(
+    row: Mapping[str, Any], keys: Sequence[str], columns: Sequence[str], batch: Delivered, output: int
+) -> PaneLine:
+    values = named(columns, [row[name] for name in columns])
     return PaneLine(
         0, batch.at, batch.batch, output, named(keys, [row[key] for key in keys]), known_time(row[START]),
-        known_time(row[END]), row[TIMING], row[INDEX], bool(row[LAST]), bool(row[RETRACTION]), told,
+        known_time(row[END]), row[TIMING], row[INDEX], bool(row[LAST]), bool(row[RETRACTION]), values,
     )  # fmt: skip

@@ -1,7 +1,8 @@
-"""Which keys get most, in little room: the Space-Saving sketch of Metwally, Agrawal and El Abbadi, with forgetting.
+"""Find heavy hitters in bounded space: the Space-Saving sketch of Metwally, Agrawal and El Abbadi, with exponential
+decay.
 
-It holds so many keys and no more; a new one takes the place of the least, with its count as the error it may have. A
-key whose share of the stream is above one in `room` is always among them. What is long ago counts half, then less.
+It holds a fixed number of keys; a new one replaces the least, and takes over its count as possible error. A key whose
+share of the stream is above one in `room` is always included. Older batches count half as much, and less with time.
 """
 
 from collections.abc import Mapping
@@ -9,11 +10,11 @@ from typing import Final
 
 ROOM: Final = 64
 _HALF_AFTER: Final = 256
-"""Batches after which what was seen before counts half."""
+"""Batches after which earlier counts are halved."""
 
 
 class HeavyHitters:
-    """The keys of one step."""
+    """The heavy hitters of one step."""
 
     def __init__(self, room: int = ROOM) -> None:
         self._room = room
@@ -23,7 +24,7 @@ class HeavyHitters:
         self._batches = 0
 
     def add(self, counts: Mapping[str, int], total: int) -> None:
-        """A batch: the elements of its keys, and of all keys together."""
+        """Add a batch: the elements by key, and the elements of all keys together."""
         self._batches += 1
         if self._batches % _HALF_AFTER == 0:
             self._halve()
@@ -32,7 +33,7 @@ class HeavyHitters:
             self._offer(key, many)
 
     def top(self, many: int) -> list[tuple[str, int, float]]:
-        """The heaviest keys: about how many elements each had, and the share of all that is at least."""
+        """The heaviest keys: the approximate number of elements, and the guaranteed share of all."""
         ranked = sorted(self._counts.items(), key=lambda each: (-each[1], each[0]))[:many]
         sure = {key: count - self._errors.get(key, 0.0) for key, count in ranked}
         return [(key, round(count), min(sure[key] / self._total, 1.0) if self._total else 0.0) for key, count in ranked]

@@ -1,12 +1,12 @@
-"""The tables of a job's metrics, in one SQLite file beside its checkpoint: for one writer, and readers that never wait.
+"""Define the tables of a job's metrics, in one SQLite file beside its checkpoint: one writer, and non-blocking readers.
 
-about    what the file is: version of these tables, the job's name and lineage
-runs     one row a start: who runs it, when it last gave a sign of life, how it ended
+about    the version of these tables, and the job's name
+runs     one row per start: its process, its last heartbeat, how it ended
 points   the numbers of a batch, or of several folded into one; the golden ones as columns, all of them in `detail`
-wholes   partitions and hot keys, which take most room and change least: those of a stretch of time, by its start
-events   what happened: started, stopped, failed, waiting, alarms
-panes    what was said lately, pane by pane, for the keys that are followed
-alarms   how each alarm stands
+wholes   partitions and hot keys, which take most space and change least: one row per period, by its start
+events   started, stopped, failed, waiting, alarms
+panes    recently recorded panes of the selected keys
+alarms   the state of each alarm
 """
 
 import sqlite3
@@ -51,7 +51,7 @@ CREATE TABLE IF NOT EXISTS alarms (
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The golden numbers at a time, for a line in a chart; those of several batches where it is long ago."""
+    """The golden numbers at a time, for a chart; old points are of several batches."""
 
     at: int
     run: int
@@ -80,18 +80,18 @@ class Point:
 
     @property
     def offered(self) -> int:
-        """Everyone of whom something became: more than were read where steps follow steps."""
+        """Elements with an outcome: more than were read if steps follow one another."""
         return self.contributed + self.late + self.dead + self.filtered
 
     @property
     def again(self) -> int:
-        """Offered once more, to a further step."""
+        """Elements that were offered again, to a further step."""
         return self.offered - self.read
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a job."""
+    """An event in a job's life."""
 
     at: int
     run: int
@@ -101,7 +101,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class PaneLine:
-    """A pane as it was told: `key` and `said` are JSON objects by column."""
+    """A recorded pane: `key` and `said` are JSON objects by column."""
 
     id: int
     at: int
@@ -119,7 +119,7 @@ class PaneLine:
 
 @dataclass(frozen=True, slots=True)
 class AlarmLine:
-    """How an alarm stands: `ok`, `pending` or `firing`, since when, why, and what would help."""
+    """State of an alarm: `ok`, `pending` or `firing`, since when, why, and what would help."""
 
     rule: str
     state: str
@@ -130,20 +130,20 @@ class AlarmLine:
 
 
 def open_to_write(folder: Path) -> sqlite3.Connection:
-    """The file, made if it is not there; where the folder allows it, readers see one state while we write the next."""
+    """Open or create the file for writing; in WAL mode, where the folder allows it, readers see a consistent state."""
     connection = sqlite3.connect(folder / FILE, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA page_size = 8192")
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute("PRAGMA wal_autocheckpoint = 32")  # pages: what is not yet in the file itself stays small
+    connection.execute("PRAGMA wal_autocheckpoint = 32")  # pages: keeps the write-ahead log small
     connection.execute("PRAGMA journal_size_limit = 262144")
     connection.executescript(SCHEMA)
     return connection
 
 
 def open_to_read(folder: Path) -> sqlite3.Connection:
-    """The file as it is; it may lie in a folder where nothing can be written."""
+    """Open the file for reading, also in a read-only folder."""
     place = (folder / FILE).absolute().as_uri()
     try:
         connection = sqlite3.connect(f"{place}?mode=ro", uri=True, timeout=BUSY_SECONDS, check_same_thread=False)

@@ -1,11 +1,11 @@
-// Every job on a line, those that need somebody first.
+// A row per job, those with problems first.
 
 import { get } from "/static/api.js";
 import { spark } from "/static/charts.js";
 import { badge, fill, h } from "/static/dom.js";
-import { ago, many, seconds } from "/static/words.js";
+import { ago, many, seconds } from "/static/format.js";
 
-export function told(golden) {
+export function goldenText(golden) {
   if (golden.value === null) return "–";
   if (golden.unit === "seconds") return seconds(golden.value);
   return golden.unit === "per_second" ? `${many(golden.value)}/s` : many(golden.value);
@@ -25,7 +25,7 @@ export async function jobs() {
       h("td", { "data-title": "State" }, badge(job.verdict, job.state)),
       h("td", { class: "wide" }, job.sentence),
       job.golden.map((golden, place) => h("td", { class: "number", "data-title": TITLES[place], title: golden.sentence },
-        h("span", { class: golden.verdict === "ok" || golden.verdict === "off" ? undefined : `text-${golden.verdict}` }, told(golden)), spark(golden.series, `${golden.label} lately`))),
+        h("span", { class: golden.verdict === "ok" || golden.verdict === "off" ? undefined : `text-${golden.verdict}` }, goldenText(golden)), spark(golden.series, `${golden.label} lately`))),
       h("td", { class: "number soft", "data-title": "Last batch" }, ago(job.seen, known.now)));
   };
 
@@ -34,16 +34,16 @@ export async function jobs() {
     const found = known.jobs.filter((job) => `${job.name} ${job.folder} ${job.state}`.toLowerCase().includes(text));
     const focused = document.activeElement?.closest?.("tr")?.dataset.key;
     const count = (verdict) => known.jobs.filter((job) => job.verdict === verdict).length;
-    fill(head, h("h1", {}, "Jobs"), badge("bad", `${count("bad")} need help`), badge("warn", `${count("warn")} to look at`), badge("ok", `${count("ok")} well`), badge("off", `${count("off")} at rest`));
+    fill(head, h("h1", {}, "Jobs"), badge("bad", `${count("bad")} critical`), badge("warn", `${count("warn")} warning`), badge("ok", `${count("ok")} ok`), badge("off", `${count("off")} inactive`));
     if (!known.jobs.length) {
       fill(body, h("div", { class: "panel" }, h("h2", {}, "No jobs yet"),
-        h("p", { class: "hint" }, "A job appears here when it starts: ", h("code", {}, "strandline run FILE.py:NAME --checkpoint FOLDER"), ", or ", h("code", {}, "./demo"), ". Name folders to look elsewhere: ", h("code", {}, "strandline dashboard FOLDER…"))));
+        h("p", { class: "hint" }, "A job appears here when it starts: ", h("code", {}, "strandline run FILE.py:NAME --checkpoint FOLDER"), ", or ", h("code", {}, "./demo"), ". To show other folders: ", h("code", {}, "strandline dashboard FOLDER…"))));
       return;
     }
     fill(body, h("div", { class: "panel scrolls" }, h("table", { class: "jobs cards", "aria-label": "Jobs" },
-      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Job"), h("th", { scope: "col" }, "State"), h("th", { scope: "col" }, "In a sentence"), TITLES.map((title) => h("th", { scope: "col", class: "number" }, title)), h("th", { scope: "col", class: "number" }, "Last batch"))),
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Job"), h("th", { scope: "col" }, "State"), h("th", { scope: "col" }, "Verdict"), TITLES.map((title) => h("th", { scope: "col", class: "number" }, title)), h("th", { scope: "col", class: "number" }, "Last batch"))),
       h("tbody", {}, found.map(line))),
-      found.length ? null : h("p", { class: "hint" }, "No job is called so.")));
+      found.length ? null : h("p", { class: "hint" }, "No job matches.")));
     if (focused) body.querySelector(`tr[data-key="${CSS.escape(focused)}"]`)?.focus();
   };
 

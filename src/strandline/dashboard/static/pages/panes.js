@@ -1,8 +1,8 @@
-// A key and a window: what was told of it, early, on time and late, and what was taken back, in order.
+// The panes of a key and a window in order: early, on time and late, and retractions.
 
 import { get } from "/static/api.js";
 import { fill, h, panel } from "/static/dom.js";
-import { clock, moment, plain, whole } from "/static/words.js";
+import { clock, moment, plain, whole } from "/static/format.js";
 
 const TIMINGS = { early: "early", on_time: "on time", late: "late", element: "element" };
 
@@ -15,29 +15,29 @@ export async function panes({ path }) {
     const found = await get(`${path}/panes`, { search: search.value });
     if (!pinned && found.keys.length && !found.keys.some((each) => each.key === key)) key = found.keys[0].key;
     fill(keys, found.keys.length ? found.keys.map((each) => pick(each.key === key, [h("span", {}, plain(each.key)), h("span", { class: "soft" }, whole(each.panes))], () => { key = each.key; pinned = true; windowStart = undefined; update(); }))
-      : h("p", { class: "hint" }, search.value ? "No key that is followed contains this." : "Nothing was told yet, or this job follows no keys."));
+      : h("p", { class: "hint" }, search.value ? "No recorded key contains this text." : "No panes yet, or this job records no keys."));
     if (!key) { fill(windows); fill(story, h("p", { class: "hint" }, "Choose a key.")); return; }
-    const mine = await get(`${path}/panes`, { key });
-    if (windowStart === undefined && mine.windows.length) windowStart = (mine.windows.find((each) => each.late) ?? mine.windows[0]).start;
-    fill(windows, mine.windows.map((each) => pick(each.start === windowStart,
-      [h("span", {}, span(each)), h("span", { class: "soft" }, [whole(each.panes), each.late ? `${each.late} late` : "", each.retractions ? `${each.retractions} back` : ""].filter(Boolean).join(" · "))],
+    const ofKey = await get(`${path}/panes`, { key });
+    if (windowStart === undefined && ofKey.windows.length) windowStart = (ofKey.windows.find((each) => each.late) ?? ofKey.windows[0]).start;
+    fill(windows, ofKey.windows.map((each) => pick(each.start === windowStart,
+      [h("span", {}, span(each)), h("span", { class: "soft" }, [whole(each.panes), each.late ? `${each.late} late` : "", each.retractions ? `${each.retractions} retracted` : ""].filter(Boolean).join(" · "))],
       () => { windowStart = each.start; update(); })));
-    tell((await get(`${path}/panes`, { key, start: windowStart ?? undefined })).panes);
+    drawStory((await get(`${path}/panes`, { key, start: windowStart ?? undefined })).panes);
   };
 
-  const tell = (told) => {
-    if (!told.length) { fill(story, h("p", { class: "hint" }, "Choose a window.")); return; }
-    const window_ = told[0];
-    const sum = (word) => told.filter((pane) => pane.timing === word && !pane.retraction).length;
+  const drawStory = (panesOfWindow) => {
+    if (!panesOfWindow.length) { fill(story, h("p", { class: "hint" }, "Choose a window.")); return; }
+    const window_ = panesOfWindow[0];
+    const sum = (word) => panesOfWindow.filter((pane) => pane.timing === word && !pane.retraction).length;
     fill(story, h("h3", {}, `${plain(key)}, ${span(window_)}`),
-      h("p", { class: "hint" }, `${sum("early")} early, ${sum("on_time")} on time, ${sum("late")} late; ${told.filter((pane) => pane.retraction).length} taken back.`),
-      h("ol", { class: "story" }, told.map((pane) => h("li", { class: `${pane.timing} ${pane.retraction ? "retraction" : ""}` },
-        h("div", {}, h("span", { class: "timing" }, pane.retraction ? "takes back" : TIMINGS[pane.timing] ?? pane.timing), ` · pane ${pane.index}${pane.is_last ? ", the last" : ""}`, h("span", { class: "soft" }, ` · batch ${pane.batch}, ${clock(pane.at)}`)),
+      h("p", { class: "hint" }, `${sum("early")} early, ${sum("on_time")} on time, ${sum("late")} late; ${panesOfWindow.filter((pane) => pane.retraction).length} retracted.`),
+      h("ol", { class: "story" }, panesOfWindow.map((pane) => h("li", { class: `${pane.timing} ${pane.retraction ? "retraction" : ""}` },
+        h("div", {}, h("span", { class: "timing" }, pane.retraction ? "retracts" : TIMINGS[pane.timing] ?? pane.timing), ` · pane ${pane.index}${pane.is_last ? ", the last" : ""}`, h("span", { class: "soft" }, ` · batch ${pane.batch}, ${clock(pane.at)}`)),
         h("div", { class: "values" }, plain(pane.said))))));
   };
 
   await update();
-  const element = h("div", {}, panel("What was told of a key", "The keys that this job follows, with what it said lately. The same is in its sink, for every key.",
+  const element = h("div", {}, panel("Panes of a key", "Recent panes of the keys that this job records. The sink has the panes of every key.",
     h("div", { class: "pick" },
       h("div", {}, h("h3", {}, "Key"), search, keys),
       h("div", {}, h("h3", {}, "Window"), windows),

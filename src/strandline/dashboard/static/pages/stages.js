@@ -1,9 +1,9 @@
-// What runs, drawn from its definition; the more of a batch's time goes to a kind of node, the fuller its bar.
+// The job's graph; a node's bar is the share of a batch's time that its kind takes.
 
 import { get } from "/static/api.js";
 import { shares } from "/static/charts.js";
 import { fill, h, panel, svg } from "/static/dom.js";
-import { percent, seconds } from "/static/words.js";
+import { percent, seconds } from "/static/format.js";
 
 const WIDTH = 190, HEIGHT = 64, ACROSS = 70, DOWN = 22;
 const SPENT = { source: "read and prepare", step: "shuffle, state and step", sink: "deliver and commit" };
@@ -11,23 +11,23 @@ const SPENT = { source: "read and prepare", step: "shuffle, state and step", sin
 export async function stages({ path }) {
   const picture = h("div", { class: "graph" }), times = h("div", {}), busy = h("div", {}), plan = h("pre", {});
   const update = async () => {
-    const told = await get(`${path}/stages`);
-    fill(picture, told.nodes.length ? drawn(told) : h("p", { class: "hint" }, "Its definition was not kept."));
-    fill(times, told.stages.length ? [shares(told.stages, (part) => `${seconds(part.seconds)}, ${percent(part.share)}`), h("p", { class: "hint" }, told.limited_by)] : h("p", { class: "hint" }, "Not measured yet."));
-    const spent = Object.entries(told.busy), total = spent.reduce((sum, [, value]) => sum + value, 0);
+    const data = await get(`${path}/stages`);
+    fill(picture, data.nodes.length ? drawGraph(data) : h("p", { class: "hint" }, "Its definition was not stored."));
+    fill(times, data.stages.length ? [shares(data.stages, (part) => `${seconds(part.seconds)}, ${percent(part.share)}`), h("p", { class: "hint" }, data.limited_by)] : h("p", { class: "hint" }, "Not measured yet."));
+    const spent = Object.entries(data.busy), total = spent.reduce((sum, [, value]) => sum + value, 0);
     fill(busy, spent.length && total ? shares(spent.map(([name, value]) => ({ name, seconds: value, share: value / total })), (part) => seconds(part.seconds)) : h("p", { class: "hint" }, "Not measured yet."));
-    fill(plan, told.plan || "Not kept.");
+    fill(plan, data.plan || "Not stored.");
   };
   await update();
   return {
-    element: h("div", {}, panel("Stages", "A bar is the share of a batch's time that sources, steps or sinks take, each kind together.", picture),
-      h("div", { class: "two" }, panel("Time of a batch", "On average of the last ones.", times), panel("Work of all tasks", "Seconds of the last batches, over all cores.", busy)),
+    element: h("div", {}, panel("Stages", "A bar is the share of a batch's time that all sources, all steps or all sinks take together.", picture),
+      h("div", { class: "two" }, panel("Time of a batch", "Average of the last batches.", times), panel("Work of all tasks", "Seconds of the last batches, over all cores.", busy)),
       panel("Plan", "As strandline explain prints it.", plan)),
     update,
   };
 }
 
-function drawn({ nodes, edges }) {
+function drawGraph({ nodes, edges }) {
   const columns = Math.max(...nodes.map((node) => node.column)) + 1;
   const rows = Array.from({ length: columns }, (_, column) => nodes.filter((node) => node.column === column));
   const tall = Math.max(...rows.map((row) => row.length)) * (HEIGHT + DOWN);

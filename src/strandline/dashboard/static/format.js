@@ -1,4 +1,4 @@
-// Numbers and times as people read them.
+// Format numbers and times for people.
 
 const DASH = "–";
 
@@ -75,12 +75,12 @@ export function ago(ms, now) {
   return passed < 2 ? "now" : `${seconds(Math.round(passed))} ago`;
 }
 
-// {"team": "red"} as team red; what is no such text stays as it is.
+// Format {"team": "red"} as "team red"; other texts stay as they are.
 export function plain(text) {
   try {
-    const told = JSON.parse(text);
-    if (told === null || typeof told !== "object" || Array.isArray(told)) return text;
-    return Object.entries(told).map(([name, value]) => `${name} ${typeof value === "object" && value !== null ? JSON.stringify(value) : value}`).join(", ") || "(no key)";
+    const parsed = JSON.parse(text);
+    if (parsed === null || typeof parsed !== "object" || Array.isArray(parsed)) return text;
+    return Object.entries(parsed).map(([name, value]) => `${name} ${typeof value === "object" && value !== null ? JSON.stringify(value) : value}`).join(", ") || "(no key)";
   } catch {
     return text;
   }

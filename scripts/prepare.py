@@ -204,7 +204,7 @@ def make_browser_ready() -> None:
 
 
 def root_prefix(manager: PackageManager) -> list[str] | None:
-    """Return what precedes an install command: nothing, sudo without a password, or None if installing is not allowed."""
+    """Return what precedes an install command: nothing, sudo without a password, or None if this is not allowed."""
     if os.geteuid() == 0:
         # Homebrew refuses to work for root.
         return [] if manager.needs_root else None

@@ -59,14 +59,14 @@ class LineReader(threading.Thread):
 class Step:
     """The progress line of one `with` block. The step fails by an exception, or when `failed` is set."""
 
-    def __init__(self, title: str, out: TextIO = sys.stderr) -> None:
+    def __init__(self, title: str, out: TextIO | None = None) -> None:
         self.title = title
         self.seconds = 0.0
         self.failed = False
         self._note = ""
-        self._out = out
+        self._out = sys.stderr if out is None else out
         self.at = ""
-        self._on_terminal = out.isatty() and os.environ.get("TERM") != "dumb"
+        self._on_terminal = self._out.isatty() and os.environ.get("TERM") != "dumb"
         self._ended = threading.Event()
         self._painter = threading.Thread(target=self._paint, daemon=True)
 

@@ -72,6 +72,8 @@ def install_uv(environment: Environment, entry: str) -> bool:
             environ=environment.variables(),
         )
         step.failed = ran.code != 0
+        if step.failed:
+            step.note(_last_line(ran))
     return ran.code == 0
 
 

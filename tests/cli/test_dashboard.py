@@ -7,21 +7,24 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import strandline as sl
 from strandline.cli.actions.dashboard import Ways, folders
 from strandline.cli.demo import demo
-from strandline.cli.demo.dashboard_process import Beside
-from strandline.cli.demo.log import Generated
+from strandline.cli.demo.dashboard_process import DashboardProcess
+from strandline.cli.demo.log import GeneratedLog
+from strandline.cli.live_view import View
 from strandline.cli.main import main
 from strandline.connectors.scores import Scores
+from strandline.kernel.output import Counts, Output
+from strandline.kernel.watermarks import Progress
 from strandline.observe.known_jobs import remember
 from strandline.plan.compile import to_stages
 from strandline.spark.delivery.deliver import Delivered
@@ -108,8 +111,8 @@ def test_letters_go_back_by_the_pipeline_that_the_job_was_started_with(
     assert Ways().back(job) is None
 
 
-class Heard:
-    """A view that only listens."""
+class RecordingView:
+    """A view that keeps what it is to show."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -123,40 +126,61 @@ class Heard:
     def close(self) -> None:
         pass
 
+    def await_text(self, start: str, count: int = 1) -> list[str]:
+        """Wait until so many messages with this start were shown, and return what follows it."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            found = [text.removeprefix(start) for text in self.said if text.startswith(start)]
+            if len(found) >= count:
+                return found
+            time.sleep(0.02)
+        raise AssertionError(self.said)
 
-def shown(folder: Path, heard: Heard) -> AbstractContextManager[Callable[[str], None]]:
-    return demo._shown(folder, demo.Asked(7, 10, 10), Generated(Scores(7, 10, 10), folder), heard)
+
+def with_dashboard(folder: Path, view: RecordingView) -> AbstractContextManager[View]:
+    log = GeneratedLog(Scores(7, 10, 10), folder)
+    return demo._with_dashboard(folder, demo.StreamOptions(7, 10, 10), log, view)
+
+
+def a_batch(panes: pl.DataFrame | None) -> Delivered:
+    output = Output(progress=Progress(5_000, 9_000), counts=Counts(read=1, contributed=1), panes=panes)
+    return Delivered(0, output, {}, repeated=False)
+
+
+PANES = pl.DataFrame({"total": [1]})
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Beside]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[DashboardProcess]:
     """Every dashboard that a demo starts."""
-    found: list[Beside] = []
+    found: list[DashboardProcess] = []
 
-    def start(*given: Any) -> Beside:
-        found.append(Beside(*given))
+    def start(*given: Any) -> DashboardProcess:
+        found.append(DashboardProcess(*given))
         return found[-1]
 
-    monkeypatch.setattr(demo, "Beside", start)
+    monkeypatch.setattr(demo, "DashboardProcess", start)
     return found
 
 
 @pytest.mark.slow
-def test_a_demo_tells_its_address_with_whatever_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[Beside]
+def test_a_demo_shows_the_address_of_its_dashboard_once_there_are_panes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[DashboardProcess]
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    heard = Heard()
-    with shown(tmp_path, heard) as say:
-        say("Starting Spark")
-        link = heard.said[-1].partition("\nDashboard: ")[2]
+    shown = RecordingView()
+    with with_dashboard(tmp_path, shown) as view:
+        view.say("Starting Spark")
+        view.delivered(a_batch(None))
+        assert started == []
+        view.delivered(a_batch(PANES))
+        view.delivered(a_batch(PANES))
+        link = shown.await_text("Dashboard: ")[0]
         assert urllib.request.urlopen(link).status == 200
-        while len(heard.said) < 2:
-            time.sleep(0.02)
-    first, again = heard.said
-    assert first.startswith("Starting Spark\n")
-    assert again.startswith("Starting Spark\n")
-    assert link not in again
+        # A link is good for one browser, so another one follows.
+        assert link not in shown.await_text("Dashboard: ", 2)[1:]
+    assert shown.said[0] == "Starting Spark"
+    assert len(started) == 1
     # No page is open: it ends with the demo.
     assert started[0].process.wait(60) == 0
 
@@ -164,14 +188,15 @@ def test_a_demo_tells_its_address_with_whatever_it_says(
 @pytest.mark.slow
 def test_a_dashboard_outlives_a_demo_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    plays = {"home": str(tmp_path), "seed": 7, "events": 10, "rate": 10, "servers": None}
+    definition = {"home": str(tmp_path), "seed": 7, "events": 10, "rate": 10, "servers": None}
     code = (
-        "import json, os, signal, sys; from strandline.cli.demo.dashboard_process import Beside; "
-        "b = Beside(json.loads(sys.argv[1])); print(b.process.pid, b.url, flush=True); os.killpg(0, signal.SIGKILL)"
+        "import json, os, queue, signal, sys; from strandline.cli.demo.dashboard_process import DashboardProcess; "
+        "shown = queue.Queue(); process = DashboardProcess(json.loads(sys.argv[1]), shown.put).process; "
+        "print(process.pid, shown.get().removeprefix('Dashboard: '), flush=True); os.killpg(0, signal.SIGKILL)"
     )
     killed = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(plays)], stdout=subprocess.PIPE, text=True, start_new_session=True,
-        check=False,
+        [sys.executable, "-c", code, json.dumps(definition)], stdout=subprocess.PIPE, text=True,
+        start_new_session=True, check=False,
     )  # fmt: skip
     assert killed.returncode == -signal.SIGKILL
     pid, link = killed.stdout.split()
@@ -182,10 +207,20 @@ def test_a_dashboard_outlives_a_demo_that_is_killed(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.slow
-def test_a_demo_goes_on_without_a_dashboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_demo_runs_on_without_a_dashboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
-    heard = Heard()
-    with shown(tmp_path, heard) as say:
-        say("Starting Spark")
-    assert heard.said[0].startswith("Starting Spark\nNo dashboard: cannot keep a key")
+    shown = RecordingView()
+    with with_dashboard(tmp_path, shown) as view:
+        view.delivered(a_batch(PANES))
+        assert shown.await_text("No dashboard: ")[0].startswith("cannot keep a key")
+
+
+def test_a_dashboard_whose_process_cannot_be_started_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", str(tmp_path / "nowhere"))
+    shown = RecordingView()
+    with with_dashboard(tmp_path, shown) as view:
+        view.delivered(a_batch(PANES))
+    assert shown.said[0].startswith("No dashboard: ")

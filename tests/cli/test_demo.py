@@ -136,7 +136,7 @@ class PlayedPipeline:
 def played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PlayedPipeline:
     pipeline = PlayedPipeline()
     monkeypatch.setattr(demo, "pipeline", pipeline)
-    monkeypatch.setattr(demo, "_shown", lambda _home, _asked, _log, view: nullcontext(view.say))
+    monkeypatch.setattr(demo, "_with_dashboard", lambda _home, _options, _log, view: nullcontext(view))
     cell = Counter({("red", "2024-05-01 12:00:00.000"): 5})
     monkeypatch.setattr(demo, "recount_log", lambda *_: Recount(cell, Counter(), cell, 1, 1))
     monkeypatch.chdir(tmp_path)
@@ -211,7 +211,7 @@ def test_ctrl_c_stops_the_job_and_says_how_to_go_on(
     assert played.jobs[0].stopped
     told = capsys.readouterr().out
     assert told.splitlines()[-1] == (
-        f"Stopped. Run the same command again: it goes on from its checkpoint in {tmp_path / 'run'}."
+        f"Stopped. Run the same command again: it resumes from its checkpoint in {tmp_path / 'run'}."
     )
     assert json.loads((tmp_path / "run" / "run.json").read_text())["complete"] is False
 

@@ -141,7 +141,7 @@ def test_tests_that_passed_and_do_not_end_have_passed_and_their_stacks_are_told(
         "    atexit.register(time.sleep, 600)\n"
     )
     monkeypatch.setitem(check.SILENCE_SECONDS, "fast", 15)
-    monkeypatch.setattr(progress, "_LAST_WORDS_SECONDS", 1)
+    monkeypatch.setattr(progress, "_GRACE_SECONDS", 1)
     assert check.main(["fast", "--numprocesses", "0"]) == code
     told = capsys.readouterr().out
     assert "most recent call first" in told

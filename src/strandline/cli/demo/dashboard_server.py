@@ -1,10 +1,10 @@
-"""What the process of the demo's dashboard does.
+"""Serve the dashboard of one demo; the program of the process that dashboard_process.py starts.
 
-    the demo says    what it plays, as a line of JSON; later "end"
-    it answers       a line of JSON for each link, or why there is none
+    standard input     one line of JSON that defines the demo's pipeline; later "end"
+    standard output    one line of JSON for each link, or one with the reason why there is none
 
-When the demo has ended, the page stays for as long as it is open. When the demo was killed, and so has said nothing of
-an end, there is some time to open it first.
+After the demo has ended, the server runs as long as the page is open. After the demo was killed, and so has sent no
+"end", it also waits some time for a page to be opened.
 """
 
 import contextlib
@@ -16,43 +16,43 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from strandline.cli.demo.dashboard_process import END
-from strandline.cli.demo.demo import played_by
+from strandline.cli.demo.demo import pipeline_of
 from strandline.errors import SetupError
 
-LINGERS: Final = 600.0
-"""Seconds after a demo was killed in which nobody needs to look."""
-_LOOK_EVERY: Final = 0.5
+UNWATCHED_SECONDS: Final = 600.0
+"""How long the server of a killed demo runs while no page is open."""
+_POLL_SECONDS: Final = 0.5
 
 
-def serve(plays: dict[str, Any], said: IO[str], tell: Callable[[str], None]) -> None:
-    """The dashboard of one demo, until nobody needs it."""
-    from strandline.cli.actions.dashboard import beside  # what it needs may not be installed, which is told
+def serve(definition: dict[str, Any], messages: IO[str], answer: Callable[[str], None]) -> None:
+    """Serve the dashboard until the demo has ended and no page is open."""
+    from strandline.cli.actions.dashboard import beside  # raises SetupError if the extra is not installed
 
-    home = Path(plays["home"])
-    shown = beside(home / "checkpoint", played_by(plays).root, lambda: tell(shown.url))
+    home = Path(definition["home"])
+    shown = beside(home / "checkpoint", pipeline_of(definition).root, lambda: answer(shown.url))
     with shown:
-        tell(shown.url)
-        killed = said.readline().strip() != END
-        unseen = time.monotonic()
-        while shown.is_watched or (killed and time.monotonic() - unseen < LINGERS):
+        answer(shown.url)
+        killed = messages.readline().strip() != END
+        last_watched = time.monotonic()
+        while shown.is_watched or (killed and time.monotonic() - last_watched < UNWATCHED_SECONDS):
             if shown.is_watched:
-                unseen = time.monotonic()
-            time.sleep(_LOOK_EVERY)
+                last_watched = time.monotonic()
+            time.sleep(_POLL_SECONDS)
 
 
 def main() -> None:
-    """What this process does."""
-    plays = json.loads(sys.stdin.readline())
+    """Read the definition and serve."""
+    definition = json.loads(sys.stdin.readline())
 
-    def tell(url: str) -> None:
-        # The demo may be gone, and with it whoever reads this.
+    def answer(url: str) -> None:
+        # The demo, which reads this, may be gone.
         with contextlib.suppress(OSError):
             print(json.dumps({"url": url}), flush=True)
 
     try:
-        serve(plays, sys.stdin, tell)
+        serve(definition, sys.stdin, answer)
     except SetupError as problem:
-        print(json.dumps({"problem": problem.message, "detail": problem.detail, "hint": problem.hint}), flush=True)
+        print(json.dumps({"problem": str(problem)}), flush=True)
 
 
 if __name__ == "__main__":

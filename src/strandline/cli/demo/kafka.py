@@ -1,7 +1,7 @@
-"""The demo over Kafka: a broker of its own, and a producer that sends the generator's records as they come due.
+"""Run the demo over Kafka: start a broker, and send the generator's records by their schedule.
 
-Record n of a partition has the offset n, so that a run which was stopped goes on where the topic ends. Its time is when
-it was due, so that the topic also knows when the stream started.
+Record n of a partition has offset n, so that a stopped run resumes where the topic ends. A record's timestamp is its
+scheduled time, so that the start of the stream can be read from the topic.
 """
 
 import time
@@ -24,12 +24,12 @@ from strandline.spark.launch.jars import fetch_jars
 TOPIC: Final = "scores"
 GROUP: Final = "strandline-demo"
 
-_LOOK_EVERY_SECONDS: Final = 0.1
-_ANSWER_WITHIN_SECONDS: Final = 30
+_POLL_SECONDS: Final = 0.1
+_TIMEOUT_SECONDS: Final = 30
 
 
-class Sent:
-    """A topic of a broker that runs as long as the demo does; its data stay in the run's folder."""
+class KafkaLog:
+    """A topic of a broker that runs as long as the demo. Its data stay in the run's folder."""
 
     def __init__(self, scores: Scores, home: Path, say: Callable[[str], None]) -> None:
         self._scores, self._say = scores, say
@@ -56,27 +56,27 @@ class Sent:
         return topic_of(self._scores, self._broker.address)
 
     def await_end(self, job: Job) -> None:
-        """Sends what is due, once the job is ready for it, and drains the job when it has read everything."""
+        """Send records by their schedule once the job runs, and drain the job when it has read them all."""
         feed = Feed(self._scores, self._broker.address)
         try:
-            while not job.await_end(_LOOK_EVERY_SECONDS):
+            while not job.await_end(_POLL_SECONDS):
                 last = job.last
                 if last is not None and feed.send_due() and last.offsets.get(TOPIC) == feed.ends:
                     job.drain()
         finally:
             feed.close()
 
-    def records(self, job: Job) -> Iterator[bytes]:  # noqa: ARG002 - the topic knows by itself
+    def records(self, job: Job) -> Iterator[bytes]:  # noqa: ARG002 - the topic holds every record
         return every_value(self._broker.address, self._scores.width)
 
 
 def topic_of(scores: Scores, servers: str) -> Kafka:
-    """The topic as the pipeline reads it."""
+    """Return the topic as a source of the pipeline."""
     return sl.kafka(TOPIC, servers=servers, value=scores.decoder, group=GROUP)
 
 
 class Feed:
-    """Sends records by their schedule. A producer that repeats nothing keeps offset and number the same."""
+    """Sends records by their schedule. An idempotent producer keeps a record's offset equal to its number."""
 
     def __init__(self, scores: Scores, servers: str) -> None:
         from confluent_kafka import Producer
@@ -91,11 +91,11 @@ class Feed:
 
     @property
     def ends(self) -> dict[str, int]:
-        """Where each partition ends once everything is sent."""
+        """The end offset of each partition once everything is sent."""
         return {str(number): len(moments) for number, moments in enumerate(self._schedules)}
 
     def send_due(self) -> bool:
-        """Sends what has come due since the last time; True once there is no more to send."""
+        """Send the records that are due by now. Return True once all are sent."""
         now = time.time_ns() // 1_000_000
         if self._origin is None:
             self._origin = now
@@ -119,12 +119,12 @@ class Feed:
         self._problem = self._problem or problem
 
     def close(self) -> None:
-        """Waits for what is under way."""
-        self._producer.flush(_ANSWER_WITHIN_SECONDS)
+        """Wait for records in flight."""
+        self._producer.flush(_TIMEOUT_SECONDS)
 
 
 def every_value(servers: str, partitions: int) -> Iterator[bytes]:
-    """The value of every record of the topic, by someone who shares nothing with the job."""
+    """Read the value of every record with a consumer that shares nothing with the job."""
     ends = _ends(servers, partitions)
     with _Reader(servers) as reader:
         for number, end in enumerate(ends):
@@ -137,20 +137,20 @@ def _ends(servers: str, partitions: int) -> list[int]:
 
     with _Reader(servers) as reader:
         places = [TopicPartition(TOPIC, number) for number in range(partitions)]
-        return [reader.consumer.get_watermark_offsets(place, _ANSWER_WITHIN_SECONDS)[1] for place in places]
+        return [reader.consumer.get_watermark_offsets(place, _TIMEOUT_SECONDS)[1] for place in places]
 
 
 def _origin(servers: str, ends: list[int]) -> int | None:
-    """When the stream started, which is the time of every partition's first record; None if there is none yet."""
-    begun = next((number for number, end in enumerate(ends) if end), None)
-    if begun is None:
+    """Return when the stream started: the timestamp of any partition's first record; None if there is none yet."""
+    first = next((number for number, end in enumerate(ends) if end), None)
+    if first is None:
         return None
     with _Reader(servers) as reader:
-        return int(next(reader.read(begun, 1)).timestamp()[1])
+        return int(next(reader.read(first, 1)).timestamp()[1])
 
 
 class _Reader:
-    """A consumer that belongs to no group's members and commits nothing."""
+    """A consumer that joins no group and commits nothing."""
 
     def __init__(self, servers: str) -> None:
         from confluent_kafka import Consumer
@@ -168,13 +168,13 @@ class _Reader:
         self.consumer.close()
 
     def read(self, partition: int, end: int) -> Iterator[Any]:
-        """The first records of a partition, as many as it has before `end`."""
+        """Read the records of a partition before offset `end`."""
         from confluent_kafka import TopicPartition
 
         self.consumer.assign([TopicPartition(TOPIC, partition, 0)])
         found = 0
         while found < end:
-            batch = self.consumer.consume(min(end - found, 1_000), _ANSWER_WITHIN_SECONDS)
+            batch = self.consumer.consume(min(end - found, 1_000), _TIMEOUT_SECONDS)
             if not batch or any(record.error() is not None for record in batch):
                 raise ServiceError(f"partition {partition} could not be read to its end", detail=f"{found} of {end}")
             found += len(batch)

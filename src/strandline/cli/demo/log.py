@@ -1,4 +1,4 @@
-"""The demo's log: the generator itself, or a topic of a real broker that the generator's records are sent to."""
+"""Define the demo's log of events: the generator itself, or a Kafka topic that the generator's records are sent to."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,19 +13,19 @@ from strandline.spark.job import Job
 
 
 class Log(Protocol):
-    """Where the demo's events come from; open while the job runs and until they are counted again."""
+    """The source of the demo's events. It stays open until the batch job has counted them again."""
 
     @property
     def source(self) -> Scores | Kafka:
-        """What the pipeline reads."""
+        """The source that the pipeline reads."""
         ...
 
     def await_end(self, job: Job) -> None:
-        """Waits until the job has read everything and closed every window."""
+        """Wait until the job has read everything and closed every window."""
         ...
 
     def records(self, job: Job) -> Iterator[bytes]:
-        """Every record there ever was."""
+        """Return every record of the stream."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -35,8 +35,8 @@ class Log(Protocol):
     ) -> None: ...
 
 
-class Generated:
-    """The generator, read by Spark as a source of its own; it ends by itself."""
+class GeneratedLog:
+    """The generator, which Spark reads directly. It is bounded."""
 
     def __init__(self, source: Scores, home: Path) -> None:
         self._source, self._home = source, home
@@ -52,7 +52,7 @@ class Generated:
         return every_record(self._source, self._origin(job))
 
     def _origin(self, job: Job) -> int:
-        """When the stream started, as its offset log tells."""
+        """Return when the stream started, from Spark's offset log."""
         last = job.last
         offsets = last.offsets if last is not None else Checkpoint(self._home / "checkpoint").latest_offsets()
         return int(offsets["origin"])

@@ -36,7 +36,11 @@ from strandline.spark.launch.package_manager import APT, PackageManager, find_ch
 
 FULL_LOCK = "requirements.lock"
 DEMO_LOCK = "requirements-demo.lock"
-"""The part of the full lock that ./demo needs: a third of the packages, no developer tools."""
+"""The part of the full lock that ./demo needs: a third of the packages, no developer tools. Made after the full lock:
+
+    uv pip compile pyproject.toml --extra dashboard --extra kafka -c requirements.lock --universal \\
+        --python-version 3.11 --generate-hashes --no-header -o requirements-demo.lock
+"""
 
 
 class Checkout:

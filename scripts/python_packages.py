@@ -229,7 +229,7 @@ def _pip_options(listed: str) -> dict[str, str]:
 
 
 def _pip_configuration(environment: Environment) -> str:
-    command = [environment.python, "-m", "pip", "config", "list"]
+    command = [str(environment.python), "-m", "pip", "config", "list"]
     return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False).stdout
 
 

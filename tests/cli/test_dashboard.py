@@ -207,13 +207,16 @@ def test_a_dashboard_outlives_a_demo_that_is_killed(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.slow
-def test_a_demo_runs_on_without_a_dashboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_demo_runs_on_without_a_dashboard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[DashboardProcess]
+) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
     shown = RecordingView()
     with with_dashboard(tmp_path, shown) as view:
         view.delivered(a_batch(PANES))
         assert shown.await_text("No dashboard: ")[0].startswith("cannot keep a key")
+    assert started[0].process.wait(60) == 0
 
 
 def test_a_dashboard_whose_process_cannot_be_started_stops_nothing(

@@ -45,6 +45,7 @@ class DashboardProcess:
             self._show(_text(json.loads(first) if first else {"problem": "its process did not start"}))
             for line in answers:
                 self._show(_text(json.loads(line)))
+        self.process.wait()
 
     def _send(self, text: str) -> None:
         assert self.process.stdin is not None  # noqa: S101

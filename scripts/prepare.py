@@ -1,7 +1,7 @@
-"""Makes this folder ready to run: virtual environment, packages, Java, JVM packages, and for tests a browser.
+"""Prepare this checkout to run: virtual environment, packages, Java, JVM packages, and for tests a browser.
 
-A second start does nothing.
-Standard library only, and Python 3.11 or newer; ./demo, ./bench and ./test start it.
+Started by ./demo, ./bench and ./test. A second start does nothing. Each step prints how long it took.
+Standard library only, and Python 3.11 or newer.
 """
 
 import argparse
@@ -10,7 +10,6 @@ import hashlib
 import importlib.util
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -22,51 +21,60 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 if __name__ == "__main__":
-    # Nothing is installed yet: the package's plain modules must load without its front door and its dependencies.
+    # Nothing is installed yet: these modules must load without strandline/__init__.py, which imports dependencies.
     _bare = types.ModuleType("strandline")
     _bare.__path__ = [str(ROOT / "src" / "strandline")]
     sys.modules["strandline"] = _bare
 
 from progress import Ran, Step
+from python_packages import Environment, install_packages, require_success
 
 from strandline.errors import SetupError
 from strandline.spark.launch.find_java import find_java
 from strandline.spark.launch.jars import missing
 from strandline.spark.launch.package_manager import APT, PackageManager, find_chromium, find_manager, java_line
 
-LAST_LINES = 15
+FULL_LOCK = "requirements.lock"
+DEMO_LOCK = "requirements-demo.lock"
+"""The part of the full lock that ./demo needs: a third of the packages, no developer tools. Made after the full lock:
+
+    uv pip compile pyproject.toml --extra dashboard --extra kafka -c requirements.lock --universal \\
+        --python-version 3.11 --generate-hashes --no-header -o requirements-demo.lock
+"""
 
 
-class Workshop:
-    """One checkout and what is made inside it."""
+class Checkout:
+    """A checkout and its virtual environment."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.venv = root / ".venv"
-        self.python = self.venv / "bin" / "python"
-        self.lock = root / "requirements.lock"
+        self.environment = Environment(root, root / ".venv")
+        self.venv = self.environment.venv
+        self.python = self.environment.python
         self.stamp = self.venv / "prepared.json"
 
-    def fingerprint(self) -> dict[str, str]:
-        """What the environment is made from; while it stays the same, nothing is installed again."""
+    def fingerprint(self, lock: str) -> dict[str, str]:
+        """Return what the environment is built from. While it stays the same, nothing is installed again."""
         return {
-            "lock": hashlib.sha256(self.lock.read_bytes()).hexdigest(),
-            "project": hashlib.sha256((self.root / "pyproject.toml").read_bytes()).hexdigest(),
+            "lock": _sha256(self.root / lock),
+            "project": _sha256(self.root / "pyproject.toml"),
             "python": self.python_version() or "none",
         }
 
-    def is_ready(self) -> bool:
+    def is_ready(self, lock: str) -> bool:
+        """Return True if this lock is installed, or the full lock, which contains it."""
         try:
-            return bool(json.loads(self.stamp.read_text(encoding="utf-8")) == self.fingerprint())
+            installed = json.loads(self.stamp.read_text(encoding="utf-8"))
+            return any(installed == self.fingerprint(each) for each in {lock, FULL_LOCK})
         except (OSError, ValueError):
             return False
 
     def python_version(self) -> str | None:
-        """The version of the environment's Python, as it answers now; None when it is gone or broken."""
+        """Ask the environment's Python for its version; None if it is gone or broken."""
         if Path(sys.prefix) == self.venv:
             return _running_version()
         try:
-            asked = subprocess.run(
+            answer = subprocess.run(
                 [self.python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
                 capture_output=True,
                 text=True,
@@ -74,32 +82,37 @@ class Workshop:
             )
         except (OSError, subprocess.CalledProcessError):
             return None
-        return asked.stdout.strip()
+        return answer.stdout.strip()
 
     def can_install(self) -> bool:
-        """False when there is no environment yet, when making it was broken off, and when its Python was replaced."""
+        """Return False if there is no environment, if it was interrupted while being made, or if its Python is gone."""
         if not self.python.exists():
             return False
-        asked = subprocess.run([self.python, "-m", "pip", "--version"], capture_output=True, check=False)
-        return asked.returncode == 0
+        answer = subprocess.run([self.python, "-m", "pip", "--version"], capture_output=True, check=False)
+        return answer.returncode == 0
 
 
-def prepare(workshop: Workshop, *, with_java: bool, with_browser: bool = False) -> None:
-    """Everything ./demo, ./bench and ./test need, in order."""
-    if not workshop.is_ready():
-        with alone_in(workshop.root):
-            if not workshop.is_ready():
-                make_environment(workshop)
+def prepare(checkout: Checkout, *, for_demo: bool = False, with_java: bool = True, with_browser: bool = False) -> None:
+    """Install what ./demo, ./bench or ./test needs, in order.
+
+    For the demo no JVM packages are fetched: only Kafka sources use them, and `./demo --kafka` fetches them itself.
+    """
+    lock = DEMO_LOCK if for_demo else FULL_LOCK
+    if not checkout.is_ready(lock):
+        with exclusive(checkout.root):
+            if not checkout.is_ready(lock):
+                make_environment(checkout, lock)
     if with_java:
         make_java_ready()
-        make_jars_ready(workshop)
+        if not for_demo:
+            make_jars_ready(checkout)
     if with_browser:
         make_browser_ready()
 
 
 @contextmanager
-def alone_in(root: Path) -> Iterator[None]:
-    """One start at a time; a second one waits for the first."""
+def exclusive(root: Path) -> Iterator[None]:
+    """Hold the folder's lock; a second start waits for the first."""
     handle = os.open(root, os.O_RDONLY)
     try:
         try:
@@ -112,23 +125,23 @@ def alone_in(root: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def make_environment(workshop: Workshop) -> None:
-    """The virtual environment, then the packages; the stamp comes last, so that a broken-off start is done again."""
-    workshop.stamp.unlink(missing_ok=True)
-    if not workshop.can_install():
-        make_venv(workshop)
-    install_packages(workshop)
-    workshop.stamp.write_text(json.dumps(workshop.fingerprint()), encoding="utf-8")
+def make_environment(checkout: Checkout, lock: str) -> None:
+    """Create the virtual environment and install the lock. The stamp is written last, so interrupted work is redone."""
+    checkout.stamp.unlink(missing_ok=True)
+    if not checkout.can_install():
+        make_venv(checkout)
+    install_packages(checkout.environment, checkout.root / lock, checkout.root / FULL_LOCK)
+    checkout.stamp.write_text(json.dumps(checkout.fingerprint(lock)), encoding="utf-8")
 
 
-def make_venv(workshop: Workshop) -> None:
+def make_venv(checkout: Checkout) -> None:
     if importlib.util.find_spec("ensurepip") is None or importlib.util.find_spec("venv") is None:
         install_venv_module()
     with Step("virtual environment") as step:
         # venv asks for the base interpreter itself, so this also works from inside the environment it replaces.
-        must(
-            step.run([sys.executable, "-m", "venv", "--clear", str(workshop.venv)], cwd=workshop.root),
-            f"the virtual environment {workshop.venv} could not be made",
+        require_success(
+            step.run([sys.executable, "-m", "venv", "--clear", str(checkout.venv)], cwd=checkout.root),
+            f"the virtual environment {checkout.venv} could not be made",
             hint="the folder must be writable and have about 2 GB of room",
         )
 
@@ -142,7 +155,7 @@ def install_venv_module() -> None:
         raise SetupError("this Python has no venv module", hint=f"type: {manager.line(package)}")
     with Step(f"installing {package}") as step:
         step.run([*prefix, manager.program, *manager.refresh], cwd=ROOT, environ=_unattended())
-        must(
+        require_success(
             step.run([*prefix, *manager.command(package)], cwd=ROOT, environ=_unattended()),
             f"{package} could not be installed",
             hint=f"type: {manager.line(package)}",
@@ -150,58 +163,8 @@ def install_venv_module() -> None:
     importlib.invalidate_caches()
 
 
-def install_packages(workshop: Workshop) -> None:
-    """From the lock and nothing else; what builds pyspark and this package is in it, so no build fetches its own."""
-    lock = workshop.lock.read_text(encoding="utf-8")
-    pip = [str(workshop.python), "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
-    # uv_build looks for its own program on PATH.
-    environ = {**os.environ, "PATH": f"{workshop.python.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-    retry = "check the network or the proxy, then run the same command again"
-    builders = workshop.venv / "builders.lock"
-    builders.write_text(entry_of("setuptools", lock), encoding="utf-8")
-    # No dependencies beside it: asked for one with extras, pip takes the newest there is and then misses its hash.
-    locked = [*pip, "--require-hashes", "--no-deps", "--no-build-isolation"]
-    with Step("Python packages") as step:
-        count = PipReader(step, total=len(re.findall(r"^\S+==", lock, re.MULTILINE)))
-        for requirements in (builders, workshop.lock):
-            ran = step.run(
-                [*locked, "-r", str(requirements)], cwd=workshop.root, environ=environ, on_line=count.on_line
-            )
-            must(ran, "the Python packages could not be installed", hint=retry)
-    with Step("strandline itself") as step:
-        command = [*pip, "--no-deps", "--no-build-isolation", "-e", str(workshop.root)]
-        must(step.run(command, cwd=workshop.root, environ=environ), "strandline could not be installed", hint=retry)
-
-
-def entry_of(name: str, lock: str) -> str:
-    """The lines of one package in the lock, with its hashes."""
-    found = re.search(rf"^{re.escape(name)}==.*\n(?:[ \t]+--hash=.*\n)+", lock, re.MULTILINE)
-    if found is None:
-        raise SetupError(f"the lock has no entry for {name}", hint="make requirements.lock again (CONTRIBUTING.md)")
-    return found[0]
-
-
-class PipReader:
-    """Reads pip's talk down to how many packages are done and which one is at hand."""
-
-    def __init__(self, step: Step, total: int) -> None:
-        self._step = step
-        self._total = total
-        self._seen: set[str] = set()
-
-    def on_line(self, line: str) -> None:
-        named = re.match(r"(?:Collecting|Requirement already satisfied:|Ignoring) ([A-Za-z0-9._-]+)", line)
-        if named:
-            self._seen.add(named[1])
-            self._step.doing(f"{len(self._seen)} of {self._total}: {named[1]}")
-        elif line.strip().startswith("Building wheel for"):
-            self._step.doing("building " + line.split()[3])
-        elif line.startswith("Installing collected packages"):
-            self._step.doing("unpacking them all")
-
-
 def make_java_ready() -> None:
-    """Finds Java, or has the system's package manager install it where it may."""
+    """Find Java, or install it with the system's package manager where that is allowed."""
     try:
         find_java()
     except SetupError:
@@ -213,13 +176,14 @@ def make_java_ready() -> None:
 
 
 def install_java(manager: PackageManager, prefix: Sequence[str]) -> None:
-    """Tries what the system may call Java, the best name first."""
+    """Install Java under the first package name that the system knows."""
     with Step("installing Java") as step:
-        must(install_first(step, manager, prefix, manager.java), "Java could not be installed", hint=java_line(manager))
+        ran = install_first(step, manager, prefix, manager.java)
+        require_success(ran, "Java could not be installed", hint=java_line(manager))
 
 
 def install_first(step: Step, manager: PackageManager, prefix: Sequence[str], packages: Sequence[str]) -> Ran:
-    """Installs the first of these names that the system knows; the last answer if it knows none."""
+    """Install the first of these packages that the system knows; return the last failure if it knows none."""
     ran = Ran(1, "")
     if manager.refresh:
         step.doing("refreshing the list of packages")
@@ -233,7 +197,7 @@ def install_first(step: Step, manager: PackageManager, prefix: Sequence[str], pa
 
 
 def make_browser_ready() -> None:
-    """Has the package manager install Chromium; where it cannot, tests in a browser are skipped and say so."""
+    """Install Chromium with the package manager. Where that is impossible, browser tests are skipped and say so."""
     manager = find_manager()
     if find_chromium() is not None or manager is None or not manager.chromium:
         return
@@ -244,7 +208,7 @@ def make_browser_ready() -> None:
 
 
 def root_prefix(manager: PackageManager) -> list[str] | None:
-    """What to put before an install command: nothing, sudo that asks no password, or None when we may not install."""
+    """Return what precedes an install command: nothing, sudo without a password, or None if this is not allowed."""
     if os.geteuid() == 0:
         # Homebrew refuses to work for root.
         return [] if manager.needs_root else None
@@ -256,21 +220,19 @@ def root_prefix(manager: PackageManager) -> list[str] | None:
     return None
 
 
-def make_jars_ready(workshop: Workshop) -> None:
+def make_jars_ready(checkout: Checkout) -> None:
+    """Fetch the JVM packages that are missing."""
     if not missing():
         return
     with Step("JVM packages, by Spark's resolver") as step:
-        fetch = [str(workshop.python), "-m", "strandline.spark.launch.jars"]
-        ran = step.run(fetch, cwd=workshop.root, on_line=step.doing)
+        fetch = [str(checkout.python), "-m", "strandline.spark.launch.jars"]
+        ran = step.run(fetch, cwd=checkout.root, on_line=step.doing)
         if ran.code != 0:
             raise SetupError(ran.output.strip().rpartition("\n")[2].removeprefix("error: "))
 
 
-def must(ran: Ran, message: str, *, hint: str) -> None:
-    """Goes on when the command went well; else shows the end of what it said and refuses."""
-    if ran.code != 0:
-        last = ran.output.strip().splitlines()[-LAST_LINES:]
-        raise SetupError(message, detail="\n  " + "\n  ".join(last) + "\n", hint=hint)
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _running_version() -> str:
@@ -283,11 +245,17 @@ def _unattended() -> dict[str, str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--for-demo", action="store_true", help="install what the demo needs, and no JVM packages")
     parser.add_argument("--without-java", action="store_true", help="prepare Python only")
     parser.add_argument("--with-browser", action="store_true", help="prepare a browser too, for the tests")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        prepare(Workshop(ROOT), with_java=not asked.without_java, with_browser=asked.with_browser)
+        prepare(
+            Checkout(ROOT),
+            for_demo=options.for_demo,
+            with_java=not options.without_java,
+            with_browser=options.with_browser,
+        )
     except SetupError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

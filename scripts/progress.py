@@ -1,7 +1,7 @@
-"""One line for each step: what runs, for how long, and how it ended.
+"""Show one line for each step of a program: what runs, for how long, and how it ended.
 
-On a terminal the line is repainted in place; elsewhere it is told anew now and then, so that a log shows progress too.
-Standard library only: prepare.py uses it before anything is installed.
+On a terminal the line is repainted in place. Elsewhere it is printed again every ten seconds, so that a log shows
+progress too. Standard library only: prepare.py uses it before anything is installed.
 """
 
 import os
@@ -22,26 +22,26 @@ from typing import IO, Self, TextIO, cast
 from offspring import MARK, Process, offspring
 
 _REPAINT_SECONDS = 0.2
-_TELL_FIRST_SECONDS = 1.0
-_TELL_SECONDS = 10.0
-_LOOK_SECONDS = 0.2
-_LAST_WORDS_SECONDS = 5.0
+_PRINT_FIRST_SECONDS = 1.0
+_PRINT_SECONDS = 10.0
+_POLL_SECONDS = 0.2
+_GRACE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a command ended, and everything it said."""
+    """The exit code and the output of a command."""
 
     code: int
     output: str
     left: tuple[str, ...] = ()
-    """What it started and did not stop; nobody of them lives any more."""
+    """Command lines of processes that it started and did not stop. They have been killed."""
     fell_silent: bool = False
-    """It was killed since nothing was heard of it."""
+    """True when it was killed because it printed nothing for too long."""
 
 
-class Listener(threading.Thread):
-    """Hears what a command says, so that nobody else has to wait for it; nothing more comes after None."""
+class LineReader(threading.Thread):
+    """Reads the lines of a stream into a queue, in a thread of its own. None marks the end."""
 
     def __init__(self, stream: IO[str]) -> None:
         super().__init__(daemon=True)
@@ -57,16 +57,17 @@ class Listener(threading.Thread):
 
 
 class Step:
-    """A line that lives as long as its `with` block; it fails by an exception, or when it is told so."""
+    """The progress line of one `with` block. The step fails by an exception, or when `failed` is set."""
 
-    def __init__(self, title: str, out: TextIO = sys.stderr) -> None:
+    def __init__(self, title: str, out: TextIO | None = None) -> None:
         self.title = title
         self.seconds = 0.0
         self.failed = False
-        self._out = out
+        self._note = ""
+        self._out = sys.stderr if out is None else out
         self.at = ""
-        self._on_terminal = out.isatty() and os.environ.get("TERM") != "dumb"
-        self._over = threading.Event()
+        self._on_terminal = self._out.isatty() and os.environ.get("TERM") != "dumb"
+        self._ended = threading.Event()
         self._painter = threading.Thread(target=self._paint, daemon=True)
 
     def __enter__(self) -> Self:
@@ -75,18 +76,22 @@ class Step:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._over.set()
+        self._ended.set()
         self._painter.join()
         self.seconds = time.monotonic() - self._started
         self.failed = self.failed or kind is not None
         word = "FAIL" if self.failed else "ok"
-        colour = "31" if word == "FAIL" else "32"
-        mark = f"\r\x1b[K\x1b[{colour}m{word:<4}\x1b[0m" if self._on_terminal else f"{word:<4}"
-        self._write(f"{mark}  {self.title}  {self.seconds:.1f} s\n")
+        color = "31" if word == "FAIL" else "32"
+        mark = f"\r\x1b[K\x1b[{color}m{word:<4}\x1b[0m" if self._on_terminal else f"{word:<4}"
+        self._write(f"{mark}  {self.title}  {self.seconds:.1f} s{self._note}\n")
 
     def doing(self, what: str) -> None:
-        """What the step is at; shown behind its title."""
+        """Show the current action behind the title."""
         self.at = what
+
+    def note(self, text: str) -> None:
+        """Add a remark to the line that is printed when the step ends."""
+        self._note = f"  {text}"
 
     def run(
         self,
@@ -97,9 +102,10 @@ class Step:
         on_line: Callable[[str], None] = lambda _: None,
         silence: float | None = None,
     ) -> Ran:
-        """Runs the command, hands on each line as it comes, and keeps them all; nothing it started outlives it.
+        """Run a command and pass each line of its output to `on_line`. Kill every process that it leaves behind.
 
-        If it says nothing for `silence` seconds, it is asked where it hangs (SIGUSR1) and killed.
+        If it prints nothing for `silence` seconds, it gets SIGUSR1 (Python processes then dump their stacks) and is
+        killed.
         """
         mark = uuid.uuid4().hex
         process = subprocess.Popen(
@@ -112,11 +118,11 @@ class Step:
             text=True,
             errors="replace",
         )
-        lines = Listener(cast("IO[str]", process.stdout)).lines
+        lines = LineReader(cast("IO[str]", process.stdout)).lines
         try:
             return self._listen(process, lines, mark, on_line, silence)
         except BaseException:
-            # An interrupt may reach only us: the command must not go on alone.
+            # An interrupt may reach this process only; the command must not run on.
             process.terminate()
             process.wait()
             raise
@@ -129,37 +135,37 @@ class Step:
         on_line: Callable[[str], None],
         silence: float | None,
     ) -> Ran:
-        said: list[str] = []
+        output: list[str] = []
         left: tuple[str, ...] = ()
-        heard = time.monotonic()
+        last_output = time.monotonic()
         ended: float | None = None
         fell_silent = False
         while True:
             try:
-                line = lines.get(timeout=_LOOK_SECONDS)
+                line = lines.get(timeout=_POLL_SECONDS)
             except Empty:
                 now = time.monotonic()
                 if ended is None and process.poll() is not None:
-                    ended, left = now, _killed(offspring(mark))
-                elif ended is None and silence is not None and now - heard > silence:
+                    ended, left = now, _kill(offspring(mark))
+                elif ended is None and silence is not None and now - last_output > silence:
                     fell_silent = True
-                    said.append(f"Nothing was heard for {silence:.0f} s: it is asked where it hangs, and killed.\n")
-                    _ask_and_kill(process, mark)
-                elif ended is not None and now - ended > _LAST_WORDS_SECONDS:
-                    break  # someone who bears no mark holds the pipe
+                    output.append(f"No output for {silence:.0f} s: its stacks are dumped, and it is killed.\n")
+                    _dump_stacks_and_kill(process, mark)
+                elif ended is not None and now - ended > _GRACE_SECONDS:
+                    break  # a process without the mark still holds the pipe
             else:
                 if line is None:
                     break
-                heard = time.monotonic()
-                said.append(line)
+                last_output = time.monotonic()
+                output.append(line)
                 on_line(line.rstrip())
         process.wait()
-        return Ran(process.returncode, "".join(said), left or _killed(offspring(mark)), fell_silent)
+        return Ran(process.returncode, "".join(output), left or _kill(offspring(mark)), fell_silent)
 
     def _paint(self) -> None:
-        first, then = (0.0, _REPAINT_SECONDS) if self._on_terminal else (_TELL_FIRST_SECONDS, _TELL_SECONDS)
+        first, then = (0.0, _REPAINT_SECONDS) if self._on_terminal else (_PRINT_FIRST_SECONDS, _PRINT_SECONDS)
         pause = first
-        while not self._over.wait(pause):
+        while not self._ended.wait(pause):
             pause = then
             elapsed = f"{time.monotonic() - self._started:.0f} s"
             line = "  ".join(part for part in (self.title, self.at, elapsed) if part)
@@ -174,19 +180,20 @@ class Step:
         self._out.flush()
 
 
-def _ask_and_kill(process: "subprocess.Popen[str]", mark: str) -> None:
-    """Whoever knows the signal tells its stacks; only the command and its own children are asked."""
+def _dump_stacks_and_kill(process: "subprocess.Popen[str]", mark: str) -> None:
+    """Send SIGUSR1 to the command and its children, so that Python processes dump their stacks; then kill them."""
     family = [each for each in offspring(mark) if process.pid in (each.number, each.parent)]
     for each in family:
         each.signal(signal.SIGUSR1)
-    time.sleep(_LAST_WORDS_SECONDS)
+    time.sleep(_GRACE_SECONDS)
     for each in family:
         each.signal(signal.SIGKILL)
     process.kill()
     process.wait()
 
 
-def _killed(left: Sequence[Process]) -> tuple[str, ...]:
+def _kill(left: Sequence[Process]) -> tuple[str, ...]:
+    """Kill the processes and return their command lines."""
     for each in left:
         each.signal(signal.SIGKILL)
     return tuple(each.command for each in left)

@@ -1,8 +1,8 @@
-# Find a Python 3.11 or newer that works; sourced by ./demo, ./bench and ./test.
+# Find a Python 3.11 or newer that starts. Sourced by ./demo, ./bench and ./test.
 
 find_python() {
   local name
-  # Try .venv first: it starts at once, while a version manager's shim is slow or fails.
+  # First the one in .venv: it starts at once; a version manager's shim is slow or fails.
   for name in .venv/bin/python python3.14 python3.13 python3.12 python3.11 python3; do
     if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
       printf '%s\n' "$name"

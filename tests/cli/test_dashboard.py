@@ -7,12 +7,12 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import strandline as sl
@@ -20,8 +20,11 @@ from strandline.cli.actions.dashboard import RedrivePipelines, folders
 from strandline.cli.demo import demo
 from strandline.cli.demo.dashboard_process import DashboardProcess
 from strandline.cli.demo.log import GeneratedLog
+from strandline.cli.live_view import View
 from strandline.cli.main import main
 from strandline.connectors.scores import Scores
+from strandline.kernel.output import Counts, Output
+from strandline.kernel.watermarks import Progress
 from strandline.observe.known_jobs import remember
 from strandline.plan.compile import to_stages
 from strandline.spark.delivery.deliver import Delivered
@@ -111,7 +114,7 @@ def test_letters_are_redriven_by_the_pipeline_that_started_the_job(
 
 
 class RecordingView:
-    """A view that records its messages."""
+    """A view that keeps what it is to show."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []
@@ -125,9 +128,28 @@ class RecordingView:
     def close(self) -> None:
         pass
 
+    def await_text(self, start: str, count: int = 1) -> list[str]:
+        """Wait until so many messages with this start were shown, and return what follows it."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            found = [text.removeprefix(start) for text in self.messages if text.startswith(start)]
+            if len(found) >= count:
+                return found
+            time.sleep(0.02)
+        raise AssertionError(self.messages)
 
-def shown(folder: Path, view: RecordingView) -> AbstractContextManager[Callable[[str], None]]:
-    return demo._with_dashboard(folder, demo.DemoOptions(7, 10, 10), GeneratedLog(Scores(7, 10, 10), folder), view)
+
+def with_dashboard(folder: Path, view: RecordingView) -> AbstractContextManager[View]:
+    log = GeneratedLog(Scores(7, 10, 10), folder)
+    return demo._with_dashboard(folder, demo.StreamOptions(7, 10, 10), log, view)
+
+
+def a_batch(panes: pl.DataFrame | None) -> Delivered:
+    output = Output(progress=Progress(5_000, 9_000), counts=Counts(read=1, contributed=1), panes=panes)
+    return Delivered(0, output, {}, repeated=False)
+
+
+PANES = pl.DataFrame({"total": [1]})
 
 
 @pytest.fixture
@@ -144,37 +166,39 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[DashboardProcess]:
 
 
 @pytest.mark.slow
-def test_a_demo_shows_its_dashboard_link_with_every_message(
+def test_a_demo_shows_the_address_of_its_dashboard_once_there_are_panes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[DashboardProcess]
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    view = RecordingView()
-    with shown(tmp_path, view) as say:
-        say("Starting Spark")
-        link = view.messages[-1].partition("\nDashboard: ")[2]
+    shown = RecordingView()
+    with with_dashboard(tmp_path, shown) as view:
+        view.say("Starting Spark")
+        view.delivered(a_batch(None))
+        assert started == []
+        view.delivered(a_batch(PANES))
+        view.delivered(a_batch(PANES))
+        link = shown.await_text("Dashboard: ")[0]
         assert urllib.request.urlopen(link).status == 200
-        while len(view.messages) < 2:
-            time.sleep(0.02)
-    first, again = view.messages
-    assert first.startswith("Starting Spark\n")
-    assert again.startswith("Starting Spark\n")
-    assert link not in again
-    # No page is open, so it ends with the demo.
+        # A link is good for one browser, so another one follows.
+        assert link not in shown.await_text("Dashboard: ", 2)[1:]
+    assert shown.messages[0] == "Starting Spark"
+    assert len(started) == 1
+    # No page is open: it ends with the demo.
     assert started[0].process.wait(60) == 0
 
 
 @pytest.mark.slow
 def test_a_dashboard_outlives_a_demo_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    plays = {"home": str(tmp_path), "seed": 7, "events": 10, "rate": 10, "servers": None}
+    definition = {"home": str(tmp_path), "seed": 7, "events": 10, "rate": 10, "servers": None}
     code = (
-        "import json, os, signal, sys; from strandline.cli.demo.dashboard_process import DashboardProcess; "
-        "b = DashboardProcess(json.loads(sys.argv[1])); print(b.process.pid, b.url, flush=True); "
-        "os.killpg(0, signal.SIGKILL)"
+        "import json, os, queue, signal, sys; from strandline.cli.demo.dashboard_process import DashboardProcess; "
+        "shown = queue.Queue(); process = DashboardProcess(json.loads(sys.argv[1]), shown.put).process; "
+        "print(process.pid, shown.get().removeprefix('Dashboard: '), flush=True); os.killpg(0, signal.SIGKILL)"
     )
     killed = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(plays)], stdout=subprocess.PIPE, text=True, start_new_session=True,
-        check=False,
+        [sys.executable, "-c", code, json.dumps(definition)], stdout=subprocess.PIPE, text=True,
+        start_new_session=True, check=False,
     )  # fmt: skip
     assert killed.returncode == -signal.SIGKILL
     pid, link = killed.stdout.split()
@@ -185,10 +209,23 @@ def test_a_dashboard_outlives_a_demo_that_is_killed(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.slow
-def test_a_demo_runs_without_a_dashboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_demo_runs_on_without_a_dashboard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[DashboardProcess]
+) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
-    view = RecordingView()
-    with shown(tmp_path, view) as say:
-        say("Starting Spark")
-    assert view.messages[0].startswith("Starting Spark\nNo dashboard: cannot keep a key")
+    shown = RecordingView()
+    with with_dashboard(tmp_path, shown) as view:
+        view.delivered(a_batch(PANES))
+        assert shown.await_text("No dashboard: ")[0].startswith("cannot keep a key")
+    assert started[0].process.wait(60) == 0
+
+
+def test_a_dashboard_whose_process_cannot_be_started_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", str(tmp_path / "nowhere"))
+    shown = RecordingView()
+    with with_dashboard(tmp_path, shown) as view:
+        view.delivered(a_batch(PANES))
+    assert shown.messages[0].startswith("No dashboard: ")

@@ -81,8 +81,8 @@ def test_wiping_deletes_the_data(capsys: pytest.CaptureFixture[str], home: Path)
     ("words", "why"),
     [
         (("up", "kafak"), "there is no service 'kafak'"),
-        (("up", "registry", "postgres", "--port", "9000"), "one port cannot be given to 2 services"),
-        (("up", "registry", "--topic", "a"), "topics are Kafka's"),
+        (("up", "registry", "postgres", "--port", "9000"), "one port cannot serve 2 services"),
+        (("up", "registry", "--topic", "a"), "--topic needs the kafka service"),
         (("up", "kafka", "--topic", "a:b"), "is not a topic"),
         (("logs", "kafka"), "kafka has no log yet"),
     ],

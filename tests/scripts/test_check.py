@@ -141,7 +141,7 @@ def test_a_hang_after_passed_tests_is_a_pass_with_stack_traces(
         "    atexit.register(time.sleep, 600)\n"
     )
     monkeypatch.setitem(check.SILENCE_SECONDS, "fast", 15)
-    monkeypatch.setattr(progress, "_LAST_WORDS_SECONDS", 1)
+    monkeypatch.setattr(progress, "_GRACE_SECONDS", 1)
     assert check.main(["fast", "--numprocesses", "0"]) == code
     output = capsys.readouterr().out
     assert "most recent call first" in output

@@ -1,4 +1,4 @@
-"""./demo, ./bench and ./test: the Python they choose, and the programs they start."""
+"""./demo, ./bench and ./test: which Python they use, and what they start."""
 
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with a minimal PATH, and programs that print how they were called."""
+    """A checkout whose PATH holds only what a test puts there, and whose programs print their arguments."""
     (tmp_path / "bin").mkdir()
     for tool in ("bash", "dirname", "env"):
         (tmp_path / "bin" / tool).symlink_to(shutil.which(tool) or tool)
@@ -39,7 +39,7 @@ def test_a_shim_that_fails_is_skipped(checkout: Path) -> None:
     make(checkout / "bin" / "python3.13", "echo 'pyenv: python3.13: command not found' >&2; exit 127")
     make(checkout / "bin" / "python3.11", '[ "$1" = -c ] || echo system "$@"')
     ran = start(checkout, "demo", "--seed", "3")
-    assert ran.stdout.splitlines() == ["system scripts/prepare.py", "strandline demo --seed 3"]
+    assert ran.stdout.splitlines() == ["system scripts/prepare.py --for-demo", "strandline demo --seed 3"]
     assert ran.stderr == ""
 
 
@@ -51,7 +51,7 @@ def test_the_environments_own_python_comes_first(checkout: Path) -> None:
     ]
 
 
-def test_a_benchmark_is_prepared_for_and_then_run(checkout: Path) -> None:
+def test_a_benchmark_is_prepared_and_then_run(checkout: Path) -> None:
     make(checkout / ".venv" / "bin" / "python", '[ "$1" = -c ] || echo own "$@"')
     assert start(checkout, "bench", "windows", "--quick").stdout.splitlines() == [
         "own scripts/prepare.py",
@@ -81,7 +81,7 @@ def test_a_failed_preparation_ends_the_start_with_its_code(checkout: Path) -> No
     assert ran.stdout == ""
 
 
-def test_without_python_the_error_says_what_to_type(checkout: Path) -> None:
+def test_a_machine_without_python_is_refused_with_the_command_that_installs_it(checkout: Path) -> None:
     make(checkout / "bin" / "apt-get", "exit 1")
     ran = start(checkout, "demo")
     assert ran.returncode == 2

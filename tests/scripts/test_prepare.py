@@ -1,4 +1,4 @@
-"""Making a checkout ready: once, from the lock, and done again when it was broken off."""
+"""Preparing a checkout: once, from the lock, and again after an interruption."""
 
 import re
 import subprocess
@@ -9,133 +9,116 @@ from pathlib import Path
 
 import prepare
 import pytest
-from prepare import PipReader, Workshop, alone_in, entry_of, install_java, root_prefix
+from prepare import DEMO_LOCK, FULL_LOCK, Checkout, exclusive, install_java, root_prefix
 from progress import Ran, Step
 
 from strandline.errors import SetupError
 from strandline.spark.launch.find_java import Java
 from strandline.spark.launch.package_manager import APT, BREW, PackageManager
+from tests.scripts.fake_checkout import calls, make_checkout, use_python
 
 ROOT = Path(__file__).parents[2]
-LOCK = """polars==2.1.0 \\
-    --hash=sha256:aa
-    # via strandline
-setuptools==84.2.1 \\
-    --hash=sha256:bb \\
-    --hash=sha256:cc
-    # via strandline
-"""
-
-# An environment's Python that tells its version and writes down what it was asked to do.
-PYTHON = """#!/bin/sh
-if [ "$1" = -c ]; then echo 3.11; exit; fi
-echo "$@" >> "$(dirname "$0")/asked"
-case "$*" in
-  *--require-hashes*) echo Collecting polars; {then};;
-esac
-"""
 
 
 @pytest.fixture
-def workshop(tmp_path: Path) -> Workshop:
+def checkout(tmp_path: Path) -> Checkout:
     """A checkout whose environment has a Python that installs nothing."""
-    (tmp_path / "requirements.lock").write_text(LOCK)
-    (tmp_path / "pyproject.toml").write_text("[project]")
-    workshop = Workshop(tmp_path)
-    use_python(workshop, then="true")
-    return workshop
+    return make_checkout(tmp_path)
 
 
-def use_python(workshop: Workshop, *, then: str) -> None:
-    workshop.python.parent.mkdir(parents=True, exist_ok=True)
-    workshop.python.write_text(PYTHON.format(then=then))
-    workshop.python.chmod(0o755)
-
-
-def installs(workshop: Workshop) -> list[str]:
-    asked = (workshop.python.parent / "asked").read_text().splitlines()
-    return [line for line in asked if " install " in line]
-
-
-def test_the_first_start_installs_the_builder_the_lock_and_the_package(workshop: Workshop) -> None:
-    prepare.prepare(workshop, with_java=False)
-    builder, lock, package = installs(workshop)
-    assert "--require-hashes" in builder
-    assert builder.endswith("builders.lock")
-    assert "--require-hashes" in lock
-    assert "--no-deps" in lock
-    assert lock.endswith("requirements.lock")
-    assert package.endswith(f"--no-deps --no-build-isolation -e {workshop.root}")
-
-
-def test_a_second_start_does_nothing(workshop: Workshop, capsys: pytest.CaptureFixture[str]) -> None:
-    prepare.prepare(workshop, with_java=False)
-    done = installs(workshop)
+def test_a_second_start_does_nothing(checkout: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
+    prepare.prepare(checkout, with_java=False)
+    done = calls(checkout)
     capsys.readouterr()
-    prepare.prepare(workshop, with_java=False)
-    assert installs(workshop) == done
+    prepare.prepare(checkout, with_java=False)
+    assert calls(checkout) == done
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("changed", ["requirements.lock", "pyproject.toml"])
-def test_a_changed_lock_or_project_is_installed_again(workshop: Workshop, changed: str) -> None:
-    prepare.prepare(workshop, with_java=False)
-    with (workshop.root / changed).open("a") as file:
+@pytest.mark.parametrize("changed", [FULL_LOCK, "pyproject.toml"])
+def test_a_changed_lock_or_project_is_installed_again(checkout: Checkout, changed: str) -> None:
+    prepare.prepare(checkout, with_java=False)
+    done = calls(checkout)
+    with (checkout.root / changed).open("a") as file:
         file.write("# changed\n")
-    prepare.prepare(workshop, with_java=False)
-    assert len(installs(workshop)) == 6
+    prepare.prepare(checkout, with_java=False)
+    assert len(calls(checkout)) > len(done)
 
 
-def test_a_failed_install_shows_pips_last_lines_and_is_done_again(workshop: Workshop) -> None:
-    use_python(workshop, then="echo no route to host; exit 1")
-    with pytest.raises(SetupError, match="could not be installed") as refused:
-        prepare.prepare(workshop, with_java=False)
-    assert "no route to host" in refused.value.detail
-    assert not workshop.is_ready()
-    use_python(workshop, then="true")
-    prepare.prepare(workshop, with_java=False)
-    assert workshop.is_ready()
+def test_the_tests_complete_an_environment_that_was_made_for_the_demo(checkout: Checkout) -> None:
+    prepare.prepare(checkout, for_demo=True, with_java=False)
+    assert checkout.is_ready(DEMO_LOCK)
+    assert not checkout.is_ready(FULL_LOCK)
+    prepare.prepare(checkout, with_java=False)
+    assert checkout.is_ready(FULL_LOCK)
 
 
-def test_an_environment_whose_python_is_gone_is_made_anew(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    workshop.python.unlink()
+def test_the_demo_needs_nothing_more_than_the_full_environment(checkout: Checkout) -> None:
+    prepare.prepare(checkout, with_java=False)
+    done = calls(checkout)
+    prepare.prepare(checkout, for_demo=True, with_java=False)
+    assert calls(checkout) == done
+
+
+def test_the_demo_fetches_no_jars(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[Checkout] = []
+    monkeypatch.setattr(prepare, "find_java", lambda: None)
+    monkeypatch.setattr(prepare, "make_jars_ready", fetched.append)
+    prepare.prepare(checkout, for_demo=True)
+    assert fetched == []
+    prepare.prepare(checkout)
+    assert fetched == [checkout]
+
+
+def test_a_failed_install_is_done_again(checkout: Checkout) -> None:
+    use_python(checkout, uv="exit 1", pip="echo no route to host; exit 1")
+    with pytest.raises(SetupError, match="could not be installed"):
+        prepare.prepare(checkout, with_java=False)
+    assert not checkout.is_ready(FULL_LOCK)
+    use_python(checkout)
+    prepare.prepare(checkout, with_java=False)
+    assert checkout.is_ready(FULL_LOCK)
+
+
+def test_an_environment_whose_python_is_gone_is_made_again(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout.python.unlink()
     made: list[Path] = []
 
-    def make(workshop: Workshop) -> None:
-        made.append(workshop.venv)
-        use_python(workshop, then="true")
+    def make(checkout: Checkout) -> None:
+        made.append(checkout.venv)
+        use_python(checkout)
 
     monkeypatch.setattr(prepare, "make_venv", make)
-    prepare.prepare(workshop, with_java=False)
-    assert made == [workshop.venv]
-    assert workshop.is_ready()
+    prepare.prepare(checkout, with_java=False)
+    assert made == [checkout.venv]
+    assert checkout.is_ready(FULL_LOCK)
 
 
-def test_an_environment_whose_making_was_broken_off_cannot_install(workshop: Workshop) -> None:
-    assert workshop.can_install()
-    workshop.python.write_text("#!/bin/sh\necho No module named pip; exit 1\n")
-    assert not workshop.can_install()
+def test_an_environment_whose_creation_was_interrupted_cannot_install(checkout: Checkout) -> None:
+    assert checkout.can_install()
+    checkout.python.write_text("#!/bin/sh\necho No module named pip; exit 1\n")
+    assert not checkout.can_install()
 
 
-def test_a_python_without_venv_is_told_the_package_to_install(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+def test_a_python_without_venv_is_refused_with_the_package_to_install(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr(prepare, "find_manager", lambda: APT)
     monkeypatch.setattr(prepare, "root_prefix", lambda manager: None)
     with pytest.raises(SetupError, match="no venv module") as refused:
-        prepare.make_venv(workshop)
+        prepare.make_venv(checkout)
     assert re.search(r"apt-get install -y python3\.\d+-venv$", refused.value.hint)
 
 
-def test_two_starts_take_turns(tmp_path: Path) -> None:
+def test_two_starts_in_one_folder_take_turns(tmp_path: Path) -> None:
     order: list[str] = []
 
     def second() -> None:
-        with alone_in(tmp_path):
+        with exclusive(tmp_path):
             order.append("second")
 
-    with alone_in(tmp_path):
+    with exclusive(tmp_path):
         waiting = threading.Thread(target=second)
         waiting.start()
         waiting.join(timeout=0.3)
@@ -187,7 +170,7 @@ def test_the_next_name_for_java_is_tried_when_the_first_is_unknown(tmp_path: Pat
     assert (tmp_path / "asked").read_text().splitlines() == ["update", "install java-21", "install java-17"]
 
 
-def test_a_java_that_cannot_be_installed_is_told_with_the_managers_last_lines(tmp_path: Path) -> None:
+def test_a_java_that_cannot_be_installed_is_refused_with_the_managers_last_lines(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="Java could not be installed") as refused:
         install_java(a_manager(tmp_path, "echo no mirror answers; exit 100"), [])
     assert "no mirror answers" in refused.value.detail
@@ -241,42 +224,26 @@ def test_sudo_is_used_only_when_it_asks_no_password(
     assert root_prefix(APT) == (prefix and [part.format(sudo=sudo) for part in prefix])
 
 
-def test_jars_that_cannot_be_fetched_end_in_the_fetchers_one_line(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+def test_jars_that_cannot_be_fetched_are_refused_with_the_fetchers_last_line(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prepare, "missing", lambda: ("one",))
     monkeypatch.setattr(Step, "run", lambda *_, **__: Ran(2, "first 1.0\nerror: the jar second could not be fetched\n"))
     with pytest.raises(SetupError) as refused:
-        prepare.make_jars_ready(workshop)
+        prepare.make_jars_ready(checkout)
     assert str(refused.value) == "the jar second could not be fetched"
 
 
-def test_nothing_is_started_when_no_jar_is_missing(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_started_when_no_jar_is_missing(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare, "missing", lambda: ())
-    prepare.make_jars_ready(workshop)
-    assert not (workshop.python.parent / "asked").exists()
-
-
-def test_one_entry_of_the_lock_comes_with_its_hashes() -> None:
-    assert entry_of("setuptools", LOCK) == ("setuptools==84.2.1 \\\n    --hash=sha256:bb \\\n    --hash=sha256:cc\n")
-    with pytest.raises(SetupError, match="no entry for wheel"):
-        entry_of("wheel", LOCK)
-
-
-def test_pips_talk_becomes_a_count_and_a_name() -> None:
-    step = Step("packages")
-    reader = PipReader(step, total=57)
-    for line in ("Collecting polars==2.1.0 (from -r lock (line 1))", "  Downloading polars.whl", "Collecting numpy==2"):
-        reader.on_line(line)
-    assert step.at == "2 of 57: numpy"
-    reader.on_line("Building wheel for pyspark (pyproject.toml): started")
-    assert step.at == "building pyspark"
+    prepare.make_jars_ready(checkout)
+    assert calls(checkout) == []
 
 
 def test_the_program_refuses_in_one_line_with_exit_code_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse(workshop: Workshop, *, with_java: bool, with_browser: bool) -> None:
+    def refuse(checkout: Checkout, *, for_demo: bool, with_java: bool, with_browser: bool) -> None:
         raise SetupError("Java was not found", hint="type: something")
 
     monkeypatch.setattr(prepare, "prepare", refuse)
@@ -284,13 +251,30 @@ def test_the_program_refuses_in_one_line_with_exit_code_2(
     assert capsys.readouterr().err == "error: Java was not found Hint: type: something\n"
 
 
-def test_the_lock_holds_hashes_and_no_registrys_address() -> None:
-    lock = (ROOT / "requirements.lock").read_text()
+@pytest.mark.parametrize("name", [FULL_LOCK, DEMO_LOCK])
+def test_a_lock_holds_hashes_and_no_registrys_address(name: str) -> None:
+    lock = (ROOT / name).read_text()
     assert "://" not in lock
     assert not re.search(r"^--", lock, re.MULTILINE)
     packages = re.split(r"^(?=\S)", lock, flags=re.MULTILINE)[1:]
     assert all("--hash=sha256:" in package for package in packages)
+
+
+def test_the_pins_of_the_jars_hold_no_address() -> None:
     assert "://" not in (ROOT / "src" / "strandline" / "spark" / "launch" / "jars.toml").read_text()
+
+
+def test_the_demos_lock_is_a_part_of_the_full_one() -> None:
+    full, demo = (entries(ROOT / name) for name in (FULL_LOCK, DEMO_LOCK))
+    assert demo < full
+    assert not {"pytest", "ruff", "mypy", "duckdb", "deltalake"} & {re.split("==", entry)[0] for entry in demo}
+
+
+def entries(lock: Path) -> set[str]:
+    """The packages of a lock with versions, markers and hashes."""
+    found = re.split(r"^(?=\S)", re.sub(r"^ +#.*\n", "", lock.read_text(), flags=re.MULTILINE), flags=re.MULTILINE)
+    # A marker that follows from the package that asks for it may be absent in one lock; versions and hashes may not.
+    return {re.sub(r" ; .*?(?= \\$)", "", entry, flags=re.MULTILINE) for entry in found if entry.strip()}
 
 
 @pytest.mark.slow

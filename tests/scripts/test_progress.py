@@ -1,4 +1,4 @@
-"""One line for each step, on a terminal and elsewhere."""
+"""Progress lines of steps, on a terminal and elsewhere."""
 
 import io
 import sys
@@ -21,15 +21,22 @@ def test_a_short_step_is_one_line() -> None:
     assert out.getvalue() == "ok    packages  0.0 s\n"
 
 
-def test_an_exception_marks_the_step_as_failed_and_goes_on() -> None:
+def test_a_note_stands_on_the_last_line() -> None:
+    out = io.StringIO()
+    with Step("packages", out) as step:
+        step.note("from the cache")
+    assert out.getvalue() == "ok    packages  0.0 s  from the cache\n"
+
+
+def test_an_exception_marks_the_step_as_failed_and_propagates() -> None:
     out = io.StringIO()
     with pytest.raises(ValueError, match="broken"), Step("packages", out):
         raise ValueError("broken")
     assert out.getvalue().splitlines()[-1] == "FAIL  packages  0.0 s"
 
 
-def test_a_long_step_says_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_TELL_FIRST_SECONDS", 0.01)
+def test_a_long_step_shows_its_current_action(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_PRINT_FIRST_SECONDS", 0.01)
     out = io.StringIO()
     with Step("packages", out) as step:
         step.doing("3 of 57: numpy")
@@ -55,7 +62,7 @@ def test_a_command_is_read_line_by_line(tmp_path: Path) -> None:
     assert seen == ["one", "two"]
 
 
-def test_an_interrupted_step_takes_its_command_with_it(tmp_path: Path) -> None:
+def test_an_interrupted_step_ends_its_command(tmp_path: Path) -> None:
     def interrupt(line: str) -> None:
         raise KeyboardInterrupt
 
@@ -68,7 +75,7 @@ def test_an_interrupted_step_takes_its_command_with_it(tmp_path: Path) -> None:
 LONG = "import time; time.sleep(600)"
 
 
-def test_who_a_command_leaves_behind_is_named_and_killed_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_processes_left_behind_by_a_command_are_named_and_killed(tmp_path: Path) -> None:
     program = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {LONG!r}], start_new_session=True)"
     with Step("program", io.StringIO()) as step:
         ran = step.run([sys.executable, "-c", program], cwd=tmp_path)
@@ -77,20 +84,20 @@ def test_who_a_command_leaves_behind_is_named_and_killed_and_keeps_nobody_waitin
 
 
 @pytest.mark.slow
-def test_a_command_that_falls_silent_tells_where_it_hangs_and_is_killed(
+def test_a_command_without_output_dumps_its_stacks_and_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "_LAST_WORDS_SECONDS", 0.5)
+    monkeypatch.setattr(progress, "_GRACE_SECONDS", 0.5)
     program = f"import faulthandler, signal; faulthandler.register(signal.SIGUSR1); print('one', flush=True); {LONG}"
     with Step("program", io.StringIO()) as step:
         ran = step.run([sys.executable, "-c", program], cwd=tmp_path, silence=2)
     assert ran.code != 0
-    assert "Nothing was heard for 2 s" in ran.output
+    assert "No output for 2 s" in ran.output
     assert 'File "<string>", line 1 in <module>' in ran.output
 
 
 @pytest.mark.slow
-def test_a_command_that_talks_may_take_its_time(tmp_path: Path) -> None:
+def test_a_command_with_output_may_run_longer_than_the_limit(tmp_path: Path) -> None:
     program = "import time\nfor _ in range(8): time.sleep(0.3); print('so', flush=True)"
     with Step("program", io.StringIO()) as step:
         ran = step.run([sys.executable, "-c", program], cwd=tmp_path, silence=2)

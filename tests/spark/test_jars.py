@@ -1,4 +1,4 @@
-"""The pinned JVM packages: fetched once, proved by content, never kept half."""
+"""Fetching the pinned JVM packages: once, checked by hash, never kept in part."""
 
 import hashlib
 import os
@@ -57,7 +57,7 @@ def test_every_pin_has_coordinates_and_a_hash() -> None:
     assert all(len(bytes.fromhex(jar.sha256)) == 32 for jar in pinned())
 
 
-def test_what_is_fetched_is_kept_and_told(resolver: Sequence[str]) -> None:
+def test_a_fetched_jar_is_kept_and_shown(resolver: Sequence[str]) -> None:
     wanted, told = [a_jar("one"), a_jar("two")], list[str]()
     fetch_jars(told.append, jars=wanted, resolver=resolver)
     assert missing(wanted) == ()
@@ -90,7 +90,7 @@ def test_a_jar_that_cannot_be_fetched_is_one_clear_line_and_the_others_stay(reso
     assert missing([a_jar("one")]) == ()
 
 
-def test_a_resolver_that_dies_is_told_with_its_last_words() -> None:
+def test_a_resolver_that_dies_is_reported_with_its_last_line() -> None:
     dying = (sys.executable, "-c", "raise SystemExit('the JVM did not start')")
     with pytest.raises(SetupError, match="stopped before it answered for org.example:one:1.0") as refused:
         fetch_jars(jars=[a_jar("one")], resolver=dying)
@@ -105,13 +105,13 @@ def test_a_home_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: p
     assert "STRANDLINE_HOME" in refused.value.hint
 
 
-def test_a_session_without_the_jars_is_told_which_one_is_missing() -> None:
+def test_a_session_without_the_jars_is_refused_with_the_missing_one() -> None:
     with pytest.raises(SetupError, match="spark-sql-kafka-0-10_2.13:4.2.0 is missing") as refused:
         paths()
     assert "strandline.spark.launch.jars" in refused.value.hint
 
 
-def test_a_session_with_a_damaged_jar_is_told_so() -> None:
+def test_a_session_with_a_damaged_jar_is_refused() -> None:
     jars_folder().mkdir(parents=True)
     (jars_folder() / pinned()[0].file).write_bytes(b"half a j")
     with pytest.raises(SetupError, match="is damaged"):

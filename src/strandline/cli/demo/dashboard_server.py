@@ -1,10 +1,10 @@
-"""Serve the demo's dashboard in its own process.
+"""Serve the dashboard of one demo; the program of the process that dashboard_process.py starts.
 
-    standard input    a line of JSON that describes the demo; later "end"
-    standard output   a line of JSON for each link, or the reason why there is none
+    standard input     one line of JSON that defines the demo's pipeline; later "end"
+    standard output    one line of JSON for each link, or one with the reason why there is none
 
-When the demo ends, the server runs for as long as the page is open. When the demo was killed, and so has not sent
-"end", the server runs for `LINGERS` seconds more, so that the page can still be opened.
+After the demo has ended, the server runs as long as the page is open. After the demo was killed, and so has sent no
+"end", it also waits some time for a page to be opened.
 """
 
 import contextlib
@@ -19,42 +19,40 @@ from strandline.cli.demo.dashboard_process import END
 from strandline.cli.demo.demo import pipeline_of
 from strandline.errors import SetupError
 
-LINGERS: Final = 600.0
-"""Seconds that the server runs without an open page after the demo was killed."""
+UNWATCHED_SECONDS: Final = 600.0
+"""How long the server of a killed demo runs while no page is open."""
 _POLL_SECONDS: Final = 0.5
 
 
-def serve(demo: dict[str, Any], demo_output: IO[str], send_link: Callable[[str], None]) -> None:
-    """Serve the dashboard of one demo, until it is no longer needed."""
-    from strandline.cli.actions.dashboard import (
-        single_job_dashboard,  # raises SetupError if its packages are not installed
-    )
+def serve(definition: dict[str, Any], messages: IO[str], answer: Callable[[str], None]) -> None:
+    """Serve the dashboard until the demo has ended and no page is open."""
+    from strandline.cli.actions.dashboard import single_job_dashboard  # raises SetupError if the extra is not installed
 
-    home = Path(demo["home"])
-    shown = single_job_dashboard(home / "checkpoint", pipeline_of(demo).root, lambda: send_link(shown.url))
+    home = Path(definition["home"])
+    shown = single_job_dashboard(home / "checkpoint", pipeline_of(definition).root, lambda: answer(shown.url))
     with shown:
-        send_link(shown.url)
-        killed = demo_output.readline().strip() != END
-        unseen = time.monotonic()
-        while shown.is_watched or (killed and time.monotonic() - unseen < LINGERS):
+        answer(shown.url)
+        killed = messages.readline().strip() != END
+        last_watched = time.monotonic()
+        while shown.is_watched or (killed and time.monotonic() - last_watched < UNWATCHED_SECONDS):
             if shown.is_watched:
-                unseen = time.monotonic()
+                last_watched = time.monotonic()
             time.sleep(_POLL_SECONDS)
 
 
 def main() -> None:
-    """Read the demo's description from standard input and serve its dashboard."""
-    demo = json.loads(sys.stdin.readline())
+    """Read the definition and serve."""
+    definition = json.loads(sys.stdin.readline())
 
-    def send_link(url: str) -> None:
+    def answer(url: str) -> None:
         # The demo, which reads this, may be gone.
         with contextlib.suppress(OSError):
             print(json.dumps({"url": url}), flush=True)
 
     try:
-        serve(demo, sys.stdin, send_link)
+        serve(definition, sys.stdin, answer)
     except SetupError as problem:
-        print(json.dumps({"problem": problem.message, "detail": problem.detail, "hint": problem.hint}), flush=True)
+        print(json.dumps({"problem": str(problem)}), flush=True)
 
 
 if __name__ == "__main__":

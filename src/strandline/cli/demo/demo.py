@@ -1,11 +1,11 @@
-"""Run the demo: out-of-order, partly broken scores become early, on-time and late totals on the screen."""
+"""Run the demo: aggregate a stream of scores, out of order and partly broken, and check the totals with a batch job."""
 
 import json
 import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,25 +22,26 @@ from strandline.cli.demo.recount import Recount, recount_log
 from strandline.cli.live_view import LiveView, PlainView, View
 from strandline.connectors.kafka import Kafka
 from strandline.connectors.scores import TEAMS, Scores
-from strandline.errors import SetupError, StateError
+from strandline.errors import StateError
 from strandline.observe.known_jobs import remember
+from strandline.spark.delivery.deliver import Delivered
 from strandline.spark.job import Job
 
 WINDOW_SECONDS: Final = 5
 _RUNS: Final = Path("strandline-demo")
-_ADVICE: Final = """All results are in {database}: every pane in `totals`, the latest panes in `totals_now`,
-refused records with their reasons in `totals_late` and `totals_dead`. Try next:
+_ADVICE: Final = """Everything is in {database}: every pane in `totals`, the latest one of each window in `totals_now`,
+late events in `totals_late`, broken records with their reasons in `totals_dead`. Try next:
   sqlite3 {database} "SELECT * FROM totals WHERE team = 'red' ORDER BY window_start, pane_index"
   sqlite3 {database} "SELECT reason, count(*) FROM totals_dead GROUP BY 1"
-  {strandline} dashboard {home}   open this run in the browser, at any time
-  ./demo --seed 8        run another stream; kill it in the middle, start it again, and it resumes"""
+  {strandline} dashboard {home}   this run in the browser, at any time
+  ./demo --seed 8        another stream; kill it in the middle, start it again, and it goes on"""
 _KAFKA_ADVICE: Final = """
-  {strandline} up kafka --home {home}   start the broker again, with every record of the topic `scores`"""
+  {strandline} up kafka --home {home}   the broker again, with every record of the topic `scores`"""
 
 
 @dataclass(frozen=True, slots=True)
-class DemoOptions:
-    """The options that define the demo's stream."""
+class StreamOptions:
+    """The command line options that define the stream. A run goes on only with the same ones."""
 
     seed: int
     events: int
@@ -49,7 +50,7 @@ class DemoOptions:
 
 
 def pipeline(source: Scores | Kafka, database: Path) -> sl.Pipeline:
-    """Build the demo's pipeline: the four questions, one line each."""
+    """Define the demo's pipeline. Each of the four questions of the Dataflow model is a line or two."""
     totals = (
         sl.read(source)
         .event_time("at", sl.bounded(seconds=3).idle_after(seconds=4))
@@ -73,9 +74,9 @@ def run(
     kafka: bool = False,
     dashboard: bool = False,
 ) -> None:
-    """Run the demo to its end or until Ctrl-C; the next start resumes it."""
+    """Run the demo to its end, or until Ctrl-C; the next start resumes from its checkpoint."""
     console = Console()
-    options = DemoOptions(seed, events, rate, kafka)
+    options = StreamOptions(seed, events, rate, kafka)
     source = Scores(seed, events, rate)
     home = folder if folder is not None else _next_run(options)
     view: View = (PlainView if plain or not console.is_terminal else LiveView)(console, "strandline demo")
@@ -83,63 +84,84 @@ def run(
     try:
         with (
             KafkaLog(source, home, view.say) if kafka else GeneratedLog(source, home) as log,
-            _with_dashboard(home, options, log, view) if dashboard else nullcontext(view.say) as say,
+            _with_dashboard(home, options, log, view) if dashboard else nullcontext(view) as shown,
         ):
-            result = _run_and_recount(log, options, home, view, say)
+            result = _run_job(log, options, home, shown)
     finally:
         view.close()
     if result is None:
-        stopped = f"Stopped. Run the same command again to resume from the checkpoint in {home}."
-        console.print(stopped, soft_wrap=True, markup=False)
+        console.print(f"Stopped. Run the same command again: it resumes from its checkpoint in {home}.", soft_wrap=True)
         return
-    _print_result(console, result, home, _KAFKA_ADVICE if kafka else "")
+    _conclude(console, result, home, _KAFKA_ADVICE if kafka else "")
 
 
-def pipeline_of(demo: Mapping[str, Any]) -> sl.Pipeline:
-    """Return the pipeline of a demo that is described in plain values, as sent to its dashboard."""
-    scores = Scores(demo["seed"], demo["events"], demo["rate"])
-    source = scores if demo["servers"] is None else topic_of(scores, demo["servers"])
-    return pipeline(source, _database(Path(demo["home"])))
+def pipeline_of(definition: Mapping[str, Any]) -> sl.Pipeline:
+    """Rebuild the pipeline in the dashboard's process from the plain values that the demo sends."""
+    scores = Scores(definition["seed"], definition["events"], definition["rate"])
+    source = scores if definition["servers"] is None else topic_of(scores, definition["servers"])
+    return pipeline(source, _database(Path(definition["home"])))
 
 
 @contextmanager
-def _with_dashboard(home: Path, options: DemoOptions, log: Log, view: View) -> Iterator[Callable[[str], None]]:
-    """Start the demo's dashboard; yield a function that shows a message together with the dashboard's link."""
-    last = [""]
-
-    def say(text: str) -> None:
-        last[0] = text
-        view.say(f"{text}\nDashboard: {shown.url}")
-
-    servers = log.source.servers if isinstance(log.source, Kafka) else None
+def _with_dashboard(home: Path, options: StreamOptions, log: Log, view: View) -> Iterator[View]:
+    """Show the run in the browser too, from its first panes on."""
     remember(home / "checkpoint")
+    servers = log.source.servers if isinstance(log.source, Kafka) else None
+    linked = LinkedView(view, {**asdict(options), "home": str(home.absolute()), "servers": servers})
     try:
-        demo = {**asdict(options), "home": str(home.absolute()), "servers": servers}
-        shown = DashboardProcess(demo, lambda _: say(last[0]))
-    except SetupError as problem:
-        # The demo works without a dashboard.
-        why = f"No dashboard: {problem}"
-        yield lambda text: view.say(f"{text}\n{why}")
-        return
-    with shown:
-        yield say
+        yield linked
+    finally:
+        linked.end()
 
 
-def _run_and_recount(
-    log: Log, options: DemoOptions, home: Path, view: View, say: Callable[[str], None]
-) -> Recount | None:
-    """Run the job, then recount its results from the whole log; None if the job was stopped before its end."""
-    say(f"Starting Spark; the run is kept in {home}")
+class LinkedView:
+    """A view that starts the dashboard's process with the first panes, and shows its link.
+
+    Started together with Spark, the process takes a second of CPU time away from the JVM, and the first pane comes
+    later.
+    """
+
+    def __init__(self, view: View, definition: dict[str, Any]) -> None:
+        self._view, self._definition = view, definition
+        self._process: DashboardProcess | None = None
+        self._is_started = False
+
+    def say(self, text: str) -> None:
+        self._view.say(text)
+
+    def delivered(self, batch: Delivered) -> None:
+        """Show a batch. Called after each commit."""
+        self._view.delivered(batch)
+        panes = batch.output.panes
+        if not self._is_started and panes is not None and not panes.is_empty():
+            self._is_started = True
+            try:
+                self._process = DashboardProcess(self._definition, self._view.say)
+            except OSError as problem:  # the job must not fail because of its dashboard
+                self._view.say(f"No dashboard: {problem}")
+
+    def close(self) -> None:
+        self._view.close()
+
+    def end(self) -> None:
+        """Tell the dashboard's process that the demo has ended."""
+        if self._process is not None:
+            self._process.close()
+
+
+def _run_job(log: Log, options: StreamOptions, home: Path, view: View) -> Recount | None:
+    """Run the job, then compute the same totals with a batch job over the whole log; None if the job was stopped."""
+    view.say(f"Starting Spark; the run is kept in {home}")
     started = time.monotonic()
     job: Job = pipeline(log.source, _database(home)).run(checkpoint=home / "checkpoint", listener=view.delivered)
-    _write_status(home, options, complete=False)
-    say(f"Spark is up after {time.monotonic() - started:.0f} s; its workers warm up, then the stream starts")
+    _save_options(home, options, complete=False)
+    view.say(f"Spark is up after {time.monotonic() - started:.0f} s; its workers warm up, then the stream starts")
     try:
         log.await_end(job)
     except KeyboardInterrupt:
         job.stop()
         return None
-    _write_status(home, options, complete=True)
+    _save_options(home, options, complete=True)
     return recount_log(log.records(job), _database(home), WINDOW_SECONDS)
 
 
@@ -147,9 +169,9 @@ def _database(home: Path) -> Path:
     return home / "scores.db"
 
 
-def _print_result(console: Console, result: Recount, home: Path, more: str) -> None:
-    table = Table(title="Final totals: the stream compared with a batch job over the whole log")
-    for name in ("team", "stream", "late", "stream + late", "batch job", ""):
+def _conclude(console: Console, result: Recount, home: Path, more: str) -> None:
+    table = Table(title="Final totals: the stream against a batch job over the whole log")
+    for name in ("team", "stream", "set aside as late", "together", "batch job", ""):
         table.add_column(name, justify="left" if name in ("team", "") else "right")
     for team in TEAMS:
         stream, late, batch = (result.of_team(each, team) for each in (result.stream, result.late, result.batch))
@@ -160,33 +182,33 @@ def _print_result(console: Console, result: Recount, home: Path, more: str) -> N
     if not result.agrees:
         where = ", ".join(f"{team} {start}" for team, start in result.disagreements[:3]) or "dead letters"
         raise StateError("stream and batch job disagree", detail=f"first at {where}", hint="please report the seed")
-    windows = f"All {len(result.batch)} totals by team and window agree"
-    letters = f"{result.dead} records are dead letters, and {result.unreadable} records in the log are broken"
+    windows = f"All {len(result.batch)} cells of team and window agree"
+    letters = f"{result.dead} records are dead letters, and {result.unreadable} are broken in the log"
     advice = (_ADVICE + more).format(database=_database(home), home=home, strandline=_program())
-    console.print(f"{windows}; {letters}.\n\n{advice}", soft_wrap=True, highlight=False, markup=False)
+    console.print(f"{windows}; {letters}.\n\n{advice}", soft_wrap=True, highlight=False)
 
 
 def _program() -> str:
-    """Return the command to type for this program: its name, or its path if the shell would not find it."""
-    beside = Path(sys.executable).with_name("strandline")
-    return "strandline" if shutil.which("strandline") or not beside.exists() else os.path.relpath(beside)
+    """Return what to type for this program: its name, or its path if it is not on PATH."""
+    installed = Path(sys.executable).with_name("strandline")
+    return "strandline" if shutil.which("strandline") or not installed.exists() else os.path.relpath(installed)
 
 
-def _next_run(options: DemoOptions) -> Path:
-    """Return the latest run if it is unfinished and has the same options; else a new one."""
+def _next_run(options: StreamOptions) -> Path:
+    """Return the folder of the latest run if it is unfinished and has the same options; else a new folder."""
     runs = sorted(_RUNS.glob("run-*"), key=lambda path: int(path.name[4:]))
     if runs and _is_unfinished(runs[-1], options):
         return runs[-1]
     return _RUNS / f"run-{int(runs[-1].name[4:]) + 1 if runs else 1}"
 
 
-def _is_unfinished(home: Path, options: DemoOptions) -> bool:
+def _is_unfinished(home: Path, options: StreamOptions) -> bool:
     try:
-        written = json.loads((home / "run.json").read_text())
+        saved = json.loads((home / "run.json").read_text())
     except (OSError, ValueError):
         return False
-    return bool(written == {**asdict(options), "complete": False})
+    return bool(saved == {**asdict(options), "complete": False})
 
 
-def _write_status(home: Path, options: DemoOptions, *, complete: bool) -> None:
+def _save_options(home: Path, options: StreamOptions, *, complete: bool) -> None:
     (home / "run.json").write_text(json.dumps({**asdict(options), "complete": complete}) + "\n")

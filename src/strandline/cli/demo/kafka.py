@@ -1,7 +1,7 @@
-"""Run the demo over Kafka: its own broker, and a producer that sends the generated records when they are due.
+"""Run the demo over Kafka: start a broker, and send the generator's records by their schedule.
 
-Record n of a partition has the offset n, so that a stopped run resumes where the topic ends. Its timestamp is the time
-it was due, so that the topic also holds the start time of the stream.
+Record n of a partition has offset n, so that a stopped run resumes where the topic ends. A record's timestamp is its
+scheduled time, so that the start of the stream can be read from the topic.
 """
 
 import time
@@ -29,7 +29,7 @@ _TIMEOUT_SECONDS: Final = 30
 
 
 class KafkaLog:
-    """A topic of a broker that runs as long as the demo; its data stays in the run's folder."""
+    """A topic of a broker that runs as long as the demo. Its data stay in the run's folder."""
 
     def __init__(self, scores: Scores, home: Path, say: Callable[[str], None]) -> None:
         self._scores, self._say = scores, say
@@ -56,17 +56,17 @@ class KafkaLog:
         return topic_of(self._scores, self._broker.address)
 
     def await_end(self, job: Job) -> None:
-        """Send records when they are due, once the job is ready, and drain the job when it has read all of them."""
-        producer = ScheduledProducer(self._scores, self._broker.address)
+        """Send records by their schedule once the job runs, and drain the job when it has read them all."""
+        feed = Feed(self._scores, self._broker.address)
         try:
             while not job.await_end(_POLL_SECONDS):
                 last = job.last
-                if last is not None and producer.send_due() and last.offsets.get(TOPIC) == producer.ends:
+                if last is not None and feed.send_due() and last.offsets.get(TOPIC) == feed.ends:
                     job.drain()
         finally:
-            producer.close()
+            feed.close()
 
-    def records(self, job: Job) -> Iterator[bytes]:  # noqa: ARG002 - the topic needs no job
+    def records(self, job: Job) -> Iterator[bytes]:  # noqa: ARG002 - the topic holds every record
         return every_value(self._broker.address, self._scores.width)
 
 
@@ -75,8 +75,8 @@ def topic_of(scores: Scores, servers: str) -> Kafka:
     return sl.kafka(TOPIC, servers=servers, value=scores.decoder, group=GROUP)
 
 
-class ScheduledProducer:
-    """Send records by their schedule. The idempotent producer keeps offset and record number the same."""
+class Feed:
+    """Sends records by their schedule. An idempotent producer keeps a record's offset equal to its number."""
 
     def __init__(self, scores: Scores, servers: str) -> None:
         from confluent_kafka import Producer
@@ -95,7 +95,7 @@ class ScheduledProducer:
         return {str(number): len(moments) for number, moments in enumerate(self._schedules)}
 
     def send_due(self) -> bool:
-        """Send the records that have become due since the last call; return True when all are sent."""
+        """Send the records that are due by now. Return True once all are sent."""
         now = time.time_ns() // 1_000_000
         if self._origin is None:
             self._origin = now
@@ -109,8 +109,8 @@ class ScheduledProducer:
 
     def _send(self, number: int, start: int, end: int) -> None:
         origin = self._origin or 0
-        values = records(self._scores, number, start, end, origin) if end > start else []
-        for at, value in zip(self._schedules[number][start:end], values, strict=True):
+        sent = records(self._scores, number, start, end, origin) if end > start else []
+        for at, value in zip(self._schedules[number][start:end], sent, strict=True):
             self._producer.produce(
                 TOPIC, value, f"court-{number}", number, timestamp=origin + int(at), on_delivery=self._delivered
             )
@@ -119,12 +119,12 @@ class ScheduledProducer:
         self._problem = self._problem or problem
 
     def close(self) -> None:
-        """Wait for delivery of the records in flight."""
+        """Wait for records in flight."""
         self._producer.flush(_TIMEOUT_SECONDS)
 
 
 def every_value(servers: str, partitions: int) -> Iterator[bytes]:
-    """Yield the value of every record of the topic, with a consumer independent of the job."""
+    """Read the value of every record with a consumer that shares nothing with the job."""
     ends = _ends(servers, partitions)
     with _Reader(servers) as reader:
         for number, end in enumerate(ends):
@@ -141,7 +141,7 @@ def _ends(servers: str, partitions: int) -> list[int]:
 
 
 def _origin(servers: str, ends: list[int]) -> int | None:
-    """Return the start of the stream, the timestamp of every partition's first record; None without records."""
+    """Return when the stream started: the timestamp of any partition's first record; None if there is none yet."""
     first = next((number for number, end in enumerate(ends) if end), None)
     if first is None:
         return None
@@ -168,7 +168,7 @@ class _Reader:
         self.consumer.close()
 
     def read(self, partition: int, end: int) -> Iterator[Any]:
-        """Yield the records of a partition with offsets before `end`."""
+        """Read the records of a partition before offset `end`."""
         from confluent_kafka import TopicPartition
 
         self.consumer.assign([TopicPartition(TOPIC, partition, 0)])

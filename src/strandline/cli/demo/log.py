@@ -1,4 +1,4 @@
-"""Provide the demo's events: from the generator, or from a topic of a real broker that receives them."""
+"""Define the demo's log of events: the generator itself, or a Kafka topic that the generator's records are sent to."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +13,11 @@ from strandline.spark.job import Job
 
 
 class Log(Protocol):
-    """The source of the demo's events; open while the job runs and until the recount is done."""
+    """The source of the demo's events. It stays open until the batch job has counted them again."""
 
     @property
     def source(self) -> Scores | Kafka:
-        """The pipeline's source."""
+        """The source that the pipeline reads."""
         ...
 
     def await_end(self, job: Job) -> None:
@@ -25,7 +25,7 @@ class Log(Protocol):
         ...
 
     def records(self, job: Job) -> Iterator[bytes]:
-        """Yield every record of the log."""
+        """Return every record of the stream."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -36,7 +36,7 @@ class Log(Protocol):
 
 
 class GeneratedLog:
-    """The generator, read by Spark as a source that ends by itself."""
+    """The generator, which Spark reads directly. It is bounded."""
 
     def __init__(self, source: Scores, home: Path) -> None:
         self._source, self._home = source, home
@@ -52,7 +52,7 @@ class GeneratedLog:
         return every_record(self._source, self._origin(job))
 
     def _origin(self, job: Job) -> int:
-        """Return the start time of the stream, from the job's offset log."""
+        """Return when the stream started, from Spark's offset log."""
         last = job.last
         offsets = last.offsets if last is not None else Checkpoint(self._home / "checkpoint").latest_offsets()
         return int(offsets["origin"])

@@ -1,4 +1,4 @@
-"""Recount the demo's totals from the whole log, with code that is independent of the pipeline."""
+"""Compute the demo's totals again from the whole log, as a batch job that shares no code with the pipeline."""
 
 import json
 import sqlite3
@@ -12,7 +12,7 @@ from pathlib import Path
 from strandline.connectors.scores import Scores, records
 
 Cell = tuple[str, str]
-"""A team, and the start of a window as written in the tables."""
+"""A team, and the start of a window as it is written in the tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Recount:
 
     @property
     def disagreements(self) -> list[Cell]:
-        """Cells where stream and late totals together differ from the batch job's."""
+        """The cells where the totals of stream and late events do not add up to the batch job's."""
         cells = self.stream.keys() | self.late.keys() | self.batch.keys()
         return sorted(cell for cell in cells if self.stream[cell] + self.late[cell] != self.batch[cell])
 
@@ -40,18 +40,18 @@ class Recount:
 
 
 def recount(source: Scores, origin: int, database: Path, seconds: int) -> Recount:
-    """Read what the job wrote, and compute it again from every record of the source."""
+    """Compare what the job wrote with a batch job over every record of the generator."""
     return recount_log(every_record(source, origin), database, seconds)
 
 
 def every_record(source: Scores, origin: int) -> Iterator[bytes]:
-    """Yield all records of a stream that started at `origin`."""
+    """Return every record of a stream that started at `origin`."""
     for partition in range(source.width):
         yield from records(source, partition, 0, source.events, origin)
 
 
 def recount_log(log: Iterable[bytes], database: Path, seconds: int) -> Recount:
-    """Read what the job wrote, and compute it again from a whole log."""
+    """Compare what the job wrote with a batch job over a log."""
     batch, unreadable = _from_log(log, seconds)
     with closing(sqlite3.connect(database)) as connection:
         stream = _totals(connection, "SELECT team, window_start, total FROM totals_now")
@@ -77,10 +77,10 @@ def _from_log(log: Iterable[bytes], seconds: int) -> tuple[Counter[Cell], int]:
 def _totals(connection: sqlite3.Connection, query: str) -> Counter[Cell]:
     try:
         return Counter({(team, start): total for team, start, total in connection.execute(query)})
-    except sqlite3.OperationalError:  # the table is created with its first row
+    except sqlite3.OperationalError:  # the sink creates the table with its first row
         return Counter()
 
 
 def _count(connection: sqlite3.Connection, table: str) -> int:
     found = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = ?", [table]).fetchone()[0]
-    return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) if found else 0  # noqa: S608 - our name
+    return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) if found else 0  # noqa: S608 - a constant name

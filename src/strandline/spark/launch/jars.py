@@ -1,7 +1,7 @@
-"""The JVM packages: one pinned list, fetched once by Spark's own resolver, kept only if the bytes are the pinned ones.
+"""Fetch the pinned JVM packages once, with Spark's resolver, and keep only files with the pinned hash.
 
-Plain Python only: `scripts/prepare.py` loads this before any dependency is installed. Spark runs in a process of its
-own (resolve.py), so fetching disturbs no session and its logs stay out of sight.
+The resolver runs in a process of its own (resolve_jars.py), so that it disturbs no session and its log stays hidden.
+Standard library only: `scripts/prepare.py` loads this before any dependency is installed.
 """
 
 import hashlib
@@ -23,15 +23,15 @@ from strandline.spark.launch.find_java import find_java
 FETCH = "python -m strandline.spark.launch.jars"
 
 OURS = Path(__file__).parent.with_name("patches") / "java" / "topic-blocks.jar"
-"""The one that comes with us, for sessions that have the others."""
+"""The jar in this package, for sessions that have the others."""
 _PINS = Path(__file__).with_name("jars.toml")
 _RESOLVER = (sys.executable, "-m", "strandline.spark.launch.resolve_jars")
-_GIVE_UP_AFTER_SECONDS = 600
+_TIMEOUT_SECONDS = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One JVM package, by coordinates and by content."""
+    """One JVM package: its coordinates and the hash of its content."""
 
     name: str
     group: str
@@ -48,16 +48,16 @@ class Jar:
         return f"{self.artifact}-{self.version}.jar"
 
     def matches(self, file: Path) -> bool:
-        """True when the file is there and holds the pinned bytes."""
+        """Return True if the file exists and has the pinned hash."""
         try:
-            with file.open("rb") as bytes_of_jar:
-                return hashlib.file_digest(bytes_of_jar, "sha256").hexdigest() == self.sha256
+            with file.open("rb") as content:
+                return hashlib.file_digest(content, "sha256").hexdigest() == self.sha256
         except OSError:
             return False
 
 
 def pinned(pins: Path = _PINS) -> tuple[Jar, ...]:
-    """Every JVM package Strandline uses."""
+    """Read the list of all JVM packages that Strandline uses."""
     entries = tomllib.loads(pins.read_text(encoding="utf-8"))["jar"]
     return tuple(_jar(entry) for entry in entries)
 
@@ -68,7 +68,7 @@ def _jar(entry: Mapping[str, str]) -> Jar:
 
 
 def home() -> Path:
-    """Where Strandline keeps what it fetched: STRANDLINE_HOME, or a folder in the user's cache."""
+    """Return the folder for fetched files: STRANDLINE_HOME, or a folder in the user's cache."""
     chosen = os.environ.get("STRANDLINE_HOME")
     return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "strandline"
 
@@ -78,16 +78,15 @@ def jars_folder() -> Path:
 
 
 def missing(jars: Sequence[Jar] | None = None) -> tuple[Jar, ...]:
-    """The packages that are not there, or whose bytes are not the pinned ones."""
+    """Return the packages whose file is absent or has another hash."""
     folder = jars_folder()
     return tuple(jar for jar in (pinned() if jars is None else jars) if not jar.matches(folder / jar.file))
 
 
 def paths() -> tuple[Path, ...]:
-    """The files a session puts into `spark.jars`; refuses when one is absent or damaged."""
+    """Return the files for `spark.jars`; raise SetupError if one is absent or damaged."""
     folder = jars_folder()
-    absent = missing()
-    if absent:
+    if absent := missing():
         jar = absent[0]
         fault = "is damaged" if (folder / jar.file).exists() else "is missing"
         raise SetupError(f"the jar {jar.coordinates} {fault}", detail=f"in {folder}", hint=f"type: {FETCH}")
@@ -95,12 +94,12 @@ def paths() -> tuple[Path, ...]:
 
 
 def fetch_jars(
-    say: Callable[[str], None] = lambda _: None,
+    show: Callable[[str], None] = lambda _: None,
     *,
     jars: Sequence[Jar] | None = None,
     resolver: Sequence[str] = _RESOLVER,
 ) -> None:
-    """Fetches what is missing and nothing else; each jar is kept as soon as its bytes are proved."""
+    """Fetch the packages that are missing. Each one is kept as soon as its hash was checked."""
     wanted = missing(jars)
     if not wanted:
         return
@@ -111,7 +110,7 @@ def fetch_jars(
         for answer in _resolve(resolver, Path(scratch), list(by_coordinates)):
             jar = by_coordinates.pop(answer["coordinates"])
             _keep(jar, _fetched(jar, answer), folder)
-            say(f"{jar.name} {jar.version}")
+            show(f"{jar.name} {jar.version}")
 
 
 def _make(folder: Path) -> None:
@@ -126,7 +125,7 @@ def _make(folder: Path) -> None:
 
 
 def _resolve(resolver: Sequence[str], scratch: Path, coordinates: Sequence[str]) -> Iterator[dict[str, str]]:
-    """One answer for each package, as Spark gives it; the JVM's own talk goes to a file, read only on failure."""
+    """Run the resolver and yield its answer for each package. The JVM's log goes to a file that is read on failure."""
     log = scratch / "resolver.log"
     answered = 0
     with (
@@ -135,7 +134,7 @@ def _resolve(resolver: Sequence[str], scratch: Path, coordinates: Sequence[str])
             [*resolver, str(scratch), *coordinates], stdout=subprocess.PIPE, stderr=errors, text=True, env=_environ()
         ) as process,
     ):
-        alarm = threading.Timer(_GIVE_UP_AFTER_SECONDS, process.kill)
+        alarm = threading.Timer(_TIMEOUT_SECONDS, process.kill)
         alarm.start()
         try:
             for line in process.stdout or ():
@@ -153,14 +152,14 @@ def _resolve(resolver: Sequence[str], scratch: Path, coordinates: Sequence[str])
 
 
 def _environ() -> dict[str, str]:
-    """The JVM that fetches is the one of our own Spark, whatever Spark the shell was set up for."""
+    """Use the JVM of the installed pyspark, not of another Spark that the shell is set up for."""
     environ = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
     return {**environ, "JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 def _last_line(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
 
 
 def _fetched(jar: Jar, answer: dict[str, str]) -> Path:
@@ -181,20 +180,20 @@ def _fetched(jar: Jar, answer: dict[str, str]) -> Path:
 
 
 def _keep(jar: Jar, file: Path, folder: Path) -> None:
-    # Written aside, then renamed: a start that runs at the same time sees the whole jar or none.
-    handle, aside = tempfile.mkstemp(dir=folder, prefix=f".{jar.file}.")
+    # Written under another name, then renamed: a concurrent start sees the whole jar or none.
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{jar.file}.")
     os.close(handle)
     try:
-        shutil.copyfile(file, aside)
-        Path(aside).chmod(0o644)
-        Path(aside).replace(folder / jar.file)
+        shutil.copyfile(file, temporary)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(folder / jar.file)
     except OSError as error:
-        Path(aside).unlink(missing_ok=True)
+        Path(temporary).unlink(missing_ok=True)
         raise SetupError(f"the jar {jar.file} cannot be kept in {folder}", detail=str(error.strerror)) from error
 
 
 def main() -> int:
-    """Fetches the jars for a person at a terminal or for prepare.py: one line a jar, one line on failure."""
+    """Fetch all jars. Prints a line for each, or one line on failure."""
     try:
         fetch_jars(lambda line: print(line, flush=True))
     except SetupError as error:

@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def emitted(stream: Resent) -> Iterator[pl.DataFrame]:
     """Run our pipeline without Spark: what each batch emits."""
     stages = to_stages(contestant.pipeline("nowhere", stream.columns).root, 2)
-    scan = replace(stages.scans[0], source=Called("nowhere"))
+    scan = replace(stages.scans[0], source=Called("nowhere"))  # type: ignore[arg-type]
     held: list[dict[str, bytes]] = [{}, {}]
     for number in range(stream.batches):
         frame, batch = pl.DataFrame(batch_of(stream, number)), Batch(START + number, {})
@@ -49,7 +49,7 @@ def emitted(stream: Resent) -> Iterator[pl.DataFrame]:
             (data,) = [blocks for to, blocks in arrived.items() if place(to) == (step, group)]
             found = [unpack(each, "test") for each in data]
             writes, out = play_group(stages.by_number[step], group, held[group], found, stages.by_number, batch)
-            held[group] = {at: data for at, data in (held[group] | writes).items() if data is not None}
+            held[group] = {at: kept for at, kept in {**held[group], **writes}.items() if kept is not None}
             sent += out
         rows = gather(block for _, block in sent).frames["out:0"]
         yield rows.select(name for name in rows.columns if not name.startswith("@"))

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import delivery, ladder, scale, shapes, soak, sources, suite, windows
+from benchmarks.dedupe import bench as dedupe
 from benchmarks.nexmark import bench as nexmark
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.peers import bench as peers
@@ -26,6 +27,13 @@ def test_a_storm_is_told_copies_are_known_and_keys_are_forgotten(
 ) -> None:
     everything = tuple(group.name for group in shapes.quick().groups)
     assert shapes.main(Asked(quick=True, only=everything, work=tmp_path)) == 0, capsys.readouterr().out
+
+
+@pytest.mark.spark
+@pytest.mark.campaign
+@pytest.mark.timeout(1800)
+def test_every_contestant_emits_each_id_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dedupe.main(Asked(quick=True, work=tmp_path)) == 0, capsys.readouterr().out
 
 
 @pytest.mark.spark

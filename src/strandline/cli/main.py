@@ -237,6 +237,16 @@ def shapes(
 
 
 @bench.command()
+def dedupe(
+    quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
+) -> None:
+    """Deduplicate a stream of two million live ids, against Spark's dropDuplicatesWithinWatermark, each judged."""
+    from strandline.cli.actions.bench import run_bench
+
+    raise typer.Exit(run_bench("dedupe.bench", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
+
+
+@bench.command()
 def sources(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:

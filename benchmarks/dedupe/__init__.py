@@ -1,0 +1,1 @@
+"""Benchmark of `deduplicate` against Spark's `dropDuplicatesWithinWatermark`."""

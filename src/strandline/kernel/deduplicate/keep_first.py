@@ -37,7 +37,7 @@ def keep_first(
 ) -> tuple[pl.DataFrame | None, dict[str, bytes | None], Slices]:
     """Return the elements that are no duplicates, the blocks to write and the slices after the batch.
 
-    Elements have HASH and are sorted by it, then by time and position.
+    Elements have their keys, AT and HASH; they are sorted by HASH, then by time and position.
     """
     slices = dict(batch.index.store(FIRST.name))
     expired = {} if definition.within is None else _expired(slices, batch.now.after)
@@ -83,19 +83,29 @@ def _in_state(
     duplicate = np.zeros(elements.height, np.bool_)
     hashes, times = elements[HASH].to_numpy(), elements[AT].to_numpy()
     for run in (run for each in runs.values() for run in each):
-        theirs = run.names[HASH].to_numpy()
-        first = np.searchsorted(theirs, hashes, "left")
-        many = np.searchsorted(theirs, hashes, "right") - first
-        mine = np.repeat(np.arange(len(hashes)), many)
-        if not len(mine):
-            continue
-        rows = np.repeat(first - np.concatenate([[0], np.cumsum(many)[:-1]]), many) + np.arange(len(mine))
+        mine, rows = _equal_pairs(hashes, run.names[HASH].to_numpy())
         if definition.within is not None:
             near = np.abs(run.names[AT].to_numpy()[rows] - times[mine]) < definition.within.ms
             mine, rows = mine[near], rows[near]
-        same = _same_keys(only(elements, keys)[mine], run.block.frame(FIRST.rows, keys, rows=rows))
-        duplicate[mine[same]] = True
+        if len(mine):
+            same = _same_keys(only(elements, keys)[mine], run.block.frame(FIRST.rows, keys, rows=rows))
+            duplicate[mine[same]] = True
     return duplicate
+
+
+def _equal_pairs(one: Longs, other: Longs) -> tuple[Longs, Longs]:
+    """Return the positions of all pairs of equal values in two sorted arrays; the shorter is searched in the longer."""
+    swapped = len(other) < len(one)
+    short, long = (other, one) if swapped else (one, other)
+    if not len(short):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    first = np.searchsorted(long, short, "left")
+    found = np.flatnonzero(long[np.minimum(first, len(long) - 1)] == short)
+    begin = first[found]
+    many = np.searchsorted(long, short[found], "right") - begin
+    left = np.repeat(found, many)
+    right = np.repeat(begin - np.cumsum(many) + many, many) + np.arange(len(left))
+    return (right, left) if swapped else (left, right)
 
 
 def _same_keys(one: pl.DataFrame, other: pl.DataFrame) -> npt.NDArray[np.bool_]:

@@ -5,8 +5,10 @@ counted as filtered.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from strandline.kernel.blocks.block import AT, INPUT, REASON, Block, element_columns
@@ -23,6 +25,11 @@ from strandline.kernel.watermarks import FOREVER, NEVER, Rule, put_aside_after
 from strandline.model.deduplicate import Deduplicate, Keep
 from strandline.model.elements import TimeDomain
 from strandline.model.panes import DeadReason, LateReason
+
+_ROW: Final = "@row"
+"""Number of an element in its batch."""
+
+Longs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +77,20 @@ class DeduplicateOperator:
         late: pl.DataFrame | None = None
         if elements:
             timely, late = self._split_late(pl.concat(elements, how="diagonal_relaxed"), batch.now.before)
-            timely = self._in_order(timely)
         came = 0 if timely is None else timely.height
         if self.definition.keep is Keep.FIRST:
-            rows, writes, slices = keep_first(batch, timely, self.keys, self.definition)
-            emitted = 0 if rows is None else rows.height
-            rows = None if rows is None or not rows.height else _emitted(rows)
-            duplicates = came - emitted
+            slim = None if timely is None else self._slim(timely)
+            fresh, writes, slices = keep_first(batch, slim, self.keys, self.definition)
+            rows = None
+            if timely is not None and fresh is not None and fresh.height:
+                rows = timely[np.sort(fresh[_ROW].to_numpy())]
+            duplicates = came - (0 if rows is None else rows.height)
         else:
-            rows, duplicates, writes, slices = keep_last(batch, timely, self.keys, self.definition)
-            rows = None if rows is None else without(rows, (INPUT,))
+            hashed = None if timely is None else with_hash(timely, self.keys)
+            rows, duplicates, writes, slices = keep_last(batch, hashed, self.keys, self.definition)
         stores = {self._store.name: slices} if slices else {}
-        return Played(writes, stores, rows, late, came - duplicates, 0 if late is None else late.height, duplicates)
+        emitted = None if rows is None else without(rows, (INPUT,))
+        return Played(writes, stores, emitted, late, came - duplicates, 0 if late is None else late.height, duplicates)
 
     def _split_late(self, elements: pl.DataFrame, watermark: int) -> tuple[pl.DataFrame, pl.DataFrame | None]:
         """Split off elements so far behind the watermark that expired keys may have had their like."""
@@ -97,22 +106,29 @@ class DeduplicateOperator:
         )
         return elements.filter(pl.Series(~behind)), late.sort(element_columns(late))
 
-    def _in_order(self, elements: pl.DataFrame) -> pl.DataFrame:
-        """Sort elements so that those of one key stand together, by time and position."""
-        hashed = with_hash(elements, self.keys)
-        position = [AT, *element_columns(hashed)]
-        ordered = hashed.sort(HASH, *position, maintain_order=True)
-        return hashed.sort(HASH, *self.keys, *position, maintain_order=True) if self._collides(ordered) else ordered
+    def _slim(self, elements: pl.DataFrame) -> pl.DataFrame:
+        """Return keys, time, hash and row number of elements, those of one key together, by time and position.
 
-    def _collides(self, ordered: pl.DataFrame) -> bool:
-        """Tell whether different keys have one hash."""
-        if ordered.height < 2:
-            return False
-        same_hash = ordered[HASH].slice(0, ordered.height - 1) == ordered[HASH].slice(1)
-        names = list(self.keys)
-        here, there = ordered.select(names).slice(0, ordered.height - 1), ordered.select(names).slice(1)
-        same = pl.all_horizontal([here[name].eq_missing(there[name]).alias(name) for name in names])
-        return bool((same_hash & ~pl.select(same).to_series()).any())
+        Whole rows are gathered once, for the elements that are emitted.
+        """
+        hashed = with_hash(only(elements, [*dict.fromkeys((*self.keys, AT))]), self.keys)
+        hashes = hashed[HASH].to_numpy()
+        order = np.argsort(hashes, kind="stable")
+        in_order = hashes[order]
+        again = np.flatnonzero(in_order[1:] == in_order[:-1])
+        if len(again):
+            repeated = np.zeros(len(order), np.bool_)
+            repeated[again] = repeated[again + 1] = True
+            places = np.flatnonzero(repeated)
+            order[places] = self._by_position(elements, hashes, order[places])
+        return hashed[order].with_columns(pl.Series(_ROW, order))
+
+    def _by_position(self, elements: pl.DataFrame, hashes: Longs, rows: Longs) -> Longs:
+        """Sort rows of equal hashes by key, time and position; different keys may have one hash."""
+        names = [*self.keys, AT, *element_columns(elements)]
+        some = only(elements, [*dict.fromkeys(names)])[rows]
+        some = some.with_columns(pl.Series(HASH, hashes[rows]), pl.Series(_ROW, rows))
+        return some.sort(HASH, *names, maintain_order=True)[_ROW].to_numpy()
 
     def blocks_of(self, exported: Exported) -> dict[str, bytes]:
         rows = exported.frames.get(self._store.rows)
@@ -138,8 +154,3 @@ class DeduplicateOperator:
         rows = exported.frames.get(self._store.rows)
         needed = [] if rows is None else [name for name in (*self.keys, AT) if name not in rows.columns]
         return found + [f"{self._store.rows} has no column {name}" for name in needed]
-
-
-def _emitted(rows: pl.DataFrame) -> pl.DataFrame:
-    """Order emitted elements by time and position."""
-    return without(without(rows, (HASH,)).sort(AT, *element_columns(rows)), (INPUT,))

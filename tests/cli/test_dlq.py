@@ -219,28 +219,32 @@ def test_a_row_goes_back_as_it_lies_in_its_file_also_where_the_letter_is_masked_
     rows.write_parquet(tmp_path / "first.parquet")
     folder = Folder("files", str(tmp_path), "parquet", {"team": "string", "score": "long"})
     masked = folder_letters(raw=None, masked="all", source_partition=f"file://{tmp_path}/first.parquet")
-    assert folder.take_back(masked, Redrive("one", ()), None) == (letter(1)["id"],)
+    assert folder.redrive_records(masked, Redrive("one", ()), None) == (letter(1)["id"],)
     back = pl.read_parquet(tmp_path / "redriven-one.parquet")
     assert back.rows() == [("red", 2, letter(1)["id"])]
     lost = masked.with_columns(pl.lit("gone").alias("source_partition"))
-    assert folder.why_not(lost) == {letter(1)["id"]: "its bytes are masked or cut, and its row cannot be found again"}
+    assert folder.not_redrivable(lost) == {
+        letter(1)["id"]: "its bytes are masked or cut, and its row cannot be found again"
+    }
     short = folder_letters(raw=b'{"team": "red"}')
-    assert folder.why_not(short) == {letter(1)["id"]: "a step has removed its column 'score'"}
+    assert folder.not_redrivable(short) == {letter(1)["id"]: "a step has removed its column 'score'"}
 
 
 def test_lines_go_back_as_lines_under_a_name_that_the_source_reads(tmp_path: Path) -> None:
     folder = Folder("files", str(tmp_path), "txt", None, "*.csv", "team,score")
-    folder.take_back(folder_letters(raw=b"red,\xff"), Redrive("one", ()), None)
+    folder.redrive_records(folder_letters(raw=b"red,\xff"), Redrive("one", ()), None)
     assert (tmp_path / "redriven-one.csv").read_bytes() == b"team,score\nred,\xff\n"
     (tmp_path / "redriven-one.csv").write_bytes(b"read already")
-    folder.take_back(folder_letters(raw=b"red,\xff"), Redrive("one", ()), None)
+    folder.redrive_records(folder_letters(raw=b"red,\xff"), Redrive("one", ()), None)
     assert (tmp_path / "redriven-one.csv").read_bytes() == b"read already"
     id_ = letter(1)["id"]
-    assert Folder("f", str(tmp_path), "txt", None, "in-*").why_not(folder_letters()) == {
+    assert Folder("f", str(tmp_path), "txt", None, "in-*").not_redrivable(folder_letters()) == {
         id_: "the source reads files named in-* only"
     }
-    assert "is not a folder on this machine" in Folder("f", "s3://b/in", "txt", None).why_not(folder_letters())[id_]
-    assert "its bytes are masked or cut" in folder.why_not(folder_letters(masked="fields"))[id_]
+    assert (
+        "is not a folder on this machine" in Folder("f", "s3://b/in", "txt", None).not_redrivable(folder_letters())[id_]
+    )
+    assert "its bytes are masked or cut" in folder.not_redrivable(folder_letters(masked="fields"))[id_]
 
 
 def test_a_file_that_another_redriver_has_just_written_is_not_touched(
@@ -271,5 +275,5 @@ def test_orc_is_written_as_orc(tmp_path: Path) -> None:
     from pyarrow import orc  # noqa: PLC0415
 
     folder = Folder("files", str(tmp_path), "orc", {"team": "string"})
-    folder.take_back(folder_letters(raw=b'{"team": "red"}'), Redrive("one", ()), None)
+    folder.redrive_records(folder_letters(raw=b'{"team": "red"}'), Redrive("one", ()), None)
     assert orc.read_table(tmp_path / "redriven-one.orc")["team"].to_pylist() == ["red"]

@@ -142,9 +142,9 @@ def table(source: Kafka, folder: Any, **known: Any) -> LetterStore:
 
 def test_a_concurrent_second_redrive_fences_the_first(source: Kafka, tmp_path: Any) -> None:
     store = table(source, tmp_path)
-    one = Redrive("one", (letter(0)["id"],), {source.name: source.standing(store.read())})
+    one = Redrive("one", (letter(0)["id"],), {source.name: source.end_positions(store.read())})
     first = Writer(source.servers, source.security, "strandline-redrive-one")
-    second = source.take_back(store.read()[:1], one, None)
+    second = source.redrive_records(store.read()[:1], one, None)
     assert list(second) == ids(0)
     with pytest.raises(SinkError, match="another process writes under this producer's transactional id"):
         first.write([{"topic": source.topics[0], "value": b"late"}])
@@ -156,14 +156,14 @@ def test_a_masked_letter_is_redriven_from_its_original_record(source: Kafka, tmp
     assert records(source.servers, source.topics[0], len(BAD))[0].value() == BAD[0]
     gone = store.read().with_columns(pl.lit(10_000, pl.Int64).alias("source_offset"))
     why = "the letter's bytes are masked or cut, and its record is no longer in the topic"
-    assert source.why_not(gone) == dict.fromkeys(gone["id"], why)
+    assert source.not_redrivable(gone) == dict.fromkeys(gone["id"], why)
 
 
 def test_a_letter_whose_record_is_deleted_is_redriven_without_a_key(source: Kafka, tmp_path: Any) -> None:
     store = table(source, tmp_path)
     gone = store.read()[:1].with_columns(pl.lit(10_000, pl.Int64).alias("source_offset"))
-    one = Redrive("gone", tuple(gone["id"]), {source.name: source.standing(gone)})
-    assert source.take_back(gone, one, None) == one.letters
+    one = Redrive("gone", tuple(gone["id"]), {source.name: source.end_positions(gone)})
+    assert source.redrive_records(gone, one, None) == one.letters
     (found,) = records(source.servers, source.topics[0], len(BAD))
     assert (found.value(), found.key()) == (BAD[0], None)
 

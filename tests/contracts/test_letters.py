@@ -136,15 +136,15 @@ class Taker:
     meanwhile: dict[str, Callable[[], object]] = field(default_factory=dict)
     """An action of another process, run once, just before the next call."""
 
-    def why_not(self, letters: pl.DataFrame) -> dict[str, str]:
+    def not_redrivable(self, letters: pl.DataFrame) -> dict[str, str]:
         return {}
 
-    def standing(self, letters: pl.DataFrame) -> Any:
-        self.meanwhile.pop("standing", lambda: None)()
+    def end_positions(self, letters: pl.DataFrame) -> Any:
+        self.meanwhile.pop("end_positions", lambda: None)()
         return {"arrived": len(self.arrived)}
 
-    def take_back(self, letters: pl.DataFrame, redriven: Redrive, marks: Marks | None) -> tuple[str, ...]:
-        self.meanwhile.pop("take_back", lambda: None)()
+    def redrive_records(self, letters: pl.DataFrame, redriven: Redrive, marks: Marks | None) -> tuple[str, ...]:
+        self.meanwhile.pop("redrive_records", lambda: None)()
         if redriven.id in self.known:
             return tuple(letters["id"])
         if self.dies == "before":
@@ -239,12 +239,12 @@ def test_a_killed_redrive_is_finished_once_by_the_next(place: Place, dies: str) 
 def test_concurrent_redrives_send_no_letter_twice(place: Place) -> None:
     place.put(letter(1), letter(2), letter(3))
     ids, taker = [letter(number)["id"] for number in (1, 2, 3)], Taker()
-    taker.meanwhile["standing"] = lambda: redrive(place.store, {"topic": taker}, ids[:1])
+    taker.meanwhile["end_positions"] = lambda: redrive(place.store, {"topic": taker}, ids[:1])
     with pytest.raises(SinkError, match="another redrive of .* has just sent 1 of these letters"):
         redrive(place.store, {"topic": taker}, ids)
     assert place.states() == [(1, "redriven"), (2, "new"), (3, "new")]
     others = []
-    taker.meanwhile["take_back"] = lambda: others.append(redrive(place.store, {"topic": taker}, ids[2:]))
+    taker.meanwhile["redrive_records"] = lambda: others.append(redrive(place.store, {"topic": taker}, ids[2:]))
     assert redrive(place.store, {"topic": taker}, ids[1:2]).sent == (ids[1],)
     assert [(each.completed, each.sent) for each in others] == [((ids[1],), (ids[2],))]
     assert taker.arrived == tuple(ids)
@@ -273,7 +273,7 @@ def test_parallel_redrives_send_every_letter_once(place: Place) -> None:
     problems, sent, lock = list[BaseException](), list[str](), threading.Lock()
 
     class Counting(Taker):
-        def take_back(self, letters: pl.DataFrame, redriven: Redrive, marks: Marks | None) -> tuple[str, ...]:
+        def redrive_records(self, letters: pl.DataFrame, redriven: Redrive, marks: Marks | None) -> tuple[str, ...]:
             with lock:
                 if redriven.id not in taker.known:
                     taker.known.add(redriven.id)
@@ -353,7 +353,7 @@ def test_the_same_holds_for_other_ways_to_write(kind: str, tmp_path: Path) -> No
     with pytest.raises(KeyboardInterrupt):
         redrive(place.store, {"topic": taker}, [letter(1)["id"]])
     taker.dies = None
-    taker.meanwhile["standing"] = lambda: redrive(place.store, {"topic": taker}, [letter(2)["id"]])
+    taker.meanwhile["end_positions"] = lambda: redrive(place.store, {"topic": taker}, [letter(2)["id"]])
     with pytest.raises(SinkError, match="has just sent 1 of these letters"):
         redrive(place.store, {"topic": taker}, [letter(2)["id"]])
     assert taker.arrived == (letter(1)["id"], letter(2)["id"])

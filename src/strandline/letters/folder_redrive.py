@@ -34,15 +34,15 @@ class Folder:
     pattern: str | None = None
     header: str | None = None
 
-    def why_not(self, letters: pl.DataFrame) -> dict[str, str]:
+    def not_redrivable(self, letters: pl.DataFrame) -> dict[str, str]:
         place = urlparse(self.path)
         if place.scheme not in ("", "file"):
             return dict.fromkeys(letters["id"], f"{self.path} is not a folder on this machine")
         if self.pattern is not None and not fnmatch(self._file("0"), self.pattern):
             return dict.fromkeys(letters["id"], f"the source reads files named {self.pattern} only")
-        return {letter["id"]: why for letter in letters.iter_rows(named=True) if (why := self._why_not(letter))}
+        return {letter["id"]: why for letter in letters.iter_rows(named=True) if (why := self._obstacle(letter))}
 
-    def _why_not(self, letter: Mapping[str, Any]) -> str | None:
+    def _obstacle(self, letter: Mapping[str, Any]) -> str | None:
         if self.types is None:
             return None if letter["masked"] is None else "its bytes are masked or cut, and a line cannot be found again"
         row = self._row(letter)
@@ -55,16 +55,16 @@ class Folder:
         missing = sorted(self.types.keys() - row.keys())
         return f"a step has removed its column {missing[0]!r}" if missing else None
 
-    def standing(self, letters: pl.DataFrame) -> Any:  # noqa: ARG002 - a file's name shows whether it has arrived
+    def end_positions(self, letters: pl.DataFrame) -> Any:  # noqa: ARG002 - a file's name shows whether it has arrived
         return None
 
-    def take_back(
+    def redrive_records(
         self,
         letters: pl.DataFrame,
         redriven: Redrive,
         marks: Marks | None,  # noqa: ARG002 - a folder has no transactions
     ) -> tuple[str, ...]:
-        sendable = letters.filter(~pl.col("id").is_in(self.why_not(letters).keys()))
+        sendable = letters.filter(~pl.col("id").is_in(self.not_redrivable(letters).keys()))
         once = sendable.unique(["source_partition", "source_offset"], keep="first", maintain_order=True)
         path = Path(unquote(urlparse(self.path).path)) / self._file(redriven.id)
         try:

@@ -14,7 +14,7 @@ import polars as pl
 
 from strandline.errors import SetupError
 from strandline.kernel.dead_letters import SINK_REFUSED
-from strandline.letters.store import NEW, REDRIVEN, STATE, LetterStore, Redrive, TakesBack
+from strandline.letters.store import NEW, REDRIVEN, STATE, LetterStore, Redrive, RedriveTarget
 from strandline.ports.crash_points import crash_point
 
 AT_ONCE: Final = 1_000
@@ -43,7 +43,7 @@ def redrive(store: LetterStore, sources: Mapping[str, Any], wanted: Iterable[str
     for start in range(0, chosen.height, AT_ONCE):
         part = chosen[start : start + AT_ONCE]
         ids = tuple(part["id"])
-        before = {name: sources[name].standing(each) for name, each in _by_source(part)}
+        before = {name: sources[name].end_positions(each) for name, each in _by_source(part)}
         one = Redrive(hashlib.sha256(",".join(ids).encode()).hexdigest()[:16], ids, before)
         store.begin(one)
         crash_point("R1")
@@ -77,8 +77,8 @@ def _complete(store: LetterStore, sources: Mapping[str, Any]) -> tuple[str, ...]
 def _send(store: LetterStore, sources: Mapping[str, Any], one: Redrive, letters: pl.DataFrame) -> list[str]:
     sent: list[str] = []
     for name, part in _by_source(letters):
-        source: TakesBack = sources[name]
-        sent += source.take_back(part, one, store.marks(one, part["id"].to_list()))
+        source: RedriveTarget = sources[name]
+        sent += source.redrive_records(part, one, store.marks(one, part["id"].to_list()))
     crash_point("R3")
     store.finish(one, sent)
     return sent
@@ -104,11 +104,11 @@ def _select(
         left[id_] = "its record was redriven with another letter"
     fresh = fresh.filter(~pl.col("id").is_in(left.keys()))
     for name, part in _by_source(fresh):
-        left |= _why_not(name, part, sources)
+        left |= _not_redrivable(name, part, sources)
     return fresh.filter(~pl.col("id").is_in(left.keys())), {id_: why for id_, why in left.items() if id_ in wanted}
 
 
-def _why_not(name: str, letters: pl.DataFrame, sources: Mapping[str, Any]) -> dict[str, str]:
+def _not_redrivable(name: str, letters: pl.DataFrame, sources: Mapping[str, Any]) -> dict[str, str]:
     source = sources.get(name)
     if letters["source"][0] is None:
         reasons = {SINK_REFUSED: "a row that a sink refused"}
@@ -116,8 +116,8 @@ def _why_not(name: str, letters: pl.DataFrame, sources: Mapping[str, Any]) -> di
         return {id_: f"it is {reasons.get(reason, 'a pane')}, not a record of a source" for id_, reason in pairs}
     if source is None:
         why = f"the pipeline does not read {name}"
-    elif not isinstance(source, TakesBack):
+    elif not isinstance(source, RedriveTarget):
         why = f"{name} does not support redrive"
     else:
-        return source.why_not(letters)
+        return source.not_redrivable(letters)
     return dict.fromkeys(letters["id"], why)

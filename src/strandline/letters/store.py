@@ -80,32 +80,32 @@ class LetterStore(Protocol):
 
 
 @runtime_checkable
-class KeepsLetters(Protocol):
+class HasDeadLetters(Protocol):
     """A sink or a dead-letter output whose letters can be read."""
 
     def letters(self) -> LetterStore: ...
 
 
-class KeptApart(DeadLetters, KeepsLetters, Protocol):
+class DeadLetterOutput(DeadLetters, HasDeadLetters, Protocol):
     """A dead-letter output whose letters can be read."""
 
 
 @runtime_checkable
-class TakesBack(Protocol):
+class RedriveTarget(Protocol):
     """A source that supports redrive."""
 
     @property
     def name(self) -> str: ...
 
-    def why_not(self, letters: pl.DataFrame) -> dict[str, str]:
+    def not_redrivable(self, letters: pl.DataFrame) -> dict[str, str]:
         """By id, why a letter cannot be redriven; letters without an entry can."""
         ...
 
-    def standing(self, letters: pl.DataFrame) -> Any:
+    def end_positions(self, letters: pl.DataFrame) -> Any:
         """The end positions of the source for these letters, as JSON."""
         ...
 
-    def take_back(self, letters: pl.DataFrame, redriven: Redrive, marks: Marks | None) -> tuple[str, ...]:
+    def redrive_records(self, letters: pl.DataFrame, redriven: Redrive, marks: Marks | None) -> tuple[str, ...]:
         """Write records again, all or none, and return the letters whose records have arrived.
 
         Another process may have done so already for this redrive, or may be doing so: the records arrive once. A source

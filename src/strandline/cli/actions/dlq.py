@@ -19,7 +19,7 @@ from strandline.formats.csv import Csv
 from strandline.letters.envelope_json import time_text, to_json
 from strandline.letters.folder_redrive import Folder
 from strandline.letters.redrive import predict, redrive
-from strandline.letters.store import REDRIVEN, KeepsLetters, LetterStore
+from strandline.letters.store import REDRIVEN, HasDeadLetters, LetterStore
 from strandline.plan.compile import to_stages
 from strandline.plan.nodes import Root, outputs_of
 
@@ -173,7 +173,7 @@ def stores_of(root: Root) -> list[LetterStore]:
     found: dict[str, LetterStore] = {}
     for output in outputs_of(root):
         places: list[object] = [output.dead, output.sink]
-        store = next((place.letters() for place in places if isinstance(place, KeepsLetters)), None)
+        store = next((place.letters() for place in places if isinstance(place, HasDeadLetters)), None)
         if store is not None:
             found.setdefault(store.name, store)
     if not found:

@@ -22,7 +22,7 @@ _SEEK_BEYOND: Final = 500
 """Records to read through rather than seek past."""
 
 
-def why_not(servers: str, security: Security, letters: pl.DataFrame) -> dict[str, str]:
+def not_redrivable(servers: str, security: Security, letters: pl.DataFrame) -> dict[str, str]:
     """Explain which letters cannot be redriven: a masked or cut letter needs its record still in the topic."""
     masked = letters.filter(pl.col("masked").is_not_null())
     found = originals(servers, security, masked)
@@ -30,12 +30,12 @@ def why_not(servers: str, security: Security, letters: pl.DataFrame) -> dict[str
     return {letter["id"]: why for letter in masked.iter_rows(named=True) if _position(letter) not in found}
 
 
-def standing(servers: str, security: Security, letters: pl.DataFrame) -> dict[str, dict[str, int]]:
+def end_positions(servers: str, security: Security, letters: pl.DataFrame) -> dict[str, dict[str, int]]:
     topics = {partition.rpartition("-")[0] for partition in letters["source_partition"]}
     return ends(admin_of(servers, security), sorted(topics))
 
 
-def take_back(
+def redrive_records(
     servers: str, security: Security, letters: pl.DataFrame, redrive: Redrive, before: Any, marks: Marks | None
 ) -> tuple[str, ...]:  # fmt: skip
     """Write all records and marks in one transaction.

@@ -198,8 +198,8 @@ class OpenKafka:
         if self._place.by_key:
             names = names_beside(panes.columns)
             own = {public: name for name, public in names.items() if name in panes.columns}
-            stands = standing(panes, [own.get(name, name) for name in key])
-            panes, gone = stands.rows, stands.gone
+            latest = standing(panes, [own.get(name, name) for name in key])
+            panes, gone = latest.rows, latest.gone
         form, topic = self._place.value, self._place.topics.rows
         panes, values, refused = encode_or_refuse(
             panes,

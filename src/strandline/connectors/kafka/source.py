@@ -254,18 +254,18 @@ class Kafka:
                 hint="kafka(…, on_lost='continue') skips them; otherwise restore the topic",
             )
 
-    def why_not(self, letters: "pl.DataFrame") -> dict[str, str]:
+    def not_redrivable(self, letters: "pl.DataFrame") -> dict[str, str]:
         """Explain which dead letters cannot be redriven to their topics."""
-        return redrive.why_not(self.servers, self.security, letters)
+        return redrive.not_redrivable(self.servers, self.security, letters)
 
-    def standing(self, letters: "pl.DataFrame") -> Offsets:
+    def end_positions(self, letters: "pl.DataFrame") -> Offsets:
         """The end offsets of these letters' topics."""
-        return redrive.standing(self.servers, self.security, letters)
+        return redrive.end_positions(self.servers, self.security, letters)
 
-    def take_back(self, letters: "pl.DataFrame", redriven: Redrive, marks: Marks | None) -> tuple[str, ...]:
+    def redrive_records(self, letters: "pl.DataFrame", redriven: Redrive, marks: Marks | None) -> tuple[str, ...]:
         """Redrive dead letters: write their records to the topics again, all or none."""
         before = redriven.before.get(self.name, {})
-        return redrive.take_back(self.servers, self.security, letters, redriven, before, marks)
+        return redrive.redrive_records(self.servers, self.security, letters, redriven, before, marks)
 
     def delivered(self, job: str, offsets: Offsets) -> None:
         """After a batch, commit the offsets to a consumer group for Kafka's own tools. Recovery does not use it."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from strandline.errors import InvalidSchema, SetupError, SinkError
 from strandline.formats.avro.columns import is_columnar, read_columns
-from strandline.formats.avro.compatibility import why_not
+from strandline.formats.avro.compatibility import incompatibilities
 from strandline.formats.avro.ddl import avro_of, reader_for
 from strandline.formats.avro.row_readers import read_rows
 from strandline.formats.avro.schema import Array, Map, Node, Record, Union, columns_of, optional, parse_avro, record_of
@@ -179,7 +179,7 @@ def _resolved(text: str, uses: Uses, schema: str, reader_uses: Uses) -> tuple[Re
         reader = record_of(parse_avro(schema, dict(reader_uses)))
     else:
         reader = reader_for(parse_ddl(schema), writer)
-    return writer, reader, "; ".join(why_not(reader, writer))
+    return writer, reader, "; ".join(incompatibilities(reader, writer))
 
 
 @lru_cache(maxsize=64)

@@ -31,17 +31,17 @@ def can_read_avro(
     reader: str, writer: str, reader_uses: Mapping[str, str] | None = None, writer_uses: Mapping[str, str] | None = None
 ) -> list[str]:
     """List why the reader's schema cannot read data of the writer's schema; empty if it can."""
-    return list(why_not(parse_avro(reader, reader_uses), parse_avro(writer, writer_uses)))
+    return list(incompatibilities(parse_avro(reader, reader_uses), parse_avro(writer, writer_uses)))
 
 
-def why_not(reader: Node, writer: Node, place: str = "", seen: Pairs = frozenset()) -> Iterator[str]:
+def incompatibilities(reader: Node, writer: Node, place: str = "", seen: Pairs = frozenset()) -> Iterator[str]:
     """Yield each reason with its place. Recursive records are checked once."""
     match reader, writer:
         case (_, Union(branches)):
             for branch in branches:
-                yield from why_not(reader, branch, place, seen)
+                yield from incompatibilities(reader, branch, place, seen)
         case (Union(branches), _):
-            if all(any(why_not(branch, writer, place, seen)) for branch in branches):
+            if all(any(incompatibilities(branch, writer, place, seen)) for branch in branches):
                 yield f"{_prefix(place)}no branch of the union reads {_describe(writer)}"
         case (Record(), Record()):
             if (id(reader), id(writer)) not in seen:
@@ -51,7 +51,7 @@ def why_not(reader: Node, writer: Node, place: str = "", seen: Pairs = frozenset
         case (Fixed(), Fixed()):
             yield from _fixed(reader, writer, place)
         case (Array(wanted), Array(inner)) | (Map(wanted), Map(inner)):
-            yield from why_not(wanted, inner, f"{place}[]", seen)
+            yield from incompatibilities(wanted, inner, f"{place}[]", seen)
         case (Primitive(name=wanted_name), Primitive(name=name)) if name in {wanted_name, *_READS.get(wanted_name, ())}:
             pass
         case _:
@@ -65,7 +65,7 @@ def _records(reader: Record, writer: Record, place: str, seen: Pairs) -> Iterato
         names = (field.name, *field.aliases)
         written = next((each for name in names for each in writer.fields if each.name == name), None)
         if written is not None:
-            yield from why_not(field.type, written.type, inside, seen)
+            yield from incompatibilities(field.type, written.type, inside, seen)
         elif field.default is NO_DEFAULT:
             yield f"{_prefix(inside)}the field is not written, and has no default"
 

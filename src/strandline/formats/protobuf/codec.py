@@ -11,7 +11,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from strandline.errors import InvalidSchema, SinkError
-from strandline.formats.protobuf.compatibility import why_not
+from strandline.formats.protobuf.compatibility import incompatibilities
 from strandline.formats.protobuf.messages import (
     Uses,
     at_index,
@@ -133,7 +133,7 @@ class Protobuf:
             if written is None or written.name != wanted.name:
                 message = f"message {list(index)}" if written is None else f"a message {written.full_name}"
                 return unreadable(number, reader, f"{message} was written, {wanted.full_name} is read")
-            why = "; ".join(why_not(wanted, written))
+            why = "; ".join(incompatibilities(wanted, written))
             return unreadable(number, reader, why) if why else None
         except InvalidSchema as problem:
             return unreadable(number, reader, str(problem))

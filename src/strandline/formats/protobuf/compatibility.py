@@ -36,13 +36,13 @@ def can_read_protobuf(
     reasons: list[str] = []
     for name, message in written.items():
         if name in readable:
-            reasons += why_not(readable[name], message)
+            reasons += incompatibilities(readable[name], message)
         else:
             reasons.append(f"{name}: the message may be written, and is not read")
     return list(dict.fromkeys(reasons))
 
 
-def why_not(reader: Descriptor, writer: Descriptor, seen: frozenset[str] = frozenset()) -> Iterator[str]:
+def incompatibilities(reader: Descriptor, writer: Descriptor, seen: frozenset[str] = frozenset()) -> Iterator[str]:
     """Yield why one message cannot be read as another, nested messages included."""
     if reader.full_name in seen:
         return
@@ -50,7 +50,7 @@ def why_not(reader: Descriptor, writer: Descriptor, seen: frozenset[str] = froze
     for field in reader.fields:
         written = writer.fields_by_number.get(field.number)
         if field.message_type is not None and written is not None and written.message_type is not None:
-            yield from why_not(field.message_type, written.message_type, seen | {reader.full_name})
+            yield from incompatibilities(field.message_type, written.message_type, seen | {reader.full_name})
 
 
 def _messages(file: Any) -> dict[str, Descriptor]:

@@ -1,4 +1,4 @@
-"""Of all that a batch says of a key, what stands at its end: a row, or that the row is gone."""
+"""Find the latest row of each key in a batch, for sinks that upsert: a row to write, or a key to delete."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,31 +12,31 @@ _ROW = "@row"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Rows to be there, and rows to be taken away, each key at most once in both together."""
+class LatestRows:
+    """Rows to write and rows to delete; each key is at most once in both together."""
 
     rows: pl.DataFrame
     gone: pl.DataFrame
 
 
-def standing(frame: pl.DataFrame, key: Sequence[str]) -> Standing:
-    """The last word about each key: of the latest window the latest pane, unless that was taken back.
+def latest_rows(frame: pl.DataFrame, key: Sequence[str]) -> LatestRows:
+    """Return the latest row of each key: of the latest window the latest pane, unless it was retracted.
 
-    A pane and its retraction have one index, so the retraction is the later of the two; where a pane follows, it is
-    later still. Rows that are no panes are told apart by their order alone.
+    A pane and its retraction have one index, and the retraction is the later of the two. Rows that are no panes are in
+    order already.
     """
-    last = _last_words(frame, key) if frame.select(key).is_duplicated().any() else frame
+    last = _latest(frame, key) if frame.select(key).is_duplicated().any() else frame
     if RETRACTION not in frame.columns:
-        return Standing(last, last.clear())
-    return Standing(last.filter(~pl.col(RETRACTION)), last.filter(RETRACTION))
+        return LatestRows(last, last.clear())
+    return LatestRows(last.filter(~pl.col(RETRACTION)), last.filter(RETRACTION))
 
 
-def _last_words(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    order = [name for name in (END, START, INDEX, RETRACTION) if name in frame.columns]
-    window = [name for name in (START, END) if name in frame.columns and RETRACTION in frame.columns]
-    said = frame.with_row_index(_ROW).sort(*order, _ROW)
-    last = said.unique(list(dict.fromkeys([*key, *window])), keep="last", maintain_order=True)
-    if not set(window) <= set(key):
-        # Sessions that met are taken back; the one they are now may have the same end, and stands.
+def _latest(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    if INDEX not in frame.columns:
+        return frame.unique(key, keep="last", maintain_order=True)
+    numbered = frame.with_row_index(_ROW).sort(END, START, INDEX, RETRACTION, _ROW)
+    last = numbered.unique(list(dict.fromkeys([*key, START, END])), keep="last", maintain_order=True)
+    if not {START, END} <= set(key):
+        # Merged sessions are retracted; the merged one may have the same end, and stays.
         last = last.sort(END, ~pl.col(RETRACTION), START).unique(key, keep="last", maintain_order=True)
     return last.drop(_ROW)

@@ -31,7 +31,7 @@ from strandline.formats.row_files import kinds_of, to_public_columns
 from strandline.formats.secrets import Secret
 from strandline.formats.sink_columns import names_beside
 from strandline.kernel.blocks.block import END, START
-from strandline.kernel.latest_per_key import standing
+from strandline.kernel.latest_per_key import latest_rows
 from strandline.kernel.output import Output
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
@@ -217,7 +217,7 @@ class OpenDelta:
                 hint="name other columns",
             )
         internal = {public: name for name, public in names.items() if name in panes.columns}
-        latest = standing(panes, [internal.get(name, name) for name in key])
+        latest = latest_rows(panes, [internal.get(name, name) for name in key])
         self._panes.widen(rows)
         return Merge(key, window).of(
             storable(to_public_columns(latest.rows, batch)), storable(to_public_columns(latest.gone, batch))

@@ -32,7 +32,7 @@ from strandline.formats.refused_rows import Refused, refused_letters
 from strandline.formats.sink_columns import names_beside, to_sink_rows
 from strandline.kernel.blocks.block import END, START
 from strandline.kernel.dead_letters import NAMES
-from strandline.kernel.latest_per_key import standing
+from strandline.kernel.latest_per_key import latest_rows
 from strandline.kernel.output import Output
 from strandline.plan.stages import Deliver
 from strandline.ports.crash_points import crash_point
@@ -198,7 +198,7 @@ class OpenKafka:
         if self._place.by_key:
             names = names_beside(panes.columns)
             own = {public: name for name, public in names.items() if name in panes.columns}
-            latest = standing(panes, [own.get(name, name) for name in key])
+            latest = latest_rows(panes, [own.get(name, name) for name in key])
             panes, gone = latest.rows, latest.gone
         form, topic = self._place.value, self._place.topics.rows
         panes, values, refused = encode_or_refuse(

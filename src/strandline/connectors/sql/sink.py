@@ -24,7 +24,7 @@ from strandline.formats.refused_rows import Refused, refused_letters
 from strandline.formats.row_files import FIRST_MS, LAST_MS
 from strandline.formats.sink_columns import Column, Kind, SinkRows, names_beside, to_sink_rows
 from strandline.kernel.blocks.block import AT, END, START
-from strandline.kernel.latest_per_key import standing
+from strandline.kernel.latest_per_key import latest_rows
 from strandline.kernel.output import Output, counts_to_facts
 from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.plan.stages import Deliver
@@ -199,7 +199,7 @@ class OpenSql:
         _refuse_unknown(key, incoming, self._name)
         self._fit(self._table.name, incoming.columns, widen=self._table.evolve, unique=key)
         internal = {public: name for name, public in names.items() if name in panes.columns}
-        latest = standing(panes, [internal.get(name, name) for name in key])
+        latest = latest_rows(panes, [internal.get(name, name) for name in key])
         upsert = Upsert(self._table.name, key, window)
         gone, rows = to_sink_rows(latest.gone, batch), to_sink_rows(latest.rows, batch)
         upsert.remove(self._database, gone)

@@ -20,7 +20,7 @@ from strandline.formats.json.write_rows import as_json
 from strandline.formats.refused_rows import Refused, refused_letters
 from strandline.formats.sink_columns import names_beside, to_sink_rows
 from strandline.kernel.dead_letters import CUT, NAMES
-from strandline.kernel.latest_per_key import standing
+from strandline.kernel.latest_per_key import latest_rows
 from strandline.kernel.output import Output
 from strandline.letters.envelope_json import to_json
 from strandline.model.elements import Duration
@@ -177,7 +177,7 @@ class OpenValkey:
         """The latest rows at the end of the batch, and the keys of retracted rows."""
         key = key_of(panes, self._place.key, self._keys, self._name)
         internal = {public: name for name, public in names_beside(panes.columns).items() if name in panes.columns}
-        latest = standing(panes.with_row_index(f"@{NUMBER}"), [internal.get(name, name) for name in key])
+        latest = latest_rows(panes.with_row_index(f"@{NUMBER}"), [internal.get(name, name) for name in key])
         found = []
         for frame in (latest.rows, latest.gone):
             numbers, data = frame[f"@{NUMBER}"].cast(pl.Int64), frame.drop(f"@{NUMBER}")

@@ -113,7 +113,7 @@ def play_group(
     for route in keyed.routes:
         rows = _passed(stepped, keyed, group, route, dead)
         if route.output is not None:
-            frames |= {} if rows is None else {f"out:{route.output}": rows}
+            frames |= {} if rows is None else {f"out:{route.output}": _with_retraction(rows)}
         else:
             sent += _fed(rows, stepped, (keyed, group), steps[route.step or 0], route.input, batch, dead)
     if stepped.late is not None:
@@ -176,6 +176,13 @@ def _passed(
     if route.output is not None:
         return passed.rows.drop(*_own(keyed, rows), strict=False)
     return passed.rows
+
+
+def _with_retraction(rows: pl.DataFrame) -> pl.DataFrame:
+    """Mark retractions for sinks, where rows carry a sign; panes are marked already."""
+    if SIGN not in rows.columns or RETRACTION in rows.columns:
+        return rows
+    return rows.with_columns((pl.col(SIGN) < 0).alias(RETRACTION)).drop(SIGN)
 
 
 def _own(keyed: KeyedStep, rows: pl.DataFrame) -> list[str]:

@@ -13,7 +13,7 @@ from strandline.kernel.output import Output
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
 from strandline.ports.ledger import LedgerEntry, output_digest
-from strandline.ports.protocols import OpenSink
+from strandline.ports.sinks import OpenSink
 from strandline.spark.delivery.deliver import Patience, deliver
 
 SHORT: Final = {Delivery.EXACTLY_ONCE: "exactly", Delivery.AT_LEAST_ONCE: "at-least"}

@@ -25,9 +25,10 @@ from strandline.kernel.blocks.block import END, OFFSET, PARTITION
 from strandline.kernel.watermarks import FOREVER
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
+from strandline.ports.codecs import RAW
 from strandline.ports.dead_letter_masking import with_letters
 from strandline.ports.ledger import LedgerEntry, Written
-from strandline.ports.protocols import RAW, OpenSink
+from strandline.ports.sinks import OpenSink
 from strandline.services.service import Service
 from strandline.services.topics import Topic, create_topics
 from strandline.spark.delivery.deliver import Patience, deliver

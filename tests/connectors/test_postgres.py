@@ -11,7 +11,7 @@ from strandline.errors import InvalidSecret, InvalidStep, RunError, SinkError, S
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
 from strandline.ports.ledger import LedgerEntry, Written
-from strandline.ports.protocols import OpenSink
+from strandline.ports.sinks import OpenSink
 from strandline.services.service import Service
 from strandline.spark.delivery.deliver import Patience, deliver
 from tests.contracts.sinks import pane, panes

@@ -33,7 +33,7 @@ from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
 from strandline.ports.dead_letter_masking import with_letters
 from strandline.ports.ledger import LedgerEntry, Written
-from strandline.ports.protocols import OpenSink
+from strandline.ports.sinks import OpenSink
 from strandline.services.service import Place, Service
 from strandline.services.valkey import Valkey
 from strandline.spark.delivery.deliver import Patience, deliver

@@ -20,7 +20,7 @@ from strandline.kernel.watermarks import Progress
 from strandline.plan.endpoints import DeadTable, Delivery
 from strandline.plan.stages import Deliver
 from strandline.ports.dead_letter_masking import LettersApart
-from strandline.ports.protocols import LedgerEntry
+from strandline.ports.ledger import LedgerEntry
 
 ENTRY = LedgerEntry("mine", 1, 3, "digest")
 TOKEN = "a very secret word"

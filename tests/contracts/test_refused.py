@@ -17,7 +17,8 @@ from strandline.plan.compile import to_stages
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
 from strandline.ports.dead_letter_masking import with_letters
-from strandline.ports.protocols import LedgerEntry, OpenSink, Written
+from strandline.ports.ledger import LedgerEntry, Written
+from strandline.ports.sinks import OpenSink
 from strandline.spark.delivery.deliver import Patience, deliver
 from tests.contracts.sinks import CREATED, pane, panes
 from tests.contracts.stores import DuckDbStore, PostgresStore, SqliteStore, Store, records_of

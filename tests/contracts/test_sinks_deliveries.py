@@ -6,7 +6,8 @@ import pytest
 
 from strandline.errors import Fenced
 from strandline.plan.endpoints import Delivery
-from strandline.ports.protocols import OpenSink, Recorded
+from strandline.ports.ledger import Recorded
+from strandline.ports.sinks import OpenSink
 from strandline.spark.delivery.deliver import Patience, deliver
 from tests.contracts.sinks import entry, opened, pane, panes
 from tests.contracts.stores import Store

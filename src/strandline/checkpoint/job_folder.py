@@ -20,7 +20,7 @@ from strandline.plan.stages import Stages
 from strandline.plan.upgrade.compare import changes
 from strandline.ports.durable_files import sync_folder
 from strandline.ports.ledger import Sealed
-from strandline.ports.protocols import ListedFile
+from strandline.ports.sources import ListedFile
 
 _ABOUT: Final = "strandline.json"
 EXTENT: Final = "extent.json"

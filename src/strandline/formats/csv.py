@@ -17,8 +17,8 @@ from strandline.formats.text import texts_of
 from strandline.formats.time_parsing import beyond, days, instants
 from strandline.formats.undecodable_records import LARGEST, Complaint, checked_size, sift, tell
 from strandline.formats.varints import NOT_UTF8
+from strandline.ports.codecs import RAW, Decoded, Masked
 from strandline.ports.dead_letter_masking import HIDDEN
-from strandline.ports.protocols import RAW, Decoded, Masked
 
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _TRUE_OR_FALSE: Final = {"true": True, "false": False}

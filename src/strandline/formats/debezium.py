@@ -14,7 +14,7 @@ from strandline.formats.schema import ddl_of, parse_ddl, types_of
 from strandline.formats.time_parsing import beyond, days, instants
 from strandline.formats.undecodable_records import LARGEST, Complaint, checked_size, dead_letters, sift
 from strandline.model.row_kinds import Change
-from strandline.ports.protocols import RAW, Decoded
+from strandline.ports.codecs import RAW, Decoded
 
 CHANGE: Final = "change"
 CHANGED_AT: Final = "changed_at"

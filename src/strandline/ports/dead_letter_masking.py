@@ -13,21 +13,10 @@ from strandline.kernel.dead_letters import DETAIL, FIELDS, ID, MASKED, RAW, REAS
 from strandline.kernel.output import Output
 from strandline.kernel.stateless_steps import EXCEPTION, FAILED
 from strandline.plan.stages import Deliver
-from strandline.ports.protocols import (
-    Decoder,
-    InParts,
-    LedgerEntry,
-    LetterBox,
-    Masked,
-    Masking,
-    OpenLetters,
-    OpenSink,
-    Recorded,
-    Refuses,
-    Stamp,
-    Writer,
-    Written,
-)
+from strandline.ports.codecs import Decoder, Masked, MaskingDecoder
+from strandline.ports.dead_letters import DeadLetterQueue, OpenDeadLetterQueue
+from strandline.ports.ledger import LedgerEntry, Recorded, Written
+from strandline.ports.sinks import OpenSink, RejectingSink, Stamp, TaskWrittenSink, Writer
 
 HIDDEN: Final = "***"
 WITHHELD: Final = "withheld"
@@ -62,7 +51,7 @@ def outgoing(letters: pl.DataFrame, source: str | None, decoder: Decoder | None,
 
 def _masked(letters: pl.DataFrame, decoder: Decoder | None, fields: frozenset[str]) -> list[Masked | None]:
     """Each record without what the fields say; None for one that cannot be told apart, or is not there."""
-    if decoder is not None and not isinstance(decoder, Masking):
+    if decoder is not None and not isinstance(decoder, MaskingDecoder):
         return _by_columns(letters, decoder, fields)
     hide = mask_json if decoder is None else decoder.mask
     return [None if value is None else hide(value, fields) for value in letters[RAW]]
@@ -137,7 +126,7 @@ def _covered(value: Any, hidden: list[str]) -> str | None:
 
 def with_letters(sink: OpenSink, output: Deliver, lineage: str) -> OpenSink:
     """A sink with a place for its dead letters: its own, or another that the output names."""
-    if not isinstance(output.dead, LetterBox):
+    if not isinstance(output.dead, DeadLetterQueue):
         return sink
     # Several outputs of a job may have one place for their letters.
     mine = f"{lineage}-{output.number}" if output.number else lineage
@@ -149,10 +138,10 @@ class LettersApart:
     """A sink whose dead letters go elsewhere: they are kept before the batch counts as written, or it does not."""
 
     sink: OpenSink
-    letters: OpenLetters
+    letters: OpenDeadLetterQueue
 
     def __post_init__(self) -> None:
-        if isinstance(self.sink, Refuses):
+        if isinstance(self.sink, RejectingSink):
             self.sink.refused_to(self._put_refused)
 
     def claim(self, lineage: str) -> int:
@@ -188,10 +177,10 @@ class LettersApart:
         self.letters.put(letters, replace(entry, digest=f"{entry.digest}, refused {which}"))
 
     def writer(self) -> Writer | None:
-        return self.sink.writer() if isinstance(self.sink, InParts) else None
+        return self.sink.writer() if isinstance(self.sink, TaskWrittenSink) else None
 
     def swept(self, stamp: Stamp) -> None:
-        if isinstance(self.sink, InParts):
+        if isinstance(self.sink, TaskWrittenSink):
             self.sink.swept(stamp)
 
     def close(self) -> None:

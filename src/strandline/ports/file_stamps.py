@@ -4,7 +4,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from strandline.ports.protocols import Stamp
+from strandline.ports.sinks import Stamp
 
 WORTH_A_FILE: Final = 4 * 2**20
 """Bytes in memory; of less the driver makes one file for all tasks."""

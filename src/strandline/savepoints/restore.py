@@ -32,7 +32,7 @@ from strandline.plan.nodes import Aggregated, Root, to_plain, walk
 from strandline.plan.stages import KeyedStep, Stages, step_name
 from strandline.plan.upgrade.state_upgrade import StepUpgrade, Upgrade, Verdict, compare
 from strandline.ports.durable_files import sync_folder
-from strandline.ports.protocols import Followed
+from strandline.ports.sources import CommittingSource
 from strandline.savepoints.files import Savepoint, load, verify
 from strandline.savepoints.seed_state import place_at, seed
 from strandline.savepoints.sink_positions import require_positions
@@ -135,7 +135,7 @@ def _require_new(folder: Path) -> None:
 def _require_kept(stages: Stages, positions: tuple[str, ...]) -> None:
     """What comes after the positions must still be there."""
     for number, scan in enumerate(stages.scans):
-        if isinstance(scan.source, Followed) and positions[number] != NOWHERE:
+        if isinstance(scan.source, CommittingSource) and positions[number] != NOWHERE:
             scan.source.refuse_lost(json.loads(positions[number]))
 
 

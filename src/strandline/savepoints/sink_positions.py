@@ -14,7 +14,7 @@ from strandline.plan.nodes import to_plain
 from strandline.plan.stages import Stages
 from strandline.plan.upgrade.state_upgrade import Upgrade
 from strandline.ports.ledger import Recorded
-from strandline.ports.protocols import OpenSink
+from strandline.ports.sinks import OpenSink
 from strandline.savepoints.files import Savepoint
 from strandline.spark.delivery.open_sinks import open_sinks
 

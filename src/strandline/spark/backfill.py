@@ -29,7 +29,7 @@ from strandline.plan.endpoints import Source
 from strandline.plan.nodes import Root
 from strandline.plan.stages import Scan, Stages
 from strandline.ports.crash_points import crash_point
-from strandline.ports.protocols import Continuing, Ending, Followed
+from strandline.ports.sources import BackfillTarget, BoundedSource, CommittingSource
 from strandline.spark.sources.paused_source import Silent
 from strandline.spark.tasks.prepare import Seam
 
@@ -100,9 +100,9 @@ def asked_for(root: Root, history: Source | None, topic: Source | None, at: Cut 
         )
     if at is None or not isinstance(at, datetime | Mapping):
         raise InvalidStep("a backfill needs a cut", hint="say at= with a time of events, or with offsets of the topic")
-    if not isinstance(live, Continuing):
+    if not isinstance(live, BackfillTarget):
         raise InvalidStep(f"{live.name} cannot go on after a backfill", hint="let it be a topic: kafka(…)")
-    if not isinstance(history, Ending) or history.partitions != ("",):
+    if not isinstance(history, BoundedSource) or history.partitions != ("",):
         raise InvalidStep(f"{history.name} is no history", hint="give files(…) or delta_table(…)")
     return Backfill(history, live, at)
 
@@ -123,8 +123,8 @@ def begun(home: Checkpoint, asked: Backfill, spark: SparkSession) -> Plan:
             f"the job in {home.folder} was restored from a savepoint of one without a backfill",
             hint="begin the backfill in a new folder",
         )
-    assert isinstance(asked.topic, Continuing)  # noqa: S101 - it was asked for
-    assert isinstance(asked.history, Ending)  # noqa: S101
+    assert isinstance(asked.topic, BackfillTarget)  # noqa: S101 - it was asked for
+    assert isinstance(asked.history, BoundedSource)  # noqa: S101
     begins = asked.topic.beginning(None if isinstance(asked.at, datetime) else asked.at)
     return _kept(home, Plan(Phase.HISTORY, begins, asked.history.extent(spark), asked.cut))
 
@@ -193,7 +193,7 @@ def in_phase(stages: Stages, asked: Backfill, plan: Plan) -> Stages:
         if scan.source == asked.topic and plan.phase is Phase.HISTORY:
             return Silent(scan.source, plan.begins)
         if scan.source == asked.history:
-            assert isinstance(scan.source, Ending)  # noqa: S101 - or it were no history
+            assert isinstance(scan.source, BoundedSource)  # noqa: S101 - or it were no history
             return Silent(scan.source) if plan.phase is Phase.LIVE else scan.source.within(plan.extent)
         return scan.source
 
@@ -208,7 +208,7 @@ def seam_of(stages: Stages, asked: Backfill, plan: Plan) -> Seam:
         if scan.source == asked.history
         for flow in scan.flows
     }
-    if asked.time is None or not isinstance(asked.topic, Followed):
+    if asked.time is None or not isinstance(asked.topic, CommittingSource):
         return Seam(over, {})
     reached = tuple(Seen(name, watermark=asked.time - 1) for name in asked.topic.partitions_at(plan.begins))
     live = {flow.name: reached for scan in stages.scans if scan.source == asked.topic for flow in scan.flows}

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pyspark import SparkContext, TaskContext
 
-from strandline.ports.protocols import Stamp
+from strandline.ports.sinks import Stamp
 
 _PROPERTY: Final = "strandline.batch"
 _CALLED: Final = "callSite.short"

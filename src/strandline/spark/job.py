@@ -17,7 +17,7 @@ from strandline.checkpoint.job_folder import Checkpoint
 from strandline.errors import CheckpointDamaged, RunError, StrandlineError
 from strandline.kernel.output import Counts
 from strandline.kernel.watermarks import FOREVER
-from strandline.ports.protocols import OpenSink
+from strandline.ports.sinks import OpenSink
 from strandline.spark.delivery.dead_letter_limit import FailureBudget, Spending
 from strandline.spark.delivery.deliver import AWAY, Delivered, Patience
 from strandline.spark.job_observer import Observer
@@ -263,7 +263,8 @@ class Job:
     def _raise_what_ended(self, query: Query) -> None:
         if self._lost:
             raise RunError("Spark is gone", detail="its process has died", hint="see spark.log, then start again")
-        if query.exception() is not None:
+        # A batch that a stop interrupted ends with an error, which is not one of the job.
+        if query.exception() is not None and not self._stopped:
             raise self._explained(query.exception())
         if self._problem is not None:
             raise self._problem

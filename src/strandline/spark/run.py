@@ -20,7 +20,8 @@ from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.endpoints import Source
 from strandline.plan.nodes import Root
 from strandline.plan.stages import Stages
-from strandline.ports.protocols import Followed, Listed, OfTopics, OpenSink
+from strandline.ports.sinks import OpenSink
+from strandline.ports.sources import CommittingSource, FileListSource, TopicSource
 from strandline.spark.backfill import Backfill, Cut, Phase, asked_for, at_the_seam, begun, in_phase, seam_of
 from strandline.spark.bounded_run import Query, all_at_once
 from strandline.spark.delivery.dead_letter_limit import FailureBudget
@@ -28,19 +29,19 @@ from strandline.spark.delivery.deliver import Deliverer, Ranges
 from strandline.spark.delivery.open_sinks import close_sinks, open_sinks
 from strandline.spark.job import Job, Listener
 from strandline.spark.job_observer import Observer
-from strandline.spark.launch.background import Meanwhile
+from strandline.spark.launch.background import BackgroundTask
 from strandline.spark.launch.preflight import folder_at, require_machine
 from strandline.spark.launch.session import (
     WITHOUT_ROWS,
-    Coming,
-    coming_session,
+    StartingSession,
+    begin_session,
     is_submitted,
     of_records,
     require_classes,
     require_rocksdb,
     submitted_session,
 )
-from strandline.spark.patches.interrupted_batch import Interrupted
+from strandline.spark.patches.table import ANY_SESSION, apply_patches
 from strandline.spark.sources.heartbeat import heartbeat
 from strandline.spark.sources.read_in_task import passes_no_row
 from strandline.spark.sources.source_extent import AllOfIt, Extent, Way, bounded_by, is_bounded, pinned
@@ -99,7 +100,7 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
         raise SetupError("by_arrival is for input that ends", hint="leave it out: a stream is played as it arrives")
     identity = home.claim(root, stages)
     for place, scan in enumerate(stages.scans):
-        if isinstance(scan.source, Followed):
+        if isinstance(scan.source, CommittingSource):
             scan.source.refuse_lost(home.latest_offsets(place))
     if home.has_ended:
         return Job(home, listener, complete=True)
@@ -107,10 +108,11 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     if spark is None:
         wanted = session_settings(stages) | dict(settings or {})
         log = folder / "spark.log"
-        coming = coming_session("strandline", log=log, overrides=wanted, jars=bool(needed), java=java)
-        opened, session = _opened(stages, identity.lineage, coming)
+        starting = begin_session("strandline", log=log, overrides=wanted, jars=bool(needed), java=java)
+        opened, session = _opened(stages, identity.lineage, starting)
     else:
         require_classes(spark, needed)
+        apply_patches(spark, names=ANY_SESSION)
         opened, session = open_sinks(stages, identity.lineage), spark
     job = Job(home, listener, available_now=available_now, budget=failure_budget, observer=observer)
     run_of = _Run(session, stages, home, identity, opened, job, heartbeat_seconds, every, measures=observer is not None)
@@ -145,11 +147,11 @@ class _Run:
     def stream(self, *, available_now: bool, seam: Seam | None = None) -> StreamingQuery:
         drain, every, live = self.home.drain, self.heartbeat_seconds, seam is not None
         # Spark starts a Python to make it, and reads what it must know of the sources meanwhile.
-        ticks = Meanwhile(lambda: heartbeat(self.session, every=every, drain=drain, live=live))
+        ticks = BackgroundTask(lambda: heartbeat(self.session, every=every, drain=drain, live=live))
         carried = translate(self.stages, self.session, ticks.result, seam=seam, writers=writers_of(self.opened))
         ranges = copied(self.home, self.identity.lineage)
         # Nothing is left that could refuse, so the sinks can be claimed; meanwhile Spark plans the first batch.
-        deliver = Meanwhile(lambda: self._deliver(ranges))
+        deliver = BackgroundTask(lambda: self._deliver(ranges))
         writer = carried.writeStream.foreachBatch(_once_there(deliver))
         writer = writer.option("checkpointLocation", str(self.home.spark))
         writer = writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime=self.every)
@@ -217,15 +219,15 @@ def _there(spark: SparkSession | None, settings: Mapping[str, str] | None) -> Sp
     return submitted_session(settings) if spark is None and is_submitted() else spark
 
 
-def _opened(stages: Stages, lineage: str, coming: Coming) -> tuple[tuple[OpenSink, ...], SparkSession]:
+def _opened(stages: Stages, lineage: str, starting: StartingSession) -> tuple[tuple[OpenSink, ...], SparkSession]:
     """The sinks at work and the session, which starts while they are opened; both, or neither."""
     try:
         opened = open_sinks(stages, lineage)
     except BaseException:
-        coming.given_up()
+        starting.cancel()
         raise
     try:
-        return opened, coming.there()
+        return opened, starting.wait()
     except BaseException:
         close_sinks(opened)
         raise
@@ -244,7 +246,7 @@ def session_settings(stages: Stages) -> dict[str, str]:
 
 def _longest(source: object) -> int | None:
     """How long a record is that crosses by itself; None if nobody knows, or if rows have many and are few."""
-    return source.longest() if isinstance(source, OfTopics) and not source.crosses_packed else None
+    return source.longest() if isinstance(source, TopicSource) and not source.crosses_packed else None
 
 
 def _backlog(spark: SparkSession, stages: Stages, home: Checkpoint) -> dict[str, Any]:
@@ -252,7 +254,7 @@ def _backlog(spark: SparkSession, stages: Stages, home: Checkpoint) -> dict[str,
     newest = home.newest()
     found = {}
     for place, scan in enumerate(stages.scans):
-        if isinstance(scan.source, Listed):
+        if isinstance(scan.source, FileListSource):
             lists = {} if newest is None else home.listed(newest, place)
             known = frozenset(file.path for files in lists.values() for file in files)
             found[scan.source.name] = scan.source.waiting(known, spark)
@@ -273,7 +275,7 @@ def _groups(home: Checkpoint, spark: SparkSession | None, asked: int | None) -> 
     return kept or asked or groups_for(cores)
 
 
-def _once_there(deliver: Meanwhile[Deliver]) -> Deliver:
+def _once_there(deliver: BackgroundTask[Deliver]) -> Deliver:
     """It is asked for with every batch, and was there after the first."""
 
     def to_sinks(frame: DataFrame, batch: int) -> None:
@@ -294,6 +296,7 @@ def _kept(deliverer: Deliverer, job: Job) -> Deliver:
         except (PySparkException, Py4JError):
             if not job.patience.stopping.is_set():
                 raise
-            raise Interrupted from None
+            # A short text: Spark searches all of it with a pattern that overflows the stack.
+            raise RuntimeError("the job was stopped during a batch") from None
 
     return deliver

@@ -20,9 +20,10 @@ from strandline.model.ddl import parse
 from strandline.plan.columns import PANE, columns_after
 from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.nodes import Root, outputs_of
+from strandline.ports.codecs import DETAIL, RAW, REASON
 from strandline.ports.dead_letter_masking import with_raw
-from strandline.ports.protocols import DETAIL, RAW, REASON
 from strandline.spark.launch.session import require_rocksdb
+from strandline.spark.patches.table import ANY_SESSION, apply_patches
 from strandline.spark.sources.heartbeat import heartbeat
 from strandline.spark.tasks.keyed_step import instant
 from strandline.spark.translate import translate
@@ -44,6 +45,7 @@ def to_dataframe(root: Root, spark: SparkSession, *, heartbeat_seconds: float = 
     if len(outputs_of(root)) > 1:
         raise InvalidStep("a DataFrame holds one output", hint="make one of each pipeline")
     require_rocksdb(spark)
+    apply_patches(spark, names=ANY_SESSION)
     stages = to_stages(root, groups_for(spark.sparkContext.defaultParallelism))
     known = columns_after(outputs_of(root)[0].of)
     columns = {name: kind for name, kind in known.items() if name not in PANE}

@@ -8,8 +8,9 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from strandline.kernel.blocks.block import OWN
 from strandline.plan.stages import Flagged, Scan, Stages
 from strandline.plan.stateless_operations import FlatMap, Gather, Map, Operation, Select, Spread, Where
-from strandline.ports.protocols import REASON, ByName, Listed, SparkSource, topic_of
+from strandline.ports.codecs import REASON
 from strandline.ports.raw_records import RECORD
+from strandline.ports.sources import FileListSource, SparkSource, TaskReadSource, topic_of
 from strandline.spark.sources.paused_source import Silent
 from strandline.spark.sources.read_in_task import is_here, named_task
 from strandline.spark.tasks.block_addresses import CARRIER
@@ -50,11 +51,11 @@ def translate(
 def _read(scan: Scan, stages: Stages, spark: SparkSession, writers: Writers, *, clock: bool) -> DataFrame:
     if isinstance(scan.source, Silent):
         return scan.source.carried(spark)
-    if not clock and is_here(scan, spark) and isinstance(scan.source, ByName) and scan.source.is_plain:
+    if not clock and is_here(scan, spark) and isinstance(scan.source, TaskReadSource) and scan.source.is_plain:
         task = named_task(scan, stages.by_number, scan.source.by_name(), writers)
         return scan.source.names(spark).mapInArrow(task, CARRIER)
     frame = _source(scan).stream(spark)
-    named = frame if clock or not isinstance(scan.source, Listed) else without_names(frame)
+    named = frame if clock or not isinstance(scan.source, FileListSource) else without_names(frame)
     return prepared(scan, stages, named, writers, clock=clock)
 
 

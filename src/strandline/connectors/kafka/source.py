@@ -14,8 +14,8 @@ from strandline.errors import InvalidStep, LostRecords
 from strandline.kernel.blocks.binary_views import LONGEST
 from strandline.letters.store import Marks, Redrive
 from strandline.model.elements import Timestamp
-from strandline.ports.protocols import SIZE, Decoder
-from strandline.ports.raw_records import PARTITION_CODE, RAW_SCHEMA, RECORD
+from strandline.ports.codecs import Decoder
+from strandline.ports.raw_records import PARTITION_CODE, RAW_SCHEMA, RECORD, SIZE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -157,7 +157,7 @@ class Kafka:
     def _read(
         self, reader: Any, options: Mapping[str, str], spark: "SparkSession", only: str | None = None
     ) -> "DataFrame":
-        packed = only is None and not self._has_headers and topic_blocks.is_there(spark)
+        packed = only is None and not self._has_headers and topic_blocks.is_enabled(spark)
         asked = topic_blocks.options(self._known, self._largest, KEPT_OF_TOO_LARGE) if packed else {}
         for name, value in {**options, **asked}.items():
             reader = reader.option(name, value)

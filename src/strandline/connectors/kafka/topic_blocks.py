@@ -7,9 +7,7 @@ Spark's source of Kafka does all that it does anyway; only its rows are ours, ma
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from py4j.protocol import Py4JError
-
-from strandline.ports.raw_records import PACKED
+from strandline.ports.raw_records import PACKED, TOPIC_BLOCKS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,13 +17,9 @@ SOURCE: Final = "strandline.TopicBlocks"
 _WITH, _LARGEST, _KEPT = "strandline.with", "strandline.largest", "strandline.kept"
 
 
-def is_there(spark: "SparkSession") -> bool:
-    """Whether this Spark has it, and reads topics by the means that it uses."""
-    loader = spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]  # noqa: SLF001 - Spark has no other way
-    try:
-        return bool(loader.loadClass(SOURCE).newInstance().fits())
-    except Py4JError:
-        return False
+def is_enabled(spark: "SparkSession") -> bool:
+    """Whether this session can read packed rows; `spark/patches/topic_blocks.py` sets the option."""
+    return spark.conf.get(TOPIC_BLOCKS, "false") == "true"
 
 
 Known = Sequence[tuple[str, str]]

@@ -30,7 +30,7 @@ from strandline.formats.registry.subjects import Kind, Schema
 from strandline.formats.schema import parse_ddl, types_of
 from strandline.formats.undecodable_records import LARGEST, Complaint, Places, checked_size, sift, tell
 from strandline.formats.varints import cursor_over
-from strandline.ports.protocols import RAW, Decoded
+from strandline.ports.codecs import RAW, Decoded
 
 Uses = tuple[tuple[str, str], ...]
 

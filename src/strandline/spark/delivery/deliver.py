@@ -32,7 +32,8 @@ from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Scan, Stages
 from strandline.ports.crash_points import crash_point
 from strandline.ports.ledger import LedgerEntry, Recorded, Sealed, Written, output_digest
-from strandline.ports.protocols import Followed, Listed, ListedFile, OpenSink, Stamp
+from strandline.ports.sinks import OpenSink, Stamp
+from strandline.ports.sources import CommittingSource, FileListSource, ListedFile
 from strandline.spark.batch_properties import Batch, called, tell
 from strandline.spark.delivery.gather_output import Gathered, StepOutput, gather
 from strandline.spark.tasks.block_addresses import place
@@ -279,19 +280,19 @@ class Deliverer:
             measured=gathered.measured,
         )
 
-    def _positions(self, batch: int) -> list[tuple[Scan, Followed, Any]]:
+    def _positions(self, batch: int) -> list[tuple[Scan, CommittingSource, Any]]:
         """Where the sources that can be followed stand at the end of this batch."""
-        found: list[tuple[Scan, Followed, Any]] = []
+        found: list[tuple[Scan, CommittingSource, Any]] = []
         for number, scan in enumerate(self._stages.scans):
             at = self._checkpoint.offsets(batch, number)
-            if isinstance(scan.source, Followed) and at is not None:
+            if isinstance(scan.source, CommittingSource) and at is not None:
                 found.append((scan, scan.source, at))
         return found
 
     def _refuse_gone(self, batch: int) -> None:
         """Spark passes over files that have vanished since it listed them, and says nothing."""
         for number, scan in enumerate(self._stages.scans):
-            if isinstance(scan.source, Listed):
+            if isinstance(scan.source, FileListSource):
                 given = dict.fromkeys(self._checkpoint.listed_in(batch, number))
                 lists = self._checkpoint.listed(batch, number, LISTS).values()
                 read = [file for files in lists for file in files if file not in given]
@@ -300,7 +301,7 @@ class Deliverer:
 
     def _files(self, batch: int) -> dict[int, str]:
         """The files of this batch, by the numbers under which their names cross."""
-        listed = [number for number, scan in enumerate(self._stages.scans) if isinstance(scan.source, Listed)]
+        listed = [number for number, scan in enumerate(self._stages.scans) if isinstance(scan.source, FileListSource)]
         lists = [self._checkpoint.listed_in(batch, number) for number in listed]
         return numbered(file.path for files in lists for file in files)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from strandline.plan.stages import Stages
 from strandline.ports.dead_letter_masking import with_letters
-from strandline.ports.protocols import OpenSink, SparkSink
+from strandline.ports.sinks import OpenSink, SparkSink
 
 
 def open_sinks(stages: Stages, lineage: str) -> tuple[OpenSink, ...]:

@@ -13,9 +13,10 @@ import polars as pl
 from pyspark.sql import SparkSession
 
 from strandline.plan.stages import Scan
-from strandline.ports.protocols import FILE_NAME, ByName, SparkSource
+from strandline.ports.raw_records import FILE_NAME
+from strandline.ports.sources import SparkSource, TaskReadSource
 from strandline.spark.batch_properties import task_number, told
-from strandline.spark.patches.worker_gc import spare_imports
+from strandline.spark.patches.worker_gc import freeze_imports
 from strandline.spark.tasks.prepare import Called, Steps, carried, leaving_task, prepare_scan
 from strandline.spark.tasks.row_decoding import Batches
 from strandline.spark.tasks.task_writes import Writers
@@ -23,7 +24,7 @@ from strandline.spark.tasks.task_writes import Writers
 
 def passes_no_row(scan: Scan) -> bool:
     """Whether a local Spark would never see a row of it."""
-    return not scan.native and isinstance(scan.source, ByName) and scan.source.is_plain
+    return not scan.native and isinstance(scan.source, TaskReadSource) and scan.source.is_plain
 
 
 def is_here(scan: Scan, spark: SparkSession) -> bool:
@@ -62,7 +63,7 @@ def _task(
     scan = replace(scan, source=Called(scan.source.name))  # type: ignore[arg-type]
 
     def run(batches: Batches) -> Batches:
-        spare_imports()
+        freeze_imports()
         mine, begun = told(), time.perf_counter()
         for part, frame in enumerate(read(batches)):
             came = time.perf_counter()

@@ -19,7 +19,7 @@ from strandline.errors import CheckpointMismatch, InvalidStep
 from strandline.kernel.watermarks import NEVER
 from strandline.plan.stages import Stages
 from strandline.ports.ledger import Sealed
-from strandline.ports.protocols import Ending, ListedFile
+from strandline.ports.sources import BoundedSource, ListedFile
 
 
 class Way(StrEnum):
@@ -40,7 +40,7 @@ class Extent:
 
 def is_bounded(stages: Stages) -> bool:
     """Whether the input ends; refused if only a part of it does."""
-    ending = [scan.source.name for scan in stages.scans if isinstance(scan.source, Ending) and scan.source.ends]
+    ending = [scan.source.name for scan in stages.scans if isinstance(scan.source, BoundedSource) and scan.source.ends]
     others = [scan.source.name for scan in stages.scans if scan.source.name not in ending]
     if ending and others:
         raise InvalidStep(
@@ -61,7 +61,7 @@ def pinned(home: Checkpoint, stages: Stages, way: Way, spark: SparkSession, *, m
                 hint="go on as it was begun, or choose another folder",
             )
         return known
-    sources = tuple(scan.source.extent(spark) for scan in stages.scans if isinstance(scan.source, Ending))
+    sources = tuple(scan.source.extent(spark) for scan in stages.scans if isinstance(scan.source, BoundedSource))
     found = Extent(way, time.time_ns() // 1_000_000, sources)
     write_durably(path, json.dumps({"way": way, "clock": found.clock, "sources": sources}) + "\n")
     return found
@@ -70,7 +70,7 @@ def pinned(home: Checkpoint, stages: Stages, way: Way, spark: SparkSession, *, m
 def bounded_by(stages: Stages, extent: Extent) -> Stages:
     """The stages over sources that have this extent and nothing beyond it."""
     scans = [
-        replace(scan, source=scan.source.within(part)) if isinstance(scan.source, Ending) else scan
+        replace(scan, source=scan.source.within(part)) if isinstance(scan.source, BoundedSource) else scan
         for scan, part in zip(stages.scans, extent.sources, strict=True)
     ]
     return replace(stages, scans=tuple(scans))
@@ -125,5 +125,5 @@ class AllOfIt:
 
     def refuse_changed(self, spark: SparkSession) -> None:
         for scan, part in zip(self.stages.scans, self.extent.sources, strict=True):
-            if isinstance(scan.source, Ending):
+            if isinstance(scan.source, BoundedSource):
                 scan.source.refuse_changed(part, spark)

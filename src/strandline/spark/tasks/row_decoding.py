@@ -10,8 +10,8 @@ import pyarrow as pa
 from strandline.kernel.blocks.block import OFFSET, OWN, PARTITION
 from strandline.kernel.dead_letters import CUT, MASKED, TOO_LARGE
 from strandline.kernel.stateless_steps import spread
-from strandline.ports.protocols import DETAIL, RAW, REASON, SIZE, SPLIT, Decoded, Decoder
-from strandline.ports.raw_records import RECORD, TICKED
+from strandline.ports.codecs import DETAIL, RAW, REASON, Decoded, Decoder
+from strandline.ports.raw_records import RECORD, SIZE, SPLIT, TICKED
 from strandline.spark.batch_properties import told
 from strandline.spark.tasks.partition_codes import with_names
 from strandline.spark.tasks.unpack_topic_rows import is_packed, unpacked

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from strandline.kernel.blocks.block import Block
 from strandline.kernel.output import Part
-from strandline.ports.protocols import InParts, OpenSink, Stamp, Writer
+from strandline.ports.sinks import OpenSink, Stamp, TaskWrittenSink, Writer
 from strandline.spark.batch_properties import Batch
 
 Writers = Mapping[int, Writer]
@@ -24,7 +24,7 @@ _SHOWN: Final = 1_000
 
 def writers_of(opened: Sequence[OpenSink]) -> dict[int, Writer]:
     """Of the sinks at work, those that tasks can write to."""
-    found = {number: sink.writer() for number, sink in enumerate(opened) if isinstance(sink, InParts)}
+    found = {number: sink.writer() for number, sink in enumerate(opened) if isinstance(sink, TaskWrittenSink)}
     return {number: writer for number, writer in found.items() if writer is not None}
 
 
@@ -54,5 +54,5 @@ def parts_of(facts: Mapping[str, Any]) -> Iterable[tuple[int, Part]]:
 def sweep(opened: Sequence[OpenSink], stamps: Sequence[Stamp]) -> None:
     """A batch is played again from its beginning: what its tasks have put counts for nobody."""
     for sink, stamp in zip(opened, stamps, strict=True):
-        if isinstance(sink, InParts):
+        if isinstance(sink, TaskWrittenSink):
             sink.swept(stamp)

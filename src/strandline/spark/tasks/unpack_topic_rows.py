@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from strandline.kernel.blocks.binary_views import views
 from strandline.kernel.blocks.column_types import YEAR_ONE, YEAR_TEN_THOUSAND
-from strandline.ports.protocols import SIZE
-from strandline.ports.raw_records import PACKED, RECORD
+from strandline.ports.raw_records import PACKED, RECORD, SIZE
 
 _INT: Final = 4
 _NONE: Final = -1

@@ -11,7 +11,7 @@ from strandline.spark.patches import skip_data_source_lookup as lookup
 from strandline.spark.patches.skip_data_source_lookup import skip_data_source_lookup
 from strandline.spark.patches.switch import is_on
 
-pytestmark = pytest.mark.skipif(not is_on("skip_data_source_lookup"), reason="the patch is switched off")
+pytestmark = pytest.mark.skipif(not is_on("source_lookup"), reason="the patch is switched off")
 
 
 @pytest.fixture

@@ -21,6 +21,6 @@ from strandline.ports.sources import TopicSource as OfTopics
 __all__ = [
     "DETAIL", "FILE_NAME", "RAW", "REASON", "SIZE", "SPLIT", "ByName", "Continuing", "Decoded", "Decoder", "Encoder",
     "Ending", "Followed", "InParts", "InPieces", "LedgerEntry", "LetterBox", "Listed", "ListedFile", "Masked",
-    "Masking", "OfTopics", "OpenLetters", "OpenSink", "Recorded", "Refuses", "SparkSink", "SparkSource", "Stamp", "Writer",
-    "Written", "topic_of",
+    "Masking", "OfTopics", "OpenLetters", "OpenSink", "Recorded", "Refuses", "SparkSink", "SparkSource", "Stamp",
+    "Writer", "Written", "topic_of",
 ]  # fmt: skip

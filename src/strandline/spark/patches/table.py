@@ -154,7 +154,7 @@ PATCHES: Final = (
         disable_state_codegen,
     ),
     Patch(
-        "skip_data_source_lookup",
+        "source_lookup",
         "tells Spark that no module named pyspark_* is installed",
         _SPARK,
         "0.2 to 0.45 s of each start (six pairs by turns)",

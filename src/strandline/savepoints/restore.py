@@ -36,7 +36,7 @@ from strandline.ports.sources import CommittingSource
 from strandline.savepoints.files import Savepoint, load, verify
 from strandline.savepoints.seed_state import place_at, seed
 from strandline.savepoints.sink_positions import require_positions
-from strandline.spark.backfill import Cut, asked_for, keep, plan_in, to_restore
+from strandline.spark.backfill import Cut, keep, plan_in, requested, require_same
 from strandline.spark.launch.preflight import folder_at
 from strandline.spark.launch.session import require_rocksdb
 from strandline.spark.tasks.block_addresses import address
@@ -82,11 +82,11 @@ def restore(  # noqa: PLR0913 - options of a move, each with its default
     that was begun with a `backfill` is restored with the same, whether history is behind it or not.
     """
     require_rocksdb(spark)
-    filling = asked_for(root, backfill, then, at)
+    filling = requested(root, backfill, then, at)
     root = root if filling is None else filling.over(root)
     found = load(Path(savepoint).absolute())
     verify(found)
-    to_restore(plan_in(found.folder), filling)
+    require_same(plan_in(found.folder), filling)
     kept = found.manifest.identity
     stages = to_stages(root, _at_least_one("key_groups", key_groups) or kept.key_groups)
     many = _at_least_one("partitions", partitions) or found.manifest.partitions

@@ -22,7 +22,7 @@ from strandline.plan.nodes import Root
 from strandline.plan.stages import Stages
 from strandline.ports.sinks import OpenSink
 from strandline.ports.sources import CommittingSource, FileListSource, TopicSource
-from strandline.spark.backfill import Backfill, Cut, Phase, asked_for, at_the_seam, begun, in_phase, seam_of
+from strandline.spark.backfill import Backfill, Cut, Phase, begin, enter_live_phase, in_phase, requested, seam_of
 from strandline.spark.bounded_run import Query, all_at_once
 from strandline.spark.delivery.dead_letter_limit import FailureBudget
 from strandline.spark.delivery.deliver import Deliverer, Ranges
@@ -44,7 +44,7 @@ from strandline.spark.launch.session import (
 from strandline.spark.patches.table import ANY_SESSION, apply_patches
 from strandline.spark.sources.heartbeat import heartbeat
 from strandline.spark.sources.read_in_task import passes_no_row
-from strandline.spark.sources.source_extent import AllOfIt, Extent, Way, bounded_by, is_bounded, pinned
+from strandline.spark.sources.source_extent import Extent, SingleRange, Way, is_bounded, limited_to, stored_extent
 from strandline.spark.tasks.prepare import Seam
 from strandline.spark.tasks.task_writes import writers_of
 from strandline.spark.translate import translate
@@ -87,7 +87,7 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     """
     folder = folder_at(checkpoint)
     spark = _there(spark, settings)
-    filling = asked_for(root, backfill, then, at)
+    filling = requested(root, backfill, then, at)
     root = root if filling is None else filling.over(root)
     home = Checkpoint(folder)
     require_sound(folder)
@@ -168,10 +168,10 @@ class _Run:
         # What was restored from a savepoint is in Spark's state, which only a stream goes on with.
         streamed = by_arrival or bool(self.identity.moves) or hangs_on_arrival(self.stages) is not None
         way = Way.BY_ARRIVAL if streamed else Way.AT_ONCE
-        extent = pinned(self.home, self.stages, way, self.session, meant=by_arrival)
+        extent = stored_extent(self.home, self.stages, way, self.session, meant=by_arrival)
         if extent.way is Way.AT_ONCE:
             return self.job.attach(self.at_once(extent), self.opened)
-        mine = replace(self, stages=bounded_by(self.stages, extent))
+        mine = replace(self, stages=limited_to(self.stages, extent))
 
         def drained() -> StreamingQuery:
             self.home.drain.touch()
@@ -183,10 +183,10 @@ class _Run:
 
     def fill(self, asked: Backfill, *, available_now: bool) -> Job:
         """Reads history to its end, and goes on with the topic."""
-        plan = begun(self.home, asked, self.session)
+        plan = begin(self.home, asked, self.session)
 
         def live() -> StreamingQuery:
-            there = at_the_seam(self.home, plan)
+            there = enter_live_phase(self.home, plan)
             mine = replace(self, stages=in_phase(self.stages, asked, there))
             return mine.stream(available_now=available_now, seam=seam_of(self.stages, asked, there))
 
@@ -197,7 +197,7 @@ class _Run:
 
     def at_once(self, extent: Extent) -> Query:
         copied(self.home, self.identity.lineage)
-        deliver = self._deliver(AllOfIt(self.home, extent, self.stages))
+        deliver = self._deliver(SingleRange(self.home, extent, self.stages))
         frame = all_at_once(self.stages, extent, self.session, writers_of(self.opened))
         return Query(self.session, lambda: deliver(frame, 0), self.identity.lineage).start()
 

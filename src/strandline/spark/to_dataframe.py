@@ -41,7 +41,7 @@ _NAMES: Final = {
 
 
 def to_dataframe(root: Root, spark: SparkSession, *, heartbeat_seconds: float = 2) -> DataFrame:
-    """The rows of a pipeline's output, `kind` "pane", "late" or "dead"; its sink is not opened."""
+    """Return the rows of a pipeline's output: `kind` is "pane", "late" or "dead". Its sink is not opened."""
     if len(outputs_of(root)) > 1:
         raise InvalidStep("a DataFrame holds one output", hint="make one of each pipeline")
     require_rocksdb(spark)
@@ -73,7 +73,7 @@ def _unpacked(columns: dict[str, str]) -> Callable[[Iterator[pa.RecordBatch]], I
 
 
 def shape(frame: pl.DataFrame, kind: str, columns: dict[str, str]) -> pl.DataFrame:
-    """Rows of any kind, under the same columns."""
+    """Give rows of any kind the same columns."""
     if kind == "late":
         frame = with_raw(frame)
     found = frame.with_columns(

@@ -201,7 +201,8 @@ def _tell_json(findings: Sequence[Finding]) -> None:
 def _tell_lines(findings: Sequence[Finding]) -> None:
     width = max(17, *(len(finding.name) for finding in findings))
     for finding in findings:
-        print(f"{finding.standing:<5} {finding.name:<{width}} {finding.fact}" + (f"; {finding.fix}" if finding.fix else ""))
+        fix = f"; {finding.fix}" if finding.fix else ""
+        print(f"{finding.standing:<5} {finding.name:<{width}} {finding.fact}{fix}")
     print(summary(findings))
 
 

@@ -34,7 +34,7 @@ from strandline.ports.crash_points import crash_point
 from strandline.ports.ledger import LedgerEntry, Recorded, Sealed, Written, output_digest
 from strandline.ports.sinks import OpenSink, Stamp
 from strandline.ports.sources import CommittingSource, FileListSource, ListedFile
-from strandline.spark.batch_properties import Batch, called, tell
+from strandline.spark.batch_properties import Batch, name_jobs, send
 from strandline.spark.delivery.gather_output import Gathered, StepOutput, gather
 from strandline.spark.tasks.block_addresses import place
 from strandline.spark.tasks.partition_codes import numbered
@@ -197,11 +197,11 @@ class Deliverer:
         heads = self._heads() if self._measures else {}
         stamps = tuple(Stamp(self._lineage, epoch, batch) for epoch in self._epochs)
         told = Batch(clock, horizons, partitions, self._files(batch), self._measures, heads, stamps)
-        tell(self._spark.sparkContext, told)
+        send(self._spark.sparkContext, told)
         begun = time.perf_counter()
         gathered = self._patience.until_done(lambda: self._gathered(frame, stamps))
         played = time.perf_counter()
-        called(self._spark.sparkContext)
+        name_jobs(self._spark.sparkContext)
         for name, counts in gathered.counts.items():
             if counts.missing:
                 raise StateError(

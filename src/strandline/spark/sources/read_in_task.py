@@ -1,7 +1,7 @@
-"""Files that tasks read by themselves: Spark lists them, divides them among tasks and keeps positions.
+"""Read files in Python tasks. Spark only lists them, divides them among tasks and keeps offsets.
 
-A row that Spark reads becomes columns, rows, columns again and bytes in a socket before Python has it. Where nothing is
-to be done to rows in Spark, only the names of their files need to cross. See docs/decisions/0020.
+A row that Spark reads is converted to columns, rows, columns and bytes of a socket before Python has it. Where Spark has
+nothing to do to rows, only file names cross to Python (decision 0020).
 """
 
 import time
@@ -23,19 +23,19 @@ from strandline.spark.tasks.task_writes import Writers
 
 
 def passes_no_row(scan: Scan) -> bool:
-    """Whether a local Spark would never see a row of it."""
+    """Whether a local Spark never gets a row of this scan."""
     return not scan.native and isinstance(scan.source, TaskReadSource) and scan.source.is_plain
 
 
 def is_here(scan: Scan, spark: SparkSession) -> bool:
-    """Whether tasks find the driver's files under the same names, and Spark has nothing to do to the rows."""
+    """Whether tasks can open the driver's files, and Spark has nothing to do to the rows."""
     return not scan.native and (spark.sparkContext.master or "").startswith("local")
 
 
 def pieces_task(
     scan: Scan, steps: Steps, pieces: Sequence[Any], reader: Callable[[Any], pl.DataFrame], writers: Writers
 ) -> Callable[[Batches], Batches]:
-    """The function that Spark runs over the numbers of pieces, one to a task."""
+    """Return the function for mapInArrow over numbers of pieces, one a task."""
 
     def read(batches: Batches) -> Iterator[pl.DataFrame]:
         for batch in batches:
@@ -47,7 +47,7 @@ def pieces_task(
 def named_task(
     scan: Scan, steps: Steps, reader: Callable[[Sequence[str]], Iterator[pl.DataFrame]], writers: Writers
 ) -> Callable[[Batches], Batches]:
-    """The function that Spark runs over the names of files."""
+    """Return the function for mapInArrow over file names."""
 
     def read(batches: Batches) -> Iterator[pl.DataFrame]:
         yield from reader([name for batch in batches for name in batch[FILE_NAME].to_pylist()])

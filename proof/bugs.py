@@ -177,7 +177,7 @@ def _offsets_synced_only(path: Path, original: Callable[[Path], bytes] = job_fol
 def _swallows(self: Any, act: Callable[[], Any]) -> Any:
     try:
         return act()
-    except delivering.AWAY as problem:
+    except delivering.UNREACHABLE as problem:
         self.heard(problem)
         return Written()
 
@@ -198,7 +198,7 @@ def _delivering(**changed: Callable[..., Written | None]) -> Change:
 def _past_the_ledger(sink: Any, output: Output, entry: LedgerEntry, patience: Any) -> Written | None:
     try:
         done: Written = sink.commit(output, entry)
-    except delivering.AWAY:
+    except delivering.UNREACHABLE:
         done = patience.until_done(lambda: sink.write(output, entry))
     return done
 
@@ -368,7 +368,7 @@ _ALL: Final = (
     Bug("source-log-not-synced", "which files a position stands for is not made durable", "sqlite",
         _function(job_folder, "_synced", _offsets_synced_only)),
     Bug("unknown-swallowed", "a sink that does not answer is taken to have the batch", "sqlite",
-        _method(delivering.Patience, "until_done", _swallows)),
+        _method(delivering.Retry, "until_done", _swallows)),
     Bug("retry-past-the-ledger", "the second attempt writes without a look at the ledger", "sqlite",
         _delivering(exactly_once=_past_the_ledger)),
     Bug("rows-before-mark", "at most once: rows are written, then marked", "sqlite",

@@ -24,7 +24,7 @@ from strandline.checkpoint.job_folder import Checkpoint, Identity
 from strandline.errors import StateError
 from strandline.kernel.blocks.block import pack
 from strandline.plan.stages import Scan, Stages
-from strandline.spark.delivery.deliver import Delivered, Deliverer, Patience
+from strandline.spark.delivery.deliver import Delivered, Deliverer, Retry
 from strandline.spark.tasks.block_addresses import to_deliver
 
 PER_BATCH: Final = 9
@@ -99,7 +99,7 @@ class Job:
                 tuple(each.deliver(number) for number, each in enumerate(self.outputs)), "", 1,
             )  # fmt: skip
             session: Any = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
-            patience = Patience(stopping=_Bounded(), shortest=0)
+            patience = Retry(stopping=_Bounded(), shortest=0)
             deliverer = Deliverer(
                 session, stages, tuple(opened), ranges, Identity("", self.lineage, ""), done.append, patience
             )

@@ -19,7 +19,7 @@ from strandline.plan.stages import Deliver
 from strandline.ports.dead_letter_masking import with_letters
 from strandline.ports.ledger import LedgerEntry, Written
 from strandline.ports.sinks import OpenSink
-from strandline.spark.delivery.deliver import Patience, deliver
+from strandline.spark.delivery.deliver import Retry, deliver
 from tests.contracts.sinks import CREATED, pane, panes
 from tests.contracts.stores import DuckDbStore, PostgresStore, SqliteStore, Store, records_of
 from tests.contracts.test_letters import frame, letter
@@ -148,7 +148,7 @@ def test_they_are_there_once_if_the_sink_was_away_after_them(apart: Apart, monke
 
     monkeypatch.setattr(at_work, "crash_point", lost)
     sink = apart.job()
-    done = deliver(sink, Delivery.EXACTLY_ONCE, told, entry(sink, 0), Patience(shortest=0.001))
+    done = deliver(sink, Delivery.EXACTLY_ONCE, told, entry(sink, 0), Retry(shortest=0.001))
     sink.close()
     assert done == Written(refused=1)
     assert (apart.totals(), apart.refused(), apart.records()) == ([1], [700], 2)

@@ -8,7 +8,7 @@ from strandline.errors import Fenced
 from strandline.plan.endpoints import Delivery
 from strandline.ports.ledger import Recorded
 from strandline.ports.sinks import OpenSink
-from strandline.spark.delivery.deliver import Patience, deliver
+from strandline.spark.delivery.deliver import Retry, deliver
 from tests.contracts.sinks import entry, opened, pane, panes
 from tests.contracts.stores import Store
 
@@ -49,7 +49,7 @@ def test_an_older_driver_can_do_nothing(store: Store, act: str) -> None:
 @pytest.mark.slow
 def test_two_drivers_that_keep_taking_over_from_each_other_write_each_batch_once(store: Store) -> None:
     batches, problems = 10, list[str]()
-    patience = Patience(shortest=0.001)
+    patience = Retry(shortest=0.001)
 
     def drive(sink: OpenSink) -> None:
         epoch: int | None = None

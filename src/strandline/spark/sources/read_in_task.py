@@ -1,7 +1,7 @@
 """Read files in Python tasks. Spark only lists them, divides them among tasks and keeps offsets.
 
-A row that Spark reads is converted to columns, rows, columns and bytes of a socket before Python has it. Where Spark has
-nothing to do to rows, only file names cross to Python (decision 0020).
+A row that Spark reads is converted to columns, rows, columns and bytes of a socket before Python has it. Where
+Spark has nothing to do to rows, only file names cross to Python (decision 0020).
 """
 
 import time

@@ -19,7 +19,7 @@ from typing import Any, Final
 import polars as pl
 from pyspark.sql import SparkSession
 
-from strandline.checkpoint.job_folder import NOWHERE, Checkpoint, Identity
+from strandline.checkpoint.job_folder import NO_OFFSET, Checkpoint, Identity
 from strandline.errors import SavepointError
 from strandline.kernel.blocks.column_types import to_polars
 from strandline.kernel.state.state_export import Fit, Moved, fitted, grouped, missing
@@ -37,7 +37,7 @@ from strandline.savepoints.files import Savepoint, load, verify
 from strandline.savepoints.seed_state import place_at, seed
 from strandline.savepoints.sink_positions import require_positions
 from strandline.spark.backfill import Cut, keep, plan_in, requested, require_same
-from strandline.spark.launch.preflight import folder_at
+from strandline.spark.launch.preflight import local_folder
 from strandline.spark.launch.session import require_rocksdb
 from strandline.spark.tasks.block_addresses import address
 
@@ -92,7 +92,7 @@ def restore(  # noqa: PLR0913 - options of a move, each with its default
     many = _at_least_one("partitions", partitions) or found.manifest.partitions
     upgrade = compare(kept.definition, to_plain(root))
     require_way(upgrade, migrate)
-    folder = folder_at(checkpoint)
+    folder = local_folder(checkpoint)
     _require_new(folder)
     steps = states_of(root, stages, found, upgrade, migrate)
     positions = _positions(found, upgrade)
@@ -135,7 +135,7 @@ def _require_new(folder: Path) -> None:
 def _require_kept(stages: Stages, positions: tuple[str, ...]) -> None:
     """What comes after the positions must still be there."""
     for number, scan in enumerate(stages.scans):
-        if isinstance(scan.source, CommittingSource) and positions[number] != NOWHERE:
+        if isinstance(scan.source, CommittingSource) and positions[number] != NO_OFFSET:
             scan.source.refuse_lost(json.loads(positions[number]))
 
 
@@ -230,7 +230,7 @@ def _require_inputs(progress: Progress, keyed: KeyedStep, each: StepUpgrade) -> 
 def _positions(found: Savepoint, upgrade: Upgrade) -> tuple[str, ...]:
     """Of the new definition's sources, in its order; the heartbeat goes on too."""
     *sources, heartbeat = found.manifest.positions
-    return (*(NOWHERE if number is None else sources[number] for number in upgrade.sources), heartbeat)
+    return (*(NO_OFFSET if number is None else sources[number] for number in upgrade.sources), heartbeat)
 
 
 def _identity(root: Root, stages: Stages, found: Savepoint, starting: tuple[int, ...], *, fork: bool) -> Identity:

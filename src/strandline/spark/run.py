@@ -30,7 +30,7 @@ from strandline.spark.delivery.open_sinks import close_sinks, open_sinks
 from strandline.spark.job import Job, Listener
 from strandline.spark.job_observer import Observer
 from strandline.spark.launch.background import BackgroundTask
-from strandline.spark.launch.preflight import folder_at, require_machine
+from strandline.spark.launch.preflight import local_folder, require_machine
 from strandline.spark.launch.session import (
     WITHOUT_ROWS,
     StartingSession,
@@ -73,18 +73,18 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     """Start a pipeline. `checkpoint` is the job's folder; a run goes on where the last one in that folder ended.
 
     A batch starts as soon as the previous one has ended, or `every` so often. With `available_now` the job reads
-    what is there and ends; its windows stay open for the next run. Without data a heartbeat advances processing time, for idle
-    partitions, processing-time triggers and time to live. `failure_budget` limits the share of dead letters before the
-    job stops. `key_groups` limits the parallelism of the job for its life; the default is two for each core. `settings`
-    override Strandline's own where it starts Spark. A session that is given is not changed, and a program started by
-    spark-submit gets a session of that cluster. `observer` receives the events of the job.
+    what is there and ends; its windows stay open for the next run. Without data a heartbeat advances processing
+    time, for idle partitions, processing-time triggers and time to live. `failure_budget` limits the share of dead
+    letters before the job stops. `key_groups` limits the parallelism of the job for its life; the default is two a
+    core. `settings` override Strandline's own where it starts Spark. A session that is given is not changed, and a
+    program started by spark-submit gets a session of that cluster. `observer` receives the events of the job.
 
     If all sources are bounded, the job ends by itself with every window closed. It runs as one batch if no result
     depends on arrival order, so that nothing is late; `by_arrival` keeps the arrival order. With `backfill`, history is
     read before the topic of the pipeline (`then` names it if there are several sources). Records before the cut `at`
     come from history, the others from the topic. The cut is an event time, or offsets by partition.
     """
-    folder = folder_at(checkpoint)
+    folder = local_folder(checkpoint)
     spark = _given_session(spark, settings)
     to_fill = requested(root, backfill, then, at)
     root = root if to_fill is None else to_fill.over(root)

@@ -1,7 +1,7 @@
-"""The JVM packages: one pinned list, fetched once by Spark's own resolver, kept only if the bytes are the pinned ones.
+"""Fetch the pinned JVM packages once, with Spark's resolver, and verify their checksums.
 
-Plain Python only: `scripts/prepare.py` loads this before any dependency is installed. Spark runs in a process of its
-own (resolve.py), so fetching disturbs no session and its logs stay out of sight.
+Plain Python only: `scripts/prepare.py` loads this before any dependency is installed. The resolver runs in a
+separate process (resolve_jars.py), so that no session is disturbed.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from strandline.spark.launch.find_java import find_java
 FETCH = "python -m strandline.spark.launch.jars"
 
 OURS = Path(__file__).parent.with_name("patches") / "java" / "topic-blocks.jar"
-"""The one that comes with us, for sessions that have the others."""
+"""The jar that is part of Strandline: packed rows of topics."""
 _PINS = Path(__file__).with_name("jars.toml")
 _RESOLVER = (sys.executable, "-m", "strandline.spark.launch.resolve_jars")
 _GIVE_UP_AFTER_SECONDS = 600
@@ -31,7 +31,7 @@ _GIVE_UP_AFTER_SECONDS = 600
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One JVM package, by coordinates and by content."""
+    """One JVM package with its coordinates and checksum."""
 
     name: str
     group: str
@@ -48,7 +48,7 @@ class Jar:
         return f"{self.artifact}-{self.version}.jar"
 
     def matches(self, file: Path) -> bool:
-        """True when the file is there and holds the pinned bytes."""
+        """Whether the file exists and has the pinned checksum."""
         try:
             with file.open("rb") as bytes_of_jar:
                 return hashlib.file_digest(bytes_of_jar, "sha256").hexdigest() == self.sha256
@@ -57,7 +57,7 @@ class Jar:
 
 
 def pinned(pins: Path = _PINS) -> tuple[Jar, ...]:
-    """Every JVM package Strandline uses."""
+    """Return every JVM package that Strandline uses."""
     entries = tomllib.loads(pins.read_text(encoding="utf-8"))["jar"]
     return tuple(_jar(entry) for entry in entries)
 
@@ -68,7 +68,7 @@ def _jar(entry: Mapping[str, str]) -> Jar:
 
 
 def home() -> Path:
-    """Where Strandline keeps what it fetched: STRANDLINE_HOME, or a folder in the user's cache."""
+    """Return Strandline's cache folder: STRANDLINE_HOME, or one in the user's cache."""
     chosen = os.environ.get("STRANDLINE_HOME")
     return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "strandline"
 
@@ -78,13 +78,13 @@ def jars_folder() -> Path:
 
 
 def missing(jars: Sequence[Jar] | None = None) -> tuple[Jar, ...]:
-    """The packages that are not there, or whose bytes are not the pinned ones."""
+    """Return the packages that are absent or have another checksum."""
     folder = jars_folder()
     return tuple(jar for jar in (pinned() if jars is None else jars) if not jar.matches(folder / jar.file))
 
 
 def paths() -> tuple[Path, ...]:
-    """The files a session puts into `spark.jars`; refuses when one is absent or damaged."""
+    """Return the files for `spark.jars`; raise if one is absent or damaged."""
     folder = jars_folder()
     absent = missing()
     if absent:
@@ -100,7 +100,7 @@ def fetch_jars(
     jars: Sequence[Jar] | None = None,
     resolver: Sequence[str] = _RESOLVER,
 ) -> None:
-    """Fetches what is missing and nothing else; each jar is kept as soon as its bytes are proved."""
+    """Fetch the missing jars. Each is stored as soon as its checksum is verified."""
     wanted = missing(jars)
     if not wanted:
         return
@@ -126,7 +126,7 @@ def _make(folder: Path) -> None:
 
 
 def _resolve(resolver: Sequence[str], scratch: Path, coordinates: Sequence[str]) -> Iterator[dict[str, str]]:
-    """One answer for each package, as Spark gives it; the JVM's own talk goes to a file, read only on failure."""
+    """Run the resolver and return one answer for each package. The JVM's output is read only on failure."""
     log = scratch / "resolver.log"
     answered = 0
     with (
@@ -153,14 +153,14 @@ def _resolve(resolver: Sequence[str], scratch: Path, coordinates: Sequence[str])
 
 
 def _environ() -> dict[str, str]:
-    """The JVM that fetches is the one of our own Spark, whatever Spark the shell was set up for."""
+    """Return an environment in which the installed PySpark runs, not the one of SPARK_HOME."""
     environ = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
     return {**environ, "JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 def _last_line(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
 
 
 def _fetched(jar: Jar, answer: dict[str, str]) -> Path:
@@ -181,7 +181,7 @@ def _fetched(jar: Jar, answer: dict[str, str]) -> Path:
 
 
 def _keep(jar: Jar, file: Path, folder: Path) -> None:
-    # Written aside, then renamed: a start that runs at the same time sees the whole jar or none.
+    # Write to a temporary name, then rename: a concurrent start sees the whole jar or none.
     handle, aside = tempfile.mkstemp(dir=folder, prefix=f".{jar.file}.")
     os.close(handle)
     try:
@@ -194,7 +194,7 @@ def _keep(jar: Jar, file: Path, folder: Path) -> None:
 
 
 def main() -> int:
-    """Fetches the jars for a person at a terminal or for prepare.py: one line a jar, one line on failure."""
+    """Fetch the jars from the command line: print one line a jar, or one line on failure."""
     try:
         fetch_jars(lambda line: print(line, flush=True))
     except SetupError as error:

@@ -1,9 +1,9 @@
-"""Spark's own resolver in a process of its own: coordinates in, one JSON answer a line out.
+"""Resolve JVM packages with Spark's resolver, in a separate process: coordinates in, a line of JSON for each out.
 
     python -m strandline.spark.launch.resolve_jars FOLDER group:artifact:version ...
 
-Ivy's files go to FOLDER, which is also the home the JVM sees: a local Maven repository that holds only descriptions
-of a package makes the resolver stop although the package exists.
+Ivy's files go to FOLDER, which is also the JVM's user.home: a local Maven repository with only the POM of a package
+makes the resolver fail, although the package exists.
 """
 
 import json
@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 
 def resolve(folder: Path, coordinates: Sequence[str]) -> Iterator[dict[str, str]]:
-    """Asks for each package alone, without what it depends on: the list is complete by itself."""
+    """Resolve each package without its dependencies. The pinned list is complete."""
     session = _session(folder)
     try:
         for package in coordinates:

@@ -1,4 +1,4 @@
-"""The stateless steps of a route, run over rows one after the other."""
+"""Run the stateless operations of a route over rows."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from strandline.plan.stateless_operations import FlatMap, Gather, Map, Operation
 
 
 def run_operations(rows: pl.DataFrame, operations: Sequence[Operation | Kept]) -> Passed:
-    """Rows after all of it."""
+    """Run the operations one after the other."""
     passed = Passed(rows)
     for operation in operations:
         passed = passed.then(lambda each, operation=operation: _named(_run(each, operation), operation))  # type: ignore[misc]
@@ -25,16 +25,16 @@ def run_operations(rows: pl.DataFrame, operations: Sequence[Operation | Kept]) -
 
 
 def _named(passed: Passed, operation: Operation | Kept) -> Passed:
-    """The rows that a step could not take know which it was."""
+    """Add the name of the operation to the rows for which it failed."""
     if passed.failed is None or isinstance(operation, Kept):
         return passed
-    # Elements are spread for a step that the user wrote; it is that one's code which could not take them.
+    # Salting serves an aggregation of the user. Its code failed, so the dead letter names it.
     said = aggregating(operation.keys, operation.step) if isinstance(operation, Spread) else describe(operation)
     return replace(passed, failed=passed.failed.with_columns(pl.lit(said).alias(STEP)))
 
 
 def aggregating(keys: Sequence[str], step: WindowedStep) -> str:
-    """How a letter speaks of a keyed step."""
+    """Describe a keyed step in a dead letter."""
     return f"aggregate {', '.join(name for name, _ in step.aggregates)} by {', '.join(keys)}"
 
 
@@ -51,7 +51,7 @@ def _run(rows: pl.DataFrame, operation: Operation | Kept) -> Passed:
         case FlatMap(function, columns):
             return kernel.apply_to_each(rows, function, [*ddl.parse(columns).items()])
         case Spread(keys, salts, least, needed, step):
-            # Elements without a time are told as such, and are no reason to refuse the others of their key.
+            # Elements without event time get a dead letter of their own, and do not fail the others of their key.
             taken, failed = probe(rows.filter(pl.col(AT).is_not_null()), keys, step)
             taken = pl.concat([taken, rows.filter(pl.col(AT).is_null())])
             return Passed(salting.spread(taken, keys, salts, least, [name for name, _ in needed]), failed)

@@ -1,7 +1,7 @@
-"""Rows that tasks put where a sink keeps them: what comes to the driver tells of them, and shows a few.
+"""Let tasks write rows to a sink's storage; the driver gets a description and a sample.
 
-Elements that go straight to an output are as many as came. Brought to the driver they cross to Spark and back, and are
-in its memory all at once; see docs/decisions/0031.
+An output without a keyed step has as many rows as its input. Through the driver, they would cross to Spark and back and
+be in its memory at once (decision 0031).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from strandline.ports.sinks import OpenSink, Stamp, TaskWrittenSink, Writer
 from strandline.spark.batch_properties import Batch
 
 Writers = Mapping[int, Writer]
-"""By output, where its rows can be put."""
+"""The writer of each output that tasks can write to."""
 
 NOBODY: Final[Writers] = {}
 SOME: Final = "some"
@@ -23,13 +23,13 @@ _SHOWN: Final = 1_000
 
 
 def writers_of(opened: Sequence[OpenSink]) -> dict[int, Writer]:
-    """Of the sinks at work, those that tasks can write to."""
+    """Return the writers of open sinks that accept writes of tasks."""
     found = {number: sink.writer() for number, sink in enumerate(opened) if isinstance(sink, TaskWrittenSink)}
     return {number: writer for number, writer in found.items() if writer is not None}
 
 
 def put_away(blocks: list[tuple[int, Block]], writers: Writers, batch: Batch) -> list[tuple[int, Block]]:
-    """The blocks of a task, told of in place of rows that were put where they stay."""
+    """Write the rows of a task's blocks, and replace them by descriptions of what was written."""
     return [(to, _put(block, writers, batch)) for to, block in blocks] if writers and batch.stamps else blocks
 
 
@@ -46,13 +46,13 @@ def _put(block: Block, writers: Writers, batch: Batch) -> Block:
 
 
 def parts_of(facts: Mapping[str, Any]) -> Iterable[tuple[int, Part]]:
-    """What a block tells of rows that are put away, by output."""
+    """Return the parts that a block describes, by output."""
     for output, (rows, (plain, mixed), told) in facts.get(_FACT, {}).items():
         yield int(output), Part(rows, (plain, mixed), told)
 
 
 def sweep(opened: Sequence[OpenSink], stamps: Sequence[Stamp]) -> None:
-    """A batch is played again from its beginning: what its tasks have put counts for nobody."""
+    """Remove what tasks of a failed attempt have written. The batch runs again from its start."""
     for sink, stamp in zip(opened, stamps, strict=True):
         if isinstance(sink, TaskWrittenSink):
             sink.swept(stamp)

@@ -1,4 +1,4 @@
-"""Records that crossed many to a row, as records again, by views of the bytes that crossed: none is copied."""
+"""Unpack rows that hold many Kafka records, as views of the received bytes, without copying."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -16,16 +16,16 @@ _INT: Final = 4
 _NONE: Final = -1
 
 Many = npt.NDArray[np.int64]
-"""How many records each row has."""
+"""Number of records in each row."""
 
 
 def is_packed(batch: pa.RecordBatch) -> bool:
-    """Whether the rows of a batch have many records each."""
+    """Whether the rows of a batch are packed."""
     return f"{PACKED}value" in batch.schema.names
 
 
 def unpacked(batches: Sequence[pa.RecordBatch]) -> pl.DataFrame:
-    """Records, under the columns of a stream of records; what else a row had, each of its records has."""
+    """Return one row for each record. Other columns of a packed row are repeated for each of its records."""
     table = pa.Table.from_batches(batches)
     cells = {name.removeprefix(PACKED): table[name] for name in table.column_names if name.startswith(PACKED)}
     others = pl.DataFrame(table.select([name for name in table.column_names if not name.startswith(PACKED)]))
@@ -47,7 +47,7 @@ def unpacked(batches: Sequence[pa.RecordBatch]) -> pl.DataFrame:
 
 
 def _field(field: str, column: pa.ChunkedArray, many: Many, mine: Many) -> pl.Series:
-    """What Kafka knows of each record."""
+    """Unpack a metadata column of Kafka."""
     match field:
         case "key":
             return _bytes(column, many)
@@ -62,13 +62,13 @@ def _field(field: str, column: pa.ChunkedArray, many: Many, mine: Many) -> pl.Se
 
 
 def _instants(milliseconds: pl.Series) -> pl.Series:
-    """A time that no calendar has, which a broker may let pass, is none."""
+    """Convert timestamps; those outside years 1 to 9999, which a broker may accept, become null."""
     there = milliseconds.is_between(YEAR_ONE, YEAR_TEN_THOUSAND, closed="left")
     return (milliseconds.set(~there, None) * 1000).cast(pl.Datetime("us", "UTC"))
 
 
 def _numbers(column: pa.ChunkedArray, many: Many, kind: Any) -> pl.Series:
-    """Numbers of all rows; in one without a cell no record has any."""
+    """Unpack numbers. A null cell means null for all records of its row."""
     found = [np.empty(0, kind)]
     for cell, records in zip(column, many, strict=True):
         found.append(np.frombuffer(cell.as_buffer(), kind) if cell.is_valid else np.full(records, _NONE, kind))
@@ -76,7 +76,7 @@ def _numbers(column: pa.ChunkedArray, many: Many, kind: Any) -> pl.Series:
 
 
 def _bytes(column: pa.ChunkedArray, many: Many) -> pl.Series:
-    """Bytes of all rows: in a cell stands how many each record has, less than none for a null, and then they all."""
+    """Unpack bytes. A cell has the length of each record, negative for null, and then all bytes."""
     found = [pl.Series([], dtype=pl.Binary)]
     for cell, records in zip(column, many, strict=True):
         block = cell.as_buffer()

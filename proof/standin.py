@@ -19,7 +19,7 @@ import pyarrow as pa
 from proof.events import block_of
 from proof.stores import Asked
 from strandline.checkpoint.examine import require_sound
-from strandline.checkpoint.file_copies import COPIES, copied
+from strandline.checkpoint.file_copies import COPIES, with_copies
 from strandline.checkpoint.job_folder import Checkpoint, Identity
 from strandline.errors import StateError
 from strandline.kernel.blocks.block import pack
@@ -183,7 +183,7 @@ class Job:
             self.checkpoint.adopt(Identity("", self.lineage, ""))
             self._write("metadata", json.dumps({"id": str(uuid5(NAMESPACE_OID, self.lineage))}))
         require_sound(self.home)
-        return copied(self.checkpoint, self.lineage)
+        return with_copies(self.checkpoint, self.lineage)
 
     def _write(self, name: str, text: str) -> None:
         path = self.checkpoint.spark / name

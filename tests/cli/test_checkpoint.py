@@ -61,7 +61,7 @@ def test_it_is_told_as_json_too(home: Checkpoint, capsys: pytest.CaptureFixture[
 
 
 def test_what_cannot_be_mended_is_said_and_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    home = folder_of(Checkpoint(tmp_path / "job"), copied=False)
+    home = folder_of(Checkpoint(tmp_path / "job"), with_copies=False)
     (home.spark / "offsets" / "1").write_bytes(b"")
     assert run("checkpoint", "repair", str(home.folder), "--yes") == 1
     told = capsys.readouterr().out

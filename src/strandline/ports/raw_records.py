@@ -23,8 +23,6 @@ PARTITION_CODE: Final = "@number"
 PACKED: Final = "@records:"
 """Prefix of columns whose cells hold the values of many records, one after the other. A second colon and a name follow
 for values that become columns of elements."""
-TOPIC_BLOCKS: Final = "strandline.topicBlocks"
-"""Option of a Spark session: "true" where `spark/patches/topic_blocks.py` found that packed rows of topics work."""
 SIZE: Final = "@size"
 """Column with the full size of a record that its source cut off because it is too long; null for other records."""
 SPLIT: Final = "@split"

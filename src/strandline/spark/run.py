@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from strandline.checkpoint.examine import require_sound
-from strandline.checkpoint.file_copies import copied
+from strandline.checkpoint.file_copies import with_copies
 from strandline.checkpoint.job_folder import Checkpoint, Identity
 from strandline.errors import CheckpointMismatch, SetupError, StrandlineError
 from strandline.plan.arrival_order import hangs_on_arrival
@@ -148,7 +148,7 @@ class _Run:
         # Spark starts a Python process for the heartbeat. Sources are set up at the same time.
         ticks = BackgroundTask(lambda: heartbeat(self.session, every=every, drain=drain, live=live))
         carried = translate(self.stages, self.session, ticks.result, seam=seam, writers=writers_of(self.opened))
-        ranges = copied(self.home, self.identity.lineage)
+        ranges = with_copies(self.home, self.identity.lineage)
         # No check is left that could fail, so the sinks are claimed, while Spark plans the first batch.
         deliver = BackgroundTask(lambda: self._deliver(ranges))
         writer = carried.writeStream.foreachBatch(_waiting_for(deliver))
@@ -195,7 +195,7 @@ class _Run:
         return self.job.attach(history.stream(available_now=True), self.opened, history.backlog, then=live)
 
     def at_once(self, extent: Extent) -> Query:
-        copied(self.home, self.identity.lineage)
+        with_copies(self.home, self.identity.lineage)
         deliver = self._deliver(SingleRange(self.home, extent, self.stages))
         frame = all_at_once(self.stages, extent, self.session, writers_of(self.opened))
         return Query(self.session, lambda: deliver(frame, 0), self.identity.lineage).start()

@@ -11,7 +11,7 @@ from rich.text import Text
 from strandline.checkpoint.examine import examine
 from strandline.checkpoint.findings import Finding, Health
 from strandline.checkpoint.folder_lock import is_running
-from strandline.checkpoint.repair import Mended, mend
+from strandline.checkpoint.repair import Repaired, repair
 from strandline.errors import SetupError
 
 GOES_ON, STOPS = 0, 1
@@ -40,7 +40,7 @@ def run_repair(folder: Path, *, yes: bool, as_json: bool) -> int:
         if input("Do this? [y/N] ").strip().lower() not in ("y", "yes"):
             print("nothing was done")
             return GOES_ON if health.goes_on else STOPS
-    mended = mend(folder.absolute())
+    mended = repair(folder.absolute())
     if as_json:
         done = [str(act) for act in mended.done]
         print(json.dumps({"done": done, "beside": str(mended.beside or ""), **_plain(mended.left)}, indent=2))
@@ -59,7 +59,7 @@ def _plain(health: Health) -> dict[str, object]:
     }
 
 
-def _tell(mended: Mended) -> None:
+def _tell(mended: Repaired) -> None:
     for act in mended.done:
         print(f"done: {_printable(str(act))}")
     if mended.beside is not None:

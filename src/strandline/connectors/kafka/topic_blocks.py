@@ -7,7 +7,8 @@ Spark's source of Kafka does all that it does anyway; only its rows are ours, ma
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from strandline.ports.raw_records import PACKED, TOPIC_BLOCKS
+from strandline.ports.packed_topics import can_pack
+from strandline.ports.raw_records import PACKED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -18,8 +19,8 @@ _WITH, _LARGEST, _KEPT = "strandline.with", "strandline.largest", "strandline.ke
 
 
 def is_enabled(spark: "SparkSession") -> bool:
-    """Whether this session can read packed rows; `spark/patches/topic_blocks.py` sets the option."""
-    return spark.conf.get(TOPIC_BLOCKS, "false") == "true"
+    """Whether this session can read packed rows."""
+    return can_pack(spark)
 
 
 Known = Sequence[tuple[str, str]]

@@ -24,7 +24,7 @@ from strandline.spark.patches.local_files import install_local_files
 from strandline.spark.patches.skip_data_source_lookup import skip_data_source_lookup
 from strandline.spark.patches.state_codegen import disable_state_codegen
 from strandline.spark.patches.switch import VARIABLE, is_on, switched_off
-from strandline.spark.patches.topic_blocks import enable_topic_blocks
+from strandline.spark.patches.topic_blocks import probe_topic_blocks
 
 _log: Final = logging.getLogger("strandline.patches")
 
@@ -169,7 +169,7 @@ PATCHES: Final = (
         "19 to 54 % more events a CPU second over topics (decision 0048)",
         "each record crosses to Python in a row of its own",
         _works_here,
-        enable_topic_blocks,
+        probe_topic_blocks,
     ),
 )
 

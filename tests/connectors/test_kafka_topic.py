@@ -169,7 +169,7 @@ def test_a_stranger_with_the_jobs_name_ends_it_after_three_attempts(
     monkeypatch.setattr(Writer, "_begin", pushed)
     heard: list[RunError | None] = []
     with pytest.raises(Fenced, match="another process writes under this job's name"):
-        deliver(sink, Delivery.EXACTLY_ONCE, panes(pane("red", 5)), once, Retry(heard=heard.append, shortest=0.01))
+        deliver(sink, Delivery.EXACTLY_ONCE, panes(pane("red", 5)), once, Retry(report=heard.append, shortest=0.01))
     assert len(heard) == len(strangers) - 1 == 2
     sink.close()
     assert store.read() == []

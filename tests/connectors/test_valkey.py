@@ -352,7 +352,7 @@ def test_a_server_that_was_killed_is_waited_for_and_nothing_is_lost(
             valkey.start()
 
     next_one = LedgerEntry("mine", first.epoch, 1, "next range")
-    patience = Retry(heard=hears, shortest=0.05)
+    patience = Retry(report=hears, shortest=0.05)
     assert deliver(sink, Delivery.EXACTLY_ONCE, panes(pane("blue", 6)), next_one, patience) == Written()
     assert all(isinstance(each, SinkUnavailable) for each in heard[:2])
     assert heard[-1] is None

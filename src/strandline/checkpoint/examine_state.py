@@ -100,13 +100,13 @@ def _described(look: Examination, operator: Path) -> tuple[list[Finding], int]:
     for number in numbers[-1:] if not look.deep else numbers:
         path, last = folder / str(number), number == numbers[-1]
         data = read_bytes(path)
-        facts = _facts(data or b"")
-        problem = content_problem(data, sums_of(path), whole=facts is not None)
+        parsed = _facts(data or b"")
+        problem = content_problem(data, sums_of(path), whole=parsed is not None)
         if problem is not None and (last or problem is not Problem.MISSING):
             what = f"the description of the state of operator {operator.name}"
             found.append(_small(look, path, problem, what, needed=last))
         if last:
-            facts = facts or _facts(look.copy(path) or b"") or {}
+            facts = parsed or _facts(look.copy(path) or b"") or {}
     stores = facts.get("stateStoreInfo", [])
     schemas = [operator / "_stateSchema" / each["storeName"] / Path(name).name
                for each in stores for name in each.get("stateSchemaFilePaths", [])]  # fmt: skip

@@ -140,7 +140,7 @@ PATCHES: Final = (
         "replaces Hadoop's chmod processes and its listing of local folders",
         _SPARK,
         "27 to 55 ms of a batch of 440 ms (decision 0038); 19 ms of a listing of 38 ms (decision 0045)",
-        "ten processes a batch; 70 microseconds a listed file",
+        "ten processes a batch; 70 microseconds a listed file; files whose names are not UTF-8 are skipped silently",
         partial(_in_jars, "hadoop-client-api-*.jar", "org.apache.hadoop.fs.FilterFileSystem"),
         install_local_files,
     ),

@@ -30,8 +30,8 @@ def query_id(look: Examination) -> Iterator[Finding]:
     """Check Spark's id of the query. Sinks do not use it, so a new id does no harm."""
     path = look.spark / "metadata"
     data = read_bytes(path)
-    begun = look.spark.is_dir() and any(each.is_dir() for each in look.spark.iterdir())
-    if data is None and not begun:
+    has_started = look.spark.is_dir() and any(each.is_dir() for each in look.spark.iterdir())
+    if data is None and not has_started:
         return
     problem = content_problem(data, sums_of(path), whole=_is_id(data or b""))
     if problem is None:

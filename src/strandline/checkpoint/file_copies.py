@@ -59,7 +59,7 @@ def read_copies(folder: Path, lineage: str | None = None) -> Copies:
     lines = list(_lines(data))
     sound = [line for line in lines if line is not None]
     of = lineage or (sound[-1][0] if sound else "")
-    held = {path: content for whose, path, content in sound if whose == of}
+    held = {path: content for owner, path, content in sound if owner == of}
     return Copies(held, of, len(lines) - len(sound), bool(lines) and lines[-1] is None)
 
 

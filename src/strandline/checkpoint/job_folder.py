@@ -211,14 +211,14 @@ class Checkpoint:
 
         These are the identity, what was looked up at the start, the schemas of state, and a batch's range.
         """
-        begun = [self.folder / name for name in (_ABOUT, EXTENT, BACKFILL)]
+        initial = [self.folder / name for name in (_ABOUT, EXTENT, BACKFILL)]
         if batch is None:
-            return begun
+            return initial
         lasting = ("metadata", "state/*/_metadata/v2/[0-9]*", "state/*/_stateSchema/*/[0-9]*", "sources/*/0")
         found = [path for each in lasting for path in sorted(self.spark.glob(each))]
         before = self._before(batch)
         ranges = [self._entry(each) for each in (before, batch) if each is not None]
-        return [*begun, *found, *ranges, *self._lists(batch)]
+        return [*initial, *found, *ranges, *self._lists(batch)]
 
     def _lists(self, batch: int) -> list[Path]:
         """Return the entries for a batch in the logs that sources keep themselves."""

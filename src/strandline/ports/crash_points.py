@@ -29,10 +29,10 @@ _passed: Counter[str] = Counter()
 
 def crash_point(name: str) -> None:
     """Kill the process group here, if STRANDLINE_CRASH names this point."""
-    asked = os.environ.get(VARIABLE)
-    if asked is None:
+    wanted = os.environ.get(VARIABLE)
+    if wanted is None:
         return
-    point, _, turn = asked.partition(":")
+    point, _, turn = wanted.partition(":")
     _passed[name] += 1
     if point == name and _passed[name] == int(turn or 1):
         os.killpg(0, signal.SIGKILL)

@@ -31,8 +31,8 @@ def with_raw(rows: pl.DataFrame) -> pl.DataFrame:
     """Add the record's bytes; where they are unknown, its columns as JSON."""
     if RAW in rows.columns:
         return rows
-    mine = pl.struct(pl.exclude(f"^{OWN}.*$")).struct.json_encode().cast(pl.Binary)
-    return rows.with_columns(mine.alias(RAW))
+    as_json = pl.struct(pl.exclude(f"^{OWN}.*$")).struct.json_encode().cast(pl.Binary)
+    return rows.with_columns(as_json.alias(RAW))
 
 
 def outgoing(letters: pl.DataFrame, source: str | None, decoder: Decoder | None, mask: Iterable[str]) -> pl.DataFrame:
@@ -42,9 +42,9 @@ def outgoing(letters: pl.DataFrame, source: str | None, decoder: Decoder | None,
     if not fields or known.is_empty():
         return known
     rows = known.select(RAW, REASON, DETAIL, EXCEPTION).rows()
-    told = [_masked_row(row, found) for row, found in zip(rows, _masked(known, decoder, fields), strict=True)]
+    masked = [_masked_row(row, found) for row, found in zip(rows, _masked(known, decoder, fields), strict=True)]
     shape = {RAW: pl.Binary, DETAIL: pl.String, MASKED: pl.String}
-    kept = known.with_columns(pl.DataFrame(told, schema=shape, orient="row").iter_columns())
+    kept = known.with_columns(pl.DataFrame(masked, schema=shape, orient="row").iter_columns())
     # If the rest of the record is visible, a hash gives away a short secret to a brute-force search.
     return kept.with_columns(pl.when(pl.col(MASKED).ne_missing(FIELDS)).then(pl.col(SHA256)).alias(SHA256))
 
@@ -61,14 +61,14 @@ def _masked_row(row: tuple[Any, ...], found: Masked | None) -> tuple[bytes | Non
     """Return a dead letter's masked bytes, its masked detail, and how much was masked."""
     raw, reason, detail, exception = row
     # The error text of a user's function may hold a secret in any form.
-    said = f"{exception or 'an error'}: {WITHHELD}" if reason == FAILED else detail
+    text = f"{exception or 'an error'}: {WITHHELD}" if reason == FAILED else detail
     if raw is None:
-        return None, said, None
+        return None, text, None
     if found is None:
-        return None, said if reason == FAILED else WITHHELD, WHOLE
-    for text in sorted(found.hidden, key=len, reverse=True):
-        said = None if said is None else said.replace(text, HIDDEN)
-    return found.value, said, FIELDS
+        return None, text if reason == FAILED else WITHHELD, WHOLE
+    for secret in sorted(found.hidden, key=len, reverse=True):
+        text = None if text is None else text.replace(secret, HIDDEN)
+    return found.value, text, FIELDS
 
 
 def _by_columns(letters: pl.DataFrame, decoder: Decoder, fields: frozenset[str]) -> list[Masked | None]:
@@ -129,8 +129,8 @@ def with_letters(sink: OpenSink, output: Deliver, lineage: str) -> OpenSink:
     if not isinstance(output.dead, DeadLetterQueue):
         return sink
     # Several outputs of a job may share one queue.
-    mine = f"{lineage}-{output.number}" if output.number else lineage
-    return SeparateDeadLetters(sink, output.dead.open_letters(mine))
+    own_lineage = f"{lineage}-{output.number}" if output.number else lineage
+    return SeparateDeadLetters(sink, output.dead.open_letters(own_lineage))
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,9 +98,9 @@ class Savepoint:
 
     def step(self, number: int) -> Moved:
         """Read the state of a keyed step."""
-        mine = next(each for each in self.manifest.steps if each.number == number)
-        frames = {name: pl.read_parquet(self.folder / file).drop(GROUP) for name, file in mine.frames.items()}
-        return Moved(progress_from_facts(mine.progress), mine.turn, frames)
+        step = next(each for each in self.manifest.steps if each.number == number)
+        frames = {name: pl.read_parquet(self.folder / file).drop(GROUP) for name, file in step.frames.items()}
+        return Moved(progress_from_facts(step.progress), step.turn, frames)
 
     @property
     def size(self) -> int:
@@ -205,10 +205,10 @@ def found_in(folder: Path) -> Iterator[Savepoint]:
 
 def delete(savepoint: Savepoint) -> None:
     """Rename the savepoint, then delete it, so that no process finds a part of it."""
-    aside = savepoint.folder.with_name(f".{savepoint.name}.{uuid.uuid4().hex[:8]}.deleted")
-    savepoint.folder.rename(aside)
-    sync_folder(aside.parent)
-    shutil.rmtree(aside)
+    hidden = savepoint.folder.with_name(f".{savepoint.name}.{uuid.uuid4().hex[:8]}.deleted")
+    savepoint.folder.rename(hidden)
+    sync_folder(hidden.parent)
+    shutil.rmtree(hidden)
 
 
 def _manifest(facts: dict[str, Any]) -> Manifest:

@@ -103,10 +103,10 @@ def restore(  # noqa: PLR0913 - options of a move, each with its default
     return Restored(folder, identity.lineage, found.manifest.batch, upgrade, many, stages.groups)
 
 
-def _positive(name: str, asked: int | None) -> int | None:
-    if asked is not None and asked < 1:
-        raise SavepointError(f"{name} is {asked}, and there must be one at least")
-    return asked
+def _positive(name: str, value: int | None) -> int | None:
+    if value is not None and value < 1:
+        raise SavepointError(f"{name} is {value}, and there must be one at least")
+    return value
 
 
 def require_way(upgrade: Upgrade, migrate: Migrate | None) -> None:

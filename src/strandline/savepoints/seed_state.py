@@ -30,16 +30,16 @@ _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 class Seeder(StatefulProcessor):
     """Stores the blocks of its level, and forwards the others."""
 
-    def __init__(self, mine: Callable[[int], bool]) -> None:
-        self._mine = mine
+    def __init__(self, is_own: Callable[[int], bool]) -> None:
+        self._is_own = is_own
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getMapState("blocks", PLACE, BLOCK)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
-        mine = self._mine(int(key[0]))
+        own = self._is_own(int(key[0]))
         for row in rows:
-            if mine:
+            if own:
                 self._state.updateValue((row.place,), (bytes(row.block),))
             else:
                 yield Row(kg=row.kg, place=row.place, block=bytes(row.block))
@@ -56,8 +56,8 @@ def seed(spark: SparkSession, folder: Path, levels: Sequence[frozenset[int]], bl
     pl.DataFrame(rows, schema=_KINDS, orient="row").write_parquet(seeds / "blocks.parquet")
     with _partitions(spark, partitions):
         stream = spark.readStream.schema(_SEED).parquet(str(seeds))
-        for mine in levels:
-            seeder = Seeder(mine.__contains__)
+        for addresses in levels:
+            seeder = Seeder(addresses.__contains__)
             stream = stream.groupBy("kg").transformWithState(seeder, _SEED, "Append", "None")
         writer = stream.writeStream.format("noop").option("checkpointLocation", str(folder))
         try:

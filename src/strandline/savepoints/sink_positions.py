@@ -45,12 +45,12 @@ def require_positions(stages: Stages, upgrade: Upgrade, found: Savepoint, *, for
     return tuple(starting)
 
 
-def _require_empty(sink: OpenSink, asked: Sink, lineages: Iterable[str], *, same: bool) -> None:
+def _require_empty(sink: OpenSink, sink_node: Sink, lineages: Iterable[str], *, same: bool) -> None:
     """Raise if a job in the fork's history wrote to this sink, by its ledger, or by its place if it has none."""
-    is_a_place = len(to_plain(asked)) > 1  # a console is not
+    is_a_place = len(to_plain(sink_node)) > 1  # a console is not
     if any(sink.latest(lineage) is not None for lineage in lineages) or (same and is_a_place):
         raise SavepointError(
-            f"a fork cannot write to {asked.name}, where the job it comes from has written",
+            f"a fork cannot write to {sink_node.name}, where the job it comes from has written",
             hint="give the fork an output of its own: another table, folder or topic",
         )
 

@@ -107,14 +107,14 @@ def requested(root: Root, history: Source | None, topic: Source | None, at: Cut 
     return Backfill(history, live, at)
 
 
-def begin(home: Checkpoint, asked: Backfill, spark: SparkSession) -> Plan:
+def begin(home: Checkpoint, request: Backfill, spark: SparkSession) -> Plan:
     """Return the plan in the job's folder, or make a new one, durable before any record is read."""
     plan = plan_in(home.folder)
     if plan is not None:
-        if plan.cut != asked.cut:
+        if plan.cut != request.cut:
             raise CheckpointMismatch(
                 f"the backfill in {home.folder} was started with another cut",
-                detail=f"{plan.cut} then, {asked.cut} now",
+                detail=f"{plan.cut} then, {request.cut} now",
                 hint="say the same cut, or choose another folder",
             )
         return plan
@@ -123,10 +123,10 @@ def begin(home: Checkpoint, asked: Backfill, spark: SparkSession) -> Plan:
             f"the job in {home.folder} was restored from a savepoint of one without a backfill",
             hint="begin the backfill in a new folder",
         )
-    assert isinstance(asked.topic, BackfillTarget)  # noqa: S101 - it was asked for
-    assert isinstance(asked.history, BoundedSource)  # noqa: S101
-    begins = asked.topic.beginning(None if isinstance(asked.at, datetime) else asked.at)
-    return _stored(home, Plan(Phase.HISTORY, begins, asked.history.extent(spark), asked.cut))
+    assert isinstance(request.topic, BackfillTarget)  # noqa: S101 - requested() checked it
+    assert isinstance(request.history, BoundedSource)  # noqa: S101
+    begins = request.topic.beginning(None if isinstance(request.at, datetime) else request.at)
+    return _stored(home, Plan(Phase.HISTORY, begins, request.history.extent(spark), request.cut))
 
 
 def enter_live_phase(home: Checkpoint, plan: Plan) -> Plan:
@@ -160,14 +160,14 @@ def plan_at(plan: Plan, positions: Sequence[str]) -> Plan:
     return replace(plan, phase=Phase.LIVE if live else Phase.HISTORY)
 
 
-def require_same(plan: Plan | None, asked: Backfill | None) -> None:
+def require_same(plan: Plan | None, request: Backfill | None) -> None:
     """Raise if a job is restored with another backfill than it was started with."""
-    if plan is None and asked is not None:
+    if plan is None and request is not None:
         raise SavepointError(
             "the job of this savepoint was started without a backfill", hint="leave backfill= out, and start a new job"
         )
-    if plan is not None and (asked is None or asked.cut != plan.cut):
-        now = "none now" if asked is None else f"{asked.cut} now"
+    if plan is not None and (request is None or request.cut != plan.cut):
+        now = "none now" if request is None else f"{request.cut} now"
         raise SavepointError(
             "the job of this savepoint was started with a backfill, and must be restored with the same",
             detail=f"the cut was {plan.cut}, and there is {now}",
@@ -186,13 +186,13 @@ def _stored(home: Checkpoint, plan: Plan) -> Plan:
     return plan
 
 
-def in_phase(stages: Stages, asked: Backfill, plan: Plan) -> Stages:
+def in_phase(stages: Stages, request: Backfill, plan: Plan) -> Stages:
     """Return the stages with a paused source in place of the one that is not read in this phase."""
 
     def source(scan: Scan) -> Source:
-        if scan.source == asked.topic and plan.phase is Phase.HISTORY:
+        if scan.source == request.topic and plan.phase is Phase.HISTORY:
             return PausedSource(scan.source, plan.begins)
-        if scan.source == asked.history:
+        if scan.source == request.history:
             assert isinstance(scan.source, BoundedSource)  # noqa: S101 - or it were no history
             return PausedSource(scan.source) if plan.phase is Phase.LIVE else scan.source.within(plan.extent)
         return scan.source
@@ -200,16 +200,16 @@ def in_phase(stages: Stages, asked: Backfill, plan: Plan) -> Stages:
     return replace(stages, scans=tuple(replace(scan, source=source(scan)) for scan in stages.scans))
 
 
-def seam_of(stages: Stages, asked: Backfill, plan: Plan) -> Seam:
+def seam_of(stages: Stages, request: Backfill, plan: Plan) -> Seam:
     """Return what the first live batch announces: history has ended, and the topic has reached the cut."""
     over = {
         flow.name: (Seen("", finished=True),)
         for scan in stages.scans
-        if scan.source == asked.history
+        if scan.source == request.history
         for flow in scan.flows
     }
-    if asked.time is None or not isinstance(asked.topic, CommittingSource):
+    if request.time is None or not isinstance(request.topic, CommittingSource):
         return Seam(over, {})
-    reached = tuple(Seen(name, watermark=asked.time - 1) for name in asked.topic.partitions_at(plan.begins))
-    live = {flow.name: reached for scan in stages.scans if scan.source == asked.topic for flow in scan.flows}
+    reached = tuple(Seen(name, watermark=request.time - 1) for name in request.topic.partitions_at(plan.begins))
+    live = {flow.name: reached for scan in stages.scans if scan.source == request.topic for flow in scan.flows}
     return Seam(over, live)

@@ -56,7 +56,7 @@ def name_jobs(context: SparkContext) -> None:
     context.setLocalProperty(_CALL_SITE, "a batch of Strandline")
 
 
-def told() -> Batch:
+def current_batch() -> Batch:
     """Return the facts of this task's batch; an empty batch outside of a task, or without a delivery."""
     context = TaskContext.get()
     text = None if context is None else context.getLocalProperty(_PROPERTY)
@@ -86,3 +86,7 @@ def task_number() -> int:
     """Return the number of this task in its stage."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
+
+
+# Old names, until the last modules import the new ones.
+told = current_batch

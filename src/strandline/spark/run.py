@@ -170,15 +170,15 @@ class _Run:
         extent = stored_extent(self.home, self.stages, way, self.session, meant=by_arrival)
         if extent.way is Way.AT_ONCE:
             return self.job.attach(self.at_once(extent), self.opened)
-        mine = replace(self, stages=limited_to(self.stages, extent))
+        runner = replace(self, stages=limited_to(self.stages, extent))
 
         def drained() -> StreamingQuery:
             self.home.drain.touch()
-            return mine.stream(available_now=True)
+            return runner.stream(available_now=True)
 
         if self.home.drain.exists():
-            return self.job.attach(drained(), self.opened, mine.backlog)
-        return self.job.attach(mine.stream(available_now=True), self.opened, mine.backlog, then=drained)
+            return self.job.attach(drained(), self.opened, runner.backlog)
+        return self.job.attach(runner.stream(available_now=True), self.opened, runner.backlog, then=drained)
 
     def fill(self, request: Backfill, *, available_now: bool) -> Job:
         """Read history to its end, then the topic."""
@@ -186,8 +186,8 @@ class _Run:
 
         def live() -> StreamingQuery:
             there = enter_live_phase(self.home, plan)
-            mine = replace(self, stages=in_phase(self.stages, request, there))
-            return mine.stream(available_now=available_now, seam=seam_of(self.stages, request, there))
+            runner = replace(self, stages=in_phase(self.stages, request, there))
+            return runner.stream(available_now=available_now, seam=seam_of(self.stages, request, there))
 
         if plan.phase is Phase.LIVE:
             return self.job.attach(live(), self.opened)

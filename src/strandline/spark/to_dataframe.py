@@ -1,6 +1,6 @@
 """What a pipeline would write, as a streaming DataFrame of the user's own session.
 
-Panes, late elements and dead letters come in one stream, told apart by the column `kind`: nothing is dropped.
+Panes, late elements and dead letters come in one stream with the column `kind`. Nothing is dropped.
 """
 
 from collections.abc import Callable, Iterator

@@ -12,13 +12,13 @@ from strandline.ports.codecs import REASON
 from strandline.ports.raw_records import RECORD
 from strandline.ports.sources import FileListSource, SparkSource, TaskReadSource, topic_of
 from strandline.spark.sources.paused_source import PausedSource
-from strandline.spark.sources.read_in_task import is_here, named_task
+from strandline.spark.sources.read_in_task import named_task, tasks_can_read
 from strandline.spark.tasks.block_addresses import CARRIER
 from strandline.spark.tasks.keyed_step import KeyGroupProcessor, play_level
 from strandline.spark.tasks.partition_codes import without_names
 from strandline.spark.tasks.prepare import Seam, prepare_task, tick_task
 from strandline.spark.tasks.row_decoding import CLOCK, DECODED, MARK, decode_task
-from strandline.spark.tasks.task_writes import NOBODY, Writers
+from strandline.spark.tasks.task_writes import NO_WRITERS, Writers
 
 
 def translate(
@@ -28,7 +28,7 @@ def translate(
     *,
     clock: bool = False,
     seam: Seam | None = None,
-    writers: Writers = NOBODY,
+    writers: Writers = NO_WRITERS,
 ) -> DataFrame:
     """Return a stream of addressed blocks; those that leave the last level are delivered.
 
@@ -51,7 +51,7 @@ def translate(
 def _read(scan: Scan, stages: Stages, spark: SparkSession, writers: Writers, *, clock: bool) -> DataFrame:
     if isinstance(scan.source, PausedSource):
         return scan.source.carried(spark)
-    if not clock and is_here(scan, spark) and isinstance(scan.source, TaskReadSource) and scan.source.is_plain:
+    if not clock and tasks_can_read(scan, spark) and isinstance(scan.source, TaskReadSource) and scan.source.is_plain:
         task = named_task(scan, stages.by_number, scan.source.by_name(), writers)
         return scan.source.names(spark).mapInArrow(task, CARRIER)
     frame = _source(scan).stream(spark)

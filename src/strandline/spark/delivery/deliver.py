@@ -199,9 +199,9 @@ class Deliverer:
         stamps = tuple(Stamp(self._lineage, epoch, batch) for epoch in self._epochs)
         facts = Batch(clock, horizons, partitions, self._files(batch), self._measures, heads, stamps)
         send(self._spark.sparkContext, facts)
-        begun = time.perf_counter()
+        started = time.perf_counter()
         gathered = self._patience.until_done(lambda: self._gathered(frame, stamps))
-        played = time.perf_counter()
+        ran = time.perf_counter()
         name_jobs(self._spark.sparkContext)
         for name, counts in gathered.counts.items():
             if counts.missing:
@@ -213,7 +213,7 @@ class Deliverer:
         progress, rows = self._progress(gathered), sum(step.rows for step in self._steps.values())
         outputs = [self._addressed(gathered.output(each, progress, rows), batch) for each in range(len(self._sinks))]
         written = [self._to_sink(number, output, batch, sealed) for number, output in enumerate(outputs)]
-        took = {"play": played - begun, "deliver": time.perf_counter() - played}
+        took = {"play": ran - started, "deliver": time.perf_counter() - ran}
         crash_point("C11")
         for _, source, at in positions:
             source.delivered(f"strandline-{self._lineage}", at)

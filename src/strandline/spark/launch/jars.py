@@ -182,14 +182,14 @@ def _fetched(jar: Jar, answer: dict[str, str]) -> Path:
 
 def _keep(jar: Jar, file: Path, folder: Path) -> None:
     # Write to a temporary name, then rename: a concurrent start sees the whole jar or none.
-    handle, aside = tempfile.mkstemp(dir=folder, prefix=f".{jar.file}.")
+    handle, draft = tempfile.mkstemp(dir=folder, prefix=f".{jar.file}.")
     os.close(handle)
     try:
-        shutil.copyfile(file, aside)
-        Path(aside).chmod(0o644)
-        Path(aside).replace(folder / jar.file)
+        shutil.copyfile(file, draft)
+        Path(draft).chmod(0o644)
+        Path(draft).replace(folder / jar.file)
     except OSError as error:
-        Path(aside).unlink(missing_ok=True)
+        Path(draft).unlink(missing_ok=True)
         raise SetupError(f"the jar {jar.file} cannot be kept in {folder}", detail=str(error.strerror)) from error
 
 

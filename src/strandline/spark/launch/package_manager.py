@@ -87,5 +87,5 @@ def _apt_knows(package: str) -> bool:
     if program is None:
         return False
     # The exit code is good for a name that other packages only mention; a package that exists is described.
-    asked = subprocess.run([program, "show", package], capture_output=True, text=True, check=False)
-    return asked.stdout.startswith("Package:")
+    ran = subprocess.run([program, "show", package], capture_output=True, text=True, check=False)
+    return ran.stdout.startswith("Package:")

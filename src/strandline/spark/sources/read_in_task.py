@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from strandline.plan.stages import Scan
 from strandline.ports.raw_records import FILE_NAME
 from strandline.ports.sources import SparkSource, TaskReadSource
-from strandline.spark.batch_properties import task_number, told
+from strandline.spark.batch_properties import current_batch, task_number
 from strandline.spark.patches.worker_gc import freeze_imports
 from strandline.spark.tasks.prepare import Called, Steps, carried, leaving_task, prepare_scan
 from strandline.spark.tasks.row_decoding import Batches
@@ -27,7 +27,7 @@ def passes_no_row(scan: Scan) -> bool:
     return not scan.native and isinstance(scan.source, TaskReadSource) and scan.source.is_plain
 
 
-def is_here(scan: Scan, spark: SparkSession) -> bool:
+def tasks_can_read(scan: Scan, spark: SparkSession) -> bool:
     """Whether tasks can open the driver's files, and Spark has nothing to do to the rows."""
     return not scan.native and (spark.sparkContext.master or "").startswith("local")
 
@@ -38,8 +38,8 @@ def pieces_task(
     """Return the function for mapInArrow over numbers of pieces, one a task."""
 
     def read(batches: Batches) -> Iterator[pl.DataFrame]:
-        for batch in batches:
-            yield from (reader(pieces[number]) for number in batch["id"].to_pylist())
+        for arrow in batches:
+            yield from (reader(pieces[number]) for number in arrow["id"].to_pylist())
 
     return _task(scan, steps, read, writers)
 
@@ -50,7 +50,7 @@ def named_task(
     """Return the function for mapInArrow over file names."""
 
     def read(batches: Batches) -> Iterator[pl.DataFrame]:
-        yield from reader([name for batch in batches for name in batch[FILE_NAME].to_pylist()])
+        yield from reader([name for arrow in batches for name in arrow[FILE_NAME].to_pylist()])
 
     return _task(scan, steps, read, writers)
 
@@ -59,16 +59,20 @@ def _task(
     scan: Scan, steps: Steps, read: Callable[[Batches], Iterator[pl.DataFrame]], writers: Writers
 ) -> Callable[[Batches], Batches]:
     source: SparkSource = scan.source  # type: ignore[assignment]
-    alone, decoder = source.partitions == ("",), source.decoder
+    single_partition, decoder = source.partitions == ("",), source.decoder
     scan = replace(scan, source=Called(scan.source.name))  # type: ignore[arg-type]
 
     def run(batches: Batches) -> Batches:
         freeze_imports()
-        mine, begun = told(), time.perf_counter()
+        batch, started = current_batch(), time.perf_counter()
         for part, frame in enumerate(read(batches)):
-            came = time.perf_counter()
-            blocks = prepare_scan(frame, scan, steps, decoder, mine, task_number(), alone=alone, part=part)
-            yield from carried(leaving_task(blocks, writers, mine, begun, came))
-            begun = time.perf_counter()
+            read_at = time.perf_counter()
+            blocks = prepare_scan(frame, scan, steps, decoder, batch, task_number(), alone=single_partition, part=part)
+            yield from carried(leaving_task(blocks, writers, batch, started, read_at))
+            started = time.perf_counter()
 
     return run
+
+
+# Old names, until the last modules import the new ones.
+is_here = tasks_can_read

@@ -78,8 +78,8 @@ def limited_to(stages: Stages, extent: Extent) -> Stages:
 
 def _read(path: Path) -> Extent:
     try:
-        told = json.loads(path.read_text())
-        return Extent(Way(told["way"]), int(told["clock"]), tuple(told["sources"]))
+        facts = json.loads(path.read_text())
+        return Extent(Way(facts["way"]), int(facts["clock"]), tuple(facts["sources"]))
     except (ValueError, KeyError, TypeError) as problem:
         raise CheckpointMismatch(
             f"cannot read {path}", detail=str(problem), hint=f"strandline checkpoint check {path.parent}"

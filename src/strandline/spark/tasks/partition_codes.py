@@ -50,8 +50,8 @@ def with_names(frame: pl.DataFrame, files: Mapping[int, str], topic: str | None 
 
 def numbered(paths: Iterable[str]) -> dict[int, str]:
     """Return files by number. Spark lists `file:///path`, and puts `file:/path` into rows."""
-    said = [_NOWHERE.sub(r"\1/", path) for path in paths]
-    return {number_of(path): path for path in said}
+    names = [_NOWHERE.sub(r"\1/", path) for path in paths]
+    return {number_of(path): path for path in names}
 
 
 def _name(number: int, files: Mapping[int, str], topic: str | None) -> str:

@@ -12,7 +12,7 @@ from strandline.kernel.dead_letters import CUT, MASKED, TOO_LARGE
 from strandline.kernel.stateless_steps import spread
 from strandline.ports.codecs import DETAIL, RAW, REASON, Decoded, Decoder
 from strandline.ports.raw_records import RECORD, SIZE, SPLIT, TICKED
-from strandline.spark.batch_properties import told
+from strandline.spark.batch_properties import current_batch
 from strandline.spark.tasks.partition_codes import with_names
 from strandline.spark.tasks.unpack_topic_rows import is_packed, unpacked
 
@@ -132,7 +132,7 @@ def decode_task(decoder: Decoder, topic: str | None = None) -> Callable[[Batches
 
     def run(batches: Batches) -> Batches:
         for some in _grouped(batches):
-            frame = decoded(as_crossed(some, told().files, topic), decoder)
+            frame = decoded(as_crossed(some, current_batch().files, topic), decoder)
             yield from frame.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
 
     return run
@@ -168,16 +168,16 @@ def as_one(arrived: Arrived) -> Arrived:
     """Count all marks as those of one partition."""
     if not arrived.marks.height:
         return arrived
-    told = {PARTITION: [""], OFFSET: [0], MARK: [RECORD], "rows": [int(arrived.marks["rows"].sum())]}
-    return replace(arrived, marks=pl.DataFrame(told))
+    one = {PARTITION: [""], OFFSET: [0], MARK: [RECORD], "rows": [int(arrived.marks["rows"].sum())]}
+    return replace(arrived, marks=pl.DataFrame(one))
 
 
 def _marks(known: pl.DataFrame) -> pl.DataFrame:
     """Count rows by partition and mark, with their first offset."""
     if known.height and (known[MARK] == RECORD).all() and (known[PARTITION] == known[PARTITION][0]).all():
         # Most tasks have records of one partition, which need no grouping.
-        told_of = {PARTITION: [known[PARTITION][0]], MARK: [RECORD], OFFSET: [known[OFFSET].min()]}
-        return pl.DataFrame({**told_of, "rows": [known.height]}, schema=_MARKS)
-    told = known.lazy().filter(pl.col(MARK) < TICKED)
-    counted = told.group_by(PARTITION, MARK).agg(pl.col(OFFSET).min(), pl.len().cast(pl.Int64).alias("rows"))
+        first = {PARTITION: [known[PARTITION][0]], MARK: [RECORD], OFFSET: [known[OFFSET].min()]}
+        return pl.DataFrame({**first, "rows": [known.height]}, schema=_MARKS)
+    marks = known.lazy().filter(pl.col(MARK) < TICKED)
+    counted = marks.group_by(PARTITION, MARK).agg(pl.col(OFFSET).min(), pl.len().cast(pl.Int64).alias("rows"))
     return counted.sort(PARTITION, MARK).collect()

@@ -44,7 +44,7 @@ class Held(Mapping[str, bytes]):
 
     def write(self, writes: Mapping[str, bytes | None]) -> None:
         """Write these blocks; None removes one."""
-        begun = time.perf_counter()
+        started = time.perf_counter()
         index = writes.get(INDEX)
         digests = {} if index is None else digests_in(index)
         for place, data in writes.items():
@@ -55,12 +55,12 @@ class Held(Mapping[str, bytes]):
                 self._state.updateValue((place,), (data,))
                 if place in digests:
                     self._cache.keep(self._to, place, digests[place], data)
-        self.seconds += time.perf_counter() - begun
+        self.seconds += time.perf_counter() - started
 
     def _read(self, place: str) -> bytes:
-        asked = time.perf_counter()
+        started = time.perf_counter()
         value = self._state.getValue((place,))
-        self.seconds += time.perf_counter() - asked
+        self.seconds += time.perf_counter() - started
         if value is None:
             raise KeyError(place)
         return bytes(value[0])

@@ -29,8 +29,8 @@ def _named(passed: Passed, operation: Operation | Kept) -> Passed:
     if passed.failed is None or isinstance(operation, Kept):
         return passed
     # Salting serves an aggregation of the user. Its code failed, so the dead letter names it.
-    said = aggregating(operation.keys, operation.step) if isinstance(operation, Spread) else describe(operation)
-    return replace(passed, failed=passed.failed.with_columns(pl.lit(said).alias(STEP)))
+    name = aggregating(operation.keys, operation.step) if isinstance(operation, Spread) else describe(operation)
+    return replace(passed, failed=passed.failed.with_columns(pl.lit(name).alias(STEP)))
 
 
 def aggregating(keys: Sequence[str], step: WindowedStep) -> str:

@@ -53,13 +53,13 @@ class Measured:
         return Measured(seconds, behind, hot)
 
 
-def asked_for(blocks: Iterable[Block]) -> Measured | None:
+def collected(blocks: Iterable[Block]) -> Measured | None:
     """Sum the metrics of these blocks; None if the driver did not ask for any."""
-    told = [_from_facts(block.facts[FACT]) for block in blocks if FACT in block.facts]
-    return sum(told, Measured()) if told else None
+    facts = [_from_facts(block.facts[FACT]) for block in blocks if FACT in block.facts]
+    return sum(facts, Measured()) if facts else None
 
 
-def telling(block: Block, measured: Measured) -> Block:
+def with_metrics(block: Block, measured: Measured) -> Block:
     """Add metrics to a block."""
     known = _from_facts(block.facts.get(FACT, {}))
     return replace(block, facts={**block.facts, FACT: to_facts(known + measured)})
@@ -67,12 +67,12 @@ def telling(block: Block, measured: Measured) -> Block:
 
 def to_facts(measured: Measured) -> dict[str, Any]:
     """Return metrics as plain values, without empty ones."""
-    told = {
+    facts = {
         "seconds": {name: round(each, 6) for name, each in measured.seconds.items()},
         "behind": {str(bucket): many for bucket, many in measured.behind.items()},
         "hot": measured.hot,
     }
-    return {name: each for name, each in told.items() if each}
+    return {name: each for name, each in facts.items() if each}
 
 
 def _from_facts(facts: Mapping[str, Any]) -> Measured:
@@ -80,7 +80,9 @@ def _from_facts(facts: Mapping[str, Any]) -> Measured:
     return Measured(facts.get("seconds", {}), behind, facts.get("hot", {}))
 
 
-def look(rows: pl.DataFrame, blocks: Mapping[int, Block], step: str, keys: Sequence[str], head: int | None) -> Measured:
+def measure(
+    rows: pl.DataFrame, blocks: Mapping[int, Block], step: str, keys: Sequence[str], head: int | None
+) -> Measured:
     """Measure what a task sends to a keyed step, as far as it costs almost nothing."""
     behind = {} if head is None else _behind(rows[AT], head)
     parts = [(block.frames[PARTS], REPEATS in block.facts) for block in blocks.values() if PARTS in block.frames]
@@ -162,8 +164,8 @@ def highest(counts: Longs, many: int) -> Longs:
 
 def named(columns: Sequence[str], values: Sequence[Any]) -> str:
     """Return values by column as a JSON object, with very long values cut."""
-    told = {name: _short(value) for name, value in zip(columns, values, strict=True)}
-    return _as_json(told)
+    facts = {name: _short(value) for name, value in zip(columns, values, strict=True)}
+    return _as_json(facts)
 
 
 def _short(value: Any) -> Any:
@@ -171,3 +173,9 @@ def _short(value: Any) -> Any:
         return value
     text = str(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+# Old names, until the last modules import the new ones.
+asked_for = collected
+telling = with_metrics
+look = measure

@@ -15,7 +15,7 @@ from strandline.spark.batch_properties import Batch
 Writers = Mapping[int, Writer]
 """The writer of each output that tasks can write to."""
 
-NOBODY: Final[Writers] = {}
+NO_WRITERS: Final[Writers] = {}
 SOME: Final = "some"
 _OUT: Final = "out"
 _FACT: Final = "parts"
@@ -28,27 +28,27 @@ def writers_of(opened: Sequence[OpenSink]) -> dict[int, Writer]:
     return {number: writer for number, writer in found.items() if writer is not None}
 
 
-def put_away(blocks: list[tuple[int, Block]], writers: Writers, batch: Batch) -> list[tuple[int, Block]]:
+def write_rows(blocks: list[tuple[int, Block]], writers: Writers, batch: Batch) -> list[tuple[int, Block]]:
     """Write the rows of a task's blocks, and replace them by descriptions of what was written."""
     return [(to, _put(block, writers, batch)) for to, block in blocks] if writers and batch.stamps else blocks
 
 
 def _put(block: Block, writers: Writers, batch: Batch) -> Block:
-    frames, told = dict(block.frames), {}
+    frames, parts = dict(block.frames), {}
     for name, frame in block.frames.items():
         kind, _, output = name.partition(":")
         writer = writers.get(int(output)) if kind == _OUT else None
         part = None if writer is None else writer.put(frame, batch.stamps[int(output)])
         if part is not None:
-            told[output] = [part.rows, part.sums, part.told]
+            parts[output] = [part.rows, part.sums, part.told]
             frames[f"{SOME}:{output}"] = frames.pop(name).gather_every(1 + frame.height // _SHOWN)
-    return Block(frames, {**block.facts, _FACT: told}) if told else block
+    return Block(frames, {**block.facts, _FACT: parts}) if parts else block
 
 
 def parts_of(facts: Mapping[str, Any]) -> Iterable[tuple[int, Part]]:
     """Return the parts that a block describes, by output."""
-    for output, (rows, (plain, mixed), told) in facts.get(_FACT, {}).items():
-        yield int(output), Part(rows, (plain, mixed), told)
+    for output, (rows, (plain, mixed), part) in facts.get(_FACT, {}).items():
+        yield int(output), Part(rows, (plain, mixed), part)
 
 
 def sweep(opened: Sequence[OpenSink], stamps: Sequence[Stamp]) -> None:
@@ -56,3 +56,8 @@ def sweep(opened: Sequence[OpenSink], stamps: Sequence[Stamp]) -> None:
     for sink, stamp in zip(opened, stamps, strict=True):
         if isinstance(sink, TaskWrittenSink):
             sink.swept(stamp)
+
+
+# Old names, until the last modules import the new ones.
+NOBODY = NO_WRITERS
+put_away = write_rows

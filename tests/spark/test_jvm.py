@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from strandline.spark.launch.jvm import can_start_early
+from strandline.spark.patches.switch import is_on
 
+_EARLY = pytest.mark.skipif(not is_on("background_jvm"), reason="the patch is switched off")
 _BEGINS = """
 import sys, time
 from pathlib import Path
@@ -68,12 +70,14 @@ def _said(program: str, folder: Path) -> list[str]:
 
 
 @pytest.mark.spark
+@_EARLY
 def test_a_jvm_that_is_given_up_ends_and_the_next_session_has_its_own(tmp_path: Path) -> None:
     assert _said(_GIVEN_UP, tmp_path) == ["1 has ended", "45"]
     assert (tmp_path / "spark.log").exists()
 
 
 @pytest.mark.spark
+@_EARLY
 def test_a_sink_that_cannot_be_opened_leaves_no_jvm_behind(tmp_path: Path) -> None:
     problem, ended = _said(_REFUSED, tmp_path)
     assert "out.db" in problem

@@ -127,6 +127,13 @@ def test_another_spark_in_the_environment_is_a_warning(monkeypatch: pytest.Monke
     assert "/opt/spark-3.5" in found.fact
 
 
+@pytest.mark.parametrize(("found", "lacks"), [("4.1.4", "streaming.datasource"), ("4.3.0", "no jars"), ("4.2.1", "")])
+def test_another_pyspark_is_told_with_what_it_lacks(monkeypatch: pytest.MonkeyPatch, found: str, lacks: str) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setattr(doctor, "version", lambda name: found)
+    assert lacks in doctor.spark().fact
+
+
 def test_a_package_outside_the_range_of_our_metadata_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "version", lambda name: "3.0.1")
     assert doctor.package("pandas") == Finding(

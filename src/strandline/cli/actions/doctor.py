@@ -18,6 +18,11 @@ from strandline.spark.launch.find_java import find_java
 from strandline.spark.launch.jars import FETCH, home, jars_folder, missing, pinned
 from strandline.spark.launch.preflight import GIB, MEMORY_NEEDED, in_gib, require_memory, require_port, require_writable
 
+LACKS = {
+    "4.1": "it has no pyspark.sql.streaming.datasource, which every job needs",
+    "4.3": "jobs run, but there are no jars of Kafka, Avro and Delta for it",
+}
+"""What other versions of PySpark lack, as far as they were tried (decision 0050)."""
 PACKAGES = ("polars", "pyarrow", "pandas", "protobuf")
 
 
@@ -92,7 +97,9 @@ def spark() -> Finding:
     if finding.standing is Standing.OK and elsewhere:
         fact = f"{finding.fact}, but SPARK_HOME={elsewhere} starts another one"
         return Finding("Spark", Standing.WARN, fact, "type: unset SPARK_HOME")
-    return Finding("Spark", finding.standing, finding.fact, finding.fix)
+    lacks = next((text for minor, text in LACKS.items() if finding.fact.startswith(f"{minor}.")), "")
+    fact = f"{finding.fact}: {lacks}" if lacks else finding.fact
+    return Finding("Spark", finding.standing, fact, finding.fix)
 
 
 def java() -> Finding:

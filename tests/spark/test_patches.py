@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from strandline.errors import SetupError
 from strandline.spark.patches.switch import VARIABLE, is_on, switched_off
-from strandline.spark.patches.table import FILE_FORMATS, PATCHES, apply_patches, states
+from strandline.spark.patches.table import PATCHES, RELIANCES, apply_patches, states
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,8 +44,8 @@ def test_every_patch_says_what_it_changes_and_what_happens_without_it() -> None:
         assert patch.tried
 
 
-def test_the_modules_that_know_formats_on_disk_exist() -> None:
-    for each in FILE_FORMATS:
+def test_the_modules_that_rely_on_internals_exist() -> None:
+    for each in RELIANCES:
         assert (ROOT / "src" / "strandline" / each.module).is_file()
 
 

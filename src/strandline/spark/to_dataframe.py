@@ -1,4 +1,4 @@
-"""What a pipeline would write, as a streaming DataFrame of the user's own session.
+"""Return a pipeline's output as a streaming DataFrame in the user's session.
 
 Panes, late elements and dead letters come in one stream with the column `kind`. Nothing is dropped.
 """

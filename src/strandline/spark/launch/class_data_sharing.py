@@ -58,7 +58,7 @@ class ClassArchive:
 
     @property
     def _stem(self) -> str:
-        """An archive is valid for one JVM and for unchanged jars; both are in its name."""
+        """Return the archive's name, with a hash of the JVM and the jars for which it is valid."""
         jars = [(str(path), path.stat()) for path in self._jars()]
         # Java's home and not its launcher: one Java can be found by several names.
         facts = [str(self.java.home), self.java.version, *((path, at.st_size, at.st_mtime_ns) for path, at in jars)]

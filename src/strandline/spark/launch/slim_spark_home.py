@@ -48,7 +48,7 @@ def slim_home() -> Path | None:
 
 
 def _site_packages() -> set[Path]:
-    """Folders where every process of this Python finds packages."""
+    """Return the folders where every process of this Python finds packages."""
     known = [sysconfig.get_path(name) for name in ("purelib", "platlib")]
     return {Path(each) for each in [*known, *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]}
 

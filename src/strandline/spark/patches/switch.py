@@ -21,6 +21,6 @@ def is_on(name: str, environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def switched_off(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Names of the patches that are switched off one by one."""
+    """Return the names of patches that are switched off one by one."""
     words = (each.strip() for each in environ.get(VARIABLE, "").split(","))
     return tuple(each.removeprefix("-") for each in words if each and each != _ALL_OFF)

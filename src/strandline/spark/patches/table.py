@@ -45,23 +45,28 @@ class Patch:
     apply: Callable[[SparkSession], str] | None = None
     """Changes a Spark that has just started; returns why it failed, or an empty text."""
 
-    def why_off(self) -> str:
-        """Return why the patch is off, or an empty text."""
-        return self.probe() if is_on(self.name) else f"switched off by {VARIABLE}"
+    def why_off(self, spark: SparkSession | None = None) -> str:
+        """Return why the patch is off, or an empty text. Given a Spark, it is applied, which needs no probe."""
+        if not is_on(self.name):
+            return f"switched off by {VARIABLE}"
+        return self.probe() if spark is None or self.apply is None else self.apply(spark)
 
 
 @dataclass(frozen=True, slots=True)
-class FileFormat:
-    """A format of Spark or Hadoop on disk that Strandline reads or writes. It cannot be switched off."""
+class Reliance:
+    """An internal of Spark or Hadoop that Strandline uses without changing it. It cannot be switched off."""
 
     name: str
     module: str
     tried: tuple[str, ...]
+    if_changed: str
+    """What happens with a Spark where it differs."""
 
 
 ANY_SESSION: Final = ("topic_blocks",)
 """Patches that change nothing in Spark itself, and so are applied to sessions that users bring."""
 _SPARK: Final = ("4.2.1",)
+_ALSO_43: Final = ("4.2.1", "4.3.0")
 
 
 def _works_here() -> str:
@@ -90,7 +95,7 @@ PATCHES: Final = (
     Patch(
         "jvm_locale",
         "starts the JVM with a UTF-8 locale where the user chose none",
-        _SPARK,
+        _ALSO_43,
         "files with names outside ASCII can be read",
         "such files are skipped in the locale C; set LC_ALL=C.UTF-8",
         _works_here,
@@ -98,7 +103,7 @@ PATCHES: Final = (
     Patch(
         "background_jvm",
         "starts the JVM in a thread while sinks are opened",
-        _SPARK,
+        _ALSO_43,
         "0.7 s of a start of 15.5 s, with parallel claims (decision 0030); not measured alone",
         "the JVM starts after the sinks are open",
         _works_here,
@@ -106,7 +111,7 @@ PATCHES: Final = (
     Patch(
         "slim_home",
         "starts Spark from a SPARK_HOME without pyspark.zip, so that workers import compiled modules",
-        _SPARK,
+        _ALSO_43,
         "6 to 9 s of a start of 20 to 25 s, with one kind of worker (decision 0024); not measured alone",
         "workers compile PySpark when they start; no class archive",
         _own_spark_home,
@@ -122,7 +127,7 @@ PATCHES: Final = (
     Patch(
         "fork_server",
         "forks Spark's Python processes from one that has imported their modules",
-        _SPARK,
+        _ALSO_43,
         "1.6 to 6.8 s of a start of 16 to 25 s; 235 MB of memory of 661 MB (decision 0034)",
         "each Python process imports its modules",
         _on_linux,
@@ -130,7 +135,7 @@ PATCHES: Final = (
     Patch(
         "worker_gc",
         "freezes imported objects in Python workers with gc.freeze()",
-        _SPARK,
+        _ALSO_43,
         "15 to 20 % of the CPU time of Python workers (decision 0022)",
         "each task ends with a collection over all imported modules",
         _works_here,
@@ -138,7 +143,7 @@ PATCHES: Final = (
     Patch(
         "local_files",
         "replaces Hadoop's chmod processes and its listing of local folders",
-        _SPARK,
+        _ALSO_43,
         "27 to 55 ms of a batch of 440 ms (decision 0038); 19 ms of a listing of 38 ms (decision 0045)",
         "ten processes a batch; 70 microseconds a listed file; files whose names are not UTF-8 are skipped silently",
         partial(_in_jars, "hadoop-client-api-*.jar", "org.apache.hadoop.fs.FilterFileSystem"),
@@ -147,7 +152,7 @@ PATCHES: Final = (
     Patch(
         "state_codegen",
         "stops code generation in the JVM threads that serve state",
-        _SPARK,
+        _ALSO_43,
         "16 to 56 ms of a batch of 400 ms (decision 0038)",
         "Spark compiles code in every task",
         partial(_in_jars, "spark-catalyst_*.jar", "org.apache.spark.sql.internal.SQLConf$"),
@@ -156,7 +161,7 @@ PATCHES: Final = (
     Patch(
         "source_lookup",
         "tells Spark that no module named pyspark_* is installed",
-        _SPARK,
+        _ALSO_43,
         "0.2 to 0.45 s of each start (six pairs by turns)",
         "Spark starts a Python process to look for such modules",
         partial(_in_jars, "spark-sql_*.jar", "org.apache.spark.sql.execution.datasources.DataSourceManager$"),
@@ -173,12 +178,21 @@ PATCHES: Final = (
     ),
 )
 
-FILE_FORMATS: Final = (
-    FileFormat("offset log, commit log and logs of file sources", "checkpoint/job_folder.py", _SPARK),
-    FileFormat("the same logs, read to find damage", "checkpoint/examine_logs.py", _SPARK),
-    FileFormat("changelogs and snapshots of state in RocksDB", "checkpoint/state_store_files.py", _SPARK),
-    FileFormat("checksum files (.crc) of Hadoop", "checkpoint/hadoop_checksums.py", _SPARK),
-    FileFormat("a checkpoint that is written for a restored job", "savepoints/seed_state.py", _SPARK),
+RELIANCES: Final = (
+    Reliance("private attributes of PySpark", "spark/patches/jvm_access.py", _SPARK, "no session starts"),
+    Reliance("calls of Hadoop's file systems", "spark/patches/hadoop_files.py", _SPARK, "remote files are not checked"),
+    Reliance(
+        "offset log, commit log and logs of file sources", "checkpoint/job_folder.py", _SPARK, "a job does not go on"
+    ),
+    Reliance("the same logs, read for damage", "checkpoint/examine_logs.py", _SPARK, "the check reports damage"),
+    Reliance("metadata and schemas of state", "checkpoint/examine_state.py", _SPARK, "the check reports damage"),
+    Reliance("changelogs and snapshots of RocksDB", "checkpoint/state_store_files.py", _SPARK, "no check of state"),
+    Reliance("checksum files (.crc) of Hadoop", "checkpoint/hadoop_checksums.py", _SPARK, "checksums are not verified"),
+    Reliance("the offset log of a restored job", "savepoints/seed_state.py", _SPARK, "a restore fails"),
+    Reliance(
+        "the hash of partitioning (Murmur3)", "spark/tasks/block_addresses.py", _SPARK, "key groups spread unevenly"
+    ),
+    Reliance("xxhash64 of file names", "spark/tasks/partition_codes.py", _SPARK, "files are named by numbers"),
 )
 
 
@@ -188,7 +202,7 @@ def apply_patches(spark: SparkSession, *, names: Collection[str] | None = None) 
     for patch in PATCHES:
         if names is not None and patch.name not in names:
             continue
-        reason = patch.why_off() or ("" if patch.apply is None else patch.apply(spark))
+        reason = patch.why_off(spark)
         if reason:
             _log.info("patch %s is off: %s; %s", patch.name, reason, patch.without)
 

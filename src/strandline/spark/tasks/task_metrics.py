@@ -142,7 +142,7 @@ def hashes(rows: pl.DataFrame, keys: Sequence[str], every: int = 1) -> npt.NDArr
 
 
 def _key_at(frames: Sequence[pl.DataFrame], keys: Sequence[str], place: int) -> str:
-    """The key at a place of frames that stand one behind the other."""
+    """Return the key at a row number of concatenated frames."""
     for frame in frames:
         if place < frame.height:
             return named(keys, [frame[key][place] for key in keys])

@@ -120,6 +120,7 @@ def test_the_same_java_by_another_name_has_the_same_archive(archive: ClassArchiv
     assert same.options_to_create() == archive.options_to_create() != []
 
 
+@pytest.mark.skipif(not is_on("class_archive"), reason="the patch is switched off")
 def test_a_session_says_what_it_said_before_and_leaves_or_uses_an_archive(tmp_path: Path) -> None:
     java = Java(tmp_path / "java", "17.0.1", tmp_path)
     told = with_archive({OPTIONS: "-Xss4m", "a": "b"}, tmp_path, java)

@@ -186,33 +186,33 @@ def _delivering(**changed: Callable[..., Written | None]) -> Change:
     """Another order of things for one delivery."""
     original = delivering.deliver
 
-    def deliver(sink: Any, delivery: Delivery, output: Output, entry: LedgerEntry, patience: Any) -> Written | None:
+    def deliver(sink: Any, delivery: Delivery, output: Output, entry: LedgerEntry, retry: Any) -> Written | None:
         act = changed.get(delivery)
         if act is None:
-            return original(sink, delivery, output, entry, patience)
-        return act(sink, output, entry, patience)
+            return original(sink, delivery, output, entry, retry)
+        return act(sink, output, entry, retry)
 
     return lambda: patch.object(delivering, "deliver", deliver)
 
 
-def _past_the_ledger(sink: Any, output: Output, entry: LedgerEntry, patience: Any) -> Written | None:
+def _past_the_ledger(sink: Any, output: Output, entry: LedgerEntry, retry: Any) -> Written | None:
     try:
         done: Written = sink.commit(output, entry)
     except delivering.UNREACHABLE:
-        done = patience.until_done(lambda: sink.write(output, entry))
+        done = retry.until_done(lambda: sink.write(output, entry))
     return done
 
 
-def _rows_then_mark(sink: Any, output: Output, entry: LedgerEntry, patience: Any) -> Written | None:
-    done: Written = patience.until_done(lambda: sink.write(output, entry))
+def _rows_then_mark(sink: Any, output: Output, entry: LedgerEntry, retry: Any) -> Written | None:
+    done: Written = retry.until_done(lambda: sink.write(output, entry))
     crash_point("marked")
-    patience.until_done(lambda: sink.mark(output, entry))
+    retry.until_done(lambda: sink.mark(output, entry))
     return done
 
 
-def _mark_then_rows(sink: Any, output: Output, entry: LedgerEntry, patience: Any) -> Written | None:
-    marked: Written = patience.until_done(lambda: sink.mark(output, entry))
-    done: Written = patience.until_done(lambda: sink.write(output, entry)) if marked.fresh else marked
+def _mark_then_rows(sink: Any, output: Output, entry: LedgerEntry, retry: Any) -> Written | None:
+    marked: Written = retry.until_done(lambda: sink.mark(output, entry))
+    done: Written = retry.until_done(lambda: sink.write(output, entry)) if marked.fresh else marked
     return done
 
 

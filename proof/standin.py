@@ -99,9 +99,9 @@ class Job:
                 tuple(each.deliver(number) for number, each in enumerate(self.outputs)), "", 1,
             )  # fmt: skip
             session: Any = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
-            patience = Retry(stopping=_Bounded(), shortest=0)
+            retry = Retry(stopping=_Bounded(), shortest=0)
             deliverer = Deliverer(
-                session, stages, tuple(opened), ranges, Identity("", self.lineage, ""), done.append, patience
+                session, stages, tuple(opened), ranges, Identity("", self.lineage, ""), done.append, retry
             )
             between()
             for batch in self._batches(events):

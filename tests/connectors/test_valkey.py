@@ -352,8 +352,8 @@ def test_a_server_that_was_killed_is_waited_for_and_nothing_is_lost(
             valkey.start()
 
     next_one = LedgerEntry("mine", first.epoch, 1, "next range")
-    patience = Retry(report=hears, shortest=0.05)
-    assert deliver(sink, Delivery.EXACTLY_ONCE, panes(pane("blue", 6)), next_one, patience) == Written()
+    retry = Retry(report=hears, shortest=0.05)
+    assert deliver(sink, Delivery.EXACTLY_ONCE, panes(pane("blue", 6)), next_one, retry) == Written()
     assert all(isinstance(each, SinkUnavailable) for each in heard[:2])
     assert heard[-1] is None
     assert "Valkey at 127.0.0.1" in str(heard[0])

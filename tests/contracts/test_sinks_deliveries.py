@@ -49,7 +49,7 @@ def test_an_older_driver_can_do_nothing(store: Store, act: str) -> None:
 @pytest.mark.slow
 def test_two_drivers_that_keep_taking_over_from_each_other_write_each_batch_once(store: Store) -> None:
     batches, problems = 10, list[str]()
-    patience = Retry(shortest=0.001)
+    retry = Retry(shortest=0.001)
 
     def drive(sink: OpenSink) -> None:
         epoch: int | None = None
@@ -59,9 +59,9 @@ def test_two_drivers_that_keep_taking_over_from_each_other_write_each_batch_once
                 told = panes(pane(f"team {batch}", batch))
                 try:
                     # Fenced in the middle of a claim, too: then the other has just claimed.
-                    epoch = patience.until_done(lambda: sink.claim("mine")) if epoch is None else epoch
+                    epoch = retry.until_done(lambda: sink.claim("mine")) if epoch is None else epoch
                     due = entry(sink, batch, digest=f"range {batch}", epoch=epoch)
-                    deliver(sink, Delivery.EXACTLY_ONCE, told, due, patience)
+                    deliver(sink, Delivery.EXACTLY_ONCE, told, due, retry)
                     batch += 1
                 except Fenced:
                     epoch = None

@@ -55,10 +55,10 @@ class Scripted:
 
 
 def delivered(
-    delivery: Delivery, *answers: Written | Exception, patience: Retry | None = None
+    delivery: Delivery, *answers: Written | Exception, retry: Retry | None = None
 ) -> tuple[Written | None, list[str]]:
     sink = Scripted(iter(answers))
-    return deliver(sink, delivery, Output(), ENTRY, patience or Retry(shortest=0)), sink.asked
+    return deliver(sink, delivery, Output(), ENTRY, retry or Retry(shortest=0)), sink.asked
 
 
 AWAY = SinkUnavailable("the sink is away")
@@ -83,7 +83,7 @@ def test_at_most_once_marks_first_and_writes_only_what_was_new() -> None:
 def test_a_batch_waits_for_a_sink_that_is_away(delivery: Delivery) -> None:
     reports: list[RunError | None] = []
     written, asked = delivered(
-        delivery, AWAY, AWAY, Written(), Written(), patience=Retry(report=reports.append, shortest=0)
+        delivery, AWAY, AWAY, Written(), Written(), retry=Retry(report=reports.append, shortest=0)
     )
     assert written == Written()
     assert asked[:2] == asked[1:3]
@@ -98,16 +98,16 @@ def test_waits_grow_up_to_a_limit() -> None:
             waited.append(timeout or 0)
             return False
 
-    patience = Retry(stopping=Clock(), shortest=1, longest=5)
-    delivered(Delivery.EXACTLY_ONCE, *[AWAY] * 5, Written(), patience=patience)
+    retry = Retry(stopping=Clock(), shortest=1, longest=5)
+    delivered(Delivery.EXACTLY_ONCE, *[AWAY] * 5, Written(), retry=retry)
     assert waited == [1, 2, 4, 5, 5]
 
 
 def test_a_job_that_is_stopped_does_not_wait() -> None:
-    patience = Retry(shortest=60)
-    patience.stopping.set()
+    retry = Retry(shortest=60)
+    retry.stopping.set()
     with pytest.raises(SinkUnavailable):
-        delivered(Delivery.EXACTLY_ONCE, AWAY, patience=patience)
+        delivered(Delivery.EXACTLY_ONCE, AWAY, retry=retry)
 
 
 @pytest.mark.parametrize("delivery", Delivery)

@@ -95,7 +95,7 @@ class Job:
         self._sinks: tuple[OpenSink, ...] = ()
         self._unreachable: RunError | None = None
         self._hold: int | None = None
-        self.patience = Retry(self._report_wait)
+        self.retry = Retry(self._report_wait)
 
     def hold(self) -> None:
         """Lock the folder against repair until the job has ended."""
@@ -278,7 +278,7 @@ class Job:
     def stop(self) -> None:
         """End the job at once. The next run repeats a batch that was interrupted."""
         self._stopped = self._stopped or not self._terminated.is_set()
-        self.patience.stopping.set()
+        self.retry.stopping.set()
         with self._switching:
             query = self._query
         if query is not None:

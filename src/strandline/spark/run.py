@@ -86,15 +86,15 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     """
     folder = local_folder(checkpoint)
     spark = _given_session(spark, settings)
-    to_fill = requested(root, backfill, then, at)
-    root = root if to_fill is None else to_fill.over(root)
+    backfill_request = requested(root, backfill, then, at)
+    root = root if backfill_request is None else backfill_request.over(root)
     home = Checkpoint(folder)
     require_sound(folder)
     stages = to_stages(root, _groups(home, spark, key_groups))
     java = require_machine(folder) if spark is None else None
     if spark is not None:
         require_rocksdb(spark)
-    bounded = to_fill is None and is_bounded(stages)
+    bounded = backfill_request is None and is_bounded(stages)
     if by_arrival and not bounded:
         raise SetupError("by_arrival is for input that ends", hint="leave it out: a stream is played as it arrives")
     identity = home.claim(root, stages)
@@ -117,13 +117,13 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     runner = _Run(session, stages, home, identity, opened, job, heartbeat_seconds, every, measures=observer is not None)
     job.hold()
     try:
-        if to_fill is not None:
-            return runner.fill(to_fill, available_now=available_now)
+        if backfill_request is not None:
+            return runner.fill(backfill_request, available_now=available_now)
         if bounded:
             return runner.to_the_end(by_arrival=by_arrival)
         return job.attach(runner.stream(available_now=available_now), opened, runner.backlog)
     except BaseException:
-        job.patience.stopping.set()
+        job.retry.stopping.set()
         job.release()
         close_sinks(opened)
         raise
@@ -205,7 +205,7 @@ class _Run:
 
     def _deliver(self, ranges: Ranges) -> Deliver:
         deliverer = Deliverer(
-            self.session, self.stages, self.opened, ranges, self.identity, self.job.delivered, self.job.patience,
+            self.session, self.stages, self.opened, ranges, self.identity, self.job.delivered, self.job.retry,
             measures=self.measures,
         )  # fmt: skip
         return _keeping_errors(deliverer, self.job)
@@ -293,7 +293,7 @@ def _keeping_errors(deliverer: Deliverer, job: Job) -> Deliver:
             job.failed(problem)
             raise RuntimeError(problem.message) from None
         except (PySparkException, Py4JError):
-            if not job.patience.stopping.is_set():
+            if not job.retry.stopping.is_set():
                 raise
             # A short text: Spark searches all of it with a pattern that overflows the stack.
             raise RuntimeError("the job was stopped during a batch") from None

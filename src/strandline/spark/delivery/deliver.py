@@ -114,15 +114,15 @@ class Retry:
                 return done
 
 
-def deliver(sink: OpenSink, delivery: Delivery, output: Output, entry: LedgerEntry, patience: Retry) -> Written | None:
+def deliver(sink: OpenSink, delivery: Delivery, output: Output, entry: LedgerEntry, retry: Retry) -> Written | None:
     """Write one batch to one sink with its delivery guarantee. None if it was given up (at most once only)."""
     match delivery:
         case Delivery.EXACTLY_ONCE:
-            return patience.until_done(lambda: sink.commit(output, entry))
+            return retry.until_done(lambda: sink.commit(output, entry))
         case Delivery.AT_LEAST_ONCE:
-            return patience.until_done(lambda: sink.write(output, entry))
+            return retry.until_done(lambda: sink.write(output, entry))
         case Delivery.AT_MOST_ONCE:
-            marked = patience.until_done(lambda: sink.mark(output, entry))
+            marked = retry.until_done(lambda: sink.mark(output, entry))
             crash_point("marked")
             try:
                 return sink.write(output, entry) if marked.fresh else marked
@@ -166,25 +166,25 @@ class Deliverer:
         checkpoint: Ranges,
         identity: Identity,
         listener: Callable[[Delivered], None],
-        patience: Retry | None = None,
+        retry: Retry | None = None,
         *,
         measures: bool = False,
     ) -> None:
         self._measures = measures
         self._spark, self._stages, self._sinks = spark, stages, sinks
         self._checkpoint, self._lineage, self._listener = checkpoint, identity.lineage, listener
-        self._patience = patience or Retry()
-        self._epochs = tuple(self._claimed(sink) for sink in sinks)
+        self._retry = retry or Retry()
+        self._epochs = tuple(self._claim(sink) for sink in sinks)
         self._empty = {number for number in identity.starting if self._latest(sinks[number]) is None}
         """Sinks that were added to a restored job and hold nothing of it."""
         self._steps: dict[int, StepOutput] = {}
         self._ended: dict[int, frozenset[str]] = {}
 
-    def _claimed(self, sink: OpenSink) -> int:
-        return self._patience.until_done(lambda: sink.claim(self._lineage))
+    def _claim(self, sink: OpenSink) -> int:
+        return self._retry.until_done(lambda: sink.claim(self._lineage))
 
     def _latest(self, sink: OpenSink) -> Recorded | None:
-        return self._patience.until_done(lambda: sink.latest(self._lineage))
+        return self._retry.until_done(lambda: sink.latest(self._lineage))
 
     def __call__(self, frame: DataFrame, in_spark: int) -> None:
         crash_point("C6")
@@ -200,7 +200,7 @@ class Deliverer:
         facts = Batch(clock, horizons, partitions, self._files(batch), self._measures, heads, stamps)
         send(self._spark.sparkContext, facts)
         started = time.perf_counter()
-        gathered = self._patience.until_done(lambda: self._gathered(frame, stamps))
+        gathered = self._retry.until_done(lambda: self._collect(frame, stamps))
         ran = time.perf_counter()
         name_jobs(self._spark.sparkContext)
         for name, counts in gathered.counts.items():
@@ -211,7 +211,9 @@ class Deliverer:
         self._refuse_gone(batch)
         self._steps |= gathered.steps
         progress, rows = self._progress(gathered), sum(step.rows for step in self._steps.values())
-        outputs = [self._addressed(gathered.output(each, progress, rows), batch) for each in range(len(self._sinks))]
+        outputs = [
+            self._with_envelopes(gathered.output(each, progress, rows), batch) for each in range(len(self._sinks))
+        ]
         written = [self._to_sink(number, output, batch, sealed) for number, output in enumerate(outputs)]
         took = {"play": ran - started, "deliver": time.perf_counter() - ran}
         crash_point("C11")
@@ -222,14 +224,14 @@ class Deliverer:
         self._listener(self._delivered(batch, outputs, gathered, written, took))
         crash_point("C12")
 
-    def _gathered(self, frame: DataFrame, stamps: Sequence[Stamp]) -> Gathered:
+    def _collect(self, frame: DataFrame, stamps: Sequence[Stamp]) -> Gathered:
         try:
             return _gather(frame)
         except UNREACHABLE:
             sweep(self._sinks, stamps)
             raise
 
-    def _addressed(self, output: Output, batch: int) -> Output:
+    def _with_envelopes(self, output: Output, batch: int) -> Output:
         """Add the lineage and the clock of the batch to its dead letters."""
         if output.dead is None:
             return output
@@ -241,7 +243,7 @@ class Deliverer:
         epoch = self._epochs[number]
         starts = None if number in self._empty else sealed.starts
         entry = LedgerEntry(self._lineage, epoch, batch, sealed.digest, starts, sealed.ends, digest)
-        written = deliver(self._sinks[number], wanted.delivery, output, entry, self._patience)
+        written = deliver(self._sinks[number], wanted.delivery, output, entry, self._retry)
         self._empty.discard(number)
         if written is None:
             _log.warning(

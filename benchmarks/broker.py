@@ -19,7 +19,7 @@ import strandline as sl
 from benchmarks.corpus import FILES, Batch, Corpus, batch_of, flush_of, table_of
 from benchmarks.feeds import AVRO, EVENTS, Form, Topic
 from strandline.formats.registry.subjects import Kind, Schema
-from strandline.ports.protocols import Encoder
+from strandline.ports.codecs import Encoder
 from strandline.services import topics
 from strandline.services.catalogue import service
 from strandline.services.service import Service

@@ -13,8 +13,8 @@ from strandline.kernel.output import Output
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
 from strandline.ports.ledger import LedgerEntry, output_digest
-from strandline.ports.protocols import OpenSink
-from strandline.spark.delivery.deliver import Patience, deliver
+from strandline.ports.sinks import OpenSink
+from strandline.spark.delivery.deliver import Retry, deliver
 
 SHORT: Final = {Delivery.EXACTLY_ONCE: "exactly", Delivery.AT_LEAST_ONCE: "at-least"}
 _START_US: Final = 1_700_000_000_000_000
@@ -59,7 +59,7 @@ class _Side:
         said = output_digest(output) if self.delivery is Delivery.EXACTLY_ONCE else ""
         starts, ends = (None if number == 0 else f"at {number}"), f"at {number + 1}"
         entry = LedgerEntry("bench", self.epoch, number, f"range {number}", starts, ends, said)
-        deliver(self.sink, self.delivery, output, entry, Patience())
+        deliver(self.sink, self.delivery, output, entry, Retry())
         self.wall.append(time.perf_counter() - wall)
         self.cpu.append(time.process_time() - cpu)
 
@@ -100,7 +100,7 @@ def _opened(pair: Pair, store: Store, delivery: Delivery, round_: int) -> _Side:
     table = store.new_table(f"{pair.rows}_{SHORT[delivery].replace('-', '_')}_{round_}")
     asked = store.sink(table)
     sink = asked.open(Deliver(0, asked, delivery, None))
-    return _Side(delivery, table, sink, Patience().until_done(lambda: sink.claim("bench")))
+    return _Side(delivery, table, sink, Retry().until_done(lambda: sink.claim("bench")))
 
 
 def _run(pair: Pair, side: _Side, round_: int) -> Run:

@@ -21,7 +21,7 @@ import polars as pl
 
 import strandline as sl
 from strandline.kernel.blocks.block import OFFSET, PARTITION
-from strandline.ports.protocols import RAW, Decoder
+from strandline.ports.codecs import RAW, Decoder
 
 DDL: Final = "team string, user string, score long, at timestamp"
 AVRO: Final = {

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 import strandline as sl
 from strandline.connectors.kafka.clients import admin_of, ends, partitions, reader, records_from
 from strandline.connectors.kafka.security import Security
-from strandline.ports.protocols import SparkSink
+from strandline.ports.sinks import SparkSink
 from strandline.services.catalogue import service
 from strandline.services.service import Service
 from strandline.services.topics import Topic, create_topics

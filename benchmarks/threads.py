@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.meter import PROC, Looking, around, members
-from strandline.spark.launch.fork_server import named
+from strandline.spark.launch.fork_server import process_name
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
@@ -42,7 +42,7 @@ DRIVER: Final = "driver: gathering and sinks"
 ORDER: Final = (*JVM, JVM_REST, POLARS, WORKERS, CLOCKS, DRIVER)
 
 _SOURCES: Final = tuple(
-    named(f"pyspark.sql.{each}")
+    process_name(f"pyspark.sql.{each}")
     for each in ("worker.plan_data_source_read", "streaming.python_streaming_source_runner")
 )
 """Names of Spark's processes for Python sources."""

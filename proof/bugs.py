@@ -177,7 +177,7 @@ def _offsets_synced_only(path: Path, original: Callable[[Path], bytes] = job_fol
 def _swallows(self: Any, act: Callable[[], Any]) -> Any:
     try:
         return act()
-    except delivering.AWAY as problem:
+    except delivering.UNREACHABLE as problem:
         self.heard(problem)
         return Written()
 
@@ -186,33 +186,33 @@ def _delivering(**changed: Callable[..., Written | None]) -> Change:
     """Change the order of operations for one delivery."""
     original = delivering.deliver
 
-    def deliver(sink: Any, delivery: Delivery, output: Output, entry: LedgerEntry, patience: Any) -> Written | None:
+    def deliver(sink: Any, delivery: Delivery, output: Output, entry: LedgerEntry, retry: Any) -> Written | None:
         act = changed.get(delivery)
         if act is None:
-            return original(sink, delivery, output, entry, patience)
-        return act(sink, output, entry, patience)
+            return original(sink, delivery, output, entry, retry)
+        return act(sink, output, entry, retry)
 
     return lambda: patch.object(delivering, "deliver", deliver)
 
 
-def _past_the_ledger(sink: Any, output: Output, entry: LedgerEntry, patience: Any) -> Written | None:
+def _past_the_ledger(sink: Any, output: Output, entry: LedgerEntry, retry: Any) -> Written | None:
     try:
         done: Written = sink.commit(output, entry)
-    except delivering.AWAY:
-        done = patience.until_done(lambda: sink.write(output, entry))
+    except delivering.UNREACHABLE:
+        done = retry.until_done(lambda: sink.write(output, entry))
     return done
 
 
-def _rows_then_mark(sink: Any, output: Output, entry: LedgerEntry, patience: Any) -> Written | None:
-    done: Written = patience.until_done(lambda: sink.write(output, entry))
+def _rows_then_mark(sink: Any, output: Output, entry: LedgerEntry, retry: Any) -> Written | None:
+    done: Written = retry.until_done(lambda: sink.write(output, entry))
     crash_point("marked")
-    patience.until_done(lambda: sink.mark(output, entry))
+    retry.until_done(lambda: sink.mark(output, entry))
     return done
 
 
-def _mark_then_rows(sink: Any, output: Output, entry: LedgerEntry, patience: Any) -> Written | None:
-    marked: Written = patience.until_done(lambda: sink.mark(output, entry))
-    done: Written = patience.until_done(lambda: sink.write(output, entry)) if marked.fresh else marked
+def _mark_then_rows(sink: Any, output: Output, entry: LedgerEntry, retry: Any) -> Written | None:
+    marked: Written = retry.until_done(lambda: sink.mark(output, entry))
+    done: Written = retry.until_done(lambda: sink.write(output, entry)) if marked.fresh else marked
     return done
 
 
@@ -368,7 +368,7 @@ _ALL: Final = (
     Bug("source-log-not-synced", "the file list behind a position is not made durable", "sqlite",
         _function(job_folder, "_synced", _offsets_synced_only)),
     Bug("unknown-swallowed", "a batch counts as written when the sink does not answer", "sqlite",
-        _method(delivering.Patience, "until_done", _swallows)),
+        _method(delivering.Retry, "until_done", _swallows)),
     Bug("retry-past-the-ledger", "the second attempt writes without reading the ledger", "sqlite",
         _delivering(exactly_once=_past_the_ledger)),
     Bug("rows-before-mark", "at most once: rows are written, then marked", "sqlite",

@@ -9,7 +9,7 @@ from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, START, Bl
 from strandline.kernel.dead_letters import addressed, letters_of
 from strandline.kernel.output import Counts, counts_to_facts
 from strandline.kernel.step import WATERMARK
-from strandline.ports.protocols import RAW, REASON
+from strandline.ports.codecs import RAW, REASON
 
 EVENT: Final = "event"
 """Column of the event number; for dead letters `source_offset`."""

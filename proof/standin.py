@@ -19,12 +19,12 @@ import pyarrow as pa
 from proof.events import block_of
 from proof.stores import Asked
 from strandline.checkpoint.examine import require_sound
-from strandline.checkpoint.file_copies import COPIES, copied
+from strandline.checkpoint.file_copies import COPIES, with_copies
 from strandline.checkpoint.job_folder import Checkpoint, Identity
 from strandline.errors import StateError
 from strandline.kernel.blocks.block import pack
 from strandline.plan.stages import Scan, Stages
-from strandline.spark.delivery.deliver import Delivered, Deliverer, Patience
+from strandline.spark.delivery.deliver import Delivered, Deliverer, Retry
 from strandline.spark.tasks.block_addresses import to_deliver
 
 PER_BATCH: Final = 9
@@ -99,9 +99,9 @@ class Job:
                 tuple(each.deliver(number) for number, each in enumerate(self.outputs)), "", 1,
             )  # fmt: skip
             session: Any = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
-            patience = Patience(stopping=_Bounded(), shortest=0)
+            retry = Retry(stopping=_Bounded(), shortest=0)
             deliverer = Deliverer(
-                session, stages, tuple(opened), ranges, Identity("", self.lineage, ""), done.append, patience
+                session, stages, tuple(opened), ranges, Identity("", self.lineage, ""), done.append, retry
             )
             between()
             for batch in self._batches(events):
@@ -183,7 +183,7 @@ class Job:
             self.checkpoint.adopt(Identity("", self.lineage, ""))
             self._write("metadata", json.dumps({"id": str(uuid5(NAMESPACE_OID, self.lineage))}))
         require_sound(self.home)
-        return copied(self.checkpoint, self.lineage)
+        return with_copies(self.checkpoint, self.lineage)
 
     def _write(self, name: str, text: str) -> None:
         path = self.checkpoint.spark / name

@@ -14,7 +14,7 @@ import strandline as sl
 from proof.events import EVENT, PARTS
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
-from strandline.ports.protocols import SparkSink
+from strandline.ports.sinks import SparkSink
 
 Row = tuple[str, int, int]
 """Part, batch, event."""

@@ -16,7 +16,7 @@ from typing import Final
 from proof.forked import GROWS, SIZES, batches_of
 from proof.oracle import judged
 from proof.zygote import REFUSED, Life, Zygote
-from strandline.checkpoint.repair import mend
+from strandline.checkpoint.repair import repair
 from strandline.plan.endpoints import Delivery
 
 POINTS: Final = ("C6:1", "C7:1", "C9:1", "C10:1", "C11:1", "C12:1", "C7:2", "C10:2")
@@ -81,7 +81,7 @@ def tear(folder: Path, draw: Random) -> str:
 
 def repaired(folder: Path, backup: Path) -> Fate:
     """Repair as `strandline checkpoint repair` does; restore the folder if something remains damaged."""
-    mended = mend(folder)
+    mended = repair(folder)
     if mended.left.goes_on:
         return Fate.MENDED if mended.done else Fate.UNHURT
     shutil.rmtree(folder)

@@ -25,7 +25,7 @@ from strandline.plan.compile import to_stages
 from strandline.plan.lineage import strands_to
 from strandline.plan.nodes import KeyedNode
 from strandline.plan.stories.player_protocol import Player
-from strandline.ports.protocols import ByName
+from strandline.ports.sources import TaskReadSource
 from strandline.reference.player import ReferencePlayer
 from strandline.spark.sources.read_in_task import passes_no_row
 from strandline.spark.tasks.stateless_steps import run_operations
@@ -112,7 +112,7 @@ def test_the_judge_agrees_with_what_a_question_computes_of_each_bid(query: str, 
     """What is done to rows is played as a task does it; what is summed up over them, in plain Polars."""
     asked = ours.ASKED[query](str(folder)).root
     (scan,) = to_stages(ours.pipeline(query, str(folder)).root).scans
-    assert isinstance(scan.source, ByName)
+    assert isinstance(scan.source, TaskReadSource)
     read = scan.source.by_name()
     uris = sorted(path.as_uri() for path in folder.glob("*.parquet"))
     passed = run_operations(pl.concat(read(uris)), scan.flows[0].operations)

@@ -61,7 +61,7 @@ def test_findings_are_printed_as_json(home: Checkpoint, capsys: pytest.CaptureFi
 
 
 def test_unrepairable_damage_is_reported_and_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    home = folder_of(Checkpoint(tmp_path / "job"), copied=False)
+    home = folder_of(Checkpoint(tmp_path / "job"), with_copies=False)
     (home.spark / "offsets" / "1").write_bytes(b"")
     assert run("checkpoint", "repair", str(home.folder), "--yes") == 1
     output = capsys.readouterr().out

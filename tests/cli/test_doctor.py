@@ -1,4 +1,4 @@
-"""What the doctor finds, how it tells it, and the exit code."""
+"""Test the findings of `strandline doctor`, its output and its exit code."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,7 @@ from strandline.cli.actions.doctor import Finding, Standing, examine, fits, run,
 from strandline.errors import SetupError
 from strandline.spark.launch import preflight
 from strandline.spark.launch.find_java import Java
+from strandline.spark.patches.table import PATCHES
 
 GOOD = Finding("memory", Standing.OK, "8.0 GiB free")
 SHAKY = Finding("Kafka jars", Standing.WARN, "4 of 4 not fetched yet", "type: fetch")
@@ -22,10 +23,19 @@ def finding(monkeypatch: pytest.MonkeyPatch, *findings: Finding) -> None:
 
 def test_everything_spark_needs_is_looked_at() -> None:
     names = [found.name for found in examine()]
-    assert names == [
+    assert names[:13] == [
         *("Python", "polars", "pyarrow", "pandas", "protobuf", "Spark", "Java", "Kafka jars", "memory", "ports"),
         *("current folder", "temporary folder", "cache folder"),
     ]
+
+
+def test_each_patch_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_PATCHES", "-worker_gc")
+    rows = {found.name: found for found in examine()[13:]}
+    assert set(rows) == {f"patch {patch.name}" for patch in PATCHES}
+    assert all(row.standing is Standing.OK for row in rows.values())
+    assert rows["patch worker_gc"].fact.startswith("off: switched off by STRANDLINE_PATCHES")
+    assert rows["patch topic_blocks"].fact.startswith("on: ")
 
 
 def test_each_finding_is_a_line_with_its_fix(
@@ -115,6 +125,13 @@ def test_another_spark_in_the_environment_is_a_warning(monkeypatch: pytest.Monke
     found = doctor.spark()
     assert found.standing is Standing.WARN
     assert "/opt/spark-3.5" in found.fact
+
+
+@pytest.mark.parametrize(("found", "lacks"), [("4.1.4", "streaming.datasource"), ("4.3.0", "no jars"), ("4.2.1", "")])
+def test_another_pyspark_is_told_with_what_it_lacks(monkeypatch: pytest.MonkeyPatch, found: str, lacks: str) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setattr(doctor, "version", lambda name: found)
+    assert lacks in doctor.spark().fact
 
 
 def test_a_package_outside_the_range_of_our_metadata_fails(monkeypatch: pytest.MonkeyPatch) -> None:

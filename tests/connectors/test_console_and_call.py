@@ -17,7 +17,7 @@ from strandline.kernel.window.panes import INDEX, RETRACTION
 from strandline.plan.compile import to_stages
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
-from strandline.ports.protocols import LedgerEntry
+from strandline.ports.ledger import LedgerEntry
 from tests.plan.endpoints import scores
 
 ENTRY = LedgerEntry("mine", 1, 3, "digest")

@@ -17,7 +17,7 @@ from strandline.kernel.blocks.block import AT
 from strandline.kernel.output import Output
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
-from strandline.ports.protocols import LedgerEntry
+from strandline.ports.ledger import LedgerEntry
 
 deltalake = pytest.importorskip("deltalake", reason='it needs "strandline[delta]"')
 

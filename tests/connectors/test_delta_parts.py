@@ -19,7 +19,7 @@ from strandline.errors import Fenced, SinkError
 from strandline.kernel.output import Output, Part
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
-from strandline.ports.protocols import Stamp
+from strandline.ports.sinks import Stamp
 from tests.connectors.test_delta import entry, ids, opened, rows, table
 
 deltalake = pytest.importorskip("deltalake", reason='it needs "strandline[delta]"')

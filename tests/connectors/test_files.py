@@ -14,8 +14,9 @@ from strandline.connectors.files.listing import Waiting, refuse_gone, waiting_he
 from strandline.errors import InvalidStep, LostRecords, RunError
 from strandline.kernel.blocks.block import OFFSET, PARTITION
 from strandline.plan.nodes import to_plain
-from strandline.ports.protocols import RAW, REASON, SPLIT, ListedFile
-from strandline.ports.raw_records import RECORD
+from strandline.ports.codecs import RAW, REASON
+from strandline.ports.raw_records import RECORD, SPLIT
+from strandline.ports.sources import ListedFile
 from strandline.spark.tasks.row_decoding import MARK, Arrived, as_one, decode_task, of_records
 
 JSON = sl.json("n long")

@@ -23,7 +23,7 @@ from strandline.formats.row_files import decode_file, encode_file, to_public_col
 from strandline.kernel.output import Output
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
-from strandline.ports.protocols import LedgerEntry
+from strandline.ports.ledger import LedgerEntry
 
 
 def opened(path: Path, **asked: Any) -> OpenFolder:

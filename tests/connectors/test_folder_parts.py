@@ -16,7 +16,7 @@ from strandline.connectors.files.task_files import FolderWriter
 from strandline.errors import Fenced, SinkError, SinkUnavailable
 from strandline.kernel.output import Output, Part
 from strandline.ports.ledger import LedgerEntry, output_digest
-from strandline.ports.protocols import Stamp
+from strandline.ports.sinks import Stamp
 from tests.connectors.test_folder import data_files, entry, ids, opened, written
 
 

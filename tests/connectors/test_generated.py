@@ -18,7 +18,7 @@ from strandline.connectors.generated.source import GeneratedDataSource, Generate
 from strandline.errors import InvalidStep
 from strandline.kernel.blocks.block import OFFSET, PARTITION
 from strandline.plan.nodes import to_plain
-from strandline.ports.protocols import RAW
+from strandline.ports.codecs import RAW
 from strandline.ports.raw_records import ENDED, RECORD
 
 ORIGIN = 1_700_000_000_000

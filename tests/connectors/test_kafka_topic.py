@@ -25,12 +25,13 @@ from strandline.kernel.blocks.block import END, OFFSET, PARTITION
 from strandline.kernel.watermarks import FOREVER
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
+from strandline.ports.codecs import RAW
 from strandline.ports.dead_letter_masking import with_letters
 from strandline.ports.ledger import LedgerEntry, Written
-from strandline.ports.protocols import RAW, OpenSink
+from strandline.ports.sinks import OpenSink
 from strandline.services.service import Service
 from strandline.services.topics import Topic, create_topics
-from strandline.spark.delivery.deliver import Patience, deliver
+from strandline.spark.delivery.deliver import Retry, deliver
 from tests.contracts.sinks import pane, panes
 from tests.contracts.stores import KafkaStore, records_of
 
@@ -173,7 +174,7 @@ def test_another_process_with_the_jobs_transactional_id_ends_the_job_after_three
     monkeypatch.setattr(Writer, "_begin", pushed)
     heard: list[RunError | None] = []
     with pytest.raises(Fenced, match="another process writes under this job's transactional id"):
-        deliver(sink, Delivery.EXACTLY_ONCE, panes(pane("red", 5)), once, Patience(heard=heard.append, shortest=0.01))
+        deliver(sink, Delivery.EXACTLY_ONCE, panes(pane("red", 5)), once, Retry(report=heard.append, shortest=0.01))
     assert len(heard) == len(strangers) - 1 == 2
     sink.close()
     assert store.read() == []
@@ -202,7 +203,7 @@ def test_a_broker_that_was_killed_is_waited_for_and_nothing_is_lost_or_repeated(
             monkeypatch.undo()  # on a busy machine half a second is no time for a broker that has just started
 
     second = LedgerEntry("mine", first.epoch, 1, "next")
-    assert deliver(sink, Delivery.EXACTLY_ONCE, panes(pane("red", 6, 1)), second, Patience(hears, shortest=0.1)).fresh  # type: ignore[union-attr]
+    assert deliver(sink, Delivery.EXACTLY_ONCE, panes(pane("red", 6, 1)), second, Retry(hears, shortest=0.1)).fresh  # type: ignore[union-attr]
     assert isinstance(heard[0], SinkUnavailable)
     assert heard[-1] is None
     sink.close()

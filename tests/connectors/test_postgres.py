@@ -11,9 +11,9 @@ from strandline.errors import InvalidSecret, InvalidStep, RunError, SinkError, S
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
 from strandline.ports.ledger import LedgerEntry, Written
-from strandline.ports.protocols import OpenSink
+from strandline.ports.sinks import OpenSink
 from strandline.services.service import Service
-from strandline.spark.delivery.deliver import Patience, deliver
+from strandline.spark.delivery.deliver import Retry, deliver
 from tests.contracts.sinks import pane, panes
 from tests.contracts.stores import PostgresStore
 
@@ -55,9 +55,7 @@ def test_a_server_that_was_killed_is_waited_for_and_nothing_is_lost(postgres: Se
             back.set()
             postgres.start()
 
-    written = deliver(
-        sink, Delivery.EXACTLY_ONCE, panes(pane("red", 6, 1)), second, Patience(heard=hears, shortest=0.05)
-    )
+    written = deliver(sink, Delivery.EXACTLY_ONCE, panes(pane("red", 6, 1)), second, Retry(report=hears, shortest=0.05))
     assert written == Written()
     assert all(isinstance(each, SinkUnavailable) for each in heard[:2])
     assert heard[-1] is None

@@ -20,7 +20,7 @@ from strandline.connectors.kafka.redrive import LETTER, REDRIVEN
 from strandline.errors import SetupError, SinkError
 from strandline.letters.redrive import redrive
 from strandline.letters.store import LetterStore, Redrive
-from strandline.ports.protocols import LedgerEntry
+from strandline.ports.ledger import LedgerEntry
 from strandline.services.service import Service
 from tests.contracts.test_letters import frame, letter
 

@@ -14,7 +14,7 @@ import strandline as sl
 from strandline.connectors import scores
 from strandline.connectors.scores import TEAMS, Range, Scores, ScoresDataSource, ScoresReader, records, schedule
 from strandline.errors import InvalidStep
-from strandline.ports.protocols import RAW
+from strandline.ports.codecs import RAW
 from strandline.ports.raw_records import ANNOUNCED, ENDED, RECORD
 
 ORIGIN = 1_700_000_000_000

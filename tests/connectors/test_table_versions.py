@@ -14,7 +14,7 @@ from strandline.kernel.watermarks import FOREVER, Progress
 from strandline.plan.endpoints import Delivery
 from strandline.plan.nodes import Write, outputs_of
 from strandline.plan.stages import Deliver
-from strandline.ports.protocols import LedgerEntry
+from strandline.ports.ledger import LedgerEntry
 from tests.contracts.sinks import pane, panes
 from tests.contracts.stores import DuckDbStore, PostgresStore, SqliteStore, Store
 from tests.plan.endpoints import scores

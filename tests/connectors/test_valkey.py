@@ -33,10 +33,10 @@ from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
 from strandline.ports.dead_letter_masking import with_letters
 from strandline.ports.ledger import LedgerEntry, Written
-from strandline.ports.protocols import OpenSink
+from strandline.ports.sinks import OpenSink
 from strandline.services.service import Place, Service
 from strandline.services.valkey import Valkey
-from strandline.spark.delivery.deliver import Patience, deliver
+from strandline.spark.delivery.deliver import Retry, deliver
 from tests.contracts.sinks import late, pane, panes
 from tests.contracts.stores import ValkeyStore
 
@@ -352,8 +352,8 @@ def test_a_server_that_was_killed_is_waited_for_and_nothing_is_lost(
             valkey.start()
 
     next_one = LedgerEntry("mine", first.epoch, 1, "next range")
-    patience = Patience(heard=hears, shortest=0.05)
-    assert deliver(sink, Delivery.EXACTLY_ONCE, panes(pane("blue", 6)), next_one, patience) == Written()
+    retry = Retry(report=hears, shortest=0.05)
+    assert deliver(sink, Delivery.EXACTLY_ONCE, panes(pane("blue", 6)), next_one, retry) == Written()
     assert all(isinstance(each, SinkUnavailable) for each in heard[:2])
     assert heard[-1] is None
     assert "Valkey at 127.0.0.1" in str(heard[0])

@@ -19,8 +19,8 @@ from strandline.kernel.output import Output
 from strandline.kernel.watermarks import Progress
 from strandline.plan.endpoints import DeadTable, Delivery
 from strandline.plan.stages import Deliver
-from strandline.ports.dead_letter_masking import LettersApart
-from strandline.ports.protocols import LedgerEntry
+from strandline.ports.dead_letter_masking import SeparateDeadLetters
+from strandline.ports.ledger import LedgerEntry
 
 ENTRY = LedgerEntry("mine", 1, 3, "digest")
 TOKEN = "a very secret word"
@@ -65,10 +65,12 @@ def server() -> Iterator[Server]:
         running.shutdown()
 
 
-def opened(server: Server, folder: Path, **asked: Any) -> LettersApart:
+def opened(server: Server, folder: Path, **asked: Any) -> SeparateDeadLetters:
     sink = sl.webhook(server.address, **asked)
     dead = sl.dead_files(folder, mask=["card"])
-    return LettersApart(sink.open(Deliver(0, sink, Delivery.AT_LEAST_ONCE, None, dead)), dead.open_letters("mine"))
+    return SeparateDeadLetters(
+        sink.open(Deliver(0, sink, Delivery.AT_LEAST_ONCE, None, dead)), dead.open_letters("mine")
+    )
 
 
 def elements(*ids: int) -> Output:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.ports.protocols import OpenSink
+from strandline.ports.sinks import OpenSink
 from tests.contracts.sinks import opened
 from tests.contracts.stores import (
     DeltaStore,

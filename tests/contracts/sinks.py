@@ -15,7 +15,9 @@ from strandline.kernel.watermarks import Progress
 from strandline.kernel.window.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
 from strandline.plan.compile import to_stages
 from strandline.plan.stages import Stages
-from strandline.ports.protocols import DETAIL, RAW, REASON, LedgerEntry, OpenSink, SparkSink
+from strandline.ports.codecs import DETAIL, RAW, REASON
+from strandline.ports.ledger import LedgerEntry
+from strandline.ports.sinks import OpenSink, SparkSink
 from tests.contracts.stores import Store
 from tests.plan.endpoints import PaperSource, scores
 

@@ -27,7 +27,7 @@ from strandline.connectors.kafka.clients import admin_of, ends, reader, records_
 from strandline.connectors.kafka.security import Security
 from strandline.letters.envelope_json import from_json
 from strandline.plan.endpoints import Delivery
-from strandline.ports.protocols import SparkSink
+from strandline.ports.sinks import SparkSink
 from strandline.services.topics import Topic, create_topics
 
 Rows = list[dict[str, Any]]

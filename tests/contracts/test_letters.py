@@ -21,7 +21,8 @@ from strandline.letters.redrive import redrive
 from strandline.letters.store import Marks, Redrive
 from strandline.plan.compile import to_stages
 from strandline.ports.dead_letter_masking import with_letters
-from strandline.ports.protocols import LedgerEntry, OpenSink
+from strandline.ports.ledger import LedgerEntry
+from strandline.ports.sinks import OpenSink
 from strandline.services.service import Service
 from tests.contracts.stores import PostgresStore, ValkeyStore
 from tests.plan.endpoints import PaperSource, scores

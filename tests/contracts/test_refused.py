@@ -17,8 +17,9 @@ from strandline.plan.compile import to_stages
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
 from strandline.ports.dead_letter_masking import with_letters
-from strandline.ports.protocols import LedgerEntry, OpenSink, Written
-from strandline.spark.delivery.deliver import Patience, deliver
+from strandline.ports.ledger import LedgerEntry, Written
+from strandline.ports.sinks import OpenSink
+from strandline.spark.delivery.deliver import Retry, deliver
 from tests.contracts.sinks import CREATED, pane, panes
 from tests.contracts.stores import DuckDbStore, PostgresStore, SqliteStore, Store, records_of
 from tests.contracts.test_letters import frame, letter
@@ -149,7 +150,7 @@ def test_letters_are_stored_once_if_the_sink_was_unavailable_after_them(
 
     monkeypatch.setattr(at_work, "crash_point", lost)
     sink = apart.job()
-    done = deliver(sink, Delivery.EXACTLY_ONCE, output, entry(sink, 0), Patience(shortest=0.001))
+    done = deliver(sink, Delivery.EXACTLY_ONCE, output, entry(sink, 0), Retry(shortest=0.001))
     sink.close()
     assert done == Written(refused=1)
     assert (apart.totals(), apart.refused(), apart.records()) == ([1], [700], 2)

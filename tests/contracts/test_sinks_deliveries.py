@@ -7,8 +7,9 @@ import pytest
 
 from strandline.errors import Fenced
 from strandline.plan.endpoints import Delivery
-from strandline.ports.protocols import OpenSink, Recorded
-from strandline.spark.delivery.deliver import Patience, deliver
+from strandline.ports.ledger import Recorded
+from strandline.ports.sinks import OpenSink
+from strandline.spark.delivery.deliver import Retry, deliver
 from tests.contracts.sinks import entry, opened, pane, panes
 from tests.contracts.stores import Store
 
@@ -49,7 +50,7 @@ def test_an_older_driver_is_fenced_from_every_operation(store: Store, act: str) 
 @pytest.mark.slow
 def test_two_drivers_that_fence_each_other_write_each_batch_once(store: Store) -> None:
     batches, problems = 10, list[str]()
-    patience = Patience(shortest=0.001)
+    retry = Retry(shortest=0.001)
 
     def drive(sink: OpenSink) -> None:
         epoch: int | None = None
@@ -59,9 +60,9 @@ def test_two_drivers_that_fence_each_other_write_each_batch_once(store: Store) -
                 output = panes(pane(f"team {batch}", batch))
                 try:
                     # Fenced in the middle of a claim, too: then the other has just claimed.
-                    epoch = patience.until_done(lambda: sink.claim("mine")) if epoch is None else epoch
+                    epoch = retry.until_done(lambda: sink.claim("mine")) if epoch is None else epoch
                     due = entry(sink, batch, digest=f"range {batch}", epoch=epoch)
-                    deliver(sink, Delivery.EXACTLY_ONCE, output, due, patience)
+                    deliver(sink, Delivery.EXACTLY_ONCE, output, due, retry)
                     batch += 1
                 except Fenced:
                     epoch = None

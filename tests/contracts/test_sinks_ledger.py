@@ -5,7 +5,8 @@ import pytest
 from strandline.errors import SinkError, StateError
 from strandline.kernel.output import Counts, Output
 from strandline.kernel.watermarks import FOREVER, NEVER, Progress
-from strandline.ports.protocols import LedgerEntry, OpenSink, Recorded
+from strandline.ports.ledger import LedgerEntry, Recorded
+from strandline.ports.sinks import OpenSink
 from tests.contracts.sinks import DEAD, entry, late, opened, pane, panes
 from tests.contracts.stores import Store
 

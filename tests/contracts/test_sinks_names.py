@@ -5,7 +5,7 @@ import pytest
 
 import strandline as sl
 from strandline.kernel.output import Output
-from strandline.ports.protocols import OpenSink
+from strandline.ports.sinks import OpenSink
 from tests.contracts.sinks import entry, late, opened, pane, panes
 from tests.contracts.stores import Store
 

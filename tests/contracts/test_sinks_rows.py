@@ -11,7 +11,7 @@ from strandline.kernel.output import Output
 from strandline.kernel.step import WATERMARK
 from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.kernel.window.panes import INDEX, RETRACTION
-from strandline.ports.protocols import OpenSink
+from strandline.ports.sinks import OpenSink
 from tests.contracts.sinks import DEAD, entry, late, opened, pane, panes
 from tests.contracts.stores import Store
 

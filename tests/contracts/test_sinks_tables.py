@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import SinkError
-from strandline.ports.protocols import OpenSink, Written
+from strandline.ports.ledger import Written
+from strandline.ports.sinks import OpenSink
 from tests.contracts.sinks import CREATED, entry, opened, pane, panes
 from tests.contracts.stores import SqliteStore, Store
 

@@ -31,8 +31,9 @@ from strandline.kernel.blocks.block import OFFSET, PARTITION
 from strandline.kernel.output import Output
 from strandline.plan.endpoints import Delivery, Source
 from strandline.plan.stages import Deliver
+from strandline.ports.codecs import DETAIL, REASON
 from strandline.ports.ledger import LedgerEntry, Recorded, Written
-from strandline.ports.protocols import DETAIL, REASON, Followed, SparkSource
+from strandline.ports.sources import CommittingSource, SparkSource
 from strandline.services.service import Service
 from strandline.spark.job import Job
 
@@ -387,7 +388,7 @@ def test_a_source_reports_its_columns_and_partitions(played: tuple[str, Acts]) -
     row = acts.first[name][0].rows[0]
     assert [column for column in row if not column.startswith("@")] == [*source.types]
     assert row[PARTITION] is not None
-    if isinstance(source, Followed):
+    if isinstance(source, CommittingSource):
         offsets = acts.home.latest_offsets([*acts.sources].index(name))
         assert len(source.partitions_at(offsets)) == 3
     else:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from strandline.kernel.blocks.block import OFFSET, PARTITION
-from strandline.ports.protocols import RAW
+from strandline.ports.codecs import RAW
 
 
 def raw(values: Sequence[bytes | None]) -> pl.DataFrame:

@@ -21,7 +21,7 @@ from strandline.formats.avro.columns import is_columnar
 from strandline.formats.avro.schema import parse_avro, record_of
 from strandline.formats.registry.confluent_wire import framed
 from strandline.kernel.blocks.block import OFFSET
-from strandline.ports.protocols import DETAIL, RAW, REASON
+from strandline.ports.codecs import DETAIL, RAW, REASON
 from tests.formats.batches import raw
 from tests.formats.registries import FakeRegistry, reply
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import strandline as sl
 from strandline.errors import InvalidStep
 from strandline.kernel.blocks.block import OFFSET
-from strandline.ports.protocols import DETAIL, REASON
+from strandline.ports.codecs import DETAIL, REASON
 from tests.formats.batches import raw
 
 FORM = sl.csv("team string, score long, at timestamp")

@@ -10,7 +10,7 @@ import strandline as sl
 from strandline.errors import InvalidStep
 from strandline.formats.debezium import CHANGE, CHANGED_AT
 from strandline.kernel.blocks.block import OFFSET
-from strandline.ports.protocols import DETAIL, REASON
+from strandline.ports.codecs import DETAIL, REASON
 from tests.formats.batches import raw
 
 FORM = sl.debezium("id long, name string")

@@ -17,7 +17,7 @@ from strandline.formats.protobuf.messages import class_of, message_of
 from strandline.formats.protobuf.proto_text import parse_proto
 from strandline.formats.registry.confluent_wire import framed
 from strandline.kernel.blocks.block import OFFSET
-from strandline.ports.protocols import DETAIL, REASON
+from strandline.ports.codecs import DETAIL, REASON
 from tests.formats.batches import raw
 from tests.formats.registries import FakeRegistry, reply
 

@@ -15,7 +15,7 @@ import strandline as sl
 from strandline.errors import InvalidStep
 from strandline.formats.json.codec import Json
 from strandline.kernel.blocks.block import OFFSET, PARTITION
-from strandline.ports.protocols import DETAIL, RAW, REASON, Decoded
+from strandline.ports.codecs import DETAIL, RAW, REASON, Decoded
 from tests.formats.batches import raw
 from tests.formats.registries import FakeRegistry
 

@@ -6,7 +6,7 @@ import pytest
 import strandline as sl
 from strandline.errors import InvalidStep
 from strandline.kernel.blocks.block import OFFSET
-from strandline.ports.protocols import DETAIL, REASON
+from strandline.ports.codecs import DETAIL, REASON
 from tests.formats.batches import raw
 
 

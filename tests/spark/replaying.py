@@ -21,7 +21,7 @@ from strandline.kernel.blocks.block import Block, pack
 from strandline.kernel.output import Output, counts_to_facts
 from strandline.kernel.watermarks import progress_to_facts
 from strandline.plan.stages import Deliver
-from strandline.ports.protocols import LedgerEntry, Written
+from strandline.ports.ledger import LedgerEntry, Written
 from strandline.spark.job import Job
 
 EVENTS: Final = 1_500

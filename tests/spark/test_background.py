@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from strandline.spark.launch.background import Meanwhile
+from strandline.spark.launch.background import BackgroundTask
 
 
 def test_it_is_begun_at_once_and_there_when_it_is_asked_for() -> None:
@@ -15,7 +15,7 @@ def test_it_is_begun_at_once_and_there_when_it_is_asked_for() -> None:
         assert go.wait(10)
         return 7
 
-    meanwhile = Meanwhile(act)
+    meanwhile = BackgroundTask(act)
     assert begun.wait(10)
     go.set()
     assert [meanwhile.result(), meanwhile.result()] == [7, 7]
@@ -25,7 +25,7 @@ def test_what_it_met_is_met_by_whoever_asks() -> None:
     def act() -> int:
         raise LookupError("nothing there")
 
-    meanwhile = Meanwhile(act)
+    meanwhile = BackgroundTask(act)
     for _ in range(2):
         with pytest.raises(LookupError, match="nothing there"):
             meanwhile.result()
@@ -43,7 +43,7 @@ def test_what_nobody_will_ask_for_is_taken_back_once_it_is_there_and_nobody_wait
         undone.append(done)
         back.set()
 
-    Meanwhile(act).undone(undo)
+    BackgroundTask(act).discard(undo)
     assert not undone
     go.set()
     assert back.wait(10)
@@ -55,11 +55,11 @@ def test_where_it_came_to_nothing_there_is_nothing_to_take_back() -> None:
         raise LookupError("nothing there")
 
     undone: list[str] = []
-    failed = Meanwhile(act)
+    failed = BackgroundTask(act)
     with pytest.raises(LookupError):
         failed.result()
     before = threading.active_count()
-    failed.undone(undone.append)
+    failed.discard(undone.append)
     while threading.active_count() > before:
         threading.Event().wait(0.01)
     assert not undone

@@ -120,7 +120,7 @@ def test_a_folder_that_ends_is_one_batch_and_tells_what_a_stream_of_its_files_te
     # Asked once more, both know that they have ended; asked for the other way, the folder says how it was begun.
     assert totals(sl.read(source), whole).run(spark, checkpoint=whole / "job").is_complete
     (whole / "job" / "extent.done").unlink()
-    with pytest.raises(CheckpointMismatch, match="begun the other way"):
+    with pytest.raises(CheckpointMismatch, match="started the other way"):
         totals(sl.read(source), whole).run(spark, checkpoint=whole / "job", by_arrival=True)
     # A run that was killed before it said so is played again, and the sinks know it.
     again = run(totals(sl.read(source), whole), spark, whole)

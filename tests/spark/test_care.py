@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from strandline.checkpoint.examine import examine, require_sound
 from strandline.checkpoint.hadoop_checksums import beside
-from strandline.checkpoint.repair import mend
+from strandline.checkpoint.repair import repair
 from strandline.errors import CheckpointDamaged
 from tests.spark.damaged import (
     FILES,
@@ -81,7 +81,7 @@ def test_most_damage_is_mended_and_what_is_left_is_what_it_was(made: Made) -> No
             assert found.goes_on or name not in HARMLESS, case
             if not found.goes_on:
                 refuse_start(made, deep_only=how is flipped and name in OF_STATE)
-            mended = mend(made.job)
+            mended = repair(made.job)
             if mended.left.goes_on:
                 assert differing(made) == [], case
                 assert lacking(made) <= may_lack(made, standing, path), case
@@ -138,7 +138,7 @@ def go_on(made: Made, spark: SparkSession, table: int) -> None:
     made.put_table_back(table)
     made.feed(FILES)
     try:
-        assert mend(made.job).left.goes_on
+        assert repair(made.job).left.goes_on
         made.run(spark)
         assert made.totals() == totals_of(range(FILES + 1))
         assert made.panes() == panes_of(range(FILES + 1))

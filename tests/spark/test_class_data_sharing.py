@@ -15,6 +15,7 @@ from strandline.spark.launch import session
 from strandline.spark.launch.class_data_sharing import ClassArchive
 from strandline.spark.launch.find_java import Java, find_java
 from strandline.spark.launch.session import with_archive
+from strandline.spark.patches.switch import is_on
 
 OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -40,10 +41,10 @@ def file_of(archive: ClassArchive) -> Path:
 
 @pytest.mark.spark
 def test_a_program_that_ended_leaves_an_archive_and_the_next_one_uses_it(archive: ClassArchive) -> None:
-    assert archive.used() == []
-    ran(archive, archive.made())
+    assert archive.options_to_use() == []
+    ran(archive, archive.options_to_create())
     assert file_of(archive).suffix == ".new"
-    used = archive.used()
+    used = archive.options_to_use()
     assert f"-XX:SharedArchiveFile={file_of(archive)}" in used
     assert file_of(archive).name.endswith(f"-{file_of(archive).stat().st_size}.jsa")
     ran(archive, used)
@@ -51,55 +52,55 @@ def test_a_program_that_ended_leaves_an_archive_and_the_next_one_uses_it(archive
 
 @pytest.mark.spark
 def test_an_archive_that_was_cut_off_or_damaged_is_not_taken_and_made_anew(archive: ClassArchive) -> None:
-    ran(archive, archive.made())
+    ran(archive, archive.options_to_create())
     whole = file_of(archive).read_bytes()
     for damaged in (b"", bytes(4096), whole[:4], whole[: len(whole) // 2]):
         file_of(archive).write_bytes(damaged)
-        assert archive.used() == []
-        ran(archive, archive.made())
+        assert archive.options_to_use() == []
+        ran(archive, archive.options_to_create())
 
 
 @pytest.mark.spark
 def test_a_taken_archive_that_changes_afterwards_does_not_keep_a_program_from_starting(archive: ClassArchive) -> None:
-    ran(archive, archive.made())
-    used, taken = archive.used(), file_of(archive)
+    ran(archive, archive.options_to_create())
+    used, taken = archive.options_to_use(), file_of(archive)
     whole = taken.read_bytes()
     taken.write_bytes(whole[: len(whole) // 2] + bytes(4096) + whole[len(whole) // 2 + 4096 :])
-    assert archive.used() == used
+    assert archive.options_to_use() == used
     ran(archive, used)
     taken.write_bytes(whole[: len(whole) // 2])
-    assert archive.used() == []
+    assert archive.options_to_use() == []
 
 
 @pytest.mark.spark
 def test_an_archive_of_jars_that_were_touched_is_another_one(archive: ClassArchive) -> None:
-    ran(archive, archive.made())
-    assert archive.used()
+    ran(archive, archive.options_to_create())
+    assert archive.options_to_use()
     Path(archive.class_path).touch()
-    assert archive.used() == []
+    assert archive.options_to_use() == []
     for _ in range(4):
         Path(archive.class_path).touch()
-        ran(archive, archive.made())
-        assert archive.used()
+        ran(archive, archive.options_to_create())
+        assert archive.options_to_use()
     assert len(list(archive.folder.iterdir())) == 3
 
 
 def test_without_jars_or_a_folder_there_is_no_archive(archive: ClassArchive) -> None:
     Path(archive.class_path).unlink()
-    assert (archive.used(), archive.made()) == ([], [])
+    assert (archive.options_to_use(), archive.options_to_create()) == ([], [])
 
 
 @pytest.mark.spark
 def test_of_two_that_ended_at_once_one_archive_is_taken_and_none_is_left(archive: ClassArchive) -> None:
-    ran(archive, archive.made())
+    ran(archive, archive.options_to_create())
     new = file_of(archive)
     new.with_name(new.name.replace(f".{os.getpid()}.", ".1.")).write_bytes(new.read_bytes())
     new.with_name(new.name.replace(f".{os.getpid()}.", ".2.")).write_bytes(b"begun")
-    assert archive.used()
+    assert archive.options_to_use()
     assert sorted(each.suffix for each in archive.folder.iterdir()) == [".jsa", ".new"]
     (begun,) = archive.folder.glob("*.new")
     os.utime(begun, (0, 0))
-    assert archive.made()
+    assert archive.options_to_create()
     assert not begun.exists()
 
 
@@ -107,17 +108,19 @@ def test_all_jars_of_a_folder_count(archive: ClassArchive, tmp_path: Path) -> No
     of_folder = ClassArchive(
         archive.folder, "test", archive.java, os.pathsep.join([str(tmp_path / "conf"), f"{tmp_path}/*"])
     )
-    before = of_folder.made()
+    before = of_folder.options_to_create()
     (tmp_path / "two.jar").touch()
-    assert before != of_folder.made() != []
+    assert before != of_folder.options_to_create() != []
 
 
 def test_the_same_java_by_another_name_has_the_same_archive(archive: ClassArchive, tmp_path: Path) -> None:
     linked = tmp_path / "java"
     linked.symlink_to(archive.java.path)
-    assert replace(archive, java=replace(archive.java, path=linked)).made() == archive.made() != []
+    same = replace(archive, java=replace(archive.java, path=linked))
+    assert same.options_to_create() == archive.options_to_create() != []
 
 
+@pytest.mark.skipif(not is_on("class_archive"), reason="the patch is switched off")
 def test_a_session_says_what_it_said_before_and_leaves_or_uses_an_archive(tmp_path: Path) -> None:
     java = Java(tmp_path / "java", "17.0.1", tmp_path)
     told = with_archive({OPTIONS: "-Xss4m", "a": "b"}, tmp_path, java)
@@ -166,6 +169,7 @@ print(jvm.pid(), " ".join(jvm.info().arguments().get()))
 
 
 @pytest.mark.spark
+@pytest.mark.skipif(not is_on("class_archive"), reason="the patch is switched off")
 def test_a_spark_that_ended_leaves_an_archive_and_the_next_one_starts_with_it(tmp_path: Path) -> None:
     environ = {name: each for name, each in os.environ.items() if name != "SPARK_HOME"}
     environ |= {"STRANDLINE_HOME": str(tmp_path / "kept here"), "PYSPARK_PYTHON": sys.executable}

@@ -20,7 +20,7 @@ from strandline.plan.endpoints import dead_table
 from strandline.plan.nodes import fingerprint
 from strandline.plan.pipeline import Pipeline
 from strandline.ports.dead_letter_masking import mask_json, outgoing
-from strandline.spark.delivery.dead_letter_limit import Spending, failure_budget
+from strandline.spark.delivery.dead_letter_limit import BudgetUsage, failure_budget
 from tests.plan.endpoints import PaperSink
 from tests.spark.by_hand import Carrier, frame_of
 from tests.spark.by_hand import rows as records
@@ -247,7 +247,7 @@ def test_where_letters_go_is_explained_and_makes_no_other_job() -> None:
 
 
 def test_a_budget_is_a_share_over_a_time_and_says_what_is_wrong() -> None:
-    spending = Spending(failure_budget(0.5, over="1m", at_least=10))
+    spending = BudgetUsage(failure_budget(0.5, over="1m", at_least=10))
     spending.spend(0, Counts(read=9, dead=9), {"undecodable": (9, "old")})  # too few to say
     spending.spend(61_000, Counts(read=10, dead=5), {"undecodable": (4, "not JSON"), "future": (1, "")})
     with pytest.raises(BudgetExceeded, match="16 of the last 30 records are dead letters") as problem:

@@ -16,7 +16,7 @@ from strandline.kernel.output import Output
 from strandline.plan.endpoints import Delivery
 from strandline.ports.crash_points import POINTS
 from strandline.ports.ledger import LedgerEntry, Recorded, Written
-from strandline.spark.delivery.deliver import Patience, deliver, raised_by_a_task
+from strandline.spark.delivery.deliver import Retry, deliver, raised_by_a_task
 
 ENTRY = LedgerEntry("mine", 1, 0, "range")
 
@@ -55,10 +55,10 @@ class Scripted:
 
 
 def delivered(
-    delivery: Delivery, *answers: Written | Exception, patience: Patience | None = None
+    delivery: Delivery, *answers: Written | Exception, retry: Retry | None = None
 ) -> tuple[Written | None, list[str]]:
     sink = Scripted(iter(answers))
-    return deliver(sink, delivery, Output(), ENTRY, patience or Patience(shortest=0)), sink.asked
+    return deliver(sink, delivery, Output(), ENTRY, retry or Retry(shortest=0)), sink.asked
 
 
 AWAY = SinkUnavailable("the sink is away")
@@ -81,13 +81,13 @@ def test_at_most_once_marks_first_and_writes_only_what_was_new() -> None:
 
 @pytest.mark.parametrize("delivery", Delivery)
 def test_a_batch_waits_for_a_sink_that_is_away(delivery: Delivery) -> None:
-    heard: list[RunError | None] = []
+    reports: list[RunError | None] = []
     written, asked = delivered(
-        delivery, AWAY, AWAY, Written(), Written(), patience=Patience(heard=heard.append, shortest=0)
+        delivery, AWAY, AWAY, Written(), Written(), retry=Retry(report=reports.append, shortest=0)
     )
     assert written == Written()
     assert asked[:2] == asked[1:3]
-    assert heard == [AWAY, AWAY, None]
+    assert reports == [AWAY, AWAY, None]
 
 
 def test_waits_grow_up_to_a_limit() -> None:
@@ -98,16 +98,16 @@ def test_waits_grow_up_to_a_limit() -> None:
             waited.append(timeout or 0)
             return False
 
-    patience = Patience(stopping=Clock(), shortest=1, longest=5)
-    delivered(Delivery.EXACTLY_ONCE, *[AWAY] * 5, Written(), patience=patience)
+    retry = Retry(stopping=Clock(), shortest=1, longest=5)
+    delivered(Delivery.EXACTLY_ONCE, *[AWAY] * 5, Written(), retry=retry)
     assert waited == [1, 2, 4, 5, 5]
 
 
 def test_a_job_that_is_stopped_does_not_wait() -> None:
-    patience = Patience(shortest=60)
-    patience.stopping.set()
+    retry = Retry(shortest=60)
+    retry.stopping.set()
     with pytest.raises(SinkUnavailable):
-        delivered(Delivery.EXACTLY_ONCE, AWAY, patience=patience)
+        delivered(Delivery.EXACTLY_ONCE, AWAY, retry=retry)
 
 
 @pytest.mark.parametrize("delivery", Delivery)
@@ -130,7 +130,7 @@ def test_a_batch_waits_for_a_registry_that_a_task_could_not_reach_and_for_nothin
     other = PySparkException("ValueError: no")
     assert raised_by_a_task(other) is other
     answers: list[Exception | str] = [down, "played"]
-    heard: list[RunError | None] = []
+    reports: list[RunError | None] = []
 
     def play() -> str:
         answer = answers.pop(0)
@@ -138,8 +138,8 @@ def test_a_batch_waits_for_a_registry_that_a_task_could_not_reach_and_for_nothin
             raise answer
         return answer
 
-    assert Patience(heard=heard.append, shortest=0).until_done(play) == "played"
-    assert heard == [down, None]
+    assert Retry(report=reports.append, shortest=0).until_done(play) == "played"
+    assert reports == [down, None]
 
 
 PASSING = f"""

@@ -12,7 +12,7 @@ from strandline.kernel.stateless_steps import FAILED
 from strandline.observe.number_format import conserved
 from strandline.plan.compile import to_stages
 from strandline.plan.pipeline import Elements, Panes, Pipeline, read
-from strandline.ports.protocols import DETAIL, RAW, REASON
+from strandline.ports.codecs import DETAIL, RAW, REASON
 from strandline.spark.batch_properties import Batch
 from strandline.spark.delivery.gather_output import gather
 from strandline.spark.tasks.prepare import prepare_scan

@@ -15,18 +15,28 @@ import pytest
 from pyspark.sql import SparkSession
 
 from strandline.spark.launch import fork_launcher
-from strandline.spark.launch.fork_launcher import Zygote, environment, forget_gone, forking, started_by
-from strandline.spark.launch.fork_server import begun_with, is_possible, named
+from strandline.spark.launch.fork_launcher import (
+    ForkServer,
+    forking_python,
+    remove_stale_folders,
+    with_python,
+    worker_environment,
+)
+from strandline.spark.launch.fork_server import initial_environment, is_possible, process_name
+from strandline.spark.patches.switch import is_on
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not is_on("fork_server"), reason="the patch is switched off"),
+]
 
 SETTINGS = {"spark.executorEnv.POLARS_MAX_THREADS": "1"}
 PATIENCE = 30
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    made = Zygote(SETTINGS)
+def server() -> Iterator[ForkServer]:
+    made = ForkServer(SETTINGS)
     yield made
     made.close()
 
@@ -49,7 +59,7 @@ def said(tmp_path: Path) -> Path:
 
 
 def variables(folder: Path, **more: str) -> dict[str, str]:
-    return environment(SETTINGS) | {"PYTHONPATH": str(folder), "MINE": "yes"} | more
+    return worker_environment(SETTINGS) | {"PYTHONPATH": str(folder), "MINE": "yes"} | more
 
 
 def started(python: Path, folder: Path, module: str, env: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
@@ -59,21 +69,21 @@ def started(python: Path, folder: Path, module: str, env: Mapping[str, str]) -> 
     )
 
 
-def test_one_that_is_forked_has_its_own_words_streams_variables_and_folder(zygote: Zygote, said: Path) -> None:
-    ended = started(zygote.python, said, "telling", variables(said))
-    assert ended.stdout == f"{zygote.process.pid} {said} yes ['a word'] in 2 __main__\n"
+def test_one_that_is_forked_has_its_own_words_streams_variables_and_folder(server: ForkServer, said: Path) -> None:
+    ended = started(server.python, said, "telling", variables(said))
+    assert ended.stdout == f"{server.process.pid} {said} yes ['a word'] in 2 __main__\n"
     assert ended.stderr == "an error\n"
     assert ended.returncode == 3
 
 
-def test_a_library_that_would_have_begun_otherwise_is_begun_anew(zygote: Zygote, said: Path) -> None:
-    ended = started(zygote.python, said, "telling", variables(said, PYTHONHASHSEED="7"))
+def test_a_library_that_would_have_begun_otherwise_is_begun_anew(server: ForkServer, said: Path) -> None:
+    ended = started(server.python, said, "telling", variables(said, PYTHONHASHSEED="7"))
     assert ended.stdout == f"{os.getpid()} {said} yes ['a word'] in 2 __main__\n"
     assert ended.returncode == 3
 
 
 def test_where_nobody_forks_it_is_the_python_that_it_stands_for(said: Path) -> None:
-    gone = Zygote(SETTINGS)
+    gone = ForkServer(SETTINGS)
     gone.process.kill()
     gone.process.wait()
     ended = started(gone.python, said, "telling", variables(said))
@@ -82,8 +92,8 @@ def test_where_nobody_forks_it_is_the_python_that_it_stands_for(said: Path) -> N
     assert (ended.stderr, ended.returncode) == ("an error\n", 3)
 
 
-def test_an_error_is_told_where_its_own_would_be(zygote: Zygote, said: Path) -> None:
-    ended = started(zygote.python, said, "nowhere", variables(said))
+def test_an_error_is_told_where_its_own_would_be(server: ForkServer, said: Path) -> None:
+    ended = started(server.python, said, "nowhere", variables(said))
     assert "No module named nowhere" in ended.stderr
     assert ended.returncode == 1
 
@@ -95,30 +105,30 @@ def test_where_the_folder_for_such_files_will_not_do_spark_has_its_usual_python(
     folder = tmp_path / ("x" * 100 if "long" in why else "x")
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    monkeypatch.setattr(fork_launcher, "_mine", [])
+    monkeypatch.setattr(fork_launcher, "_servers", [])
     if "run" in why:
         monkeypatch.setattr(os, "access", lambda *_: False)
-    assert forking(SETTINGS) is None
+    assert forking_python(SETTINGS) is None
     assert not list(folder.iterdir())
 
 
-def test_a_key_pressed_at_a_terminal_is_not_for_them(zygote: Zygote, said: Path) -> None:
-    words = [str(zygote.python), "-m", "waiting"]
+def test_a_key_pressed_at_a_terminal_is_not_for_them(server: ForkServer, said: Path) -> None:
+    words = [str(server.python), "-m", "waiting"]
     with subprocess.Popen(words, env=variables(said), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         other = int(process.stdout.readline())
-        for each in (zygote.process.pid, other):
+        for each in (server.process.pid, other):
             os.kill(each, signal.SIGINT)
         time.sleep(0.2)
-        assert lives(zygote.process.pid)
+        assert lives(server.process.pid)
         assert lives(other)
         process.terminate()
     gone(other)
 
 
 @pytest.mark.parametrize("whom", ["the one that was started", "the one that was forked"])
-def test_whoever_of_the_two_is_ended_takes_the_other_along(zygote: Zygote, said: Path, whom: str) -> None:
-    words = [str(zygote.python), "-m", "waiting"]
+def test_whoever_of_the_two_is_ended_takes_the_other_along(server: ForkServer, said: Path, whom: str) -> None:
+    words = [str(server.python), "-m", "waiting"]
     with subprocess.Popen(words, env=variables(said), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         other = int(process.stdout.readline())
@@ -134,8 +144,8 @@ def test_whoever_of_the_two_is_ended_takes_the_other_along(zygote: Zygote, said:
 def test_it_ends_with_the_program_that_has_started_it() -> None:
     program = dedent("""
         import os
-        from strandline.spark.launch.fork_launcher import Zygote
-        made = Zygote({})
+        from strandline.spark.launch.fork_launcher import ForkServer
+        made = ForkServer({})
         print(made.process.pid, made.folder, flush=True)
         os.kill(os.getpid(), 9)
     """)
@@ -147,13 +157,13 @@ def test_it_ends_with_the_program_that_has_started_it() -> None:
     assert not Path(folder).exists()
 
 
-def test_what_a_program_leaves_that_was_killed_with_all_it_had_started_goes_with_the_next(zygote: Zygote) -> None:
-    killed = Zygote(SETTINGS)
+def test_what_a_program_leaves_that_was_killed_with_all_it_had_started_goes_with_the_next(server: ForkServer) -> None:
+    killed = ForkServer(SETTINGS)
     killed.process.kill()
     killed.process.wait()
-    forget_gone()
+    remove_stale_folders()
     assert not killed.folder.exists()
-    assert zygote.python.exists()
+    assert server.python.exists()
 
 
 def gone(process: int) -> None:
@@ -183,21 +193,21 @@ def test_only_what_libraries_look_at_when_they_begin_must_be_the_same() -> None:
 def test_variables_are_those_that_workers_begin_with(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONHASHSEED", raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    made = environment(SETTINGS | {"spark.executorEnv.MINE": "yes", "spark.master": "local"})
+    made = worker_environment(SETTINGS | {"spark.executorEnv.MINE": "yes", "spark.master": "local"})
     assert (made["PYTHONHASHSEED"], made["OMP_NUM_THREADS"], made["MINE"]) == ("0", "4", "yes")
     assert made["POLARS_MAX_THREADS"] == "1"
 
 
 def test_what_a_process_began_with_is_not_what_it_has_set_since(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SET_SINCE", "yes")
-    assert "SET_SINCE" not in begun_with()
-    assert begun_with()["PATH"]
+    assert "SET_SINCE" not in initial_environment()
+    assert initial_environment()["PATH"]
 
 
 def test_processes_are_called_by_what_they_do_as_far_as_it_fits() -> None:
-    assert named("pyspark.daemon", "pyspark.worker") == "pyspark.daemon"
-    assert named("pyspark.daemon", "pyspark.sql.worker.create_data_source") == "create_data_sou"
-    assert named("pyspark.sql.streaming.python_streaming_source_runner") == "python_streamin"
+    assert process_name("pyspark.daemon", "pyspark.worker") == "pyspark.daemon"
+    assert process_name("pyspark.daemon", "pyspark.sql.worker.create_data_source") == "create_data_sou"
+    assert process_name("pyspark.sql.streaming.python_streaming_source_runner") == "python_streamin"
 
 
 @pytest.mark.parametrize("before", [None, "/usr/bin/another"])
@@ -205,10 +215,10 @@ def test_afterwards_the_environment_is_what_it_was(before: str | None, monkeypat
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     if before is not None:
         monkeypatch.setenv("PYSPARK_PYTHON", before)
-    with started_by(Path("/here/python")):
+    with with_python(Path("/here/python")):
         assert os.environ["PYSPARK_PYTHON"] == "/here/python"
     assert os.environ.get("PYSPARK_PYTHON") == before
-    with started_by(None):
+    with with_python(None):
         assert os.environ.get("PYSPARK_PYTHON") == before
 
 

@@ -7,23 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from strandline.spark.launch.jvm import may_be_unwanted
+from strandline.spark.launch.jvm import can_start_early
+from strandline.spark.patches.switch import is_on
 
+_EARLY = pytest.mark.skipif(not is_on("background_jvm"), reason="the patch is switched off")
 _BEGINS = """
 import sys, time
 from pathlib import Path
 import strandline as sl
 from strandline.errors import StrandlineError
-from strandline.spark import gateway
-from strandline.spark.launch.session import coming_session, start_session
+from strandline.spark.launch import jvm
+from strandline.spark.launch.session import begin_session, start_session
 
-begun, launch = [], gateway.launch_gateway
+begun, launch = [], jvm.launch_gateway
 
 def launched(*words):
     begun.append(launch(*words))
     return begun[-1]
 
-gateway.launch_gateway = launched
+jvm.launch_gateway = launched
 
 def have_ended():
     until = time.monotonic() + 60
@@ -38,8 +40,8 @@ alone = {"spark.driver.extraJavaOptions": "-Xshare:auto -XX:TieredStopAtLevel=1"
 """
 
 _GIVEN_UP = """
-coming = coming_session("given up", log=here / "spark.log", overrides=alone)
-coming.given_up()
+starting = begin_session("given up", log=here / "spark.log", overrides=alone)
+starting.cancel()
 print(have_ended(), "has ended")
 spark = start_session("wanted", log=here / "spark.log", overrides=alone)
 print(spark.range(10).selectExpr("sum(id)").first()[0])
@@ -68,12 +70,14 @@ def _said(program: str, folder: Path) -> list[str]:
 
 
 @pytest.mark.spark
+@_EARLY
 def test_a_jvm_that_is_given_up_ends_and_the_next_session_has_its_own(tmp_path: Path) -> None:
     assert _said(_GIVEN_UP, tmp_path) == ["1 has ended", "45"]
     assert (tmp_path / "spark.log").exists()
 
 
 @pytest.mark.spark
+@_EARLY
 def test_a_sink_that_cannot_be_opened_leaves_no_jvm_behind(tmp_path: Path) -> None:
     problem, ended = _said(_REFUSED, tmp_path)
     assert "out.db" in problem
@@ -81,5 +85,5 @@ def test_a_sink_that_cannot_be_opened_leaves_no_jvm_behind(tmp_path: Path) -> No
 
 
 def test_a_jvm_that_leaves_an_archive_is_started_once_it_is_sure_to_be_used() -> None:
-    assert may_be_unwanted("-Xss4m -XX:SharedArchiveFile=spark.jsa")
-    assert not may_be_unwanted("-Xss4m -XX:ArchiveClassesAtExit=spark.new")
+    assert can_start_early("-Xss4m -XX:SharedArchiveFile=spark.jsa")
+    assert not can_start_early("-Xss4m -XX:ArchiveClassesAtExit=spark.new")

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from strandline.spark.patches.jvm_locale import any_name, chosen
+from strandline.spark.patches.jvm_locale import locale_of, utf8_file_names
+from strandline.spark.patches.switch import is_on
+
+pytestmark = pytest.mark.skipif(not is_on("jvm_locale"), reason="the patch is switched off")
 
 _JOB = """
 import sys
@@ -44,16 +47,16 @@ def test_where_nobody_has_chosen_a_locale_any_name_can_be_said(
 ) -> None:
     for name, value in said.items():
         locale.setenv(name, value)
-    with any_name():
-        assert chosen(os.environ) == "C.UTF-8"
+    with utf8_file_names():
+        assert locale_of(os.environ) == "C.UTF-8"
     assert os.environ.get("LC_ALL") == said.get("LC_ALL")
 
 
 @pytest.mark.parametrize("name", ["LC_ALL", "LC_CTYPE", "LANG"])
 def test_a_locale_that_was_chosen_stays(locale: pytest.MonkeyPatch, name: str) -> None:
     locale.setenv(name, "de_DE.ISO-8859-1")
-    with any_name():
-        assert chosen(os.environ) == "de_DE.ISO-8859-1"
+    with utf8_file_names():
+        assert locale_of(os.environ) == "de_DE.ISO-8859-1"
         assert os.environ.get("LC_ALL") == ("de_DE.ISO-8859-1" if name == "LC_ALL" else None)
     assert os.environ[name] == "de_DE.ISO-8859-1"
 

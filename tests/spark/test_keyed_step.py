@@ -16,7 +16,9 @@ from strandline.kernel.state.slice_store import read_index
 from strandline.kernel.watermarks import FOREVER
 from strandline.plan.compile import to_stages
 from strandline.plan.stages import Stages
-from strandline.ports.protocols import RAW, LedgerEntry, OpenSink, SparkSink
+from strandline.ports.codecs import RAW
+from strandline.ports.ledger import LedgerEntry
+from strandline.ports.sinks import OpenSink, SparkSink
 from strandline.spark.batch_properties import Batch
 from strandline.spark.tasks.block_addresses import address
 from tests.plan.endpoints import PaperSink

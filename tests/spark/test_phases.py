@@ -10,7 +10,7 @@ import pytest
 import strandline as sl
 from strandline.checkpoint.job_folder import BACKFILL
 from strandline.errors import CheckpointMismatch, SavepointError
-from strandline.spark.backfill import Backfill, Phase, Plan, keep, plan_at, plan_in, to_restore
+from strandline.spark.backfill import Backfill, Phase, Plan, keep, plan_at, plan_in, require_same
 
 CUT = datetime(2024, 5, 1, tzinfo=UTC)
 COLUMNS = "team string, score long, at timestamp"
@@ -48,10 +48,10 @@ def test_at_a_batch_the_phase_is_the_one_that_its_heartbeat_tells(heartbeat: dic
 
 
 def test_a_job_is_restored_with_the_backfill_that_it_was_begun_with() -> None:
-    to_restore(None, None)
-    to_restore(BEGUN, asked())
-    with pytest.raises(SavepointError, match="begun without a backfill"):
-        to_restore(None, asked())
+    require_same(None, None)
+    require_same(BEGUN, asked())
+    with pytest.raises(SavepointError, match="started without a backfill"):
+        require_same(None, asked())
     for other in (None, asked(datetime(2024, 5, 2, tzinfo=UTC)), asked({"plays": {"0": 3}})):
-        with pytest.raises(SavepointError, match="begun with a backfill"):
-            to_restore(BEGUN, other)
+        with pytest.raises(SavepointError, match="started with a backfill"):
+            require_same(BEGUN, other)

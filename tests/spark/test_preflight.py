@@ -11,7 +11,7 @@ from strandline.spark.launch.find_java import Java
 from strandline.spark.launch.preflight import (
     GIB,
     available_memory,
-    folder_at,
+    local_folder,
     require_machine,
     require_memory,
     require_port,
@@ -27,12 +27,12 @@ def test_a_folder_that_does_not_exist_yet_can_be_used_and_is_not_made(tmp_path: 
 @pytest.mark.parametrize("place", ["s3a://bucket/job", Path("s3a://bucket/job"), "file:///jobs/a", "dbfs:/jobs/a"])
 def test_an_address_is_no_folder_and_makes_none(place: str | Path) -> None:
     with pytest.raises(SetupError, match="is no folder of a mounted file system"):
-        folder_at(place)
+        local_folder(place)
 
 
 @pytest.mark.parametrize("place", ["jobs/a", "/jobs/a:b", "C:/jobs", Path("jobs")])
 def test_a_path_is_one_from_here_on(place: str | Path) -> None:
-    assert folder_at(place) == Path.cwd() / place
+    assert local_folder(place) == Path.cwd() / place
 
 
 def test_a_folder_that_exists_is_left_as_it_was(tmp_path: Path) -> None:

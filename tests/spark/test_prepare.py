@@ -9,7 +9,7 @@ from strandline.kernel.output import Counts
 from strandline.kernel.watermarks import Control, Seen, control_from_facts
 from strandline.plan.compile import to_stages
 from strandline.plan.stages import Stages
-from strandline.ports.protocols import DETAIL, RAW, REASON
+from strandline.ports.codecs import DETAIL, RAW, REASON
 from strandline.ports.raw_records import ANNOUNCED, ENDED
 from strandline.spark.batch_properties import Batch, told
 from strandline.spark.tasks.block_addresses import place, to_deliver

@@ -7,15 +7,18 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from strandline.spark.patches import skip_data_source_lookup
-from strandline.spark.patches.skip_data_source_lookup import spare_search
+from strandline.spark.patches import skip_data_source_lookup as lookup
+from strandline.spark.patches.skip_data_source_lookup import skip_data_source_lookup
+from strandline.spark.patches.switch import is_on
+
+pytestmark = pytest.mark.skipif(not is_on("source_lookup"), reason="the patch is switched off")
 
 
 @pytest.fixture
 def known(spark: SparkSession) -> Iterator[Any]:
     """What Spark has found so far: nothing yet, for the time of a test."""
     jvm: Any = spark.sparkContext._jvm
-    manager = jvm.java.lang.Class.forName(skip_data_source_lookup._MANAGER)
+    manager = jvm.java.lang.Class.forName(lookup._MANAGER)
     field, the_one = manager.getDeclaredField("dataSourceBuilders"), manager.getField("MODULE$").get(None)
     field.setAccessible(True)
     before = field.get(the_one)
@@ -26,7 +29,7 @@ def known(spark: SparkSession) -> Iterator[Any]:
 
 def test_where_there_are_none_spark_need_not_look(spark: SparkSession, known: Any) -> None:
     assert known().isEmpty()
-    spare_search(spark)
+    skip_data_source_lookup(spark)
     assert known().isDefined()
     assert known().get().isEmpty()
 
@@ -35,18 +38,18 @@ def test_where_there_is_one_spark_looks_for_itself(
     spark: SparkSession, known: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = [ModuleInfo(None, name, ispkg=True) for name in ("polars", "pyspark_of_others")]  # type: ignore[arg-type]
-    monkeypatch.setattr(skip_data_source_lookup, "iter_modules", lambda: found)
-    spare_search(spark)
+    monkeypatch.setattr(lookup, "iter_modules", lambda: found)
+    skip_data_source_lookup(spark)
     assert known().isEmpty()
 
 
 def test_what_spark_has_found_is_left(spark: SparkSession, known: Any) -> None:
-    spare_search(spark)
+    skip_data_source_lookup(spark)
     first = known()
-    spare_search(spark)
+    skip_data_source_lookup(spark)
     assert known().equals(first)
 
 
 def test_a_spark_that_has_no_such_place_searches(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(skip_data_source_lookup, "_MANAGER", "org.apache.spark.NoSuchManager")
-    spare_search(spark)
+    monkeypatch.setattr(lookup, "_MANAGER", "org.apache.spark.NoSuchManager")
+    skip_data_source_lookup(spark)

@@ -10,7 +10,10 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from strandline.spark.launch.slim_spark_home import at_home, lean_home
+from strandline.spark.launch.slim_spark_home import slim_home, with_spark_home, workers_run_this_python
+from strandline.spark.patches.switch import is_on
+
+pytestmark = pytest.mark.skipif(not is_on("slim_home"), reason="the patch is switched off")
 
 LOCAL = {"spark.master": "local[2,4]"}
 
@@ -23,12 +26,12 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_has_all_that_spark_needs_and_no_archive() -> None:
-    home = lean_home(LOCAL)
+    home = slim_home()
     assert home is not None
     assert (home / "bin" / "spark-submit").exists()
     assert (home / "jars").samefile(Path(pyspark.__file__).parent / "jars")
     assert not (home / "python").exists()
-    assert lean_home(LOCAL) == home
+    assert slim_home() == home
 
 
 def test_homes_of_packages_that_are_no_more_go_when_one_is_made(tmp_path: Path) -> None:
@@ -37,7 +40,7 @@ def test_homes_of_packages_that_are_no_more_go_when_one_is_made(tmp_path: Path) 
         (homes / name).mkdir(parents=True)
         (homes / name / "jars").symlink_to(there)
         (homes / name / "spark-1.jsa").touch()
-    home = lean_home(LOCAL)
+    home = slim_home()
     assert home is not None
     assert {each.name for each in homes.iterdir()} == {"another", home.name}
 
@@ -57,7 +60,7 @@ def test_who_has_another_spark_or_python_or_a_cluster_keeps_it(
 ) -> None:
     if variable is not None:
         monkeypatch.setenv(*variable)
-    assert lean_home(settings) is None
+    assert not workers_run_this_python(settings)
 
 
 def test_a_package_that_other_processes_would_not_find_is_left_in_its_archive(
@@ -65,20 +68,26 @@ def test_a_package_that_other_processes_would_not_find_is_left_in_its_archive(
 ) -> None:
     (tmp_path / "pyspark" / "jars").mkdir(parents=True)
     monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "pyspark" / "__init__.py"))
-    assert lean_home(LOCAL) is None
+    assert not workers_run_this_python(LOCAL)
 
 
 def test_where_nothing_can_be_kept_it_goes_without(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("not a folder")
-    assert lean_home(LOCAL) is None
+    assert slim_home() is None
+
+
+def test_the_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert workers_run_this_python(LOCAL)
+    monkeypatch.setenv("STRANDLINE_PATCHES", "-slim_home")
+    assert slim_home() is None
 
 
 def test_the_environment_is_afterwards_what_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with at_home(tmp_path):
+    with with_spark_home(tmp_path):
         assert os.environ["SPARK_HOME"] == str(tmp_path)
     assert "SPARK_HOME" not in os.environ
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
-    with at_home(None):
+    with with_spark_home(None):
         assert os.environ["SPARK_HOME"] == "/opt/spark"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.checkpoint.hardlink_snapshot import held
+from strandline.checkpoint.hardlink_snapshot import snapshot
 from strandline.checkpoint.job_folder import Checkpoint
 from strandline.errors import StateError
 from strandline.savepoints.state_reader import committed_batch, read_state
@@ -22,7 +22,7 @@ def home(tmp_path: Path) -> Checkpoint:
 
 
 def test_what_is_held_stays_though_the_job_cleans_it_away_and_is_let_go_in_the_end(home: Checkpoint) -> None:
-    with held(home) as still:
+    with snapshot(home) as still:
         (home.spark / "state/0/0/1.changelog").unlink()
         (home.spark / "commits/2").touch()
         assert (still.spark / "state/0/0/1.changelog").read_text() == "state/0/0/1.changelog"
@@ -34,7 +34,7 @@ def test_what_a_killed_process_held_is_let_go_by_the_next_and_what_a_living_one_
     dead, mine = home.folder / ".held-999999999-a", home.folder / f".held-{os.getpid()}-b"
     for left in (dead, mine):
         left.mkdir()
-    with held(home):
+    with snapshot(home):
         assert not dead.exists()
         assert mine.exists()
 

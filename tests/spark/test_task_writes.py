@@ -14,7 +14,7 @@ from strandline.errors import SinkError, SinkUnavailable
 from strandline.kernel.output import Part
 from strandline.plan.stages import Deliver
 from strandline.ports.file_stamps import WORTH_A_FILE
-from strandline.ports.protocols import Stamp
+from strandline.ports.sinks import Stamp
 from strandline.spark.delivery.deliver import Delivered
 
 pytestmark = pytest.mark.spark

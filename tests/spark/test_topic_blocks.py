@@ -20,10 +20,16 @@ from strandline.connectors.kafka import Kafka, topic_blocks
 from strandline.ports.raw_records import PACKED
 from strandline.services.service import Service
 from strandline.spark.job import Job
+from strandline.spark.patches import topic_blocks as patch
+from strandline.spark.patches.switch import is_on
+from strandline.spark.patches.topic_blocks import probe_topic_blocks
 from strandline.spark.tasks.row_decoding import as_crossed
 from strandline.spark.tasks.unpack_topic_rows import is_packed, unpacked
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(not is_on("topic_blocks"), reason="the patch is switched off"),
+]
 pytest_plugins = ["strandline.testing.services"]
 
 KNOWN = {
@@ -44,7 +50,7 @@ def alike(spark: SparkSession, source: Kafka, monkeypatch: pytest.MonkeyPatch) -
     for packed in (True, False):
         with monkeypatch.context() as patched:
             if not packed:
-                patched.setattr(topic_blocks, "is_there", lambda _: False)
+                patched.setattr(topic_blocks, "is_enabled", lambda _: False)
             frame = source.table(source.extent(spark), spark)
         assert frame is not None
         batches = frame.toArrow().to_batches()
@@ -134,7 +140,7 @@ def test_a_job_goes_on_the_other_way(
         assert producer.flush(30) == 0
         with monkeypatch.context() as patched:
             if not packed:
-                patched.setattr(topic_blocks, "is_there", lambda _: False)
+                patched.setattr(topic_blocks, "is_enabled", lambda _: False)
             job: Job = totals.run(spark, checkpoint=tmp_path / "job", available_now=True)
             assert job.await_end(120)
         assert job.counts.read == 500
@@ -147,9 +153,11 @@ def test_a_job_goes_on_the_other_way(
 
 
 def test_a_spark_without_the_class_reads_one_by_one(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert topic_blocks.is_there(spark)
-    monkeypatch.setattr(topic_blocks, "SOURCE", "strandline.NoSuchBlocks")
-    assert not topic_blocks.is_there(spark)
+    assert probe_topic_blocks(spark) == ""
+    assert topic_blocks.is_enabled(spark)
+    monkeypatch.setattr(patch, "SOURCE", "strandline.NoSuchBlocks")
+    assert "topic-blocks.jar" in probe_topic_blocks(spark)
+    assert not topic_blocks.is_enabled(spark)
 
 
 def test_a_time_that_no_calendar_has_is_none() -> None:

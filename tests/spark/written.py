@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from strandline.checkpoint.file_copies import Keeper
+from strandline.checkpoint.file_copies import CopyWriter
 from strandline.checkpoint.hadoop_checksums import beside, checksums
 from strandline.checkpoint.job_folder import Checkpoint
 from strandline.plan.compile import to_stages
@@ -13,17 +13,17 @@ ASKED = totals().root
 COMMIT = b'v1\n{"nextBatchWatermarkMs":0}'
 
 
-def folder_of(home: Checkpoint, batches: int = 3, *, copied: bool = True) -> Checkpoint:
+def folder_of(home: Checkpoint, batches: int = 3, *, with_copies: bool = True) -> Checkpoint:
     """So many batches, all of them committed."""
     identity = home.claim(ASKED, to_stages(ASKED))
-    keeper = Keeper(home.folder, identity.lineage)
-    if copied:
-        keeper.keep(home.to_copy(None))
+    keeper = CopyWriter(home.folder, identity.lineage)
+    if with_copies:
+        keeper.add(home.to_copy(None))
     put(home.spark / "metadata", b'{"id":"725ca732-03c5-4efc-8886-81bdcd9da403"}')
     for batch in range(batches):
         plan(home, batch)
-        if copied:
-            keeper.keep(home.to_copy(batch))
+        if with_copies:
+            keeper.add(home.to_copy(batch))
         put(home.spark / "commits" / str(batch), COMMIT)
     return home
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from strandline.errors import InvalidStep
 from strandline.formats.time_parsing import instants
-from strandline.ports.protocols import DETAIL
+from strandline.ports.codecs import DETAIL
 from strandline.spark.tasks.row_decoding import Arrived
 
 TIME, ARRIVAL, PARTITION, KEY = "time", "arrival", "partition", "key"

@@ -1,1 +1,1 @@
-"""The folder of a job: identity, logs, copies, examination and repair."""
+"""Manage the folder of a job: identity, logs, copies, examination and repair."""

@@ -1,7 +1,7 @@
-"""Spark's logs and its id, examined: which batch was planned last, whether it was committed, what is damaged.
+"""Examine Spark's logs and query id: the last planned batch, whether it is committed, and damage.
 
-Spark reads the last two entries of the offset log and the last of the commit log when it starts. An entry of the offset
-log is written once the batch before it was committed; it has a copy once a sink may have the batch.
+At a start, Spark reads the last two entries of the offset log and the last of the commit log. It writes an entry of the
+offset log after the previous batch is committed. The entry has a copy before a sink may get the batch.
 """
 
 import json
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from strandline.checkpoint.findings import (
-    Act,
+    Action,
+    Examination,
     Finding,
-    Looked,
     Move,
     Problem,
     Restore,
@@ -23,17 +23,15 @@ from strandline.checkpoint.findings import (
 )
 from strandline.checkpoint.hadoop_checksums import Sums, beside
 
-_NO_PROOF: Final = (
-    "whether a sink has the batch cannot be told, since there is no copy: restore the folder from a backup"
-)
+_NO_PROOF: Final = "without a copy it is unknown whether a sink has the batch: restore the folder from a backup"
 
 
-def query_id(look: Looked) -> Iterator[Finding]:
-    """What Spark calls the job. No sink of ours knows it by that name, so a new one does no harm."""
+def query_id(look: Examination) -> Iterator[Finding]:
+    """Check Spark's id of the query. Sinks do not use it, so a new id does no harm."""
     path = look.spark / "metadata"
     data = read_bytes(path)
-    begun = look.spark.is_dir() and any(each.is_dir() for each in look.spark.iterdir())
-    if data is None and not begun:
+    has_started = look.spark.is_dir() and any(each.is_dir() for each in look.spark.iterdir())
+    if data is None and not has_started:
         return
     problem = content_problem(data, sums_of(path), whole=_is_id(data or b""))
     if problem is None:
@@ -47,8 +45,8 @@ def query_id(look: Looked) -> Iterator[Finding]:
     yield Finding(look.name(path), problem, "Spark's id of the query", means, goes_on=False, acts=acts)
 
 
-def offsets(look: Looked) -> tuple[list[Finding], int | None]:
-    """What is wrong with the offset log, and the last batch in it once that is mended."""
+def offsets(look: Examination) -> tuple[list[Finding], int | None]:
+    """Return the damage of the offset log, and its last batch after the repair."""
     folder = look.spark / "offsets"
     here, sealed = look.numbers(folder), look.copies.sealed
     planned: int | None = max([*here, *sealed], default=None)
@@ -76,14 +74,14 @@ def offsets(look: Looked) -> tuple[list[Finding], int | None]:
     return found, planned
 
 
-def is_unseen(look: Looked, batch: int) -> bool:
-    """Whether it can be proved that no sink has seen a batch."""
+def is_unseen(look: Examination, batch: int) -> bool:
+    """Whether it is certain that no sink has seen a batch."""
     committed = (look.spark / "commits" / str(batch)).exists()
     return batch not in look.copies.sealed and look.copies.knows(batch) and not committed
 
 
-def commits(look: Looked, here: list[int], planned: int | None) -> tuple[list[Finding], bool]:
-    """What is wrong with the commit log, and whether the batch planned last is in it, once that is mended."""
+def commits(look: Examination, here: list[int], planned: int | None) -> tuple[list[Finding], bool]:
+    """Return the damage of the commit log, and whether it has the last planned batch after the repair."""
     folder = look.spark / "commits"
     found, committed = [], False
     for number in here if look.deep else here[-2:]:
@@ -97,7 +95,7 @@ def commits(look: Looked, here: list[int], planned: int | None) -> tuple[list[Fi
         elif problem:
             last = number == planned
             means = (
-                "the batch is played again, and a sink that holds it under its ledger skips it"
+                "the batch is repeated, and a sink that holds it skips it by its ledger"
                 if last
                 else "a batch was planned after it, so it was committed"
             )
@@ -108,8 +106,8 @@ def commits(look: Looked, here: list[int], planned: int | None) -> tuple[list[Fi
     return found, committed
 
 
-def source_logs(look: Looked, planned: int | None) -> Iterator[Finding]:
-    """The lists that sources of files have made, from the newest that holds all before it."""
+def source_logs(look: Examination, planned: int | None) -> Iterator[Finding]:
+    """Check the logs of file sources, from the newest compacted list on."""
     positions = _positions(look, planned)
     folder = look.spark / "sources"
     names = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
@@ -123,42 +121,42 @@ def source_logs(look: Looked, planned: int | None) -> Iterator[Finding]:
 
 
 def _offset(
-    look: Looked, path: Path, problem: Problem, means: str, acts: tuple[Act, ...], *, goes_on: bool = False
+    look: Examination, path: Path, problem: Problem, means: str, acts: tuple[Action, ...], *, goes_on: bool = False
 ) -> Finding:
     what = f"the range of batch {path.name}"
     return Finding(look.name(path), problem, what, means, goes_on=goes_on, acts=acts)
 
 
-def _others(look: Looked, here: list[int], planned: int | None) -> list[int]:
-    """The entries before the last: the one before it is needed, the rest only if all is to be seen."""
+def _others(look: Examination, here: list[int], planned: int | None) -> list[int]:
+    """Return the entries before the last: the previous one, and all others in a deep examination."""
     if planned is None:
         return []
     before = {planned - 1} if planned else set()
     return sorted(before | ({number for number in here if number < planned} if look.deep else set()))
 
 
-def _offset_problem(look: Looked, number: int, width: int) -> Problem | None:
+def _offset_problem(look: Examination, number: int, width: int) -> Problem | None:
     path = look.spark / "offsets" / str(number)
     data, copy = read_bytes(path), look.copy(path)
     if copy is not None:
-        # Checksums that do not fit a file which is what it was are wrong themselves.
+        # If the file equals its copy, wrong checksums are damaged themselves.
         return content_problem(data, Sums.FIT, whole=data == copy)
     return content_problem(data, sums_of(path), whole=_is_range(data or b"") and _width(path) >= width)
 
 
-def _wrong_sums(look: Looked, folder: Path, here: list[int], matters: Callable[[int], bool]) -> Iterator[Finding]:
-    """Checksums that are damaged, of files that are whole."""
+def _wrong_sums(look: Examination, folder: Path, here: list[int], matters: Callable[[int], bool]) -> Iterator[Finding]:
+    """Find damaged checksums of undamaged files."""
     for number in here:
         path = folder / str(number)
         if (look.deep or matters(number)) and look.copy(path) == read_bytes(path) and sums_of(path) is Sums.DIFFER:
             sums = beside(path)
             yield Finding(
-                look.name(sums), Problem.TORN, f"the checksums of {path.name}", "the file itself is what it was",
+                look.name(sums), Problem.TORN, f"the checksums of {path.name}", "the file itself is undamaged",
                 goes_on=not matters(number), acts=(Move(look.name(sums)),),
             )  # fmt: skip
 
 
-def _lists(look: Looked, folder: Path, newest: int, planned: int | None) -> Iterator[Finding]:
+def _lists(look: Examination, folder: Path, newest: int, planned: int | None) -> Iterator[Finding]:
     compact = [number for number in look.numbers(folder, ".compact") if number <= newest]
     copied = [
         int(path.rpartition("/")[2].removesuffix(".compact"))
@@ -176,7 +174,7 @@ def _lists(look: Looked, folder: Path, newest: int, planned: int | None) -> Iter
         problem = content_problem(data, sums, whole=whole)
         if problem is None:
             continue
-        acts: tuple[Act, ...] = look.restore(path)
+        acts: tuple[Action, ...] = look.restore(path)
         means = "there is a copy"
         if not acts and number > seen:
             acts = tuple(look.move(*again, path))
@@ -187,8 +185,8 @@ def _lists(look: Looked, folder: Path, newest: int, planned: int | None) -> Iter
         yield Finding(look.name(path), problem, what, means, goes_on=False, acts=acts)
 
 
-def _seen_lists(look: Looked, source: int, newest: int, planned: int | None) -> tuple[int, list[Path]]:
-    """The last list of a batch that a sink may hold, and what to take back so that those after it are planned anew."""
+def _seen_lists(look: Examination, source: int, newest: int, planned: int | None) -> tuple[int, list[Path]]:
+    """Return the last list that a sink may have seen, and the entries to remove to plan later ones anew."""
     if planned is None or not is_unseen(look, planned):
         return newest, []
     before = _positions(look, planned - 1) if planned else []
@@ -196,14 +194,14 @@ def _seen_lists(look: Looked, source: int, newest: int, planned: int | None) -> 
     return int((at or {}).get("logOffset", -1)), [look.spark / "offsets" / str(planned)]
 
 
-def _list(look: Looked, folder: Path, number: int) -> Path:
+def _list(look: Examination, folder: Path, number: int) -> Path:
     places = [folder / str(number), folder / f"{number}.compact"]
     found = [path for path in places if path.exists()] or [path for path in places if look.copy(path) is not None]
     return found[-1] if found else places[0]
 
 
-def _first_position(look: Looked, path: Path, *, needed: bool) -> Iterator[Finding]:
-    """Where a source began: read again only if the first batch is."""
+def _first_position(look: Examination, path: Path, *, needed: bool) -> Iterator[Finding]:
+    """Check the first offset of a source. It is read again only if the first batch is repeated."""
     data, copy = read_bytes(path), look.copy(path)
     if data is None and copy is None:
         return
@@ -211,20 +209,20 @@ def _first_position(look: Looked, path: Path, *, needed: bool) -> Iterator[Findi
     if problem is not None and (needed or problem is not Problem.MISSING):
         acts = look.restore(path) or tuple(look.move(path) if not needed else ())
         means = "there is a copy" if copy else "the first batch needs it" if needed else "no start needs it any more"
-        what = f"where source {path.parent.name} began"
+        what = f"the first offset of source {path.parent.name}"
         yield Finding(look.name(path), problem, what, means, goes_on=not needed, acts=acts)
 
 
-def _positions(look: Looked, planned: int | None) -> list[dict[str, Any] | None]:
-    """Where each source stood at the end of the batch planned last."""
+def _positions(look: Examination, planned: int | None) -> list[dict[str, Any] | None]:
+    """Return the offset of each source at the end of the last planned batch."""
     if planned is None:
         return []
     path = look.spark / "offsets" / str(planned)
     data = look.copy(path) or read_bytes(path) or b""
     if not _is_range(data):
         return []
-    told = [json.loads(line) if line != b"-" else None for line in data.splitlines()[2:]]
-    return [each if isinstance(each, dict) else None for each in told]
+    offsets_of_sources = [json.loads(line) if line != b"-" else None for line in data.splitlines()[2:]]
+    return [each if isinstance(each, dict) else None for each in offsets_of_sources]
 
 
 def _is_id(data: bytes) -> bool:
@@ -235,7 +233,7 @@ def _is_id(data: bytes) -> bool:
 
 
 def _is_range(data: bytes) -> bool:
-    """A version, what Spark knows of the batch, and a position for each source."""
+    """Whether this is an entry of the offset log: version, metadata, an offset for each source."""
     lines = data.splitlines()
     try:
         facts, positions = json.loads(lines[1]), [json.loads(line) for line in lines[2:] if line != b"-"]
@@ -265,5 +263,5 @@ def _has_version(lines: list[bytes]) -> bool:
 
 
 def _width(path: Path) -> int:
-    """For how many sources an entry of the offset log has a position."""
+    """Return the number of sources in an entry of the offset log."""
     return max(len((read_bytes(path) or b"").splitlines()) - 2, 0)

@@ -1,8 +1,8 @@
-"""The state that a job goes on with, examined: whether Spark could load it, or that of the batch before.
+"""Examine the state store: whether Spark can load the state of the last batch, or of the batch before.
 
-The state of the last batch can be made again where that of the batch before is whole: the batch is played again, with
-the same range, and sinks that hold it under their ledgers skip it. That is one step; a second is not safe, since Spark
-would plan anew what came after.
+If the state of the previous batch is whole, that of the last one can be rebuilt: the batch is repeated with the same
+range, and sinks that hold it skip it by their ledgers. Going back two batches is not safe, because Spark would plan the
+later one anew.
 """
 
 import json
@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from strandline.checkpoint.examine_logs import is_unseen
-from strandline.checkpoint.findings import Act, Finding, Looked, Problem, content_problem, read_bytes, sums_of
+from strandline.checkpoint.findings import Action, Examination, Finding, Problem, content_problem, read_bytes, sums_of
 from strandline.checkpoint.state_store_files import Flaw, Store, look_at_store
 
 _BACKUP: Final = "restore the folder from a backup, or start from a savepoint"
 
 
-def state(look: Looked, planned: int | None, *, committed: bool) -> Iterator[Finding]:
-    """The schemas of every operator, then its partitions at the version that the next batch begins with."""
+def state(look: Examination, planned: int | None, *, committed: bool) -> Iterator[Finding]:
+    """Check the schemas of every operator, and its partitions at the version that the next batch needs."""
     stores: list[Store] = []
     for operator in _operators(look):
         described, partitions = _described(look, operator)
@@ -28,41 +28,41 @@ def state(look: Looked, planned: int | None, *, committed: bool) -> Iterator[Fin
     version = 0 if planned is None else planned + 1 if committed else planned
     needed = [flaw for store in stores for flaw in store.in_the_way(version)]
     if needed:
-        yield from _mended(look, stores, needed, version, committed=committed)
+        yield from _repairable(look, stores, needed, version, committed=committed)
     if look.deep:
         yield from _not_needed(look, [flaw for store in stores for flaw in store.flaws if flaw not in needed])
 
 
-def _mended(
-    look: Looked, stores: Sequence[Store], needed: Sequence[Flaw], version: int, *, committed: bool
+def _repairable(
+    look: Examination, stores: Sequence[Store], needed: Sequence[Flaw], version: int, *, committed: bool
 ) -> Iterator[Finding]:
-    step: tuple[Act, ...] | None = ()
+    step: tuple[Action, ...] | None = ()
     means = "an older snapshot and the changes since then hold the same"
     if not _load(stores, version):
         step = _one_back(look, version, committed=committed) if _load(stores, version - 1) else None
         means = (
-            f"batch {version - 1} is played again on the state before it, which is whole; sinks that hold it skip it"
+            f"batch {version - 1} is repeated on the state before it, which is whole; sinks that hold it skip it"
             if step is not None
             else _why_not(stores, version)
         )
     for flaw in needed:
         acts = () if step is None else (*step, *look.move(*flaw.paths))
         yield Finding(
-            look.name(flaw.path), flaw.problem, _what(look, flaw.path), _told(flaw, means), goes_on=False, acts=acts
+            look.name(flaw.path), flaw.problem, _what(look, flaw.path), _explain(flaw, means), goes_on=False, acts=acts
         )
 
 
 def _load(stores: Sequence[Store], version: int) -> bool:
-    """Whether every partition could be loaded, once torn snapshots are out of the way."""
+    """Whether every partition can be loaded once torn snapshots are removed."""
     return version >= 0 and not any(store.in_the_way(version, pass_over=True) for store in stores)
 
 
-def _one_back(look: Looked, version: int, *, committed: bool) -> tuple[Act, ...] | None:
-    """What makes Spark play the last batch again; None if that is not safe."""
+def _one_back(look: Examination, version: int, *, committed: bool) -> tuple[Action, ...] | None:
+    """Return the actions that make Spark repeat the last batch; None if that is not safe."""
     before, offsets = look.spark / "commits" / str(version - 1), look.spark / "offsets"
     if committed:
         return tuple(look.move(before))
-    # The batch after it is planned already, and would be planned anew: only if nobody has seen it.
+    # The next batch is planned already, and would be planned anew. Only safe if no sink has seen it.
     if not is_unseen(look, version) or (version > 1 and not (offsets / str(version - 2)).exists()):
         return None
     return tuple(look.move(offsets / str(version), before))
@@ -71,26 +71,26 @@ def _one_back(look: Looked, version: int, *, committed: bool) -> tuple[Act, ...]
 def _why_not(stores: Sequence[Store], version: int) -> str:
     if version < 1 or not _load(stores, version - 1):
         return f"no state near batch {version} is whole: {_BACKUP}"
-    return f"a sink may hold batch {version} already, so the batch before it cannot be played again: {_BACKUP}"
+    return f"a sink may hold batch {version} already, so the batch before it cannot be repeated: {_BACKUP}"
 
 
-def _not_needed(look: Looked, flaws: Sequence[Flaw]) -> Iterator[Finding]:
+def _not_needed(look: Examination, flaws: Sequence[Flaw]) -> Iterator[Finding]:
     for flaw in flaws:
         yield Finding(
-            look.name(flaw.path), flaw.problem, _what(look, flaw.path), _told(flaw, "no start needs it"),
+            look.name(flaw.path), flaw.problem, _what(look, flaw.path), _explain(flaw, "no start needs it"),
             goes_on=True, acts=tuple(look.move(*flaw.paths)),
         )  # fmt: skip
 
 
-def _operators(look: Looked) -> list[Path]:
+def _operators(look: Examination) -> list[Path]:
     folder = look.spark / "state"
     held = {path.split("/")[2] for path in look.copies.held if path.startswith("spark/state/")}
     names = held | ({each.name for each in folder.iterdir()} if folder.is_dir() else set())
     return [folder / name for name in sorted(names, key=lambda name: (len(name), name)) if name.isdigit()]
 
 
-def _described(look: Looked, operator: Path) -> tuple[list[Finding], int]:
-    """What is wrong with what describes an operator's state, and how many partitions it has."""
+def _described(look: Examination, operator: Path) -> tuple[list[Finding], int]:
+    """Return the damage of the metadata of an operator's state, and its number of partitions."""
     folder = operator / "_metadata" / "v2"
     prefix = f"{look.name(folder)}/"
     copied = [path.removeprefix(prefix) for path in look.copies.held if path.startswith(prefix)]
@@ -100,13 +100,13 @@ def _described(look: Looked, operator: Path) -> tuple[list[Finding], int]:
     for number in numbers[-1:] if not look.deep else numbers:
         path, last = folder / str(number), number == numbers[-1]
         data = read_bytes(path)
-        told = _facts(data or b"")
-        problem = content_problem(data, sums_of(path), whole=told is not None)
+        parsed = _facts(data or b"")
+        problem = content_problem(data, sums_of(path), whole=parsed is not None)
         if problem is not None and (last or problem is not Problem.MISSING):
             what = f"the description of the state of operator {operator.name}"
             found.append(_small(look, path, problem, what, needed=last))
         if last:
-            facts = told or _facts(look.copy(path) or b"") or {}
+            facts = parsed or _facts(look.copy(path) or b"") or {}
     stores = facts.get("stateStoreInfo", [])
     schemas = [operator / "_stateSchema" / each["storeName"] / Path(name).name
                for each in stores for name in each.get("stateSchemaFilePaths", [])]  # fmt: skip
@@ -118,7 +118,7 @@ def _described(look: Looked, operator: Path) -> tuple[list[Finding], int]:
     return found, max((int(each["numPartitions"]) for each in stores), default=0)
 
 
-def _small(look: Looked, path: Path, problem: Problem, what: str, *, needed: bool) -> Finding:
+def _small(look: Examination, path: Path, problem: Problem, what: str, *, needed: bool) -> Finding:
     acts = look.restore(path) or tuple(look.move(path) if not needed else ())
     means = "there is a copy" if look.copy(path) else "no start needs it" if not needed else f"no copy: {_BACKUP}"
     return Finding(look.name(path), problem, what, means, goes_on=not needed, acts=acts)
@@ -126,13 +126,13 @@ def _small(look: Looked, path: Path, problem: Problem, what: str, *, needed: boo
 
 def _facts(data: bytes) -> dict[str, Any] | None:
     try:
-        told = json.loads(data.partition(b"\n")[2])
+        facts = json.loads(data.partition(b"\n")[2])
     except ValueError:
         return None
-    return told if isinstance(told, dict) and "stateStoreInfo" in told else None
+    return facts if isinstance(facts, dict) and "stateStoreInfo" in facts else None
 
 
-def _what(look: Looked, path: Path) -> str:
+def _what(look: Examination, path: Path) -> str:
     operator, partition = path.relative_to(look.spark / "state").parts[:2]
     of = f"the state of operator {operator}, partition {partition}"
     return of if path.is_dir() or not path.suffix else f"{_KINDS[path.suffix]} {path.stem} of {of}"
@@ -141,5 +141,5 @@ def _what(look: Looked, path: Path) -> str:
 _KINDS: Final = {".changelog": "changes", ".zip": "snapshot"}
 
 
-def _told(flaw: Flaw, means: str) -> str:
+def _explain(flaw: Flaw, means: str) -> str:
     return f"{flaw.because}; {means}" if flaw.because else means

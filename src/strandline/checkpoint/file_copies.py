@@ -1,11 +1,11 @@
-"""Copies of what a job cannot do without: small files of its folder, each kept a second time in one file beside them.
+"""Keep copies of the small files that a job cannot do without, in one file of its folder.
 
-    copies.jsonl    a line a copy: the lineage it is of, the path, the bytes, and a digest of all three
+    copies.jsonl    one line for each copy: lineage, path, bytes, and a digest of all three
 
-Kept are the identity, what was looked up when a bounded run or a backfill began, Spark's id of the query, the schemas
-of its state, and for each batch the entry of the offset log with what its sources wrote down. A batch's copies are
-durable before a sink gets the batch: so a damaged entry can be written again, byte by byte; and one that has no copy
-here belongs to a batch that no sink has seen.
+Copied are the identity, the extent of a bounded run, the plan of a backfill, Spark's query id, the schemas of state,
+and for each batch its entry in the offset log and in the sources' own logs. The copies of a batch are durable before
+a sink gets the batch. So a damaged entry can be restored byte by byte, and an entry without a copy belongs to a batch
+that no sink has seen.
 """
 
 import hashlib
@@ -22,36 +22,36 @@ from strandline.ports.ledger import Sealed
 
 COPIES: Final = "copies.jsonl"
 KEPT: Final = 100
-"""So many entries of a log: as far back as Spark keeps its own."""
+"""Copies kept of a log: as many entries as Spark keeps."""
 _MOST: Final = 3 * KEPT
 LARGEST: Final = 2**20
-"""A list of more files than this holds is not copied: it would cost more than it is worth."""
+"""Bytes of the largest file that is copied. A longer list of files would cost too much."""
 OFFSETS: Final = "spark/offsets"
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """What is kept of one lineage, by path; and whether all of the file could be read."""
+    """The copies of one lineage, by path, and whether the whole file could be read."""
 
     held: Mapping[str, bytes] = field(default_factory=dict)
     lineage: str = ""
     torn: int = 0
-    """Lines that are not what they were."""
+    """Damaged lines."""
     ends_torn: bool = False
 
     @property
     def sealed(self) -> frozenset[int]:
-        """The batches that may have reached a sink, as far back as copies are kept."""
+        """Return the batches that may have reached a sink, as far back as copies go."""
         paths = (path.rpartition("/") for path in self.held)
         return frozenset(int(name) for folder, _, name in paths if folder == OFFSETS and name.isdigit())
 
     def knows(self, batch: int) -> bool:
-        """Whether it can be told from here that a batch without a copy has reached no sink."""
+        """Whether the copies prove that a batch without a copy has reached no sink."""
         return bool(self.held) and not self.ends_torn and max(self.sealed, default=-1) == batch - 1
 
 
 def read_copies(folder: Path, lineage: str | None = None) -> Copies:
-    """The copies in a job's folder; those of its last lineage, if none is named."""
+    """Read the copies in a job's folder: of a lineage, or of the last one."""
     try:
         data = (folder / COPIES).read_bytes()
     except FileNotFoundError:
@@ -59,24 +59,24 @@ def read_copies(folder: Path, lineage: str | None = None) -> Copies:
     lines = list(_lines(data))
     sound = [line for line in lines if line is not None]
     of = lineage or (sound[-1][0] if sound else "")
-    held = {path: content for whose, path, content in sound if whose == of}
+    held = {path: content for owner, path, content in sound if owner == of}
     return Copies(held, of, len(lines) - len(sound), bool(lines) and lines[-1] is None)
 
 
 def _lines(data: bytes) -> Iterator[tuple[str, str, bytes] | None]:
-    """Every line as lineage, path and bytes; None for one that is damaged."""
+    """Parse each line into lineage, path and bytes; None for a damaged one."""
     for line in data.splitlines():
         try:
-            told: dict[str, Any] = json.loads(line)
-            content = told["data"].encode("latin-1")
-            found = str(told["of"]), str(told["path"]), content
-            yield found if _seal(*found) == told["sha256"] else None
+            facts: dict[str, Any] = json.loads(line)
+            content = facts["data"].encode("latin-1")
+            found = str(facts["of"]), str(facts["path"]), content
+            yield found if _seal(*found) == facts["sha256"] else None
         except (ValueError, KeyError, TypeError, AttributeError):
             yield None
 
 
-class Keeper:
-    """Adds to the copies of a running job."""
+class CopyWriter:
+    """Appends to the copies of a running job."""
 
     def __init__(self, folder: Path, lineage: str) -> None:
         self._folder, self._lineage = folder, lineage
@@ -85,23 +85,23 @@ class Keeper:
         self._seen: dict[str, tuple[int, int, int]] = {}
         self._lines = len(found.held) + found.torn
 
-    def keep(self, files: Iterable[Path]) -> None:
-        """Durable copies of those that are new or changed."""
+    def add(self, files: Iterable[Path]) -> None:
+        """Copy the new and changed files durably."""
         new = b"".join(self._line(path) for path in files)
         if not new:
             return
         place = self._folder / COPIES
         first = not place.exists()
         with place.open("ab") as file:
-            # A line that a power cut has torn must not take the next one with it.
-            file.write((b"\n" if _is_open(place) else b"") + new)
+            # End a line that a power cut has torn, so that the next line stays readable.
+            file.write((b"\n" if _lacks_newline(place) else b"") + new)
             file.flush()
             os.fsync(file.fileno())
         if first:
             sync_folder(self._folder)
         self._lines += new.count(b"\n")
         if self._lines > _MOST:
-            self._forget_old()
+            self._drop_old()
 
     def _line(self, path: Path) -> bytes:
         name = str(path.relative_to(self._folder))
@@ -117,41 +117,41 @@ class Keeper:
         if self._known.get(name) == _digest(content):
             return b""
         self._known[name] = _digest(content)
-        return written(self._lineage, name, content)
+        return copy_line(self._lineage, name, content)
 
-    def _forget_old(self) -> None:
+    def _drop_old(self) -> None:
         held = read_copies(self._folder, self._lineage).held
         kept = {path: held[path] for path in _newest(held)}
-        write_whole(self._folder / COPIES, b"".join(written(self._lineage, *each) for each in kept.items()))
+        write_whole(self._folder / COPIES, b"".join(copy_line(self._lineage, *each) for each in kept.items()))
         self._known = {path: digest for path, digest in self._known.items() if path in kept}
         self._seen = {path: looks for path, looks in self._seen.items() if path in kept}
         self._lines = len(kept)
 
 
 @dataclass(frozen=True, slots=True)
-class Copied(Checkpoint):
-    """A checkpoint that keeps copies of each range that it makes durable."""
+class CopyingCheckpoint(Checkpoint):
+    """A checkpoint that also copies each range that it makes durable."""
 
-    keeper: Keeper
+    copies: CopyWriter
 
     def seal(self, batch: int) -> Sealed:
         sealed = Checkpoint.seal(self, batch)
-        self.keeper.keep(self.to_copy(batch))
+        self.copies.add(self.to_copy(batch))
         return sealed
 
 
-def copied(home: Checkpoint, lineage: str) -> Copied:
-    """A job's checkpoint, with copies from here on: a batch that has none is then known to be in no sink."""
-    keeper = Keeper(home.folder, lineage)
+def with_copies(home: Checkpoint, lineage: str) -> CopyingCheckpoint:
+    """Return a checkpoint that copies from now on, so that a batch without a copy is in no sink."""
+    copies = CopyWriter(home.folder, lineage)
     if home.newest() is None:
-        keeper.keep(home.to_copy(None))
-    return Copied(home.folder, keeper)
+        copies.add(home.to_copy(None))
+    return CopyingCheckpoint(home.folder, copies)
 
 
-def written(lineage: str, path: str, content: bytes) -> bytes:
-    """A copy as a line. Every byte is a letter of Latin-1, so that texts can be read."""
-    told = {"of": lineage, "path": path, "data": content.decode("latin-1"), "sha256": _seal(lineage, path, content)}
-    return json.dumps(told).encode() + b"\n"
+def copy_line(lineage: str, path: str, content: bytes) -> bytes:
+    """Return a copy as a line. Bytes are written as Latin-1, so that texts stay readable."""
+    facts = {"of": lineage, "path": path, "data": content.decode("latin-1"), "sha256": _seal(lineage, path, content)}
+    return json.dumps(facts).encode() + b"\n"
 
 
 def _seal(lineage: str, path: str, content: bytes) -> str:
@@ -159,7 +159,7 @@ def _seal(lineage: str, path: str, content: bytes) -> str:
 
 
 def _newest(held: Mapping[str, bytes]) -> list[str]:
-    """The last of each folder, in the order in which they came."""
+    """Return the newest copies of each folder, in their order."""
     by_folder: dict[str, list[str]] = {}
     for path in held:
         by_folder.setdefault(path.rpartition("/")[0], []).append(path)
@@ -171,8 +171,8 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _is_open(place: Path) -> bool:
-    """Whether the last line has no end."""
+def _lacks_newline(place: Path) -> bool:
+    """Whether the last line has no newline."""
     with place.open("rb") as file:
         if not file.seek(0, os.SEEK_END):
             return False

@@ -1,4 +1,4 @@
-"""What was found in a job's folder: each file that is not as it should be, what that means, and what would mend it."""
+"""Describe damage in a job's folder: the file, the consequence for the job, and the repair."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from strandline.checkpoint.hadoop_checksums import Sums, judge_sums
 
 
 class Problem(StrEnum):
-    """How a file is not as it should be."""
+    """The kind of damage."""
 
     TORN = "torn"
     EMPTY = "empty"
     MISSING = "missing"
     STRAY = "stray"
-    """A draft, or checksums, of a file that never came to be."""
+    """A draft of a file, or checksums without a file."""
     ALIEN = "alien"
-    """Nothing of Spark's or of ours."""
+    """A file of neither Spark nor Strandline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Out of the job's way, with its checksums."""
+    """Move a file and its checksums out of the folder."""
 
     path: str
 
@@ -34,7 +34,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """These bytes again, in place of what is there."""
+    """Write a file again from its copy."""
 
     path: str
     data: bytes
@@ -43,25 +43,25 @@ class Restore:
         return f"write {self.path} again from its copy"
 
 
-Act = Move | Restore
+Action = Move | Restore
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One file: what is wrong with it, whether the job can go on as it is, and what would mend it."""
+    """One damaged file: the problem, whether the job can run as it is, and the repair."""
 
     path: str
     problem: Problem
     what: str
-    """Which file it is, in words."""
+    """A description of the file."""
     means: str
-    """What it means for the job, and why the acts are safe; or why there are none."""
+    """The consequence for the job, and why the repair is safe or impossible."""
     goes_on: bool
-    acts: tuple[Act, ...] = ()
+    acts: tuple[Action, ...] = ()
 
     @property
     def is_lasting(self) -> bool:
-        """Whether it stops the job, and nothing that is safe would mend it."""
+        """Whether it stops the job and cannot be repaired safely."""
         return not self.goes_on and not self.acts
 
     def to_plain(self) -> dict[str, Any]:
@@ -77,12 +77,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """All that was found, and the batch that the job goes on with."""
+    """All findings, and the batch that the job continues with."""
 
     folder: Path
     findings: tuple[Finding, ...]
     planned: int | None = None
-    """The last batch that Spark has planned, by Spark's count."""
+    """The last planned batch, by Spark's number."""
     committed: bool = False
 
     @property
@@ -90,20 +90,20 @@ class Health:
         return all(each.goes_on for each in self.findings)
 
     @property
-    def acts(self) -> tuple[Act, ...]:
-        """Each once: what is written again comes first, then what moves away."""
+    def acts(self) -> tuple[Action, ...]:
+        """Return each action once: first the restores, then the moves."""
         every = dict.fromkeys(act for each in self.findings for act in each.acts)
         return tuple(sorted(every, key=lambda act: isinstance(act, Move)))
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class Examination:
     """A job's folder under examination, with the copies of its small files."""
 
     folder: Path
     copies: Copies
     deep: bool = True
-    """Whether every file is read, or only what the next start needs, and of large files only how they begin and end."""
+    """Whether to read every file; else only what the next start needs, and only the ends of large files."""
 
     @property
     def spark(self) -> Path:
@@ -116,23 +116,23 @@ class Looked:
         return self.copies.held.get(self.name(path))
 
     def numbers(self, folder: Path, suffix: str = "") -> list[int]:
-        """The numbers that files of a log have, in order."""
+        """Return the numbers of a log's files, in order."""
         if not folder.is_dir():
             return []
         names = (each.name.removesuffix(suffix) for each in folder.iterdir() if each.name.endswith(suffix))
         return sorted(int(name) for name in names if name.isdigit() and name == str(int(name)))
 
-    def restore(self, path: Path) -> tuple[Act, ...]:
-        """From its copy, if there is one."""
+    def restore(self, path: Path) -> tuple[Action, ...]:
+        """Return the action that restores a file from its copy, if there is one."""
         copy = self.copy(path)
         return () if copy is None else (Restore(self.name(path), copy),)
 
-    def move(self, *paths: Path) -> Iterator[Act]:
+    def move(self, *paths: Path) -> Iterator[Action]:
         return (Move(self.name(path)) for path in paths if path.exists())
 
 
 def content_problem(data: bytes | None, sums: Sums, *, whole: bool) -> Problem | None:
-    """What is wrong with the bytes of a small file."""
+    """Return the problem of a small file, from its bytes and checksums."""
     if data is None:
         return Problem.MISSING
     if not data:

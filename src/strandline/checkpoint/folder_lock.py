@@ -1,4 +1,4 @@
-"""Who is in a job's folder: jobs share it, since sinks fence them; whoever repairs it is alone."""
+"""Lock a job's folder: shared by running jobs, which sinks fence, and exclusive for a repair."""
 
 import fcntl
 import os
@@ -15,8 +15,8 @@ _PAUSE: Final = 0.1
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Nobody else mends this folder meanwhile, and no job runs in it."""
+def exclusive(folder: Path) -> Iterator[None]:
+    """Hold the exclusive lock: no other repair and no job runs in the folder."""
     handle = _locked(folder, fcntl.LOCK_EX)
     if handle is None:
         raise StateError(f"a job runs in {folder}", hint="stop it first, then repair")
@@ -27,7 +27,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def is_running(folder: Path) -> bool:
-    """Whether a job of this machine runs in a folder."""
+    """Whether a job on this machine runs in a folder."""
     handle = _locked(folder, fcntl.LOCK_EX)
     if handle is None:
         return True
@@ -36,12 +36,12 @@ def is_running(folder: Path) -> bool:
 
 
 def share(folder: Path) -> int:
-    """A running job's hold on its folder, for as long as the handle is open. Several may have one: sinks fence them."""
+    """Take the shared lock of a running job; it holds while the returned handle is open."""
     for _ in range(_TRIES):
         handle = _locked(folder, fcntl.LOCK_SH)
         if handle is not None:
             return handle
-        time.sleep(_PAUSE)  # whoever only looks lets go at once
+        time.sleep(_PAUSE)  # a check holds the lock for a moment only
     raise StateError(f"{folder} is being repaired", hint="wait until that has ended")
 
 
@@ -53,5 +53,5 @@ def _locked(folder: Path, kind: int) -> int | None:
         os.close(handle)
         return None
     except OSError:
-        return handle  # a file system without locks: nothing can be known
+        return handle  # a file system without locks
     return handle

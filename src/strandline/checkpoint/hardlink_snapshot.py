@@ -1,7 +1,7 @@
-"""A checkpoint held still: links to its files, so that a job that goes on cannot clean away what is being read.
+"""Take a snapshot of a checkpoint with hard links, so that a running job cannot delete files that are being read.
 
-Spark writes every file of a checkpoint once and under its last name, and later deletes it; a link to it stays. So a
-folder of links, made in a moment, is the checkpoint as it was, and neither stops the job nor asks anything of it.
+Spark writes every file of a checkpoint once and later deletes it; a hard link keeps it. So a folder of links is the
+checkpoint at one moment, made without stopping the job.
 """
 
 import contextlib
@@ -17,15 +17,15 @@ from strandline.errors import StateError
 
 _HELD: Final = ".held-"
 _FIRST: Final = ("commits", "offsets", "sources")
-"""What says how far the job is comes first: the state of a batch is there before its commit is."""
+"""Link the logs first: the state of a batch exists before its commit does."""
 
 
 @contextlib.contextmanager
-def held(home: Checkpoint) -> Iterator[Checkpoint]:
-    """The checkpoint as it is now, for as long as the block lasts."""
+def snapshot(home: Checkpoint) -> Iterator[Checkpoint]:
+    """Return a snapshot of the checkpoint that exists while the block runs."""
     if not (home.spark / "commits").is_dir():
         raise StateError(f"there is no batch to read in {home.folder}", hint="run the job first, and name its folder")
-    _sweep(home.folder)
+    _remove_stale(home.folder)
     place = home.folder / f"{_HELD}{os.getpid()}-{uuid.uuid4().hex[:8]}"
     place.mkdir(mode=0o700)
     try:
@@ -40,27 +40,31 @@ def held(home: Checkpoint) -> Iterator[Checkpoint]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _link(was: Path, to: Path) -> None:
-    """All of a folder; what vanishes meanwhile is a draft, or older than anything that is kept."""
+held = snapshot
+"""The old name, until savepoints/state_reader.py imports the new one."""
+
+
+def _link(source: Path, target: Path) -> None:
+    """Link a folder. A file that vanishes meanwhile is a draft, or older than any retained batch."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        if not was.is_dir():
-            to.parent.mkdir(parents=True, exist_ok=True)
-            os.link(was, to)
+        if not source.is_dir():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.link(source, target)
             return
-        to.mkdir(parents=True, exist_ok=True)
-        for each in sorted(was.iterdir()):
-            _link(each, to / each.name)
+        target.mkdir(parents=True, exist_ok=True)
+        for each in sorted(source.iterdir()):
+            _link(each, target / each.name)
 
 
-def _sweep(folder: Path) -> None:
-    """What processes that were killed have left."""
+def _remove_stale(folder: Path) -> None:
+    """Remove snapshots of killed processes."""
     for left in folder.glob(f"{_HELD}*"):
         process = left.name.removeprefix(_HELD).partition("-")[0]
-        if process.isdigit() and not _lives(int(process)):
+        if process.isdigit() and not _is_alive(int(process)):
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _lives(process: int) -> bool:
+def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""A job's folder: Spark's checkpoint, and beside it who this job is."""
+"""Read and write a job's folder: Spark's checkpoint, and the identity of the job beside it."""
 
 import hashlib
 import json
@@ -20,61 +20,61 @@ from strandline.plan.stages import Stages
 from strandline.plan.upgrade.compare import changes
 from strandline.ports.durable_files import sync_folder
 from strandline.ports.ledger import Sealed
-from strandline.ports.protocols import ListedFile
+from strandline.ports.sources import ListedFile
 
 _ABOUT: Final = "strandline.json"
 EXTENT: Final = "extent.json"
-"""What bounded input holds."""
+"""The extent of bounded input."""
 BACKFILL: Final = "backfill.json"
-"""Where history ends and a topic begins."""
+"""The plan of a backfill."""
 _NOTES: Final = "notes.json"
 _DIGEST: Final = "sha256"
 _COMPACT: Final = ".compact"
-NOWHERE: Final = "-"
-"""What stands in Spark's log for a source that has no position yet."""
+NO_OFFSET: Final = "-"
+"""Stands in Spark's offset log for a source without an offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose checkpoint it is: the pipeline's fingerprint, and the lineage its sink entries carry."""
+    """The identity of a job: the pipeline's fingerprint, and the lineage in its ledger entries."""
 
     fingerprint: str
     lineage: str
     stages: str
     definition: Any = None
     key_groups: int = FEWEST
-    """Whose key group a key is in depends on how many there are."""
+    """The number of key groups. It decides in which group a key is."""
     first: int = 0
-    """The number of the first batch in Spark's logs: a job that was restored counts on from its savepoint."""
+    """The job's number of Spark's batch 0: a restored job continues the numbers of its savepoint."""
     moves: tuple[Mapping[str, Any], ...] = ()
-    """The savepoints that it was restored from, oldest first: which, at which batch and positions, by which version."""
+    """The savepoints that it was restored from, oldest first, with batch, offsets and version."""
     starting: tuple[int, ...] = ()
-    """The outputs that hold nothing from before it was restored."""
+    """Outputs that hold nothing from before the restore."""
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """The watermark of the job, and of each keyed step, after a batch."""
+    """The watermarks of the job and of each keyed step after a batch."""
 
     watermark: int
     steps: Mapping[int, int]
     epochs: tuple[int, ...] = ()
-    """Of the driver, in each sink."""
+    """The driver's epoch in each sink."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A folder on this machine."""
+    """A job's folder on a mounted file system."""
 
     folder: Path
 
     def claim(self, root: Root, stages: Stages) -> Identity:
-        """The identity kept here, or a new one; refused if the folder belongs to another pipeline."""
+        """Return the folder's identity, or write a new one; raise if the folder belongs to another pipeline."""
         about = self.folder / _ABOUT
         if about.exists():
-            return self._known(about, root, stages)
+            return self._verified(about, root, stages)
         self._make()
-        # A run that was killed while it wrote its identity leaves the draft, and nothing that could be lost.
+        # A run that was killed while it wrote its identity leaves only the draft.
         if any(found != _draft(about) for found in self.folder.iterdir()):
             raise CheckpointMismatch(
                 f"the folder {self.folder} is not empty and holds no Strandline checkpoint",
@@ -87,22 +87,22 @@ class Checkpoint:
 
     @property
     def key_groups(self) -> int | None:
-        """How many the state kept here is divided into; None if nothing is."""
+        """Return the number of key groups of the stored state; None in a new folder."""
         about = self.folder / _ABOUT
         return read_identity(about).key_groups if about.exists() else None
 
     @property
     def identity(self) -> Identity:
-        """Whose checkpoint it is."""
+        """Return the identity of the job."""
         about = self.folder / _ABOUT
         if not about.exists():
             raise CheckpointMismatch(f"{self.folder} holds no Strandline checkpoint", hint="name the folder of a job")
         return read_identity(about)
 
     def adopt(self, identity: Identity) -> None:
-        """Writes down whose checkpoint it is, for one that was made elsewhere than in a run."""
-        told = asdict(identity)
-        write_durably(self.folder / _ABOUT, json.dumps({**told, _DIGEST: _digest(told)}, indent=2) + "\n")
+        """Write the identity. Called directly for a folder that a restore made."""
+        facts = asdict(identity)
+        write_durably(self.folder / _ABOUT, json.dumps({**facts, _DIGEST: _digest(facts)}, indent=2) + "\n")
 
     def _make(self) -> None:
         try:
@@ -112,7 +112,7 @@ class Checkpoint:
                 f"cannot make the folder {self.folder}", detail=problem.strerror or "", hint="choose another folder"
             ) from None
 
-    def _known(self, about: Path, root: Root, stages: Stages) -> Identity:
+    def _verified(self, about: Path, root: Root, stages: Stages) -> Identity:
         identity = read_identity(about)
         if identity.fingerprint != stages.fingerprint:
             found = changes(identity.definition, to_plain(root))
@@ -125,70 +125,70 @@ class Checkpoint:
         return identity
 
     def offsets(self, batch: int, source: int = 0) -> dict[str, Any] | None:
-        """Where a source stood at the end of a batch, as Spark's offset log says; None if it has no such entry."""
+        """Return the offset of a source at the end of a batch, from Spark's offset log; None if it has no entry."""
         entry = self._entry(batch)
         if not entry.exists():
             return None
         line = entry.read_text().splitlines()[2 + source]
-        found: Any = None if line == NOWHERE else json.loads(line)
+        found: Any = None if line == NO_OFFSET else json.loads(line)
         return found if isinstance(found, dict) else None
 
     def positions(self, batch: int) -> tuple[str, ...]:
-        """Where all sources stood at the end of a batch, each as Spark writes it; the heartbeat is the last."""
+        """Return the offsets of all sources at the end of a batch, as Spark writes them. The heartbeat is last."""
         return tuple(self._entry(batch).read_text().splitlines()[2:])
 
     def clock(self, batch: int) -> int:
-        """A batch's own time in milliseconds, which Spark keeps, and gives again when the batch is played again."""
+        """Return a batch's timestamp in milliseconds. Spark stores it, and repeats it when the batch is repeated."""
         facts = json.loads(self._entry(batch).read_text().splitlines()[1])
         return int(facts["batchTimestampMs"])
 
     def latest_offsets(self, source: int = 0) -> dict[str, Any]:
-        """Where a source stood at the end of the newest batch."""
+        """Return the offset of a source at the end of the newest batch."""
         newest = self.newest()
         return {} if newest is None else self.offsets(newest, source) or {}
 
     def newest(self) -> int | None:
-        """The number of the newest batch that was planned."""
+        """Return the number of the newest planned batch."""
         return max(self._numbers("offsets"), default=None)
 
     def committed(self) -> list[int]:
-        """The batches that were committed and are still kept, oldest first."""
+        """Return the committed batches whose entries still exist, oldest first."""
         planned = set(self._numbers("offsets"))
         return [batch for batch in self._numbers("commits") if batch in planned]
 
     def in_spark(self, batch: int) -> int:
-        """The number that Spark has for a batch of the job."""
+        """Return Spark's number of a batch of the job."""
         return batch - self.first
 
     def numbered(self, batch: int) -> int:
-        """The number that the job has for a batch of Spark's."""
+        """Return the job's number of a batch of Spark."""
         return batch + self.first
 
     @property
     def first(self) -> int:
-        """The job's number of Spark's batch 0; asked for with every look into a log of Spark's."""
+        """Return the job's number of Spark's batch 0. Cached, because every read of Spark's logs needs it."""
         about = self.folder / _ABOUT
         try:
             now = about.stat()
         except FileNotFoundError:
             return 0
-        return _as_it_was(about, now.st_mtime_ns, now.st_ino, now.st_size).first
+        return _cached_identity(about, now.st_mtime_ns, now.st_ino, now.st_size).first
 
     def _numbers(self, log: str) -> list[int]:
-        """The batches in one of Spark's logs, in order."""
+        """Return the batches in one of Spark's logs, in order."""
         found = (entry.name for entry in (self.spark / log).glob("[0-9]*"))
         return sorted(self.numbered(int(name)) for name in found if name.isdigit())
 
     def history(self, source: int, batches: int) -> list[tuple[int, dict[str, Any]]]:
-        """The clock, and where a source stood, at the end of each of the last batches."""
+        """Return the clock and the offset of a source at the end of each of the last batches."""
         numbers = self._numbers("offsets")[-batches:]
         found = [(self.clock(number), self.offsets(number, source)) for number in numbers]
         return [(clock, offsets) for clock, offsets in found if offsets is not None]
 
     def seal(self, batch: int) -> Sealed:
-        """Makes a batch's range durable, which Spark does not do, and returns what names it.
+        """Make a batch's range of offsets durable, which Spark does not do, and return its digest.
 
-        A position of a source of files is but a number: which files it stands for is in the source's own log.
+        The offset of a file source is only a number. The files are in the source's own log, which is synced too.
         """
         before = self._before(batch)
         content = _synced(self._entry(batch))
@@ -202,26 +202,26 @@ class Checkpoint:
         return Sealed(digest.hexdigest(), starts, "\n".join(positions))
 
     def _moved_to(self, batch: int) -> str | None:
-        """Where a savepoint ended, in the words that sinks have written down, if this job begins right after it."""
+        """Return the end of a savepoint as sinks recorded it, if this batch is the first after its restore."""
         moves = self.identity.moves if self.in_spark(batch) == 0 and (self.folder / _ABOUT).exists() else ()
         return str(moves[-1]["ends"]) if moves else None
 
     def to_copy(self, batch: int | None) -> list[Path]:
-        """The small files without which a job cannot go on; those that it does not have are named all the same.
+        """Return the small files that a job cannot do without; some of them may not exist.
 
-        Whose it is, what was looked up when it began, what its state looks like, a batch's range.
+        These are the identity, what was looked up at the start, the schemas of state, and a batch's range.
         """
-        begun = [self.folder / name for name in (_ABOUT, EXTENT, BACKFILL)]
+        initial = [self.folder / name for name in (_ABOUT, EXTENT, BACKFILL)]
         if batch is None:
-            return begun
+            return initial
         lasting = ("metadata", "state/*/_metadata/v2/[0-9]*", "state/*/_stateSchema/*/[0-9]*", "sources/*/0")
         found = [path for each in lasting for path in sorted(self.spark.glob(each))]
         before = self._before(batch)
         ranges = [self._entry(each) for each in (before, batch) if each is not None]
-        return [*begun, *found, *ranges, *self._lists(batch)]
+        return [*initial, *found, *ranges, *self._lists(batch)]
 
     def _lists(self, batch: int) -> list[Path]:
-        """What sources that keep logs of their own wrote for a batch."""
+        """Return the entries for a batch in the logs that sources keep themselves."""
         before = self._before(batch)
         earlier = [] if before is None else self._entry(before).read_text().splitlines()[2:]
         positions = self._entry(batch).read_text().splitlines()[2:]
@@ -233,53 +233,53 @@ class Checkpoint:
         ]
 
     def _before(self, batch: int) -> int | None:
-        """The batch before: the newest below it that has an entry, since ids may have gaps."""
+        """Return the previous batch that has an entry: ids may have gaps."""
         if self._entry(batch - 1).exists():
             return batch - 1
         return max((number for number in self._numbers("offsets") if number < batch), default=None)
 
     def _source_log(self, source: int, after: int, until: int) -> list[Path]:
-        """What a source that keeps a log of its own wrote between two positions."""
+        """Return the entries in a source's own log between two offsets."""
         folder = self.spark / "sources" / str(source)
         places = [folder / f"{number}{kind}" for number in range(after + 1, until + 1) for kind in ("", ".compact")]
         return [place for place in places if place.exists()]
 
     def note(self, batch: int, watermark: int, steps: Mapping[int, int], epochs: tuple[int, ...] = ()) -> None:
-        """Remembers how far time had come after a batch. Only a help: a note that is lost is done without."""
+        """Record the watermarks after a batch. A lost record only makes the next start slower."""
         kept = {number: each for number, each in self._notes().items() if number == batch - 1}
         kept[batch] = Noted(watermark, steps, epochs)
-        told = {number: asdict(each) for number, each in kept.items()}
+        facts = {number: asdict(each) for number, each in kept.items()}
         staged = _draft(self.folder / _NOTES)
-        staged.write_text(json.dumps(told) + "\n")
+        staged.write_text(json.dumps(facts) + "\n")
         staged.replace(self.folder / _NOTES)
 
     def noted(self, batch: int) -> "Noted | None":
-        """What was noted of a batch, if it is one of the last two."""
+        """Return the recorded watermarks of a batch, if it is one of the last two."""
         return self._notes().get(batch)
 
     @property
     def has_ended(self) -> bool:
-        """Whether an earlier run has closed every window, every sink holds it, and Spark knows of it."""
+        """Whether an earlier run closed every window, all sinks hold the result, and Spark committed it."""
         notes = self._notes()
         newest = max(notes, default=-1)
         return bool(notes) and notes[newest].watermark == FOREVER and self.is_committed(newest)
 
     def _notes(self) -> dict[int, "Noted"]:
         try:
-            told = json.loads((self.folder / _NOTES).read_text())
+            facts = json.loads((self.folder / _NOTES).read_text())
             return {
                 int(number): Noted(
                     each["watermark"],
                     {int(step): mark for step, mark in each["steps"].items()},
                     tuple(each.get("epochs", ())),
                 )
-                for number, each in told.items()
+                for number, each in facts.items()
             }
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 
     def listed(self, batch: int, source: int, lists: int | None = None) -> dict[int, tuple[ListedFile, ...]]:
-        """The files in the last lists that a source had made by the end of a batch, by number; None: in all of them."""
+        """Return the files in the last lists of a file source at the end of a batch, by list; None: in all lists."""
         newest = (self.offsets(batch, source) or {}).get("logOffset")
         if newest is None:
             return {}
@@ -293,11 +293,11 @@ class Checkpoint:
                     break
                 found.setdefault(file["batchId"], []).append(ListedFile(file["path"], file["timestamp"]))
             if entry is not None and entry.suffix == _COMPACT:
-                break  # it repeats all before it, and those are deleted some time later
+                break  # a compacted list repeats all before it
         return {number: tuple(files) for number, files in found.items()}
 
     def listed_in(self, batch: int, source: int) -> tuple[ListedFile, ...]:
-        """The files that a source gives to one batch."""
+        """Return the files that a source gives to one batch."""
         before, newest = ((self.offsets(each, source) or {}).get("logOffset", -1) for each in (batch - 1, batch))
         lists = self.listed(batch, source, newest - before) if newest > before else {}
         return tuple(file for number, files in lists.items() if number > before for file in files)
@@ -308,19 +308,19 @@ class Checkpoint:
         return next((path for path in names if path.exists()), None)
 
     def refuse_changed(self, spark: Any) -> None:
-        """Spark's own log is what it is; sources that are lists of files are asked for themselves."""
+        """Do nothing: sources check their own files."""
 
     def is_committed(self, batch: int) -> bool:
         return (self.spark / "commits" / str(self.in_spark(batch))).exists() or (batch == 0 and self.all_done.exists())
 
     @property
     def all_done(self) -> Path:
-        """There once bounded input was played as one batch, and every sink holds it."""
+        """Return the marker file that exists once bounded input ran as one batch and all sinks hold it."""
         return self.folder / "extent.done"
 
     @property
     def drain(self) -> Path:
-        """The file that asks a running job to drain."""
+        """Return the file that requests a drain of a running job."""
         return self.folder / "drain"
 
     @property
@@ -332,26 +332,26 @@ class Checkpoint:
 
 
 def read_identity(about: Path) -> Identity:
-    """Whose checkpoint it is, every byte of it."""
+    """Read and verify the identity file of a job."""
     try:
-        told = json.loads(about.read_text())
-        said = told.pop(_DIGEST, None)
-        lists = {name: tuple(told.get(name, ())) for name in ("moves", "starting")}
-        identity = Identity(**{**told, **lists})
+        facts = json.loads(about.read_text())
+        digest = facts.pop(_DIGEST, None)
+        lists = {name: tuple(facts.get(name, ())) for name in ("moves", "starting")}
+        identity = Identity(**{**facts, **lists})
     except (ValueError, TypeError, AttributeError) as problem:
         raise _unreadable(about, str(problem)) from None
-    if said not in (None, _digest(told)):
-        raise _unreadable(about, "it is not what was written")
+    if digest not in (None, _digest(facts)):
+        raise _unreadable(about, "its digest does not match")
     return identity
 
 
 @lru_cache(maxsize=8)
-def _as_it_was(about: Path, *version: int) -> Identity:  # noqa: ARG001 - another version is read anew
+def _cached_identity(about: Path, *version: int) -> Identity:  # noqa: ARG001 - another version is read anew
     return read_identity(about)
 
 
-def _digest(told: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+def _digest(facts: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def _unreadable(about: Path, why: str) -> CheckpointMismatch:
@@ -359,7 +359,7 @@ def _unreadable(about: Path, why: str) -> CheckpointMismatch:
 
 
 def write_durably(path: Path, text: str) -> None:
-    """A whole file or none, also after a power cut."""
+    """Write a file atomically and durably."""
     staged = _draft(path)
     try:
         with staged.open("w") as file:
@@ -374,7 +374,7 @@ def write_durably(path: Path, text: str) -> None:
 
 
 def _synced(path: Path) -> bytes:
-    """A file's bytes, once they and its name are durable."""
+    """Make a file and its name durable, and return its bytes."""
     with path.open("rb") as file:
         content = file.read()
         os.fsync(file.fileno())
@@ -383,12 +383,12 @@ def _synced(path: Path) -> bytes:
 
 
 def _log_offset(position: str | None) -> int:
-    """Where a source of files stands in its log; -1 where there is no such place."""
+    """Return the position of a file source in its log; -1 for other sources."""
     try:
-        told = json.loads(position or "")
+        facts = json.loads(position or "")
     except ValueError:
         return -1
-    return int(told["logOffset"]) if isinstance(told, dict) and "logOffset" in told else -1
+    return int(facts["logOffset"]) if isinstance(facts, dict) and "logOffset" in facts else -1
 
 
 def _draft(path: Path) -> Path:

@@ -1,7 +1,7 @@
-"""A job's folder, mended: what is damaged goes into a folder beside, what has a copy is written again.
+"""Repair a job's folder: move damaged files to a folder beside it, and restore files that have a copy.
 
-Nothing is deleted. Whatever was done, also if it was stopped half-way, can be read in the folder beside; and the folder
-is examined again until nothing more can be done.
+Nothing is deleted. The folder beside records what was done, also by a repair that was killed. The job's folder is
+examined again until no action is left.
 """
 
 import json
@@ -12,28 +12,28 @@ from pathlib import Path
 from typing import Final
 
 from strandline.checkpoint.examine import examine
-from strandline.checkpoint.findings import Act, Health, Move, Restore
-from strandline.checkpoint.folder_lock import alone
+from strandline.checkpoint.findings import Action, Health, Move, Restore
+from strandline.checkpoint.folder_lock import exclusive
 from strandline.checkpoint.hadoop_checksums import beside, checksums, is_checksum
 from strandline.ports.durable_files import sync_folder, write_whole
 
 _ROUNDS: Final = 5
-"""One is enough, unless mending lays something bare."""
+"""One round is enough, unless a repair uncovers other damage."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
-    """What was done, where damaged files are now, and what is still wrong."""
+class Repaired:
+    """The result of a repair: actions, the place of damaged files, and the remaining damage."""
 
-    done: tuple[Act, ...]
+    done: tuple[Action, ...]
     beside: Path | None
     left: Health
 
 
-def mend(folder: Path) -> Mended:
-    """Does what is provably safe."""
-    with alone(folder):
-        done: list[Act] = []
+def repair(folder: Path) -> Repaired:
+    """Repair what can be repaired safely."""
+    with exclusive(folder):
+        done: list[Action] = []
         place: Path | None = None
         health = examine(folder)
         for _ in range(_ROUNDS):
@@ -45,11 +45,11 @@ def mend(folder: Path) -> Mended:
             done += health.acts
             _record(place, done)
             health = examine(folder)
-        return Mended(tuple(done), place, health)
+        return Repaired(tuple(done), place, health)
 
 
 def _new_place(folder: Path) -> Path:
-    """A folder beside the job's, another for each repair."""
+    """Make a new folder beside the job's."""
     beside_it = folder.with_name(f"{folder.name}.damaged")
     number = 1 + max((int(each.name) for each in beside_it.glob("*") if each.name.isdigit()), default=0)
     place = beside_it / str(number)
@@ -57,11 +57,11 @@ def _new_place(folder: Path) -> Path:
     return place
 
 
-def _do(folder: Path, place: Path, act: Act) -> None:
+def _do(folder: Path, place: Path, act: Action) -> None:
     path = folder / act.path
     sums = [] if is_checksum(path) else [beside(path)]
     for each in (path, *sums):
-        _keep(each, place / each.relative_to(folder), stays=isinstance(act, Restore))
+        _set_aside(each, place / each.relative_to(folder), stays=isinstance(act, Restore))
     if isinstance(act, Restore):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, act.data)
@@ -69,20 +69,20 @@ def _do(folder: Path, place: Path, act: Act) -> None:
             write_whole(beside(path), checksums(act.data))
 
 
-def _keep(was: Path, to: Path, *, stays: bool) -> None:
-    """A file, beside the job's folder; what is written again stays until then, so that there is always one."""
-    if not was.exists():
+def _set_aside(source: Path, target: Path, *, stays: bool) -> None:
+    """Move or copy a file to the folder beside. A file that will be restored is copied, so that one always exists."""
+    if not source.exists():
         return
-    while to.exists():
-        to = to.with_name(f"{to.name}.again")
-    to.parent.mkdir(parents=True, exist_ok=True)
+    while target.exists():
+        target = target.with_name(f"{target.name}.again")
+    target.parent.mkdir(parents=True, exist_ok=True)
     if stays:
-        shutil.copy2(was, to)
+        shutil.copy2(source, target)
     else:
-        shutil.move(was, to)
-        sync_folder(was.parent)
+        shutil.move(source, target)
+        sync_folder(source.parent)
 
 
-def _record(place: Path, done: Sequence[Act]) -> None:
-    told = [{"act": "moved" if isinstance(act, Move) else "restored", "path": act.path} for act in done]
-    write_whole(place / "repair.json", (json.dumps(told, indent=2) + "\n").encode())
+def _record(place: Path, done: Sequence[Action]) -> None:
+    actions = [{"act": "moved" if isinstance(act, Move) else "restored", "path": act.path} for act in done]
+    write_whole(place / "repair.json", (json.dumps(actions, indent=2) + "\n").encode())

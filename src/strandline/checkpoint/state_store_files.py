@@ -1,11 +1,11 @@
-"""The files of a state store, looked at without Spark: which versions could be loaded, and what is in the way.
+"""Examine the files of a state store without Spark: which versions can be loaded, and which files are damaged.
 
     state/<operator>/<partition>/
       <n>.changelog    what version n changed
       <n>.zip          a snapshot of version n; the large files that it needs are in SSTs/
 
-Version n is what batch n begins with. It is loaded from the newest snapshot at or below n and every changelog after it;
-version 0 is empty.
+Batch n starts with version n. It is loaded from the newest snapshot at or below n and all later changelogs. Version 0
+is empty.
 """
 
 import json
@@ -23,20 +23,20 @@ from strandline.checkpoint.hadoop_checksums import Sums, judge_sums
 _CHANGES: Final = re.compile(r"(\d+)\.changelog")
 _SNAPSHOT: Final = re.compile(r"(\d+)\.zip")
 _OTHERS: Final = re.compile(r"\d+_[\w-]+\.(changelog|zip)")
-"""Files of checkpoint format 2 name the attempt that wrote them; which of them count is known to Spark alone."""
+"""Files of checkpoint format 2 have the id of their writer. Only Spark knows which of them are valid."""
 _FRAME: Final = struct.Struct("<8sBII4x")
 _LZ4: Final = b"LZ4Block"
 
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """A file in the way."""
+    """A damaged or missing file."""
 
     path: Path
     problem: Problem
     because: str = ""
     part: Path | None = None
-    """A file that it needs, and that is damaged itself."""
+    """A damaged file that it needs."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -45,16 +45,16 @@ class Flaw:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """One partition of one operator's state: by version, what is wrong with each file, or None."""
+    """One partition of an operator's state: the flaw of each file by version, or None."""
 
     folder: Path
     changelogs: Mapping[int, Flaw | None]
     snapshots: Mapping[int, Flaw | None]
     known: bool = True
-    """Whether its versions can be told from the names of its files."""
+    """Whether file names give the versions."""
 
     def in_the_way(self, version: int, *, pass_over: bool = False) -> list[Flaw]:
-        """What keeps a version from being loaded; if torn snapshots are passed over, what still does."""
+        """Return the flaws that prevent loading a version; `pass_over` ignores torn snapshots."""
         if not self.known:
             return []
         usable = [at for at, flaw in self.snapshots.items() if at <= version and not (pass_over and flaw)]
@@ -66,7 +66,7 @@ class Store:
             if flaw is not None:
                 found.append(flaw)
             if flaw is not None and flaw.problem is Problem.MISSING:
-                break  # the first that is missing says enough
+                break  # one missing file is enough
         return found
 
     @property
@@ -80,7 +80,7 @@ class Store:
 
 
 def look_at_store(folder: Path, *, deep: bool) -> Store:
-    """Every file of a partition; whether all bytes are read, or only how files begin and end."""
+    """Examine every file of a partition; if not `deep`, only the ends of files are read."""
     names = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
     changes = {int(found[1]): folder / name for name in names if (found := _CHANGES.fullmatch(name))}
     snapshots = {int(found[1]): folder / name for name in names if (found := _SNAPSHOT.fullmatch(name))}
@@ -95,15 +95,15 @@ def look_at_store(folder: Path, *, deep: bool) -> Store:
 def _changelog(path: Path, *, deep: bool) -> Flaw | None:
     if not path.stat().st_size:
         return Flaw(path, Problem.EMPTY)
-    if not _ends_well(path):
+    if not _is_complete(path):
         return Flaw(path, Problem.TORN, "its end is missing")
     if judge_sums(path, deep=deep) is Sums.DIFFER:
-        return Flaw(path, Problem.TORN, "its checksums do not fit")
+        return Flaw(path, Problem.TORN, "its checksums do not match")
     return None
 
 
-def _ends_well(path: Path) -> bool:
-    """Whether frames of LZ4 follow each other up to an end mark; another codec is left to the checksums."""
+def _is_complete(path: Path) -> bool:
+    """Whether LZ4 frames follow each other up to the end mark. Other codecs are left to the checksums."""
     size, at = path.stat().st_size, 0
     with path.open("rb") as file:
         while head := file.read(_FRAME.size):
@@ -121,7 +121,7 @@ def _snapshot(path: Path, *, deep: bool) -> Flaw | None:
     if not path.stat().st_size:
         return Flaw(path, Problem.EMPTY)
     if judge_sums(path, deep=deep) is Sums.DIFFER:
-        return Flaw(path, Problem.TORN, "its checksums do not fit")
+        return Flaw(path, Problem.TORN, "its checksums do not match")
     try:
         with zipfile.ZipFile(path) as archive:
             if deep and archive.testzip() is not None:
@@ -129,15 +129,15 @@ def _snapshot(path: Path, *, deep: bool) -> Flaw | None:
             facts: dict[str, Any] = json.loads(archive.read("metadata").partition(b"\n")[2])
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError) as problem:
         return Flaw(path, Problem.TORN, str(problem))
-    return next((flaw for each in facts.get("sstFiles", []) if (flaw := _table(path, each, deep=deep))), None)
+    return next((flaw for each in facts.get("sstFiles", []) if (flaw := _sst_flaw(path, each, deep=deep))), None)
 
 
-def _table(snapshot: Path, told: Mapping[str, Any], *, deep: bool) -> Flaw | None:
-    """A large file that a snapshot needs; without it, the snapshot is as good as torn."""
-    path = snapshot.parent / "SSTs" / told["dfsSstFileName"]
+def _sst_flaw(snapshot: Path, facts: Mapping[str, Any], *, deep: bool) -> Flaw | None:
+    """Check an SST file of a snapshot. Without it the snapshot counts as torn."""
+    path = snapshot.parent / "SSTs" / facts["dfsSstFileName"]
     because = f"it needs {path.parent.name}/{path.name}, which is"
     if not path.exists():
         return Flaw(snapshot, Problem.TORN, f"{because} missing")
-    if path.stat().st_size != told["sizeBytes"] or judge_sums(path, deep=deep) is Sums.DIFFER:
+    if path.stat().st_size != facts["sizeBytes"] or judge_sums(path, deep=deep) is Sums.DIFFER:
         return Flaw(snapshot, Problem.TORN, f"{because} torn", path)
     return None

@@ -24,7 +24,7 @@ from strandline.letters.file_notes import NotedLetters
 from strandline.letters.store import TIMES, envelopes
 from strandline.plan.endpoints import fields_of
 from strandline.ports.durable_files import remove, write_whole
-from strandline.ports.protocols import LedgerEntry
+from strandline.ports.ledger import LedgerEntry
 
 FORMATS: Final = ("parquet", "jsonl")
 _MOMENT: Final = pl.Datetime("ms", "UTC")

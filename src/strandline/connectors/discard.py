@@ -7,7 +7,8 @@ import polars as pl
 from strandline.kernel.output import Output, Part
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
-from strandline.ports.protocols import LedgerEntry, Recorded, Stamp, Written
+from strandline.ports.ledger import LedgerEntry, Recorded, Written
+from strandline.ports.sinks import Stamp
 
 
 @dataclass(frozen=True, slots=True)

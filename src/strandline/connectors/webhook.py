@@ -19,8 +19,8 @@ from strandline.model.elements import Duration, Length, duration
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
 from strandline.ports.crash_points import crash_point
+from strandline.ports.dead_letters import DeadLetterQueue
 from strandline.ports.ledger import LedgerEntry, Written
-from strandline.ports.protocols import LetterBox
 from strandline.ports.unledgered_sink import Unledgered
 
 KEY: Final = "Idempotency-Key"
@@ -87,7 +87,7 @@ class Webhook:
         return self.token is not None or any(isinstance(value, Secret) for _, value in self.headers)
 
     def open(self, output: Deliver) -> "OpenWebhook":
-        if not isinstance(output.dead, LetterBox):
+        if not isinstance(output.dead, DeadLetterQueue):
             raise InvalidStep(
                 f"{self.name} has no output for dead letters", hint='add one: write(…, dead=sl.dead_files("dead/"))'
             )

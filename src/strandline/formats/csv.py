@@ -17,8 +17,8 @@ from strandline.formats.text import texts_of
 from strandline.formats.time_parsing import days, instants, out_of_range
 from strandline.formats.undecodable_records import LARGEST, DecodeProblem, check_sizes, refuse_bad_limit, to_decoded
 from strandline.formats.varints import NOT_UTF8
+from strandline.ports.codecs import RAW, Decoded, Masked
 from strandline.ports.dead_letter_masking import HIDDEN
-from strandline.ports.protocols import RAW, Decoded, Masked
 
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _TRUE_OR_FALSE: Final = {"true": True, "false": False}

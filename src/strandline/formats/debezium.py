@@ -14,7 +14,7 @@ from strandline.formats.schema import ddl_of, parse_ddl, types_of
 from strandline.formats.time_parsing import days, instants, out_of_range
 from strandline.formats.undecodable_records import LARGEST, DecodeProblem, check_sizes, dead_letters, refuse_bad_limit
 from strandline.model.row_kinds import Change
-from strandline.ports.protocols import RAW, Decoded
+from strandline.ports.codecs import RAW, Decoded
 
 CHANGE: Final = "change"
 CHANGED_AT: Final = "changed_at"

@@ -12,7 +12,7 @@ from strandline.kernel import dead_letters
 from strandline.kernel.blocks.block import AT, END, OFFSET, OWN, PARTITION, START
 from strandline.kernel.step import PARTIAL, WATERMARK
 from strandline.kernel.window.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
-from strandline.ports.protocols import REASON
+from strandline.ports.codecs import REASON
 
 BATCH: Final = "@batch"
 """The batch that delivered a row."""

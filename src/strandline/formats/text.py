@@ -9,7 +9,7 @@ import polars as pl
 from strandline.formats.schema import parse_ddl
 from strandline.formats.undecodable_records import LARGEST, DecodeProblem, check_sizes, refuse_bad_limit, to_decoded
 from strandline.formats.varints import NOT_UTF8, is_text
-from strandline.ports.protocols import RAW, Decoded
+from strandline.ports.codecs import RAW, Decoded
 
 
 @dataclass(frozen=True, slots=True)

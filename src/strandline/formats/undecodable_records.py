@@ -11,7 +11,7 @@ import polars as pl
 
 from strandline.errors import InvalidStep
 from strandline.kernel.dead_letters import TOO_LARGE
-from strandline.ports.protocols import DETAIL, RAW, REASON, Decoded
+from strandline.ports.codecs import DETAIL, RAW, REASON, Decoded
 
 LARGEST: Final = 16 * 2**20
 """The default limit for a record's size, in bytes."""

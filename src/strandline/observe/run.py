@@ -16,7 +16,7 @@ from strandline.observe.metrics.store import Retention
 from strandline.plan.compile import to_stages
 from strandline.plan.nodes import Root
 from strandline.spark.job import Job
-from strandline.spark.launch.preflight import folder_at
+from strandline.spark.launch.preflight import local_folder
 from strandline.spark.run import run as run_on_spark
 
 _log: Final = logging.getLogger("strandline")
@@ -45,7 +45,7 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     keeps none. `alarms` is a file of rules and notifiers; without one the default rules write to the log. All other
     options are those of `spark/run.py`.
     """
-    folder = folder_at(checkpoint)
+    folder = local_folder(checkpoint)
     if not is_temporary(folder):
         remember(folder)
     if not metrics:

@@ -1,1 +1,1 @@
-"""The protocols that sources, sinks and codecs implement; below Spark."""
+"""Define the protocols that sources, sinks and codecs implement. Nothing here imports Spark."""

@@ -1,19 +1,19 @@
-"""Named moments of a batch at which a test may let a job die: nothing happens there unless the harness asks for it.
+"""Kill the process at a named point of a batch, if a test asks for it. In production nothing happens there.
 
-STRANDLINE_CRASH=C11:3    the third time this process comes to C11, its whole process group is killed
+STRANDLINE_CRASH=C11:3    kill the process group when this process reaches C11 for the third time
 
-C6      the batch has been handed over, nothing is durable
-C7      its range is durable
-C9      a sink's transaction is open, part of it has been sent
+C6      the batch has started, nothing is durable
+C7      its range of offsets is durable
+C9      a sink's transaction is open, part of the batch is sent
 marked  at most once only: the entry is durable, the rows are not written
-C10     a sink's commit has been sent, its answer not been read
-C11     every sink has committed, the batch has not been given back
-C12     the batch has been given back to Spark, which has not written it down
-S1      the last batch of history is committed, and nothing says that the backfill is over
-S2      that is durable, nothing of the topic has been read
-R1      a redrive is kept, nothing has been sent
-R2      its records have been sent to a topic, and the transaction is open
-R3      its records are there, its letters are not marked
+C10     a sink's commit is sent, its answer not read
+C11     every sink has committed, the batch function has not returned
+C12     the batch function returns; Spark's commit log has no entry yet
+S1      the last batch of history is committed, the end of the backfill is not recorded
+S2      the end of the backfill is durable, nothing of the topic is read
+R1      a redrive is recorded, nothing is sent
+R2      its records are sent to a topic, the transaction is open
+R3      its records are committed, its dead letters are not marked
 """
 
 import os
@@ -28,11 +28,11 @@ _passed: Counter[str] = Counter()
 
 
 def crash_point(name: str) -> None:
-    """Dies here, if this is the moment that was asked for."""
-    asked = os.environ.get(VARIABLE)
-    if asked is None:
+    """Kill the process group here, if STRANDLINE_CRASH names this point."""
+    wanted = os.environ.get(VARIABLE)
+    if wanted is None:
         return
-    point, _, turn = asked.partition(":")
+    point, _, turn = wanted.partition(":")
     _passed[name] += 1
     if point == name and _passed[name] == int(turn or 1):
         os.killpg(0, signal.SIGKILL)

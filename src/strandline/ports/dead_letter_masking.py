@@ -1,4 +1,4 @@
-"""Dead letters on their way: whole as they leave a task, masked before anyone keeps them, to a place of their own."""
+"""Mask dead letters before they leave a task, and send them to a dead-letter queue if the output has one."""
 
 import json
 from collections.abc import Iterable
@@ -13,77 +13,66 @@ from strandline.kernel.dead_letters import DETAIL, FIELDS, ID, MASKED, RAW, REAS
 from strandline.kernel.output import Output
 from strandline.kernel.stateless_steps import EXCEPTION, FAILED
 from strandline.plan.stages import Deliver
-from strandline.ports.protocols import (
-    Decoder,
-    InParts,
-    LedgerEntry,
-    LetterBox,
-    Masked,
-    Masking,
-    OpenLetters,
-    OpenSink,
-    Recorded,
-    Refuses,
-    Stamp,
-    Writer,
-    Written,
-)
+from strandline.ports.codecs import Decoder, Masked, MaskingDecoder
+from strandline.ports.dead_letters import DeadLetterQueue, OpenDeadLetterQueue
+from strandline.ports.ledger import LedgerEntry, Recorded, Written
+from strandline.ports.sinks import OpenSink, RejectingSink, Stamp, TaskWrittenSink, Writer
 
 HIDDEN: Final = "***"
 WITHHELD: Final = "withheld"
 
 
 def failures(failed: pl.DataFrame, step: str | None = None) -> pl.DataFrame:
-    """Rows that a function could not take, as dead letters."""
+    """Return the rows for which a user function raised, as dead letters."""
     return letters_of(with_raw(failed), step=step)
 
 
 def with_raw(rows: pl.DataFrame) -> pl.DataFrame:
-    """A record's bytes as they came, or what its columns say, as JSON."""
+    """Add the record's bytes; where they are unknown, its columns as JSON."""
     if RAW in rows.columns:
         return rows
-    mine = pl.struct(pl.exclude(f"^{OWN}.*$")).struct.json_encode().cast(pl.Binary)
-    return rows.with_columns(mine.alias(RAW))
+    as_json = pl.struct(pl.exclude(f"^{OWN}.*$")).struct.json_encode().cast(pl.Binary)
+    return rows.with_columns(as_json.alias(RAW))
 
 
 def outgoing(letters: pl.DataFrame, source: str | None, decoder: Decoder | None, mask: Iterable[str]) -> pl.DataFrame:
-    """Letters as they leave a task, with nothing in them that is to be hidden."""
+    """Return dead letters as they leave a task: addressed, with the fields of `mask` masked."""
     known = addressed(letters, source, framed=getattr(decoder, "registry", None) is not None)
     fields = frozenset(name.casefold() for name in mask)
     if not fields or known.is_empty():
         return known
     rows = known.select(RAW, REASON, DETAIL, EXCEPTION).rows()
-    told = [_hidden(row, found) for row, found in zip(rows, _masked(known, decoder, fields), strict=True)]
+    masked = [_masked_row(row, found) for row, found in zip(rows, _masked(known, decoder, fields), strict=True)]
     shape = {RAW: pl.Binary, DETAIL: pl.String, MASKED: pl.String}
-    kept = known.with_columns(pl.DataFrame(told, schema=shape, orient="row").iter_columns())
-    # With all else in sight, a hash would give away a short secret to whoever tries them all.
+    kept = known.with_columns(pl.DataFrame(masked, schema=shape, orient="row").iter_columns())
+    # If the rest of the record is visible, a hash gives away a short secret to a brute-force search.
     return kept.with_columns(pl.when(pl.col(MASKED).ne_missing(FIELDS)).then(pl.col(SHA256)).alias(SHA256))
 
 
 def _masked(letters: pl.DataFrame, decoder: Decoder | None, fields: frozenset[str]) -> list[Masked | None]:
-    """Each record without what the fields say; None for one that cannot be told apart, or is not there."""
-    if decoder is not None and not isinstance(decoder, Masking):
+    """Mask each record; None for one that cannot be parsed, or is absent."""
+    if decoder is not None and not isinstance(decoder, MaskingDecoder):
         return _by_columns(letters, decoder, fields)
     hide = mask_json if decoder is None else decoder.mask
     return [None if value is None else hide(value, fields) for value in letters[RAW]]
 
 
-def _hidden(row: tuple[Any, ...], found: Masked | None) -> tuple[bytes | None, str | None, str | None]:
-    """What is left of a letter: its bytes, its detail, and how much was taken away."""
+def _masked_row(row: tuple[Any, ...], found: Masked | None) -> tuple[bytes | None, str | None, str | None]:
+    """Return a dead letter's masked bytes, its masked detail, and how much was masked."""
     raw, reason, detail, exception = row
-    # A user's function may say anything, a secret in another shape too.
-    said = f"{exception or 'an error'}: {WITHHELD}" if reason == FAILED else detail
+    # The error text of a user's function may hold a secret in any form.
+    text = f"{exception or 'an error'}: {WITHHELD}" if reason == FAILED else detail
     if raw is None:
-        return None, said, None
+        return None, text, None
     if found is None:
-        return None, said if reason == FAILED else WITHHELD, WHOLE
-    for text in sorted(found.hidden, key=len, reverse=True):
-        said = None if said is None else said.replace(text, HIDDEN)
-    return found.value, said, FIELDS
+        return None, text if reason == FAILED else WITHHELD, WHOLE
+    for secret in sorted(found.hidden, key=len, reverse=True):
+        text = None if text is None else text.replace(secret, HIDDEN)
+    return found.value, text, FIELDS
 
 
 def _by_columns(letters: pl.DataFrame, decoder: Decoder, fields: frozenset[str]) -> list[Masked | None]:
-    """Records of a format whose bytes cannot be changed in place, told as JSON of their columns."""
+    """Mask records whose bytes cannot be changed in place: return their columns as masked JSON."""
     places = pl.int_range(pl.len(), dtype=pl.Int64).alias(OFFSET)
     raw = letters.select(PARTITION, places, RAW).filter(pl.col(RAW).is_not_null())
     found: dict[int, list[bytes]] = {}
@@ -94,14 +83,14 @@ def _by_columns(letters: pl.DataFrame, decoder: Decoder, fields: frozenset[str])
 
 
 def mask_json(value: bytes, fields: frozenset[str]) -> Masked | None:
-    """JSON objects, one a line, without what these fields say, however deep they stand; None if it is none."""
+    """Mask these fields at any depth, in JSON objects, one a line; None if the value is not JSON objects."""
     hidden: list[str] = []
     try:
         lines = [value] if value.count(b"\n") == 0 or _is_one(value) else value.splitlines()
         objects = [json.loads(line) for line in lines]
         if not all(isinstance(each, dict) for each in objects):
             return None
-        shown = [json.dumps(_without(each, fields, hidden), ensure_ascii=False) for each in objects]
+        shown = [json.dumps(_masked_json(each, fields, hidden), ensure_ascii=False) for each in objects]
     except (ValueError, RecursionError):
         return None
     return Masked("\n".join(shown).encode(errors="replace"), tuple(hidden))
@@ -115,44 +104,44 @@ def _is_one(value: bytes) -> bool:
     return True
 
 
-def _without(value: Any, fields: frozenset[str], hidden: list[str]) -> Any:
+def _masked_json(value: Any, fields: frozenset[str], hidden: list[str]) -> Any:
     if isinstance(value, dict):
         return {
-            name: _covered(each, hidden) if name.casefold() in fields else _without(each, fields, hidden)
+            name: _masked_value(each, hidden) if name.casefold() in fields else _masked_json(each, fields, hidden)
             for name, each in value.items()
         }
-    return [_without(each, fields, hidden) for each in value] if isinstance(value, list) else value
+    return [_masked_json(each, fields, hidden) for each in value] if isinstance(value, list) else value
 
 
-def _covered(value: Any, hidden: list[str]) -> str | None:
-    """A mask in place of a value; what it was is gathered, with all that is inside it."""
+def _masked_value(value: Any, hidden: list[str]) -> str | None:
+    """Return a mask for a value, and add the value and all nested values to `hidden`."""
     if value is None:
         return None
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _covered(each, hidden)
+        _masked_value(each, hidden)
     text = value if isinstance(value, str) else json.dumps(value)
     hidden += [each for each in {text, repr(text)[1:-1], json.dumps(text)[1:-1]} if each]
     return HIDDEN
 
 
 def with_letters(sink: OpenSink, output: Deliver, lineage: str) -> OpenSink:
-    """A sink with a place for its dead letters: its own, or another that the output names."""
-    if not isinstance(output.dead, LetterBox):
+    """Return the sink, with its dead letters sent to the output's dead-letter queue if it names one."""
+    if not isinstance(output.dead, DeadLetterQueue):
         return sink
-    # Several outputs of a job may have one place for their letters.
-    mine = f"{lineage}-{output.number}" if output.number else lineage
-    return LettersApart(sink, output.dead.open_letters(mine))
+    # Several outputs of a job may share one queue.
+    own_lineage = f"{lineage}-{output.number}" if output.number else lineage
+    return SeparateDeadLetters(sink, output.dead.open_letters(own_lineage))
 
 
 @dataclass(frozen=True, slots=True)
-class LettersApart:
-    """A sink whose dead letters go elsewhere: they are kept before the batch counts as written, or it does not."""
+class SeparateDeadLetters:
+    """A sink whose dead letters go to a queue. They are stored before the batch counts as written."""
 
     sink: OpenSink
-    letters: OpenLetters
+    letters: OpenDeadLetterQueue
 
     def __post_init__(self) -> None:
-        if isinstance(self.sink, Refuses):
+        if isinstance(self.sink, RejectingSink):
             self.sink.refused_to(self._put_refused)
 
     def claim(self, lineage: str) -> int:
@@ -162,7 +151,7 @@ class LettersApart:
         return self.sink.latest(lineage)
 
     def commit(self, output: Output, entry: LedgerEntry) -> Written:
-        # A batch that the sink knows has its letters already; if it is another of that number, the sink says so.
+        # A repeated batch has stored its dead letters already. If its range differs, the sink raises.
         last = self.sink.latest(entry.lineage)
         if last is None or last.batch < entry.batch:
             self._put(output, entry)
@@ -183,15 +172,15 @@ class LettersApart:
             self.letters.put(output.dead, entry)
 
     def _put_refused(self, letters: pl.DataFrame, entry: LedgerEntry) -> None:
-        """Those of the pipeline are there already; these are a lot of their own, and there may be several."""
+        """Store dead letters of rejected rows, under a digest of their own: there may be several lots in a batch."""
         which = sha256(",".join(letters[ID]).encode()).hexdigest()[:16]
         self.letters.put(letters, replace(entry, digest=f"{entry.digest}, refused {which}"))
 
     def writer(self) -> Writer | None:
-        return self.sink.writer() if isinstance(self.sink, InParts) else None
+        return self.sink.writer() if isinstance(self.sink, TaskWrittenSink) else None
 
     def swept(self, stamp: Stamp) -> None:
-        if isinstance(self.sink, InParts):
+        if isinstance(self.sink, TaskWrittenSink):
             self.sink.swept(stamp)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, whatever is killed and whenever, also after a power cut."""
+"""Write files atomically and durably: after a kill or a power cut a file is whole or absent."""
 
 import fcntl
 import os
@@ -9,13 +9,13 @@ from pathlib import Path
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """A file with these bytes, also after a power cut. Only its owner can read it: letters may hold anything."""
+    """Write a file durably, replacing an old one. Only its owner can read it, because dead letters may hold secrets."""
     _draft(path, data, 0o600).replace(path)
     sync_folder(path.parent)
 
 
 def write_once(path: Path, data: bytes, mode: int) -> None:
-    """The same, unless a file of that name is there: then that one stays, and is not even touched."""
+    """Write a file durably, unless a file of that name exists. The existing file is not touched."""
     draft = _draft(path, data, mode)
     try:
         with suppress(FileExistsError):
@@ -41,7 +41,7 @@ def _draft(path: Path, data: bytes, mode: int) -> Path:
 
 @contextmanager
 def alone(lock: Path) -> Iterator[None]:
-    """Whoever asks for the same file waits until this one is done, here or in another process; a kill lets go."""
+    """Hold an exclusive lock on a file; other threads and processes wait. A killed process releases it."""
     handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -56,7 +56,7 @@ def remove(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """A name in a folder is durable once the folder is."""
+    """Make the names in a folder durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,36 +1,36 @@
-"""How the work of a driver and its tasks is known by the names of files, in folders that they write to together."""
+"""Name the files that a driver and its tasks write to one folder, and check that tasks see the driver's folder."""
 
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from strandline.ports.protocols import Stamp
+from strandline.ports.sinks import Stamp
 
 WORTH_A_FILE: Final = 4 * 2**20
-"""Bytes in memory; of less the driver makes one file for all tasks."""
+"""Bytes in memory. For less, the driver writes one file for all tasks."""
 
 
 def job_label(lineage: str) -> str:
-    """A lineage in the name of a file."""
+    """Return a lineage as a short hash for file names."""
     return sha256(lineage.encode()).hexdigest()[:8]
 
 
 def label(stamp: Stamp) -> str:
-    """What the names of a batch's files begin with."""
+    """Return the prefix of a batch's file names."""
     return f"{stamp.batch:012}-{job_label(stamp.lineage)}-{stamp.epoch}"
 
 
 def show(folder: Path, lineage: str, epoch: int) -> None:
-    """A driver leaves a sign here for its tasks; those of the drivers before it lose theirs."""
+    """Create a marker file of this driver for its tasks, and delete the markers of earlier drivers."""
     for old in folder.glob(f".{job_label(lineage)}-*.here"):
         old.unlink(missing_ok=True)
-    _sign(folder, lineage, epoch).touch()
+    _marker(folder, lineage, epoch).touch()
 
 
 def is_shown(folder: Path, stamp: Stamp) -> bool:
-    """Whether a task sees the folder of its driver, and not another of that name elsewhere."""
-    return _sign(folder, stamp.lineage, stamp.epoch).exists()
+    """Whether a task sees its driver's folder, and not a folder of that name on another machine."""
+    return _marker(folder, stamp.lineage, stamp.epoch).exists()
 
 
-def _sign(folder: Path, lineage: str, epoch: int) -> Path:
+def _marker(folder: Path, lineage: str, epoch: int) -> Path:
     return folder / f".{job_label(lineage)}-{epoch}.here"

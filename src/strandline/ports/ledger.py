@@ -1,7 +1,7 @@
-"""The ledger: who wrote which batch from which range, and what that means for the next one that comes.
+"""Decide from a sink's ledger whether a batch may be written: new, repeated, fenced or out of order.
 
-A batch id is no identity: after a power cut or a restored copy the same id can come with other rows. So an entry names
-its lineage, the driver's epoch, and the range by a digest; and each range begins where the one before it ended.
+A batch id is not enough. After a power cut or a restored copy, the same id can come with other rows. So a ledger entry
+has the job's lineage, the driver's epoch and a digest of the range of offsets. Each range starts where the last ended.
 """
 
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ _WORD: Final = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A range of the sources that is durable."""
+    """A durable range of offsets of all sources."""
 
     digest: str
-    """Of the whole entry of Spark's log, the positions before it, and what the sources themselves wrote down."""
+    """Covers the entry in Spark's offset log, the offsets before it, and the logs that sources keep themselves."""
     starts: str | None = None
-    """The positions it begins at: those at which the batch before it ended. None for the first batch of a job."""
+    """The offsets at which the batch before it ended. None for the first batch of a job."""
     ends: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """Who wrote which batch, from what: written in the sink's own transaction, with the rows."""
+    """Identifies a batch in a sink's ledger. Written with the rows, in the sink's transaction."""
 
     lineage: str
     epoch: int
@@ -39,12 +39,12 @@ class LedgerEntry:
     starts: str | None = None
     ends: str | None = None
     output: str = ""
-    """A digest of the rows, by which two plays of one range can be told apart."""
+    """A digest of the rows, to detect that a repeated batch has other rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a sink's ledger says of a batch that it holds."""
+    """An entry read from a sink's ledger."""
 
     batch: int
     digest: str
@@ -55,22 +55,22 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of a batch: whether it is new to the sink, and how many rows the sink would not take."""
+    """The result of writing a batch: whether it was new, and how many rows the sink rejected."""
 
     fresh: bool = True
     refused: int = 0
     differs: bool = False
-    """It was there already, made from the same range, with other rows: something in the pipeline is not repeatable."""
+    """The ledger holds this range with other rows: something in the pipeline is not deterministic."""
     letters: pl.DataFrame | None = None
-    """The rows that it would not take, as dead letters, of a sink that has no place for them itself."""
+    """Rejected rows as dead letters, from a sink that cannot store them itself."""
 
 
 def judge(
     entry: LedgerEntry, epoch: int | None, known: Recorded | None, last: Recorded | None, *, sink: str
 ) -> Written | None:
-    """None if the batch is to be written, what is known of it if it is there, an error if it may be neither.
+    """Return None if the batch must be written, its result if it is written already, or raise if it may not be written.
 
-    Asked inside the sink's transaction: `epoch` is the newest that was claimed, `known` the entry with this batch's id,
+    Called inside the sink's transaction. `epoch` is the newest claimed epoch, `known` the entry with this batch's id,
     `last` the newest entry of the lineage.
     """
     if epoch != entry.epoch:
@@ -92,7 +92,7 @@ def judge(
 
 
 def _check_chain(entry: LedgerEntry, last: Recorded | None, sink: str) -> None:
-    """Ids may have gaps; ranges may not."""
+    """Raise if there is a gap between ranges. Batch ids may have gaps."""
     if last is not None and last.batch > entry.batch:
         raise StateError(
             f"batch {entry.batch} is new to {sink}, which is at batch {last.batch}",
@@ -109,26 +109,26 @@ def _check_chain(entry: LedgerEntry, last: Recorded | None, sink: str) -> None:
 
 
 def output_digest(output: Output) -> str:
-    """The same for equal rows in any order, as far as one version of Polars is asked.
+    """Return a digest that is the same for equal rows in any order, with one version of Polars.
 
-    Numbers of rows and sums of their hashes, which need no order: to sort them took most of the time.
+    It has row counts and sums of row hashes. Sorting the rows instead took most of the time.
     """
-    told = []
+    digests = []
     for frame, parts in ((output.panes, output.parts), (output.late, ()), (output.dead, ())):
-        some = [] if frame is None or not frame.width else [(frame.height, *sums_of(frame))]
-        each = [*some, *((part.rows, *part.sums) for part in parts)]
+        own = [] if frame is None or not frame.width else [(frame.height, *sums_of(frame))]
+        each = [*own, *((part.rows, *part.sums) for part in parts)]
         rows, plain, mixed = (sum(numbers) & _WORD for numbers in zip(*each, strict=True)) if each else (0, 0, 0)
-        told.append(f"{rows}-{plain:x}-{mixed:x}" if each else "0")
-    return f"{pl.__version__}+sums:{'/'.join(told)}"
+        digests.append(f"{rows}-{plain:x}-{mixed:x}" if each else "0")
+    return f"{pl.__version__}+sums:{'/'.join(digests)}"
 
 
 def sums_of(rows: pl.DataFrame) -> tuple[int, int]:
-    """What rows add to a digest, whatever stands beside them."""
+    """Return the two sums that these rows add to a digest."""
     hashes = rows.hash_rows(0).to_numpy()
     mixed = (hashes ^ (hashes >> np.uint64(29))) * _ODD
     return int(hashes.sum(dtype=np.uint64)), int(mixed.sum(dtype=np.uint64))
 
 
 def _differ(one: str, other: str) -> bool:
-    """Digests of different versions of Polars, or of no version, say nothing of each other."""
+    """Whether two digests of one version of Polars differ. Other digests cannot be compared."""
     return one.partition(":")[0] == other.partition(":")[0] and one != other

@@ -23,5 +23,5 @@ def registered(spark: "SparkSession", source: "type[DataSource]") -> str:
 
 
 def _is_name_taken(error: Any) -> bool:
-    """Spark's class is matched by name: this package does not import pyspark."""
+    """Whether an error is Spark's AnalysisException. Compared by name: this package does not import PySpark."""
     return type(error).__name__ == "AnalysisException"

@@ -1,4 +1,4 @@
-"""A sink at work that keeps no ledger: it can fence nobody, and what it is sent again is there again."""
+"""Provide the methods of a sink without a ledger: no fencing, and a repeated batch is written again."""
 
 from strandline.errors import SinkError
 from strandline.kernel.output import Output
@@ -6,7 +6,7 @@ from strandline.ports.ledger import LedgerEntry, Recorded, Written
 
 
 class Unledgered:
-    """All that such a sink has besides `write`; it offers at least once, and no more."""
+    """Base class of open sinks without a ledger. They define `write`, and offer at-least-once delivery only."""
 
     name: str
 

@@ -1,11 +1,11 @@
-"""A savepoint on disk: a folder that anyone can read, and that says of every file in it what it must be.
+"""Read and write a savepoint on disk: a folder of Parquet and JSON, with a digest of every file.
 
-    manifest.json                  all but the state: whose it is, at which batch and positions; a digest of each file
-    state/step-0/windows.parquet   what keyed step 0 keeps, a file for each kind of frame, each row with its key group
-    sources/0/…                    what a source wrote down for itself in Spark's checkpoint, such as lists of files
-    backfill.json                  only of a job that was begun with a backfill: how far that had come
+    manifest.json                  the job's identity, batch and offsets, and a digest of each file
+    state/step-0/windows.parquet   the state of keyed step 0: a file for each kind of frame, a key group for each row
+    sources/0/…                    the log of a source in Spark's checkpoint, such as lists of files
+    backfill.json                  the phase of a backfill, if the job has one
 
-It is written aside and then renamed, so a folder with this name is whole; and it is never changed afterwards.
+It is written under another name and then renamed, so a folder with this name is complete. It never changes afterwards.
 """
 
 import hashlib
@@ -29,10 +29,10 @@ from strandline.kernel.watermarks import progress_from_facts, progress_to_facts
 from strandline.ports.durable_files import sync_folder
 
 FORMAT: Final = 1
-"""The version of the layout that is written; every one from 1 on is read."""
+"""The version of the format that is written. All versions from 1 on can be read."""
 MANIFEST: Final = "manifest.json"
 GROUP: Final = "@group"
-"""The column with the key group of a row."""
+"""Column with the key group of a row."""
 
 _SEAL: Final = "seal"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -40,7 +40,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class SinkPosition:
-    """How far the ledger of a sink is, if it holds all that the job had told: its last batch, and from what range."""
+    """The last ledger entry of a sink that holds everything up to the savepoint."""
 
     sink: str
     lineage: str
@@ -51,7 +51,7 @@ class SinkPosition:
 
 @dataclass(frozen=True, slots=True)
 class StepFiles:
-    """What is kept of a keyed step, and in which files."""
+    """The state of a keyed step: keys, progress, and the file of each frame."""
 
     number: int
     keys: tuple[str, ...]
@@ -63,21 +63,21 @@ class StepFiles:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a savepoint says of itself."""
+    """The manifest of a savepoint."""
 
     id: str
     created: str
     version: str
-    """Of the Strandline that wrote it."""
+    """The version of Strandline that wrote it."""
     batch: int
     clock: int
     watermark: int
     identity: Identity
     positions: tuple[str, ...]
-    """Of every source, and of the heartbeat, as Spark writes them."""
+    """The offsets of every source and of the heartbeat, as Spark writes them."""
     digest: str
     ends: str
-    """By these two a sink's ledger knows the batch."""
+    """`digest` and `ends` identify the batch in a sink's ledger."""
     partitions: int
     steps: tuple[StepFiles, ...]
     sinks: tuple[SinkPosition, ...]
@@ -87,7 +87,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """A savepoint that was found, with what its manifest says."""
+    """A savepoint and its manifest."""
 
     folder: Path
     manifest: Manifest
@@ -97,10 +97,10 @@ class Savepoint:
         return self.folder.name
 
     def step(self, number: int) -> Exported:
-        """What a keyed step kept."""
-        mine = next(each for each in self.manifest.steps if each.number == number)
-        frames = {name: pl.read_parquet(self.folder / file).drop(GROUP) for name, file in mine.frames.items()}
-        return Exported(progress_from_facts(mine.progress), mine.turn, frames)
+        """Read the state of a keyed step."""
+        step = next(each for each in self.manifest.steps if each.number == number)
+        frames = {name: pl.read_parquet(self.folder / file).drop(GROUP) for name, file in step.frames.items()}
+        return Exported(progress_from_facts(step.progress), step.turn, frames)
 
     @property
     def size(self) -> int:
@@ -108,7 +108,7 @@ class Savepoint:
 
 
 class Draft:
-    """A savepoint that is being written, aside."""
+    """A savepoint that is being written, under another name."""
 
     def __init__(self, folder: Path) -> None:
         if not _NAME.fullmatch(folder.name):
@@ -129,7 +129,7 @@ class Draft:
     def step(
         self, number: int, keys: tuple[str, ...], moved: Exported, frames: Mapping[str, pl.DataFrame]
     ) -> StepFiles:
-        """Writes the frames of a keyed step; each must be read back as it was."""
+        """Write the frames of a keyed step; raise if one does not survive Parquet unchanged."""
         files = {name: f"state/step-{number}/{quote(name.replace(':', '.'), safe='')}.parquet" for name in frames}
         for name, frame in frames.items():
             path = self.at / files[name]
@@ -144,12 +144,12 @@ class Draft:
         return StepFiles(number, keys, moved.rows, moved.turn, progress_to_facts(moved.progress), files)
 
     def finish(self, manifest: Manifest) -> Savepoint:
-        """Makes all of it durable, then gives it its name."""
+        """Make all files durable, then rename the folder."""
         files = {}
         for path in sorted(each for each in self.at.rglob("*") if each.is_file()):
             files[path.relative_to(self.at).as_posix()] = _hashed(path, durable=True)
-        told = asdict(manifest) | {"files": files}
-        text = json.dumps(_sealed({"format": FORMAT, **told}), indent=2) + "\n"
+        facts = asdict(manifest) | {"files": files}
+        text = json.dumps(_sealed({"format": FORMAT, **facts}), indent=2) + "\n"
         (self.at / MANIFEST).write_text(text)
         _hashed(self.at / MANIFEST, durable=True)
         for folder in [self.at, *(each for each in self.at.rglob("*") if each.is_dir())]:
@@ -163,31 +163,31 @@ class Draft:
 
 
 def load(folder: Path) -> Savepoint:
-    """A savepoint by its manifest, which must be whole; the other files are looked at by `verify`."""
+    """Read and check the manifest of a savepoint. `verify` checks the other files."""
     path = folder / MANIFEST
     if not path.is_file():
         raise SavepointError(f"{folder} is no savepoint", detail=f"it has no {MANIFEST}", hint="name its folder")
     try:
-        told = json.loads(path.read_text())
-        version = told["format"]
+        facts = json.loads(path.read_text())
+        version = facts["format"]
     except (ValueError, KeyError, TypeError) as problem:
         raise _damaged(path, str(problem)) from None
     if not isinstance(version, int) or version > FORMAT:
         raise SavepointError(
             f"{folder} was written by a newer Strandline",
-            detail=f"its format is {version}, this one reads up to {FORMAT}; written by {told.get('version')}",
+            detail=f"its format is {version}, this one reads up to {FORMAT}; written by {facts.get('version')}",
             hint="restore it with that version, or a later one",
         )
-    if _sealed(told) != told:
+    if _sealed(facts) != facts:
         raise _damaged(path, "it does not match its seal")
     try:
-        return Savepoint(folder, _manifest(told))
+        return Savepoint(folder, _manifest(facts))
     except (KeyError, TypeError, ValueError) as problem:
         raise _damaged(path, f"{type(problem).__name__}: {problem}") from None
 
 
 def verify(savepoint: Savepoint) -> None:
-    """Every file is there and as it was written; the first that is not is named."""
+    """Check the digest of every file; raise for the first that is missing or damaged."""
     for name, digest in savepoint.manifest.files.items():
         path = savepoint.folder / name
         inside = PurePosixPath(name)
@@ -196,27 +196,27 @@ def verify(savepoint: Savepoint) -> None:
         if not path.is_file():
             raise _damaged(path, "it is missing")
         if _hashed(path) != digest:
-            raise _damaged(path, "its content is not what was written")
+            raise _damaged(path, "its content does not match its digest")
 
 
 def found_in(folder: Path) -> Iterator[Savepoint]:
-    """The savepoints of a folder, the oldest first."""
+    """Return the savepoints in a folder, oldest first."""
     places = [each for each in folder.iterdir() if (each / MANIFEST).is_file() and not each.name.startswith(".")]
     yield from sorted((load(each) for each in places), key=lambda each: (each.manifest.created, each.name))
 
 
 def delete(savepoint: Savepoint) -> None:
-    """Takes its name away first, so that nobody finds half of it."""
-    aside = savepoint.folder.with_name(f".{savepoint.name}.{uuid.uuid4().hex[:8]}.deleted")
-    savepoint.folder.rename(aside)
-    sync_folder(aside.parent)
-    shutil.rmtree(aside)
+    """Rename the savepoint, then delete it, so that no process finds a part of it."""
+    hidden = savepoint.folder.with_name(f".{savepoint.name}.{uuid.uuid4().hex[:8]}.deleted")
+    savepoint.folder.rename(hidden)
+    sync_folder(hidden.parent)
+    shutil.rmtree(hidden)
 
 
-def _manifest(told: dict[str, Any]) -> Manifest:
-    known = {name: each for name, each in told.items() if name not in ("format", _SEAL)}
-    who = known["identity"]
-    identity = Identity(**{**who, "moves": tuple(who["moves"]), "starting": tuple(who["starting"])})
+def _manifest(facts: dict[str, Any]) -> Manifest:
+    known = {name: each for name, each in facts.items() if name not in ("format", _SEAL)}
+    owner = known["identity"]
+    identity = Identity(**{**owner, "moves": tuple(owner["moves"]), "starting": tuple(owner["starting"])})
     steps = tuple(StepFiles(**{**each, "keys": tuple(each["keys"])}) for each in known["steps"])
     sinks = tuple(SinkPosition(**each) for each in known["sinks"])
     return Manifest(
@@ -224,9 +224,9 @@ def _manifest(told: dict[str, Any]) -> Manifest:
     )
 
 
-def _sealed(told: dict[str, Any]) -> dict[str, Any]:
-    """With a digest over all the rest, by which a manifest knows itself."""
-    rest = {name: each for name, each in told.items() if name != _SEAL}
+def _sealed(facts: dict[str, Any]) -> dict[str, Any]:
+    """Add a digest over the rest of the manifest."""
+    rest = {name: each for name, each in facts.items() if name != _SEAL}
     seal = hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
     return {**rest, _SEAL: seal}
 
@@ -240,11 +240,11 @@ def _hashed(path: Path, *, durable: bool = False) -> str:
 
 
 def _leads_out(path: Path, folder: Path) -> bool:
-    """Whether a link on the way leads elsewhere."""
+    """Whether a symbolic link leads out of the folder."""
     return not path.resolve().is_relative_to(folder.resolve())
 
 
 def _damaged(path: Path, why: str) -> SavepointError:
     return SavepointError(
-        f"the savepoint is damaged: {path}", detail=why, hint="copy it again from where it is whole, or use another"
+        f"the savepoint is damaged: {path}", detail=why, hint="copy it again from an undamaged place, or use another"
     )

@@ -1,8 +1,8 @@
-"""Restoring a savepoint into a new checkpoint: everything is checked, then written, and last of all whose it is.
+"""Restore a savepoint into a new checkpoint: check everything, write it, and write the identity last.
 
-The job that is restored goes on where the savepoint stands: with its state, at its positions, in its sinks' ledgers.
-Nothing of the old job is touched. What may be another than before: the definition, as far as `plan.upgrade` allows, the
-numbers of partitions and key groups, and with a fork the lineage and the outputs.
+The restored job continues with the state, the offsets and the ledgers of the savepoint. The old job is not touched.
+What may change: the definition, as far as `plan.upgrade` allows, the numbers of partitions and key groups, and with a
+fork the lineage and the outputs.
 """
 
 import json
@@ -19,7 +19,7 @@ from typing import Any, Final
 import polars as pl
 from pyspark.sql import SparkSession
 
-from strandline.checkpoint.job_folder import NOWHERE, Checkpoint, Identity
+from strandline.checkpoint.job_folder import NO_OFFSET, Checkpoint, Identity
 from strandline.errors import SavepointError
 from strandline.kernel.blocks.column_types import to_polars
 from strandline.kernel.operator import Exported, Fit
@@ -33,26 +33,26 @@ from strandline.plan.nodes import KeyedNode, Root, to_plain, walk
 from strandline.plan.stages import KeyedStep, Stages, step_name
 from strandline.plan.upgrade.state_upgrade import StepUpgrade, Upgrade, Verdict, compare
 from strandline.ports.durable_files import sync_folder
-from strandline.ports.protocols import Followed
+from strandline.ports.sources import CommittingSource
 from strandline.savepoints.files import Savepoint, load, verify
 from strandline.savepoints.seed_state import place_at, seed
 from strandline.savepoints.sink_positions import require_positions
-from strandline.spark.backfill import Cut, asked_for, keep, plan_in, to_restore
-from strandline.spark.launch.preflight import folder_at
+from strandline.spark.backfill import Cut, keep, plan_in, requested, require_same
+from strandline.spark.launch.preflight import local_folder
 from strandline.spark.launch.session import require_rocksdb
 from strandline.spark.tasks.block_addresses import address
 
 Migrate = Callable[[int, dict[str, pl.DataFrame]], Mapping[str, pl.DataFrame]]
-"""From the number of a step and the frames that its old definition kept, to those that the new one needs."""
+"""From the number of a step and the frames of its old definition to the frames of the new one."""
 
 _UNFINISHED: Final = ".restoring"
-"""Beside a checkpoint that is being made. Spark writes its own place into it, so it cannot be made aside and renamed;
-but as long as nothing says whose it is, no run takes it."""
+"""Marks a checkpoint that is being written. Spark stores its path in it, so it cannot be written elsewhere and renamed.
+But no run uses a folder without an identity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A job that is ready to go on: where, as whom, from which batch, and what became of its parts."""
+    """A restored job: its folder, lineage and batch, and what changed."""
 
     checkpoint: Path
     lineage: str
@@ -76,38 +76,38 @@ def restore(  # noqa: PLR0913 - options of a move, each with its default
     then: Source | None = None,
     at: Cut | None = None,
 ) -> Restored:
-    """Makes the new folder `checkpoint`, from which a run of this pipeline goes on where the savepoint stands.
+    """Make the new folder `checkpoint`, from which a run of this pipeline continues at the savepoint.
 
-    The job keeps its lineage, so its sinks must stand exactly where it does; a `fork` is another job with outputs of
-    its own. `migrate` says what the state of a step means to another definition, where only its author can know. A job
-    that was begun with a `backfill` is restored with the same, whether history is behind it or not.
+    The job keeps its lineage, so its sinks must be exactly at the savepoint. A `fork` is another job with outputs of
+    its own. `migrate` converts the state of a step for a new definition, where only its author knows how. A job that
+    was started with a `backfill` is restored with the same, whether its history has ended or not.
     """
     require_rocksdb(spark)
-    filling = asked_for(root, backfill, then, at)
-    root = root if filling is None else filling.over(root)
+    to_fill = requested(root, backfill, then, at)
+    root = root if to_fill is None else to_fill.over(root)
     found = load(Path(savepoint).absolute())
     verify(found)
-    to_restore(plan_in(found.folder), filling)
+    require_same(plan_in(found.folder), to_fill)
     kept = found.manifest.identity
-    stages = to_stages(root, _at_least_one("key_groups", key_groups) or kept.key_groups)
-    many = _at_least_one("partitions", partitions) or found.manifest.partitions
+    stages = to_stages(root, _positive("key_groups", key_groups) or kept.key_groups)
+    many = _positive("partitions", partitions) or found.manifest.partitions
     upgrade = compare(kept.definition, to_plain(root))
     require_way(upgrade, migrate)
-    folder = folder_at(checkpoint)
+    folder = local_folder(checkpoint)
     _require_new(folder)
     steps = states_of(root, stages, found, upgrade, migrate)
     positions = _positions(found, upgrade)
-    _require_kept(stages, positions)
+    _require_available(stages, positions)
     starting = require_positions(stages, upgrade, found, fork=fork)
     identity = _identity(root, stages, found, starting, fork=fork)
     _write(spark, folder, stages, found, identity, steps, positions, upgrade, many)
     return Restored(folder, identity.lineage, found.manifest.batch, upgrade, many, stages.groups)
 
 
-def _at_least_one(name: str, asked: int | None) -> int | None:
-    if asked is not None and asked < 1:
-        raise SavepointError(f"{name} is {asked}, and there must be one at least")
-    return asked
+def _positive(name: str, value: int | None) -> int | None:
+    if value is not None and value < 1:
+        raise SavepointError(f"{name} is {value}, and there must be one at least")
+    return value
 
 
 def require_way(upgrade: Upgrade, migrate: Migrate | None) -> None:
@@ -133,17 +133,17 @@ def _require_new(folder: Path) -> None:
         )
 
 
-def _require_kept(stages: Stages, positions: tuple[str, ...]) -> None:
-    """What comes after the positions must still be there."""
+def _require_available(stages: Stages, positions: tuple[str, ...]) -> None:
+    """Raise if records after the offsets are gone."""
     for number, scan in enumerate(stages.scans):
-        if isinstance(scan.source, Followed) and positions[number] != NOWHERE:
+        if isinstance(scan.source, CommittingSource) and positions[number] != NO_OFFSET:
             scan.source.refuse_lost(json.loads(positions[number]))
 
 
 def states_of(
     root: Root, stages: Stages, found: Savepoint, upgrade: Upgrade, migrate: Migrate | None
 ) -> dict[int, Exported]:
-    """What each step of the new definition begins with."""
+    """Return the initial state of each step of the new definition."""
     there = {each.number for each in found.manifest.steps}
     names = {step_name(each.was): step_name(each.number) for each in upgrade.steps if each.was is not None}
     nodes = [node for node in walk(root) if isinstance(node, KeyedNode)]
@@ -164,17 +164,17 @@ def _fitted(
         state = replace(state, frames=_migrated(state, each, migrate))
     operator = operator_of(keyed.operator, keyed.keys)
     state = operator.fitted(_widened(state, keyed, types), Fit(each.added, each.removed, each.new_trigger))
-    lacks = operator.missing(state)
-    if lacks:
+    absent = operator.missing(state)
+    if absent:
         raise SavepointError(
-            f"{each.part.what} cannot go on with this state", detail="; ".join(lacks), hint="let migrate= add it"
+            f"{each.part.what} cannot go on with this state", detail="; ".join(absent), hint="let migrate= add it"
         )
     _require_inputs(state.progress, keyed, each)
     return state
 
 
 def _migrated(state: Exported, each: StepUpgrade, migrate: Migrate) -> dict[str, pl.DataFrame]:
-    """Frames as a user's own code makes them."""
+    """Convert frames with the user's function."""
     try:
         made: dict[str, Any] = dict(migrate(each.number, dict(state.frames)))
     except Exception as problem:
@@ -194,7 +194,7 @@ def _types(node: KeyedNode) -> Mapping[str, str | None]:
 
 
 def _widened(state: Exported, keyed: KeyedStep, types: Mapping[str, str | None]) -> Exported:
-    """Keys of the type that new elements have; values adapt by themselves."""
+    """Cast keys to the types of new elements. Values adapt by themselves."""
     kinds = {key: to_polars(kind) for key in keyed.keys if (kind := types.get(key)) is not None}
     frames = {}
     for name, frame in state.frames.items():
@@ -211,7 +211,7 @@ def _widened(state: Exported, keyed: KeyedStep, types: Mapping[str, str | None])
 
 
 def _renamed(state: Exported, names: Mapping[str, str]) -> Exported:
-    """Inputs that are other steps are called by their numbers, which may be others now."""
+    """Rename inputs that are other steps: their numbers may have changed."""
     progress = state.progress
     partitions = {names.get(name, name): each for name, each in progress.partitions.items()}
     inputs = {names.get(name, name): each for name, each in progress.inputs.items()}
@@ -230,19 +230,19 @@ def _require_inputs(progress: Progress, keyed: KeyedStep, each: StepUpgrade) -> 
 
 
 def _positions(found: Savepoint, upgrade: Upgrade) -> tuple[str, ...]:
-    """Of the new definition's sources, in its order; the heartbeat goes on too."""
+    """Return the offsets in the order of the new definition's sources, with the heartbeat last."""
     *sources, heartbeat = found.manifest.positions
-    return (*(NOWHERE if number is None else sources[number] for number in upgrade.sources), heartbeat)
+    return (*(NO_OFFSET if number is None else sources[number] for number in upgrade.sources), heartbeat)
 
 
 def _identity(root: Root, stages: Stages, found: Savepoint, starting: tuple[int, ...], *, fork: bool) -> Identity:
-    was, manifest = found.manifest.identity, found.manifest
+    old, manifest = found.manifest.identity, found.manifest
     move = {
         "as": "fork" if fork else "restore",
         "savepoint": manifest.id,
         "name": found.name,
-        "lineage": was.lineage,
-        "fingerprint": was.fingerprint,
+        "lineage": old.lineage,
+        "fingerprint": old.fingerprint,
         "batch": manifest.batch,
         "positions": list(manifest.positions),
         "ends": manifest.ends,
@@ -252,12 +252,12 @@ def _identity(root: Root, stages: Stages, found: Savepoint, starting: tuple[int,
     }
     return Identity(
         stages.fingerprint,
-        uuid.uuid4().hex if fork else was.lineage,
+        uuid.uuid4().hex if fork else old.lineage,
         explain_stages(stages),
         to_plain(root),
         stages.groups,
         first=manifest.batch,
-        moves=(*was.moves, move),
+        moves=(*old.moves, move),
         starting=starting,
     )
 
@@ -280,9 +280,9 @@ def _write(  # noqa: PLR0913, PLR0917 - all that a checkpoint is made of
         levels = [frozenset(address(step, g) for step in level for g in range(step.groups)) for level in stages.levels]
         seed(spark, home.spark, levels, blocks_of(stages, steps), partitions)
         place_at(home.spark, positions, found.manifest.clock)
-        for number, was in enumerate(upgrade.sources):
-            log = found.folder / "sources" / str(was)
-            if was is not None and log.is_dir():
+        for number, old in enumerate(upgrade.sources):
+            log = found.folder / "sources" / str(old)
+            if old is not None and log.is_dir():
                 shutil.copytree(log, home.spark / "sources" / str(number))
         if (plan := plan_in(found.folder)) is not None:
             keep(folder, plan)
@@ -308,7 +308,7 @@ def blocks_of(stages: Stages, steps: Mapping[int, Exported]) -> dict[int, Mappin
 
 
 def _make_durable(folder: Path) -> None:
-    """Spark makes nothing durable; a job that begins here must not lose its beginning to a power cut."""
+    """Sync all files, which Spark does not do. A power cut must not damage the start of the job."""
     for path in [folder, *folder.rglob("*")]:
         handle = os.open(path, os.O_RDONLY)
         try:

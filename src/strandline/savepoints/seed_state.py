@@ -1,8 +1,7 @@
-"""State put into a new checkpoint of Spark's: one batch that reads blocks and keeps them where the job will look.
+"""Write state into a new Spark checkpoint, by running one batch that reads blocks and stores them.
 
-Spark has no way to write state but to run a stateful query. So one runs, once, with the state operators of the job in
-the order of the job, over a file of blocks; its checkpoint is then the job's. What that batch read is of no interest to
-the job: the positions in its entry of the offset log are replaced by those of the savepoint.
+Spark can write state only by a stateful query. So a query with the state operators of the job runs once over a file of
+blocks, and its checkpoint becomes the job's. The offsets in its offset log are replaced by those of the savepoint.
 """
 
 import contextlib
@@ -21,7 +20,7 @@ from strandline.errors import SavepointError
 from strandline.spark.tasks.state_map import BLOCK, PLACE
 
 Blocks = Mapping[int, Mapping[str, bytes]]
-"""By address and place."""
+"""Blocks by address and place."""
 
 _SEED: Final = "kg long, place string, block binary"
 _KINDS: Final = {"kg": pl.Int64, "place": pl.String, "block": pl.Binary}
@@ -29,18 +28,18 @@ _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 
 class Seeder(StatefulProcessor):
-    """Keeps what is addressed to this level, and sends the rest on."""
+    """Stores the blocks of its level, and forwards the others."""
 
-    def __init__(self, mine: Callable[[int], bool]) -> None:
-        self._mine = mine
+    def __init__(self, is_own: Callable[[int], bool]) -> None:
+        self._is_own = is_own
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getMapState("blocks", PLACE, BLOCK)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
-        mine = self._mine(int(key[0]))
+        own = self._is_own(int(key[0]))
         for row in rows:
-            if mine:
+            if own:
                 self._state.updateValue((row.place,), (bytes(row.block),))
             else:
                 yield Row(kg=row.kg, place=row.place, block=bytes(row.block))
@@ -50,45 +49,45 @@ class Seeder(StatefulProcessor):
 
 
 def seed(spark: SparkSession, folder: Path, levels: Sequence[frozenset[int]], blocks: Blocks, partitions: int) -> None:
-    """Makes `folder` Spark's checkpoint after batch 0, with these blocks as the state of the levels' addresses."""
+    """Make `folder` a Spark checkpoint after batch 0, with these blocks as its state."""
     seeds = folder.with_name("seed")
     seeds.mkdir()
     rows = [(to, place, data) for to, held in sorted(blocks.items()) for place, data in sorted(held.items())]
     pl.DataFrame(rows, schema=_KINDS, orient="row").write_parquet(seeds / "blocks.parquet")
     with _partitions(spark, partitions):
         stream = spark.readStream.schema(_SEED).parquet(str(seeds))
-        for mine in levels:
-            seeder = Seeder(mine.__contains__)
+        for addresses in levels:
+            seeder = Seeder(addresses.__contains__)
             stream = stream.groupBy("kg").transformWithState(seeder, _SEED, "Append", "None")
         writer = stream.writeStream.format("noop").option("checkpointLocation", str(folder))
         try:
             writer.trigger(availableNow=True).start().awaitTermination()
         except PySparkException as problem:
             raise SavepointError(
-                "Spark could not take the state", detail=str(problem).partition("\n")[0][:300]
+                "Spark could not store the state", detail=str(problem).partition("\n")[0][:300]
             ) from None
     if not (folder / "commits" / "0").exists():
-        raise SavepointError("Spark took the state and did not commit it", hint="see its log")
+        raise SavepointError("Spark stored the state and did not commit it", hint="see its log")
     shutil.rmtree(seeds)
 
 
 def place_at(folder: Path, positions: Sequence[str], clock: int) -> None:
-    """Lets the batch that brought the state stand for that of the savepoint: its positions, its clock."""
+    """Replace the offsets and the clock of batch 0 by those of the savepoint."""
     entry = folder / "offsets" / "0"
     version, facts, *_ = entry.read_text().splitlines()
-    told = json.loads(facts) | {"batchTimestampMs": clock}
+    changed = json.loads(facts) | {"batchTimestampMs": clock}
     entry.with_name(".0.crc").unlink(missing_ok=True)
-    entry.write_text("\n".join([version, json.dumps(told), *positions]))
+    entry.write_text("\n".join([version, json.dumps(changed), *positions]))
     shutil.rmtree(folder / "sources", ignore_errors=True)
 
 
 @contextlib.contextmanager
 def _partitions(spark: SparkSession, number: int) -> Iterator[None]:
-    """A query keeps for ever the number of partitions that it started with."""
-    was = spark.conf.get(_PARTITIONS)
+    """Set the number of partitions, which a query keeps forever."""
+    before = spark.conf.get(_PARTITIONS)
     spark.conf.set(_PARTITIONS, str(number))
     try:
         yield
     finally:
-        if was is not None:
-            spark.conf.set(_PARTITIONS, was)
+        if before is not None:
+            spark.conf.set(_PARTITIONS, before)

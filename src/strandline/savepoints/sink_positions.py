@@ -1,8 +1,8 @@
-"""Whether the sinks of a job stand where a savepoint does, asked before anything is changed.
+"""Check that the sinks of a job are exactly at a savepoint, before a restore changes anything.
 
-A restored job goes on in its sinks' ledgers, so each must hold exactly what the job had told at the savepoint: a batch
-more would be told twice, one less would be missing. A fork has another lineage, and so needs other outputs: in the same
-ones its rows would stand beside those of the job it comes from.
+A restored job continues in its sinks' ledgers. So each sink must hold exactly the batches up to the savepoint: one more
+would be repeated, one less would be missing. A fork has another lineage and needs other outputs, or its rows would mix
+with those of the original job.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from strandline.plan.nodes import to_plain
 from strandline.plan.stages import Stages
 from strandline.plan.upgrade.state_upgrade import Upgrade
 from strandline.ports.ledger import Recorded
-from strandline.ports.protocols import OpenSink
+from strandline.ports.sinks import OpenSink
 from strandline.savepoints.files import Savepoint
 from strandline.spark.delivery.open_sinks import open_sinks
 
@@ -22,10 +22,10 @@ _LEDGERED: Final = (Delivery.EXACTLY_ONCE, Delivery.AT_MOST_ONCE)
 
 
 def require_positions(stages: Stages, upgrade: Upgrade, found: Savepoint, *, fork: bool) -> tuple[int, ...]:
-    """The outputs that begin with nothing; refused with what to do if one stands where it must not."""
+    """Return the outputs that start empty; raise if a sink is not at the savepoint."""
     identity = found.manifest.identity
-    # A job that was forked or given a sink, and saved again before it told anything, has told that sink nothing.
-    silent = bool(identity.starting) and found.manifest.batch == identity.first
+    # If a fork or a new sink was saved again before its first batch, that sink holds nothing yet.
+    nothing_written = bool(identity.starting) and found.manifest.batch == identity.first
     lineages = dict.fromkeys([identity.lineage, *(str(move["lineage"]) for move in identity.moves)])
     opened = open_sinks(stages, identity.lineage)
     starting = []
@@ -36,8 +36,8 @@ def require_positions(stages: Stages, upgrade: Upgrade, found: Savepoint, *, for
                 _require_empty(sink, output.sink, lineages, same=same)
                 starting.append(output.number)
                 continue
-            new = output.number in upgrade.new_sinks or output.delivery not in _LEDGERED or silent
-            if _begins(sink.latest(identity.lineage), output.sink.name, found, new=new):
+            new = output.number in upgrade.new_sinks or output.delivery not in _LEDGERED or nothing_written
+            if _starts_empty(sink.latest(identity.lineage), output.sink.name, found, new=new):
                 starting.append(output.number)
     finally:
         for each in opened:
@@ -45,18 +45,18 @@ def require_positions(stages: Stages, upgrade: Upgrade, found: Savepoint, *, for
     return tuple(starting)
 
 
-def _require_empty(sink: OpenSink, asked: Sink, lineages: Iterable[str], *, same: bool) -> None:
-    """Nobody of a fork's past may have written here: so the ledger says, or, without one, that it is the same place."""
-    is_a_place = len(to_plain(asked)) > 1  # a console is none
+def _require_empty(sink: OpenSink, sink_node: Sink, lineages: Iterable[str], *, same: bool) -> None:
+    """Raise if a job in the fork's history wrote to this sink, by its ledger, or by its place if it has none."""
+    is_a_place = len(to_plain(sink_node)) > 1  # a console is not
     if any(sink.latest(lineage) is not None for lineage in lineages) or (same and is_a_place):
         raise SavepointError(
-            f"a fork cannot write to {asked.name}, where the job it comes from has written",
+            f"a fork cannot write to {sink_node.name}, where the job it comes from has written",
             hint="give the fork an output of its own: another table, folder or topic",
         )
 
 
-def _begins(last: Recorded | None, name: str, found: Savepoint, *, new: bool) -> bool:
-    """Whether a sink of the same job begins with nothing; if it holds anything, that must be all of the savepoint."""
+def _starts_empty(last: Recorded | None, name: str, found: Savepoint, *, new: bool) -> bool:
+    """Whether a sink starts empty; raise if it holds anything but exactly the savepoint."""
     manifest = found.manifest
     if last is None and new:
         return True

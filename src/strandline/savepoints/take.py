@@ -1,4 +1,4 @@
-"""Taking a savepoint: what a job keeps and where it stands at the end of a batch, while it runs or after it stopped."""
+"""Take a savepoint: the state and the offsets at the end of a batch, of a running or a stopped job."""
 
 import shutil
 import uuid
@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 from pyspark.sql import SparkSession
 
-from strandline.checkpoint.hardlink_snapshot import held
+from strandline.checkpoint.hardlink_snapshot import snapshot
 from strandline.checkpoint.job_folder import Checkpoint, Identity
 from strandline.errors import SavepointError
 from strandline.kernel.operator import Exported
@@ -23,31 +23,31 @@ from strandline.spark.backfill import keep, plan_at, plan_in
 
 
 def create(spark: SparkSession, checkpoint: str | Path, to: str | Path, *, batch: int | None = None) -> Savepoint:
-    """A savepoint of the job in `checkpoint`, in the new folder `to`: of its last batch, or of an earlier one.
+    """Save the job in `checkpoint` to the new folder `to`: its last batch, or an earlier one.
 
-    A running job is not stopped and does not notice: its files are held by links while they are read.
+    A running job is not stopped: hard links keep its files while they are read.
     """
     home, draft = Checkpoint(Path(checkpoint).absolute()), Draft(Path(to).absolute())
     try:
-        with held(home) as still:
-            return draft.finish(_written(spark, still, draft, batch))
+        with snapshot(home) as frozen:
+            return draft.finish(_written(spark, frozen, draft, batch))
     except BaseException:
         draft.discard()
         raise
 
 
-def _written(spark: SparkSession, still: Checkpoint, draft: Draft, batch: int | None) -> Manifest:
-    identity, at = still.identity, committed_batch(still, batch)
-    state = read_still(spark, still, at)
+def _written(spark: SparkSession, frozen: Checkpoint, draft: Draft, batch: int | None) -> Manifest:
+    identity, at = frozen.identity, committed_batch(frozen, batch)
+    state = read_still(spark, frozen, at)
     definition = read_definition(identity.definition)
     _require_whole(state, identity, definition)
-    sealed = position_at(still, at)
+    sealed = position_at(frozen, at)
     steps = [_step(draft, state, number, identity, definition) for number in state.steps]
-    _copy_sources(still.spark / "sources", draft.at / "sources")
-    plan = plan_in(still.folder)
+    _copy_sources(frozen.spark / "sources", draft.at / "sources")
+    plan = plan_in(frozen.folder)
     if plan is not None:
-        keep(draft.at, plan_at(plan, still.positions(at)))
-    noted = still.noted(at)
+        keep(draft.at, plan_at(plan, frozen.positions(at)))
+    noted = frozen.noted(at)
     epochs = () if noted is None else noted.epochs
     sinks = [
         SinkPosition(name_of(sink), identity.lineage, epochs[n] if n < len(epochs) else None, at, sealed.digest)
@@ -58,10 +58,10 @@ def _written(spark: SparkSession, still: Checkpoint, draft: Draft, batch: int | 
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         version=version("strandline"),
         batch=at,
-        clock=still.clock(at),
+        clock=frozen.clock(at),
         watermark=min((int(each.progress["watermark"]) for each in steps), default=NEVER),
         identity=identity,
-        positions=still.positions(at),
+        positions=frozen.positions(at),
         digest=sealed.digest,
         ends=sealed.ends or "",
         partitions=1 + max((each.partition for each in state.groups), default=0),
@@ -71,23 +71,23 @@ def _written(spark: SparkSession, still: Checkpoint, draft: Draft, batch: int | 
     )
 
 
-def position_at(still: Checkpoint, batch: int) -> Sealed:
-    """By what a ledger knows a batch: what it was sealed with, computed again from the logs."""
-    moves = still.identity.moves
-    if still.in_spark(batch) == 0 and moves:
-        # The savepoint that this job came from: its own entry in the log was written by the restore.
+def position_at(frozen: Checkpoint, batch: int) -> Sealed:
+    """Return what identifies a batch in a ledger, computed again from the logs."""
+    moves = frozen.identity.moves
+    if frozen.in_spark(batch) == 0 and moves:
+        # This is the savepoint that the job was restored from. The restore wrote this log entry itself.
         return Sealed(str(moves[-1]["digest"]), None, str(moves[-1]["ends"]))
-    sealed = still.seal(batch)
-    if sealed.starts is None and still.in_spark(batch) > 0:
+    sealed = frozen.seal(batch)
+    if sealed.starts is None and frozen.in_spark(batch) > 0:
         raise SavepointError(
-            f"batch {batch} is the oldest of which anything is kept, and where it began is not",
+            f"batch {batch} is the oldest batch that is kept, and its start offsets are gone",
             hint=f"name batch {batch + 1} or a later one",
         )
     return sealed
 
 
 def _require_whole(state: JobState, identity: Identity, definition: Definition) -> None:
-    """A keyed step that has heard of anything keeps something in every key group."""
+    """Raise if a step lacks the state of a key group: each step with state has some in every group."""
     for number in state.steps:
         groups = [each.group for each in state.of_step(number)]
         if number >= len(definition.steps) or groups != [*range(identity.key_groups)]:
@@ -107,7 +107,7 @@ def _step(draft: Draft, state: JobState, number: int, identity: Identity, defini
     return draft.step(number, keys, moved, frames)
 
 
-def _copy_sources(was: Path, to: Path) -> None:
-    """What sources wrote down for themselves; checksums beside the files are Hadoop's, and made anew."""
-    if was.is_dir():
-        shutil.copytree(was, to, ignore=shutil.ignore_patterns(".*"))
+def _copy_sources(source: Path, to: Path) -> None:
+    """Copy the logs of sources, without Hadoop's checksums, which are made anew."""
+    if source.is_dir():
+        shutil.copytree(source, to, ignore=shutil.ignore_patterns(".*"))

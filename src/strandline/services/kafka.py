@@ -200,7 +200,7 @@ def _java(*, leaves_archive: bool) -> list[str]:
     """The Java command with the broker's classes, from a class data archive where there is one."""
     java, jars = find_java(), class_path()
     archive = ClassArchive(jars_folder(), "kafka", java, jars)
-    faster = archive.used() or (archive.made() if leaves_archive else [])
+    faster = archive.options_to_use() or (archive.options_to_create() if leaves_archive else [])
     return [str(java.path), *_JVM, *faster, "-cp", jars]
 
 

@@ -1,1 +1,1 @@
-"""How Spark carries it: the machine it needs, and the path from a plan to a running query."""
+"""Run pipelines on Spark: start sessions, translate plans, deliver batches."""

@@ -1,13 +1,13 @@
-"""Backfill, then live: history and a topic under one checkpoint, in two phases with a seam between them.
+"""Read history first, then a topic, in one job under one checkpoint.
 
-    history   history is read to its end, batch by batch; the topic stands still at the positions where it will begin,
-              and so does the watermark: history is not late, in whatever order it lies
-    seam      durable in the job's folder once Spark has committed the last batch of history
-    live      the topic goes on from those positions; history is over. The first batch says so, and with a cut in event
-              time also that the topic has come as far as the cut, so that all windows before it close
+    history   history is read to its end. The topic is paused at the offsets where it will start, and holds back the
+              watermark: so no record of history is late, in any order.
+    seam      Spark has committed the last batch of history, and the job's folder says so durably.
+    live      the topic is read from those offsets, history has ended. The first batch says so. With a cut in event time
+              it also says that the topic has reached the cut, so that all windows before it close.
 
-A run that is killed begins again in the phase it was in: the seam is a file, and positions are in Spark's log. A
-savepoint keeps that file as it was at its batch, and a job that is restored goes on with it.
+A killed run starts again in its phase: the phase is in a file, offsets are in Spark's log. A savepoint keeps that file
+as of its batch, and a restored job goes on with it.
 """
 
 import json
@@ -29,21 +29,21 @@ from strandline.plan.endpoints import Source
 from strandline.plan.nodes import Root
 from strandline.plan.stages import Scan, Stages
 from strandline.ports.crash_points import crash_point
-from strandline.ports.protocols import Continuing, Ending, Followed
-from strandline.spark.sources.paused_source import Silent
+from strandline.ports.sources import BackfillTarget, BoundedSource, CommittingSource
+from strandline.spark.sources.paused_source import PausedSource
 from strandline.spark.tasks.prepare import Seam
 
 Cut = datetime | Mapping[str, Mapping[str, int]]
-"""A time of events, or offsets by topic and partition."""
+"""Where history ends: an event time, or offsets by topic and partition."""
 
 
 def to_plain_offsets(at: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    """Offsets in one order, whoever wrote them."""
+    """Return offsets in a canonical order."""
     return {topic: {str(number): each[number] for number in sorted(each)} for topic, each in sorted(at.items())}
 
 
 class Phase(StrEnum):
-    """What is being read."""
+    """The phase of a backfill."""
 
     HISTORY = "history"
     LIVE = "live"
@@ -51,7 +51,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """What was asked: history, the source that goes on after it, and where the cut between them is."""
+    """The request for a backfill: history, the source to read after it, and the cut between them."""
 
     history: Source
     topic: Source
@@ -59,22 +59,22 @@ class Backfill:
 
     @property
     def time(self) -> int | None:
-        """The cut in event time, in milliseconds; None if it is at offsets."""
+        """Return the cut in event time, in milliseconds; None if it is at offsets."""
         return Timestamp.from_datetime(self.at).ms if isinstance(self.at, datetime) else None
 
     @property
     def cut(self) -> str:
-        """The cut in words, by which a folder knows it again."""
+        """Return the cut as text, to compare it with the one in a job's folder."""
         return self.at.isoformat() if isinstance(self.at, datetime) else json.dumps(to_plain_offsets(self.at))
 
     def over(self, root: Root) -> Root:
-        """The pipeline that reads both."""
+        """Return the pipeline that reads both."""
         return backfilled(root, self.history, self.topic, self.time)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was looked up when the job began, and the phase it is in."""
+    """The state of a backfill in a job's folder: its phase, the topic's start, the extent of history, the cut."""
 
     phase: Phase
     begins: Any
@@ -82,8 +82,8 @@ class Plan:
     cut: str
 
 
-def asked_for(root: Root, history: Source | None, topic: Source | None, at: Cut | None) -> Backfill | None:
-    """A backfill, if one was asked for; refused if it was asked for by halves."""
+def requested(root: Root, history: Source | None, topic: Source | None, at: Cut | None) -> Backfill | None:
+    """Return the requested backfill, None if there is none; raise if the request is incomplete."""
     if history is None:
         if topic is not None or at is not None:
             raise SetupError("then= and at= belong to a backfill", hint="say backfill=… too, or leave them out")
@@ -92,7 +92,7 @@ def asked_for(root: Root, history: Source | None, topic: Source | None, at: Cut 
     live = topic if topic is not None else known[0] if len(known) == 1 else None
     if live is None or live not in known:
         raise InvalidStep(
-            "which source goes on after the backfill is not said"
+            "it is not clear which source to read after the backfill"
             if topic is None
             else f"{topic.name} is not read here",
             detail=f"the pipeline reads {', '.join(each.name for each in known)}",
@@ -100,21 +100,21 @@ def asked_for(root: Root, history: Source | None, topic: Source | None, at: Cut 
         )
     if at is None or not isinstance(at, datetime | Mapping):
         raise InvalidStep("a backfill needs a cut", hint="say at= with a time of events, or with offsets of the topic")
-    if not isinstance(live, Continuing):
+    if not isinstance(live, BackfillTarget):
         raise InvalidStep(f"{live.name} cannot go on after a backfill", hint="let it be a topic: kafka(…)")
-    if not isinstance(history, Ending) or history.partitions != ("",):
+    if not isinstance(history, BoundedSource) or history.partitions != ("",):
         raise InvalidStep(f"{history.name} is no history", hint="give files(…) or delta_table(…)")
     return Backfill(history, live, at)
 
 
-def begun(home: Checkpoint, asked: Backfill, spark: SparkSession) -> Plan:
-    """What the folder says, or a new plan, durable before anything is read."""
+def begin(home: Checkpoint, request: Backfill, spark: SparkSession) -> Plan:
+    """Return the plan in the job's folder, or make a new one, durable before any record is read."""
     plan = plan_in(home.folder)
     if plan is not None:
-        if plan.cut != asked.cut:
+        if plan.cut != request.cut:
             raise CheckpointMismatch(
-                f"the backfill in {home.folder} was begun with another cut",
-                detail=f"{plan.cut} then, {asked.cut} now",
+                f"the backfill in {home.folder} was started with another cut",
+                detail=f"{plan.cut} then, {request.cut} now",
                 hint="say the same cut, or choose another folder",
             )
         return plan
@@ -123,28 +123,28 @@ def begun(home: Checkpoint, asked: Backfill, spark: SparkSession) -> Plan:
             f"the job in {home.folder} was restored from a savepoint of one without a backfill",
             hint="begin the backfill in a new folder",
         )
-    assert isinstance(asked.topic, Continuing)  # noqa: S101 - it was asked for
-    assert isinstance(asked.history, Ending)  # noqa: S101
-    begins = asked.topic.beginning(None if isinstance(asked.at, datetime) else asked.at)
-    return _kept(home, Plan(Phase.HISTORY, begins, asked.history.extent(spark), asked.cut))
+    assert isinstance(request.topic, BackfillTarget)  # noqa: S101 - requested() checked it
+    assert isinstance(request.history, BoundedSource)  # noqa: S101
+    begins = request.topic.beginning(None if isinstance(request.at, datetime) else request.at)
+    return _stored(home, Plan(Phase.HISTORY, begins, request.history.extent(spark), request.cut))
 
 
-def at_the_seam(home: Checkpoint, plan: Plan) -> Plan:
-    """The last batch of history is committed: from now on the job is live, whenever it starts."""
+def enter_live_phase(home: Checkpoint, plan: Plan) -> Plan:
+    """Record durably that the job is live. Called once the last batch of history is committed."""
     crash_point("S1")
-    live = _kept(home, replace(plan, phase=Phase.LIVE))
+    live = _stored(home, replace(plan, phase=Phase.LIVE))
     crash_point("S2")
     return live
 
 
 def plan_in(folder: Path) -> Plan | None:
-    """The plan that a job's folder, or a savepoint, holds; None if it began without a backfill."""
+    """Read the plan in a job's folder or a savepoint; None if the job began without a backfill."""
     path = folder / BACKFILL
     if not path.exists():
         return None
     try:
-        told = json.loads(path.read_text())
-        return Plan(Phase(told["phase"]), told["begins"], told["extent"], told["cut"])
+        facts = json.loads(path.read_text())
+        return Plan(Phase(facts["phase"]), facts["begins"], facts["extent"], facts["cut"])
     except (ValueError, KeyError, TypeError) as problem:
         raise CheckpointMismatch(
             f"cannot read {path}", detail=str(problem), hint=f"strandline checkpoint check {folder}"
@@ -152,64 +152,64 @@ def plan_in(folder: Path) -> Plan | None:
 
 
 def plan_at(plan: Plan, positions: Sequence[str]) -> Plan:
-    """The plan as it was at the end of a batch: the heartbeat's position tells whether the seam was behind it.
+    """Return the plan as of the end of a batch. The heartbeat's offset says whether the job was live.
 
-    Where it was not, the batch was one of history, perhaps the last: whoever goes on from there comes to the seam.
+    If it was not, the batch was one of history, perhaps the last: a job that goes on from there passes the seam again.
     """
     live = json.loads(positions[-1]).get("live", 0)
     return replace(plan, phase=Phase.LIVE if live else Phase.HISTORY)
 
 
-def to_restore(plan: Plan | None, asked: Backfill | None) -> None:
-    """Refuses a restore with another backfill than the job was begun with."""
-    if plan is None and asked is not None:
+def require_same(plan: Plan | None, request: Backfill | None) -> None:
+    """Raise if a job is restored with another backfill than it was started with."""
+    if plan is None and request is not None:
         raise SavepointError(
-            "the job of this savepoint was begun without a backfill", hint="leave backfill= out, and begin a new job"
+            "the job of this savepoint was started without a backfill", hint="leave backfill= out, and start a new job"
         )
-    if plan is not None and (asked is None or asked.cut != plan.cut):
-        now = "none now" if asked is None else f"{asked.cut} now"
+    if plan is not None and (request is None or request.cut != plan.cut):
+        now = "none now" if request is None else f"{request.cut} now"
         raise SavepointError(
-            "the job of this savepoint was begun with a backfill, and is restored with the same",
+            "the job of this savepoint was started with a backfill, and must be restored with the same",
             detail=f"the cut was {plan.cut}, and there is {now}",
             hint="say backfill= and at= as when it was started",
         )
 
 
 def keep(folder: Path, plan: Plan) -> None:
-    """Durable in a job's folder, or in a savepoint."""
-    told = {"phase": plan.phase, "begins": plan.begins, "extent": plan.extent, "cut": plan.cut}
-    write_durably(folder / BACKFILL, json.dumps(told) + "\n")
+    """Write a plan durably to a job's folder or a savepoint."""
+    facts = {"phase": plan.phase, "begins": plan.begins, "extent": plan.extent, "cut": plan.cut}
+    write_durably(folder / BACKFILL, json.dumps(facts) + "\n")
 
 
-def _kept(home: Checkpoint, plan: Plan) -> Plan:
+def _stored(home: Checkpoint, plan: Plan) -> Plan:
     keep(home.folder, plan)
     return plan
 
 
-def in_phase(stages: Stages, asked: Backfill, plan: Plan) -> Stages:
-    """The stages with the source that is not read now stood in for."""
+def in_phase(stages: Stages, request: Backfill, plan: Plan) -> Stages:
+    """Return the stages with a paused source in place of the one that is not read in this phase."""
 
     def source(scan: Scan) -> Source:
-        if scan.source == asked.topic and plan.phase is Phase.HISTORY:
-            return Silent(scan.source, plan.begins)
-        if scan.source == asked.history:
-            assert isinstance(scan.source, Ending)  # noqa: S101 - or it were no history
-            return Silent(scan.source) if plan.phase is Phase.LIVE else scan.source.within(plan.extent)
+        if scan.source == request.topic and plan.phase is Phase.HISTORY:
+            return PausedSource(scan.source, plan.begins)
+        if scan.source == request.history:
+            assert isinstance(scan.source, BoundedSource)  # noqa: S101 - or it were no history
+            return PausedSource(scan.source) if plan.phase is Phase.LIVE else scan.source.within(plan.extent)
         return scan.source
 
     return replace(stages, scans=tuple(replace(scan, source=source(scan)) for scan in stages.scans))
 
 
-def seam_of(stages: Stages, asked: Backfill, plan: Plan) -> Seam:
-    """What the first batch of the live phase says: history is over, and how far the topic has come without a word."""
+def seam_of(stages: Stages, request: Backfill, plan: Plan) -> Seam:
+    """Return what the first live batch announces: history has ended, and the topic has reached the cut."""
     over = {
         flow.name: (Seen("", finished=True),)
         for scan in stages.scans
-        if scan.source == asked.history
+        if scan.source == request.history
         for flow in scan.flows
     }
-    if asked.time is None or not isinstance(asked.topic, Followed):
+    if request.time is None or not isinstance(request.topic, CommittingSource):
         return Seam(over, {})
-    reached = tuple(Seen(name, watermark=asked.time - 1) for name in asked.topic.partitions_at(plan.begins))
-    live = {flow.name: reached for scan in stages.scans if scan.source == asked.topic for flow in scan.flows}
+    reached = tuple(Seen(name, watermark=request.time - 1) for name in request.topic.partitions_at(plan.begins))
+    live = {flow.name: reached for scan in stages.scans if scan.source == request.topic for flow in scan.flows}
     return Seam(over, live)

@@ -1,4 +1,4 @@
-"""What the driver tells every task of a batch: its clock, and the watermark before it, as local properties."""
+"""Send the facts of a batch to its tasks as a local property: clock, watermarks, partitions, files."""
 
 import base64
 import json
@@ -9,36 +9,36 @@ from typing import Any, Final
 
 from pyspark import SparkContext, TaskContext
 
-from strandline.ports.protocols import Stamp
+from strandline.ports.sinks import Stamp
 
 _PROPERTY: Final = "strandline.batch"
-_CALLED: Final = "callSite.short"
+_CALL_SITE: Final = "callSite.short"
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The clock in milliseconds, and the watermark before the batch of each keyed step, by number, where it is known.
+    """The clock in milliseconds, and the watermark of each keyed step before the batch, where it is known.
 
-    A watermark here is an upper bound, by which tasks may combine elements that are surely taken.
+    The watermark is an upper bound: tasks pre-aggregate elements that are certainly not late.
     """
 
     clock: int | None = None
     horizons: Mapping[int, int] = field(default_factory=dict)
     partitions: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    """Of each scan, by number, the partitions it is known to have, heard or not."""
+    """For each scan, its known partitions, also those without records."""
     files: Mapping[int, str] = field(default_factory=dict)
-    """The files of the batch, by the numbers under which their names cross."""
+    """The files of the batch, by the numbers that stand for their names."""
     measured: bool = False
-    """Whether tasks are to tell what they saw on the way."""
+    """Whether tasks collect metrics."""
     heads: Mapping[int, int] = field(default_factory=dict)
-    """For that: the highest event time that every partition of a step had reached before the batch, by its number."""
+    """For metrics: for each step, the event time that all its partitions had reached before the batch."""
     stamps: tuple[Stamp, ...] = ()
-    """For each output, as whom tasks write to its sink."""
+    """For each output, the stamp with which tasks write to its sink."""
 
 
-def tell(context: SparkContext, batch: Batch) -> None:
-    """Tasks of a batch see it, since the batch runs inside the call that delivers it."""
-    said = {
+def send(context: SparkContext, batch: Batch) -> None:
+    """Set the property. Tasks inherit it, because the batch runs inside the call that delivers it."""
+    facts = {
         "clock": batch.clock,
         "horizons": {str(number): at for number, at in batch.horizons.items()},
         "partitions": {str(number): names for number, names in batch.partitions.items()},
@@ -47,22 +47,22 @@ def tell(context: SparkContext, batch: Batch) -> None:
         "heads": {str(number): at for number, at in batch.heads.items()},
         "stamps": [astuple(stamp) for stamp in batch.stamps],
     }
-    context.setLocalProperty(_PROPERTY, json.dumps(said))
+    context.setLocalProperty(_PROPERTY, json.dumps(facts))
 
 
-def called(context: SparkContext) -> None:
-    """Says whose this thread's jobs are, which PySpark forgets with every action: to find out, Spark looks through its
-    own stack for every RDD that it makes."""
-    context.setLocalProperty(_CALLED, "a batch of Strandline")
+def name_jobs(context: SparkContext) -> None:
+    """Name this thread's jobs, which PySpark forgets with every action. Without a name Spark walks the stack for each
+    RDD."""
+    context.setLocalProperty(_CALL_SITE, "a batch of Strandline")
 
 
-def told() -> Batch:
-    """What this task was told; nothing outside of a task, or where nobody delivers."""
+def current_batch() -> Batch:
+    """Return the facts of this task's batch; an empty batch outside of a task, or without a delivery."""
     context = TaskContext.get()
-    said = None if context is None else context.getLocalProperty(_PROPERTY)
-    if said is None:
+    text = None if context is None else context.getLocalProperty(_PROPERTY)
+    if text is None:
         return Batch()
-    facts: dict[str, Any] = json.loads(said)
+    facts: dict[str, Any] = json.loads(text)
     partitions = {int(number): tuple(names) for number, names in facts["partitions"].items()}
     horizons, heads = ({int(number): at for number, at in facts[name].items()} for name in ("horizons", "heads"))
     stamps = tuple(Stamp(*each) for each in facts["stamps"])
@@ -70,19 +70,23 @@ def told() -> Batch:
 
 
 def _packed(files: Mapping[int, str]) -> str:
-    """Properties travel with every task, and paths are much alike."""
-    said = json.dumps({str(number): name for number, name in files.items()})
-    return base64.b85encode(zlib.compress(said.encode(), 1)).decode() if files else ""
+    """Compress the paths: properties are sent with every task, and paths resemble each other."""
+    facts = json.dumps({str(number): name for number, name in files.items()})
+    return base64.b85encode(zlib.compress(facts.encode(), 1)).decode() if files else ""
 
 
 def _unpacked(packed: str) -> dict[int, str]:
     if not packed:
         return {}
-    said: dict[str, str] = json.loads(zlib.decompress(base64.b85decode(packed)))
-    return {int(number): name for number, name in said.items()}
+    facts: dict[str, str] = json.loads(zlib.decompress(base64.b85decode(packed)))
+    return {int(number): name for number, name in facts.items()}
 
 
 def task_number() -> int:
-    """The number of this task among those of its stage."""
+    """Return the number of this task in its stage."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
+
+
+# Old names, until the last modules import the new ones.
+told = current_batch

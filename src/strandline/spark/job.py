@@ -1,4 +1,4 @@
-"""A running job: what it has done so far, and how to stop it."""
+"""Control a running job: state, progress, stop and drain."""
 
 import contextlib
 import os
@@ -17,9 +17,9 @@ from strandline.checkpoint.job_folder import Checkpoint
 from strandline.errors import CheckpointDamaged, RunError, StrandlineError
 from strandline.kernel.output import Counts
 from strandline.kernel.watermarks import FOREVER
-from strandline.ports.protocols import OpenSink
-from strandline.spark.delivery.dead_letter_limit import FailureBudget, Spending
-from strandline.spark.delivery.deliver import AWAY, Delivered, Patience
+from strandline.ports.sinks import OpenSink
+from strandline.spark.delivery.dead_letter_limit import BudgetUsage, FailureBudget
+from strandline.spark.delivery.deliver import UNREACHABLE, Delivered, Retry
 from strandline.spark.job_observer import Observer
 from strandline.spark.progress import JobProgress, State, Status, progress_of
 
@@ -29,7 +29,7 @@ Backlog = Callable[[], Mapping[str, Any]]
 
 
 class Query(Protocol):
-    """What carries a job: a streaming query of Spark's, or a batch that can be asked the same."""
+    """A streaming query of Spark, or a batch job with the same methods."""
 
     def awaitTermination(self) -> Any: ...  # noqa: N802 - Spark's name
 
@@ -42,7 +42,7 @@ Next = Callable[[], Query]
 
 
 class _Latest:
-    """What Spark tells of the query that carries a job now; nothing of a batch."""
+    """Spark's progress reports of the job's current query. A batch job has none."""
 
     def __init__(self, job: "Job") -> None:
         self._job = job
@@ -62,7 +62,7 @@ _UNREADABLE: Final = re.compile(r"\[FAILED_READ_FILE\S*\] Encountered error whil
 
 
 class Job:
-    """A pipeline at work. It ends by itself when its sources end; `stop` ends it sooner, and the next run goes on."""
+    """A running pipeline. It ends by itself when its sources end; `stop` ends it sooner, and the next run goes on."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Job:
         self._complete = complete
         self._available_now = available_now
         self._listener = listener
-        self._spending = None if budget is None else Spending(budget)
+        self._budget_usage = None if budget is None else BudgetUsage(budget)
         self._stopped = False
         self._delivered_at: float | None = None
         self._seconds = 0.0
@@ -87,18 +87,18 @@ class Job:
         self._counts = Counts()
         self._problem: StrandlineError | None = None
         self._lock = threading.Lock()
-        self._turning = threading.Lock()
+        self._switching = threading.Lock()
         self._terminated = threading.Event()
-        self._lost = False
+        self._jvm_gone = False
         self._query: Query | None = None
         self._backlog: Backlog = dict
         self._sinks: tuple[OpenSink, ...] = ()
-        self._absent: RunError | None = None
+        self._unreachable: RunError | None = None
         self._hold: int | None = None
-        self.patience = Patience(self._waits)
+        self.retry = Retry(self._report_wait)
 
     def hold(self) -> None:
-        """Nobody repairs the folder from here on, until the job has ended."""
+        """Lock the folder against repair until the job has ended."""
         self._hold = share(self._checkpoint.folder)
 
     def release(self) -> None:
@@ -110,16 +110,16 @@ class Job:
     def attach(
         self, query: Query, sinks: tuple[OpenSink, ...], backlog: Backlog = dict, then: Next | None = None
     ) -> Self:
-        """The query that carries this job, once it runs, and the one after it, once it has ended by itself."""
+        """Watch a query that runs this job. `then` starts the next one when it has ended by itself."""
         self._query, self._sinks, self._backlog = query, sinks, backlog
-        # A Ctrl-C in the middle of a call to the JVM would break the call, so the one who waits makes none.
+        # Ctrl-C during a call to the JVM would break the call. So the thread that waits makes none.
         threading.Thread(target=self._watch, args=[query, then], daemon=True).start()
         if self._observer is not None:
             self._observer.started(_Latest(self), lambda: self.status, self.stop)
         return self
 
     def delivered(self, batch: Delivered) -> None:
-        """A batch has reached its sinks."""
+        """Record a batch that all sinks hold."""
         now = time.monotonic()
         with self._lock:
             self._seconds = now - (self._delivered_at or now)
@@ -129,51 +129,51 @@ class Job:
         if self._listener is not None:
             self._listener(batch)
         try:
-            if self._spending is not None:
-                self._spending.spend(batch.output.progress.clock, batch.output.counts, batch.reasons)
+            if self._budget_usage is not None:
+                self._budget_usage.spend(batch.output.progress.clock, batch.output.counts, batch.reasons)
         finally:
             if self._observer is not None:
-                self._observer.delivered(batch, None if self._spending is None else self._spending.spent)
+                self._observer.delivered(batch, None if self._budget_usage is None else self._budget_usage.spent)
 
     def failed(self, problem: StrandlineError) -> None:
-        """Keeps an error as it was raised; Spark would hand back only its text."""
-        if not (self._stopped and isinstance(problem, AWAY)):
+        """Keep an error of the batch function. Spark would return only its text."""
+        if not (self._stopped and isinstance(problem, UNREACHABLE)):
             self._problem = problem
 
-    def _waits(self, problem: RunError | None) -> None:
-        """A batch waits for a sink or a registry, or no longer does."""
-        self._absent = problem
+    def _report_wait(self, problem: RunError | None) -> None:
+        """Record that a batch waits for a sink or a registry, or goes on."""
+        self._unreachable = problem
         if self._observer is not None:
             self._observer.waits(problem)
 
     @property
     def counts(self) -> Counts:
-        """Everyone who came in since this run started."""
+        """Return the counts of all batches since this run started."""
         with self._lock:
             return self._counts
 
     @property
     def last(self) -> Delivered | None:
-        """The batch delivered last."""
+        """Return the last delivered batch."""
         with self._lock:
             return self._last
 
     @property
     def status(self) -> Status:
-        """How the job is."""
+        """Return the state of the job."""
         last = self.last
         batch = None if last is None else last.batch
         if self.is_complete:
             return Status(State.COMPLETE, batch)
         if self._problem is not None:
             return Status(State.FAILED, batch, str(self._problem))
-        if self._terminated.is_set() and not self._stopped and not self._ran_out:
+        if self._terminated.is_set() and not self._stopped and not self._read_all:
             return Status(
-                State.FAILED, batch, str(self._explained(None if self._lost else self._running().exception()))
+                State.FAILED, batch, str(self._explain(None if self._jvm_gone else self._running().exception()))
             )
         if self._terminated.is_set() or self._stopped:
             return Status(State.STOPPED, batch)
-        absent = self._absent
+        absent = self._unreachable
         if absent is not None:
             return Status(State.WAITING, batch, str(absent))
         if self._checkpoint.drain.exists():
@@ -182,24 +182,26 @@ class Job:
 
     @property
     def progress(self) -> JobProgress | None:
-        """How far the job has come with the batch delivered last; None before the first."""
+        """Return the progress after the last delivered batch; None before the first."""
         with self._lock:
             if self._last is None:
                 return None
             return progress_of(self._last, self._counts, self._seconds)
 
     def backlog(self) -> Mapping[str, Any]:
-        """By source, the files that are there and were not taken up yet; looked up anew each time."""
+        """Return for each source the files that are not read yet. Looked up with each call."""
         return self._backlog()
 
     @property
-    def _ran_out(self) -> bool:
-        """Whether a job that reads what is there has read it."""
-        return self._available_now and self._query is not None and not self._lost and self._query.exception() is None
+    def _read_all(self) -> bool:
+        """Whether an available_now job has read what was there."""
+        return (
+            self._available_now and self._query is not None and not self._jvm_gone and self._query.exception() is None
+        )
 
     @property
     def is_complete(self) -> bool:
-        """Whether every source has ended and the last window has closed."""
+        """Whether every source has ended and every window has closed."""
         if self._complete:
             return True
         last = self.last
@@ -207,7 +209,7 @@ class Job:
         return done and last is not None and self._checkpoint.is_committed(last.batch)
 
     def await_end(self, timeout: float | None = None) -> bool:
-        """Waits until the sources end, or what is available now has been read; True if so, False if the time was up."""
+        """Wait until the sources end, or all available input has been read. Returns False on timeout."""
         if self._complete:
             return True
         self._running()
@@ -219,9 +221,9 @@ class Job:
             if self._terminated.wait(_LOOK_EVERY_SECONDS):
                 break
         if self._terminated.is_set():
-            self._tell_the_end()
-            self._raise_what_ended(self._running())
-            if self._ran_out:
+            self._report_end()
+            self._raise_error(self._running())
+            if self._read_all:
                 self.stop()
                 return True
         return self.is_complete
@@ -230,24 +232,24 @@ class Job:
         try:
             query.awaitTermination()
             if then is not None and query.exception() is None:
-                self._go_on(then)
+                self._start_next(then)
         except PySparkException:
-            pass  # the query keeps it, and whoever waits asks for it
+            pass  # the query keeps it for await_end
         except (Py4JError, OSError):
-            self._lost = True
+            self._jvm_gone = True
         finally:
             self._terminated.set()
             self.release()
-            self._tell_the_end()
+            self._report_end()
 
-    def _tell_the_end(self) -> None:
+    def _report_end(self) -> None:
         with contextlib.suppress(Py4JError, OSError):  # Spark may be gone, and with it the reason
             if self._observer is not None:
                 self._observer.ended(self.status)
 
-    def _go_on(self, then: Next) -> None:
-        """Unless the job was stopped: whoever stops it finds either the query that ended or the one after it."""
-        with self._turning:
+    def _start_next(self, then: Next) -> None:
+        """Start the next query, unless the job was stopped. `stop` always finds the ended or the new query."""
+        with self._switching:
             if self._stopped:
                 return
             try:
@@ -260,27 +262,28 @@ class Job:
                 return
         self._query.awaitTermination()
 
-    def _raise_what_ended(self, query: Query) -> None:
-        if self._lost:
+    def _raise_error(self, query: Query) -> None:
+        if self._jvm_gone:
             raise RunError("Spark is gone", detail="its process has died", hint="see spark.log, then start again")
-        if query.exception() is not None:
-            raise self._explained(query.exception())
+        # A batch that a stop interrupted ends with an error, which is not one of the job.
+        if query.exception() is not None and not self._stopped:
+            raise self._explain(query.exception())
         if self._problem is not None:
             raise self._problem
 
     def drain(self) -> None:
-        """Ends the input: every window closes and speaks, then the job ends by itself; `await_end` waits for it."""
+        """End the input: every window closes and fires, then the job ends. `await_end` waits for it."""
         self._checkpoint.drain.touch()
 
     def stop(self) -> None:
-        """Ends the job at once; a batch that was under way is done again by the next run."""
+        """End the job at once. The next run repeats a batch that was interrupted."""
         self._stopped = self._stopped or not self._terminated.is_set()
-        self.patience.stopping.set()
-        with self._turning:
+        self.retry.stopping.set()
+        with self._switching:
             query = self._query
         if query is not None:
             query.stop()
-            self._tell_the_end()
+            self._report_end()
         for sink in self._sinks:
             sink.close()
         self.release()
@@ -290,7 +293,7 @@ class Job:
             raise RunError("the job has not started")
         return self._query
 
-    def _explained(self, problem: Exception | None) -> StrandlineError:
+    def _explain(self, problem: Exception | None) -> StrandlineError:
         if self._problem is not None:
             return self._problem
         if isinstance(problem, StrandlineError):
@@ -313,9 +316,9 @@ class Job:
         self.stop()
 
 
-def _reason(told: str) -> str:
-    """The line that says most, in a text of traces inside traces: the innermost error of Python, or of Java."""
-    lines = [line.strip() for line in told.splitlines() if line.strip()]
+def _reason(text: str) -> str:
+    """Return the innermost error of Python or Java, from a text of nested stack traces."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     python = [
         line
         for line in lines

@@ -1,4 +1,4 @@
-"""Who watches a job and keeps its numbers: what a job tells such a one."""
+"""Define the callbacks through which a job reports to metrics, logs and the dashboard."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -9,20 +9,20 @@ from strandline.spark.progress import Status
 
 
 class Observer(Protocol):
-    """Hears of all that happens to a job. None of these may raise, or take long."""
+    """Receives the events of a job. No method may raise or block."""
 
     def started(self, query: Any, status: Callable[[], Status], stop: Callable[[], None]) -> None:
-        """It runs: what Spark tells of it (lastProgress, recentProgress), how to ask how it is, and how to stop it."""
+        """The job runs. `query` has Spark's lastProgress and recentProgress; `status` and `stop` act on the job."""
         ...
 
     def delivered(self, batch: Delivered, spent: float | None) -> None:
-        """A batch is in its sinks; so much of the failure budget is spent."""
+        """All sinks hold a batch. `spent` is the used share of the failure budget."""
         ...
 
     def waits(self, problem: RunError | None) -> None:
-        """A batch waits for a sink or a registry, or no longer does. This may come before the job has started."""
+        """A batch waits for a sink or a registry; None when it goes on. May come before `started`."""
         ...
 
     def ended(self, status: Status) -> None:
-        """It no longer runs. This may come more than once; what was heard before is kept when it returns."""
+        """The job has ended. May come more than once. All earlier events must be stored when it returns."""
         ...

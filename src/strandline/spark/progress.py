@@ -1,4 +1,4 @@
-"""How a job is, and how far it has come: plain values to look at, to log, to draw."""
+"""Describe the state and the progress of a job as plain values."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,12 +10,12 @@ from strandline.spark.delivery.deliver import Delivered
 
 
 class State(StrEnum):
-    """How a job is."""
+    """The state of a job."""
 
     STARTING = "starting"
     RUNNING = "running"
     WAITING = "waiting"
-    """For a sink or a registry that is out of reach; nothing is lost, and it goes on when they return."""
+    """For a sink or a registry that is unreachable. Nothing is lost; the job goes on when it is back."""
     DRAINING = "draining"
     COMPLETE = "complete"
     STOPPED = "stopped"
@@ -24,7 +24,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state of a job, the batch it delivered last, and if it failed or waits, why."""
+    """The state of a job, its last delivered batch, and why it failed or waits."""
 
     state: State
     batch: int | None
@@ -33,7 +33,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class StepProgress:
-    """A keyed step: how far time has come before and after it, the windows it keeps, and who came to it in a batch."""
+    """A keyed step after a batch: its input and output watermark, its open windows, and its counts."""
 
     name: str
     watermark: Timestamp
@@ -46,7 +46,7 @@ class StepProgress:
 class JobProgress:
     """A job after a batch. `counts` are of the batch, `total` of all batches since this run started.
 
-    Both tell of the whole job: `read` is what came from its sources. What came to each step is in `steps`.
+    Both cover the whole job: `read` counts records of the sources. Counts of each step are in `steps`.
     """
 
     batch: int
@@ -55,27 +55,27 @@ class JobProgress:
     counts: Counts
     total: Counts
     idle: tuple[str, ...]
-    """The partitions that no longer hold the watermark back."""
+    """Partitions that do not hold back the watermark."""
     windows: int
     seconds: float
-    """Since the batch before it was delivered."""
+    """Since the previous batch was delivered."""
     steps: tuple[StepProgress, ...]
 
     @property
     def per_second(self) -> float:
-        """Elements read in a second, by this batch."""
+        """Return the elements read per second in this batch."""
         return self.counts.read / self.seconds if self.seconds else 0.0
 
     @property
     def behind_seconds(self) -> float | None:
-        """How far the watermark is behind the clock; None while there is none, or at the end."""
+        """Return the lag of the watermark behind the clock; None before the first watermark, and at the end."""
         if self.watermark in (BEGINNING, END):
             return None
         return (self.clock.ms - self.watermark.ms) / 1000
 
 
 def progress_of(last: Delivered, total: Counts, seconds: float) -> JobProgress:
-    """What a delivered batch tells."""
+    """Return the progress after a delivered batch."""
     reached = last.output.progress
     steps = [
         StepProgress(

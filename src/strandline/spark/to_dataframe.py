@@ -1,6 +1,6 @@
-"""What a pipeline would write, as a streaming DataFrame of the user's own session.
+"""Return a pipeline's output as a streaming DataFrame in the user's session.
 
-Panes, late elements and dead letters come in one stream, told apart by the column `kind`: nothing is dropped.
+Panes, late elements and dead letters come in one stream with the column `kind`. Nothing is dropped.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,9 +20,10 @@ from strandline.model.ddl import parse
 from strandline.plan.columns import PANE, columns_after
 from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.nodes import Root, outputs_of
+from strandline.ports.codecs import DETAIL, RAW, REASON
 from strandline.ports.dead_letter_masking import with_raw
-from strandline.ports.protocols import DETAIL, RAW, REASON
 from strandline.spark.launch.session import require_rocksdb
+from strandline.spark.patches.table import ANY_SESSION, apply_patches
 from strandline.spark.sources.heartbeat import heartbeat
 from strandline.spark.tasks.keyed_step import instant
 from strandline.spark.translate import translate
@@ -40,10 +41,11 @@ _NAMES: Final = {
 
 
 def to_dataframe(root: Root, spark: SparkSession, *, heartbeat_seconds: float = 2) -> DataFrame:
-    """The rows of a pipeline's output, `kind` "pane", "late" or "dead"; its sink is not opened."""
+    """Return the rows of a pipeline's output: `kind` is "pane", "late" or "dead". Its sink is not opened."""
     if len(outputs_of(root)) > 1:
         raise InvalidStep("a DataFrame holds one output", hint="make one of each pipeline")
     require_rocksdb(spark)
+    apply_patches(spark, names=ANY_SESSION)
     stages = to_stages(root, groups_for(spark.sparkContext.defaultParallelism))
     known = columns_after(outputs_of(root)[0].of)
     columns = {name: kind for name, kind in known.items() if name not in PANE}
@@ -71,7 +73,7 @@ def _unpacked(columns: dict[str, str]) -> Callable[[Iterator[pa.RecordBatch]], I
 
 
 def shape(frame: pl.DataFrame, kind: str, columns: dict[str, str]) -> pl.DataFrame:
-    """Rows of any kind, under the same columns."""
+    """Give rows of any kind the same columns."""
     if kind == "late":
         frame = with_raw(frame)
     found = frame.with_columns(

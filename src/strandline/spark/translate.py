@@ -1,4 +1,4 @@
-"""The stages as Spark carries them: sources and ticks, blocks by key group, level after level, packed output."""
+"""Translate stages into a Spark DataFrame: sources and heartbeat, then blocks by key group, level by level."""
 
 from collections.abc import Callable
 
@@ -8,16 +8,17 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from strandline.kernel.blocks.block import OWN
 from strandline.plan.stages import Flagged, Scan, Stages
 from strandline.plan.stateless_operations import FlatMap, Gather, Map, Operation, Select, Spread, Where
-from strandline.ports.protocols import REASON, ByName, Listed, SparkSource, topic_of
+from strandline.ports.codecs import REASON
 from strandline.ports.raw_records import RECORD
-from strandline.spark.sources.paused_source import Silent
-from strandline.spark.sources.read_in_task import is_here, named_task
+from strandline.ports.sources import FileListSource, SparkSource, TaskReadSource, topic_of
+from strandline.spark.sources.paused_source import PausedSource
+from strandline.spark.sources.read_in_task import named_task, tasks_can_read
 from strandline.spark.tasks.block_addresses import CARRIER
 from strandline.spark.tasks.keyed_step import KeyGroupProcessor, play_level
 from strandline.spark.tasks.partition_codes import without_names
 from strandline.spark.tasks.prepare import Seam, prepare_task, tick_task
 from strandline.spark.tasks.row_decoding import CLOCK, DECODED, MARK, decode_task
-from strandline.spark.tasks.task_writes import NOBODY, Writers
+from strandline.spark.tasks.task_writes import NO_WRITERS, Writers
 
 
 def translate(
@@ -27,17 +28,17 @@ def translate(
     *,
     clock: bool = False,
     seam: Seam | None = None,
-    writers: Writers = NOBODY,
+    writers: Writers = NO_WRITERS,
 ) -> DataFrame:
-    """Addressed blocks, of which those that are left at the end are to be delivered.
+    """Return a stream of addressed blocks; those that leave the last level are delivered.
 
-    `ticks` are asked for last: whoever makes them may do so while the sources are read.
-    `clock` puts the batch's time beside every row, for where nobody tells it to the tasks.
-    Rows that `writers` take are put away by the tasks that have them.
+    `ticks` returns the heartbeat. It is called last, because it may still be starting while the sources are set up.
+    `clock` adds the batch's time to every row, where no driver sends it to the tasks.
+    `writers` are sinks to which tasks write rows themselves.
     """
     frames = [_read(scan, stages, spark, writers, clock=clock) for scan in stages.scans]
     beats = ticks().withColumn(CLOCK, F.current_timestamp()) if clock else ticks()
-    # Sources come first, as their positions do in Spark's offset log.
+    # Sources come first, so that their offsets come first in Spark's offset log.
     carried, *others = [*frames, beats.mapInArrow(tick_task(stages.timed, seam), CARRIER)]
     for frame in others:
         carried = carried.unionByName(frame)
@@ -48,13 +49,13 @@ def translate(
 
 
 def _read(scan: Scan, stages: Stages, spark: SparkSession, writers: Writers, *, clock: bool) -> DataFrame:
-    if isinstance(scan.source, Silent):
+    if isinstance(scan.source, PausedSource):
         return scan.source.carried(spark)
-    if not clock and is_here(scan, spark) and isinstance(scan.source, ByName) and scan.source.is_plain:
+    if not clock and tasks_can_read(scan, spark) and isinstance(scan.source, TaskReadSource) and scan.source.is_plain:
         task = named_task(scan, stages.by_number, scan.source.by_name(), writers)
         return scan.source.names(spark).mapInArrow(task, CARRIER)
     frame = _source(scan).stream(spark)
-    named = frame if clock or not isinstance(scan.source, Listed) else without_names(frame)
+    named = frame if clock or not isinstance(scan.source, FileListSource) else without_names(frame)
     return prepared(scan, stages, named, writers, clock=clock)
 
 
@@ -63,7 +64,7 @@ def _source(scan: Scan) -> SparkSource:
 
 
 def prepared(scan: Scan, stages: Stages, frame: DataFrame, writers: Writers, *, clock: bool = False) -> DataFrame:
-    """What a source has read, on its way to the key groups."""
+    """Prepare the rows of a source for the key groups."""
     source = _source(scan)
     decoder = source.decoder
     if decoder is not None and scan.native:
@@ -72,13 +73,13 @@ def prepared(scan: Scan, stages: Stages, frame: DataFrame, writers: Writers, *, 
     for operation in scan.native:
         frame = _native(frame, operation)
     if clock:
-        # The clock is the batch's own timestamp, which Spark keeps in its offset log and gives again on replay.
+        # The clock is the timestamp of the batch, which Spark stores in its offset log and repeats on replay.
         frame = frame.withColumn(CLOCK, F.current_timestamp())
     return frame.mapInArrow(prepare_task(scan, stages.by_number, decoder, writers), CARRIER)
 
 
 def _native(frame: DataFrame, operation: Operation | Flagged) -> DataFrame:
-    """What Spark does itself. Records that could not be read, and marks, pass every condition."""
+    """Apply an operation as a Spark expression. Undecodable records and marks pass every condition."""
     match operation:
         case Flagged(flag, condition):
             return frame.withColumn(flag, F.expr(condition))

@@ -11,7 +11,7 @@ from rich.text import Text
 from strandline.checkpoint.examine import examine
 from strandline.checkpoint.findings import Finding, Health
 from strandline.checkpoint.folder_lock import is_running
-from strandline.checkpoint.repair import Mended, mend
+from strandline.checkpoint.repair import Repaired, repair
 from strandline.cli.terminal import plain_console, printable
 from strandline.errors import SetupError
 
@@ -41,7 +41,7 @@ def run_repair(folder: Path, *, yes: bool, as_json: bool) -> int:
         if input("Do this? [y/N] ").strip().lower() not in ("y", "yes"):
             print("nothing was done")
             return RESUMES if health.goes_on else BLOCKED
-    mended = mend(folder.absolute())
+    mended = repair(folder.absolute())
     if as_json:
         done = [str(act) for act in mended.done]
         print(json.dumps({"done": done, "beside": str(mended.beside or ""), **_plain(mended.left)}, indent=2))
@@ -60,7 +60,7 @@ def _plain(health: Health) -> dict[str, object]:
     }
 
 
-def _print_repairs(mended: Mended) -> None:
+def _print_repairs(mended: Repaired) -> None:
     for act in mended.done:
         print(f"done: {printable(str(act))}")
     if mended.beside is not None:

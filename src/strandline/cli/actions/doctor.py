@@ -1,4 +1,4 @@
-"""What this machine has and lacks: one finding for each thing Spark needs, with the fix."""
+"""Check this machine: one finding for each thing that Spark needs, with the fix, and one for each patch of Spark."""
 
 import json
 import os
@@ -18,6 +18,11 @@ from strandline.spark.launch.find_java import find_java
 from strandline.spark.launch.jars import FETCH, home, jars_folder, missing, pinned
 from strandline.spark.launch.preflight import GIB, MEMORY_NEEDED, in_gib, require_memory, require_port, require_writable
 
+LACKS = {
+    "4.1": "it has no pyspark.sql.streaming.datasource, which every job needs",
+    "4.3": "jobs run, but there are no jars of Kafka, Avro and Delta for it",
+}
+"""What other versions of PySpark lack, as far as they were tried (decision 0050)."""
 PACKAGES = ("polars", "pyarrow", "pandas", "protobuf")
 
 
@@ -29,7 +34,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at: how it stands, the fact, and what to do where it does not stand well."""
+    """The result of one check: the fact, and the fix where one is needed."""
 
     name: str
     standing: Standing
@@ -38,7 +43,7 @@ class Finding:
 
 
 def run(*, as_json: bool) -> int:
-    """Looks at everything and tells it; 0 when nothing fails, else 2."""
+    """Run all checks and print them. Returns 0 if none fails, else 2."""
     findings = examine()
     if as_json:
         _tell_json(findings)
@@ -50,7 +55,7 @@ def run(*, as_json: bool) -> int:
 
 
 def examine() -> list[Finding]:
-    """Every finding, in the order a start would stumble over them."""
+    """Run all checks, in the order in which a start needs them."""
     return [
         python(),
         *(package(name) for name in PACKAGES),
@@ -62,6 +67,7 @@ def examine() -> list[Finding]:
         writable("current folder", Path.cwd()),
         writable("temporary folder", Path(tempfile.gettempdir())),
         writable("cache folder", home()),
+        *patches(),
     ]
 
 
@@ -74,7 +80,7 @@ def python() -> Finding:
 
 
 def package(name: str) -> Finding:
-    """An installed package against the range Strandline's own metadata asks for."""
+    """Check an installed package against the range in Strandline's metadata."""
     wanted = wanted_range(name)
     try:
         found = version(name)
@@ -91,7 +97,9 @@ def spark() -> Finding:
     if finding.standing is Standing.OK and elsewhere:
         fact = f"{finding.fact}, but SPARK_HOME={elsewhere} starts another one"
         return Finding("Spark", Standing.WARN, fact, "type: unset SPARK_HOME")
-    return Finding("Spark", finding.standing, finding.fact, finding.fix)
+    lacks = next((text for minor, text in LACKS.items() if finding.fact.startswith(f"{minor}.")), "")
+    fact = f"{finding.fact}: {lacks}" if lacks else finding.fact
+    return Finding("Spark", finding.standing, fact, finding.fix)
 
 
 def java() -> Finding:
@@ -136,8 +144,24 @@ def writable(name: str, folder: Path) -> Finding:
     return finding
 
 
+def patches() -> list[Finding]:
+    """Report each patch of Spark: on or off, and why. Everything works without them, so none is a fault."""
+    try:
+        from strandline.spark.patches.table import states
+    except ImportError:  # PySpark itself is missing, which another check reports
+        return []
+    spark_version = version("pyspark")
+    found = []
+    for patch, why_off in states():
+        fact = f"off: {why_off}; {patch.without}" if why_off else f"on: {patch.changes}"
+        if not why_off and spark_version not in patch.tried:
+            fact += f" (not tested with PySpark {spark_version})"
+        found.append(Finding(f"patch {patch.name}", Standing.OK, fact))
+    return found
+
+
 def tried(name: str, look: Callable[[], str]) -> Finding:
-    """A check that says its fact, or refuses with the fix."""
+    """Run a check that returns a fact or raises with the fix."""
     try:
         return Finding(name, Standing.OK, look())
     except SetupError as error:
@@ -146,7 +170,7 @@ def tried(name: str, look: Callable[[], str]) -> Finding:
 
 
 def wanted_range(name: str) -> str:
-    """The range of versions in our own metadata, such as `>=2.2,<3`."""
+    """Return the range of versions in Strandline's metadata, such as `>=2.2,<3`."""
     for requirement in requires("strandline") or ():
         found = re.fullmatch(rf"{re.escape(name)}\s*([<>=!,.\d\s]+)", requirement.partition(";")[0].strip())
         if found and "extra" not in requirement:
@@ -155,7 +179,7 @@ def wanted_range(name: str) -> str:
 
 
 def fits(found: str, wanted: str) -> bool:
-    """Whether a version lies in a range; enough for the plain ranges of our own metadata."""
+    """Whether a version lies in a range. Covers the operators that Strandline's metadata uses."""
     here = _numbers(found)
     tests: dict[str, Callable[[tuple[int, ...]], bool]] = {
         ">=": lambda bound: here >= bound,
@@ -182,8 +206,10 @@ def _tell_json(findings: Sequence[Finding]) -> None:
 
 
 def _tell_lines(findings: Sequence[Finding]) -> None:
+    width = max(17, *(len(finding.name) for finding in findings))
     for finding in findings:
-        print(f"{finding.standing:<5} {finding.name:<17} {finding.fact}" + (f"; {finding.fix}" if finding.fix else ""))
+        fix = f"; {finding.fix}" if finding.fix else ""
+        print(f"{finding.standing:<5} {finding.name:<{width}} {finding.fact}{fix}")
     print(summary(findings))
 
 

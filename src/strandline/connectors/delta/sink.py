@@ -38,7 +38,7 @@ from strandline.plan.stages import Deliver
 from strandline.ports.crash_points import crash_point
 from strandline.ports.file_stamps import label, show
 from strandline.ports.ledger import LedgerEntry, Recorded, Written, judge
-from strandline.ports.protocols import Stamp
+from strandline.ports.sinks import Stamp
 
 Done = TypeVar("Done")
 

@@ -15,8 +15,7 @@ from strandline.connectors.files.line_views import NEWLINE, as_lines, ends_of
 from strandline.connectors.files.parquet_splits import LEAST_PER_TASK, Piece, group_pieces, local_folder, local_path
 from strandline.errors import RunError
 from strandline.kernel.blocks.binary_views import LONGEST
-from strandline.ports.protocols import SPLIT
-from strandline.ports.raw_records import RECORD
+from strandline.ports.raw_records import RECORD, SPLIT
 
 BYTES_AT_ONCE: Final = 64 * 2**20
 """Bytes that a task reads at once."""

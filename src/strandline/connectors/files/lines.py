@@ -10,7 +10,8 @@ import polars as pl
 from strandline.errors import RunError
 from strandline.formats.undecodable_records import DecodeProblem, dead_letters
 from strandline.kernel.blocks.block import OFFSET, PARTITION
-from strandline.ports.protocols import RAW, SPLIT, Decoded, Decoder, Masked, Masking
+from strandline.ports.codecs import RAW, Decoded, Decoder, Masked, MaskingDecoder
+from strandline.ports.raw_records import SPLIT
 
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _SHOWN: Final = 100
@@ -49,7 +50,7 @@ class Lines:
         return self.of.types
 
     def mask(self, value: bytes, fields: frozenset[str]) -> Masked | None:
-        return self.of.mask(value, fields) if isinstance(self.of, Masking) else None
+        return self.of.mask(value, fields) if isinstance(self.of, MaskingDecoder) else None
 
     def decode(self, raw: pl.DataFrame) -> Decoded:
         split = raw[SPLIT] if SPLIT in raw.columns else None

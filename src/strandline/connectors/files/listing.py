@@ -5,11 +5,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from strandline.errors import LostRecords
-from strandline.ports.protocols import ListedFile
+from strandline.ports.remote_files import remote_files
+from strandline.ports.sources import ListedFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,16 +82,14 @@ def modified(uri: str, spark: "SparkSession", *, quick: bool = False) -> int | N
             return None
     if quick:
         return None
-    path, system = _hadoop(uri, spark)
-    return int(system.getFileStatus(path).getModificationTime()) if system.exists(path) else None
+    return remote_files(spark).modified(uri)
 
 
 def waiting(folder: str, pattern: str | None, listed: frozenset[str], spark: "SparkSession") -> Waiting:
-    """Find the files of a folder that are not listed yet."""
-    _, system = _hadoop(folder, spark)
-    # Each file that is looked up through the JVM costs several calls.
-    local_folder = waiting_here(folder, pattern, listed) if system.getScheme() == _LOCAL else None
-    return _not_listed(_hadoop_files(folder, pattern, spark), listed) if local_folder is None else local_folder
+    """The files of a folder that are not among those listed."""
+    # The JVM takes several calls for each file, so local folders are listed here.
+    here = waiting_here(folder, pattern, listed) if remote_files(spark).scheme(folder) == _LOCAL else None
+    return _not_listed(_hadoop_files(folder, pattern, spark), listed) if here is None else here
 
 
 def waiting_here(folder: str, pattern: str | None, listed: frozenset[str]) -> Waiting | None:
@@ -121,16 +120,7 @@ def _normalized(uri: str) -> tuple[str, str, str]:
 
 
 def _hadoop_files(folder: str, pattern: str | None, spark: "SparkSession") -> Iterator[tuple[str, int, int]]:
-    """List files with size and modification time, as Spark would find them."""
-    path, system = _hadoop(folder.rstrip("/") + "/" + (pattern or "*"), spark)
-    for status in system.globStatus(path) or ():
-        name = str(status.getPath().getName())
-        if status.isFile() and not name.startswith(("_", ".")):
-            yield str(status.getPath().toUri().toString()), int(status.getLen()), int(status.getModificationTime())
-
-
-def _hadoop(uri: str, spark: "SparkSession") -> tuple[Any, Any]:
-    """Return the JVM's path and its file system."""
-    context: Any = spark.sparkContext
-    path = context._jvm.org.apache.hadoop.fs.Path(uri)  # noqa: SLF001 - the only access to Hadoop's file systems
-    return path, path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
+    """Each file with its size and when it was written, as Spark would find them."""
+    for file in remote_files(spark).matching(folder.rstrip("/") + "/" + (pattern or "*")):
+        if not file.name.startswith(("_", ".")):
+            yield file.uri, file.size, file.modified

@@ -24,7 +24,7 @@ from strandline.ports.crash_points import crash_point
 from strandline.ports.durable_files import sync_folder
 from strandline.ports.file_stamps import label, show
 from strandline.ports.ledger import LedgerEntry, Recorded, Written, judge
-from strandline.ports.protocols import Stamp
+from strandline.ports.sinks import Stamp
 
 _ATTEMPTS: Final = 100
 

@@ -18,8 +18,9 @@ from strandline.formats.json.codec import Json
 from strandline.formats.text import Raw, Text
 from strandline.kernel.blocks.block import OFFSET, PARTITION
 from strandline.model.ddl import parse
-from strandline.ports.protocols import FILE_NAME, SPLIT, Decoder, ListedFile
-from strandline.ports.raw_records import RAW_SCHEMA, RECORD
+from strandline.ports.codecs import Decoder
+from strandline.ports.raw_records import FILE_NAME, RAW_SCHEMA, RECORD, SPLIT
+from strandline.ports.sources import ListedFile
 
 if TYPE_CHECKING:
     import polars as pl

@@ -13,7 +13,7 @@ from strandline.kernel.output import Part
 from strandline.ports.durable_files import sync_folder
 from strandline.ports.file_stamps import WORTH_A_FILE, is_shown, label
 from strandline.ports.ledger import sums_of
-from strandline.ports.protocols import Stamp
+from strandline.ports.sinks import Stamp
 
 PANES, LATE, DEAD = "panes", "late", "dead"
 PARTS: Final = (PANES, LATE, DEAD)

@@ -21,7 +21,7 @@ from strandline.kernel.dead_letters import CUT, NAMES
 from strandline.letters.envelope_json import from_json, to_json
 from strandline.letters.store import KEPT, NEW, REDRIVE, REDRIVEN, STATE, Marks, Redrive, in_order, refuse_overlap
 from strandline.plan.endpoints import fields_of
-from strandline.ports.protocols import LedgerEntry
+from strandline.ports.ledger import LedgerEntry
 
 BEGUN: Final = b"strandline-redrive"
 """The key of the record that holds the redrive in progress."""

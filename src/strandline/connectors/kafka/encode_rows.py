@@ -12,7 +12,7 @@ from strandline.kernel.blocks.block import AT, END, START
 from strandline.kernel.blocks.column_types import YEAR_ONE, YEAR_TEN_THOUSAND
 from strandline.kernel.step import WATERMARK
 from strandline.kernel.window.panes import INDEX, RETRACTION, TIMESTAMP, TIMING
-from strandline.ports.protocols import REASON
+from strandline.ports.codecs import REASON
 
 _INSTANTS: Final = (START, END, TIMESTAMP, AT, WATERMARK)
 _TOLD_IN_HEADERS: Final = {TIMING: "timing", INDEX: "pane_index", RETRACTION: "retraction", REASON: "reason"}

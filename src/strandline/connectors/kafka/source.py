@@ -14,8 +14,8 @@ from strandline.errors import InvalidStep, LostRecords
 from strandline.kernel.blocks.binary_views import LONGEST
 from strandline.letters.store import Marks, Redrive
 from strandline.model.elements import Timestamp
-from strandline.ports.protocols import SIZE, Decoder
-from strandline.ports.raw_records import PARTITION_CODE, RAW_SCHEMA, RECORD
+from strandline.ports.codecs import Decoder
+from strandline.ports.raw_records import PARTITION_CODE, RAW_SCHEMA, RECORD, SIZE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -159,7 +159,7 @@ class Kafka:
     def _read(
         self, reader: Any, options: Mapping[str, str], spark: "SparkSession", only: str | None = None
     ) -> "DataFrame":
-        packed = only is None and not self._has_headers and topic_blocks.is_there(spark)
+        packed = only is None and not self._has_headers and topic_blocks.is_enabled(spark)
         block_options = topic_blocks.options(self._metadata_columns, self._largest, KEPT_OF_TOO_LARGE) if packed else {}
         for name, value in {**options, **block_options}.items():
             reader = reader.option(name, value)

@@ -8,8 +8,7 @@ jars that they are given. See docs/decisions/0048.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from py4j.protocol import Py4JError
-
+from strandline.ports.packed_topics import can_pack
 from strandline.ports.raw_records import PACKED
 
 if TYPE_CHECKING:
@@ -20,13 +19,9 @@ SOURCE: Final = "strandline.TopicBlocks"
 _WITH, _LARGEST, _KEPT = "strandline.with", "strandline.largest", "strandline.kept"
 
 
-def is_there(spark: "SparkSession") -> bool:
-    """Whether this Spark session has the class, and reads topics in the way that the class relies on."""
-    loader = spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]  # noqa: SLF001 - Spark has no other way
-    try:
-        return bool(loader.loadClass(SOURCE).newInstance().fits())
-    except Py4JError:
-        return False
+def is_enabled(spark: "SparkSession") -> bool:
+    """Whether this session can read packed rows."""
+    return can_pack(spark)
 
 
 Known = Sequence[tuple[str, str]]

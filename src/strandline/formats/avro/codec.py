@@ -38,7 +38,7 @@ from strandline.formats.undecodable_records import (
     to_decoded,
 )
 from strandline.formats.varints import cursor_over
-from strandline.ports.protocols import RAW, Decoded
+from strandline.ports.codecs import RAW, Decoded
 
 Uses = tuple[tuple[str, str], ...]
 

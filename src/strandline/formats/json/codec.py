@@ -27,8 +27,8 @@ from strandline.formats.undecodable_records import (
     to_decoded,
 )
 from strandline.formats.varints import NOT_UTF8
+from strandline.ports.codecs import RAW, Decoded, Masked
 from strandline.ports.dead_letter_masking import mask_json
-from strandline.ports.protocols import RAW, Decoded, Masked
 
 _SPACE: Final = " \t\r\n"
 _BYTE_ORDER_MARK: Final = "\ufeff"

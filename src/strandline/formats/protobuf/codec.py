@@ -38,7 +38,7 @@ from strandline.formats.registry.subjects import Kind, Schema
 from strandline.formats.schema import types_of
 from strandline.formats.undecodable_records import LARGEST, DecodeProblem, check_sizes, refuse_bad_limit, to_decoded
 from strandline.formats.varints import NO_TIME
-from strandline.ports.protocols import RAW, Decoded
+from strandline.ports.codecs import RAW, Decoded
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How much of the input may be dead letters before a job stops: when the input as a whole is wrong, going on is."""
+"""Stop a job when too much of its input becomes dead letters."""
 
 from collections import Counter, deque
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _EXAMPLE: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class FailureBudget:
-    """The share of what was read that may be dead letters, over a time by the clock, once enough has been read."""
+    """The allowed share of dead letters over a span of processing time, once `at_least` records were read."""
 
     share: float
     over: Duration
@@ -28,15 +28,15 @@ class FailureBudget:
             raise InvalidStep("a failure budget over nothing", hint="let at_least be one or more")
 
 
-class Spending:
-    """What has been spent of a budget lately."""
+class BudgetUsage:
+    """Tracks the used share of a failure budget."""
 
     def __init__(self, budget: FailureBudget) -> None:
         self._budget = budget
         self._recent: deque[tuple[int, Counts, Reasons]] = deque()
 
     def spend(self, clock: int, counts: Counts, reasons: Reasons) -> None:
-        """A batch's share; raises when it is too much, with the reasons that most letters have."""
+        """Add a batch; raise if the budget is exceeded, with the most frequent reasons."""
         self._recent.append((clock, counts, reasons))
         while self._recent[0][0] + self._budget.over.ms < clock:
             self._recent.popleft()
@@ -50,24 +50,24 @@ class Spending:
 
     @property
     def spent(self) -> float:
-        """The share of the budget that is spent; one or more, and the job stops."""
+        """Return the used share of the budget; at one the job stops."""
         known = sum((each for _, each, _ in self._recent), Counts())
         allowed = self._budget.share * max(known.read, self._budget.at_least)
         return known.dead / allowed if allowed else float(known.dead > 0)
 
     def _why(self) -> str:
-        """The most frequent reasons, with an example of each."""
-        many, said = Counter[str](), dict[str, str]()
+        """Return the most frequent reasons, each with an example."""
+        many, examples = Counter[str](), dict[str, str]()
         for _, _, reasons in self._recent:
             for reason, (count, detail) in reasons.items():
                 many[reason] += count
-                said.setdefault(reason, detail)
+                examples.setdefault(reason, detail)
         return "; ".join(
-            f"{count} {reason}" + (f", as in: {said[reason][:_EXAMPLE]}" if said[reason] else "")
+            f"{count} {reason}" + (f", as in: {examples[reason][:_EXAMPLE]}" if examples[reason] else "")
             for reason, count in many.most_common(_REASONS)
         )
 
 
 def failure_budget(share: float, *, over: Length = "5m", at_least: int = 100) -> FailureBudget:
-    """So large a share of dead letters, over so long, once so many were read: `failure_budget(0.1, over="10m")`."""
+    """Allow a share of dead letters over a span, once enough records were read: `failure_budget(0.1, over="10m")`."""
     return FailureBudget(share, duration(over), at_least)

@@ -1,14 +1,14 @@
-"""The sinks of a job at work: all of them, or none."""
+"""Open and close the sinks of a job."""
 
 from collections.abc import Iterable
 
 from strandline.plan.stages import Stages
 from strandline.ports.dead_letter_masking import with_letters
-from strandline.ports.protocols import OpenSink, SparkSink
+from strandline.ports.sinks import OpenSink, SparkSink
 
 
 def open_sinks(stages: Stages, lineage: str) -> tuple[OpenSink, ...]:
-    """Every sink at work, or none: one that cannot be opened closes those before it."""
+    """Open every sink. If one fails, close those that are open and raise."""
     opened: list[OpenSink] = []
     try:
         for output in stages.outputs:
@@ -22,6 +22,6 @@ def open_sinks(stages: Stages, lineage: str) -> tuple[OpenSink, ...]:
 
 
 def close_sinks(opened: Iterable[OpenSink]) -> None:
-    """None of them is at work any more."""
+    """Close every sink."""
     for each in opened:
         each.close()

@@ -1,42 +1,42 @@
-"""What is done beside something else: a job's start mostly waits, now for a JVM, now for a server, now for a Python."""
+"""Run a function in a thread. Most of a job's start is waiting: for a JVM, a server, a Python process."""
 
 import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-Done = TypeVar("Done")
+Result = TypeVar("Result")
 
 
-class Meanwhile(Generic[Done]):
-    """Begun at once, beside the caller; whoever asks for it waits for it, and meets what it met."""
+class BackgroundTask(Generic[Result]):
+    """A function that runs in a daemon thread from now on."""
 
-    def __init__(self, act: Callable[[], Done]) -> None:
-        self._act = act
-        self._done: list[Done] = []
-        self._problem: BaseException | None = None
-        # A program that ends does not wait for it.
+    def __init__(self, function: Callable[[], Result]) -> None:
+        self._function = function
+        self._results: list[Result] = []
+        self._error: BaseException | None = None
+        # A daemon, so that a program can end without waiting for it.
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            self._done.append(self._act())
-        except BaseException as problem:  # noqa: BLE001 - it is raised where it is asked for
-            self._problem = problem
+            self._results.append(self._function())
+        except BaseException as error:  # noqa: BLE001 - result() raises it
+            self._error = error
 
-    def result(self) -> Done:
-        """What it came to."""
+    def result(self) -> Result:
+        """Wait for the function, and return its result or raise its error."""
         self._thread.join()
-        if self._problem is not None:
-            raise self._problem
-        return self._done[0]
+        if self._error is not None:
+            raise self._error
+        return self._results[0]
 
-    def undone(self, undo: Callable[[Done], None]) -> None:
-        """Nobody will ask for it: it is taken back once it is there, and nobody waits for that either."""
+    def discard(self, undo: Callable[[Result], None]) -> None:
+        """Call `undo` with the result once there is one. Does not wait."""
 
-        def take_back() -> None:
+        def wait_and_undo() -> None:
             self._thread.join()
-            for done in self._done:
-                undo(done)
+            for result in self._results:
+                undo(result)
 
-        threading.Thread(target=take_back, daemon=True).start()
+        threading.Thread(target=wait_and_undo, daemon=True).start()

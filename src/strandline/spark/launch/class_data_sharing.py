@@ -1,8 +1,8 @@
-"""Class archives of the JVM: made when a program first ends in good order, they halve the time it takes to start again.
+"""Create and use class data sharing archives of the JVM, which halve the time of a start.
 
-An archive can make a start faster, and must not make one fail. The JVM passes over one whose sums or jars do not fit,
-but trips over one that was cut off; so an archive is tried once before it is taken, and then goes by a name with its
-size.
+The first program that ends normally writes an archive; later starts load it. An archive must never make a start fail.
+The JVM ignores one whose checksums or jars do not match, but crashes on one that was cut off. So a new archive is
+tested once, and then renamed to a name that contains its size.
 """
 
 import hashlib
@@ -17,40 +17,40 @@ from typing import Final
 from strandline.spark.launch.find_java import Java
 
 _MAGIC: Final = 0xF00BABA8.to_bytes(4, "little")
-"""What an archive begins with. The JVM writes it last."""
+"""First bytes of an archive. The JVM writes them last."""
 _KEPT: Final = 2
-"""So many older archives stay beside a new one, for environments with other versions; each has 50 to 170 MB."""
-_TRIED_WITHIN_SECONDS: Final = 20
-_GIVEN_UP_AFTER_SECONDS: Final = 86_400
-"""A JVM that was killed while it wrote one leaves a part of it."""
+"""Older archives that stay beside a new one, for environments with other versions; each has 50 to 170 MB."""
+_TEST_TIMEOUT_SECONDS: Final = 20
+_STALE_AFTER_SECONDS: Final = 86_400
+"""A JVM that is killed while it writes an archive leaves a part of it."""
 _ALL: Final = "*"
 
-# What the JVM has to say of archives is of no use to whoever reads the log of a service.
+# The JVM's messages about archives do not belong into the log of a service.
 _QUIET: Final = "-Xlog:cds*=off"
 
 
 @dataclass(frozen=True, slots=True)
 class ClassArchive:
-    """The archive of a program's jars, among others in a folder."""
+    """The class archive of a program's jars, in a folder with others."""
 
     folder: Path
     name: str
     java: Java
     class_path: str
-    """As the JVM is given it: files, folders, and `*` for all jars of a folder."""
+    """As the JVM gets it: files, folders, and `*` for all jars of a folder."""
 
-    def used(self) -> list[str]:
-        """What makes the JVM use it; nothing if there is none."""
+    def options_to_use(self) -> list[str]:
+        """Return the JVM options that load the archive; none if there is no archive."""
         try:
-            found = self._taken() or self._tried()
+            found = self._accepted() or self._test_new()
         except OSError:
             return []
-        return [] if found is None else _using(found)
+        return [] if found is None else _load_options(found)
 
-    def made(self) -> list[str]:
-        """What makes the JVM leave one behind when it ends. Of several at once, each leaves its own."""
+    def options_to_create(self) -> list[str]:
+        """Return the JVM options that write an archive at exit. Each of several JVMs writes its own."""
         try:
-            self._forget_old()
+            self._remove_old()
             new = self.folder / f"{self._stem}.{os.getpid()}.new"
             return [_QUIET, f"-XX:ArchiveClassesAtExit={new}"] if os.access(self.folder, os.W_OK) else []
         except OSError:
@@ -58,9 +58,9 @@ class ClassArchive:
 
     @property
     def _stem(self) -> str:
-        """An archive holds for one JVM and for jars that nobody has touched since."""
+        """Return the archive's name, with a hash of the JVM and the jars for which it is valid."""
         jars = [(str(path), path.stat()) for path in self._jars()]
-        # Its home, not its launcher: the same Java is found by several names.
+        # Java's home and not its launcher: one Java can be found by several names.
         facts = [str(self.java.home), self.java.version, *((path, at.st_size, at.st_mtime_ns) for path, at in jars)]
         return f"{self.name}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}"
 
@@ -71,46 +71,46 @@ class ClassArchive:
             elif path.suffix == ".jar":
                 yield path
 
-    def _taken(self) -> Path | None:
-        """The archive that was taken before, if it is still as long as it was."""
+    def _accepted(self) -> Path | None:
+        """Return the archive that was accepted earlier, if its size is unchanged."""
         found = self.folder.glob(f"{self._stem}-*.jsa")
         return next((file for file in found if file.stem.rpartition("-")[2] == str(file.stat().st_size)), None)
 
-    def _tried(self) -> Path | None:
-        """The first new archive that the JVM starts with, under the name it is taken by; the others go."""
-        taken = None
+    def _test_new(self) -> Path | None:
+        """Accept the first new archive that the JVM starts with, and delete the others."""
+        accepted = None
         for new in self.folder.glob(f"{self._stem}.*.new"):
-            if _is_finished(new):
-                if taken is None and self._starts_with(new):
-                    taken = new.rename(self.folder / f"{self._stem}-{new.stat().st_size}.jsa")
+            if _is_complete(new):
+                if accepted is None and self._starts_with(new):
+                    accepted = new.rename(self.folder / f"{self._stem}-{new.stat().st_size}.jsa")
                 else:
                     new.unlink(missing_ok=True)
-        return taken
+        return accepted
 
     def _starts_with(self, new: Path) -> bool:
-        # A JVM that trips writes down where, in the folder it was started in.
-        trips = ["-XX:-CreateCoredumpOnCrash", f"-XX:ErrorFile={os.devnull}"]
-        command = [str(self.java.path), "-Xshare:on", *trips, *_using(new), "-cp", self.class_path, "-version"]
+        # A JVM that crashes writes a report to the current folder.
+        reports = ["-XX:-CreateCoredumpOnCrash", f"-XX:ErrorFile={os.devnull}"]
+        command = [str(self.java.path), "-Xshare:on", *reports, *_load_options(new), "-cp", self.class_path, "-version"]
         try:
-            ran = subprocess.run(command, capture_output=True, check=False, timeout=_TRIED_WITHIN_SECONDS)
+            ran = subprocess.run(command, capture_output=True, check=False, timeout=_TEST_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             return False
         return ran.returncode == 0
 
-    def _forget_old(self) -> None:
+    def _remove_old(self) -> None:
         found = sorted(self.folder.glob(f"{self.name}-*.jsa"), key=lambda file: file.stat().st_mtime)
         for old in found[: max(len(found) - _KEPT, 0)]:
             old.unlink()
         for new in self.folder.glob(f"{self.name}-*.new"):
-            if time.time() - new.stat().st_mtime > _GIVEN_UP_AFTER_SECONDS:
+            if time.time() - new.stat().st_mtime > _STALE_AFTER_SECONDS:
                 new.unlink()
 
 
-def _using(file: Path) -> list[str]:
+def _load_options(file: Path) -> list[str]:
     return [_QUIET, f"-XX:SharedArchiveFile={file}", "-XX:+VerifySharedSpaces"]
 
 
-def _is_finished(file: Path) -> bool:
+def _is_complete(file: Path) -> bool:
     try:
         with file.open("rb") as archive:
             return archive.read(len(_MAGIC)) == _MAGIC

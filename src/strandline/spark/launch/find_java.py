@@ -1,4 +1,4 @@
-"""Which Java carries Spark: one found in the usual places, or the line that installs one.
+"""Find a Java that can run Spark, or the command that installs one.
 
 Plain Python only: `scripts/prepare.py` loads this before any dependency is installed.
 """
@@ -32,7 +32,7 @@ _ANSWER_WITHIN_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that answered: its launcher, the version it gave, and the home it said it lives in."""
+    """An installed Java: its launcher, its version and its home."""
 
     path: Path
     version: str
@@ -40,7 +40,7 @@ class Java:
 
     @property
     def major(self) -> int:
-        """17 for 17.0.15; 8 for 1.8.0_392, as versions were written before 9."""
+        """Return the major version: 17 for 17.0.15, 8 for 1.8.0_392 (the format before 9)."""
         numbers = [int(part) for part in re.findall(r"\d+", self.version)]
         return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
 
@@ -50,29 +50,29 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str] = os.environ, places: Sequence[str] = USUAL_PLACES) -> Java:
-    """The first Java recent enough for Spark: JAVA_HOME, then PATH, then the usual places."""
+    """Return the first Java recent enough for Spark: from JAVA_HOME, then PATH, then the usual places."""
     answers: dict[Path, Java | None] = {}
     for path in _launchers(environ, places):
         java = answers[path] = ask(path)
         if java is not None and java.is_recent:
             return java
-    raise _refusal(environ, answers)
+    raise _not_found(environ, answers)
 
 
 def ask(path: Path) -> Java | None:
-    """What the launcher says about itself; None when it does not start or does not speak like Java."""
+    """Ask a launcher for its version and home; None if it does not start or is not Java."""
     command = [str(path), "-XshowSettings:properties", "-version"]
     try:
-        said = subprocess.run(
+        ran = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=_ANSWER_WITHIN_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    output = said.stderr + said.stdout
+    output = ran.stderr + ran.stdout
     version = re.search(r'version "(\d[^"]*)"', output)
-    if said.returncode != 0 or version is None:
+    if ran.returncode != 0 or version is None:
         return None
-    # A launcher may be a shim that lies elsewhere, so Java's own word for its home comes first.
+    # A launcher may be a shim in another folder, so the home that Java reports comes first.
     home = re.search(r"^\s*java\.home = (.+)$", output, re.MULTILINE)
     return Java(path, version[1], Path(home[1].strip()) if home else path.resolve().parent.parent)
 
@@ -90,13 +90,13 @@ def _launchers(environ: Mapping[str, str], places: Sequence[str]) -> Iterator[Pa
 
 
 def _split(place: Path) -> tuple[Path, str]:
-    """The folder above the first star, and the pattern below it."""
+    """Split a glob into the folder above the first star and the pattern below."""
     parts = place.parts
     first_star = next(index for index, part in enumerate(parts) if "*" in part)
     return Path(*parts[:first_star]), str(Path(*parts[first_star:]))
 
 
-def _refusal(environ: Mapping[str, str], answers: Mapping[Path, Java | None]) -> SetupError:
+def _not_found(environ: Mapping[str, str], answers: Mapping[Path, Java | None]) -> SetupError:
     hint = java_line(find_manager())
     old = [java for java in answers.values() if java is not None]
     if old:

@@ -1,7 +1,6 @@
-"""What Spark starts as its Python: asks a process that has imported everything to fork, and stands for the one forked.
+"""Ask the fork server to fork a Python process, and stand in for it. Spark starts this program as its Python.
 
-It runs without any package, ours included, since it is to be there at once. Where nobody forks, it becomes the Python
-that it stands for.
+It imports the standard library only, so that it starts fast. Where no server answers, it becomes a plain Python.
 
 usage: python -IS fork_client.py SOCKET -m MODULE …
 """
@@ -15,32 +14,32 @@ import sys
 
 
 def main(path: str, words: list[str]) -> int:
-    """How the one that was forked ended."""
-    forked = _forked(path, words)
+    """Wait for the forked process, and return its exit code."""
+    forked = _fork(path, words)
     if forked is None:
-        os.execv(sys.executable, [sys.executable, *words])  # noqa: S606 - the words of whoever has started this
-    process, told = forked
-    # Spark ends a worker by ending the process that it has started.
+        os.execv(sys.executable, [sys.executable, *words])  # noqa: S606 - the command line that Spark gave
+    process, answers = forked
+    # Spark ends a worker by a signal to the process that it started.
     signal.signal(signal.SIGTERM, lambda *_: os.kill(process, signal.SIGTERM))
-    for standard in (0, 1):  # the other one's alone, whose end is to be noticed
+    for standard in (0, 1):  # only the forked process may hold them, so that Spark sees them close
         os.close(standard)
-    last = told.readline()
+    last = answers.readline()
     return int(last) if last else 1
 
 
-def _forked(path: str, words: list[str]) -> tuple[int, io.TextIOWrapper] | None:
-    """The process that does it, and what it tells; None if there is none."""
-    asked = json.dumps({"words": words, "environment": dict(os.environ), "folder": os.getcwd()}).encode()  # noqa: PTH109
+def _fork(path: str, words: list[str]) -> tuple[int, io.TextIOWrapper] | None:
+    """Return the process that was forked and its answers; None if no server answers."""
+    request = json.dumps({"words": words, "environment": dict(os.environ), "folder": os.getcwd()}).encode()  # noqa: PTH109
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as way:
-            way.connect(path)
-            socket.send_fds(way, [len(asked).to_bytes(4, "big")], [0, 1, 2])
-            way.sendall(asked)
-            told = way.makefile("r")
-            process = told.readline()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.connect(path)
+            socket.send_fds(connection, [len(request).to_bytes(4, "big")], [0, 1, 2])
+            connection.sendall(request)
+            answers = connection.makefile("r")
+            process = answers.readline()
     except OSError:
         return None
-    return (int(process), told) if process.strip().isdigit() else None
+    return (int(process), answers) if process.strip().isdigit() else None
 
 
 if __name__ == "__main__":

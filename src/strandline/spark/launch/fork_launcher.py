@@ -1,4 +1,4 @@
-"""The Python that a Spark of ours starts: one that forks from a process of this program, where that can be done."""
+"""Make Spark start its Python processes through a fork server that has imported their modules."""
 
 import atexit
 import os
@@ -15,73 +15,77 @@ from pathlib import Path
 from typing import Final
 
 from strandline.spark.launch import fork_client
+from strandline.spark.patches.switch import is_on
 
 _PYTHON: Final = "PYSPARK_PYTHON"
-_OF_WORKERS: Final = "spark.executorEnv."
+_WORKER_ENVIRONMENT: Final = "spark.executorEnv."
 _SEED: Final = "PYTHONHASHSEED"
 _THREADS: Final = "OMP_NUM_THREADS"
-_FOLDER, _DOOR = "strandline-python-", "door"
-_MOST: Final = 64
-"""That ask at once."""
+_FOLDER, _SOCKET = "strandline-python-", "door"
+_BACKLOG: Final = 64
+"""Processes that may ask at the same time."""
 
 
-class Zygote:
-    """A process that forks, and the program that asks it to, for as long as this process lives."""
+class ForkServer:
+    """The process that forks, and a program that asks it to. Lives as long as this process."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        forget_gone()
+        remove_stale_folders()
         self.folder = Path(tempfile.mkdtemp(prefix=_FOLDER))
         self.python = self.folder / "python"
+        """The program that Spark starts in place of Python."""
         try:
-            self.process = self._begun(self.folder / _DOOR, environment(settings))
+            self.process = self._start(self.folder / _SOCKET, worker_environment(settings))
         except OSError:
             shutil.rmtree(self.folder)
             raise
         atexit.register(self.close)
 
-    def _begun(self, door: Path, variables: Mapping[str, str]) -> "subprocess.Popen[bytes]":
-        asking = shlex.join([sys.executable, "-IS", fork_client.__file__, str(door)])
-        self.python.write_text(f'#!/bin/sh\nexec {asking} "$@"\n')
+    def _start(self, address: Path, variables: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+        client = shlex.join([sys.executable, "-IS", fork_client.__file__, str(address)])
+        self.python.write_text(f'#!/bin/sh\nexec {client} "$@"\n')
         self.python.chmod(0o700)
         if not os.access(self.python, os.X_OK):
             raise PermissionError(f"nothing may be run from {self.folder.parent}")
-        # The one who forks has the only end of it: if that one is gone, nobody waits for an answer.
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listens:
-            listens.bind(f"{door}.closed")
-            listens.listen(_MOST)
-            Path(f"{door}.closed").rename(door)
+        # Only the server holds the listening socket: when it is gone, clients get an error and do not wait.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(f"{address}.closed")
+            listener.listen(_BACKLOG)
+            Path(f"{address}.closed").rename(address)
             return subprocess.Popen(  # noqa: S603 - this very Python
-                [sys.executable, "-m", "strandline.spark.launch.fork_server", str(listens.fileno())],
+                [sys.executable, "-m", "strandline.spark.launch.fork_server", str(listener.fileno())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env=variables,
-                pass_fds=[listens.fileno()],
+                pass_fds=[listener.fileno()],
             )
 
     def close(self) -> None:
-        """Nobody is forked any more; those that are there live on."""
+        """End the server. Processes that it forked go on."""
         self.process.kill()
         self.process.communicate()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def forget_gone() -> None:
-    """Folders of programs that were killed with all that they had started: nobody listens there."""
-    for door in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*/{_DOOR}"):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as way:
+def remove_stale_folders() -> None:
+    """Remove folders of programs that were killed with their fork server: no process listens there."""
+    for address in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*/{_SOCKET}"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             try:
-                way.connect(str(door))
+                connection.connect(str(address))
             except ConnectionRefusedError:
-                shutil.rmtree(door.parent, ignore_errors=True)
-            except OSError:  # somebody else's
+                shutil.rmtree(address.parent, ignore_errors=True)
+            except OSError:  # it belongs to another user
                 continue
 
 
-def environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """The variables that Spark's workers will have when they begin, as far as libraries look at them."""
+def worker_environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment that Spark's workers start with, as far as libraries read it when they load."""
     of_workers = {
-        name.removeprefix(_OF_WORKERS): value for name, value in settings.items() if name.startswith(_OF_WORKERS)
+        name.removeprefix(_WORKER_ENVIRONMENT): value
+        for name, value in settings.items()
+        if name.startswith(_WORKER_ENVIRONMENT)
     }
     return {
         _SEED: "0",
@@ -93,28 +97,29 @@ def environment(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 _lock: Final = threading.Lock()
-_mine: list[Zygote] = []
+_servers: list[ForkServer] = []
 
 
-def forking(settings: Mapping[str, str]) -> Path | None:
-    """The Python for a Spark of this process with such settings; None where it cannot be had.
+def forking_python(settings: Mapping[str, str]) -> Path | None:
+    """Return the program to use as Spark's Python; None if it is switched off or cannot work here.
 
-    There is one, begun with the first that asks: another session, with other variables, is told so and starts its own.
+    A process has one fork server, started by its first session. A later session whose workers need other variables
+    falls back to plain Python processes.
     """
-    if sys.platform != "linux":  # others have libraries that do not bear it
+    if sys.platform != "linux" or not is_on("fork_server"):  # libraries on other systems do not survive a fork
         return None
     with _lock:
         try:
-            if not _mine or _mine[0].process.poll() is not None:
-                _mine[:] = [Zygote(settings)]
+            if not _servers or _servers[0].process.poll() is not None:
+                _servers[:] = [ForkServer(settings)]
         except OSError:
             return None
-        return _mine[0].python
+        return _servers[0].python
 
 
 @contextmanager
-def started_by(python: Path | None) -> Iterator[None]:
-    """A Spark that starts now has this Python; afterwards the environment is what it was."""
+def with_python(python: Path | None) -> Iterator[None]:
+    """Set PYSPARK_PYTHON while a Spark is started, and restore the environment afterwards."""
     if python is None:
         yield
         return

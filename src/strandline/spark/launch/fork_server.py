@@ -1,14 +1,13 @@
-"""A process that has imported what Spark's Python processes need, and forks them: one import where there were six.
+"""Import once what Spark's Python processes need, then fork them: one import in place of six.
 
-Spark starts a Python for every question it has before the first batch, one after the other, and two workers for the
-batch itself; each imports for half a second to one and a half, of which there is nothing to be seen (decision 0034).
-Here it is done once, while the JVM starts.
+Spark starts a Python process for each question that it has before the first batch, one after the other, and two workers
+for the batch. Each imports for 0.5 to 1.5 s (decision 0034). The server imports once, while the JVM starts.
 
-It never uses what it imports: threads are lost in a fork, and the pools of Polars and Arrow begin with their first use.
+It never uses what it imports. Threads are lost in a fork, and the thread pools of Polars and Arrow start at first use.
 
 usage: python -m strandline.spark.launch.fork_server SOCKET_NUMBER
 
-The socket must be listening. The process ends when standard input does.
+The socket must be listening. The process ends when standard input is closed.
 """
 
 import gc
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 _DAEMON: Final = "pyspark.daemon"
-"""Forks in its turn: workers for tasks, or those whom Spark asks about a source."""
+"""Forks in its turn: workers for tasks, or processes that Spark asks about a source."""
 IMPORTED: Final = (
     _DAEMON,
     "pyspark.worker",
@@ -42,107 +41,109 @@ IMPORTED: Final = (
     "strandline.spark.tasks.keyed_step",
     "strandline.spark.sources.read_in_task",
 )
-_AT_LOAD: Final = (
+_READ_AT_LOAD: Final = (
     "PYTHONHASHSEED", "PYTHONHOME", "PYTHONMALLOC", "PYTHONOPTIMIZE", "PYTHONUTF8", "PYTHONIOENCODING",
     "PYTHONDEVMODE", "PYTHONWARNINGS", "OMP_", "OPENBLAS_", "MKL_", "LD_", "MALLOC_", "_RJEM_", "MIMALLOC_", "ARROW_",
     "POLARS_",
 )  # fmt: skip
-"""What is read when a program or a library begins; how such variables are called, or how their names begin."""
-_NAME: Final = 15
-"""So many letters the kernel keeps of the name of a process."""
+"""Prefixes of variables that a program or a library reads when it loads."""
+_NAME_LENGTH: Final = 15
+"""Letters of a process name that the kernel keeps."""
 
 
-def main(listens: int) -> None:
-    """Forks for everyone who asks there, until whoever has started it is gone. They may ask before it is ready."""
-    # A key pressed at a terminal is for whoever has started it, as with the JVM and what that starts.
+def main(listening: int) -> None:
+    """Fork for each client until the process that started the server is gone. Clients may ask before it is ready."""
+    # Ctrl-C at a terminal is for the process that started the server, as with the JVM and its children.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with socket.socket(fileno=listens) as door:
+    with socket.socket(fileno=listening) as listener:
         for name in IMPORTED:
-            importlib.import_module(name)
+            with suppress(ModuleNotFoundError):  # other versions of PySpark have other modules
+                importlib.import_module(name)
         gc.collect()
         gc.freeze()
-        # Those that end are not waited for.
+        # Let the kernel reap children.
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        while 0 not in (ready := select.select([0, door.fileno()], [], [])[0]) or os.read(0, 1):
-            if door.fileno() in ready:
-                way = door.accept()[0]
-                with suppress(OSError, EOFError, ValueError), way:
-                    _answered(way, door)
-        # Whoever has started it may have been killed.
-        shutil.rmtree(Path(door.getsockname()).parent, ignore_errors=True)
+        while 0 not in (ready := select.select([0, listener.fileno()], [], [])[0]) or os.read(0, 1):
+            if listener.fileno() in ready:
+                connection = listener.accept()[0]
+                with suppress(OSError, EOFError, ValueError), connection:
+                    _serve(connection, listener)
+        # The process that started the server may have been killed before it could clean up.
+        shutil.rmtree(Path(listener.getsockname()).parent, ignore_errors=True)
 
 
-def _answered(way: socket.socket, door: socket.socket) -> None:
-    """Forks, or says nothing, and then the other one does without."""
-    head, files, _, _ = socket.recv_fds(way, 4, 3)
+def _serve(connection: socket.socket, listener: socket.socket) -> None:
+    """Fork, or close the connection without an answer; then the client becomes a plain Python."""
+    head, files, _, _ = socket.recv_fds(connection, 4, 3)
     try:
-        asked = json.loads(_whole(way, int.from_bytes(head, "big")))
-        if len(files) == 3 and is_possible(asked["words"], asked["environment"], begun_with()) and os.fork() == 0:
-            door.close()
-            _become(asked, files, way)
+        request = json.loads(_receive(connection, int.from_bytes(head, "big")))
+        possible = is_possible(request["words"], request["environment"], initial_environment())
+        if len(files) == 3 and possible and os.fork() == 0:
+            listener.close()
+            _become(request, files, connection)
     finally:
         for each in files:
             os.close(each)
 
 
-def _whole(way: socket.socket, size: int) -> bytes:
+def _receive(connection: socket.socket, size: int) -> bytes:
     data = b""
     while len(data) < size:
-        more = way.recv(size - len(data))
+        more = connection.recv(size - len(data))
         if not more:
             raise EOFError
         data += more
     return data
 
 
-def is_possible(words: Sequence[str], environment: Mapping[str, str], mine: Mapping[str, str]) -> bool:
-    """Whether one forked here, begun with variables of my own, is what a Python started with these would be."""
-    same = all(mine.get(name) == said for name, said in environment.items() if name.startswith(_AT_LOAD))
+def is_possible(words: Sequence[str], environment: Mapping[str, str], own: Mapping[str, str]) -> bool:
+    """Whether a fork of this process equals a Python that is started with these words and this environment."""
+    same = all(own.get(name) == value for name, value in environment.items() if name.startswith(_READ_AT_LOAD))
     return words[:1] == ["-m"] and len(words) > 1 and same
 
 
-def begun_with() -> dict[str, str]:
-    """The variables of this process when it began: libraries set some of their own."""
-    said = Path("/proc/self/environ").read_bytes().decode(errors="surrogateescape").split("\0")
-    return {name: value for name, _, value in (each.partition("=") for each in said if each)}
+def initial_environment() -> dict[str, str]:
+    """Return the environment that this process started with; libraries have changed os.environ since."""
+    entries = Path("/proc/self/environ").read_bytes().decode(errors="surrogateescape").split("\0")
+    return {name: value for name, _, value in (each.partition("=") for each in entries if each)}
 
 
-def _become(asked: Mapping[str, Any], files: Sequence[int], way: socket.socket) -> None:
-    """Takes the place of the one that asks, and does not come back."""
+def _become(request: Mapping[str, Any], files: Sequence[int], connection: socket.socket) -> None:
+    """Run the requested module with the client's streams, environment and folder, then exit."""
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for place, each in enumerate(files):
-            os.dup2(each, place)
+        for number, each in enumerate(files):
+            os.dup2(each, number)
             os.close(each)
         os.environ.clear()
-        os.environ.update(asked["environment"])
-        os.chdir(asked["folder"])
-        module, *others = asked["words"][1:]
-        with suppress(OSError):  # so that people see who it is
-            Path("/proc/self/comm").write_text(named(module, *others))
-        way.sendall(f"{os.getpid()}\n".encode())
-        # Workers that it forks in turn are not it.
-        os.register_at_fork(after_in_child=way.close)
+        os.environ.update(request["environment"])
+        os.chdir(request["folder"])
+        module, *others = request["words"][1:]
+        with suppress(OSError):  # so that `ps` shows the module
+            Path("/proc/self/comm").write_text(process_name(module, *others))
+        connection.sendall(f"{os.getpid()}\n".encode())
+        # Workers that this process forks must not hold the connection open.
+        os.register_at_fork(after_in_child=connection.close)
         code = _run(module, others)
-        way.sendall(f"{code}\n".encode())
-    except BaseException:  # noqa: BLE001 - it must not go on as what it was forked from
+        connection.sendall(f"{code}\n".encode())
+    except BaseException:  # noqa: BLE001 - the child must not go on as the server
         traceback.print_exc()
     finally:
         os._exit(code)
 
 
-def named(module: str, *words: str) -> str:
-    """How a process is called that runs such a module, or forks others that do: as much as fits."""
+def process_name(module: str, *words: str) -> str:
+    """Return the name of a process that runs this module, cut to what the kernel keeps."""
     if module == _DAEMON and words and words[0] != "pyspark.worker":
-        return named(words[0])
-    return module if len(module) <= _NAME else module.rpartition(".")[2][:_NAME]
+        return process_name(words[0])
+    return module if len(module) <= _NAME_LENGTH else module.rpartition(".")[2][:_NAME_LENGTH]
 
 
 def _run(module: str, words: Sequence[str]) -> int:
-    """As `python -m` does; the code with which it ends."""
-    known = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each and each not in sys.path]
-    sys.path[1:1] = known
+    """Run a module as `python -m` does, and return its exit code."""
+    added = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each and each not in sys.path]
+    sys.path[1:1] = added
     sys.argv = [module, *words]
     sys.modules.pop(module, None)
     try:

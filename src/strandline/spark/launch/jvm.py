@@ -1,4 +1,4 @@
-"""The JVM of a Spark of ours: its chatter goes to a file, and it may start while the job does something else."""
+"""Launch the JVM of an embedded Spark, with its output in a file, possibly before the session is needed."""
 
 import contextlib
 import subprocess
@@ -6,48 +6,40 @@ from pathlib import Path
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
-from strandline.spark.patches.jvm_locale import any_name
+from strandline.spark.patches.jvm_access import use_gateway
+from strandline.spark.patches.jvm_locale import utf8_file_names
 
-_LEAVES_ARCHIVE: Final = "ArchiveClassesAtExit"
-
-
-def is_there() -> bool:
-    """Whether this process has a JVM already."""
-    return SparkContext._gateway is not None  # noqa: SLF001 - the only place that says so
+_CREATES_ARCHIVE: Final = "ArchiveClassesAtExit"
 
 
-def launched(conf: SparkConf, log: Path) -> Any:
-    """A JVM, and the way to it."""
+def launch_jvm(conf: SparkConf, log: Path) -> Any:
+    """Start a JVM and return py4j's gateway to it. Its output is appended to `log`."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as file, any_name():
+    with log.open("ab") as file, utf8_file_names():
         return launch_gateway(conf, {"stdout": file, "stderr": subprocess.STDOUT})  # type: ignore[no-untyped-call]
 
 
-def taken(gateway: Any) -> None:
-    """Sessions of this process are from now on in that JVM, unless somebody else was first."""
-    with SparkContext._lock:  # noqa: SLF001
-        if SparkContext._gateway is None:  # noqa: SLF001
-            SparkContext._gateway = gateway  # noqa: SLF001
-            SparkContext._jvm = gateway.jvm  # noqa: SLF001
-            return
-    ended(gateway)
+def use_jvm(gateway: Any) -> None:
+    """Make later sessions of this process use this JVM; end it if the process has another one already."""
+    if not use_gateway(gateway):
+        end_jvm(gateway)
 
 
-def ended(gateway: Any) -> None:
-    """A JVM that nobody needs."""
-    if gateway.proc is not None:  # else somebody else has started it
+def end_jvm(gateway: Any) -> None:
+    """Kill a JVM that is not needed. One that another process started is only disconnected."""
+    if gateway.proc is not None:
         gateway.proc.kill()
         gateway.proc.wait()
     with contextlib.suppress(Py4JError, OSError):
         gateway.shutdown()
 
 
-def may_be_unwanted(options: str) -> bool:
-    """Whether a JVM with these options can be started before it is sure that it will be used.
+def can_start_early(options: str) -> bool:
+    """Whether a JVM with these options may start before it is certain that it will be used.
 
-    One that leaves an archive of its classes behind would leave one of next to none.
+    A JVM that writes a class archive at its end would write an almost empty one.
     """
-    return _LEAVES_ARCHIVE not in options
+    return _CREATES_ARCHIVE not in options

@@ -1,4 +1,4 @@
-"""The system's package manager: which one there is, and what to type for a package."""
+"""Find the system's package manager, and the command that installs a package."""
 
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PackageManager:
-    """How one system installs: its program, its words, and what it calls Java and Chromium (the best name first)."""
+    """A package manager: its program, its commands, and its packages of Java and Chromium, best first."""
 
     program: str
     refresh: tuple[str, ...]
@@ -21,7 +21,7 @@ class PackageManager:
         return [self.program, *self.install, package]
 
     def line(self, package: str) -> str:
-        """What a person types; the list of packages is refreshed first where that is a step of its own."""
+        """Return the shell command that installs a package. Refreshes the package list first where that is separate."""
         steps = [[self.program, *self.refresh]] if self.refresh else []
         sudo = "sudo " if self.needs_root else ""
         return " && ".join(sudo + " ".join(step) for step in [*steps, self.command(package)])
@@ -58,19 +58,19 @@ MANAGERS = (APT, DNF, APK, BREW)
 
 
 def find_manager(managers: Sequence[PackageManager] = MANAGERS) -> PackageManager | None:
-    """The first package manager that this machine has."""
+    """Return the first package manager that this machine has."""
     return next((manager for manager in managers if shutil.which(manager.program)), None)
 
 
 def java_line(manager: PackageManager | None) -> str:
-    """What to type to get a Java that Spark can use."""
+    """Return the hint that installs a Java for Spark."""
     if manager is None:
         return "install Java 17 or newer from your system's packages, or set JAVA_HOME to where it is"
     return f"type: {manager.line(_java_package(manager))}"
 
 
 def find_chromium() -> str | None:
-    """The browser that draws the dashboard in tests, where this machine has it."""
+    """Return the Chromium for tests of the dashboard, if it is installed."""
     return next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
 
 
@@ -87,5 +87,5 @@ def _apt_knows(package: str) -> bool:
     if program is None:
         return False
     # The exit code is good for a name that other packages only mention; a package that exists is described.
-    asked = subprocess.run([program, "show", package], capture_output=True, text=True, check=False)
-    return asked.stdout.startswith("Package:")
+    ran = subprocess.run([program, "show", package], capture_output=True, text=True, check=False)
+    return ran.stdout.startswith("Package:")

@@ -1,4 +1,4 @@
-"""What the machine must have before Spark starts: Java, memory, a port, a folder; each refused in one message."""
+"""Check what Spark needs before it starts: Java, memory, a port, a folder. Each failure is one message."""
 
 import os
 import re
@@ -15,13 +15,13 @@ GIB = 1024**3
 MEMORY_NEEDED = int(1.5 * GIB)
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-"""Of an address; one letter is a drive."""
+"""The scheme of a URI. One letter is a drive of Windows."""
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 
 
-def folder_at(place: str | Path) -> Path:
-    """A job's folder, on a file system that is mounted here; an address would make a folder of its name."""
+def local_folder(place: str | Path) -> Path:
+    """Return a job's folder as a path; raise for a URI, which would become a folder of that name."""
     scheme = _SCHEME.match(str(place))
     if scheme is not None:
         raise SetupError(
@@ -33,18 +33,18 @@ def folder_at(place: str | Path) -> Path:
 
 
 def require_machine(folder: Path) -> Java:
-    """Java, memory, a port and a folder to write to; makes that Java the one Spark starts."""
+    """Check Java, memory, a port and the folder, and make Spark start that Java."""
     java = find_java()
     require_memory()
     require_port()
     require_writable(folder)
-    # Spark's launcher takes JAVA_HOME before PATH, so an old Java there would win over the one just found.
+    # Spark's launcher prefers JAVA_HOME to PATH, so an old Java there would win over the one found.
     os.environ["JAVA_HOME"] = str(java.home)
     return java
 
 
 def require_memory(needed: int = MEMORY_NEEDED) -> int | None:
-    """The memory that is free to use, in bytes; None where the system does not say."""
+    """Return the free memory in bytes, None if unknown; raise if it is too little."""
     free = available_memory()
     if free is not None and free < needed:
         raise SetupError(
@@ -55,7 +55,7 @@ def require_memory(needed: int = MEMORY_NEEDED) -> int | None:
 
 
 def require_port() -> int:
-    """A port of this machine that Spark's processes could talk on."""
+    """Open and close a local port, as Spark's processes do; raise if that fails."""
     try:
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
@@ -69,21 +69,21 @@ def require_port() -> int:
 
 
 def require_writable(folder: Path) -> None:
-    """Tries for real, with every missing parent, and leaves nothing behind."""
+    """Write a temporary file to the folder, creating missing parents; raise if that fails. Leaves nothing behind."""
     try:
-        with _made_for_now(folder), tempfile.TemporaryFile(dir=folder) as probe:
+        with _temporarily_created(folder), tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(b"\0")
             probe.flush()
     except OSError as error:
         raise SetupError(
             f"cannot write to the folder {folder}",
             detail=error.strerror or str(error),
-            hint="choose another folder, or change who may write to it",
+            hint="choose another folder, or change its permissions",
         ) from error
 
 
 def available_memory(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> int | None:
-    """What the machine and the container around us both still allow, in bytes."""
+    """Return the free memory within the limits of the machine and of its container, in bytes."""
     bounds = [bound for bound in (_machine_memory(meminfo), _container_memory(cgroup)) if bound is not None]
     return min(bounds, default=None)
 
@@ -93,7 +93,7 @@ def in_gib(size: int) -> str:
 
 
 @contextmanager
-def _made_for_now(folder: Path) -> Iterator[None]:
+def _temporarily_created(folder: Path) -> Iterator[None]:
     made: list[Path] = []
     try:
         for part in reversed([folder, *folder.parents]):
@@ -118,7 +118,7 @@ def _container_memory(cgroup: Path) -> int | None:
     limit, used = _lines(cgroup / "memory.max"), _lines(cgroup / "memory.current")
     if not limit or not used or limit[0] == "max":
         return None
-    # Pages of files that were only read can be dropped at once, so they are not in use.
+    # The kernel can drop clean file pages at once, so they count as free.
     idle = [int(line.split()[1]) for line in _lines(cgroup / "memory.stat") if line.startswith("inactive_file ")]
     return int(limit[0]) - int(used[0]) + sum(idle)
 

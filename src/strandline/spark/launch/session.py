@@ -1,4 +1,4 @@
-"""The Spark session of a job of ours, embedded or submitted: every setting in one place, each with its reason."""
+"""Configure and start the Spark session of a job, embedded or submitted. Each setting stands here with its reason."""
 
 import os
 import re
@@ -8,52 +8,50 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from py4j.protocol import Py4JJavaError
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
+import strandline.spark.patches.hadoop_files  # noqa: F401 - registers how connectors look at remote files
 from strandline.errors import SetupError
-from strandline.spark.launch import jvm
-from strandline.spark.launch.background import Meanwhile
+from strandline.spark.launch.background import BackgroundTask
 from strandline.spark.launch.class_data_sharing import ClassArchive
 from strandline.spark.launch.find_java import Java, find_java
-from strandline.spark.launch.fork_launcher import forking, started_by
+from strandline.spark.launch.fork_launcher import forking_python, with_python
 from strandline.spark.launch.jars import missing, paths
-from strandline.spark.launch.slim_spark_home import at_home, lean_home
-from strandline.spark.patches.disable_codegen import spare_code
-from strandline.spark.patches.hadoop_conf_trim import spare_traces
-from strandline.spark.patches.hadoop_local_fs import spare_processes
-from strandline.spark.patches.skip_data_source_lookup import spare_search
+from strandline.spark.launch.jvm import can_start_early, end_jvm, launch_jvm, use_jvm
+from strandline.spark.launch.slim_spark_home import slim_home, with_spark_home, workers_run_this_python
+from strandline.spark.patches.jvm_access import connect_to_submitted_jvm, has_context, has_jvm, loaded_class
+from strandline.spark.patches.switch import VARIABLE, is_on
+from strandline.spark.patches.table import ANY_SESSION, apply_patches
 
 FILES: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-
 
 MOST_ROWS: Final = 200_000
 BYTES_PER_BATCH: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 ROWS_PER_BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 OF_RECORDS: Final = {BYTES_PER_BATCH: str(64 * 2**20)}
-"""Where raw records cross to Python, which may be long: an Arrow batch of more than two gigabytes would end the job."""
-_VECTOR: Final = 2**31 - 1
-"""So many bytes are in a column of an Arrow batch, at most."""
-_FEWEST: Final = 500
-"""Arrow batches of fewer records cost more than to ask for their size with every record."""
+"""Limit of Arrow batches where raw records cross to Python. An Arrow batch of more than 2 GB would end the job."""
+_LARGEST_COLUMN: Final = 2**31 - 1
+"""Bytes that one column of an Arrow batch can hold."""
+_FEWEST_ROWS: Final = 500
+"""Arrow batches of fewer records cost more than a check of the size with every record."""
 
 
 def of_records(longest: int | None) -> dict[str, str]:
-    """What bounds an Arrow batch of records: how many there are, if it is known how long one can be; else their bytes.
+    """Limit Arrow batches of raw records: by number if the longest record is known, else by bytes.
 
-    To ask for the bytes with every record takes a third of the time that Spark spends on one.
+    With a limit in bytes Spark checks the size with every record, which takes a third of its time for one.
     """
-    many = 0 if longest is None else _VECTOR // max(longest, 1)
-    return {ROWS_PER_BATCH: str(min(many, MOST_ROWS))} if many >= _FEWEST else dict(OF_RECORDS)
+    many = 0 if longest is None else _LARGEST_COLUMN // max(longest, 1)
+    return {ROWS_PER_BATCH: str(min(many, MOST_ROWS))} if many >= _FEWEST_ROWS else dict(OF_RECORDS)
 
 
-_OF_THIS_MACHINE: Final = (
+_EMBEDDED_ONLY: Final = (
     "spark.master", "spark.driver.bindAddress", "spark.driver.host", "spark.ui.enabled", "spark.broadcast.compress",
     "spark.broadcast.blockSize", "spark.sql.sources.ignoreDataLocality",
 )  # fmt: skip
-"""What holds for a Spark inside this process, and for no other."""
+"""Settings that hold for a Spark inside this process, not for a cluster."""
 _GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _CORES: Final = ("spark.default.parallelism", _PARTITIONS)
@@ -61,88 +59,89 @@ _CORES: Final = ("spark.default.parallelism", _PARTITIONS)
 JAVA: Final = "spark.driver.extraJavaOptions"
 SERIAL: Final = "-XX:+UseSerialGC"
 ONE_LOG: Final = "-Dlog4j2.contextSelector=org.apache.logging.log4j.core.selector.BasicContextSelector"
-"""Whoever asks for a logger is not looked up on the stack, to find the log of their class loader: there is one log."""
+"""Use one logger context. Log4j's default walks the stack to find the context of the caller's class loader."""
 WITHOUT_ROWS: Final = {
     JAVA: f"-XX:TieredStopAtLevel=1 {SERIAL} {ONE_LOG}",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""Where no row passes through Spark it only plans, shuffles and keeps state: what the JVM's second compiler would save
-there is less than it costs, a quarter of a job's CPU time for minutes. And it makes little garbage: the usual collector
-asks for more memory whenever it is kept waiting, the serial one only when what is in use needs it. The few blocks that
-do pass are not worth the code that Spark would write for them, anew in every task."""
+"""Settings where no row passes through Spark: it only plans, shuffles and keeps state. The JVM's second compiler would
+cost a quarter of a job's CPU time for minutes, more than it saves. The serial collector grows the heap only when live
+data needs it; G1 grows it when it falls behind. The few blocks that pass are not worth generated code, which Spark
+would compile in every task."""
 _COLLECTOR: Final = re.compile(r"-XX:\+Use\w*GC\b")
-_OF_EVERY_JVM: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_OPTIONS_OF_EVERY_JVM: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 
 def settings(cores: int) -> dict[str, str]:
-    """What a job of ours wants of Spark."""
+    """Return the settings of every session that Strandline starts."""
     state = "spark.sql.streaming.stateStore"
+    switch = {f"spark.executorEnv.{VARIABLE}": os.environ[VARIABLE]} if VARIABLE in os.environ else {}
     return {
-        # Two of four numbers: threads, and task attempts; without the second a dead Python worker ends the query.
+        # Threads, and attempts of a task. With one attempt, the death of a Python worker ends the query.
         "spark.master": f"local[{cores},4]",
-        # transformWithState runs on RocksDB only; changelogs keep a commit as small as its change.
+        # transformWithState needs RocksDB. With changelogs, a commit writes only what changed.
         f"{state}.providerClass": ROCKSDB,
         f"{state}.rocksdb.changelogCheckpointing.enabled": "true",
-        # Counting rows costs a read for every write; blocks are counted by the kernel itself.
+        # Counting rows costs a read for each write; the kernel counts blocks.
         f"{state}.rocksdb.trackTotalNumberOfRows": "false",
         f"{state}.rocksdb.boundedMemoryUsage": "true",
-        # Each partition is a RocksDB and a Python worker; more than the cores only wait for each other.
+        # Each partition has a RocksDB and a Python worker. More of them than cores only wait.
         "spark.sql.shuffle.partitions": str(cores),
         # Rows cross to Python in large Arrow batches.
         ROWS_PER_BATCH: str(MOST_ROWS),
-        # Below the largest number, Spark asks for the size of an Arrow batch with every row that it adds. Columns of
-        # numbers need no such care; records do (OF_RECORDS).
-        BYTES_PER_BATCH: str(_VECTOR),
-        # A source's list of files is written anew with every so many batches; what that replaces stays for ten minutes,
-        # and Spark looks through all of it with every batch.
+        # Below the largest number, Spark checks the size of an Arrow batch with every row. Columns of numbers need no
+        # check; records do (OF_RECORDS).
+        BYTES_PER_BATCH: str(_LARGEST_COLUMN),
+        # Spark compacts the log of a file source now and then, and keeps replaced files for ten minutes. It lists all
+        # of them with every batch.
         "spark.sql.streaming.fileSource.log.cleanupDelay": "1m",
-        # With every tenth one, as is usual, each file that ever was is read and written there several times a minute.
+        # Compacting reads and writes an entry for every file ever seen. The default is every tenth batch.
         "spark.sql.streaming.fileSource.log.compactInterval": "100",
-        # The usual manager starts a process for every log entry it writes to a local disk, to ask about links.
+        # The default manager starts a process for each log entry on a local disk, to ask about links.
         "spark.sql.streaming.checkpointFileManagerClass": FILES,
-        # Plans of several steps have more classes than the hundred that are kept, and would be compiled every batch.
+        # A plan of several steps has more classes than the 100 of the default cache, and would compile in every batch.
         "spark.sql.codegen.cache.maxEntries": "2000",
-        # As is usual, and said for a session whose last job had no rows (WITHOUT_ROWS).
+        # The defaults, set again for a session whose last job used WITHOUT_ROWS.
         "spark.sql.codegen.wholeStage": "true",
         "spark.sql.codegen.factoryMode": "FALLBACK",
-        # A job that has nothing to do asks its sources whether there is something; every ten milliseconds, as is usual,
-        # that takes half a core.
+        # An idle job asks its sources for data. Every 10 ms, the default, takes half a core.
         "spark.sql.streaming.pollingDelay": "50ms",
         # State calls are round trips; a Unix socket makes them shorter.
         "spark.python.unix.domain.socket.enabled": "true",
-        # Spark shortens the errors of some functions and not of others, and keeps the workers of both apart. With one
-        # kind a worker that has prepared a batch steps through it too: half as many, each with its modules loaded once.
+        # Spark sets this for functions over Arrow and not for stateful ones, and keeps separate workers. Off, one
+        # worker serves both: half as many processes, each with its modules loaded once.
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-        # Steps over small frames lose more to a thread pool than they win.
+        # On small frames a thread pool costs more than it gains.
         "spark.executorEnv.POLARS_MAX_THREADS": "1",
-        # Memory of one batch is there for the next. Given back within half a second, as Polars does of its own accord,
-        # it is asked for again page by page, a quarter of a worker's time.
+        # Keep freed memory for the next batch. Polars' allocator returns it after half a second by default; to get it
+        # back takes a quarter of a worker's time.
         "spark.executorEnv._RJEM_MALLOC_CONF": "background_thread:false,dirty_decay_ms:60000,muzzy_decay_ms:60000",
-        # Times are instants.
+        # Timestamps are instants.
         "spark.sql.session.timeZone": "UTC",
-        # Nothing listens beyond this machine, and nothing is served that nobody asked for.
+        # Listen on this machine only, and serve nothing that the user did not ask for.
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
-        # What tasks have in common is written four times a batch, and here never leaves the process.
+        # A batch broadcasts four values that never leave the process.
         "spark.broadcast.compress": "false",
-        # Each time a block of four megabytes was made for a few thousand bytes: a third of the garbage of a batch.
+        # The default allocates 4 MB for a few thousand bytes: a third of the garbage of a batch.
         "spark.broadcast.blockSize": "256k",
-        # Where a file is need not be asked of each that is listed: it is here.
+        # All files are on this machine; do not look up the location of each.
         "spark.sql.sources.ignoreDataLocality": "true",
         "spark.ui.showConsoleProgress": "false",
+        **switch,
     }
 
 
 def start_session(
     name: str, *, log: Path, overrides: Mapping[str, str] | None = None, jars: bool = False, plain: bool = False
 ) -> SparkSession:
-    """An embedded Spark for this process, once it is there."""
-    return coming_session(name, log=log, overrides=overrides, jars=jars, plain=plain).there()
+    """Start an embedded Spark in this process and return its session."""
+    return begin_session(name, log=log, overrides=overrides, jars=jars, plain=plain).wait()
 
 
-def coming_session(
+def begin_session(
     name: str,
     *,
     log: Path,
@@ -150,151 +149,142 @@ def coming_session(
     jars: bool = False,
     java: Java | None = None,
     plain: bool = False,
-) -> "Coming":
-    """An embedded Spark that begins to be there: its JVM starts while the caller does something else, and then asks for
-    it or gives it up. The JVM's own chatter goes to a file.
+) -> "StartingSession":
+    """Start the JVM in the background; `wait()` returns the session, `cancel()` ends the JVM.
 
-    Our jars are in it where they are on this machine, since a session that runs cannot be given any, and the next job
-    of this process may need them; if this one does, they must be. `java` is the one that will carry it, if it is known.
-    A `plain` one has our settings, and else is as Spark made it.
+    The JVM's output goes to `log`. Strandline's jars are included wherever they are on this machine, because a running
+    session cannot be given jars and the next job may need them; with `jars` they must be there. `java` is the Java to
+    use, if it is known. A `plain` session has these settings, and no patch that changes a running Spark.
     """
-    # Workers start the `python3` of PATH unless told otherwise, and that one may lack every dependency.
+    # By default workers start the `python3` of PATH, which may lack every dependency.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     packages = {"spark.jars": ",".join(map(str, paths()))} if jars or not missing() else {}
     wanted = settings(os.cpu_count() or 2) | packages | dict(overrides or {})
     wanted = with_one_collector(wanted)
-    home = lean_home(wanted)
+    local = workers_run_this_python(wanted)
+    home = slim_home() if local else None
     if home is not None:
         wanted = with_archive(wanted, home, java)
-    return Coming({"spark.app.name": name, **wanted}, home, log, plain=plain)
+    return StartingSession({"spark.app.name": name, **wanted}, home, log, local=local, plain=plain)
 
 
-class Coming:
-    """A session on its way."""
+class StartingSession:
+    """An embedded Spark whose JVM may be starting in the background."""
 
-    def __init__(self, wanted: Mapping[str, str], home: Path | None, log: Path, *, plain: bool = False) -> None:
-        self._wanted, self._home, self._log, self._plain = wanted, home, log, plain
-        # Where a worker is this very Python, as it is wherever there is such a home.
-        self._python = None if home is None or _runs() else forking(wanted)
-        begins = not jvm.is_there() and jvm.may_be_unwanted(wanted.get(JAVA, ""))
-        self._jvm = Meanwhile(self._launched) if begins else None
+    def __init__(
+        self, wanted: Mapping[str, str], home: Path | None, log: Path, *, local: bool, plain: bool = False
+    ) -> None:
+        self._wanted, self._home, self._log, self._local, self._plain = wanted, home, log, local, plain
+        self._python = forking_python(wanted) if local and not has_context() else None
+        early = not has_jvm() and can_start_early(wanted.get(JAVA, "")) and is_on("background_jvm")
+        self._jvm = BackgroundTask(self._launch) if early else None
 
-    def there(self) -> SparkSession:
-        """The session, once it is there."""
-        if not jvm.is_there():
-            jvm.taken(self._launched() if self._jvm is None else self._jvm.result())
-        runs_already = _runs()
-        with at_home(self._home), started_by(self._python):
+    def wait(self) -> SparkSession:
+        """Return the session once Spark is running."""
+        if not has_jvm():
+            use_jvm(self._launch() if self._jvm is None else self._jvm.result())
+        is_new = not has_context()
+        with with_spark_home(self._home), with_python(self._python):
             session = SparkSession.builder.config(map=dict(self._wanted)).getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
-        if self._home is not None and not runs_already:
-            spare_search(session)
-            if not self._plain:
-                spare_processes(session)
-                spare_code(session)
-                spare_traces(session)
+        all_patches = self._local and is_new and not self._plain
+        apply_patches(session, names=None if all_patches else ANY_SESSION)
         return session
 
-    def given_up(self) -> None:
-        """Nobody needs it: a JVM that was begun for it ends."""
+    def cancel(self) -> None:
+        """End the JVM that was started in the background; the session is not needed."""
         if self._jvm is not None:
-            self._jvm.undone(jvm.ended)
+            self._jvm.discard(end_jvm)
 
-    def _launched(self) -> Any:
+    def _launch(self) -> Any:
         conf = SparkConf(loadDefaults=False).setAll(list(self._wanted.items()))
-        with at_home(self._home), started_by(self._python):
-            return jvm.launched(conf, self._log)
-
-
-def _runs() -> bool:
-    """Whether a Spark runs in this process."""
-    return SparkContext._active_spark_context is not None  # noqa: SLF001 - the only place that says so
+        with with_spark_home(self._home), with_python(self._python):
+            return launch_jvm(conf, self._log)
 
 
 def with_one_collector(wanted: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The same settings, in which ours gives way to one that was chosen elsewhere: a JVM told of two does not start."""
-    elsewhere = [wanted.get("spark.driver.defaultJavaOptions", ""), *(environ.get(each, "") for each in _OF_EVERY_JVM)]
+    """Drop Strandline's choice of a garbage collector if another is set elsewhere: a JVM with two does not start."""
+    elsewhere = [
+        wanted.get("spark.driver.defaultJavaOptions", ""), *(environ.get(each, "") for each in _OPTIONS_OF_EVERY_JVM)
+    ]  # fmt: skip
     if not any(map(_COLLECTOR.search, elsewhere)) or JAVA not in wanted:
         return dict(wanted)
     return {**wanted, JAVA: " ".join(wanted[JAVA].replace(SERIAL, "").split())}
 
 
 def with_archive(wanted: Mapping[str, str], home: Path, java: Java | None = None) -> dict[str, str]:
-    """The same settings for a JVM that reads its classes from an archive, or leaves one to the next when it ends.
+    """Make the JVM load classes from an archive, or write one at its end for the next start.
 
-    Whoever says something of archives keeps what they said.
+    Options that the user set for archives stay.
     """
-    said = wanted.get(JAVA, "")
-    if "-Xshare" in said or "Archive" in said:
+    given = wanted.get(JAVA, "")
+    if "-Xshare" in given or "Archive" in given or not is_on("class_archive"):
         return dict(wanted)
     try:
         archive = ClassArchive(home, "spark", java or find_java(), class_path(home))
     except SetupError:
         return dict(wanted)
-    options = archive.used() or archive.made()
-    return {**wanted, JAVA: f"{said} {shlex.join(options)}".strip()} if options else dict(wanted)
+    options = archive.options_to_use() or archive.options_to_create()
+    return {**wanted, JAVA: f"{given} {shlex.join(options)}".strip()} if options else dict(wanted)
 
 
 def class_path(home: Path) -> str:
-    """What Spark's launcher gives to the JVM; the archive holds for this and for no other."""
+    """Return the class path that Spark's launcher gives to the JVM. An archive is valid for this path only."""
     jars = home / "jars"
     return os.pathsep.join(map(str, [home / "conf", *jars.glob("slf4j-api-*.jar"), jars / "*"]))
 
 
 def is_submitted() -> bool:
-    """Whether this program was handed to spark-submit, which has started the JVM and knows where the cluster is."""
+    """Whether spark-submit started this program; then it has started the JVM and knows the cluster."""
     return _GATEWAY in os.environ
 
 
 def submitted_session(overrides: Mapping[str, str] | None = None) -> SparkSession:
-    """The session of such a program. What was said to spark-submit goes before our own settings."""
+    """Return the session of a submitted program. Options of spark-submit take precedence over Strandline's settings."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    SparkContext._ensure_initialized()  # noqa: SLF001 - or the configuration would not be that of the JVM
-    said = dict(SparkConf().getAll())
+    connect_to_submitted_jvm()
+    given = dict(SparkConf().getAll())
     builder = SparkSession.builder
-    for key, value in (submitted_settings(said) | dict(overrides or {})).items():
+    for key, value in (submitted_settings(given) | dict(overrides or {})).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    if cores_of(said) is None and _PARTITIONS not in said:
+    if cores_of(given) is None and _PARTITIONS not in given:
         session.conf.set(_PARTITIONS, str(session.sparkContext.defaultParallelism))
     return session
 
 
-def submitted_settings(said: Mapping[str, str]) -> dict[str, str]:
-    """What a job of ours wants of a cluster, beside what was said."""
-    cores = cores_of(said)
+def submitted_settings(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings for a cluster, without those that spark-submit was given."""
+    cores = cores_of(given)
     wanted = settings(cores or 1) | OF_RECORDS
-    # Executors come one by one: a job that asks too soon how many cores there are would be cut small for life.
+    # Executors register one by one. A job that asks for the number of cores too early would stay too small.
     wanted |= dict.fromkeys(_CORES, str(cores)) if cores else {}
-    left = (*_OF_THIS_MACHINE, *said, *(() if cores else _CORES))
-    return {key: value for key, value in wanted.items() if key not in left}
+    left_out = (*_EMBEDDED_ONLY, *given, *(() if cores else _CORES))
+    return {key: value for key, value in wanted.items() if key not in left_out}
 
 
-def cores_of(said: Mapping[str, str]) -> int | None:
-    """How many cores the executors have together, as far as that was said."""
-    if "spark.cores.max" in said:
-        return int(said["spark.cores.max"])
-    if "spark.executor.instances" in said:
-        return int(said["spark.executor.instances"]) * int(said.get("spark.executor.cores", "1"))
+def cores_of(given: Mapping[str, str]) -> int | None:
+    """Return the number of cores of all executors, if the configuration fixes it."""
+    if "spark.cores.max" in given:
+        return int(given["spark.cores.max"])
+    if "spark.executor.instances" in given:
+        return int(given["spark.executor.instances"]) * int(given.get("spark.executor.cores", "1"))
     return None
 
 
 def require_classes(session: SparkSession, names: Sequence[str]) -> None:
-    """What a source needs of the JVM must be there: a session that runs already cannot be given jars."""
-    loader = session.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]  # noqa: SLF001 - Spark has no other way
+    """Raise if the session lacks a class that a source needs: a running session cannot be given jars."""
     for name in names:
-        try:
-            loader.loadClass(name)
-        except Py4JJavaError:
+        if loaded_class(session, name) is None:
             raise SetupError(
                 f"this Spark session has no {name.rpartition('.')[2]}",
                 hint='set "spark.jars" to ",".join(map(str, strandline.spark.launch.jars.paths())) where the session '
                 "is made, give the same to spark-submit --jars, or run without a session",
-            ) from None
+            )
 
 
 def require_rocksdb(session: SparkSession) -> None:
-    """A user's session is left as it is, so it must already keep state where transformWithState can."""
+    """Raise if a user's session keeps state elsewhere than in RocksDB, which transformWithState needs."""
     key = "spark.sql.streaming.stateStore.providerClass"
     if session.conf.get(key) != ROCKSDB:
         raise SetupError(

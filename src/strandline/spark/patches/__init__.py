@@ -1,1 +1,1 @@
-"""Every change to the internals of Spark, Hadoop or the JVM."""
+"""Hold every use of the internals of Spark, Hadoop and the JVM: the table is `table.py`, the switch `switch.py`."""

@@ -1,6 +1,8 @@
-"""The JVM says the names of files as the locale has it; where nobody has chosen one, it cannot say most of them.
+"""Start the JVM with UTF-8; without it file names outside ASCII cannot be opened.
 
-What it cannot say Hadoop passes over without a word. Python takes UTF-8 there, and so does the JVM that we start.
+The JVM encodes file names by the locale. In the locale "C" or "POSIX" Hadoop skips files with other names, without an
+error. Python uses UTF-8 in these locales, and so does the JVM that Strandline starts. A locale that the user
+chose stays.
 """
 
 import os
@@ -8,27 +10,29 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-_ASKED: Final = ("LC_ALL", "LC_CTYPE", "LANG")
-"""Whoever is first and says something has said it."""
-_NO_CHOICE: Final = ("", "C", "POSIX")
+from strandline.spark.patches.switch import is_on
+
+_VARIABLES: Final = ("LC_ALL", "LC_CTYPE", "LANG")
+"""The first that is set decides."""
+_NOT_CHOSEN: Final = ("", "C", "POSIX")
 _UTF_8: Final = "C.UTF-8"
 
 
-def chosen(environ: Mapping[str, str]) -> str:
-    """The locale by which names are said, as the system finds it."""
-    return next((environ[name] for name in _ASKED if environ.get(name)), "")
+def locale_of(environ: Mapping[str, str]) -> str:
+    """Return the locale that decides how file names are encoded."""
+    return next((environ[name] for name in _VARIABLES if environ.get(name)), "")
 
 
 @contextmanager
-def any_name() -> Iterator[None]:
-    """Who is started within can say any name; a locale that somebody has chosen stays."""
-    before = os.environ.get(_ASKED[0])
-    if chosen(os.environ) in _NO_CHOICE:
-        os.environ[_ASKED[0]] = _UTF_8
+def utf8_file_names() -> Iterator[None]:
+    """Set a UTF-8 locale for processes that are started inside, unless the user chose a locale."""
+    before = os.environ.get(_VARIABLES[0])
+    if locale_of(os.environ) in _NOT_CHOSEN and is_on("jvm_locale"):
+        os.environ[_VARIABLES[0]] = _UTF_8
     try:
         yield
     finally:
         if before is None:
-            os.environ.pop(_ASKED[0], None)
+            os.environ.pop(_VARIABLES[0], None)
         else:
-            os.environ[_ASKED[0]] = before
+            os.environ[_VARIABLES[0]] = before

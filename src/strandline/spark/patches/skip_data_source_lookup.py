@@ -1,7 +1,7 @@
-"""Before its first Python data source Spark starts a Python to look for others. Where there are none, it is told so.
+"""Tell Spark that no Python data sources are installed, so that it does not start a Python process to look for them.
 
-That takes half a second of every start, and there is no setting for it. Only a Spark of our own is told, whose workers
-are this very Python; what finds sources in a user's session is theirs.
+Spark looks for modules named `pyspark_*` before its first Python data source; there is no setting against it.
+Strandline looks itself, in a Spark that it started, because workers run the same Python.
 """
 
 from pkgutil import iter_modules
@@ -10,23 +10,24 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-_FOUND: Final = "pyspark_"
-"""Spark looks into modules whose names begin so."""
+from strandline.spark.patches.jvm_access import first_line, jvm_of, scala_object
+
+_PREFIX: Final = "pyspark_"
 _MANAGER: Final = "org.apache.spark.sql.execution.datasources.DataSourceManager$"
 
 
-def spare_search(spark: SparkSession) -> None:
-    """Says that nothing is to be found, if that is so; where it cannot be said, Spark searches."""
-    if any(module.name.startswith(_FOUND) for module in iter_modules()):
-        return
-    jvm = spark.sparkContext._jvm  # noqa: SLF001 - Spark has no other way
+def skip_data_source_lookup(spark: SparkSession) -> str:
+    """Fill Spark's cache of data sources with nothing, if that is true; returns why it failed, or an empty text."""
+    if any(module.name.startswith(_PREFIX) for module in iter_modules()):
+        return f"modules named {_PREFIX}* are installed"
+    jvm = jvm_of(spark)
     try:
-        manager = jvm.java.lang.Class.forName(_MANAGER)  # type: ignore[union-attr]
-        known = manager.getDeclaredField("dataSourceBuilders")
-        known.setAccessible(True)
-        the_one = manager.getField("MODULE$").get(None)
-        if known.get(the_one).isEmpty():
-            none = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()  # type: ignore[union-attr]
-            known.set(the_one, jvm.scala.Some(none))  # type: ignore[union-attr]
-    except (Py4JError, TypeError):
-        return
+        manager = jvm.java.lang.Class.forName(_MANAGER)
+        cache = manager.getDeclaredField("dataSourceBuilders")
+        cache.setAccessible(True)
+        instance = manager.getField("MODULE$").get(None)
+        if cache.get(instance).isEmpty():
+            cache.set(instance, jvm.scala.Some(scala_object(jvm.scala.collection.immutable, "Map").empty()))
+    except (Py4JError, TypeError) as problem:
+        return first_line(problem)
+    return ""

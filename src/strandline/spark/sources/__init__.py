@@ -1,1 +1,1 @@
-"""Streams that Spark reads for us: heartbeats, files, topics, paused sources."""
+"""Provide streams for Spark: heartbeat, paused sources, files read in tasks, bounded extents."""

@@ -1,8 +1,7 @@
-"""The heartbeat: a second input that ticks when no data comes, so that clocks, idleness and time to live still count.
+"""Provide the heartbeat: an input that ticks without data, for processing time, idleness and time to live.
 
-Its position is a number of ticks, whether the job is to drain, and whether history is behind it. All stand in Spark's
-offset log, so that a batch that is played again ticks and drains the same. A file beside the checkpoint asks for the
-drain.
+Its offset is the number of ticks, whether the job drains, and whether history has ended. All are in Spark's offset log,
+so a repeated batch gets the same. A file beside the checkpoint requests the drain.
 """
 
 import sys
@@ -26,18 +25,18 @@ _FORMAT: Final = "strandline_heartbeat"
 
 
 def heartbeat(spark: SparkSession, *, every: float, drain: Path, live: bool = False) -> DataFrame:
-    """A row each so many seconds, or sooner when the file that asks for a drain appears.
+    """Return a stream with a row every so many seconds, or at once when the drain file appears.
 
-    After a backfill the job is `live`: the first row then says that history has ended.
+    After a backfill the job is `live`: the first row says that history has ended.
     """
-    # Processes that Spark starts only to ask for positions are sent what stands here, and need not load the rest of us.
+    # Spark starts processes only to ask for offsets. They get this module by value, and need not import the package.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
     reader = spark.readStream.format(registered(spark, HeartbeatSource))
     return reader.option("every", str(every)).option("drain", str(drain)).option("live", str(int(live))).load()
 
 
 class HeartbeatSource(DataSource):
-    """The heartbeat as Spark reads it."""
+    """The heartbeat as a Python data source."""
 
     @classmethod
     def name(cls) -> str:
@@ -52,14 +51,14 @@ class HeartbeatSource(DataSource):
 
 
 class HeartbeatReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Ticks since the epoch, and whether to drain."""
+    """Reports ticks since the epoch, and whether to drain."""
 
     def __init__(self, every: float, drain: Path, live: int = 0) -> None:
         self._every, self._drain, self._live = every, drain, live
         self._until: int | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """It ticks up to now, and no further."""
+        """Fix the last tick."""
         self._until = self._tick()
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name

@@ -1,7 +1,7 @@
-"""A stream that stands still: in the place of a source that is not read now, at the position where it stands.
+"""Replace a source by a stream without records that keeps its offset.
 
-Spark's offset log has a line for every source of a query. So that history can be read first and a topic afterwards,
-under one checkpoint, the one that is not read is stood in for: it says where it begins, or repeats where it ended.
+Spark's offset log has a line for every source of a query. A backfill reads history first and a topic afterwards, under
+one checkpoint. So the source that is not read is replaced: the stream reports its start, or repeats its last offset.
 """
 
 import json
@@ -22,12 +22,12 @@ _FORMAT: Final = "strandline_silence"
 
 
 @dataclass(frozen=True, slots=True)
-class Silent:
-    """A source that is not read now."""
+class PausedSource:
+    """A source that is not read in this phase."""
 
     of: Source
     begins: Mapping[str, Any] = field(default_factory=dict)
-    """Where it begins, once it is read; not asked where it has been read."""
+    """The offset at which it will start. Spark does not ask for it where the source has been read before."""
 
     @property
     def name(self) -> str:
@@ -46,13 +46,13 @@ class Silent:
         return self.of.decoder
 
     def carried(self, spark: SparkSession) -> DataFrame:
-        """No block at all, from a stream that Spark asks for its position."""
-        reader = spark.readStream.format(registered(spark, Silence))
+        """Return a stream without blocks."""
+        reader = spark.readStream.format(registered(spark, PausedDataSource))
         return reader.option("begins", json.dumps(self.begins)).load()
 
 
-class Silence(DataSource):
-    """Such a stream as Spark finds it."""
+class PausedDataSource(DataSource):
+    """The paused stream as a Python data source."""
 
     @classmethod
     def name(cls) -> str:
@@ -61,18 +61,18 @@ class Silence(DataSource):
     def schema(self) -> str:
         return CARRIER
 
-    def streamReader(self, schema: Any) -> "SilenceReader":  # noqa: ARG002, N802 - Spark's name
-        return SilenceReader(json.loads(self.options["begins"]))
+    def streamReader(self, schema: Any) -> "PausedReader":  # noqa: ARG002, N802 - Spark's name
+        return PausedReader(json.loads(self.options["begins"]))
 
 
-class SilenceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One position, for ever."""
+class PausedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reports one offset."""
 
     def __init__(self, begins: dict[str, Any]) -> None:
         self._begins = begins
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """It is there already."""
+        """Do nothing: the offset never moves."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return self._begins

@@ -1,6 +1,6 @@
-"""The extent of bounded input: what its sources hold, looked up once, durable before any of it is read.
+"""Look up the extent of bounded input once, and store it durably before reading.
 
-A run that is killed and started again reads the same, so that a sink can tell a batch that it has from one it has not.
+A run that is killed and started again reads the same records. So a sink can recognise a batch that it holds.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ from strandline.errors import CheckpointMismatch, InvalidStep
 from strandline.kernel.watermarks import NEVER
 from strandline.plan.stages import Stages
 from strandline.ports.ledger import Sealed
-from strandline.ports.protocols import Ending, ListedFile
+from strandline.ports.sources import BoundedSource, ListedFile
 
 
 class Way(StrEnum):
-    """How bounded input is played: as one batch, or in the order in which it came."""
+    """How bounded input is run: as one batch, or in arrival order."""
 
     AT_ONCE = "at_once"
     BY_ARRIVAL = "by_arrival"
@@ -31,7 +31,7 @@ class Way(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What each source holds, by the number of its scan; and the clock of the run that looked it up."""
+    """What each source holds, by the number of its scan, and the clock of the run that looked it up."""
 
     way: Way
     clock: int
@@ -39,8 +39,8 @@ class Extent:
 
 
 def is_bounded(stages: Stages) -> bool:
-    """Whether the input ends; refused if only a part of it does."""
-    ending = [scan.source.name for scan in stages.scans if isinstance(scan.source, Ending) and scan.source.ends]
+    """Whether the input is bounded; raise if only some sources are."""
+    ending = [scan.source.name for scan in stages.scans if isinstance(scan.source, BoundedSource) and scan.source.ends]
     others = [scan.source.name for scan in stages.scans if scan.source.name not in ending]
     if ending and others:
         raise InvalidStep(
@@ -50,27 +50,27 @@ def is_bounded(stages: Stages) -> bool:
     return bool(ending)
 
 
-def pinned(home: Checkpoint, stages: Stages, way: Way, spark: SparkSession, *, meant: bool) -> Extent:
-    """The extent that this job's folder holds, or a new one; `meant` says that the way was asked for by name."""
+def stored_extent(home: Checkpoint, stages: Stages, way: Way, spark: SparkSession, *, meant: bool) -> Extent:
+    """Return the extent in the job's folder, or look it up. `meant` is whether the user chose the way."""
     path = home.folder / EXTENT
     if path.exists():
         known = _read(path)
         if meant and known.way is not way:
             raise CheckpointMismatch(
-                f"the run in {home.folder} was begun the other way, {known.way}",
-                hint="go on as it was begun, or choose another folder",
+                f"the run in {home.folder} was started the other way, {known.way}",
+                hint="run it as it was started, or choose another folder",
             )
         return known
-    sources = tuple(scan.source.extent(spark) for scan in stages.scans if isinstance(scan.source, Ending))
+    sources = tuple(scan.source.extent(spark) for scan in stages.scans if isinstance(scan.source, BoundedSource))
     found = Extent(way, time.time_ns() // 1_000_000, sources)
     write_durably(path, json.dumps({"way": way, "clock": found.clock, "sources": sources}) + "\n")
     return found
 
 
-def bounded_by(stages: Stages, extent: Extent) -> Stages:
-    """The stages over sources that have this extent and nothing beyond it."""
+def limited_to(stages: Stages, extent: Extent) -> Stages:
+    """Return the stages with sources limited to this extent."""
     scans = [
-        replace(scan, source=scan.source.within(part)) if isinstance(scan.source, Ending) else scan
+        replace(scan, source=scan.source.within(part)) if isinstance(scan.source, BoundedSource) else scan
         for scan, part in zip(stages.scans, extent.sources, strict=True)
     ]
     return replace(stages, scans=tuple(scans))
@@ -78,8 +78,8 @@ def bounded_by(stages: Stages, extent: Extent) -> Stages:
 
 def _read(path: Path) -> Extent:
     try:
-        told = json.loads(path.read_text())
-        return Extent(Way(told["way"]), int(told["clock"]), tuple(told["sources"]))
+        facts = json.loads(path.read_text())
+        return Extent(Way(facts["way"]), int(facts["clock"]), tuple(facts["sources"]))
     except (ValueError, KeyError, TypeError) as problem:
         raise CheckpointMismatch(
             f"cannot read {path}", detail=str(problem), hint=f"strandline checkpoint check {path.parent}"
@@ -87,8 +87,8 @@ def _read(path: Path) -> Extent:
 
 
 @dataclass(frozen=True, slots=True)
-class AllOfIt:
-    """An extent as the only range of a job: what `deliver.py` asks of a checkpoint, for one batch."""
+class SingleRange:
+    """The range of a job that runs as one batch, in place of a checkpoint (`Ranges` in deliver.py)."""
 
     home: Checkpoint
     extent: Extent
@@ -112,11 +112,11 @@ class AllOfIt:
         return {}
 
     def listed_in(self, batch: int, source: int) -> tuple[ListedFile, ...]:  # noqa: ARG002
-        """Nothing: of so many files as there may be, each row brings the name of its own."""
+        """Return nothing: each row has the name of its file, because there may be very many files."""
         return ()
 
     def noted(self, batch: int) -> Noted:  # noqa: ARG002
-        """Before the only batch, no time has passed at all: nothing can be late."""
+        """Return no watermark: before the only batch nothing can be late."""
         return Noted(NEVER, {step.number: NEVER for step in self.stages.steps})
 
     def note(self, batch: int, watermark: int, steps: Mapping[int, int], epochs: tuple[int, ...] = ()) -> None:
@@ -125,5 +125,5 @@ class AllOfIt:
 
     def refuse_changed(self, spark: SparkSession) -> None:
         for scan, part in zip(self.stages.scans, self.extent.sources, strict=True):
-            if isinstance(scan.source, Ending):
+            if isinstance(scan.source, BoundedSource):
                 scan.source.refuse_changed(part, spark)

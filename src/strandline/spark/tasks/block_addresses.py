@@ -1,9 +1,9 @@
-"""Where a block goes: to a key group of a keyed step, or past all of them to be delivered.
+"""Compute the address of a block: a key group of a keyed step, or the delivery.
 
-Spark sends an address to the partition that its hash names, and hashes of small numbers fall as they please: of sixteen
-in a row, four partitions got 6, 6, 1 and 3. So an address is the number whose hash is the key group itself: whatever
-the number of partitions, they take turns. The hash (Murmur3 over two words, seed 42) can be undone step by step. Were
-it ever another one, addresses would be as good as any other numbers.
+Spark assigns an address to a partition by its hash. Hashes of small numbers spread unevenly: of 16 in a row, four
+partitions got 6, 6, 1 and 3. So an address is the number whose hash is the number of the key group; then key groups
+fill partitions round-robin. The hash (Murmur3 of two words, seed 42) is invertible. If Spark changed it, addresses
+would spread like any other numbers.
 """
 
 from functools import cache
@@ -12,7 +12,7 @@ from typing import Final
 from strandline.plan.stages import KeyedStep
 
 CARRIER: Final = "kg long, block binary"
-"""What travels between the stages: an address, and a block."""
+"""Schema between stages: an address and a block."""
 
 _WORD: Final = 0xFFFFFFFF
 _SEED: Final = 42
@@ -22,34 +22,34 @@ _LAST: Final = (0x85EBCA6B, 0xC2B2AE35)
 
 
 def address(step: KeyedStep, group: int) -> int:
-    """A key group of a keyed step."""
+    """Return the address of a key group of a keyed step."""
     return _found(step.number, group)
 
 
 def to_deliver_from(step: KeyedStep, group: int) -> int:
-    """Where a key group's output goes: an address that no keyed step has, another for each sender."""
+    """Return the address for a key group's output: of no keyed step, and different for each sender."""
     return _found(-2 - step.number, group)
 
 
 def to_deliver(task: int) -> int:
-    """Where a task's output goes that no keyed step takes; several, so that what is delivered is spread too."""
+    """Return the address for a task's output. Tasks have different ones, so that delivery is spread too."""
     return _found(-1, task)
 
 
 def place(to: int) -> tuple[int, int]:
-    """What an address stands for: the keyed step (or, below zero, the sender of what is delivered) and the number."""
+    """Split an address into the keyed step (or below zero, the sender of output) and the number."""
     return to >> 32, _hash(to)
 
 
 @cache
 def _found(high: int, number: int) -> int:
-    """The address of which the upper word is `high` and the hash `number`."""
+    """Return the address with this upper word and this hash."""
     word = _unmixed(_unfinished(number)) ^ _scrambled(high & _WORD)
     return (high << 32) | _unscrambled(_unmixed(word) ^ _SEED)
 
 
 def _hash(value: int) -> int:
-    """What Spark makes of a long, as it names partitions."""
+    """Hash a long as Spark does for partitioning."""
     word = _mixed(_SEED, _scrambled(value & _WORD))
     word = _mixed(word, _scrambled((value >> 32) & _WORD)) ^ _BYTES
     for shift, factor in ((16, _LAST[0]), (13, _LAST[1])):
@@ -74,7 +74,7 @@ def _unmixed(state: int) -> int:
 
 
 def _unfinished(word: int) -> int:
-    """Undoes the last steps. A shift by half a word undoes itself; one by thirteen needs a second."""
+    """Invert the final mix. A shift by half a word is its own inverse; one by 13 needs a second."""
     word ^= word >> 16
     word = word * _inverse(_LAST[1]) & _WORD
     word ^= word >> 13 ^ word >> 26

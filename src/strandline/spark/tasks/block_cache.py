@@ -1,8 +1,8 @@
-"""Blocks that a worker has read or written lately, so that Spark need not be asked for them again.
+"""Cache state blocks in a worker, so that Spark is not asked for them again.
 
-Spark hands bytes of state to Python as a text of one character each, which takes its time (docs/decisions/0033). Most
-blocks of a large state stay as they are from batch to batch, and the index of a key group, which is always read, has a
-digest of each: what is remembered counts if it has that digest, whoever wrote it last and whatever became of it.
+Spark sends state to Python as text of one character a byte, which is slow (decision 0033). Most blocks of a large state
+do not change from batch to batch. The index of a key group is always read, and has the digest of each block. A cached
+block is valid if it has that digest, whichever process wrote it.
 """
 
 import time
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 MOST: Final = 64 << 20
-"""Bytes that one worker remembers. What does not fit is asked for: to forget others for its sake would, where all are
-needed in turns, forget each of them before its turn."""
+"""Bytes that one worker caches. Blocks that do not fit are not cached. To evict others instead would, where all are
+needed in turn, evict each before its turn."""
 GONE_AFTER_SECONDS: Final = 600
-"""A key group that was not played here for so long makes room: its job may have ended."""
+"""A key group that did not run here for this time is evicted: its job may have ended."""
 
 
 @dataclass(slots=True)
@@ -24,30 +24,30 @@ class _Group:
 
 
 @dataclass(slots=True)
-class Remembered:
-    """By key group and place, blocks and their digests."""
+class BlockCache:
+    """Blocks and their digests, by key group and place."""
 
     most: int = MOST
     size: int = 0
-    """Bytes that are remembered."""
+    """Bytes that are cached."""
     _groups: dict[int, _Group] = field(default_factory=dict)
 
     def begin(self, to: int, digests: Mapping[str, str]) -> None:
-        """A key group is played and has blocks with these digests: others that were there are forgotten."""
+        """Start a step of a key group whose blocks have these digests; drop blocks with other digests."""
         group = self._groups.setdefault(to, _Group())
         group.seen = time.monotonic()
         for place, (known, _) in list(group.blocks.items()):
             if digests.get(place) != known:
                 self.forget(to, place)
 
-    def recall(self, to: int, place: str, digest: str) -> bytes | None:
-        """The block with this digest, if it is remembered."""
+    def get(self, to: int, place: str, digest: str) -> bytes | None:
+        """Return the block with this digest; None if it is not cached."""
         group = self._groups.get(to)
         known, data = (None, None) if group is None else group.blocks.get(place, (None, None))
         return data if known == digest else None
 
     def keep(self, to: int, place: str, digest: str, data: bytes) -> None:
-        """From now on this block stands there, if there is room for it."""
+        """Cache a block, if there is room."""
         self.forget(to, place)
         if self.size + len(data) > self.most:
             self._make_room(to)
@@ -56,7 +56,7 @@ class Remembered:
             self.size += len(data)
 
     def forget(self, to: int, place: str) -> None:
-        """It has changed, or is no more."""
+        """Drop a block that changed or was removed."""
         group = self._groups.get(to)
         known = None if group is None else group.blocks.pop(place, None)
         self.size -= 0 if known is None else len(known[1])
@@ -69,5 +69,5 @@ class Remembered:
                 del self._groups[other]
 
 
-LATELY: Final = Remembered()
-"""What this process remembers."""
+CACHE: Final = BlockCache()
+"""The cache of this worker."""

@@ -1,7 +1,7 @@
-"""Names of partitions cross to Python as numbers: beside a row of three numbers, a path would be most of what crosses.
+"""Send numbers instead of partition names to Python: a path would be most of the bytes of a small row.
 
-The number of a file is Spark's own xxhash64 of its path. The driver knows the files of a batch and tells every task
-their numbers, so that a path is written out once a task instead of once a row. Partitions of a topic have numbers.
+The number of a file is Spark's xxhash64 of its path. The driver knows the files of a batch and sends their numbers to
+every task. So a path is written once a task and not once a row. Partitions of a topic have numbers already.
 """
 
 import re
@@ -25,7 +25,7 @@ _P4, _P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
 
 
 def without_names(frame: "DataFrame") -> "DataFrame":
-    """Rows with a number in place of the name of their file."""
+    """Replace the file name of each row by its number."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's own habit; tasks do without it
 
     name = PARTITION if PARTITION in frame.columns else _RAW
@@ -36,7 +36,7 @@ def without_names(frame: "DataFrame") -> "DataFrame":
 
 
 def with_names(frame: pl.DataFrame, files: Mapping[int, str], topic: str | None = None) -> pl.DataFrame:
-    """Rows with the name of their partition again; a file that nobody was told of is named by its number."""
+    """Replace numbers by partition names. A file that the driver did not list is named by its number."""
     if PARTITION_CODE not in frame.columns:
         return frame
     numbers, name = frame[PARTITION_CODE], PARTITION if OFFSET in frame.columns else _RAW
@@ -49,9 +49,9 @@ def with_names(frame: pl.DataFrame, files: Mapping[int, str], topic: str | None 
 
 
 def numbered(paths: Iterable[str]) -> dict[int, str]:
-    """Files by number. Spark's list writes `file:///` for a place without a host, and a row's own path `file:/`."""
-    said = [_NOWHERE.sub(r"\1/", path) for path in paths]
-    return {number_of(path): path for path in said}
+    """Return files by number. Spark lists `file:///path`, and puts `file:/path` into rows."""
+    names = [_NOWHERE.sub(r"\1/", path) for path in paths]
+    return {number_of(path): path for path in names}
 
 
 def _name(number: int, files: Mapping[int, str], topic: str | None) -> str:
@@ -61,7 +61,7 @@ def _name(number: int, files: Mapping[int, str], topic: str | None) -> str:
 
 
 def number_of(name: str) -> int:
-    """What Spark's xxhash64 makes of a string."""
+    """Compute Spark's xxhash64 of a string."""
     data = name.encode()
     left = memoryview(data)
     if len(data) >= 32:
@@ -84,7 +84,7 @@ def number_of(name: str) -> int:
 
 
 def _striped(data: memoryview) -> tuple[int, memoryview]:
-    """Four lanes over all whole stripes of 32 bytes, folded into one; and what is left."""
+    """Hash all whole stripes of 32 bytes in four lanes; return the merged state and the rest."""
     lanes = [_SEED + _P1 + _P2, _SEED + _P2, _SEED, _SEED - _P1]
     whole = len(data) // 32 * 32
     for at in range(0, whole, 8):

@@ -1,4 +1,4 @@
-"""How rows arrive in Python: as raw records to decode, as Spark's own columns, or decoded in an earlier crossing."""
+"""Turn Arrow batches from Spark into rows: raw records to decode, columns of Spark, or records decoded earlier."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,9 +10,9 @@ import pyarrow as pa
 from strandline.kernel.blocks.block import OFFSET, OWN, PARTITION
 from strandline.kernel.dead_letters import CUT, MASKED, TOO_LARGE
 from strandline.kernel.stateless_steps import spread
-from strandline.ports.protocols import DETAIL, RAW, REASON, SIZE, SPLIT, Decoded, Decoder
-from strandline.ports.raw_records import RECORD, TICKED
-from strandline.spark.batch_properties import told
+from strandline.ports.codecs import DETAIL, RAW, REASON, Decoded, Decoder
+from strandline.ports.raw_records import RECORD, SIZE, SPLIT, TICKED
+from strandline.spark.batch_properties import current_batch
 from strandline.spark.tasks.partition_codes import with_names
 from strandline.spark.tasks.unpack_topic_rows import is_packed, unpacked
 
@@ -25,12 +25,12 @@ DECODED: Final = (
     f"`{PARTITION}` string, `{OFFSET}` long, `{MARK}` int, "
     f"`{RAW}` binary, `{REASON}` string, `{DETAIL}` string, `{MASKED}` string"
 )
-"""What stands beside a user's columns where records are decoded in a crossing of their own."""
+"""Columns beside the user's where records are decoded in an earlier mapInArrow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """Rows with PARTITION and OFFSET; records that are none; and what was told of partitions themselves."""
+    """Rows with PARTITION and OFFSET, undecodable records, and marks about partitions."""
 
     rows: pl.DataFrame
     dead: pl.DataFrame
@@ -41,24 +41,24 @@ class Arrived:
 _DECODED: Final = {
     PARTITION: pl.String, OFFSET: pl.Int64, RAW: pl.Binary, REASON: pl.String, DETAIL: pl.String, MASKED: pl.String,
 }  # fmt: skip
-"""What is known of a record that could not be decoded."""
+"""Columns of an undecodable record."""
 _MARKS: Final = {PARTITION: pl.String, MARK: pl.Int32, OFFSET: pl.Int64, "rows": pl.Int64}
 _CUT: Final = "a record of {} bytes, more than are read; its first {} are kept here, the whole where it came from"
 
 
 def of_records(frame: pl.DataFrame, decoder: Decoder) -> Arrived:
-    """Raw records, decoded here."""
+    """Decode raw records."""
     known = _known(frame)
     records = known.filter(pl.col(MARK) == RECORD)
     decoded = _decode(records, decoder)
-    rows = _told_apart(_with_others(decoded.rows, known), records.height - decoded.dead.height)
+    rows = _unique_places(_with_others(decoded.rows, known), records.height - decoded.dead.height)
     return Arrived(rows, decoded.dead, _marks(known), rows.height + decoded.dead.height)
 
 
 def _known(frame: pl.DataFrame) -> pl.DataFrame:
-    """Records under our names, each in a place of its own: lines are counted from where their block starts.
+    """Rename the columns and make offsets unique: lines are numbered from the start of their block.
 
-    A line has a byte at least, so that the lines of one block end before the next begins.
+    A line has at least one byte, so the numbers of one block end before the next block starts.
     """
     known = frame.rename({"partition": PARTITION, "offset": OFFSET, "value": RAW, "mark": MARK})
     if SPLIT not in known.columns:
@@ -71,7 +71,7 @@ def _known(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _decode(records: pl.DataFrame, decoder: Decoder) -> Decoded:
-    """Records as columns. Those that their source cut are not decoded: what is left of them might well be read."""
+    """Decode records. Records that their source cut off become dead letters: the rest might decode to something."""
     place = [PARTITION, OFFSET, RAW, *([SPLIT] if SPLIT in records.columns else [])]
     if SIZE not in records.columns or records[SIZE].null_count() == records.height:
         return decoder.decode(records.select(place))
@@ -88,15 +88,15 @@ def _decode(records: pl.DataFrame, decoder: Decoder) -> Decoded:
     return Decoded(found.rows, pl.concat([found.dead, cut], how="diagonal"))
 
 
-def _told_apart(rows: pl.DataFrame, records: int) -> pl.DataFrame:
-    """Rows of which several come from one record, as an update does in a changelog, get places of their own."""
+def _unique_places(rows: pl.DataFrame, records: int) -> pl.DataFrame:
+    """Make places unique where one record gave several rows, as an update in a changelog does."""
     if rows.height <= records:
         return rows
     return spread(rows, pl.int_range(pl.len(), dtype=pl.Int64).over(PARTITION, OFFSET))
 
 
 def _with_others(rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    """Rows with the columns that were known without decoding."""
+    """Join the columns that are known without decoding."""
     others = [name for name in known.columns if not name.startswith(OWN)]
     if not others:
         return rows
@@ -106,7 +106,7 @@ def _with_others(rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
 
 
 def of_columns(frame: pl.DataFrame, clock: int, task: int, *, alone: bool = False) -> Arrived:
-    """Spark's own columns. Where the source gives no position, it is the batch, the task and the row."""
+    """Take Spark's columns. If the source gives no offsets, the batch, task and row identify an element."""
     placed = PARTITION in frame.columns
     if not placed:
         frame = frame.with_columns(
@@ -120,7 +120,7 @@ def of_columns(frame: pl.DataFrame, clock: int, task: int, *, alone: bool = Fals
 
 
 def of_decoded(frame: pl.DataFrame) -> Arrived:
-    """Records decoded in a crossing before this one."""
+    """Split records that an earlier mapInArrow decoded."""
     records = frame.filter(pl.col(MARK) == RECORD)
     rows = records.filter(pl.col(REASON).is_null()).drop(MARK, REASON, DETAIL, MASKED)
     dead = records.filter(pl.col(REASON).is_not_null()).select(*_DECODED)
@@ -128,32 +128,32 @@ def of_decoded(frame: pl.DataFrame) -> Arrived:
 
 
 def decode_task(decoder: Decoder, topic: str | None = None) -> Callable[[Batches], Batches]:
-    """Records as columns, those that are none and marks among them, for Spark to go on with."""
+    """Return the function for mapInArrow that decodes records for expressions of Spark."""
 
     def run(batches: Batches) -> Batches:
-        for some in _together(batches):
-            frame = decoded(as_crossed(some, told().files, topic), decoder)
+        for some in _grouped(batches):
+            frame = decoded(as_crossed(some, current_batch().files, topic), decoder)
             yield from frame.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
 
     return run
 
 
-def _together(batches: Batches) -> Iterator[list[pa.RecordBatch]]:
-    """One batch at a time; lines all at once, since they are counted."""
+def _grouped(batches: Batches) -> Iterator[list[pa.RecordBatch]]:
+    """Group batches: one at a time, but lines all at once, because they are numbered."""
     full = (batch for batch in batches if batch.num_rows)
     for batch in full:
         yield [batch, *full] if SPLIT in batch.schema.names else [batch]
 
 
 def as_crossed(batches: Sequence[pa.RecordBatch], files: Mapping[int, str], topic: str | None = None) -> pl.DataFrame:
-    """Rows as a source's stream has them, however they crossed."""
+    """Return rows with the columns of the source's stream, packed or not."""
     if is_packed(batches[0]):
         return unpacked(batches)
     return with_names(pl.DataFrame(pa.Table.from_batches(batches)), files, topic)
 
 
 def decoded(frame: pl.DataFrame, decoder: Decoder) -> pl.DataFrame:
-    """Raw records as they travel after they were decoded."""
+    """Return records with the columns DECODED and the user's."""
     known = _known(frame)
     found = _decode(known.filter(pl.col(MARK) == RECORD), decoder)
     marks = known.filter(pl.col(MARK) != RECORD).select(PARTITION, OFFSET, MARK)
@@ -165,19 +165,19 @@ def decoded(frame: pl.DataFrame, decoder: Decoder) -> pl.DataFrame:
 
 
 def as_one(arrived: Arrived) -> Arrived:
-    """Of a source that is one partition, whatever places its records name."""
+    """Count all marks as those of one partition."""
     if not arrived.marks.height:
         return arrived
-    told = {PARTITION: [""], OFFSET: [0], MARK: [RECORD], "rows": [int(arrived.marks["rows"].sum())]}
-    return replace(arrived, marks=pl.DataFrame(told))
+    one = {PARTITION: [""], OFFSET: [0], MARK: [RECORD], "rows": [int(arrived.marks["rows"].sum())]}
+    return replace(arrived, marks=pl.DataFrame(one))
 
 
 def _marks(known: pl.DataFrame) -> pl.DataFrame:
-    """For each partition and mark the rows that bear it, and the first position."""
+    """Count rows by partition and mark, with their first offset."""
     if known.height and (known[MARK] == RECORD).all() and (known[PARTITION] == known[PARTITION][0]).all():
-        # The records of one partition, as most tasks have them, need no grouping.
-        told_of = {PARTITION: [known[PARTITION][0]], MARK: [RECORD], OFFSET: [known[OFFSET].min()]}
-        return pl.DataFrame({**told_of, "rows": [known.height]}, schema=_MARKS)
-    told = known.lazy().filter(pl.col(MARK) < TICKED)
-    counted = told.group_by(PARTITION, MARK).agg(pl.col(OFFSET).min(), pl.len().cast(pl.Int64).alias("rows"))
+        # Most tasks have records of one partition, which need no grouping.
+        first = {PARTITION: [known[PARTITION][0]], MARK: [RECORD], OFFSET: [known[OFFSET].min()]}
+        return pl.DataFrame({**first, "rows": [known.height]}, schema=_MARKS)
+    marks = known.lazy().filter(pl.col(MARK) < TICKED)
+    counted = marks.group_by(PARTITION, MARK).agg(pl.col(OFFSET).min(), pl.len().cast(pl.Int64).alias("rows"))
     return counted.sort(PARTITION, MARK).collect()

@@ -1,4 +1,4 @@
-"""The stateless steps of a route, run over rows one after the other."""
+"""Run the stateless operations of a route over rows."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ from strandline.plan.stateless_operations import FlatMap, Gather, Map, Operation
 
 
 def run_operations(rows: pl.DataFrame, operations: Sequence[Operation | KeepFlagged]) -> Passed:
-    """Rows after all of it."""
+    """Run the operations one after the other."""
     passed = Passed(rows)
     for operation in operations:
         passed = passed.then(lambda each, operation=operation: _named(_run(each, operation), operation))  # type: ignore[misc]
@@ -26,20 +26,20 @@ def run_operations(rows: pl.DataFrame, operations: Sequence[Operation | KeepFlag
 
 
 def _named(passed: Passed, operation: Operation | KeepFlagged) -> Passed:
-    """The rows that a step could not take know which it was."""
+    """Add the name of the operation to the rows for which it failed."""
     if passed.failed is None or isinstance(operation, KeepFlagged):
         return passed
-    # Elements are spread for a step that the user wrote; it is that one's code which could not take them.
-    said = _named_step(operation.step, operation.keys) if isinstance(operation, Spread) else describe(operation)
-    return replace(passed, failed=passed.failed.with_columns(pl.lit(said).alias(STEP)))
+    # Salting serves an aggregation of the user. Its code failed, so the dead letter names it.
+    name = _step_name(operation.step, operation.keys) if isinstance(operation, Spread) else describe(operation)
+    return replace(passed, failed=passed.failed.with_columns(pl.lit(name).alias(STEP)))
 
 
 def aggregating(step: KeyedStep) -> str:
-    """Name a keyed step in a dead letter."""
-    return _named_step(step.operator, step.keys)
+    """Describe a keyed step in a dead letter."""
+    return _step_name(step.operator, step.keys)
 
 
-def _named_step(operator: Operator, keys: Sequence[str]) -> str:
+def _step_name(operator: Operator, keys: Sequence[str]) -> str:
     return f"aggregate {plan_of(operator).name(keys)}"
 
 
@@ -56,7 +56,7 @@ def _run(rows: pl.DataFrame, operation: Operation | KeepFlagged) -> Passed:
         case FlatMap(function, columns):
             return kernel.apply_to_each(rows, function, [*ddl.parse(columns).items()])
         case Spread(keys, salts, least, needed, step):
-            # Elements without a time are told as such, and are no reason to refuse the others of their key.
+            # Elements without event time get a dead letter of their own, and do not fail the others of their key.
             taken, failed = probe(rows.filter(pl.col(AT).is_not_null()), keys, step)
             taken = pl.concat([taken, rows.filter(pl.col(AT).is_null())])
             return Passed(salting.spread(taken, keys, salts, least, [name for name, _ in needed]), failed)

@@ -1,7 +1,7 @@
-"""What tasks saw on their way, for whoever watches: where their time went, how late elements came, which keys are hot.
+"""Collect metrics in tasks: time by activity, lag of elements, hot keys.
 
-It travels in the facts of blocks that are sent anyway, from prepare through the key groups to the driver, and only when
-the driver asks for it. Nothing is decided by it.
+They travel in the facts of blocks that are sent anyway, from prepare through the key groups to the driver, and only if
+the driver asks for them. No decision depends on them.
 """
 
 import functools
@@ -26,23 +26,23 @@ FACT: Final = "measured"
 Longs = npt.NDArray[np.int64]
 
 _SAMPLED: Final = 4_096
-"""Of so many rows each is looked at, of more only some."""
+"""Rows that are looked at; of more, a sample."""
 _HOTTEST: Final = 8
 _LONGEST: Final = 80
-"""Characters of one value that are told."""
+"""Characters of one value that are reported."""
 _as_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was seen of a batch."""
+    """The metrics of a batch."""
 
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Of all tasks together, by what they did."""
+    """The sum over all tasks, by activity."""
     behind: Mapping[int, int] = field(default_factory=dict)
-    """How far elements were behind the front of their stream: how many, by the bucket of a histogram."""
+    """Number of elements by how far they lag behind the front of their stream, by histogram bucket."""
     hot: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By keyed step, the keys that got most, and how many elements."""
+    """For each keyed step, the keys with the most elements, and their counts."""
 
     def __add__(self, other: "Measured") -> "Measured":
         seconds = {
@@ -54,26 +54,26 @@ class Measured:
         return Measured(seconds, behind, hot)
 
 
-def asked_for(blocks: Iterable[Block]) -> Measured | None:
-    """What all of these tell; None if nobody asks."""
-    told = [_from_facts(block.facts[FACT]) for block in blocks if FACT in block.facts]
-    return sum(told, Measured()) if told else None
+def collected(blocks: Iterable[Block]) -> Measured | None:
+    """Sum the metrics of these blocks; None if the driver did not ask for any."""
+    facts = [_from_facts(block.facts[FACT]) for block in blocks if FACT in block.facts]
+    return sum(facts, Measured()) if facts else None
 
 
-def telling(block: Block, measured: Measured) -> Block:
-    """The same block, telling of this too."""
+def with_metrics(block: Block, measured: Measured) -> Block:
+    """Add metrics to a block."""
     known = _from_facts(block.facts.get(FACT, {}))
     return replace(block, facts={**block.facts, FACT: to_facts(known + measured)})
 
 
 def to_facts(measured: Measured) -> dict[str, Any]:
-    """As plain values, for a block; what is empty is left out."""
-    told = {
+    """Return metrics as plain values, without empty ones."""
+    facts = {
         "seconds": {name: round(each, 6) for name, each in measured.seconds.items()},
         "behind": {str(bucket): many for bucket, many in measured.behind.items()},
         "hot": measured.hot,
     }
-    return {name: each for name, each in told.items() if each}
+    return {name: each for name, each in facts.items() if each}
 
 
 def _from_facts(facts: Mapping[str, Any]) -> Measured:
@@ -81,8 +81,10 @@ def _from_facts(facts: Mapping[str, Any]) -> Measured:
     return Measured(facts.get("seconds", {}), behind, facts.get("hot", {}))
 
 
-def look(rows: pl.DataFrame, blocks: Mapping[int, Block], step: str, keys: Sequence[str], head: int | None) -> Measured:
-    """What a task sends to a keyed step, looked at as far as it costs next to nothing."""
+def measure(
+    rows: pl.DataFrame, blocks: Mapping[int, Block], step: str, keys: Sequence[str], head: int | None
+) -> Measured:
+    """Measure what a task sends to a keyed step, as far as it costs almost nothing."""
     behind = {} if head is None else _behind(rows[AT], head)
     parts = [(block.frames[PARTS], REPEATS in block.facts) for block in blocks.values() if PARTS in block.frames]
     hot = _hottest_parts([each for each, repeats in parts if not repeats], keys)
@@ -93,21 +95,21 @@ def look(rows: pl.DataFrame, blocks: Mapping[int, Block], step: str, keys: Seque
 
 
 def _behind(times: pl.Series, head: int) -> dict[int, int]:
-    """How far elements are behind what the slowest partition had reached before the batch; a sample, scaled up."""
+    """Count elements by their lag behind the slowest partition before the batch, from a scaled sample."""
     step = 1 + times.len() // _SAMPLED
     found = np.bincount(buckets(head - times.gather_every(step).to_numpy()))
     return {int(bucket): int(found[bucket]) * step for bucket in np.flatnonzero(found)}
 
 
 def buckets(ms: Longs) -> Longs:
-    """The bucket of a histogram for each length of time, as `model/histograms.py` says it."""
+    """Return the histogram bucket of each duration, as `model/histograms.py` defines them."""
     some = ms >= 1
     placed: Longs = np.where(some, 1 + np.floor(np.log2(ms, where=some, out=np.zeros(ms.size)) * PER_OCTAVE), 0)
     return placed.astype(np.int64)
 
 
 def _hottest_parts(parts: Sequence[pl.DataFrame], keys: Sequence[str]) -> Counter[str]:
-    """The keys that most combined elements have. One that is hot is so in one window, too."""
+    """Return the keys with the most pre-aggregated elements. A hot key is also hot in one window."""
     found = Counter[str]()
     if parts:
         counts = np.concatenate([each[COUNTED].to_numpy() for each in parts])
@@ -117,7 +119,7 @@ def _hottest_parts(parts: Sequence[pl.DataFrame], keys: Sequence[str]) -> Counte
 
 
 def _hottest_rows(rows: Sequence[pl.DataFrame], keys: Sequence[str]) -> Counter[str]:
-    """The keys that most elements have which cross as they are; a sample, scaled up."""
+    """Return the keys with the most elements among rows, from a scaled sample."""
     found = Counter[str]()
     if rows:
         step = 1 + sum(each.height for each in rows) // _SAMPLED
@@ -126,7 +128,7 @@ def _hottest_rows(rows: Sequence[pl.DataFrame], keys: Sequence[str]) -> Counter[
         starts = np.cumsum([0] + [-(-each.height // step) for each in rows])
         for place in highest(many, _HOTTEST).tolist():
             if many[place] == 1 < step:
-                break  # seen once: of how many, nobody knows
+                break  # seen once in a sample: its count is unknown
             number = int(np.searchsorted(starts, first[place], side="right")) - 1
             row = (int(first[place]) - int(starts[number])) * step
             found[_key_at(rows[number : number + 1], keys, row)] += int(many[place]) * step
@@ -134,14 +136,14 @@ def _hottest_rows(rows: Sequence[pl.DataFrame], keys: Sequence[str]) -> Counter[
 
 
 def hashes(rows: pl.DataFrame, keys: Sequence[str], every: int = 1) -> npt.NDArray[np.uint64]:
-    """A number for the key of each row, or of some. Column by column: to select some costs more than the numbers."""
+    """Hash the key of each row, or of a sample. Column by column: selecting columns costs more than hashing."""
     some = (rows[key] if every == 1 else rows[key].gather_every(every) for key in keys)
     each = [column.hash(seed=number).to_numpy() for number, column in enumerate(some)]
     return functools.reduce(np.bitwise_xor, each)
 
 
 def _key_at(frames: Sequence[pl.DataFrame], keys: Sequence[str], place: int) -> str:
-    """The key at a place of frames that stand one behind the other."""
+    """Return the key at a row number of concatenated frames."""
     for frame in frames:
         if place < frame.height:
             return named(keys, [frame[key][place] for key in keys])
@@ -150,21 +152,21 @@ def _key_at(frames: Sequence[pl.DataFrame], keys: Sequence[str], place: int) -> 
 
 
 def highest(counts: Longs, many: int) -> Longs:
-    """Where the highest of these are: all of them are at least what so many stretches have as their highest."""
+    """Return the places of the highest counts. A bound from the maxima of stretches leaves few to sort."""
     stretches = 8 * many
     if counts.size >= stretches * many:
         tops = counts[: counts.size // stretches * stretches].reshape(stretches, -1).max(axis=1)
         places = np.flatnonzero(counts >= np.partition(tops, -many)[-many])
     else:
         places = np.arange(counts.size)
-    # Sorted, not parted: to part numbers of which most are alike takes ten times as long.
+    # Sort: a partition of mostly equal numbers takes ten times as long.
     return places[np.argsort(-counts[places], kind="stable")[:many]]
 
 
 def named(columns: Sequence[str], values: Sequence[Any]) -> str:
-    """Values by column as a JSON object, those that are very long cut."""
-    told = {name: _short(value) for name, value in zip(columns, values, strict=True)}
-    return _as_json(told)
+    """Return values by column as a JSON object, with very long values cut."""
+    facts = {name: _short(value) for name, value in zip(columns, values, strict=True)}
+    return _as_json(facts)
 
 
 def _short(value: Any) -> Any:
@@ -172,3 +174,9 @@ def _short(value: Any) -> Any:
         return value
     text = str(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+# Old names, until the last modules import the new ones.
+asked_for = collected
+telling = with_metrics
+look = measure

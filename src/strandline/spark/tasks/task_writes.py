@@ -1,7 +1,7 @@
-"""Rows that tasks put where a sink keeps them: what comes to the driver tells of them, and shows a few.
+"""Let tasks write rows to a sink's storage; the driver gets a description and a sample.
 
-Elements that go straight to an output are as many as came. Brought to the driver they cross to Spark and back, and are
-in its memory all at once; see docs/decisions/0031.
+An output without a keyed step has as many rows as its input. Through the driver, they would cross to Spark and back and
+be in its memory at once (decision 0031).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from strandline.kernel.blocks.block import Block
 from strandline.kernel.output import Part
-from strandline.ports.protocols import InParts, OpenSink, Stamp, Writer
+from strandline.ports.sinks import OpenSink, Stamp, TaskWrittenSink, Writer
 from strandline.spark.batch_properties import Batch
 
 Writers = Mapping[int, Writer]
-"""By output, where its rows can be put."""
+"""The writer of each output that tasks can write to."""
 
-NOBODY: Final[Writers] = {}
+NO_WRITERS: Final[Writers] = {}
 SOME: Final = "some"
 _OUT: Final = "out"
 _FACT: Final = "parts"
@@ -23,36 +23,41 @@ _SHOWN: Final = 1_000
 
 
 def writers_of(opened: Sequence[OpenSink]) -> dict[int, Writer]:
-    """Of the sinks at work, those that tasks can write to."""
-    found = {number: sink.writer() for number, sink in enumerate(opened) if isinstance(sink, InParts)}
+    """Return the writers of open sinks that accept writes of tasks."""
+    found = {number: sink.writer() for number, sink in enumerate(opened) if isinstance(sink, TaskWrittenSink)}
     return {number: writer for number, writer in found.items() if writer is not None}
 
 
-def put_away(blocks: list[tuple[int, Block]], writers: Writers, batch: Batch) -> list[tuple[int, Block]]:
-    """The blocks of a task, told of in place of rows that were put where they stay."""
+def write_rows(blocks: list[tuple[int, Block]], writers: Writers, batch: Batch) -> list[tuple[int, Block]]:
+    """Write the rows of a task's blocks, and replace them by descriptions of what was written."""
     return [(to, _put(block, writers, batch)) for to, block in blocks] if writers and batch.stamps else blocks
 
 
 def _put(block: Block, writers: Writers, batch: Batch) -> Block:
-    frames, told = dict(block.frames), {}
+    frames, parts = dict(block.frames), {}
     for name, frame in block.frames.items():
         kind, _, output = name.partition(":")
         writer = writers.get(int(output)) if kind == _OUT else None
         part = None if writer is None else writer.put(frame, batch.stamps[int(output)])
         if part is not None:
-            told[output] = [part.rows, part.sums, part.told]
+            parts[output] = [part.rows, part.sums, part.told]
             frames[f"{SOME}:{output}"] = frames.pop(name).gather_every(1 + frame.height // _SHOWN)
-    return Block(frames, {**block.facts, _FACT: told}) if told else block
+    return Block(frames, {**block.facts, _FACT: parts}) if parts else block
 
 
 def parts_of(facts: Mapping[str, Any]) -> Iterable[tuple[int, Part]]:
-    """What a block tells of rows that are put away, by output."""
-    for output, (rows, (plain, mixed), told) in facts.get(_FACT, {}).items():
-        yield int(output), Part(rows, (plain, mixed), told)
+    """Return the parts that a block describes, by output."""
+    for output, (rows, (plain, mixed), part) in facts.get(_FACT, {}).items():
+        yield int(output), Part(rows, (plain, mixed), part)
 
 
 def sweep(opened: Sequence[OpenSink], stamps: Sequence[Stamp]) -> None:
-    """A batch is played again from its beginning: what its tasks have put counts for nobody."""
+    """Remove what tasks of a failed attempt have written. The batch runs again from its start."""
     for sink, stamp in zip(opened, stamps, strict=True):
-        if isinstance(sink, InParts):
+        if isinstance(sink, TaskWrittenSink):
             sink.swept(stamp)
+
+
+# Old names, until the last modules import the new ones.
+NOBODY = NO_WRITERS
+put_away = write_rows

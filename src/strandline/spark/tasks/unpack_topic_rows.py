@@ -1,4 +1,4 @@
-"""Records that crossed many to a row, as records again, by views of the bytes that crossed: none is copied."""
+"""Unpack rows that hold many Kafka records, as views of the received bytes, without copying."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -10,76 +10,75 @@ import pyarrow as pa
 
 from strandline.kernel.blocks.binary_views import views
 from strandline.kernel.blocks.column_types import YEAR_ONE, YEAR_TEN_THOUSAND
-from strandline.ports.protocols import SIZE
-from strandline.ports.raw_records import PACKED, RECORD
+from strandline.ports.raw_records import PACKED, RECORD, SIZE
 
 _INT: Final = 4
 _NONE: Final = -1
 
 Many = npt.NDArray[np.int64]
-"""How many records each row has."""
+"""Number of records in each row."""
 
 
 def is_packed(batch: pa.RecordBatch) -> bool:
-    """Whether the rows of a batch have many records each."""
+    """Whether the rows of a batch are packed."""
     return f"{PACKED}value" in batch.schema.names
 
 
 def unpacked(batches: Sequence[pa.RecordBatch]) -> pl.DataFrame:
-    """Records, under the columns of a stream of records; what else a row had, each of its records has."""
+    """Return one row for each record. Other columns of a packed row are repeated for each of its records."""
     table = pa.Table.from_batches(batches)
     cells = {name.removeprefix(PACKED): table[name] for name in table.column_names if name.startswith(PACKED)}
     others = pl.DataFrame(table.select([name for name in table.column_names if not name.startswith(PACKED)]))
-    many: Many = np.array([len(cell.as_buffer()) // 8 for cell in cells["offset"]], np.int64)
-    mine = np.repeat(np.arange(len(many)), many)
+    counts: Many = np.array([len(cell.as_buffer()) // 8 for cell in cells["offset"]], np.int64)
+    rows = np.repeat(np.arange(len(counts)), counts)
     places = pl.DataFrame({"topic": pl.Series(cells["topic"]), "number": pl.Series(cells["partition"])})
     found = {
-        "partition": places.select(pl.format("{}-{}", "topic", "number")).to_series().gather(mine),
-        "offset": _numbers(cells["offset"], many, np.int64),
-        "value": _bytes(cells["value"], many),
-        "mark": pl.repeat(RECORD, len(mine), dtype=pl.Int32, eager=True),
+        "partition": places.select(pl.format("{}-{}", "topic", "number")).to_series().gather(rows),
+        "offset": _numbers(cells["offset"], counts, np.int64),
+        "value": _bytes(cells["value"], counts),
+        "mark": pl.repeat(RECORD, len(rows), dtype=pl.Int32, eager=True),
     }
     if "size" in cells:
-        sizes = _numbers(cells["size"], many, np.int32)
+        sizes = _numbers(cells["size"], counts, np.int32)
         found[SIZE] = sizes.set(sizes == _NONE, None)
     named = (place.partition(":") for place in cells)
-    found |= {name: _field(field, cells[f"{field}:{name}"], many, mine) for field, _, name in named if name}
-    return pl.DataFrame(found).hstack(others[mine])
+    found |= {name: _field(field, cells[f"{field}:{name}"], counts, rows) for field, _, name in named if name}
+    return pl.DataFrame(found).hstack(others[rows])
 
 
-def _field(field: str, column: pa.ChunkedArray, many: Many, mine: Many) -> pl.Series:
-    """What Kafka knows of each record."""
+def _field(field: str, column: pa.ChunkedArray, counts: Many, rows: Many) -> pl.Series:
+    """Unpack a metadata column of Kafka."""
     match field:
         case "key":
-            return _bytes(column, many)
+            return _bytes(column, counts)
         case "offset":
-            return _numbers(column, many, np.int64)
+            return _numbers(column, counts, np.int64)
         case "timestamp":
-            return _instants(_numbers(column, many, np.int64))
+            return _instants(_numbers(column, counts, np.int64))
         case "timestampType":
-            return _numbers(column, many, np.int32)
+            return _numbers(column, counts, np.int32)
         case _:
-            return pl.Series(column).gather(mine)
+            return pl.Series(column).gather(rows)
 
 
 def _instants(milliseconds: pl.Series) -> pl.Series:
-    """A time that no calendar has, which a broker may let pass, is none."""
+    """Convert timestamps; those outside years 1 to 9999, which a broker may accept, become null."""
     there = milliseconds.is_between(YEAR_ONE, YEAR_TEN_THOUSAND, closed="left")
     return (milliseconds.set(~there, None) * 1000).cast(pl.Datetime("us", "UTC"))
 
 
-def _numbers(column: pa.ChunkedArray, many: Many, kind: Any) -> pl.Series:
-    """Numbers of all rows; in one without a cell no record has any."""
+def _numbers(column: pa.ChunkedArray, counts: Many, kind: Any) -> pl.Series:
+    """Unpack numbers. A null cell means null for all records of its row."""
     found = [np.empty(0, kind)]
-    for cell, records in zip(column, many, strict=True):
+    for cell, records in zip(column, counts, strict=True):
         found.append(np.frombuffer(cell.as_buffer(), kind) if cell.is_valid else np.full(records, _NONE, kind))
     return pl.Series(np.concatenate(found))
 
 
-def _bytes(column: pa.ChunkedArray, many: Many) -> pl.Series:
-    """Bytes of all rows: in a cell stands how many each record has, less than none for a null, and then they all."""
+def _bytes(column: pa.ChunkedArray, counts: Many) -> pl.Series:
+    """Unpack bytes. A cell has the length of each record, negative for null, and then all bytes."""
     found = [pl.Series([], dtype=pl.Binary)]
-    for cell, records in zip(column, many, strict=True):
+    for cell, records in zip(column, counts, strict=True):
         block = cell.as_buffer()
         sizes = np.frombuffer(block, np.int32, records).astype(np.int64)
         ends = np.cumsum(np.maximum(sizes, 0)) + _INT * records

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from strandline.spark.patches import disable_codegen
-from strandline.spark.patches.disable_codegen import spare_code
+from strandline.spark.patches import state_codegen
+from strandline.spark.patches.state_codegen import disable_state_codegen
+from strandline.spark.patches.switch import is_on
+
+pytestmark = pytest.mark.skipif(not is_on("state_codegen"), reason="the patch is switched off")
 
 
 @pytest.fixture
@@ -28,7 +31,7 @@ def mode(spark: SparkSession) -> Iterator[Any]:
 
 def test_without_a_session_nothing_is_compiled(spark: SparkSession, mode: Any) -> None:
     assert mode.defaultValueString() == "FALLBACK"
-    spare_code(spark)
+    disable_state_codegen(spark)
     assert mode.defaultValueString() == "NO_CODEGEN"
 
 
@@ -39,6 +42,6 @@ def test_a_session_says_itself_what_it_wants(spark: SparkSession) -> None:
 def test_a_spark_that_has_no_such_place_compiles(
     spark: SparkSession, mode: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disable_codegen, "_CONF", "NoSuchConf$")
-    spare_code(spark)
+    monkeypatch.setattr(state_codegen, "_CONF", "NoSuchConf")
+    disable_state_codegen(spark)
     assert mode.defaultValueString() == "FALLBACK"

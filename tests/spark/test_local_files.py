@@ -12,10 +12,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from strandline.checkpoint.hadoop_checksums import Sums, judge_sums
-from strandline.spark.patches import hadoop_local_fs
-from strandline.spark.patches.hadoop_local_fs import spare_processes
+from strandline.spark.patches import local_files
+from strandline.spark.patches.local_files import install_local_files
+from strandline.spark.patches.switch import is_on
 
-CLASSES = {"Hadoop's": "RawLocalFileSystem", "ours": hadoop_local_fs.NAME}
+pytestmark = pytest.mark.skipif(not is_on("local_files"), reason="the patch is switched off")
+
+CLASSES = {"Hadoop's": "RawLocalFileSystem", "ours": local_files.NAME}
 
 
 @pytest.fixture
@@ -23,7 +26,7 @@ def local(spark: SparkSession) -> Iterator[Any]:
     """Hadoop's files of this machine, as Hadoop writes them, for the time of a test."""
     context: Any = spark.sparkContext
     files = context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(context._jsc.hadoopConfiguration())
-    field = context._jvm.java.lang.Class.forName(hadoop_local_fs._WRAPPER).getDeclaredField("fs")
+    field = context._jvm.java.lang.Class.forName(local_files._WRAPPER).getDeclaredField("fs")
     field.setAccessible(True)
     before = field.get(files)
     hadoops = context._jvm.org.apache.hadoop.fs.RawLocalFileSystem()
@@ -49,7 +52,7 @@ def test_a_file_has_its_permissions_and_its_checksums(
     spark: SparkSession, local: Any, whose: str, tmp_path: Path
 ) -> None:
     if whose == "ours":
-        spare_processes(spark)
+        install_local_files(spark)
     assert used(local) == CLASSES[whose]
     jvm: Any = spark.sparkContext._jvm
     path, new = jvm.org.apache.hadoop.fs.Path, jvm.org.apache.hadoop.fs.permission.FsPermission
@@ -66,7 +69,7 @@ def test_a_file_has_its_permissions_and_its_checksums(
 
 
 def test_what_may_not_be_set_is_an_error(spark: SparkSession, local: Any, tmp_path: Path) -> None:
-    spare_processes(spark)
+    install_local_files(spark)
     jvm: Any = spark.sparkContext._jvm
     nowhere = jvm.org.apache.hadoop.fs.Path(str(tmp_path / "nowhere"))
     with pytest.raises(Py4JJavaError, match="nowhere"):
@@ -86,7 +89,7 @@ def test_what_a_folder_holds_is_told_as_hadoop_tells_it_whatever_changed(
     spark: SparkSession, local: Any, tmp_path: Path
 ) -> None:
     hadoops = local.getRaw()
-    spare_processes(spark)
+    install_local_files(spark)
     jvm: Any = spark.sparkContext._jvm
     path = jvm.org.apache.hadoop.fs.Path
     folder = tmp_path / "some folder"
@@ -127,7 +130,7 @@ def test_a_file_whose_name_java_cannot_say_is_told_of(spark: SparkSession, local
     jvm: Any = spark.sparkContext._jvm
     path = jvm.org.apache.hadoop.fs.Path
     assert listed(local, path, tmp_path) == []
-    spare_processes(spark)
+    install_local_files(spark)
     for _ in range(2):
         [(where, size, modified, is_folder, *_)] = listed(local, path, tmp_path)
         assert Path(where).name == "caf\ufffd"
@@ -135,7 +138,7 @@ def test_a_file_whose_name_java_cannot_say_is_told_of(spark: SparkSession, local
 
 
 def test_a_file_holds_itself_and_what_is_not_there_is_an_error(spark: SparkSession, local: Any, tmp_path: Path) -> None:
-    spare_processes(spark)
+    install_local_files(spark)
     jvm: Any = spark.sparkContext._jvm
     path = jvm.org.apache.hadoop.fs.Path
     (tmp_path / "one").write_text("1")
@@ -145,7 +148,7 @@ def test_a_file_holds_itself_and_what_is_not_there_is_an_error(spark: SparkSessi
 
 
 def test_a_file_that_did_not_change_is_not_looked_at_again(spark: SparkSession, local: Any, tmp_path: Path) -> None:
-    spare_processes(spark)
+    install_local_files(spark)
     jvm: Any = spark.sparkContext._jvm
     path = jvm.org.apache.hadoop.fs.Path
     (tmp_path / "one").write_text("1")
@@ -156,15 +159,15 @@ def test_a_file_that_did_not_change_is_not_looked_at_again(spark: SparkSession, 
 
 
 def test_once_is_enough(spark: SparkSession, local: Any) -> None:
-    spare_processes(spark)
+    install_local_files(spark)
     first = local.getRaw()
-    spare_processes(spark)
+    install_local_files(spark)
     assert local.getRaw().equals(first)
 
 
 def test_a_hadoop_that_has_no_such_place_writes_as_always(
     spark: SparkSession, local: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hadoop_local_fs, "_WRAPPER", "org.apache.hadoop.fs.NoSuchFileSystem")
-    spare_processes(spark)
+    monkeypatch.setattr(local_files, "_WRAPPER", "org.apache.hadoop.fs.NoSuchFileSystem")
+    install_local_files(spark)
     assert used(local) == "RawLocalFileSystem"

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.kernel.blocks.block import AT, SIGN
+from strandline.kernel.blocks.block import AT
 from strandline.kernel.operators import operator_of
 from strandline.kernel.state import slice_deltas
 from strandline.kernel.state_export import distribute, export
+from strandline.kernel.window.panes import RETRACTION
 from strandline.model.deduplicate import Deduplicate, Keep
 from strandline.model.elements import Duration, Element, Timestamp
 from strandline.model.watermarks import bounded
@@ -45,7 +46,7 @@ def stages(operator: Deduplicate, inputs: int = 1) -> Any:
 def changed(frame: pl.DataFrame | None) -> Counter[tuple[Any, ...]]:
     if frame is None:
         return Counter()
-    signs = frame[SIGN] if SIGN in frame.columns else pl.Series([1] * frame.height)
+    signs = [-1 if gone else 1 for gone in frame[RETRACTION]] if RETRACTION in frame.columns else [1] * frame.height
     return Counter(zip(frame["team"], frame["score"], frame[AT], signs, strict=True))
 
 

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import strandline as sl
+from strandline.kernel.dead_letters import SOURCE
 from strandline.kernel.output import Output
 from strandline.plan.compile import to_stages
 from strandline.plan.pipeline import Elements, Keyed, Panes
@@ -64,7 +65,7 @@ def test_two_late_elements_of_different_inputs_are_two_late_rows(combines: bool)
         combines=combines,
     )
     late = pl.concat([each.late for each in found if each.late is not None], how="diagonal_relaxed")
-    assert sorted(late["score"]) == [1, 2]
+    assert sorted(zip(late["score"], late[SOURCE], strict=True)) == [(1, "one"), (2, "two")]
 
 
 @pytest.mark.spark

@@ -122,7 +122,7 @@ def test_history_and_topic_meet_at_a_time_without_gap_or_repeat_wherever_the_job
 
     def move(job: str, to: str) -> None:
         saved = create(spark, tmp_path / job, tmp_path / "saved" / job)
-        with pytest.raises(SavepointError, match="begun with a backfill"):
+        with pytest.raises(SavepointError, match="started with a backfill"):
             restore(root, spark, saved.folder, tmp_path / to)
         restore(root, spark, saved.folder, tmp_path / to, backfill=history, at=CUT)
 

@@ -178,7 +178,7 @@ def _swallows(self: Any, act: Callable[[], Any]) -> Any:
     try:
         return act()
     except delivering.UNREACHABLE as problem:
-        self.heard(problem)
+        self.report(problem)
         return Written()
 
 

@@ -10,7 +10,7 @@ import polars as pl
 from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, START, Block, pack, unpack
 from strandline.kernel.operators import operator_of
 from strandline.kernel.output import Counts, to_block
-from strandline.kernel.player import GROUPS, KEY, BlockPlayer, Packet, ask_of
+from strandline.kernel.player import GROUPS, KEY, BlockPlayer, Packet, step_spec_of
 from strandline.kernel.salting import HELD, SALT, gather, spread
 from strandline.kernel.step import Stepped, StepSpec, step
 from strandline.kernel.watermarks import NEVER, Control, Input, Rule, Seen
@@ -28,7 +28,7 @@ class SaltedPlayer(BlockPlayer):
     def __init__(self, ask: WindowedStep, rule: Rule, *, partitions: Any = (), fires_per_element: bool = False) -> None:
         super().__init__(ask, rule, partitions=partitions, fires_per_element=fires_per_element)
         hold, take = in_two(ask)
-        self._hold = replace(ask_of(hold, rule, partitions), keys=(KEY, SALT))
+        self._hold = replace(step_spec_of(hold, rule, partitions), keys=(KEY, SALT))
         self._take = StepSpec((KEY,), take, Inputs((NAME,)), inputs=(Input(NAME),))
         self._held: list[dict[str, bytes]] = [{} for _ in range(2 * GROUPS)]
         self._reached = NEVER
@@ -53,7 +53,7 @@ class SaltedPlayer(BlockPlayer):
             yield to_block(both, dead if number == 0 else None, Counts())
 
     def _admitted(self, elements: pl.DataFrame, clock: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-        rows, dead = operator_of(self._ask.operator, self._ask.keys).admit(elements, self._ask.watermark, clock)
+        rows, dead = operator_of(self._spec.operator, self._spec.keys).admit(elements, self._spec.watermark, clock)
         return spread(rows, (KEY,), SALTS, 1, self._columns(rows)), dead
 
     def _columns(self, rows: pl.DataFrame) -> list[str]:

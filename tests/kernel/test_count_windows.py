@@ -11,7 +11,7 @@ import strandline as sl
 from strandline.kernel.aggregation.accumulators import ELEMENTS
 from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, START
 from strandline.kernel.watermarks import FOREVER
-from strandline.kernel.window.count_windows import SEEN, UNTOLD, count
+from strandline.kernel.window.count_windows import PENDING, SEEN, fill_windows
 from strandline.kernel.window.panes import TIMESTAMP
 from strandline.kernel.window.window_rows import OpenWindows
 from strandline.model.panes import PaneTimestamp
@@ -45,7 +45,7 @@ class Counting:
                 strict=False,
             )
         self._offset += len(rows)
-        panes, self.kept = count(self.kept, frame, ["key"], self.ask, self.kind, FOREVER if end else 0)
+        panes, self.kept = fill_windows(self.kept, frame, ["key"], self.ask, self.kind, FOREVER if end else 0)
         return panes
 
     @property
@@ -114,7 +114,7 @@ def test_keys_count_apart() -> None:
     assert panes is not None
     assert panes.select("key", "all").rows() == [("a", [1, 3])]
     assert counting.kept.windows is not None
-    known = counting.kept.windows.select("key", SEEN, UNTOLD).sort("key").rows()
+    known = counting.kept.windows.select("key", SEEN, PENDING).sort("key").rows()
     assert known == [(None, 1, 1), ("a", 2, 0), ("b", 1, 1)]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import strandline as sl
 from strandline.kernel.blocks.block import END, START
 from strandline.kernel.window.panes import OWNER_END, OWNER_START
-from strandline.kernel.window.sessions import COVER_END, COVER_START, cover, meet, moved
+from strandline.kernel.window.sessions import COVER_END, COVER_START, cover, find_merges, under_merged_bounds
 from strandline.kernel.window.window_rows import CLOSED
 from strandline.kernel.window.window_slices import read_windows
 from strandline.model.elements import Timestamp
@@ -77,7 +77,7 @@ def test_every_key_finds_what_the_oracle_finds(rows: list[tuple[str | None, tupl
 
 def met(live: Sequence[Span], new: Sequence[Span], *, closed: Sequence[Span] = (), before: int = -FAR) -> Any:
     opened = pl.concat([spans(live, **{CLOSED: pl.lit(False)}), spans(closed, **{CLOSED: pl.lit(True)})])
-    found = meet(opened, spans(new), ["team"], CORRECTING, Touching.MERGE, before)
+    found = find_merges(opened, spans(new), ["team"], CORRECTING, Touching.MERGE, before)
     fresh = found.fresh.select(START, COVER_START, COVER_END, "@reason").sort(START)
     return found.live.select(START, COVER_START, COVER_END, "@joined").sort(START).rows(), fresh.rows()
 
@@ -104,7 +104,7 @@ def test_a_span_that_becomes_a_closed_session_is_refused_and_one_that_becomes_an
 def test_rows_move_under_the_bounds_that_theirs_have_become() -> None:
     where = spans([("red", 0, 10)]).with_columns(pl.lit(0).alias(COVER_START), pl.lit(25).alias(COVER_END))
     frame = spans([("red", 0, 10), ("blue", 0, 10)], total=pl.lit(5))
-    assert moved(frame, where, ["team"]).sort("team").rows() == [("blue", 0, 10, 5), ("red", 0, 25, 5)]
+    assert under_merged_bounds(frame, where, ["team"]).sort("team").rows() == [("blue", 0, 10, 5), ("red", 0, 25, 5)]
 
 
 def test_a_session_that_grows_starts_over_and_takes_back_what_it_had_said() -> None:
@@ -146,8 +146,8 @@ def test_what_is_owed_waits_until_the_new_session_speaks() -> None:
     group.play(("red", 1, 0), ("red", 2, 0))
     assert said(group.play(("red", 4, 5_000)), START, END, "total") == []
     kept = read_windows(group.held, [int(place.removeprefix("slice:")) for place in group.held if place != "index"])
-    assert kept.owed is not None
-    assert kept.owed.select(START, END, OWNER_START, OWNER_END).rows() == [(0, GAP, 0, 15_000)]
+    assert kept.pending is not None
+    assert kept.pending.select(START, END, OWNER_START, OWNER_END).rows() == [(0, GAP, 0, 15_000)]
     assert said(group.play(("red", 8, 5_000)), START, END, "total") == [
         ("-", 0, GAP, 3),
         ("+", 0, 15_000, 15),

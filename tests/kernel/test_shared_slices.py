@@ -12,13 +12,13 @@ from strandline.kernel.blocks.block import AT, END, START
 from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.kernel.window.assign import assign, max_timestamp
 from strandline.kernel.window.shared_slices import (
-    first_over,
-    first_waiting,
+    first_end_watermark,
+    first_open_instant,
     last_end,
-    last_over,
-    next_over,
-    shares,
-    striped,
+    last_end_watermark,
+    next_end_watermark,
+    step_over_slices,
+    uses_shared_slices,
     windows_ending,
 )
 from strandline.model.elements import Duration
@@ -43,7 +43,7 @@ SLIDING = sl.sliding("60s", every="1s")
     ids=str,
 )
 def test_overlapping_windows_that_speak_at_their_end_share(answers: dict[str, Any]) -> None:
-    assert shares(asking(**({"window": SLIDING} | answers)))
+    assert uses_shared_slices(asking(**({"window": SLIDING} | answers)))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_overlapping_windows_that_speak_at_their_end_share(answers: dict[str, An
     ids=str,
 )
 def test_windows_that_have_more_than_contents_before_their_end_do_not(answers: dict[str, Any]) -> None:
-    assert not shares(asking(**({"window": SLIDING} | answers)))
+    assert not uses_shared_slices(asking(**({"window": SLIDING} | answers)))
 
 
 KINDS = st.one_of(
@@ -97,7 +97,7 @@ def overs(ask: WindowedStep, at: int) -> list[int]:
 @given(kind=KINDS, at=TIMES)
 def test_all_instants_of_a_strip_have_the_same_windows(kind: Sliding | Cumulating, at: int) -> None:
     ask = asking(window=kind)
-    ((start, end),) = assign(pl.DataFrame({AT: [at]}), striped(ask).window).select(START, END).rows()
+    ((start, end),) = assign(pl.DataFrame({AT: [at]}), step_over_slices(ask).window).select(START, END).rows()
     assert start <= at < end
     assert windows_of(ask, start) == windows_of(ask, at) == windows_of(ask, end - 1)
 
@@ -107,12 +107,12 @@ def test_the_first_the_next_and_the_last_of_an_instants_windows(kind: Any, at: i
     ask = asking(window=kind)
     found = overs(ask, at)
     element = pl.DataFrame({AT: [at]})
-    assert element.select(first_over(ask)).item() == found[0]
-    assert element.select(max_timestamp(last_end(ask))).item() == found[-1] == last_over(ask, at)
-    first, ahead = first_waiting(ask, watermark), [over for over in found if over > watermark]
+    assert element.select(first_end_watermark(ask)).item() == found[0]
+    assert element.select(max_timestamp(last_end(ask))).item() == found[-1] == last_end_watermark(ask, at)
+    first, ahead = first_open_instant(ask, watermark), [over for over in found if over > watermark]
     assert (first is not None and at >= first) == bool(ahead)
     if ahead:
-        assert next_over(ask, at, watermark) == ahead[0]
+        assert next_end_watermark(ask, at, watermark) == ahead[0]
 
 
 @given(

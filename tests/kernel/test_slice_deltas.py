@@ -7,7 +7,7 @@ import strandline as sl
 from strandline.errors import BrokenBlock
 from strandline.kernel.blocks.block import Block, opened, pack, unpack
 from strandline.kernel.state import slice_deltas
-from strandline.kernel.state.slice_rows import GONE, ROW, as_changed
+from strandline.kernel.state.slice_rows import GONE, ROW, apply_deltas
 from strandline.kernel.state.slice_rows import WINDOWS as STORE
 from strandline.kernel.state.slice_store import INDEX, Slice, frames_of, read_index
 from strandline.kernel.state_export import export
@@ -116,8 +116,8 @@ def test_what_changes_stand_for_is_gone_from_their_slice_and_from_changes_before
     first = pl.DataFrame({"team": ["b", "d"], "total": [20, 4]}), pl.DataFrame({ROW: [1]})
     second = pl.DataFrame({"team": ["d"], "total": [40]}), pl.DataFrame({ROW: [4]})
     changed = [opened(pack(Block({WINDOWS: rows, GONE: gone})), "") for rows, gone in (first, second)]
-    assert as_changed(STORE, base, changed[:1])[WINDOWS].rows() == [("a", 1), ("c", 3), ("b", 20), ("d", 4)]
-    assert as_changed(STORE, base, changed)[WINDOWS].rows() == [("a", 1), ("c", 3), ("b", 20), ("d", 40)]
+    assert apply_deltas(STORE, base, changed[:1])[WINDOWS].rows() == [("a", 1), ("c", 3), ("b", 20), ("d", 4)]
+    assert apply_deltas(STORE, base, changed)[WINDOWS].rows() == [("a", 1), ("c", 3), ("b", 20), ("d", 40)]
 
 
 def test_changes_in_the_form_before_go_on() -> None:
@@ -201,9 +201,9 @@ def test_what_keeps_items_or_shares_or_meets_is_never_kept_beside() -> None:
     entry = {0: Slice(MANY, 1, 0, None, None)}
     plain = asking(lateness=60_000)
     assert takes_deltas(plain)
-    assert slice_deltas.seldom(entry, {0: 1}, set()) == {0}
-    assert slice_deltas.seldom(entry, {0: 1}, {0}) == frozenset()
-    assert slice_deltas.seldom(entry, {0: MANY // 2}, set()) == frozenset()
+    assert slice_deltas.slices_with_few_changes(entry, {0: 1}, set()) == {0}
+    assert slice_deltas.slices_with_few_changes(entry, {0: 1}, {0}) == frozenset()
+    assert slice_deltas.slices_with_few_changes(entry, {0: MANY // 2}, set()) == frozenset()
     for other in (
         asking(window=sl.session(seconds=5)), asking(window=sl.count_window(3)),
         asking(window=sl.sliding(seconds=10, every="5s")), asking(aggregates=(("all", sl.collect("score")),)),

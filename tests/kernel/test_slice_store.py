@@ -13,7 +13,7 @@ from strandline.kernel.blocks.block import END, START, Block, pack, unpack
 from strandline.kernel.state import slice_store
 from strandline.kernel.state.slice_store import FORM, HOLD, INDEX, Index, Slice, read_index, write_index
 from strandline.kernel.watermarks import NEVER, PartitionProgress, Progress
-from strandline.kernel.window.window_rows import OpenWindows, keeps_told
+from strandline.kernel.window.window_rows import OpenWindows, keeps_last_values
 from strandline.kernel.window.window_slices import read_windows, write_windows
 from strandline.model.steps import WindowedStep
 from tests.kernel.batches import KeyGroup, asking
@@ -123,7 +123,7 @@ def test_what_was_told_last_is_kept_only_where_it_is_needed(answers: dict[str, A
     group = KeyGroup(ask)
     group.play(("red", 5, 0))
     group.play(("red", 5, 0), watermark=10)
-    assert keeps_told(ask) is keeps
+    assert keeps_last_values(ask) is keeps
     kept = read_windows(group.held, [0]).windows
     assert kept is not None
     assert any(name.startswith("@told") for name in kept.columns) is keeps

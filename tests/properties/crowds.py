@@ -194,7 +194,7 @@ def difference(told: Played, meant: Played) -> str | None:
             if _of(key, mine) != _of(key, expected):
                 return f"move {number}, {key!r}: told {_of(key, mine)}, meant {_of(key, expected)}"
         # Windows that share what they hold have no rows of their own to be counted.
-        for what in ("watermarks",) if told.shares else ("watermarks", "rows"):
+        for what in ("watermarks",) if told.uses_shared_slices else ("watermarks", "rows"):
             one, other = getattr(told, what)[number], getattr(meant, what)[number]
             if one != other:
                 return f"move {number}, {what}: told {one}, meant {other}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from strandline.kernel.window.shared_slices import shares
+from strandline.kernel.window.shared_slices import uses_shared_slices
 from strandline.model.aggregates import Collect, Count, Max, Sum
 from strandline.model.elements import Duration, Element, TimeDomain, Timestamp
 from strandline.model.evictors import Evictor, KeepDelta, KeepLast, KeepWithin, Moment
@@ -86,7 +86,7 @@ class Played:
     watermarks: tuple[tuple[Timestamp, Timestamp], ...]
     rows: tuple[int, ...]
     player: Any
-    shares: bool = False
+    uses_shared_slices: bool = False
     """Whether windows share what they hold, where the player knows how."""
 
     @property
@@ -133,7 +133,7 @@ def play(history: History, player_of: Callable[[StoryPipeline], Player] = on_ref
                 emitted.append(Emitted())
         watermarks.append((player.watermark, player.output_watermark))
         rows.append(player.rows)
-    return Played(tuple(emitted), tuple(watermarks), tuple(rows), player, shares(history.pipeline.step))
+    return Played(tuple(emitted), tuple(watermarks), tuple(rows), player, uses_shared_slices(history.pipeline.step))
 
 
 def seconds(number: int) -> Duration:

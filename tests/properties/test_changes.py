@@ -40,15 +40,15 @@ def kept_beside(seldom: int = ALWAYS, alike: int = FEW) -> Iterator[list[Any]]:
     seen: list[Any] = []
     real = slice_deltas.end
 
-    def end(each: slice_deltas.Changing, *rest: Any, **more: Any) -> Any:
+    def end(each: slice_deltas.SliceChanges, *rest: Any, **more: Any) -> Any:
         found = real(each, *rest, **more)
         seen.append((each, found))
         return found
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slice_deltas, "LARGE", 0)
-        patch.setattr(slice_deltas, "SELDOM", seldom)
-        patch.setattr(slice_deltas, "ALIKE", alike)
+        patch.setattr(slice_deltas, "MIN_RATIO", seldom)
+        patch.setattr(slice_deltas, "MERGE_FACTOR", alike)
         patch.setattr(slice_deltas, "end", end)
         yield seen
 

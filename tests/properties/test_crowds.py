@@ -61,7 +61,7 @@ class Scattered(KernelPlayer):
         for group, held in enumerate(self._held):
             mine = [unpack(pack(block), "input") for block in blocks.get(group, [])]
             self.chance.shuffle(mine)
-            stepped = step(held, mine, [packet.control], self._ask)
+            stepped = step(held, mine, [packet.control], self._spec)
             for place, data in stepped.writes.items():
                 if data is None:
                     held.pop(place, None)
@@ -77,8 +77,8 @@ class Scattered(KernelPlayer):
 
     def _prepare(self, task: pl.DataFrame, packet: Packet, blocks: dict[int, list[Block]]) -> Iterator[pl.DataFrame]:
         horizon = self.chance.choice([None, packet.horizon, packet.horizon + self.chance.randrange(20_000)])
-        operator = operator_of(self._ask.operator, self._ask.keys)
-        taken, dead = operator.admit(task, self._ask.watermark, packet.control.clock)
+        operator = operator_of(self._spec.operator, self._spec.keys)
+        taken, dead = operator.admit(task, self._spec.watermark, packet.control.clock)
         for group, block in operator.prepare(taken, GROUPS, horizon).blocks.items():
             blocks.setdefault(group, []).append(block)
         yield dead

@@ -51,7 +51,7 @@ class MovedPlayer(KernelPlayer):
     """One that, when it is restarted, has gone through a savepoint and through another number of key groups."""
 
     def restart(self) -> Self:
-        again, operator = super().restart(), operator_of(self._ask.operator, self._ask.keys)
+        again, operator = super().restart(), operator_of(self._spec.operator, self._spec.keys)
         spread = distribute(through_parquet(export(self._held), operator.keys), operator, FIVE)
         assert [*spread] == [*range(FIVE)]
         gone_back = distribute(export(spread.values()), operator, GROUPS)

@@ -34,7 +34,7 @@ def always_sorted() -> Iterator[list[str]]:
     taken: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorting, "WORTH_IT", 1)
-        patch.setattr(window_rows, "_SELDOM", 0)
+        patch.setattr(window_rows, "_FEW_TOUCHED", 0)
         for module, name in ((accumulators, "put_together"), (window_rows, "replaced_in_order")):
             patch.setattr(module, name, _told(getattr(module, name), name, taken))
         yield taken

@@ -50,17 +50,17 @@ class Packet:
     horizon: int
 
 
-def ask_of(step: Operator, rule: Rule, partitions: Sequence[str]) -> StepSpec:
+def step_spec_of(step: Operator, rule: Rule, partitions: Sequence[str]) -> StepSpec:
     """What the key groups are asked to do for a story: it has one key, and its inputs or partitions are known."""
     return StepSpec((KEY,), step, rule, rule.names if isinstance(rule, Inputs) else tuple(partitions))
 
 
-def prepared(packet: Packet, ask: StepSpec) -> tuple[Mapping[int, Block], pl.DataFrame | None]:
+def prepared(packet: Packet, spec: StepSpec) -> tuple[Mapping[int, Block], pl.DataFrame | None]:
     """The blocks of a packet by key group, and those of its elements that cannot be taken in."""
     if packet.elements is None:
         return {}, None
-    operator = operator_of(ask.operator, ask.keys)
-    taken, dead = operator.admit(packet.elements, ask.watermark, packet.control.clock)
+    operator = operator_of(spec.operator, spec.keys)
+    taken, dead = operator.admit(packet.elements, spec.watermark, packet.control.clock)
     return operator.prepare(taken, GROUPS, packet.horizon).blocks, dead
 
 
@@ -68,15 +68,15 @@ class BlockPlayer(ABC):
     """Plays a windowed step by whoever carries its blocks."""
 
     def __init__(
-        self, ask: Operator, rule: Rule, *, partitions: Sequence[str] = (), fires_per_element: bool = False
+        self, definition: Operator, rule: Rule, *, partitions: Sequence[str] = (), fires_per_element: bool = False
     ) -> None:
-        self._definition = ask
-        self._values = () if isinstance(ask, Deduplicate) else tuple(name for name, _ in ask.aggregates)
-        self._ask = ask_of(ask, rule, partitions)
+        self._definition = definition
+        self._values = () if isinstance(definition, Deduplicate) else tuple(name for name, _ in definition.aggregates)
+        self._spec = step_spec_of(definition, rule, partitions)
         self._fires_per_element = fires_per_element
         self._clock = EPOCH.ms
-        known = () if isinstance(ask, Deduplicate) else ask.aggregates
-        self._read = dict.fromkeys(name for _, each in known for name in columns_of(each))
+        known = () if isinstance(definition, Deduplicate) else definition.aggregates
+        self._known_columns = dict.fromkeys(name for _, each in known for name in columns_of(each))
         self._key_type: pl.DataType = pl.String()
         self._last = Output()
 
@@ -107,25 +107,25 @@ class BlockPlayer(ABC):
     def feed(self, elements: Sequence[Element]) -> Emitted:
         """Elements come in. Inside a batch they arrive by source position: partition, then offset."""
         if self._fires_per_element:
-            return sum((self._fed([element]) for element in elements), Emitted())
-        return self._fed(sorted(elements, key=lambda element: (element.partition, element.offset)))
+            return sum((self._feed_batch([element]) for element in elements), Emitted())
+        return self._feed_batch(sorted(elements, key=lambda element: (element.partition, element.offset)))
 
-    def _fed(self, elements: Sequence[Element]) -> Emitted:
+    def _feed_batch(self, elements: Sequence[Element]) -> Emitted:
         if not elements:
             return self._play(())
         frame = self._frame(elements)
-        return self._play(_seen(frame, self._ask.watermark, self._clock), frame)
+        return self._play(_seen(frame, self._spec.watermark, self._clock), frame)
 
     def _frame(self, elements: Sequence[Element]) -> pl.DataFrame:
         """The elements as columns; a column that some batches lack is null there."""
-        self._read |= dict.fromkeys(name for element in elements for name in element.columns)
+        self._known_columns |= dict.fromkeys(name for element in elements for name in element.columns)
         rows = {
             KEY: [element.key for element in elements],
             AT: [element.at.ms for element in elements],
             PARTITION: [element.partition for element in elements],
             OFFSET: [element.offset for element in elements],
         }
-        values = {name: [element.columns.get(name) for element in elements] for name in self._read}
+        values = {name: [element.columns.get(name) for element in elements] for name in self._known_columns}
         frame = pl.DataFrame({**rows, **values}, strict=False)
         if frame.schema[KEY] == pl.Null:  # where no element has a key, keys are of the type they were last
             return frame.with_columns(pl.col(KEY).cast(self._key_type))
@@ -135,8 +135,8 @@ class BlockPlayer(ABC):
     def move_watermark(self, to: Timestamp, of: str | None = None) -> Emitted:
         """One partition or input tells its watermark, or all that have not ended do."""
         names = [name for name, each in self._partitions.items() if not each.finished]
-        told = names if of is None else [self._may_be_new(of)]
-        return self._play([Seen(name, watermark=to.ms) for name in told])
+        partitions = names if of is None else [self._may_be_new(of)]
+        return self._play([Seen(name, watermark=to.ms) for name in partitions])
 
     def move_clock(self, to: Timestamp) -> Emitted:
         """Processing time moves on; it never goes back."""
@@ -162,15 +162,15 @@ class BlockPlayer(ABC):
     def _play(self, seen: Sequence[Seen], elements: pl.DataFrame | None = None, *, drain: bool = False) -> Emitted:
         control = Control(self._clock, tuple(seen), drain)
         self._last = gather(self._carry(Packet(elements, control, self._last.progress.watermark)))
-        return self._told(self._last)
+        return self._to_emitted(self._last)
 
     @property
     def _partitions(self) -> Mapping[str, PartitionProgress]:
         """Those known from the start are there before the first batch."""
-        return dict.fromkeys(self._ask.partitions, PartitionProgress()) | dict(self._last.progress.partitions)
+        return dict.fromkeys(self._spec.partitions, PartitionProgress()) | dict(self._last.progress.partitions)
 
     def _may_be_new(self, name: str) -> str:
-        return self._known(name) if isinstance(self._ask.watermark, Inputs) else name
+        return self._known(name) if isinstance(self._spec.watermark, Inputs) else name
 
     def _known(self, name: str) -> str:
         if name in self._partitions:
@@ -178,7 +178,7 @@ class BlockPlayer(ABC):
         known = ", ".join(self._partitions) or "none"
         raise InvalidWatermark(f"no partition or input is called {name!r}", detail=f"known so far: {known}")
 
-    def _told(self, output: Output) -> Emitted:
+    def _to_emitted(self, output: Output) -> Emitted:
         rows = [*_rows(output.panes)]
         has_windows = not isinstance(self._definition, Deduplicate)
         return Emitted(
@@ -216,15 +216,15 @@ class BlockPlayer(ABC):
 class KernelPlayer(BlockPlayer):
     """Key groups in memory, kept as the bytes that Spark would keep."""
 
-    def __init__(self, ask: Operator, rule: Rule, **options: Any) -> None:
-        super().__init__(ask, rule, **options)
+    def __init__(self, definition: Operator, rule: Rule, **options: Any) -> None:
+        super().__init__(definition, rule, **options)
         self._held: list[dict[str, bytes]] = [{} for _ in range(GROUPS)]
 
     def _carry(self, packet: Packet) -> Iterator[Block]:
-        blocks, dead = prepared(packet, self._ask)
+        blocks, dead = prepared(packet, self._spec)
         for group, held in enumerate(self._held):
-            mine = [unpack(pack(blocks[group]), "input")] if group in blocks else []
-            stepped = step(held, mine, [packet.control], self._ask)
+            input_blocks = [unpack(pack(blocks[group]), "input")] if group in blocks else []
+            stepped = step(held, input_blocks, [packet.control], self._spec)
             for place, data in stepped.writes.items():
                 if data is None:
                     held.pop(place, None)
@@ -234,9 +234,9 @@ class KernelPlayer(BlockPlayer):
 
     def restart(self) -> Self:
         """A player that knows nothing but the bytes that were kept, and what a source would tell it anew."""
-        again = copy(self)
-        again._held = [dict(held) for held in self._held]  # noqa: SLF001 - its own
-        return again
+        restarted = copy(self)
+        restarted._held = [dict(held) for held in self._held]  # noqa: SLF001 - its own
+        return restarted
 
     def close(self) -> None:
         """Nothing is held but memory."""

@@ -23,7 +23,7 @@ from strandline.kernel.deduplicate.stores import (
 )
 from strandline.kernel.operator import Batch
 from strandline.kernel.state import slice_deltas
-from strandline.kernel.state.slice_deltas import Changing, Run
+from strandline.kernel.state.slice_deltas import Run, SliceChanges
 from strandline.kernel.state.slice_store import DUE_WATERMARK, Slice, Slices
 from strandline.model.deduplicate import Deduplicate
 
@@ -83,13 +83,13 @@ def _in_state(
     duplicate = np.zeros(elements.height, np.bool_)
     hashes, times = elements[HASH].to_numpy(), elements[AT].to_numpy()
     for run in (run for each in runs.values() for run in each):
-        mine, rows = _equal_pairs(hashes, run.names[HASH].to_numpy())
+        own, rows = _equal_pairs(hashes, run.names[HASH].to_numpy())
         if definition.within is not None:
-            near = np.abs(run.names[AT].to_numpy()[rows] - times[mine]) < definition.within.ms
-            mine, rows = mine[near], rows[near]
-        if len(mine):
-            same = _same_keys(only(elements, keys)[mine], run.block.frame(FIRST.rows, keys, rows=rows))
-            duplicate[mine[same]] = True
+            near = np.abs(run.names[AT].to_numpy()[rows] - times[own]) < definition.within.ms
+            own, rows = own[near], rows[near]
+        if len(own):
+            same = _same_keys(only(elements, keys)[own], run.block.frame(FIRST.rows, keys, rows=rows))
+            duplicate[own[same]] = True
     return duplicate
 
 
@@ -157,8 +157,8 @@ def _following(times: Longs, starts: Longs, ends: Longs, within: int) -> Longs:
         found[:] = np.searchsorted(line, line + within, "left")
         return np.minimum(found, np.repeat(ends, ends - starts), out=found)
     for begin, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        mine = times[begin:end]
-        found[begin:end] = begin + np.searchsorted(mine, mine + within, "left")
+        own = times[begin:end]
+        found[begin:end] = begin + np.searchsorted(own, own + within, "left")
     return found
 
 
@@ -184,7 +184,7 @@ def _add(
     if definition.within is not None:
         rows = rows.filter(pl.col(DUE_WATERMARK) > batch.now.after)
     numbers = first_slices(rows, keys, definition)
-    changing: dict[int, Changing] = {
+    changing: dict[int, SliceChanges] = {
         number: slice_deltas.appending(
             FIRST, number, slices[number], runs[number] if number in runs else _runs(batch, number, slices[number])
         )

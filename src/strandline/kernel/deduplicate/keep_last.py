@@ -35,10 +35,12 @@ def keep_last(
     if new is None and not due_now:
         return None, 0, {}, known
     touched = {} if new is None else _touched(new, keys)
-    few = slice_deltas.seldom(known, {n: frames[0].height for n, frames in touched.items()}, due_now)
-    whole = sorted(({*touched, *due_now} - few) & known.keys())
-    changing = slice_deltas.begin(batch.held, LAST, known, {n: touched[n] for n in few}, (HASH,))
-    read = [each.mine for each in changing.values() if each.mine.height]
+    with_delta = slice_deltas.slices_with_few_changes(
+        known, {n: frames[0].height for n, frames in touched.items()}, due_now
+    )
+    whole = sorted(({*touched, *due_now} - with_delta) & known.keys())
+    changing = slice_deltas.begin(batch.held, LAST, known, {n: touched[n] for n in with_delta}, (HASH,))
+    read = [each.touched for each in changing.values() if each.touched.height]
     read += [*read_slices(batch.held, LAST, whole, known).values()]
     state = pl.concat(read, how="diagonal_relaxed") if read else None
     rows, last, duplicates = (None, state, 0) if new is None else _changed(state, new, keys, definition)

@@ -11,7 +11,7 @@ from strandline.kernel.blocks.hashing import hashed
 from strandline.kernel.blocks.small_frames import only
 from strandline.kernel.state import slice_deltas
 from strandline.kernel.state.partitioning import key_slices, ordered
-from strandline.kernel.state.slice_deltas import Changing
+from strandline.kernel.state.slice_deltas import SliceChanges
 from strandline.kernel.state.slice_rows import Store
 from strandline.kernel.state.slice_store import DUE_CLOCK, DUE_WATERMARK, Slice, by_slice, pack_slice
 from strandline.kernel.watermarks import FOREVER
@@ -54,7 +54,7 @@ def with_deadline(rows: pl.DataFrame, definition: Deduplicate) -> pl.DataFrame:
 
 
 def write_rows(
-    store: Store, rows: pl.DataFrame, numbers: pl.Series, changing: Mapping[int, Changing]
+    store: Store, rows: pl.DataFrame, numbers: pl.Series, changing: Mapping[int, SliceChanges]
 ) -> tuple[dict[str, bytes | None], dict[int, Slice]]:
     """Write rows by slice: a delta where the slice is in `changing`, else the whole slice."""
     writes: dict[str, bytes | None] = {}

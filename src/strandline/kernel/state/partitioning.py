@@ -53,7 +53,7 @@ def ordered(frame: pl.DataFrame, by: Sequence[str], bounds: Sequence[str] = (STA
 def among(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.Series:
     """Which rows have an equal among those that are wanted, by the columns of these."""
     mask = np.zeros(rows.height, np.bool_)
-    places = _places_of(rows, wanted) if is_worth_it(rows.height) else None
+    places = _places_in_order(rows, wanted) if is_worth_it(rows.height) else None
     if places is None:
         names = wanted.columns
         found = rows.select(names).with_row_index("@at").join(wanted, on=names, how="semi", nulls_equal=True)["@at"]
@@ -62,17 +62,21 @@ def among(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.Series:
     return pl.Series(mask)
 
 
-def _places_of(rows: pl.DataFrame, wanted: pl.DataFrame) -> Places | None:
+def _places_in_order(rows: pl.DataFrame, wanted: pl.DataFrame) -> Places | None:
     """Where they are, if all rows are of one window and their only key is a number that rises."""
     bounds = [name for name in wanted.columns if name in {START, END}]
     keys = [name for name in wanted.columns if name not in bounds]
     if len(keys) != 1 or not all(is_one(rows[name]) for name in bounds):
         return None
-    mine = plain(rows[keys[0]])
+    numbers = plain(rows[keys[0]])
     for name in bounds:
         wanted = wanted.filter(wanted[name] == rows[name][0])
-    theirs = plain(wanted[keys[0]])
-    return place_in(mine, theirs) if mine is not None and theirs is not None and rises(mine) else None
+    wanted_numbers = plain(wanted[keys[0]])
+    return (
+        place_in(numbers, wanted_numbers)
+        if numbers is not None and wanted_numbers is not None and rises(numbers)
+        else None
+    )
 
 
 def slices_of(frame: pl.DataFrame, keys: Sequence[str], span: int | None) -> pl.Series:

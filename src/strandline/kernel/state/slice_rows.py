@@ -69,16 +69,16 @@ def is_delta(place: str) -> bool:
     return kind in _DELTAS.values() or kind.endswith(".deltas")
 
 
-def as_changed(store: Store, frames: Frames, deltas: Sequence[Packed]) -> Frames:
+def apply_deltas(store: Store, frames: Frames, deltas: Sequence[Packed]) -> Frames:
     """Apply deltas to the frames of a slice."""
     if not deltas:
         return frames
     rows = [frames[store.rows], *(each.frame(store.rows).drop(ROW, strict=False) for each in deltas)]
-    left = alive(sum(each.height for each in rows), (gone_by(store, each) for each in deltas))
+    left = valid_rows(sum(each.height for each in rows), (replaced_rows(store, each) for each in deltas))
     return {**frames, store.rows: pl.concat(rows, how="diagonal_relaxed").filter(pl.Series(left))}
 
 
-def alive(rows: int, gone: Iterable[Places]) -> npt.NDArray[np.bool_]:
+def valid_rows(rows: int, gone: Iterable[Places]) -> npt.NDArray[np.bool_]:
     """Mark the rows that are still valid."""
     left = np.ones(rows, np.bool_)
     for places in gone:
@@ -86,7 +86,7 @@ def alive(rows: int, gone: Iterable[Places]) -> npt.NDArray[np.bool_]:
     return left
 
 
-def gone_by(store: Store, delta: Packed) -> Places:
+def replaced_rows(store: Store, delta: Packed) -> Places:
     """Read the positions that a delta invalidates."""
     # The second form of state kept each position beside the row that replaced it.
     name = GONE if GONE in delta.names else store.rows

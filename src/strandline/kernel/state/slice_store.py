@@ -18,7 +18,7 @@ import polars as pl
 from strandline.errors import StateError
 from strandline.kernel.blocks.block import Block, Frames, opened, pack, unpack
 from strandline.kernel.blocks.small_frames import stacked, without
-from strandline.kernel.state.slice_rows import SHARED, WINDOWS, Store, as_changed, is_delta, store_of
+from strandline.kernel.state.slice_rows import SHARED, WINDOWS, Store, apply_deltas, is_delta, store_of
 from strandline.kernel.watermarks import Progress, progress_from_facts, progress_to_facts
 
 FORM: Final = 4
@@ -173,7 +173,7 @@ def read_slices(
     store: Store,
     numbers: Iterable[int],
     slices: Slices | None = None,
-    sift: Callable[[int, Frames], Frames] | None = None,
+    row_filter: Callable[[int, Frames], Frames] | None = None,
 ) -> dict[str, pl.DataFrame]:
     """Read the frames of these slices with their deltas applied, each slice sifted, as one frame for each name."""
     found: dict[str, list[pl.DataFrame]] = {}
@@ -183,8 +183,8 @@ def read_slices(
         if data is not None:
             many = slices[number].deltas if slices and number in slices else 0
             deltas = [opened(held[each], each) for each in store.delta_places(number, many)]
-            frames = as_changed(store, unpack(data, place).frames, deltas)
-            for name, frame in (frames if sift is None else sift(number, frames)).items():
+            frames = apply_deltas(store, unpack(data, place).frames, deltas)
+            for name, frame in (frames if row_filter is None else row_filter(number, frames)).items():
                 found.setdefault(name, []).append(frame)
     return {name: stacked(each) for name, each in found.items()}
 
@@ -223,4 +223,4 @@ def frames_of(blocks: Mapping[str, bytes], prefix: str = "") -> Iterator[tuple[s
         store, number = store_of(place), place.partition(":")[2]
         places = store.delta_places(int(number), blocks) if number.lstrip("-").isdigit() else ()
         deltas = [opened(blocks[each], prefix + each) for each in places]
-        yield place, as_changed(store, unpack(data, prefix + place).frames, deltas)
+        yield place, apply_deltas(store, unpack(data, prefix + place).frames, deltas)

@@ -30,7 +30,7 @@ def assign(elements: pl.DataFrame, kind: WindowKind) -> pl.DataFrame:
     """The elements with a row for each of their windows. A session's window is the element's own, before any meet."""
     match kind:
         case Tumbling(size, offset):
-            inside = _starts(elements, size, offset)
+            inside = _window_starts(elements, size, offset)
             if inside is not None:
                 return elements.with_columns(inside.alias(START), (inside + size.ms).alias(END))
             age = since_boundary(size, offset)
@@ -61,7 +61,7 @@ def assign(elements: pl.DataFrame, kind: WindowKind) -> pl.DataFrame:
     assert_never(kind)
 
 
-def _starts(elements: pl.DataFrame, size: Duration, offset: Duration) -> pl.Series | None:
+def _window_starts(elements: pl.DataFrame, size: Duration, offset: Duration) -> pl.Series | None:
     """Where the windows of many elements start, none near an end of time: NumPy divides in a third of the time."""
     times = plain(elements[AT]) if is_worth_it(elements.height) else None
     if times is None or times.min() < NEVER + size.ms or times.max() > FOREVER - size.ms:
@@ -100,15 +100,15 @@ def _last_before(end: pl.Expr) -> pl.Expr:
     return pl.when(end == FOREVER).then(FOREVER).otherwise(end - 1)
 
 
-def expires(ask: WindowedStep, end: pl.Expr | None = None) -> pl.Expr:
+def expires(step: WindowedStep, end: pl.Expr | None = None) -> pl.Expr:
     """The gc time: once the watermark is here, the window is gone."""
-    allowed = ask.lateness.allowed
+    allowed = step.lateness.allowed
     return pl.lit(FOREVER) if allowed is None else later(max_timestamp(end), allowed.ms)
 
 
-def expiry(ask: WindowedStep, end: int) -> int:
+def expiry(step: WindowedStep, end: int) -> int:
     """The gc time of one window."""
-    allowed, last = ask.lateness.allowed, end if end == FOREVER else end - 1
+    allowed, last = step.lateness.allowed, end if end == FOREVER else end - 1
     return FOREVER if allowed is None else min(last + allowed.ms, FOREVER)
 
 

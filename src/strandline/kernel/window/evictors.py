@@ -14,7 +14,7 @@ from strandline.model.expressions import Name
 _ARRIVAL = (TURN, PARTITION, OFFSET)
 
 
-def kept(evictor: Evictor | None, moment: Moment, elements: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+def evict(evictor: Evictor | None, moment: Moment, elements: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """The elements that stay, once the evictor has run if this is its moment."""
     if evictor is None or evictor.moment is not moment:
         return elements

@@ -22,19 +22,19 @@ _MOVED: Final = 2
 """The form in which it was in the row for the first time."""
 
 
-def is_older(form: int, ask: WindowedStep) -> bool:
+def is_older(form: int, step: WindowedStep) -> bool:
     """Whether something that a step keeps is elsewhere in state of this form."""
-    return form < _MOVED and bool(picks_of(ask) or sets_of(ask))
+    return form < _MOVED and bool(picks_of(step) or sets_of(step))
 
 
-def in_rows(rows: pl.DataFrame, items: Frames, ask: WindowedStep) -> tuple[pl.DataFrame, Frames]:
+def in_rows(rows: pl.DataFrame, items: Frames, step: WindowedStep) -> tuple[pl.DataFrame, Frames]:
     """Rows of windows or strips with all that is kept there now, and the items that are still items."""
     left = dict(items)
-    for pick in picks_of(ask):
+    for pick in picks_of(step):
         old = left.pop(pick.name, None)
         if pick.kept not in rows.columns:
             rows = _joined(rows, None if old is None else _one(old, pick), [*pick.columns])
-    for name in sets_of(ask):
+    for name in sets_of(step):
         old = left.pop(name, None)
         if f"@{name}" not in rows.columns:
             found = _joined(rows, None if old is None else _values(old, f"@{name}"), [f"@{name}"])

@@ -1,7 +1,7 @@
-"""Emit one element of each key and span of event time: the deduplication operator.
+"""Emit one element per key and span of event time: the deduplication operator.
 
-Late elements, for which it is no longer known whether they are duplicates, go to the late output. Duplicates are
-counted as filtered.
+State of late elements has expired, so the operator cannot tell whether they are duplicates; they go to the late output.
+Duplicates are counted as filtered.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class DeduplicateOperator:
-    """Deduplication over certain keys."""
+    """The deduplication operator for given key columns."""
 
     definition: Deduplicate
     keys: tuple[str, ...]
@@ -95,7 +95,7 @@ class DeduplicateOperator:
         )
 
     def _split_late(self, elements: pl.DataFrame, watermark: int) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        """Split off elements so far behind the watermark that expired keys may have had their like."""
+        """Split off elements so far behind the watermark that the state of their duplicates may have expired."""
         if self.definition.within is None or watermark == NEVER:
             return elements, None
         behind = elements[AT].to_numpy() <= watermark - self.definition.lateness.ms
@@ -109,9 +109,9 @@ class DeduplicateOperator:
         return elements.filter(pl.Series(~behind)), late.sort(element_columns(late))
 
     def _key_columns(self, elements: pl.DataFrame) -> pl.DataFrame:
-        """Return keys, time, hash and row number of elements, those of one key together, by time and position.
+        """Return keys, time, hash and row number of elements, grouped by key, sorted by time and position.
 
-        Whole rows are gathered once, for the elements that are emitted.
+        Other columns are gathered once, for the emitted elements only.
         """
         hashed = with_hash(only(elements, [*dict.fromkeys((*self.keys, AT))]), self.keys)
         hashes = hashed[HASH].to_numpy()

@@ -1,11 +1,11 @@
 """Keep changes to a large slice in delta blocks beside it, so that unchanged rows are not written again.
 
-    "changes:<n>"      rows of slice n as they are now, and the positions of the rows that they replace; rows of the
-    "changes:<n>:2"…   slice and of its deltas are counted through
+    "changes:<n>"      current rows of slice n, and the positions of the rows that they replace; positions count
+    "changes:<n>:2"…   through the slice and all of its deltas
 
-Sorting and writing all rows for the sake of a few costs more than everything else in a batch. Every batch adds a delta;
-deltas of similar size are merged, so that there are never many and a row is seldom written again. When too much of a
-slice is replaced, the slice is written whole.
+Sorting and writing all rows to change a few costs more than everything else in a batch. Every batch adds a delta.
+Deltas of similar size are merged, as in an LSM tree, so there are few and a row is rarely rewritten. When too many rows
+of a slice are replaced, the slice is rewritten.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,11 @@ from strandline.kernel.state.slice_rows import GONE, ROW, Places, Store, replace
 from strandline.kernel.state.slice_store import DUE_CLOCK, DUE_WATERMARK, HOLD, NOT_STORED, Slice, Slices
 
 LARGE: Final = 2_000
-"""Rows from which on a slice gets deltas."""
+"""Minimum rows of a slice that gets deltas."""
 MIN_RATIO: Final = 2
-"""Rows touched now or replaced before must be fewer than one in so many."""
+"""A slice gets a delta while fewer than one in this many of its rows are touched now or were replaced before."""
 MERGE_FACTOR: Final = 4
-"""So many deltas, none of them so many times as large as the last, are merged."""
+"""This many deltas are merged if none of them has this many times the rows of the last."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,9 +35,9 @@ class Run:
 
     store: Store
     block: Packed
-    """Read as far as it must be."""
+    """Decoded lazily, column by column."""
     names: pl.DataFrame
-    """The columns of its rows that were asked for: those that identify them, and their hold."""
+    """The requested columns of its rows: their identity and their hold."""
     size: int
     """Its bytes."""
     gone: Places
@@ -57,22 +57,22 @@ class Run:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SliceChanges:
-    """A slice of which some rows change in this batch."""
+    """A slice of which a batch changes some rows."""
 
     store: Store
     number: int
     entry: Slice
     runs: tuple[Run, ...]
     places: Places
-    """Where the touched rows are."""
+    """Positions of the touched rows."""
     others: Places
-    """Where the others are."""
+    """Positions of the other valid rows."""
     touched: pl.DataFrame
-    """The touched rows as they are before this batch."""
+    """The touched rows before this batch."""
 
 
 def slices_with_few_changes(slices: Slices, touched: Mapping[int, int], due: set[int]) -> frozenset[int]:
-    """Return the slices that get a delta: so few rows of them are touched, and they are not due as a whole."""
+    """Return the slices that get a delta: few of their rows are touched, and no deadline makes them due."""
     return frozenset(
         number
         for number, rows in touched.items()
@@ -106,7 +106,7 @@ def begin(
 
 
 def appending(store: Store, number: int, entry: Slice, runs: tuple[Run, ...]) -> SliceChanges:
-    """Describe a slice to which rows are added, and none replaced."""
+    """Describe a slice that gets new rows and no replacements."""
     left = valid_rows(sum(run.names.height for run in runs), (run.gone for run in runs))
     return SliceChanges(store, number, entry, runs, np.zeros(0, np.int64), np.flatnonzero(left), pl.DataFrame())
 
@@ -134,7 +134,7 @@ def _at(runs: Sequence[Run], places: Places) -> pl.DataFrame:
 
 
 def end(changes: SliceChanges, rows: pl.DataFrame, names: Sequence[str]) -> tuple[dict[str, bytes | None], Slice]:
-    """Write the touched rows of a slice after a batch, merged with earlier deltas where that pays."""
+    """Write the touched rows of a slice as a delta, merged with earlier deltas of similar size."""
     left = _unmerged_runs(changes, rows.height)
     merged, since = changes.runs[left:], sum(run.names.height for run in changes.runs[:left])
     kept = without(rows, NOT_STORED)
@@ -159,7 +159,7 @@ def end(changes: SliceChanges, rows: pl.DataFrame, names: Sequence[str]) -> tupl
 
 
 def _unmerged_runs(changes: SliceChanges, rows: int) -> int:
-    """Count the blocks that stay as they are when so many rows are added: the slice, and larger deltas."""
+    """Count the blocks that are not merged when this many rows are added: the slice and larger deltas."""
     sizes = [len(run.among(changes.others)) for run in changes.runs]
     left = len(sizes)
     while True:
@@ -175,14 +175,14 @@ def _unmerged_runs(changes: SliceChanges, rows: int) -> int:
 def wanted_rows(
     rows: pl.DataFrame, frames: Sequence[pl.DataFrame], names: Sequence[str], bounds: Sequence[str]
 ) -> pl.DataFrame:
-    """Return the identities that frames touch; bounds are left out where all rows of a slice share them."""
+    """Return the identities that frames touch, without the bounds if they are equal in all rows of the slice."""
     one = all(rows[name].min() == rows[name].max() for name in bounds)
     needed = [name for name in names if name not in bounds] if one else [*names]
     return pl.concat([frame.select(needed) for frame in frames]).unique()
 
 
 def _hold(changes: SliceChanges, rows: pl.DataFrame) -> int | None:
-    """Return the least hold of all rows; where none held anything before, only touched rows can."""
+    """Return the least hold of all rows; without a hold before, only touched rows can have one."""
     least: int | None = _least(rows[HOLD])
     if changes.entry.hold is None:
         return least

@@ -1,4 +1,4 @@
-"""Sort the elements of a batch into those taken and those late."""
+"""Collect the elements of a batch, assign their windows, and split off late elements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from strandline.model.triggers import may_finish
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """The elements of a batch: one by one beside each window, combined by window, or combined by shared slice."""
+    """The elements of a batch: rows with a window each, or pre-aggregated by window or by shared slice."""
 
     assigned: pl.DataFrame | None = None
     parts: Combined | None = None
@@ -29,13 +29,13 @@ class Arrivals:
 
     @property
     def combined_count(self) -> int:
-        """Count the elements that were combined before the shuffle, since none of their windows can refuse them."""
+        """Count the elements that were pre-aggregated before the shuffle; no window can reject them as late."""
         return sum(int(each.rows[COUNTED].sum()) for each in (self.parts, self.shared_parts) if each is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class LateSplit:
-    """Elements that windows take, each beside one of them; late elements; and how many of each."""
+    """Accepted elements, one row per element and window; late elements; and the counts of both."""
 
     accepted: pl.DataFrame | None = None
     late: pl.DataFrame | None = None
@@ -44,35 +44,35 @@ class LateSplit:
 
 
 def collect_arrivals(blocks: Sequence[Block], step: WindowedStep, now: Instant) -> Arrivals:
-    """Collect the elements of all blocks, each beside its windows, and what tasks combined."""
+    """Collect the single rows of all blocks with their windows, and the parts that tasks pre-aggregated."""
     parts = side_by_side(gather(blocks, step))
     require_open(parts, step, now)
     return Arrivals(assign_rows(row_blocks(blocks), step, now), parts)
 
 
 def row_blocks(blocks: Sequence[Block]) -> list[Block]:
-    """Return the blocks with elements one by one."""
+    """Return the blocks that contain single elements."""
     return [block for block in blocks if ROWS in block.frames]
 
 
 def require_open(parts: Combined | None, step: WindowedStep, now: Instant) -> None:
-    """Raise if elements were combined for a window that has expired: the horizon given to tasks was wrong."""
+    """Raise if tasks pre-aggregated elements of an expired window: their horizon was wrong."""
     first: Any = None if parts is None else parts.rows[END].min()
     if first is not None and expiry(step, first) <= now.before:
         raise expired_window_error(now)
 
 
 def expired_window_error(now: Instant) -> StateError:
-    """Return the error for combined elements of an expired window."""
+    """Return the error for pre-aggregated elements of an expired window."""
     return StateError(
-        "combined elements reached a window that is already gone",
+        "pre-aggregated elements reached a window that is already gone",
         detail=f"watermark {now.before}",
         hint="this is a defect in Strandline: the horizon given to prepare lay below the watermark",
     )
 
 
 def assign_rows(blocks: Sequence[Block], step: WindowedStep, now: Instant) -> pl.DataFrame | None:
-    """Put elements that came one by one beside those of their windows that were not combined before the shuffle."""
+    """Assign windows to single elements; leave out the windows for which a task pre-aggregated the element."""
     frames = []
     for block in blocks:
         assigned = assign(block.frames[ROWS].with_columns(pl.lit(now.turn).alias(TURN)), step.window)
@@ -89,7 +89,7 @@ def assign_rows(blocks: Sequence[Block], step: WindowedStep, now: Instant) -> pl
 def split_by_lateness(
     windows: OpenWindows, assigned: pl.DataFrame | None, keys: Sequence[str], step: WindowedStep, now: Instant
 ) -> LateSplit:
-    """Tell which elements are late: their windows have expired, or their trigger has closed them."""
+    """Split off late elements: their windows have expired, or the trigger has closed them."""
     if assigned is None:
         return LateSplit()
     closed = pl.lit(False)
@@ -103,7 +103,10 @@ def split_by_lateness(
 
 
 def split_by_reason(marked: pl.DataFrame, step: WindowedStep, now: Instant) -> LateSplit:
-    """Split elements by REASON. One is late only if all its windows refuse it; the late row names the last of them."""
+    """Split elements by REASON.
+
+    An element is late only if all its windows reject it; the late row names the last of these windows.
+    """
     accepted = pl.col(REASON).is_null()
     if has_one(step.window):
         on_time, refused = marked.filter(accepted), marked.filter(~accepted)
@@ -135,7 +138,7 @@ def _late_rows(refused: pl.DataFrame, now: Instant) -> pl.DataFrame | None:
 def with_hold_times(
     accepted: pl.DataFrame | None, windows: OpenWindows, keys: Sequence[str], step: WindowedStep, now: Instant
 ) -> pl.DataFrame | None:
-    """Add the times by which elements hold the output watermark back; never a time that it has already passed."""
+    """Add the time at which each element holds the output watermark back, unless the watermark has passed it."""
     if accepted is None or step.pane_timestamp is PaneTimestamp.END_OF_WINDOW:
         return accepted
     reached = pl.lit(now.before)

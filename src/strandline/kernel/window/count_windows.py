@@ -1,6 +1,7 @@
-"""Count windows: exact by arrival, whatever the batches. They know no lateness and take no trigger.
+"""Fill count windows in order of arrival, independent of batch boundaries; they have no lateness and no trigger.
 
-A key keeps how many elements have come, how many are untold, and the newest elements that a pane may still hold.
+Per key the state is the number of elements seen, the number not yet emitted, and the newest elements that a later pane
+may contain.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ _NOW = "@now."
 def fill_windows(
     state: OpenWindows, rows: pl.DataFrame | None, keys: Sequence[str], step: WindowedStep, kind: Count, watermark: int
 ) -> tuple[pl.DataFrame | None, OpenWindows]:
-    """A pane for each window that fills, and at the end of input one for the rest; and what each key keeps."""
+    """Emit a pane for each full window, and at the end of input one for the rest; return the new state."""
     every = kind.every or kind.size
     seen = None if state.windows is None else state.windows.select(*keys, SEEN, PENDING)
     numbered = _with_ordinals(state.items.get(ELEMENTS), seen, rows, keys)
@@ -46,7 +47,7 @@ def fill_windows(
 def _with_ordinals(
     recent: pl.DataFrame | None, seen: pl.DataFrame | None, rows: pl.DataFrame | None, keys: Sequence[str]
 ) -> pl.DataFrame | None:
-    """Every element that is still at hand, with its ordinal among those of its key."""
+    """Number kept and new elements by their position among all elements of the key."""
     found = [] if recent is None else [recent]
     if rows is not None and rows.height:
         ordered = rows.sort(*keys, PARTITION, OFFSET)
@@ -60,7 +61,7 @@ def _with_ordinals(
 def _count_by_key(
     seen: pl.DataFrame | None, rows: pl.DataFrame | None, keys: Sequence[str], every: int
 ) -> pl.DataFrame:
-    """For each key how many had come before the batch, how many have come now, and how many of them are untold."""
+    """Count for each key the elements before the batch, the elements of the batch, and the elements not yet emitted."""
     frames = []
     if seen is not None:
         frames.append(seen.select(*keys, pl.col(SEEN).alias("@before"), pl.lit(0, pl.Int64).alias("@batch"), PENDING))
@@ -77,7 +78,7 @@ def _count_by_key(
 def _elements_of_full_windows(
     numbered: pl.DataFrame, totals: pl.DataFrame, keys: Sequence[str], kind: Count
 ) -> pl.DataFrame:
-    """Elements beside each window that fills in this batch and holds them."""
+    """Assign elements to the windows that become full in this batch."""
     every = kind.every or kind.size
     first = (pl.col(ORDINAL) // every + 1) * every
     known = beside(numbered.drop(SEEN, strict=False), totals, keys)
@@ -89,7 +90,7 @@ def _elements_of_full_windows(
 def _elements_of_last_windows(
     numbered: pl.DataFrame, totals: pl.DataFrame, keys: Sequence[str], kind: Count
 ) -> pl.DataFrame:
-    """Elements of the windows that the end of input leaves unfilled."""
+    """Assign elements to the windows that are not full at the end of input."""
     known = beside(numbered.drop(SEEN, strict=False), totals, keys)
     if kind.every:
         start, end = (pl.col(SEEN) - kind.size).clip(0), pl.col(SEEN)
@@ -117,7 +118,7 @@ def _panes(assigned: pl.DataFrame, keys: Sequence[str], step: WindowedStep) -> p
 
 
 def _state_after(numbered: pl.DataFrame, totals: pl.DataFrame, keys: Sequence[str], kind: Count) -> OpenWindows:
-    """The elements that a pane may still hold, and the count of each key."""
+    """Keep the elements that a later pane may contain, and the counts of each key."""
     known = beside(numbered.drop(SEEN, strict=False), totals.select(*keys, SEEN), keys)
     oldest = pl.col(SEEN) - kind.size if kind.every else pl.col(SEEN) // kind.size * kind.size
     recent = known.filter(pl.col(ORDINAL) >= oldest).drop(SEEN)

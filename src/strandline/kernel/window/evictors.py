@@ -1,4 +1,4 @@
-"""What windows let go of at a firing, for all that fire at once."""
+"""Evict elements from all windows that fire in a batch."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -15,7 +15,7 @@ _ARRIVAL = (TURN, PARTITION, OFFSET)
 
 
 def evict(evictor: Evictor | None, moment: Moment, elements: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """The elements that stay, once the evictor has run if this is its moment."""
+    """Apply the evictor if this is its moment (before or after firing); return the elements that stay."""
     if evictor is None or evictor.moment is not moment:
         return elements
     windows = identity(keys)

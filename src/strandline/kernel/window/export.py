@@ -1,6 +1,8 @@
-"""Import exported window state: write it as blocks, fit it to another definition, say what it lacks.
+"""Import exported window state: adapt it to a definition, list what it lacks, write it as blocks.
 
-"windows", "items:<name>", "owed"     open windows, their items, the panes they still have to retract
+Frames of an export:
+
+"windows", "items:<name>", "owed"     open windows, their items, panes of merged sessions still to be retracted
 "strips", "strips:items:<name>"       shared slices of overlapping windows
 """
 
@@ -34,8 +36,11 @@ Frames = Mapping[str, pl.DataFrame]
 
 
 def fitted(exported: Exported, step: WindowedStep, fit: Fit) -> Exported:
-    """State as another definition of its step would have it: a new aggregate begins with nothing in windows that are
-    open, one that is gone is forgotten, and a new trigger begins anew."""
+    """Adapt exported state to another definition of its step.
+
+    A new aggregate starts empty in open windows. A removed aggregate is dropped. A new trigger starts from its initial
+    state.
+    """
     frames = {
         name: frame for name, frame in _migrated(exported.frames, step).items() if not _items_of(name, fit.removed)
     }
@@ -55,7 +60,7 @@ def fitted(exported: Exported, step: WindowedStep, fit: Fit) -> Exported:
 
 
 def _migrated(frames: Frames, step: WindowedStep) -> Frames:
-    """Frames that an older release may have written."""
+    """Migrate frames that an older release may have written."""
     now = dict(frames)
     for place, before in ((WINDOWS, ""), (STRIPS, SHARED)):
         if place in frames:
@@ -67,7 +72,7 @@ def _migrated(frames: Frames, step: WindowedStep) -> Frames:
 
 
 def missing(exported: Exported, keys: Sequence[str], step: WindowedStep) -> list[str]:
-    """What a step needs of its open windows that these frames do not have, each in words."""
+    """List what a step needs and the exported frames lack, as readable texts."""
     found = []
     for place in (WINDOWS, STRIPS):
         rows = exported.frames.get(place)
@@ -77,14 +82,14 @@ def missing(exported: Exported, keys: Sequence[str], step: WindowedStep) -> list
         needed += list(initial(step)) if place == WINDOWS else []
         found += [f"{place} have no column {name}" for name in needed if name not in rows.columns]
     if STRIPS in exported.frames and not uses_shared_slices(step):
-        found.append("windows were kept in shared strips, and this step keeps each by itself")
+        found.append("the exported windows are kept in shared slices, and this step keeps each window in its own row")
     elif STRIPS not in exported.frames and WINDOWS in exported.frames and uses_shared_slices(step):
-        found.append("each window was kept by itself, and this step keeps them in shared strips")
+        found.append("each exported window is kept in its own row, and this step keeps windows in shared slices")
     return found
 
 
 def instant(exported: Exported) -> Instant:
-    """The moment at which state stands still."""
+    """Return the watermark and clock at which the state was exported."""
     at, clock = exported.progress.watermark, exported.progress.clock
     return Instant(at, at, clock, clock, exported.turn)
 
@@ -105,7 +110,7 @@ def _shared_slices(frames: Frames, keys: Sequence[str], step: WindowedStep) -> S
     if STRIPS not in frames:
         return SharedSliceState()
     rows = frames[STRIPS]
-    # What was beside a slice is a row of its own for a strip that has one there.
+    # The side block may have a second row for a shared slice that its state slice has too.
     repeats = bool(rows.select(identity(keys)).is_duplicated().any())
     whole = merged([Combined(rows, _items(frames, SHARED), repeats)], keys, step)
     slices = {} if whole is None else shared_slice_store.in_slices(whole, keys, step)
@@ -118,12 +123,12 @@ def _items(frames: Frames, before: str) -> dict[str, pl.DataFrame]:
 
 
 def _items_of(name: str, aggregates: Sequence[str]) -> bool:
-    """Whether a frame holds the items of one of these."""
+    """Tell whether a frame contains the items of one of these aggregates."""
     return any(name in (f"{ITEMS}{each}", f"{SHARED}{ITEMS}{each}") for each in aggregates)
 
 
 def _columns_of(frame: pl.DataFrame, aggregates: Sequence[str], step: WindowedStep) -> list[str]:
-    """The columns that were kept for these, and nobody needs now."""
+    """Return the columns of removed aggregates that no remaining aggregate needs."""
     needed = {part.name for part in parts_of(step)} | {name for name, _ in step.aggregates}
     also = {each for each in aggregates if RETRACTION in frame.columns}
     stored = [

@@ -1,7 +1,8 @@
 """Aggregate elements by key and window: the window operator.
 
-A batch is played in this order: collect elements; play shared slices; open the slices that elements touch or a deadline
-makes due; judge elements by the watermark before the batch, add them, fire; write what changed.
+The operator processes a batch in this order: collect elements; update shared slices; read the state slices that
+elements touch or a deadline makes due; split off late elements by the watermark before the batch; add elements; fire
+triggers; write changed slices.
 """
 
 from collections import Counter
@@ -37,24 +38,24 @@ from strandline.kernel.window.window_slices import (
 from strandline.model.steps import WindowedStep
 
 Touched = Sequence[tuple[pl.DataFrame, pl.Series]]
-"""Frames of a batch, each with the slice that every row belongs to."""
+"""Frames of a batch, each with the slice number of every row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The slices that a batch opens: read whole, or with a delta."""
+    """The slices that a batch reads: either whole, or only the rows that get a delta."""
 
     windows: OpenWindows
     rewritten: frozenset[int]
-    """Slices that are in state and will be written whole."""
+    """Slices in state that are written whole."""
     changing: Mapping[int, SliceChanges]
     unchanged: Slices
-    """Slices that stay as they are."""
+    """Entries of slices that the batch does not read."""
 
 
 @dataclass(frozen=True)
 class WindowOperator:
-    """The window operator over certain keys."""
+    """The window operator for given key columns."""
 
     definition: WindowedStep
     keys: tuple[str, ...]
@@ -106,7 +107,7 @@ class WindowOperator:
         """Read the slices that elements touch or a deadline makes due."""
         slices, step = batch.index.store(WINDOWS.name), self.definition
         row_counts, due_now = _rows_by_slice(touched), due(slices, batch.progress)
-        # State of an older form is migrated all at once: of a slice that is half read, half would be lost.
+        # Migrate state of an older form in one batch: a slice that is read in part would lose the rest.
         older = is_older(batch.index.form, step)
         with_delta = (
             frozenset[int]()
@@ -138,7 +139,7 @@ class WindowOperator:
 
 
 def _rows_by_slice(touched: Touched) -> dict[int, int]:
-    """Count the rows that come to each slice, at most."""
+    """Count an upper bound of the rows that the batch changes in each slice."""
     found: Counter[int] = Counter()
     for _, numbers in touched:
         found.update(dict(numbers.value_counts().iter_rows()))

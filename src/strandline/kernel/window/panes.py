@@ -1,4 +1,4 @@
-"""Who fires in a batch, and the panes that come of it: timing, numbering, corrections."""
+"""Fire triggers and emit panes: timing, numbering, retractions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -53,18 +53,22 @@ TIMESTAMP = "@timestamp"
 RETRACTION = "@retraction"
 
 OWNER_START, OWNER_END = "@owner_start", "@owner_end"
-"""The bounds of the window that takes a pane back, where they are not the pane's own."""
+"""Bounds of the window that emits a retraction; after a session merge they differ from those of the pane."""
 
 _FIRES, _EMITTED, _EXPIRED, _REACHED, _NOW = "@fires", "@emitted", "@over", "@reached", "@now."
 _CLOSES = pl.col(CLOSED) | (pl.col(_FIRES) & pl.col(LAST))
 _CACHED_INSTANTS = 16
-"""What is asked of windows at an instant is the same for all key groups of a task; so many are remembered."""
+"""Number of cached expression lists: all key groups of a task use the same ones at one instant."""
 
 
 def fire(
     state: OpenWindows, keys: Sequence[str], step: WindowedStep, now: Instant
 ) -> tuple[pl.DataFrame | None, OpenWindows]:
-    """The panes of a batch, in order, and what stays open after it, of what is kept with what is new added to it."""
+    """Fire the windows of a batch; return its panes in order and the windows that stay open.
+
+    The open windows already contain the elements of the batch. Windows that cannot fire yet skip the trigger
+    evaluation.
+    """
     windows, fresh, state = state.windows, state.fresh, replace(state, fresh=None)
     if windows is None:
         return None, state
@@ -87,12 +91,12 @@ def fire(
 
 
 def _not_ended(windows: pl.DataFrame, now: Instant) -> pl.Series:
-    """Which of them the watermark has not ended."""
+    """Mark the windows that end after the watermark."""
     return windows.select(max_timestamp() > now.after).to_series()
 
 
 def _update_without_firing(windows: pl.DataFrame, step: WindowedStep, now: Instant) -> pl.DataFrame:
-    """Windows that hear of what is new, and say nothing."""
+    """Add new elements to the counters, holds and triggers of windows that cannot fire in this batch."""
     return collected(
         _without_batch_columns(_add_new_elements(_with_last_values(windows, step), step, now)), windows.height
     )
@@ -105,7 +109,7 @@ def _concat(frames: Sequence[pl.DataFrame | None]) -> pl.DataFrame:
 def _fire_windows(
     windows: pl.DataFrame, state: OpenWindows, keys: Sequence[str], step: WindowedStep, now: Instant
 ) -> tuple[pl.DataFrame | None, OpenWindows]:
-    """Every window is tested."""
+    """Evaluate the trigger of every window, and emit panes for those that fire."""
     updated = _add_new_elements(_with_last_values(windows, step), step, now)
     items = state.items
     if triggers.conditions(step.trigger):
@@ -124,7 +128,7 @@ def _fire_windows(
 
 
 def on_time_panes(combined: Combined, keys: Sequence[str], step: WindowedStep, now: Instant) -> pl.DataFrame:
-    """The panes of windows that have just ended and have not spoken before, in the order of their rows."""
+    """Return on-time panes, as the first pane of each window, in the order of the rows."""
     valued = with_values(combined.rows, combined.items, keys, step, _NOW)
     last = pl.lit(True) if may_finish(step.trigger) else expires(step) <= now.after
     return valued.select(
@@ -137,25 +141,25 @@ def on_time_panes(combined: Combined, keys: Sequence[str], step: WindowedStep, n
 
 
 def after_on_time_pane(rows: pl.DataFrame, step: WindowedStep, now: Instant) -> pl.DataFrame:
-    """Windows with these contents as they are once they have told their on-time pane, and nothing since."""
+    """Return windows in the state they have after their on-time pane and no later element."""
     fired = triggers.fire(step.trigger, triggers.columns(step.trigger), _moment(step, now))
     closed = may_finish(step.trigger)
-    told = {PANE_COUNT: pl.lit(1, pl.Int64), NON_EARLY_COUNT: pl.lit(1, pl.Int64), CLOSED: pl.lit(closed)}
-    state = {**initial(step), **told, **fired}
+    counts = {PANE_COUNT: pl.lit(1, pl.Int64), NON_EARLY_COUNT: pl.lit(1, pl.Int64), CLOSED: pl.lit(closed)}
+    state = {**initial(step), **counts, **fired}
     if closed or step.accumulation is Accumulation.DISCARDING:
         state |= {part.name: pl.lit(part.empty, rows[part.name].dtype) for part in parts_of(step)}
     return _without_batch_columns(rows.lazy().with_columns(**state)).collect()
 
 
 def _without_batch_columns(windows: pl.LazyFrame) -> pl.LazyFrame:
-    """Without what was only of this batch."""
+    """Drop the columns that are only used within a batch."""
     marks = (_FIRES, _EMITTED, _EXPIRED, _REACHED, TIMING, LAST, NEW, COUNTED, EARLIEST, TIME, PROBLEM)
     return windows.drop(marks, strict=False).select(pl.exclude(f"^{_NOW}.*$"))
 
 
 @lru_cache(_CACHED_INSTANTS)
 def deadlines(step: WindowedStep, now: Instant) -> tuple[pl.Expr, pl.Expr]:
-    """The earliest watermark and the earliest clock at which a window must be looked at again."""
+    """Return the earliest watermark and the earliest clock at which a window is due again."""
     end, expired = max_timestamp(), expires(step)
     by_watermark, by_clock = triggers.deadlines(step.trigger, now.after, now.clock)
     ends = pl.when(end > now.after).then(end)
@@ -166,7 +170,7 @@ def deadlines(step: WindowedStep, now: Instant) -> tuple[pl.Expr, pl.Expr]:
 
 
 def _with_last_values(windows: pl.DataFrame, step: WindowedStep) -> pl.LazyFrame:
-    """Windows that have told nothing yet have told null."""
+    """Add null columns for last emitted values to windows that have emitted no pane."""
     names = (
         [*(LAST_VALUE + name for name, _ in step.aggregates), LAST_TIMING, LAST_TIME] if keeps_last_values(step) else []
     )
@@ -174,7 +178,7 @@ def _with_last_values(windows: pl.DataFrame, step: WindowedStep) -> pl.LazyFrame
 
 
 def _add_new_elements(windows: pl.LazyFrame, step: WindowedStep, now: Instant) -> pl.LazyFrame:
-    """New elements reach the count, the hold and the trigger."""
+    """Add new elements to the counters, the hold and the trigger of each window."""
     return windows.with_columns(_new_element_columns(step, now))
 
 
@@ -192,7 +196,7 @@ def _new_element_columns(step: WindowedStep, now: Instant) -> Sequence[pl.Expr]:
 
 
 def _hold(step: WindowedStep, now: Instant, reached: pl.Expr) -> pl.Expr:
-    """New elements hold the output watermark back too, but not where it has already been."""
+    """Return the hold after new elements: they hold the output watermark back, unless it has passed their time."""
     end = max_timestamp()
     before_end = (pl.col(NEW) > 0) & (end > now.before)
     match step.pane_timestamp:
@@ -207,7 +211,7 @@ def _hold(step: WindowedStep, now: Instant, reached: pl.Expr) -> pl.Expr:
 
 
 def _evaluate_triggers(windows: pl.LazyFrame, step: WindowedStep, now: Instant) -> pl.LazyFrame:
-    """Each window is tested at most once; one whose time is over speaks unasked."""
+    """Evaluate each trigger once. An expired window fires without a trigger."""
     for columns in _trigger_columns(step, now):
         windows = windows.with_columns(columns)
     return windows
@@ -215,7 +219,7 @@ def _evaluate_triggers(windows: pl.LazyFrame, step: WindowedStep, now: Instant) 
 
 @lru_cache(_CACHED_INSTANTS)
 def _trigger_columns(step: WindowedStep, now: Instant) -> Sequence[Sequence[pl.Expr]]:
-    """What is asked of each window, one after the other: what all the others go by is found first, once."""
+    """Return the columns to compute, in stages: later stages read columns of earlier ones, so each is computed once."""
     end, state, moment = max_timestamp(), triggers.now(step.trigger), _moment(step, now)
     previous = replace(moment, watermark=now.before, clock=now.clock_before)
     expired = expires(step) <= now.after
@@ -258,7 +262,7 @@ def _emits(step: WindowedStep) -> pl.Expr:
 def _evict_before(
     items: Frames, windows: pl.DataFrame, keys: Sequence[str], step: WindowedStep
 ) -> dict[str, pl.DataFrame]:
-    """The items of windows about to be told, after the evictor has run; those of other windows stay as they are."""
+    """Evict elements of windows that are about to fire; the items of other windows stay unchanged."""
     if step.evictor is None or ELEMENTS not in items:
         return {}
     names = identity(keys)
@@ -272,7 +276,7 @@ def _evict_before(
 
 
 def _with_values(windows: pl.DataFrame, items: Frames, keys: Sequence[str], step: WindowedStep) -> pl.DataFrame:
-    """The windows with the values that a pane would have now."""
+    """Add the values that a pane of each window would have now."""
     names = identity(keys)
     held = {
         name: each.join(windows.select(names), on=names, how="semi", nulls_equal=True) for name, each in items.items()
@@ -289,14 +293,14 @@ def _with_values(windows: pl.DataFrame, items: Frames, keys: Sequence[str], step
         rows = windows.select(names).join(combined.rows, on=names, how="left", nulls_equal=True)
         fills = [pl.col(part.name).fill_null(part.nothing) for part in parts_of(plain) if part.empty is not None]
         values = with_values(rows.with_columns(fills), combined.items, keys, plain, _NOW)
-    told = values.select(*names, *(_NOW + name for name, _ in step.aggregates), pl.col(f"^{PROBLEM}$"))
-    return windows.join(told, on=names, how="left", nulls_equal=True, maintain_order="left")
+    found = values.select(*names, *(_NOW + name for name, _ in step.aggregates), pl.col(f"^{PROBLEM}$"))
+    return windows.join(found, on=names, how="left", nulls_equal=True, maintain_order="left")
 
 
 def _panes(
     emitting: pl.DataFrame, pending: pl.DataFrame | None, keys: Sequence[str], step: WindowedStep
 ) -> pl.DataFrame:
-    """The new panes, and before each of them those it takes back."""
+    """Return new panes, each after the panes that it retracts."""
     panes = emitting.select(*keys, *_pane_columns(step))
     if step.accumulation is Accumulation.RETRACTING:
         panes = pl.concat([*_retractions(emitting, pending, keys, step), panes], how="diagonal_relaxed")
@@ -306,7 +310,7 @@ def _panes(
 
 @cache
 def _pane_columns(step: WindowedStep) -> Sequence[pl.Expr]:
-    """What a pane says beside its key."""
+    """Return the columns of a pane besides its key."""
     early = pl.col(TIMING) == Timing.EARLY.value
     settled = pl.when(early).then(-1).otherwise(pl.col(NON_EARLY_COUNT)).cast(pl.Int64)
     time = pl.col(HOLD).fill_null(max_timestamp())
@@ -321,7 +325,7 @@ def _pane_columns(step: WindowedStep) -> Sequence[pl.Expr]:
 def _retractions(
     emitting: pl.DataFrame, pending: pl.DataFrame | None, keys: Sequence[str], step: WindowedStep
 ) -> list[pl.DataFrame]:
-    """What windows that speak take back: panes of sessions merged into them, then their own last one."""
+    """Return the retractions of windows that emit: panes of sessions merged into them, then their own last pane."""
     found = [last_panes(emitting.filter(pl.col(PANE_COUNT) > 0), keys, step)]
     if pending is not None:
         owners = emitting.select(*keys, pl.col(START).alias(OWNER_START), pl.col(END).alias(OWNER_END))
@@ -330,7 +334,7 @@ def _retractions(
 
 
 def last_panes(windows: pl.DataFrame, keys: Sequence[str], step: WindowedStep) -> pl.DataFrame:
-    """The last pane of each window, as it was told, marked as taken back."""
+    """Return the last emitted pane of each window as a retraction."""
     early = pl.col(LAST_TIMING) == Timing.EARLY.value
     return windows.select(
         *keys, START, END, *(pl.col(LAST_VALUE + name).alias(name) for name, _ in step.aggregates),
@@ -344,7 +348,7 @@ def last_panes(windows: pl.DataFrame, keys: Sequence[str], step: WindowedStep) -
 def _after_firing(
     windows: pl.DataFrame, emitting: pl.DataFrame, state: OpenWindows, keys: Sequence[str], step: WindowedStep
 ) -> OpenWindows:
-    """What firing leaves behind; windows at the end of their life are forgotten."""
+    """Return the open windows after firing, without expired windows."""
     names = identity(keys)
     if keeps_last_values(step):
         windows = _keep_last_values(windows, emitting, step)
@@ -363,7 +367,7 @@ def _after_firing(
 
 @cache
 def _columns_after_firing(step: WindowedStep) -> Mapping[str, pl.Expr]:
-    """What firing makes of each column."""
+    """Return the value of each column after firing."""
     fires, emitted, clears = pl.col(_FIRES), pl.col(_EMITTED), _clears_contents(step)
     return {
         ADDED: pl.when(fires).then(0).otherwise(pl.col(ADDED)),
@@ -376,7 +380,7 @@ def _columns_after_firing(step: WindowedStep) -> Mapping[str, pl.Expr]:
 
 
 def _clears_contents(step: WindowedStep) -> pl.Expr:
-    """Whether a window's contents go with its pane."""
+    """Tell whether firing clears the contents of a window."""
     return _CLOSES | pl.col(_FIRES) if step.accumulation is Accumulation.DISCARDING else _CLOSES
 
 
@@ -388,19 +392,21 @@ def _evict_after(elements: pl.DataFrame, fired: pl.DataFrame, keys: Sequence[str
 
 
 def _keep_last_values(windows: pl.DataFrame, emitting: pl.DataFrame, step: WindowedStep) -> pl.DataFrame:
-    """The values just told, for those windows that told some: `spoke` has their rows, in the same order."""
+    """Keep the values just emitted. `emitting` has the rows of the windows that emitted, in the same order."""
     new = {LAST_VALUE + name: pl.col(_NOW + name) for name, _ in step.aggregates}
     new |= {LAST_TIMING: pl.col(TIMING), LAST_TIME: pl.col(HOLD).fill_null(max_timestamp())}
-    told = emitting.select(value.alias(name) for name, value in new.items())
-    if told.height < windows.height:
+    values = emitting.select(value.alias(name) for name, value in new.items())
+    if values.height < windows.height:
         fresh = windows[_EMITTED]
-        told = told[(fresh.cum_sum().cast(pl.Int64) - 1).clip(0)] if told.height else windows.select(told.columns)
-        told = told.select(pl.when(fresh).then(pl.col(name)).otherwise(windows[name]).alias(name) for name in new)
-    return windows.with_columns(told)
+        values = (
+            values[(fresh.cum_sum().cast(pl.Int64) - 1).clip(0)] if values.height else windows.select(values.columns)
+        )
+        values = values.select(pl.when(fresh).then(pl.col(name)).otherwise(windows[name]).alias(name) for name in new)
+    return windows.with_columns(values)
 
 
 def _still_pending(pending: pl.DataFrame | None, windows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame | None:
-    """What has been taken back, or can no longer be, is owed no more."""
+    """Drop pending retractions that were emitted now or whose window has expired."""
     if pending is None:
         return None
     settled = windows.filter(pl.col(_EMITTED) | pl.col(_EXPIRED))
@@ -412,7 +418,7 @@ def _still_pending(pending: pl.DataFrame | None, windows: pl.DataFrame, keys: Se
 def _moment(step: WindowedStep, now: Instant) -> triggers.Moment:
     return triggers.Moment(
         new=pl.col(NEW),
-        earliest=pl.col(EARLIEST),  # read only where the trigger goes by it, and then it is there
+        earliest=pl.col(EARLIEST),  # only event-time triggers read this column, and then it exists
         end=max_timestamp(),
         watermark=now.after,
         clock=now.clock,

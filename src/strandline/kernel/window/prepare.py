@@ -1,8 +1,9 @@
-"""Before the shuffle: elements find their windows and are combined, and each key group gets one block.
+"""Pre-aggregate elements before the shuffle: assign windows, combine by (key, window), pack one block per key group.
 
-Elements that a window may refuse must arrive one by one, since the late output tells of each. Which those are depends
-on the watermark before the batch, which is only known for sure in the key groups. `horizon` is an upper bound of it:
-windows that live beyond it surely take their elements, and those are combined. Without a bound nothing is.
+Elements that a window may reject as late must arrive as single rows, since the late output contains each of them. The
+watermark before the batch decides, and only the key groups know it exactly. `horizon` is an upper bound of it: a window
+that expires after the horizon accepts its elements, so tasks pre-aggregate them. Without a horizon tasks pre-aggregate
+nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,13 +32,13 @@ from strandline.model.windows import Custom, GapColumn, Session, Sliding
 SURE = "@sure"
 PARTS, ITEMS = "parts", "items:"
 REPEATS = "repeats"
-"""The fact that a window may have several parts."""
+"""Fact of a block: it may contain several parts of one window."""
 
 
 def admit(
     elements: pl.DataFrame, step: WindowedStep, rule: Watermark | Inputs | None, clock: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The elements that can be taken in, with their windows' own columns read; and those that cannot, with REASON."""
+    """Split elements into valid ones, with session gaps and custom bounds parsed, and dead letters with REASON."""
     if step.time is TimeDomain.PROCESSING:
         elements = elements.with_columns(pl.lit(clock, pl.Int64).alias(AT))
     at = pl.col(AT)
@@ -62,7 +63,7 @@ def admit(
 
 
 def _lengths(values: pl.Series) -> pl.Series:
-    """Gaps in milliseconds: whole numbers are, durations and texts are lengths of time; null where it is none."""
+    """Parse session gaps as milliseconds from integers, durations or texts; null where parsing fails."""
     if values.dtype == pl.Duration:
         return values.dt.total_milliseconds()
     if values.dtype != pl.String:
@@ -82,7 +83,7 @@ def _length(text: str | None) -> int | None:
 
 
 def _bound(elements: pl.DataFrame, column: str, name: str) -> pl.Series:
-    """A bound in milliseconds, from a time, a whole number of them, or a text that says one."""
+    """Parse a window bound as milliseconds from a timestamp, an integer or a text."""
     values = elements[column]
     if values.dtype.is_temporal():
         return (values.cast(pl.Datetime("us")).dt.timestamp("us") // 1000).alias(name)
@@ -103,7 +104,7 @@ def _instant(text: str | None) -> int | None:
 def prepare(
     elements: pl.DataFrame, keys: Sequence[str], step: WindowedStep, groups: int, horizon: int | None
 ) -> Prepared:
-    """For each key group that elements belong to, a block of what it must add: `parts` combined, `rows` one by one."""
+    """Pack one block per key group: `parts` are pre-aggregated, `rows` are single elements."""
     if uses_shared_slices(step):
         return Prepared(_blocks(_combine_by_slice(elements, keys, step, horizon), keys, groups, horizon), 0)
     assigned = assign(elements, step.window)
@@ -128,7 +129,7 @@ def prepare(
 def _combine_by_slice(
     elements: pl.DataFrame, keys: Sequence[str], step: WindowedStep, horizon: int | None
 ) -> dict[str, pl.DataFrame]:
-    """Elements whose windows are all still to end are combined by what these share; the others are looked at."""
+    """Pre-aggregate by shared slice the elements whose windows all end after the horizon; keep the others as rows."""
     if horizon is None or not lifts(step):
         return {ROWS: elements}
     not_ended = first_end_watermark(step) > horizon
@@ -141,7 +142,7 @@ def _frames(rows: pl.DataFrame, combined: Combined) -> dict[str, pl.DataFrame]:
 
 
 def _combine(assigned: pl.DataFrame, keys: Sequence[str], step: WindowedStep, accepted: pl.Series | None) -> Combined:
-    """Sessions of one batch are put together as far as they meet; other windows are what they are."""
+    """Pre-aggregate elements by key and window; merge overlapping sessions of the task first."""
     if not isinstance(step.window, Session):
         return alone(assigned, keys, step, accepted) or combine(assigned, keys, step, accepted)
     covered = cover(assigned if accepted is None else assigned.filter(accepted), keys, step.window.touching)
@@ -149,11 +150,11 @@ def _combine(assigned: pl.DataFrame, keys: Sequence[str], step: WindowedStep, ac
 
 
 def surely_accepted(step: WindowedStep, horizon: int) -> pl.Expr:
-    """Whether a window takes an element whatever the watermark before the batch is, up to the horizon."""
+    """Tell whether a window accepts an element for every watermark up to the horizon."""
     last = max_timestamp() if may_finish(step.trigger) else expires(step)
     accepted = last > horizon
     if step.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
-        # What is behind does not hold time back, so each such element must be looked at.
+        # An element behind the watermark does not hold it back, so the key group must check each one.
         accepted = accepted & (pl.col(AT) > horizon)
     return accepted
 
@@ -184,7 +185,7 @@ def _split_by_group(frame: pl.DataFrame, keys: Sequence[str], groups: int) -> di
 
 
 def gather(blocks: Sequence[Block], step: WindowedStep) -> list[Combined]:
-    """What each task combined."""
+    """Return the parts that each task pre-aggregated."""
     found = []
     for block in blocks:
         if PARTS in block.frames:

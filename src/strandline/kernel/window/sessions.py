@@ -1,7 +1,7 @@
-"""Sessions that meet, for all keys at once: sort by start, see where the running end is passed, and number the groups.
+"""Merge sessions of all keys at once: sort by start, compare with the running maximum of ends, number the groups.
 
-A batch's new spans and the open sessions are merged together first; only then is it asked who comes too late. Sessions
-that others join take a new identity: what they had said is owed, what they hold is put together, their triggers merge.
+New spans of a batch merge with the open sessions first; only then are elements checked for lateness. A merged session
+has new bounds: panes of its parts wait to be retracted, contents are combined, and triggers merge.
 """
 
 from collections.abc import Sequence
@@ -30,12 +30,12 @@ from strandline.model.steps import WindowedStep
 from strandline.model.windows import Touching
 
 COVER_START, COVER_END = "@cover_start", "@cover_end"
-"""The bounds of the session that a span becomes part of."""
+"""The bounds of the session that contains a span after merging."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionMerges:
-    """Of each span, open (`live`) or new, the session it becomes part of; and why that one takes no elements, if so."""
+    """The merged session of each open session (`live`) and new span (`fresh`), with the reason if it is late."""
 
     live: pl.DataFrame
     fresh: pl.DataFrame
@@ -49,7 +49,7 @@ def find_merges(
     touching: Touching,
     before: int,
 ) -> SessionMerges:
-    """Where every open session and every new span ends up, with REASON where elements are refused."""
+    """Find the merged session of every open session and every new span, with the reason where elements are late."""
     names = identity(keys)
     closed = None if live is None else live.filter(CLOSED).select(names)
     open_sessions = None if live is None else live.filter(~pl.col(CLOSED)).select(*names, pl.lit(True).alias("@live"))
@@ -71,7 +71,7 @@ def find_merges(
 
 
 def cover(spans: pl.DataFrame, keys: Sequence[str], touching: Touching) -> pl.DataFrame:
-    """Spans with the number and the bounds of the group that they belong to once all that meet have merged."""
+    """Add to each span the number and the bounds of its merged session."""
     ordered = spans.sort(*keys, START, END)
     so_far = pl.col(END).cum_max().shift(1).over(keys)
     starts_group = pl.col(START) > so_far if touching is Touching.MERGE else pl.col(START) >= so_far
@@ -85,13 +85,13 @@ def cover(spans: pl.DataFrame, keys: Sequence[str], touching: Touching) -> pl.Da
 def merge_open_sessions(
     open_windows: OpenWindows, live: pl.DataFrame, keys: Sequence[str], step: WindowedStep, before: int
 ) -> OpenWindows:
-    """Open sessions that an accepted element joins or makes grow become one, under the new bounds."""
+    """Merge open sessions that an accepted element bridges or extends."""
     names = identity(keys)
     grows = pl.col("@joined") & pl.col("@reason").is_null()
     growing = live.filter(grows & ((pl.col(START) != pl.col(COVER_START)) | (pl.col(END) != pl.col(COVER_END))))
     if open_windows.windows is None or growing.is_empty():
         return open_windows
-    # A session that is already as large as the whole still joins those that move into it.
+    # A session that already has the merged bounds still merges with the others.
     covers = growing.select(*keys, COVER_START, COVER_END).unique()
     joined = live.join(covers, on=covers.columns, how="semi", nulls_equal=True).select(*names, COVER_START, COVER_END)
     parts = open_windows.windows.filter(~pl.col(CLOSED)).join(joined, on=names, how="inner", nulls_equal=True)
@@ -108,7 +108,7 @@ def merge_open_sessions(
 
 
 def _merged_rows(parts: pl.DataFrame, keys: Sequence[str], step: WindowedStep, before: int) -> pl.DataFrame:
-    """One row for each new identity: all that its parts hold, and nothing said yet."""
+    """Return one row per merged session, with the contents of its parts and no emitted pane."""
     hold = pl.col(HOLD).max() if step.pane_timestamp is PaneTimestamp.LATEST else pl.col(HOLD).min()
     ranks = ranked(parts.drop(START, END).rename({COVER_START: START, COVER_END: END}), picks_of(step))
     gathered = ranks.fetched(ranks.frame.group_by(identity(keys)).agg(
@@ -126,7 +126,7 @@ def _merged_rows(parts: pl.DataFrame, keys: Sequence[str], step: WindowedStep, b
 
 
 def under_merged_bounds(frame: pl.DataFrame, joined: pl.DataFrame, keys: Sequence[str], *also: str) -> pl.DataFrame:
-    """Rows under the identity that theirs has become, with other columns of `joined` where they are asked for."""
+    """Replace the bounds of rows by those of the merged session; add the requested columns of `joined`."""
     names = identity(keys)
     found = frame.join(joined.select(*names, COVER_START, COVER_END, *also), on=names, how="left", nulls_equal=True)
     return found.with_columns(
@@ -137,7 +137,7 @@ def under_merged_bounds(frame: pl.DataFrame, joined: pl.DataFrame, keys: Sequenc
 def _pending_retractions(
     pending: pl.DataFrame | None, parts: pl.DataFrame, joined: pl.DataFrame, keys: Sequence[str], step: WindowedStep
 ) -> pl.DataFrame | None:
-    """The last panes of sessions merged away, to be taken back when the new one first speaks."""
+    """Return the last panes of merged sessions; the new session retracts them before its first pane."""
     if step.accumulation is not Accumulation.RETRACTING:
         return None
     emitted = parts.filter(pl.col(PANE_COUNT) > 0) if LAST_TIMING in parts.columns else parts.clear()

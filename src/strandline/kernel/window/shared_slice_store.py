@@ -1,11 +1,11 @@
-"""Strips that wait: the elements of overlapping windows, kept once, until the last of their windows is gone.
+"""Store elements of overlapping windows once, by shared slice, until the last of their windows expires.
 
-    "strips:<n>"     the strips of slice n, with their items
-    "strips:beside"  what came later to slices of which little changed: these stay as they are until it is much
+    "strips:<n>"     the shared slices of state slice n, with their items
+    "strips:beside"  the side block: additions to state slices that change little, and so are not rewritten
 
-A window has no row of its own while it waits for its end. When the watermark passes that, its contents are spread from
-its strips, and it speaks. It needs no row after that either, as long as its strips can tell what it has said: nothing
-but its on-time pane. Only when an element comes late is such a window recalled, and has a row from then on.
+A window has no row of its own before its end. When the watermark passes the end, the contents of the window are
+combined from its shared slices, and it emits its on-time pane. It still needs no row afterwards, because its shared
+slices give the same contents again. Only a late element restores such a window as a row.
 """
 
 from collections import Counter
@@ -57,22 +57,22 @@ from strandline.model.triggers import Never
 
 STRIPS: Final = SHARED.name
 LARGE: Final = 256
-"""So many strips of a slice make it worth the trouble to leave them as they are."""
+"""Shared slices from which on a state slice is left unchanged and additions go to the side block."""
 MIN_RATIO: Final = 4
-"""What is beside a slice is less than one in so many."""
+"""A state slice takes in its additions when they reach one in this many of its rows."""
 _ITEMS: Final = "items:"
 _FROM, _TO = "@from", "@to"
 
 
 @dataclass(frozen=True, slots=True)
 class SharedSliceState:
-    """Slices of strips that were read, what is beside slices, and which of all that is no longer as it was."""
+    """State slices read in a batch, the side block, and which of them changed."""
 
     slices: Mapping[int, Combined] = field(default_factory=dict)
     changed: frozenset[int] = frozenset()
     beside: Combined | None = None
     unmerged: frozenset[int] = frozenset()
-    """The slices that stay as they are: what comes to them goes beside."""
+    """State slices that are not rewritten: their additions go to the side block."""
     side_block_changed: bool = False
 
     @property
@@ -90,7 +90,7 @@ class SharedSliceState:
 
 @dataclass(frozen=True, slots=True)
 class EndedWindows:
-    """What windows that have just ended say, and those of them that must be kept by themselves from now on."""
+    """Panes of windows that have just ended, and the windows that need a row of their own from now on."""
 
     panes: pl.DataFrame | None = None
     windows: Combined | None = None
@@ -98,18 +98,18 @@ class EndedWindows:
 
 @cache
 def _keeps_ended_windows(step: WindowedStep) -> bool:
-    """Whether a window that has ended needs a row even if nothing comes any more: strips cannot tell what it must."""
+    """Tell whether an ended window needs a row even without late elements, for state that shared slices lack."""
     return keeps_last_values(step) or step.final_pane is Emit.ALWAYS or isinstance(step.trigger, Never)
 
 
 def split_by_window_end(
     rows: pl.DataFrame, step: WindowedStep, now: Instant
 ) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
-    """Elements with windows still ahead, in strips; and those with windows that are over, beside each of these."""
+    """Split elements: by shared slice for windows that have not ended, by window for windows that have."""
     ahead = max_timestamp(last_end(step)) > now.before
     fresh, behind = rows.filter(ahead), rows.filter(first_end_watermark(step) <= now.before)
     if step.lateness.allowed == ZERO and step.lateness.rows is LateRows.PER_ELEMENT:
-        # Windows that are over take nothing more, and nobody is told of it where another one still does.
+        # Ended windows have expired. The late output omits an element that another window still accepts.
         behind = behind.filter(~ahead)
     placed = assign(behind.with_columns(ahead.alias(SURE)), step.window).filter(max_timestamp() <= now.before)
     return (
@@ -126,7 +126,7 @@ def read(
     progress: Progress,
     step: WindowedStep,
 ) -> SharedSliceState:
-    """The strips that elements come to, that windows need which end in this batch, or that late elements ask about."""
+    """Read the state slices that elements touch, that ending windows need, or that late elements need."""
     if not uses_shared_slices(step):
         return SharedSliceState()
     span = slice_span(step)
@@ -148,7 +148,7 @@ def read(
 
 
 def _is_small_change(changed_rows: int, entry: Slice | None) -> bool:
-    """Whether so little comes to a slice that it is left as it is."""
+    """Tell whether a state slice gets so few additions that it is not rewritten."""
     return entry is not None and entry.rows >= LARGE and changed_rows * MIN_RATIO < entry.rows
 
 
@@ -165,7 +165,7 @@ def restore_ended_windows(
     step: WindowedStep,
     now: Instant,
 ) -> OpenWindows:
-    """With rows for windows that have said nothing but their on-time pane, now that elements come to them late."""
+    """Restore the rows of ended windows that get late elements: they have emitted their on-time pane only."""
     if late is None or not state.all or _keeps_ended_windows(step):
         return open_windows
     names = identity(keys)
@@ -189,7 +189,7 @@ def restore_ended_windows(
 
 
 def _rows_in_windows(shared: pl.DataFrame, windows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Strips, or items of them, as the windows' that hold them."""
+    """Assign shared slices, or their items, to the windows that contain them."""
     bounds = windows.rename({START: _FROM, END: _TO})
     joined = shared.join(bounds, on=list(keys), nulls_equal=True)
     inside = joined.filter((pl.col(START) >= pl.col(_FROM)) & (pl.col(START) < pl.col(_TO)))
@@ -197,7 +197,7 @@ def _rows_in_windows(shared: pl.DataFrame, windows: pl.DataFrame, keys: Sequence
 
 
 def add(state: SharedSliceState, added: Combined | None, keys: Sequence[str], step: WindowedStep) -> SharedSliceState:
-    """With what a batch brings. A slice that changes takes in what was beside it."""
+    """Add the elements of a batch. A state slice that is rewritten takes in its rows of the side block."""
     if added is None:
         return state
     span = slice_span(step)
@@ -218,7 +218,7 @@ def add(state: SharedSliceState, added: Combined | None, keys: Sequence[str], st
 
 
 def in_slices(shared: Combined, keys: Sequence[str], step: WindowedStep) -> dict[int, Combined]:
-    """Strips apart by slice, each slice in order."""
+    """Split shared slices by state slice, each in order."""
     span = slice_span(step)
     rows = _split_rows(shared.rows, keys, span)
     items = {name: _split_rows(each, keys, span) for name, each in shared.items.items()}
@@ -238,7 +238,7 @@ def _slice_numbers(shared: Combined | None, span: int) -> frozenset[int]:
 
 
 def _split_by_slice(shared: Combined, numbers: frozenset[int], span: int) -> tuple[Combined | None, Combined | None]:
-    """What belongs to these slices, and what does not."""
+    """Split rows by whether they belong to these state slices."""
     if not numbers & _slice_numbers(shared, span):
         return None, shared
     frames = {"": shared.rows, **shared.items}
@@ -255,17 +255,17 @@ def _combined_of(frames: Frames, repeats: bool) -> Combined | None:
 
 
 def end_windows(state: SharedSliceState, keys: Sequence[str], step: WindowedStep, now: Instant) -> EndedWindows:
-    """The windows that end while the watermark moves."""
+    """Combine the windows that end while the watermark moves."""
     ends = sorted({window for each in state.all for window in _ending(each.rows, step, now)})
     if not ends:
         return EndedWindows()
     rows, items = state.rows, state.items(step)
-    open_windows = [
+    kept = [
         window for window in ends if _keeps_ended_windows(step) and _expiry(_last_instant(window), step) > now.after
     ]
-    emitted = ends[: len(ends) - len(open_windows)]
+    emitted = ends[: len(ends) - len(kept)]
     contents = combine_into_windows(rows, items, emitted, keys, step) if emitted else None
-    windows = combine_into_windows(rows, items, open_windows, keys, step) if open_windows else None
+    windows = combine_into_windows(rows, items, kept, keys, step) if kept else None
     return EndedWindows(
         on_time_panes(contents, keys, step, now) if contents is not None and contents.rows.height else None,
         windows if windows is not None and windows.rows.height else None,
@@ -282,7 +282,7 @@ def _ending(rows: pl.DataFrame, step: WindowedStep, now: Instant) -> Iterable[tu
 def write(
     state: SharedSliceState, index: Index, keys: Sequence[str], step: WindowedStep, now: Instant
 ) -> tuple[dict[str, bytes | None], dict[str, Slices]]:
-    """Write what changed, delete what is over, and return the entries of both stores in the index."""
+    """Write changed state slices, delete expired ones, and return the index entries of both stores."""
     writes: dict[str, bytes | None] = {}
     known = index.store(STRIPS)
     entries = {n: entry for n, entry in known.items() if n not in state.slices}
@@ -306,7 +306,7 @@ def write(
 def _write_beside(
     state: SharedSliceState, index: Index, keys: Sequence[str], step: WindowedStep, now: Instant
 ) -> tuple[dict[str, bytes | None], Slice | None]:
-    """What is beside slices, without what is over."""
+    """Write the side block without expired rows."""
     previous, left = index.store(BESIDE).get(0), None if state.beside is None else _unexpired(state.beside, step, now)
     if left is None:
         return {} if previous is None else {BESIDE: None}, None
@@ -322,7 +322,7 @@ def _write_beside(
 
 
 def _unexpired(shared: Combined, step: WindowedStep, now: Instant) -> Combined | None:
-    """Those that can still be asked for."""
+    """Drop shared slices that no window can need any more."""
     starts = shared.rows[START].unique().to_list()
     alive = [start for start in starts if _expiry_of_start(start, step) > now.after]
     if len(alive) == len(starts):
@@ -332,7 +332,7 @@ def _unexpired(shared: Combined, step: WindowedStep, now: Instant) -> Combined |
 
 
 def _deadlines(rows: pl.DataFrame, step: WindowedStep, now: Instant) -> tuple[int, int | None, int]:
-    """When a slice is needed next, how far it lets time come, and when nothing in it can be asked for any more."""
+    """Return when a state slice is due next, its hold on the output watermark, and when all of it expires."""
     starts = rows[START].to_numpy()
     expires_at = _expiry_of_start(int(starts.max()), step)
     first = first_open_instant(step, now.after)
@@ -344,7 +344,7 @@ def _deadlines(rows: pl.DataFrame, step: WindowedStep, now: Instant) -> tuple[in
 
 
 def _expiry_of_start(start: int, step: WindowedStep) -> int:
-    """When a strip that begins there cannot be asked for any more."""
+    """Return the watermark from which on no window needs the shared slice with this start."""
     last = last_end_watermark(step, start)
     return last if _keeps_ended_windows(step) else _expiry(last, step)
 
@@ -354,7 +354,7 @@ def _last_instant(window: tuple[int, int]) -> int:
 
 
 def _expiry(last: int, step: WindowedStep) -> int:
-    """When a window is gone that such a watermark ends."""
+    """Return the expiry of a window with this last instant."""
     allowed = step.lateness.allowed
     return FOREVER if allowed is None else min(last + allowed.ms, FOREVER)
 

@@ -1,8 +1,11 @@
-"""Strips: the stretches of event time that no bound of a window cuts, so that windows can share what lies in them.
+"""Divide event time into shared slices: intervals without a window bound inside, which overlapping windows share.
 
-All elements of a strip belong to the same windows. Where windows overlap and none speaks before its end, elements are
-put together once, by strip; what a window holds is found when the watermark passes its end. A strip is known by its
-first instant, which is inside time even where its windows reach beyond.
+All elements of a shared slice belong to the same windows. Where windows overlap and emit nothing before their end,
+elements are aggregated once, by shared slice; the contents of a window are combined when the watermark passes its end.
+A shared slice is identified by its first instant, which is a valid timestamp even if its windows reach beyond the
+limits.
+
+Stored names still say "strips" for shared slices. Several shared slices form one slice of the state store.
 """
 
 from collections.abc import Iterator
@@ -25,19 +28,19 @@ from strandline.model.windows import Cumulating, Sliding, Tumbling
 Overlapping = Sliding | Cumulating
 
 SLICES: Final = 16
-"""About so many slices of strips hold what one window needs."""
+"""Approximate number of state slices that hold the shared slices of one window."""
 
 
 @cache
 def has_no_early_panes(step: WindowedStep) -> bool:
-    """Whether a window says nothing until the watermark ends it."""
+    """Tell whether windows emit nothing before the watermark passes their end."""
     trigger = step.trigger.of if isinstance(step.trigger, Repeatedly) else step.trigger
     return isinstance(trigger, Never) or (isinstance(trigger, AfterWatermark) and trigger.early is None)
 
 
 @cache
 def uses_shared_slices(step: WindowedStep) -> bool:
-    """Whether windows share strips: they overlap, and until the watermark ends them they are nothing but contents."""
+    """Tell whether windows use shared slices: they overlap, and before their end their only state is their contents."""
     has_contents_only = step.pane_timestamp is PaneTimestamp.END_OF_WINDOW and step.evictor is None
     return has_no_early_panes(step) and has_contents_only and _overlap(step)
 
@@ -51,7 +54,7 @@ def _overlap(step: WindowedStep) -> bool:
 
 @cache
 def step_over_slices(step: WindowedStep) -> WindowedStep:
-    """The step over strips: they are tumbling windows, as long as every bound of the real ones allows."""
+    """Return the step over shared slices: the longest tumbling windows that no bound of a real window cuts."""
     kind = _overlapping(step)
     length = gcd(kind.size.ms, _end_period(kind).ms)
     return replace(step, window=Tumbling(Duration(length), kind.offset))
@@ -64,19 +67,19 @@ def _overlapping(step: WindowedStep) -> Overlapping:
 
 
 def _end_period(kind: Overlapping) -> Duration:
-    """From the end of one window to the end of the next."""
+    """Return the time between the ends of consecutive windows."""
     return kind.every if isinstance(kind, Sliding) else kind.step
 
 
 def slice_span(step: WindowedStep) -> int:
-    """How much event time a slice of strips covers."""
+    """Return the event time that one state slice of shared slices covers."""
     kind = _overlapping(step)
     period = _end_period(kind).ms
     return period * max(1, kind.size.ms // period // SLICES)
 
 
 def first_end_watermark(step: WindowedStep) -> pl.Expr:
-    """The watermark that ends the first of an element's windows."""
+    """Return the watermark that ends the first window of an element."""
     match _overlapping(step):
         case Sliding(size, every, offset):
             newest = since_boundary(every, offset)
@@ -87,7 +90,7 @@ def first_end_watermark(step: WindowedStep) -> pl.Expr:
 
 
 def last_end(step: WindowedStep) -> pl.Expr:
-    """The end of the last of an element's windows."""
+    """Return the end of the last window of an element."""
     match _overlapping(step):
         case Sliding(size, every, offset):
             return later(pl.col(AT), size.ms - since_boundary(every, offset))
@@ -96,7 +99,7 @@ def last_end(step: WindowedStep) -> pl.Expr:
 
 
 def first_open_instant(step: WindowedStep, watermark: int) -> int | None:
-    """The first instant with a window that this watermark has not ended."""
+    """Return the first instant that has a window not ended by this watermark."""
     if watermark == FOREVER:
         return None
     kind = _overlapping(step)
@@ -105,25 +108,25 @@ def first_open_instant(step: WindowedStep, watermark: int) -> int | None:
 
 
 def next_end_watermark(step: WindowedStep, at: int, watermark: int) -> int:
-    """The watermark, above this one, that ends the next window of such an instant."""
+    """Return the next watermark that ends a window of this instant."""
     end = next(_ends(_overlapping(step), max(at + 1, min(watermark, FOREVER - 2) + 2)))
     return FOREVER if end >= FOREVER else end - 1
 
 
 def last_end_watermark(step: WindowedStep, at: int) -> int:
-    """The watermark that ends the last window of an instant."""
+    """Return the watermark that ends the last window of an instant."""
     kind = _overlapping(step)
     end = at - (at - kind.offset.ms) % _start_period(kind) + kind.size.ms
     return FOREVER if end >= FOREVER else end - 1
 
 
 def _start_period(kind: Overlapping) -> int:
-    """From the start of one window to the next start that is another."""
+    """Return the time between different window starts."""
     return kind.every.ms if isinstance(kind, Sliding) else kind.size.ms
 
 
 def _ends(kind: Overlapping, least: int) -> Iterator[int]:
-    """Ends of windows from here on, without regard to the end of time."""
+    """Yield window ends from `least` on, not clamped to the maximum timestamp."""
     period = _end_period(kind).ms
     phase = kind.offset.ms + (kind.size.ms if isinstance(kind, Sliding) else 0)
     end = least + (phase - least) % period
@@ -133,7 +136,7 @@ def _ends(kind: Overlapping, least: int) -> Iterator[int]:
 
 
 def windows_ending(step: WindowedStep, first: int, last: int, before: int, after: int) -> Iterator[tuple[int, int]]:
-    """The windows of strips from one to another that end while the watermark goes from `before` to `after`."""
+    """Yield the windows of these shared slices that end while the watermark moves from `before` to `after`."""
     kind = _overlapping(step)
     size, offset = kind.size.ms, kind.offset.ms
     if before == FOREVER:

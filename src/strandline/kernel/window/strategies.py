@@ -1,9 +1,9 @@
-"""The kinds of windows as strategies of the window operator: what differs between them when a batch is played.
+"""Process a batch for each kind of window: one strategy of the window operator per kind.
 
-PlainWindows    tumbling, sliding, cumulating, global, custom: each window is a row
-SessionWindows  sessions merge before elements are judged
-CountWindows    windows fill by arrival; no lateness, no trigger
-SharedWindows   overlapping windows that emit at their end share slices until then
+PlainWindows    tumbling, sliding, cumulating, global, custom: one row per window
+SessionWindows  sessions merge before late elements are split off
+CountWindows    windows fill in order of arrival; no lateness, no trigger
+SharedWindows   overlapping windows without early panes; they use shared slices until their end
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ Deadlines = tuple[pl.Expr, pl.Expr]
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """Open windows after a batch, the panes they emit, and what became of the elements."""
+    """Open windows after a batch, the panes they emit, and accepted and late elements."""
 
     windows: OpenWindows
     panes: pl.DataFrame | None
@@ -62,7 +62,7 @@ class Updated:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Shared slices during a batch: as read, with its elements added, and the windows that end in it."""
+    """Shared slices in a batch: as read, with new elements added, and the windows that end."""
 
     read: SharedSliceState = SharedSliceState()
     joined: SharedSliceState = SharedSliceState()
@@ -70,18 +70,18 @@ class Shared:
 
 
 class WindowStrategy(Protocol):
-    """What differs between kinds of windows."""
+    """The operations that differ between kinds of windows."""
 
     def collect(self, blocks: Sequence[Block], now: Instant) -> Arrivals:
         """Collect the elements of a batch."""
         ...
 
     def share(self, batch: Batch, arrivals: Arrivals) -> Shared:
-        """Play the shared slices, where windows have some."""
+        """Read shared slices, add elements to them, and combine the windows that end."""
         ...
 
     def update(self, windows: OpenWindows, arrivals: Arrivals, shared: Shared, now: Instant) -> Updated:
-        """Judge elements, add them to windows, fire."""
+        """Split off late elements, add the others to windows, and fire triggers."""
         ...
 
     def write_shared(self, batch: Batch, shared: Shared) -> tuple[Mapping[str, bytes | None], Mapping[str, Slices]]:
@@ -95,7 +95,7 @@ class WindowStrategy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlainWindows:
-    """Windows that are a row each."""
+    """Windows with one row each."""
 
     step: WindowedStep
     keys: tuple[str, ...]
@@ -123,7 +123,7 @@ class PlainWindows:
     def _fire(
         self, windows: OpenWindows, parts: Sequence[Combined | None], late_split: LateSplit, now: Instant
     ) -> Updated:
-        """Add the elements to their windows, and let these fire."""
+        """Add elements to their windows and fire triggers."""
         taken = combined(with_hold_times(late_split.accepted, windows, self.keys, self.step, now), self.keys, self.step)
         added = side_by_side([each for each in (*parts, taken) if each is not None])
         panes, left = fire(add(windows, added, self.keys, self.step), self.keys, self.step, now)
@@ -132,7 +132,7 @@ class PlainWindows:
 
 @dataclass(frozen=True, slots=True)
 class SessionWindows(PlainWindows):
-    """Sessions: those that meet merge first; only then elements are judged."""
+    """Session windows: sessions merge first; late elements are split off afterwards."""
 
     kind: Session
 
@@ -160,7 +160,7 @@ class SessionWindows(PlainWindows):
         return self._fire(merged_windows, [parts_moved], late_split, now)
 
     def _under_merged_bounds(self, parts: Combined, fresh: pl.DataFrame) -> Combined:
-        """Put what tasks combined under the bounds of the sessions that it is now part of."""
+        """Give pre-aggregated parts the bounds of their merged sessions."""
         rows = merge_rows([sessions.under_merged_bounds(parts.rows, fresh, self.keys)], self.keys, self.step)
         kinds = items_of(self.step)
         items = {
@@ -172,7 +172,7 @@ class SessionWindows(PlainWindows):
 
 @dataclass(frozen=True, slots=True)
 class CountWindows(PlainWindows):
-    """Count windows: panes go by arrival."""
+    """Count windows: they fill in order of arrival."""
 
     kind: Count
 
@@ -187,7 +187,7 @@ class CountWindows(PlainWindows):
 
 @dataclass(frozen=True, slots=True)
 class SharedWindows(PlainWindows):
-    """Overlapping windows: until their end their elements are kept once, by shared slice."""
+    """Overlapping windows: elements are stored once, by shared slice, until the end of their windows."""
 
     def collect(self, blocks: Sequence[Block], now: Instant) -> Arrivals:
         parts, rows = side_by_side(gather(blocks, self.step)), row_blocks(blocks)
@@ -221,7 +221,7 @@ class SharedWindows(PlainWindows):
 
 
 def strategy_of(step: WindowedStep, keys: tuple[str, ...]) -> WindowStrategy:
-    """Return the strategy for a definition."""
+    """Return the strategy for the window of a step."""
     if isinstance(step.window, Session):
         return SessionWindows(step, keys, step.window)
     if isinstance(step.window, Count):
@@ -235,7 +235,7 @@ def _first_start(parts: Combined) -> int:
 
 
 def _in_order(on_time: pl.DataFrame | None, others: pl.DataFrame | None, keys: Sequence[str]) -> pl.DataFrame | None:
-    """Merge all panes of a batch; those made from shared slices are in order already."""
+    """Merge all panes of a batch; panes from shared slices are sorted already."""
     if on_time is None or others is None:
         return others if on_time is None else on_time
     both = pl.concat([on_time, others], how="diagonal_relaxed")

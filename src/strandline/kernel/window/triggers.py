@@ -1,8 +1,8 @@
-"""A trigger in columns: its state is columns of the open windows, its verdict an expression over them.
+"""Evaluate triggers as expressions: their state is columns of the open windows.
 
-Each node of the tree keeps its columns under a path of its own: whether it is done, a count, a target. The functions
-below turn expressions for those columns into expressions for what they become, so that one batch plays the whole tree
-for all windows in one pass.
+Each node of the trigger tree stores its columns under its path: whether it is done, a count, a target time. The
+functions below map expressions for these columns to expressions for their next values, so one pass evaluates the whole
+tree for all windows of a batch.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ from strandline.model.triggers import (
 )
 
 State = Mapping[str, pl.Expr]
-"""For each of a trigger's columns, the expression that gives its value at some moment of the batch."""
+"""For each column of a trigger, the expression of its value at a point of the batch."""
 
 ROOT: Final = "@trigger"
 _NEVER: Final = Never()
@@ -46,7 +46,7 @@ _KEPT: Final[Mapping[str, tuple[Any, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a trigger can see of a batch, window by window, and of the watermark and the clock as they are now."""
+    """Inputs of a trigger: the new elements of each window, the watermark and the clock."""
 
     new: pl.Expr
     earliest: pl.Expr
@@ -62,7 +62,7 @@ class Moment:
 
 
 def parts(trigger: Trigger) -> tuple[Trigger, ...]:
-    """The parts that have a state: early and late always stand in their places."""
+    """Return the parts with state; early and late keep their positions even if absent."""
     if isinstance(trigger, AfterWatermark):
         return (trigger.early or _NEVER, trigger.late or _NEVER)
     return parts_of(trigger)
@@ -70,7 +70,7 @@ def parts(trigger: Trigger) -> tuple[Trigger, ...]:
 
 @cache
 def columns(trigger: Trigger, path: str = ROOT) -> Mapping[str, pl.Expr]:
-    """The columns that a trigger keeps, each with its value when nothing has happened."""
+    """Return the state columns of a trigger with their initial values."""
     own = {f"{path}.{kind}": pl.lit(_KEPT[kind][1], _KEPT[kind][0]) for kind in _kinds(trigger)}
     for part, where in _with_paths(trigger, path):
         own |= dict(columns(part, where))
@@ -78,14 +78,14 @@ def columns(trigger: Trigger, path: str = ROOT) -> Mapping[str, pl.Expr]:
 
 
 def restarted(trigger: Trigger, emitted: pl.Expr) -> Mapping[str, pl.Expr]:
-    """The same for windows that are there already: as if nothing had come, but the end is not told a second time."""
+    """Return the initial columns of a new trigger for existing windows, which must not emit a second on-time pane."""
     ended = {f"{ROOT}.{_DONE}": emitted} if isinstance(trigger, AfterWatermark) else {}
     return {**columns(trigger), **ended}
 
 
 @cache
 def now(trigger: Trigger) -> Mapping[str, pl.Expr]:
-    """The columns as they stand in the frame."""
+    """Return the current columns of the frame."""
     return {name: pl.col(name) for name in columns(trigger)}
 
 
@@ -107,7 +107,7 @@ def _with_paths(trigger: Trigger, path: str) -> list[tuple[Trigger, str]]:
 
 
 def finished(trigger: Trigger, state: State, path: str = ROOT) -> pl.Expr:
-    """Whether it will not fire again."""
+    """Tell whether a trigger will never fire again."""
     match trigger:
         case Never() | Repeatedly():
             return pl.lit(False)
@@ -122,7 +122,7 @@ def finished(trigger: Trigger, state: State, path: str = ROOT) -> pl.Expr:
 
 
 def add(trigger: Trigger, state: State, moment: Moment, path: str = ROOT) -> State:
-    """The columns after the batch's elements have reached the parts that listen."""
+    """Return the columns after the parts that accept elements have received those of the batch."""
     match trigger:
         case AfterCount():
             return {**state, f"{path}.{_COUNT}": state[f"{path}.{_COUNT}"] + moment.new}
@@ -143,7 +143,7 @@ def add(trigger: Trigger, state: State, moment: Moment, path: str = ROOT) -> Sta
 
 
 def _listening_parts(trigger: Trigger, state: State, path: str, *, merging: bool) -> Sequence[pl.Expr]:
-    """For each part, whether elements reach it."""
+    """Tell for each part whether it receives elements."""
     located = _with_paths(trigger, path)
     match trigger:
         case AllOf():
@@ -158,7 +158,7 @@ def _listening_parts(trigger: Trigger, state: State, path: str, *, merging: bool
 
 
 def _current(trigger: InSequence, state: State, path: str) -> Iterator[pl.Expr]:
-    """For each part of a sequence, whether it is the first that is not finished; the last one if all are."""
+    """Tell for each part of a sequence whether it is current: the first unfinished part, or the last one."""
     before: pl.Expr = pl.lit(True)
     located = _with_paths(trigger, path)
     for place, (part, where) in enumerate(located):
@@ -168,7 +168,7 @@ def _current(trigger: InSequence, state: State, path: str) -> Iterator[pl.Expr]:
 
 
 def should(trigger: Trigger, state: State, moment: Moment, path: str = ROOT) -> pl.Expr:
-    """Whether a window's trigger would fire now."""
+    """Tell whether the trigger of a window fires now."""
     located = _with_paths(trigger, path)
     verdicts = [should(part, state, moment, where) for part, where in located]
     match trigger:
@@ -206,7 +206,7 @@ def should(trigger: Trigger, state: State, moment: Moment, path: str = ROOT) -> 
 
 
 def fire(trigger: Trigger, state: State, moment: Moment, path: str = ROOT) -> State:
-    """The columns after a pane was taken."""
+    """Return the columns after firing."""
     located = _with_paths(trigger, path)
     match trigger:
         case AfterWatermark():
@@ -240,7 +240,7 @@ def fire(trigger: Trigger, state: State, moment: Moment, path: str = ROOT) -> St
 
 
 def _fire_after_watermark(trigger: AfterWatermark, state: State, moment: Moment, path: str) -> State:
-    """Before the end early fires, after it late, and both start over; whichever fires, the other's pane is gone too."""
+    """Fire early before the end and late after it; both restart, and firing one clears the progress of the other."""
     done = state[f"{path}.{_DONE}"]
     (early, early_at), (late, late_at) = _with_paths(trigger, path)
     at_end = {**state, **columns(trigger, path), f"{path}.{_DONE}": pl.lit(True)}
@@ -254,13 +254,13 @@ def _reset_if_finished(trigger: Trigger, state: State, path: str) -> State:
 
 
 def _without_progress(trigger: Trigger, state: State, path: str) -> State:
-    """Counts and targets forgotten in the whole tree; what is done stays done."""
+    """Reset counts and targets in the whole tree; parts that are done stay done."""
     initial = {name: value for name, value in columns(trigger, path).items() if not name.endswith(_DONE)}
     return {**state, **initial}
 
 
 def merged(trigger: Trigger, state: State, past_end: pl.Expr, path: str = ROOT) -> State:
-    """The columns of a session that several became, from what `merging` gathered; past_end asks of the new end."""
+    """Return the columns of a merged session from the aggregates of `merging`; past_end refers to the new end."""
     located = _with_paths(trigger, path)
     for part, where in located:
         state = merged(part, state, past_end, where)
@@ -289,7 +289,7 @@ def merged(trigger: Trigger, state: State, past_end: pl.Expr, path: str = ROOT) 
 
 
 def _reset_later_parts(trigger: InSequence, state: State, path: str) -> State:
-    """Parts after the first unfinished one start over."""
+    """Reset the parts after the first unfinished one."""
     after = dict(state)
     before: pl.Expr = pl.lit(True)
     for part, where in _with_paths(trigger, path):
@@ -299,7 +299,7 @@ def _reset_later_parts(trigger: InSequence, state: State, path: str) -> State:
 
 
 def merging(trigger: Trigger) -> list[pl.Expr]:
-    """What must be gathered of sessions that become one, for `merged` to go by."""
+    """Return the aggregates over merging sessions that `merged` reads."""
     gathered: list[pl.Expr] = []
     for name in columns(trigger):
         column = pl.col(name)
@@ -311,18 +311,18 @@ def merging(trigger: Trigger) -> list[pl.Expr]:
 
 
 def conditions(trigger: Trigger) -> list[Expression]:
-    """The expressions that a trigger asks of the values a pane would have."""
+    """Return the conditions of a trigger on the values of a pane."""
     own = [trigger.condition] if isinstance(trigger, When) else []
     return own + [each for part in parts(trigger) for each in conditions(part)]
 
 
 def reads_last(trigger: Trigger) -> bool:
-    """Whether some condition reads the values told last."""
+    """Tell whether a condition reads the last emitted values."""
     return any(name.scope for condition in conditions(trigger) for name in names_of(condition.tree))
 
 
 def due(trigger: Trigger, previous: Moment, moment: Moment) -> pl.Expr:
-    """Whether time has just passed a target somewhere in the tree: it could not fire before this batch, now it can."""
+    """Tell whether time passed a target of the tree in this batch, so that a timer can fire now."""
     state = now(trigger)
     crossed = [
         should(leaf, state, moment, where) & ~should(leaf, state, previous, where)
@@ -332,7 +332,7 @@ def due(trigger: Trigger, previous: Moment, moment: Moment) -> pl.Expr:
 
 
 def deadlines(trigger: Trigger, watermark: int, clock: int) -> tuple[pl.Expr, pl.Expr]:
-    """The earliest targets that are still ahead: of the watermark, and of the clock; null where there is none."""
+    """Return the earliest targets after the watermark and after the clock; null without a target."""
     by_watermark, by_clock = [pl.lit(None, pl.Int64)], [pl.lit(None, pl.Int64)]
     for leaf, where in _timers(trigger, ROOT):
         target = pl.col(f"{where}.{_TARGET}")
@@ -351,7 +351,7 @@ def _timers(trigger: Trigger, path: str) -> Iterator[tuple[Trigger, str]]:
 
 
 def _choose(condition: pl.Expr, yes: State, no: State, only: Mapping[str, Any] | None = None) -> State:
-    """Column by column one of two states; what is the same in both costs nothing."""
+    """Choose one of two states column by column; a column that is equal in both needs no expression."""
     return {
         name: yes[name] if yes[name] is no[name] else pl.when(condition).then(yes[name]).otherwise(no[name])
         for name in (yes if only is None else only)

@@ -1,4 +1,4 @@
-"""Rows of open windows: the columns they are kept in, and how elements of a batch are added to them."""
+"""Define the columns of open windows, and add the elements of a batch to them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,36 +32,36 @@ from strandline.model.steps import WindowedStep
 ADDED: Final = "@added"
 """Elements since the last firing."""
 ARRIVED: Final = "@arrived"
-"""The clock at which the last element came."""
+"""Clock of the last batch with an element."""
 PANE_COUNT: Final = "@spoken"
 """Panes emitted."""
 NON_EARLY_COUNT: Final = "@settled"
 """Panes emitted that were not early."""
 CLOSED: Final = "@closed"
-"""Whether the trigger has finished: only the mark is left."""
+"""Whether the trigger has finished: the row only marks the window as closed."""
 LAST_VALUE: Final = "@told."
-"""Before a value's name: the value last emitted, kept where it may have to be retracted."""
+"""Prefix of the last emitted values, kept for retractions and conditions."""
 LAST_TIMING: Final = "@told:timing"
 LAST_TIME: Final = "@told:time"
 _AT: Final = "@at"
 _FEW_TOUCHED: Final = 4
-"""Where fewer than one in so many windows get an element, the others are left alone."""
+"""If fewer than one in this many windows get elements, only these windows are merged."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenWindows:
-    """Open windows, their items, and the panes of merged sessions that are still to be retracted."""
+    """Open windows, their items, and the pending retractions of merged sessions."""
 
     windows: pl.DataFrame | None = None
     items: Frames = field(default_factory=dict)
     pending: pl.DataFrame | None = None
     fresh: pl.DataFrame | None = None
-    """Windows that begin where no window did before this batch: in slices of their own, so they need not be copied."""
+    """Windows with a start that no earlier window has: they are in slices of their own, so they need no copy."""
 
 
 @cache
 def initial(step: WindowedStep) -> Mapping[str, pl.Expr]:
-    """The columns of a window that has just been opened, besides its key, its bounds and its contents."""
+    """Return the columns of a new window besides its key, bounds and contents."""
     return {
         ADDED: pl.lit(0, pl.Int64),
         HOLD: pl.lit(None, pl.Int64),
@@ -74,12 +74,12 @@ def initial(step: WindowedStep) -> Mapping[str, pl.Expr]:
 
 
 def keeps_last_values(step: WindowedStep) -> bool:
-    """Whether the values last told are kept: to be taken back, or because a condition reads them."""
+    """Tell whether windows keep their last emitted values: for retractions, or for a condition that reads them."""
     return step.accumulation is Accumulation.RETRACTING or triggers.reads_last(step.trigger)
 
 
 def add(state: OpenWindows, added: Combined | None, keys: Sequence[str], step: WindowedStep) -> OpenWindows:
-    """The open windows with a batch's elements added; NEW says how many came to each."""
+    """Add the elements of a batch to open windows; NEW counts the new elements of each."""
     windows = state.windows
     if added is None:
         return (
@@ -114,9 +114,9 @@ def _no_new_elements(step: WindowedStep) -> Mapping[str, pl.Expr]:
 def _merge(
     windows: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str], step: WindowedStep
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    """Windows and what is added to them, and windows that begin when none of these does.
+    """Merge new rows into windows; return separately the windows whose start no open window has.
 
-    Only windows that something comes to are put together with it.
+    Only windows that get elements are merged.
     """
     found, fresh = [], None
     if span_of(step.window) is not None:
@@ -136,14 +136,14 @@ def _merge(
 
 
 def _starts_known(starts: pl.Series, before: pl.Series) -> pl.Series:
-    """Which of the windows that start there start with one that is there already."""
+    """Mark the starts that an open window already has."""
     return starts == before[0] if before.len() and is_one(before) else starts.is_in(before.unique().implode())
 
 
 def _merge_in_order(
     windows: pl.DataFrame, touched: pl.Series, rows: pl.DataFrame, keys: Sequence[str], step: WindowedStep
 ) -> pl.DataFrame | None:
-    """All of them, in order, where windows that begin together stand so already: then nothing need be sorted later."""
+    """Merge rows into sorted windows with one start, so that nothing is sorted later; else return None."""
     if not is_worth_it(windows.height) or len(keys) != 1 or not is_one(windows[START]):
         return None
     merged = _merge_touched(windows.filter(touched), rows, keys, step)
@@ -151,9 +151,9 @@ def _merge_in_order(
 
 
 def _merge_touched(windows: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str], step: WindowedStep) -> pl.DataFrame:
-    """Windows with what comes to them; one column says where what was kept of a window stands.
+    """Merge new rows with their windows, and gather the other columns of each window by its row number.
 
-    To take the first of every kept column would cost three times as much.
+    Aggregating every other column with `first` would cost three times as much.
     """
     joined = {*identity(keys), NEW, COUNTED, EARLIEST, TIME, *(part.name for part in parts_of(step))}
     state = [name for name in windows.columns if name not in joined]

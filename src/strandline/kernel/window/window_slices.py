@@ -44,7 +44,7 @@ def read_windows(
     slices: Slices | None = None,
     row_filter: Callable[[int, Frames], Frames] | None = None,
 ) -> OpenWindows:
-    """Read the open windows of these slices with everything that belongs to them."""
+    """Read the open windows of these slices with their items and pending retractions."""
     frames = read_slices(held, WINDOWS, numbers, slices, row_filter)
     items = {name.removeprefix(ITEMS): frame for name, frame in frames.items() if name.startswith(ITEMS)}
     return OpenWindows(frames.get(WINDOWS.rows), items, frames.get(OWED))
@@ -58,7 +58,7 @@ def write_windows(
     deadlines: tuple[pl.Expr, pl.Expr],
     changing: Mapping[int, SliceChanges] | None = None,
 ) -> tuple[dict[str, bytes | None], dict[int, Slice]]:
-    """Write every opened slice, delete those that are empty now, and return the index entries of those that remain.
+    """Write every opened slice, delete empty slices, and return the index entries of the others.
 
     Slices in `changing` get a delta instead.
     """
@@ -67,7 +67,7 @@ def write_windows(
     span = span_of(step.window)
     due = (deadlines[0].alias(DUE_WATERMARK), deadlines[1].alias(DUE_CLOCK))
     rows = [each.with_columns(due) for each in (windows.windows, windows.fresh) if each is not None and each.height]
-    # Items stay in order of arrival, which is the same whenever a batch is replayed.
+    # Items stay in order of arrival, so a replayed batch writes the same bytes.
     split = (
         {ITEMS + name: by_slice(frame, slices_of(frame, keys, span)) for name, frame in windows.items.items()}
         if rows
@@ -87,12 +87,12 @@ def write_windows(
 
 
 def deleted_deltas(opened: Iterable[int], slices: Slices) -> Writes:
-    """Delete the deltas of slices that are written whole."""
+    """Delete the deltas of slices that are rewritten."""
     return {place: None for number in opened for place in WINDOWS.delta_places(number, slices[number].deltas)}
 
 
 def in_order(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Sort rows into an order that does not depend on how they came about."""
+    """Sort rows by identity and position, so that the order is deterministic."""
     return ordered(frame, [*identity(keys), *(name for name in _ORDER if name in frame.columns)])
 
 
@@ -102,7 +102,7 @@ def _split(frame: pl.DataFrame, keys: Sequence[str], span: int | None) -> dict[i
 
 
 def takes_deltas(step: WindowedStep) -> bool:
-    """Tell whether a window is one row that no other window has a part in."""
+    """Tell whether slices may get deltas: each window is one row, independent of all others."""
     return not (isinstance(step.window, Session | Count) or uses_shared_slices(step) or items_of(step))
 
 
@@ -114,7 +114,7 @@ def begin_deltas(
 
 
 def with_touched(windows: OpenWindows, changing: Mapping[int, SliceChanges]) -> OpenWindows:
-    """Add the touched windows of slices that get a delta to those that were read whole."""
+    """Add the touched windows of slices with deltas to the windows of slices that were read whole."""
     frames = [each.touched for each in changing.values() if each.touched.height]
     if not frames:
         return windows
@@ -126,7 +126,7 @@ def with_touched(windows: OpenWindows, changing: Mapping[int, SliceChanges]) -> 
 def drop_expired(
     touched: Callable[[int], Sequence[pl.DataFrame]], keys: Sequence[str], step: WindowedStep, now: Instant
 ) -> Callable[[int, Frames], Frames]:
-    """Return a filter that leaves out expired windows with nothing more to emit, before they are processed."""
+    """Return a filter that drops expired windows that emit nothing more, before they are processed."""
     return partial(_keep_unexpired, touched=touched, keys=keys, step=step, now=now)
 
 
@@ -138,12 +138,12 @@ def _keep_unexpired(
     step: WindowedStep,
     now: Instant,
 ) -> Frames:
-    """Of a slice whose windows have all expired, keep those that may still emit; of any other slice, all."""
+    """Filter a fully expired slice to the windows that may still emit; keep other slices unchanged."""
     windows = frames[WINDOWS.rows]
     if step.final_pane is Emit.ALWAYS or not takes_deltas(step) or windows.height < slice_deltas.LARGE:
         return frames
     expires_at, end = windows.select(expires(step).max(), max_timestamp().max().alias(END)).row(0)
-    if expires_at > now.after or end > now.before:  # some are alive, or their on-time pane is due now
+    if expires_at > now.after or end > now.before:  # some windows have not expired, or their on-time pane is due now
         return frames
     incoming = touched(number)
     wanted = slice_deltas.wanted_rows(windows, incoming, identity(keys), BOUNDS) if incoming else None

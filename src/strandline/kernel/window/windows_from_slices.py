@@ -1,9 +1,10 @@
-"""From strips to windows: the contents of many overlapping windows at once, in a few steps for each.
+"""Combine shared slices into the contents of many overlapping windows at once.
 
-Windows that all reach over one instant are seen from there. To its left each holds the strips from its start on, to its
-right those up to its end: so with a running total to either side, in a matrix of keys by strips, a window is two cells
-put together. Nothing is ever subtracted, so that it holds for least and greatest and for fractions too. What cannot be
-put together number by number is grouped, window by window, after its strips have been put together as far as possible.
+A group of windows that all contain one instant is combined around it: left of the instant a window contains the shared
+slices from its start on, right of it those up to its end. With running totals to both sides, in a matrix of keys by
+shared slices, each window is the combination of two cells. Nothing is subtracted, so minimum, maximum and
+floating-point sums work too. Non-numeric aggregates are grouped by window after their shared slices have been combined
+as far as possible.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,13 +35,13 @@ Matrix = npt.NDArray[Any]
 
 _CODE, _PLACE, _CELL, _WINDOW = "@code", "@place", "@cell", "@window"
 _CELLS: Final = 1 << 22
-"""Cells of a matrix that are held at a time."""
+"""Maximum number of matrix cells in memory at a time."""
 
 
 def combine_into_windows(
     shared: pl.DataFrame, items: Frames, windows: Spans, keys: Sequence[str], step: WindowedStep
 ) -> Combined:
-    """What these windows hold, in order of keys and windows; those that hold nothing are left out."""
+    """Return the contents of non-empty windows, sorted by key and window."""
     groups = [*_overlapping_groups(windows)]
     placed = [_combine_by_place(shared, group, keys, step) for group in groups]
     key_rows = pl.concat([each.select(keys) for each in placed]).unique().sort(keys)
@@ -56,7 +57,7 @@ def combine_into_windows(
 
 
 def _overlapping_groups(windows: Spans) -> Iterator[Spans]:
-    """Windows, in order, in groups that all reach over (or touch) the first end among them."""
+    """Split sorted windows into groups that all contain or touch the first end of the group."""
     group: list[tuple[int, int]] = []
     for window in windows:
         if group and window[0] > group[0][1]:
@@ -68,10 +69,10 @@ def _overlapping_groups(windows: Spans) -> Iterator[Spans]:
 
 
 def _combine_by_place(shared: pl.DataFrame, windows: Spans, keys: Sequence[str], step: WindowedStep) -> pl.DataFrame:
-    """Strips put together where the same of these windows hold them: each key has twice as many places as windows.
+    """Combine the shared slices that belong to the same windows of a group; each key has two places per window.
 
-    A strip at place i of the left half belongs to the windows up to i; of the right half, to those from i on: at its
-    first place to all.
+    A shared slice at place i of the left half belongs to the windows up to i, one of the right half to the windows from
+    i on. At the first place of the right half it belongs to all windows.
     """
     (starts, ends), many, at = _bounds(windows), len(windows), shared[START].to_numpy()
     is_left = at < starts[-1]
@@ -82,14 +83,14 @@ def _combine_by_place(shared: pl.DataFrame, windows: Spans, keys: Sequence[str],
     of_all = pl.col(_PLACE) == many
     ranks = ranked(placed, picks_of(step))
     placed, made = ranks.frame, [*merges(step, placed), *ranks.made]
-    # Most strips belong to all windows, and grouping by keys alone is faster.
+    # Most shared slices belong to all windows, and grouping by keys alone is faster.
     core = placed.lazy().filter(of_all).group_by(keys).agg(*made).with_columns(pl.lit(many, pl.Int64).alias(_PLACE))
     edges = placed.lazy().filter(~of_all).group_by(*keys, _PLACE).agg(*made)
     return ranks.fetched(pl.concat([core.select(edges.collect_schema().names()), edges]).collect())
 
 
 def _rows_of_group(placed: pl.DataFrame, many: int, windows: Spans, step: WindowedStep) -> pl.DataFrame:
-    """The rows of a group of windows: so many keys at a time that the matrices stay small."""
+    """Return the rows of a group of windows, in chunks of keys that keep the matrices small."""
     each = 2 * len(windows)
     cells = placed.with_columns((pl.col(_CODE) * each + pl.col(_PLACE)).alias(_CELL))
     keys_at_once = max(1, _CELLS // each)
@@ -110,7 +111,7 @@ def _bounds(windows: Spans) -> tuple[Matrix, Matrix]:
 
 
 def _from_cells(cells: pl.DataFrame, codes: range, windows: Spans, step: WindowedStep) -> pl.DataFrame:
-    """The rows of the windows of some keys."""
+    """Return the window rows of a range of keys."""
     (starts, ends), shape = _bounds(windows), (len(codes), len(windows))
     cell = cells[_CELL].to_numpy() - 2 * len(windows) * codes.start
     counts = _running_totals(cells[NEW].to_numpy(), cell, shape, np.add, 0)
@@ -139,7 +140,7 @@ def _folds(step: WindowedStep) -> dict[str, Fold | None]:
 
 
 def _is_number(kind: pl.DataType) -> bool:
-    """Whether numpy holds it as a number without loss."""
+    """Tell whether NumPy represents the type as a number without loss."""
     return kind in (
         pl.Float32,
         pl.Float64,
@@ -155,7 +156,7 @@ def _is_number(kind: pl.DataType) -> bool:
 
 
 def _fold_column(values: pl.Series, cell: Matrix, shape: tuple[int, int], has_rows: Matrix, fold: Fold) -> pl.Series:
-    """One number for each window that is there, or null if none of its strips has one."""
+    """Return one number per non-empty window, or null if all its shared slices are null."""
     function, nothing = _fold_function(values.fill_null(0).to_numpy().dtype, fold)
     numbers = _running_totals(values.fill_null(nothing).to_numpy(), cell, shape, function, nothing)
     folded = pl.Series(values.name, numbers[has_rows], values.dtype)
@@ -166,7 +167,7 @@ def _fold_column(values: pl.Series, cell: Matrix, shape: tuple[int, int], has_ro
 
 
 def _fold_function(kind: np.dtype[Any], fold: Fold) -> tuple[np.ufunc, Any]:
-    """The function that makes one of two, and what it leaves alone. NaN is the greatest number."""
+    """Return the binary function of a fold and its neutral element. NaN is the greatest number."""
     if fold == "add":
         return np.add, 0
     if kind.kind == "f":
@@ -176,9 +177,9 @@ def _fold_function(kind: np.dtype[Any], fold: Fold) -> tuple[np.ufunc, Any]:
 
 
 def _running_totals(values: Matrix, cell: Matrix, shape: tuple[int, int], function: np.ufunc, nothing: Any) -> Matrix:
-    """Running totals to the left and to the right of the instant that all windows reach over, put together."""
+    """Combine the running totals left and right of the instant that all windows contain."""
     many, width = shape
-    # A column for each key, so that a running total is one operation over all of them.
+    # One column per key, so that each step of a running total is one operation over all keys.
     matrix = np.full(2 * width * many, nothing, values.dtype)
     matrix[cell % (2 * width) * many + cell // (2 * width)] = values
     left, right = np.vsplit(matrix.reshape(2 * width, many), 2)
@@ -191,7 +192,7 @@ def _running_totals(values: Matrix, cell: Matrix, shape: tuple[int, int], functi
 def _group_non_numeric(
     cells: pl.DataFrame, cell: Matrix, width: int, parts: Sequence[Part], step: WindowedStep
 ) -> list[pl.Series]:
-    """What is no number: a row for each cell and window, grouped by windows."""
+    """Aggregate non-numeric parts: one row per cell and window, grouped by window."""
     place = cell % (2 * width)
     is_left = place < width
     first, last = np.where(is_left, 0, place - width), np.where(is_left, place, width - 1)
@@ -206,7 +207,7 @@ def _group_non_numeric(
 
 
 def _items(items: pl.DataFrame, windows: Spans, keys: Sequence[str], kind: Items) -> pl.DataFrame:
-    """The items of each window; those of a strip are there once for each of its windows that speaks."""
+    """Return the items of each window; an item is repeated for every window that contains its shared slice."""
     found = [
         items.filter((pl.col(START) >= start) & (pl.col(START) < end)).with_columns(
             pl.lit(start, pl.Int64).alias(START), pl.lit(end, pl.Int64).alias(END)

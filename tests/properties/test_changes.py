@@ -90,9 +90,9 @@ def test_these_histories_have_changes_of_every_kind() -> None:
         with kept_beside(HALF) as seen:
             check(history.under(aggregates=IN_ROWS), on_kernel)
         for each, (_, entry) in seen:
-            kinds.update(["again"] if each.entry.changes else ["first"])
-            kinds.update(["several"] if entry.changes > 1 else [])
-            kinds.update(["together"] if entry.changes <= each.entry.changes else [])
+            kinds.update(["again"] if each.entry.deltas else ["first"])
+            kinds.update(["several"] if entry.deltas > 1 else [])
+            kinds.update(["together"] if entry.deltas <= each.entry.deltas else [])
             kinds.update(["new"] if entry.rows > each.entry.rows else [])
             kinds.update(["others"] if len(each.others) else [])
             kinds.update(["holds"] if each.entry.hold is not None else [])

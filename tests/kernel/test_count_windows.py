@@ -1,4 +1,4 @@
-"""Count windows: a pane for each that fills, and of each key no more state than a pane may still hold."""
+"""Count windows: one pane per full window, and no more state than later panes need."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ class Counting:
 
     @property
     def held(self) -> int:
-        """The elements that are state."""
+        """Return the number of elements in state."""
         return self.state.items[ELEMENTS].height if self.state.items else 0
 
 

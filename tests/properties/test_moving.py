@@ -1,4 +1,4 @@
-"""State that is taken out of its key groups, kept in Parquet, and put into others goes on as if it had stayed."""
+"""State exported through Parquet into other key groups continues unchanged."""
 
 import io
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ calm = settings(
 
 
 def through_parquet(moved: Exported, keys: Sequence[str]) -> Exported:
-    """As a savepoint keeps it: every frame must come back as it was."""
+    """Write and read state as a savepoint does; every frame must survive."""
     back = {}
     for name, frame in moved.frames.items():
         numbered = with_group_numbers(frame, keys, GROUPS)
@@ -48,7 +48,7 @@ def through_parquet(moved: Exported, keys: Sequence[str]) -> Exported:
 
 
 class MovedPlayer(KernelPlayer):
-    """One that, when it is restarted, has gone through a savepoint and through another number of key groups."""
+    """A player that restarts through a savepoint and another number of key groups."""
 
     def restart(self) -> Self:
         again, operator = super().restart(), operator_of(self._spec.operator, self._spec.keys)

@@ -1,4 +1,4 @@
-"""What is put beside slices of strips: wherever it is kept, windows tell the same, and a savepoint holds the same."""
+"""The side block of shared slices: output and savepoints are the same with and without it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ ENOUGH = 12
 
 @contextmanager
 def put_beside(seldom: int) -> Iterator[set[str]]:
-    """However small a slice is, what comes to it goes beside it: always, or as long as it is less than a part."""
+    """Use the side block for slices of any size: always, or for additions below a share of their rows."""
     seen: set[str] = set()
     real = shared_slice_store.add
 

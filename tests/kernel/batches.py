@@ -1,4 +1,4 @@
-"""A key group played by hand: elements in, panes out, and the state between batches."""
+"""Play one key group in tests: elements in, panes out, and the state between batches."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,11 +20,11 @@ from strandline.model.panes import Lateness
 from strandline.model.steps import WindowedStep
 
 Score = tuple[str | None, int, int]
-"""A team, its score, and when it was made."""
+"""A team, its score, and the event time."""
 
 
-def asking(*, seconds: float = 10, lateness: int | None = 0, **answers: Any) -> WindowedStep:
-    """A step over tumbling windows that totals scores, with anything answered otherwise as given."""
+def asking(*, seconds: float = 10, lateness: int | None = 0, **options: Any) -> WindowedStep:
+    """Return a step that sums scores in tumbling windows, with other options as given."""
     totals: tuple[tuple[str, Aggregate], ...] = (("total", sl.sum("score")), ("plays", sl.count()))
     allowed = None if lateness is None else Duration(lateness)
     fixed: dict[str, Any] = {
@@ -32,11 +32,11 @@ def asking(*, seconds: float = 10, lateness: int | None = 0, **answers: Any) -> 
         "aggregates": totals,
         "lateness": Lateness(allowed),
     }
-    return WindowedStep(**(fixed | answers))
+    return WindowedStep(**(fixed | options))
 
 
 def elements(scores: Sequence[Score], *, partition: str = "0", first: int = 0) -> pl.DataFrame:
-    """Scores as a frame of elements."""
+    """Return scores as a frame of elements."""
     teams, points, times = zip(*scores, strict=True) if scores else ((), (), ())
     columns = {
         "team": pl.Series(teams, dtype=pl.String),
@@ -49,7 +49,7 @@ def elements(scores: Sequence[Score], *, partition: str = "0", first: int = 0) -
 
 
 class Recorded(Mapping[str, bytes]):
-    """State that remembers which of its places were read."""
+    """State that records which places were read."""
 
     def __init__(self, held: Mapping[str, bytes]) -> None:
         self._held = held
@@ -68,7 +68,7 @@ class Recorded(Mapping[str, bytes]):
 
 @dataclass
 class KeyGroup:
-    """One key group and what it holds. Its watermark is moved by hand."""
+    """One key group and its state. Tests move its watermark."""
 
     step: WindowedStep
     combined: bool = False
@@ -77,13 +77,13 @@ class KeyGroup:
     _offset: int = 0
 
     @property
-    def ask(self) -> StepSpec:
+    def spec(self) -> StepSpec:
         return StepSpec(("team",), self.step, sl.bounded(ms=0), ("0",))
 
     def play(
         self, *scores: Score, watermark: int | None = None, clock: int | None = None, drain: bool = False
     ) -> Stepped:
-        """One batch: scores come in, then the watermark and the clock stand where they are put."""
+        """Play one batch of scores, then set the watermark and the clock."""
         index = read_index(self.held)
         horizon = index.progress.watermark if self.combined else None
         blocks = list(prepare(elements(scores, first=self._offset), ["team"], self.step, 1, horizon).blocks.values())
@@ -93,9 +93,9 @@ class KeyGroup:
         return self.take(blocks, Control(now, (Seen("0", len(scores), highest),), drain))
 
     def take(self, blocks: Sequence[Block], control: Control) -> Stepped:
-        """Plays a batch and keeps what it writes."""
+        """Play a batch and keep the blocks it writes."""
         held = Recorded(self.held)
-        stepped = step(held, blocks, [control], self.ask)
+        stepped = step(held, blocks, [control], self.spec)
         self.reads = held.reads
         for place, data in stepped.writes.items():
             if data is None:
@@ -108,7 +108,7 @@ class KeyGroup:
 
 
 def said(stepped: Stepped, *columns: str) -> list[tuple[Any, ...]]:
-    """The panes of a batch: team, window start, value and timing, or other columns; a retraction has a minus sign."""
+    """Return the panes of a batch: sign, team, window start, value and timing, or other columns."""
     if stepped.rows is None:
         return []
     wanted = columns or ("team", START, "total", TIMING)
@@ -117,7 +117,7 @@ def said(stepped: Stepped, *columns: str) -> list[tuple[Any, ...]]:
 
 
 def refused(stepped: Stepped) -> list[tuple[Any, ...]]:
-    """The late elements of a batch, each with its reason."""
+    """Return the late elements of a batch with their reasons."""
     return [] if stepped.late is None else stepped.late.select("team", "score", REASON).rows()
 
 

@@ -1,4 +1,4 @@
-"""A player of stories whose keys are all spread over places, and gathered again: two kernels in a row."""
+"""Play stories with every key salted: two kernel steps in a row, partial aggregates by salt, then their merge."""
 
 from collections.abc import Iterator
 from copy import copy
@@ -10,7 +10,7 @@ import polars as pl
 from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, START, Block, pack, unpack
 from strandline.kernel.operators import operator_of
 from strandline.kernel.output import Counts, to_block
-from strandline.kernel.player import GROUPS, KEY, BlockPlayer, Packet, ask_of
+from strandline.kernel.player import GROUPS, KEY, BlockPlayer, Packet, step_spec_of
 from strandline.kernel.salting import HELD, SALT, gather, spread
 from strandline.kernel.step import Stepped, StepSpec, step
 from strandline.kernel.watermarks import NEVER, Control, Input, Rule, Seen
@@ -23,37 +23,39 @@ SALTS = 3
 
 
 class SaltedPlayer(BlockPlayer):
-    """Every key is taken for hot."""
+    """Treat every key as hot."""
 
-    def __init__(self, ask: WindowedStep, rule: Rule, *, partitions: Any = (), fires_per_element: bool = False) -> None:
-        super().__init__(ask, rule, partitions=partitions, fires_per_element=fires_per_element)
-        hold, take = in_two(ask)
-        self._hold = replace(ask_of(hold, rule, partitions), keys=(KEY, SALT))
+    def __init__(
+        self, definition: WindowedStep, rule: Rule, *, partitions: Any = (), fires_per_element: bool = False
+    ) -> None:
+        super().__init__(definition, rule, partitions=partitions, fires_per_element=fires_per_element)
+        hold, take = in_two(definition)
+        self._hold = replace(step_spec_of(hold, rule, partitions), keys=(KEY, SALT))
         self._take = StepSpec((KEY,), take, Inputs((NAME,)), inputs=(Input(NAME),))
         self._held: list[dict[str, bytes]] = [{} for _ in range(2 * GROUPS)]
         self._reached = NEVER
 
     def _carry(self, packet: Packet) -> Iterator[Block]:
         rows, dead = (None, None) if packet.elements is None else self._admitted(packet.elements, packet.control.clock)
-        waiting = self._stepped(0, rows, packet.horizon, self._hold, [packet.control])
-        found = [gather(_placed(each.rows)) for each in waiting if each.rows is not None]
-        told = [self._told_to(each, packet.control.clock) for each in waiting]
-        given = pl.concat(found, how="diagonal_relaxed") if found else None
-        if given is not None:
-            kept = [KEY, AT, PARTITION, OFFSET, *self._columns(given), "window_start", "window_end"]
-            given, _ = operator_of(self._take.operator, self._take.keys).admit(
-                given.select(kept), None, packet.control.clock
+        first_steps = self._stepped(0, rows, packet.horizon, self._hold, [packet.control])
+        found = [gather(_placed(each.rows)) for each in first_steps if each.rows is not None]
+        controls = [self._control_of(each, packet.control.clock) for each in first_steps]
+        partials = pl.concat(found, how="diagonal_relaxed") if found else None
+        if partials is not None:
+            columns = [KEY, AT, PARTITION, OFFSET, *self._columns(partials), "window_start", "window_end"]
+            partials, _ = operator_of(self._take.operator, self._take.keys).admit(
+                partials.select(columns), None, packet.control.clock
             )
-        taken = self._stepped(GROUPS, given, self._reached, self._take, told)
-        self._reached = taken[0].progress.watermark
-        for number, (first, last) in enumerate(zip(waiting, taken, strict=True)):
+        second_steps = self._stepped(GROUPS, partials, self._reached, self._take, controls)
+        self._reached = second_steps[0].progress.watermark
+        for number, (first, last) in enumerate(zip(first_steps, second_steps, strict=True)):
             assert last.late is None
             late = None if first.late is None else first.late.drop(SALT, HELD, strict=False)
             both = replace(last, late=late, progress=first.progress, state_rows=first.state_rows + last.state_rows)
             yield to_block(both, dead if number == 0 else None, Counts())
 
     def _admitted(self, elements: pl.DataFrame, clock: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-        rows, dead = operator_of(self._ask.operator, self._ask.keys).admit(elements, self._ask.watermark, clock)
+        rows, dead = operator_of(self._spec.operator, self._spec.keys).admit(elements, self._spec.watermark, clock)
         return spread(rows, (KEY,), SALTS, 1, self._columns(rows)), dead
 
     def _columns(self, rows: pl.DataFrame) -> list[str]:
@@ -61,14 +63,18 @@ class SaltedPlayer(BlockPlayer):
         return [name for name in columns_read(self._definition) if name in rows.columns]
 
     def _stepped(
-        self, first: int, rows: pl.DataFrame | None, horizon: int, ask: StepSpec, controls: list[Control]
+        self, first: int, rows: pl.DataFrame | None, horizon: int, definition: StepSpec, controls: list[Control]
     ) -> list[Stepped]:
-        blocks = {} if rows is None else operator_of(ask.operator, ask.keys).prepare(rows, GROUPS, horizon).blocks
+        blocks = (
+            {}
+            if rows is None
+            else operator_of(definition.operator, definition.keys).prepare(rows, GROUPS, horizon).blocks
+        )
         found = []
         for group in range(GROUPS):
             held = self._held[first + group]
-            mine = [unpack(pack(blocks[group]), "input")] if group in blocks else []
-            found.append(step(held, mine, controls, ask))
+            input_blocks = [unpack(pack(blocks[group]), "input")] if group in blocks else []
+            found.append(step(held, input_blocks, controls, definition))
             for place, data in found[-1].writes.items():
                 if data is None:
                     held.pop(place, None)
@@ -76,20 +82,20 @@ class SaltedPlayer(BlockPlayer):
                     held[place] = data
         return found
 
-    def _told_to(self, stepped: Stepped, clock: int) -> Control:
+    def _control_of(self, stepped: Stepped, clock: int) -> Control:
         mark = Seen(NAME, watermark=stepped.output_watermark, idle=stepped.progress.is_idle)
         return Control(clock, (mark,), of=NAME)
 
     def restart(self) -> Self:
-        again = copy(self)
-        again._held = [dict(held) for held in self._held]
-        return again
+        restarted = copy(self)
+        restarted._held = [dict(held) for held in self._held]
+        return restarted
 
     def close(self) -> None:
-        """Nothing is held but memory."""
+        """Do nothing: the player only uses memory."""
 
 
 def _placed(panes: pl.DataFrame) -> pl.DataFrame:
-    """Panes with their bounds in view, and with positions of their own, which those of elements replace."""
+    """Return panes with their bounds as columns, and with placeholder positions."""
     place = (pl.lit("").alias(PARTITION), pl.lit(0).alias(OFFSET))
     return panes.with_columns(pl.col(START).alias("window_start"), pl.col(END).alias("window_end"), *place)

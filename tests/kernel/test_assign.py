@@ -74,29 +74,29 @@ def oracle(at: int, kind: WindowKind) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("kind", KINDS, ids=repr)
 @given(times=st.lists(st.integers(-(10**15), 10**15) | st.integers(-30_000, 30_000), max_size=5))
-def test_every_kind_of_window_takes_what_the_oracle_says(kind: WindowKind, times: list[int]) -> None:
+def test_every_kind_of_window_agrees_with_the_oracle(kind: WindowKind, times: list[int]) -> None:
     assert sorted(windows_of(times, kind)) == sorted(window for at in times for window in oracle(at, kind))
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=repr)
 @pytest.mark.parametrize("at", [FOREVER - 1, FOREVER - 9_000, NEVER + 1, NEVER + 9_000])
-def test_windows_at_the_ends_of_time_end_there_too(kind: WindowKind, at: int) -> None:
+def test_windows_are_clamped_to_the_minimum_and_maximum_timestamps(kind: WindowKind, at: int) -> None:
     assert sorted(windows_of([at], kind)) == sorted(oracle(at, kind))
 
 
 @pytest.mark.parametrize("kind", [sl.sliding("10s", every="3s"), sl.cumulating("12s", step="4s")])
-def test_of_an_elements_windows_one_is_the_last_to_go(kind: WindowKind) -> None:
+def test_one_window_of_an_element_expires_last(kind: WindowKind) -> None:
     placed = assign(pl.DataFrame({AT: [0, 5_000, -1], OFFSET: [0, 1, 2]}), kind)
     last = placed.filter(pl.col(END) == pl.col(END).max().over(OFFSET))
     assert placed.filter(NEWEST).sort(OFFSET).rows() == last.sort(OFFSET).rows()
 
 
-def test_a_gap_may_come_with_each_element() -> None:
+def test_a_gap_may_be_a_column() -> None:
     frame = pl.DataFrame({AT: [0, 1_000], GAP: [5_000, FOREVER]})
     assert assign(frame, sl.session(column="gap")).select(START, END).rows() == [(0, 5_000), (1_000, FOREVER)]
 
 
-def test_custom_windows_and_counts_are_left_as_they_are() -> None:
+def test_custom_and_count_windows_are_not_assigned_here() -> None:
     frame = pl.DataFrame({AT: [0], START: [5], END: [7]})
     assert assign(frame, sl.custom(start="from", end="to")).equals(frame)
     assert assign(frame, sl.count_window(3)).equals(frame)
@@ -111,7 +111,7 @@ def test_a_slice_of_state_is_as_long_as_a_window() -> None:
     assert span_of(sl.cumulating("12s", step="4s")) == 12_000
 
 
-def test_a_slice_of_overlapping_windows_is_as_long_as_what_is_between_their_starts() -> None:
+def test_a_slice_of_overlapping_windows_covers_one_period() -> None:
     assert span_of(sl.sliding("1m", every="10s")) == TEN
 
 
@@ -132,8 +132,6 @@ def test_windows_without_common_bounds_have_no_span(kind: WindowKind) -> None:
         (FOREVER - 5, 9, FOREVER),
     ],
 )
-def test_a_window_is_gone_when_its_last_instant_and_its_lateness_have_passed(
-    end: int, allowed: int | None, gone: int
-) -> None:
+def test_a_window_expires_after_its_last_instant_and_its_lateness(end: int, allowed: int | None, gone: int) -> None:
     frame = pl.DataFrame({END: [end]})
     assert frame.select(expires(asking(lateness=allowed)).alias("gone")).item() == gone

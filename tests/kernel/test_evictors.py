@@ -1,4 +1,4 @@
-"""What windows keep at a firing, all of them at once and none minding its neighbours."""
+"""Evictors applied to many windows at once, each independent of the others."""
 
 import polars as pl
 import pytest
@@ -6,15 +6,15 @@ import pytest
 import strandline as sl
 from strandline.kernel.aggregation.accumulators import TURN
 from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, START
-from strandline.kernel.window.evictors import kept
+from strandline.kernel.window.evictors import evict
 from strandline.model.evictors import Evictor, Moment
 
 WINDOW = ((5_000, 1, 0), (9_000, 4, 0), (7_000, None, 1), (8_000, 6, 1))
-"""Of each element in order of arrival its time, its value and the batch that brought it."""
+"""Elements in order of arrival: time, value and batch number."""
 
 
 def contents(*keys: str | None) -> pl.DataFrame:
-    """The same elements in a window of each key, lying in no order."""
+    """Return the same elements in one window per key, not in order of arrival."""
     rows = [
         (key, 0, 10_000, at, "p", place, turn, value) for key in keys for place, (at, value, turn) in enumerate(WINDOW)
     ]
@@ -26,7 +26,7 @@ def contents(*keys: str | None) -> pl.DataFrame:
 
 
 def places(frame: pl.DataFrame, key: str | None = "k") -> list[int]:
-    """Which elements are there, by their place in order of arrival."""
+    """Return the positions of elements in order of arrival."""
     return sorted(frame.filter(pl.col("key").eq_missing(pl.lit(key)))[OFFSET].to_list())
 
 
@@ -42,27 +42,27 @@ def places(frame: pl.DataFrame, key: str | None = "k") -> list[int]:
         (sl.keep_delta("last.v - v", bound=0), [2]),
     ],
 )
-def test_an_evictor_keeps_in_every_window_what_it_says(evictor: Evictor, stay: list[int]) -> None:
-    left = kept(evictor, Moment.BEFORE, contents("k", "other", None), ["key"])
+def test_an_evictor_applies_to_every_window(evictor: Evictor, stay: list[int]) -> None:
+    left = evict(evictor, Moment.BEFORE, contents("k", "other", None), ["key"])
     assert [places(left, key) for key in ("k", "other", None)] == [stay] * 3
 
 
-def test_the_last_to_arrive_is_the_last_of_the_last_batch_whatever_its_position() -> None:
+def test_order_of_arrival_is_by_batch_before_position() -> None:
     turned = contents("k").with_columns((-pl.col(OFFSET)).alias(OFFSET))
-    assert kept(sl.keep_last(2), Moment.BEFORE, turned, ["key"])[TURN].to_list() == [1, 1]
+    assert evict(sl.keep_last(2), Moment.BEFORE, turned, ["key"])[TURN].to_list() == [1, 1]
 
 
-def test_windows_of_one_key_are_looked_at_apart() -> None:
+def test_windows_of_one_key_are_evicted_separately() -> None:
     two = pl.concat([contents("k"), contents("k").with_columns(pl.lit(20_000, pl.Int64).alias(START))])
-    assert kept(sl.keep_last(1), Moment.BEFORE, two, ["key"]).select(START, OFFSET).rows() == [(0, 3), (20_000, 3)]
+    assert evict(sl.keep_last(1), Moment.BEFORE, two, ["key"]).select(START, OFFSET).rows() == [(0, 3), (20_000, 3)]
 
 
-def test_an_evictor_waits_for_its_moment() -> None:
-    assert places(kept(sl.keep_last(1, when="after"), Moment.BEFORE, contents("k"), ["key"])) == [0, 1, 2, 3]
-    assert places(kept(sl.keep_last(1, when="after"), Moment.AFTER, contents("k"), ["key"])) == [3]
+def test_an_evictor_runs_at_its_moment_only() -> None:
+    assert places(evict(sl.keep_last(1, when="after"), Moment.BEFORE, contents("k"), ["key"])) == [0, 1, 2, 3]
+    assert places(evict(sl.keep_last(1, when="after"), Moment.AFTER, contents("k"), ["key"])) == [3]
 
 
 @pytest.mark.parametrize("evictor", [sl.keep_last(1), sl.keep_within("1s"), sl.keep_delta("last.v - v", bound=3)])
-def test_nothing_is_evicted_from_nothing_or_by_nobody(evictor: Evictor) -> None:
-    assert kept(evictor, Moment.BEFORE, contents(), ["key"]).height == 0
-    assert kept(None, Moment.BEFORE, contents("k"), ["key"]).equals(contents("k"))
+def test_empty_windows_and_absent_evictors_change_nothing(evictor: Evictor) -> None:
+    assert evict(evictor, Moment.BEFORE, contents(), ["key"]).height == 0
+    assert evict(None, Moment.BEFORE, contents("k"), ["key"]).equals(contents("k"))

@@ -1,4 +1,4 @@
-"""The kernel as a player: what it tells of itself, what it refuses, and users' own aggregates on it."""
+"""The kernel player: its properties, its errors, and user aggregates on it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -27,13 +27,13 @@ def seconds(number: float) -> Timestamp:
     return Timestamp(round(number * 1000))
 
 
-def test_a_new_player_holds_nothing() -> None:
+def test_a_new_player_has_no_state() -> None:
     player = KernelPlayer(COUNTS, BY_HAND)
     assert (player.watermark, player.output_watermark, player.is_idle, player.rows) == (BEGINNING, BEGINNING, False, 0)
     player.close()
 
 
-def test_panes_come_from_all_key_groups_and_say_what_the_oracle_says() -> None:
+def test_panes_of_all_key_groups_agree_with_the_oracle() -> None:
     keys = ["a", "b", "c", "d", None]
     rows = [at(1, key, offset=place, v=place) for place, key in enumerate(keys)]
     kernel, oracle = KernelPlayer(COUNTS, BY_HAND), ReferencePlayer(COUNTS, BY_HAND)
@@ -43,16 +43,18 @@ def test_panes_come_from_all_key_groups_and_say_what_the_oracle_says() -> None:
     assert sorted(kernel.drain().panes, key=str) == sorted(oracle.drain().panes, key=str)
 
 
-def test_an_element_refused_by_some_windows_is_told_as_partial_if_asked() -> None:
-    ask = WindowedStep((("n", sl.count()),), sl.sliding("10s", every="5s"), lateness=Lateness(rows=LateRows.PER_WINDOW))
-    player = KernelPlayer(ask, BY_HAND)
+def test_an_element_late_for_some_windows_is_reported_as_partial_if_configured() -> None:
+    definition = WindowedStep(
+        (("n", sl.count()),), sl.sliding("10s", every="5s"), lateness=Lateness(rows=LateRows.PER_WINDOW)
+    )
+    player = KernelPlayer(definition, BY_HAND)
     player.move_watermark(seconds(10))
     (late,) = player.feed([at(7, v=1)]).late
     assert late.partial
     assert (late.reason, late.watermark, late.element) == (LateReason.EXPIRED, seconds(10), at(7, v=1))
 
 
-def test_an_element_refused_by_all_names_the_window_that_lived_longest() -> None:
+def test_an_element_late_for_all_windows_names_the_last_of_them() -> None:
     player = KernelPlayer(WindowedStep((("n", sl.count()),), sl.sliding("10s", every="5s")), BY_HAND)
     player.move_watermark(seconds(60))
     (late,) = player.feed([at(7)]).late
@@ -66,15 +68,15 @@ def test_inside_a_batch_elements_arrive_by_partition_then_offset() -> None:
     assert [pane.values for pane in panes] == [{"all": [2, 1]}]
 
 
-def test_one_element_at_a_time_is_a_batch_for_each() -> None:
-    ask = replace(COUNTS, trigger=sl.repeatedly(sl.after_count(2)))
+def test_firing_per_element_plays_one_batch_per_element() -> None:
+    definition = replace(COUNTS, trigger=sl.repeatedly(sl.after_count(2)))
     rows = [at(1), at(2, offset=1), at(3, offset=2)]
-    assert [pane.values["n"] for pane in KernelPlayer(ask, BY_HAND).feed(rows).panes] == [3]
-    single = KernelPlayer(ask, BY_HAND, fires_per_element=True)
+    assert [pane.values["n"] for pane in KernelPlayer(definition, BY_HAND).feed(rows).panes] == [3]
+    single = KernelPlayer(definition, BY_HAND, fires_per_element=True)
     assert [pane.values["n"] for pane in single.feed(rows).panes] == [2]
 
 
-def test_a_batch_without_elements_says_nothing() -> None:
+def test_a_batch_without_elements_emits_nothing() -> None:
     assert KernelPlayer(COUNTS, BY_HAND).feed([]) == Emitted()
 
 
@@ -94,7 +96,7 @@ def test_the_clock_never_goes_back() -> None:
     assert [pane.values["n"] for pane in player.move_clock(seconds(16)).panes] == [1]
 
 
-def test_an_element_from_too_far_ahead_is_a_dead_letter_only_if_asked() -> None:
+def test_an_element_beyond_the_future_bound_is_a_dead_letter_only_if_configured() -> None:
     kept = KernelPlayer(COUNTS, sl.bounded("0s").future_bound("5s"))
     assert kept.feed([at(100)]).dead == ()
     assert kept.watermark == Timestamp(4_999)
@@ -112,15 +114,15 @@ def test_a_dead_letter_from_the_future_does_not_move_time() -> None:
     assert strict.feed([at(2, offset=2)]).late == ()
 
 
-def test_a_dead_letter_says_all_that_could_be_read() -> None:
+def test_a_dead_letter_has_all_columns_that_could_be_read() -> None:
     (letter,) = KernelPlayer(COUNTS, BY_HAND).feed([Element(END, "k", {"v": 3})]).dead
     assert (letter.reason, letter.columns) == (DeadReason.NO_EVENT_TIME, {"key": "k", "v": 3})
 
 
-def test_open_windows_and_marks_of_closed_ones_are_rows() -> None:
+def test_open_and_closed_windows_count_as_rows() -> None:
     lateness = Lateness(Duration(60_000))
-    ask = WindowedStep((("n", sl.count()),), sl.session("5s"), sl.after_count(1), lateness=lateness)
-    player = KernelPlayer(ask, BY_HAND)
+    definition = WindowedStep((("n", sl.count()),), sl.session("5s"), sl.after_count(1), lateness=lateness)
+    player = KernelPlayer(definition, BY_HAND)
     player.feed([at(1), at(20, "other", offset=1)])
     player.feed([at(40, offset=2)])
     assert player.rows == 3
@@ -129,7 +131,7 @@ def test_open_windows_and_marks_of_closed_ones_are_rows() -> None:
 
 
 @pytest.mark.parametrize("move", ["fall_idle", "finish"])
-def test_a_partition_nobody_knows_cannot_be_moved(move: str) -> None:
+def test_an_unknown_partition_raises_an_error(move: str) -> None:
     with pytest.raises(InvalidWatermark, match="no partition or input is called 'p9'") as error:
         getattr(KernelPlayer(COUNTS, from_source(), partitions=["p0"]), move)("p9")
     assert error.value.detail == "known so far: p0"
@@ -146,14 +148,14 @@ def test_an_input_cannot_be_added_and_a_partition_can() -> None:
     assert source.watermark == BEGINNING
 
 
-def test_a_whole_watermark_is_told_by_all_that_have_not_ended() -> None:
+def test_a_watermark_without_a_name_is_set_for_all_unfinished_partitions() -> None:
     player = KernelPlayer(COUNTS, from_source(), partitions=["p0", "p1"])
     player.finish("p1")
     player.move_watermark(seconds(5))
     assert player.watermark == seconds(5)
 
 
-def test_a_restarted_player_goes_its_own_way_from_the_bytes_that_were_kept() -> None:
+def test_a_restarted_player_continues_from_the_state_bytes_independently() -> None:
     player = KernelPlayer(COUNTS, BY_HAND)
     player.feed([at(1)])
     again = player.restart()
@@ -190,31 +192,31 @@ WORDS = ["", "ab", "abcd", None, "a", "abc", None, "x", "abcde", "yz"]
 SPEAKING = sl.after_watermark(early=sl.after_count(2), late=sl.after_count(1))
 
 
-def users(make: Callable[..., Any], ask: WindowedStep, restarts: bool) -> list[Emitted]:
-    """Ten elements in four batches, the third behind the watermark."""
+def users(make: Callable[..., Any], definition: WindowedStep, restarts: bool) -> list[Emitted]:
+    """Play ten elements in four batches; the third is behind the watermark."""
     rows = [at(n % 7, "ab"[n % 2], offset=n, v=n * 7 % 5, word=word) for n, word in enumerate(WORDS)]
-    player = make(ask, BY_HAND)
-    told = []
+    player = make(definition, BY_HAND)
+    actual = []
     for first, last, watermark in ((0, 4, 3), (4, 7, 12), (7, 8, 13), (8, 10, 14)):
-        told += [player.feed(rows[first:last]), player.move_watermark(seconds(watermark))]
+        actual += [player.feed(rows[first:last]), player.move_watermark(seconds(watermark))]
         player = player.restart() if restarts else player
-    return [*told, player.drain()]
+    return [*actual, player.drain()]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("restarts", [False, True], ids=["straight on", "restarted after each batch"])
 @pytest.mark.parametrize("window", [sl.tumbling("5s"), sl.session("2s"), sl.sliding("4s", every="2s"), sl.everything()])
 @pytest.mark.parametrize("how", [sl.discarding, sl.accumulating, sl.retracting])
-def test_users_own_aggregates_tell_what_the_oracle_tells(window: Any, how: Any, restarts: bool) -> None:
+def test_user_aggregates_agree_with_the_oracle(window: Any, how: Any, restarts: bool) -> None:
     aggregates: Sequence[tuple[str, Aggregate]] = (("long", LONGEST), ("spread", SPREAD), ("order", IN_ORDER))
-    ask = WindowedStep(tuple(aggregates), window, SPEAKING, how, Lateness(Duration(20_000)))
-    told, meant = users(KernelPlayer, ask, restarts), users(ReferencePlayer, ask, restarts)
-    for mine, oracles in zip(told, meant, strict=True):
+    definition = WindowedStep(tuple(aggregates), window, SPEAKING, how, Lateness(Duration(20_000)))
+    actual, expected = users(KernelPlayer, definition, restarts), users(ReferencePlayer, definition, restarts)
+    for mine, oracles in zip(actual, expected, strict=True):
         assert sorted(mine.panes, key=lambda pane: str(pane.key)) == list(oracles.panes)
-    assert any(each.panes for each in meant)
+    assert any(each.panes for each in expected)
 
 
-def test_a_users_aggregate_without_a_merge_is_not_combined_and_tells_the_same() -> None:
-    ask = replace(COUNTS, aggregates=(("long", LONGEST), ("n", sl.count())), evictor=sl.keep_last(2))
-    told, meant = users(KernelPlayer, ask, False), users(ReferencePlayer, ask, False)
-    assert [each.panes for each in told] == [each.panes for each in meant]
+def test_a_user_aggregate_without_a_merge_is_not_pre_aggregated() -> None:
+    definition = replace(COUNTS, aggregates=(("long", LONGEST), ("n", sl.count())), evictor=sl.keep_last(2))
+    actual, expected = users(KernelPlayer, definition, False), users(ReferencePlayer, definition, False)
+    assert [each.panes for each in actual] == [each.panes for each in expected]

@@ -1,4 +1,4 @@
-"""Before the shuffle: what is surely taken is combined, what may be refused stays as it came."""
+"""Before the shuffle: surely accepted elements are pre-aggregated, possibly late ones stay single rows."""
 
 import subprocess
 import sys
@@ -25,9 +25,9 @@ SCORES: list[Score] = [("red", 5, 1_000), ("blue", 3, 2_000), ("red", 7, 9_999),
 LATE = sl.after_watermark(late=sl.after_count(1))
 
 
-def prepared(ask: WindowedStep, horizon: int | None, scores: list[Score] = SCORES) -> Block:
-    """The one block of a pipeline with one key group."""
-    (block,) = prepare(elements(scores), ["team"], ask, 1, horizon).blocks.values()
+def prepared(definition: WindowedStep, horizon: int | None, scores: list[Score] = SCORES) -> Block:
+    """Return the block of a pipeline with one key group."""
+    (block,) = prepare(elements(scores), ["team"], definition, 1, horizon).blocks.values()
     return block
 
 
@@ -36,7 +36,7 @@ def times_in(block: Block, name: str) -> list[tuple[str, int]]:
     return [] if frame is None else sorted(frame.select("team", START).rows())
 
 
-def test_elements_of_one_key_and_window_are_combined() -> None:
+def test_elements_of_one_key_and_window_are_pre_aggregated() -> None:
     parts = prepared(asking(trigger=LATE), -1).frames["parts"]
     assert sorted(parts.select("team", START, END, NEW, "@total", "@plays").rows()) == [
         ("blue", 0, 10_000, 1, 3, 1),
@@ -45,7 +45,7 @@ def test_elements_of_one_key_and_window_are_combined() -> None:
     ]
 
 
-def test_elements_that_a_window_may_refuse_stay_one_by_one_with_all_their_columns() -> None:
+def test_possibly_late_elements_stay_single_rows_with_all_columns() -> None:
     block = prepared(asking(trigger=LATE), 9_999)
     assert times_in(block, "parts") == [("red", 10_000)]
     assert block.frames["rows"].select("team", "score", AT, PARTITION, OFFSET).rows() == [
@@ -56,31 +56,33 @@ def test_elements_that_a_window_may_refuse_stay_one_by_one_with_all_their_column
 
 
 @pytest.mark.parametrize(("horizon", "combined"), [(14_998, True), (14_999, False)])
-def test_a_window_is_surely_open_only_while_it_lives_beyond_the_horizon(horizon: int, combined: bool) -> None:
+def test_elements_are_pre_aggregated_only_for_windows_that_expire_after_the_horizon(
+    horizon: int, combined: bool
+) -> None:
     block = prepared(asking(trigger=LATE, lateness=5_000), horizon, [("red", 1, 0)])
     assert list(block.frames) == (["parts"] if combined else ["rows"])
 
 
-def test_without_a_horizon_nothing_is_combined() -> None:
+def test_without_a_horizon_nothing_is_pre_aggregated() -> None:
     block = prepared(asking(trigger=LATE), None)
     assert list(block.frames) == ["rows"]
     assert block.frames["rows"].height == len(SCORES)
 
 
-def test_windows_that_never_expire_are_always_combined() -> None:
+def test_elements_of_windows_that_never_expire_are_pre_aggregated() -> None:
     assert list(prepared(asking(trigger=LATE, lateness=None), 10**15).frames) == ["parts"]
 
 
 @pytest.mark.parametrize("trigger", [sl.after_count(2), sl.after_processing_time(seconds=1)])
-def test_under_a_trigger_that_may_close_a_window_at_any_time_nothing_is_combined(trigger: Trigger) -> None:
+def test_under_a_trigger_that_may_close_a_window_at_any_time_nothing_is_pre_aggregated(trigger: Trigger) -> None:
     assert list(prepared(asking(trigger=trigger), -1).frames) == ["rows"]
 
 
-def test_under_a_trigger_that_closes_at_the_end_windows_that_have_not_ended_are_combined() -> None:
+def test_under_a_trigger_that_closes_at_the_end_elements_of_open_windows_are_pre_aggregated() -> None:
     """A bare after_watermark closes a window with its on-time pane, though lateness would keep it."""
-    ask = asking(trigger=sl.after_watermark(), lateness=60_000)
-    assert list(prepared(ask, 9_998, [("red", 1, 0)]).frames) == ["parts"]
-    assert list(prepared(ask, 9_999, [("red", 1, 0)]).frames) == ["rows"]
+    definition = asking(trigger=sl.after_watermark(), lateness=60_000)
+    assert list(prepared(definition, 9_998, [("red", 1, 0)]).frames) == ["parts"]
+    assert list(prepared(definition, 9_999, [("red", 1, 0)]).frames) == ["rows"]
 
 
 def test_each_key_group_gets_its_own_keys_and_no_other() -> None:
@@ -95,7 +97,7 @@ def test_each_key_group_gets_its_own_keys_and_no_other() -> None:
     assert sorted(found, key=str) == sorted((team for team, _, _ in scores), key=str)
 
 
-def test_nothing_in_gives_no_blocks() -> None:
+def test_no_elements_give_no_blocks() -> None:
     assert prepare(elements([]), ["team"], asking(), 16, 0).blocks == {}
 
 
@@ -113,7 +115,7 @@ FRACTIONS = pl.DataFrame(
 
 @pytest.mark.parametrize("window", [sl.tumbling("10s"), sl.sliding("10s", every="4s"), sl.session("50ms")], ids=repr)
 def test_a_task_that_runs_again_gives_the_same_rows(window: WindowKind) -> None:
-    """To the last digit, in any order: whoever keeps or tells them sorts them first."""
+    """To the last digit, in any order; rows are sorted before they are stored or emitted."""
     aggregates = (
         ("total", sl.sum("score")),
         ("average", sl.mean("score")),
@@ -123,8 +125,8 @@ def test_a_task_that_runs_again_gives_the_same_rows(window: WindowKind) -> None:
         ("best", sl.top_k("score", 2)),
         ("teams", sl.approx_count_distinct("team")),
     )
-    ask = asking(window=window, trigger=LATE, aggregates=aggregates)
-    runs = [prepare(FRACTIONS, ["team"], ask, 4, 20_000).blocks for _ in range(4)]
+    definition = asking(window=window, trigger=LATE, aggregates=aggregates)
+    runs = [prepare(FRACTIONS, ["team"], definition, 4, 20_000).blocks for _ in range(4)]
     packed = [{group: pack(in_order(block)) for group, block in run.items()} for run in runs]
     assert all(each == packed[0] for each in packed)
 
@@ -139,8 +141,8 @@ def test_a_task_of_another_process_gives_the_same_rows() -> None:
     code = """
 import polars as pl, hashlib, strandline as sl
 from tests.kernel.test_prepare import FRACTIONS, LATE, asking, in_order, pack, prepare
-ask = asking(trigger=LATE, aggregates=(("total", sl.sum("score")), ("kinds", sl.count_distinct("score"))))
-blocks = prepare(FRACTIONS, ["team"], ask, 4, 20_000).blocks
+definition = asking(trigger=LATE, aggregates=(("total", sl.sum("score")), ("kinds", sl.count_distinct("score"))))
+blocks = prepare(FRACTIONS, ["team"], definition, 4, 20_000).blocks
 print(hashlib.sha256(b"".join(pack(in_order(block)) for block in blocks.values())).hexdigest())
 """
     runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(2)]
@@ -158,16 +160,16 @@ def test_keys_may_be_several_columns() -> None:
     ]
 
 
-def test_elements_between_windows_are_counted_as_filtered_and_go_nowhere() -> None:
-    ask = asking(window=sl.sliding("3s", every="10s"), trigger=LATE)
-    made = prepare(elements(SCORES), ["team"], ask, 1, None)
+def test_elements_between_windows_are_counted_as_filtered() -> None:
+    definition = asking(window=sl.sliding("3s", every="10s"), trigger=LATE)
+    made = prepare(elements(SCORES), ["team"], definition, 1, None)
     assert made.filtered == 1
     assert made.blocks[0].frames["rows"]["score"].to_list() == [5, 3, 2]
-    assert prepare(elements(SCORES), ["team"], ask, 1, -1).filtered == 1
+    assert prepare(elements(SCORES), ["team"], definition, 1, -1).filtered == 1
     assert prepare(elements(SCORES), ["team"], asking(), 1, -1).filtered == 0
 
 
-def test_sessions_of_one_batch_are_put_together_as_far_as_they_meet() -> None:
+def test_overlapping_sessions_of_one_task_are_merged() -> None:
     parts = prepared(asking(window=sl.session("5s"), trigger=LATE), -1).frames["parts"]
     assert sorted(parts.select("team", START, END, NEW).rows()) == [
         ("blue", 2_000, 7_000, 1),
@@ -176,16 +178,16 @@ def test_sessions_of_one_batch_are_put_together_as_far_as_they_meet() -> None:
     ]
 
 
-def test_an_element_of_several_windows_is_combined_for_some_and_stays_for_others() -> None:
-    speaking = sl.after_watermark(early=sl.after_count(1), late=sl.after_count(1))
-    block = prepared(asking(window=sl.sliding("10s", every="5s"), trigger=speaking), 9_999, [("red", 5, 7_000)])
+def test_an_element_may_be_pre_aggregated_for_some_of_its_windows_only() -> None:
+    early_and_late = sl.after_watermark(early=sl.after_count(1), late=sl.after_count(1))
+    block = prepared(asking(window=sl.sliding("10s", every="5s"), trigger=early_and_late), 9_999, [("red", 5, 7_000)])
     assert times_in(block, "parts") == [("red", 5_000)]
     assert block.frames["rows"].select("team", "score").rows() == [("red", 5)]
     assert block.facts == {"horizon": 9_999}
 
 
 @pytest.mark.parametrize(
-    ("window", "strips"),
+    ("window", "slices"),
     [
         (sl.sliding("60s", every="1s"), [("blue", 2_000, 3_000), ("red", 1_000, 2_000), ("red", 9_000, 10_000)]),
         (sl.sliding("10s", every="4s"), [("blue", 2_000, 4_000), ("red", 0, 2_000), ("red", 8_000, 10_000)]),
@@ -193,25 +195,27 @@ def test_an_element_of_several_windows_is_combined_for_some_and_stays_for_others
     ],
     ids=str,
 )
-def test_an_element_is_combined_once_however_many_windows_share_it(window: WindowKind, strips: list[Any]) -> None:
+def test_an_element_of_many_windows_is_pre_aggregated_once_by_shared_slice(
+    window: WindowKind, slices: list[Any]
+) -> None:
     parts = prepared(asking(window=window, trigger=LATE), -1, SCORES[:3]).frames["parts"]
-    assert sorted(parts.select("team", START, END).rows()) == strips
+    assert sorted(parts.select("team", START, END).rows()) == slices
 
 
 @pytest.mark.parametrize(("horizon", "combined"), [(7_998, True), (7_999, False)])
-def test_an_element_with_a_window_that_may_be_over_is_looked_at(horizon: int, combined: bool) -> None:
+def test_an_element_with_a_possibly_ended_window_stays_a_single_row(horizon: int, combined: bool) -> None:
     block = prepared(asking(window=sl.sliding("60s", every="2s"), lateness=60_000), horizon, [("red", 5, 7_000)])
     assert list(block.frames) == (["parts"] if combined else ["rows"])
 
 
-def test_where_panes_have_the_time_of_elements_those_behind_the_horizon_stay_one_by_one() -> None:
+def test_with_element_pane_timestamps_elements_behind_the_horizon_stay_single_rows() -> None:
     block = prepared(asking(trigger=LATE, pane_timestamp=PaneTimestamp.EARLIEST), 1_500)
     assert times_in(block, "parts") == [("blue", 0), ("red", 0), ("red", 10_000)]
     assert block.frames["rows"]["score"].to_list() == [5]
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "definition",
     [
         asking(window=sl.count_window(3)),
         asking(trigger=LATE, evictor=sl.keep_last(1)),
@@ -220,31 +224,31 @@ def test_where_panes_have_the_time_of_elements_those_behind_the_horizon_stay_one
     ],
     ids=["counts", "an evictor", "an aggregate without a merge", "a trigger that may close at any time"],
 )
-def test_what_must_look_at_each_element_lifts_nothing(ask: WindowedStep) -> None:
-    assert not lifts(ask)
-    assert list(prepared(ask, -(10**15)).frames) == ["rows"]
+def test_steps_that_need_each_element_pre_aggregate_nothing(definition: WindowedStep) -> None:
+    assert not lifts(definition)
+    assert list(prepared(definition, -(10**15)).frames) == ["rows"]
 
 
-WHENEVER = sl.bounded("0s")
+WATERMARK = sl.bounded("0s")
 
 
-def admitted(frame: pl.DataFrame, **answers: Any) -> tuple[pl.DataFrame, list[str]]:
-    """What is taken in at the clock 60 s, and why others are not."""
-    taken, dead = admit(frame, asking(**answers), WHENEVER, 60_000)
+def admitted(frame: pl.DataFrame, **options: Any) -> tuple[pl.DataFrame, list[str]]:
+    """Return the valid elements at clock 60 s, and the reasons of the dead letters."""
+    taken, dead = admit(frame, asking(**options), WATERMARK, 60_000)
     return taken, dead[REASON].to_list()
 
 
-def test_an_element_without_a_time_inside_time_cannot_be_taken_in() -> None:
+def test_an_element_without_a_valid_event_time_is_a_dead_letter() -> None:
     frame = elements(SCORES).with_columns(pl.Series(AT, [1, None, NEVER, FOREVER], pl.Int64))
-    taken, why = admitted(frame)
+    taken, reasons = admitted(frame)
     assert taken.equals(frame[:1])
-    assert why == ["no_event_time"] * 3
+    assert reasons == ["no_event_time"] * 3
 
 
-def test_an_element_from_too_far_ahead_is_refused_only_if_so_asked() -> None:
+def test_an_element_beyond_the_future_bound_is_a_dead_letter_only_if_configured() -> None:
     frame = elements([("red", 1, 65_000), ("red", 2, 65_001)])
     for strict, scores in ((False, [1, 2]), (True, [1])):
-        rule = WHENEVER.future_bound("5s", dead_letter=strict)
+        rule = WATERMARK.future_bound("5s", dead_letter=strict)
         taken, dead = admit(frame, asking(), rule, 60_000)
         assert taken["score"].to_list() == scores
         assert dead[REASON].to_list() == ["future"] * (2 - len(scores))
@@ -260,11 +264,11 @@ def test_an_element_from_too_far_ahead_is_refused_only_if_so_asked() -> None:
     ],
     ids=["milliseconds", "texts", "durations", "anything else"],
 )
-def test_a_gap_that_is_missing_unreadable_or_not_above_zero_is_refused(gaps: Any, kind: Any, read: list[int]) -> None:
+def test_a_missing_unreadable_or_non_positive_gap_is_a_dead_letter(gaps: Any, kind: Any, read: list[int]) -> None:
     frame = elements([("red", 1, 0)] * len(gaps)).with_columns(pl.Series("gap", gaps, kind))
-    taken, why = admitted(frame, window=sl.session(column="gap"))
+    taken, reasons = admitted(frame, window=sl.session(column="gap"))
     assert taken[GAP].to_list() == read
-    assert why == ["bad_gap"] * (len(gaps) - len(read))
+    assert reasons == ["bad_gap"] * (len(gaps) - len(read))
 
 
 @pytest.mark.parametrize(
@@ -276,28 +280,28 @@ def test_a_gap_that_is_missing_unreadable_or_not_above_zero_is_refused(gaps: Any
     ],
     ids=["milliseconds", "texts", "times"],
 )
-def test_bounds_that_are_missing_unreadable_or_no_span_are_refused(
+def test_missing_unreadable_or_empty_bounds_are_dead_letters(
     starts: Any, ends: Any, kind: Any, read: list[tuple[int, int]]
 ) -> None:
     frame = elements([("red", 1, 0)] * len(starts)).with_columns(
         pl.Series("from", starts, kind), pl.Series("to", ends, kind)
     )
-    taken, why = admitted(frame, window=sl.custom(start="from", end="to"))
+    taken, reasons = admitted(frame, window=sl.custom(start="from", end="to"))
     assert taken.select(START, END).rows() == read
-    assert why == ["bad_window"] * (len(starts) - len(read))
+    assert reasons == ["bad_window"] * (len(starts) - len(read))
 
 
 def test_in_processing_time_the_clock_is_an_elements_time() -> None:
     frame = elements([("red", 1, 5), ("red", 2, 6)]).with_columns(pl.lit(None, pl.Int64).alias(AT))
-    taken, why = admitted(frame, time=TimeDomain.PROCESSING)
+    taken, reasons = admitted(frame, time=TimeDomain.PROCESSING)
     assert taken[AT].to_list() == [60_000, 60_000]
-    assert why == []
+    assert reasons == []
 
 
-def test_what_tasks_combined_is_gathered_as_one() -> None:
-    ask = asking(trigger=LATE, aggregates=(("total", sl.sum("score")), ("all", sl.collect("score"))))
-    blocks = [prepared(ask, -1, SCORES[:2]), prepared(ask, -1, SCORES[2:]), Block()]
-    found = merged(gather(blocks, ask), ["team"], ask)
+def test_parts_of_several_tasks_are_merged() -> None:
+    definition = asking(trigger=LATE, aggregates=(("total", sl.sum("score")), ("all", sl.collect("score"))))
+    blocks = [prepared(definition, -1, SCORES[:2]), prepared(definition, -1, SCORES[2:]), Block()]
+    found = merged(gather(blocks, definition), ["team"], definition)
     assert found is not None
     assert sorted(found.rows.select("team", START, "@total").rows()) == [
         ("blue", 0, 3),
@@ -305,4 +309,4 @@ def test_what_tasks_combined_is_gathered_as_one() -> None:
         ("red", 10_000, 2),
     ]
     assert sorted(found.items["all"]["@value"].to_list()) == [2, 3, 5, 7]
-    assert gather([Block()], ask) == []
+    assert gather([Block()], definition) == []

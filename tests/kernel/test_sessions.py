@@ -1,4 +1,4 @@
-"""Sessions that meet: for all keys at once what the oracle finds for one, and what they become."""
+"""Merging sessions of all keys at once agrees with the oracle for each key."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import strandline as sl
 from strandline.kernel.blocks.block import END, START
 from strandline.kernel.window.panes import OWNER_END, OWNER_START
-from strandline.kernel.window.sessions import COVER_END, COVER_START, cover, meet, moved
+from strandline.kernel.window.sessions import COVER_END, COVER_START, cover, find_merges, under_merged_bounds
 from strandline.kernel.window.window_rows import CLOSED
 from strandline.kernel.window.window_slices import read_windows
 from strandline.model.elements import Timestamp
@@ -47,12 +47,12 @@ def test_spans_that_overlap_become_one_and_others_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(("touching", "one"), [(Touching.MERGE, True), (Touching.SEPARATE, False)])
-def test_spans_that_only_touch_become_one_if_so_asked(touching: Touching, one: bool) -> None:
+def test_spans_that_only_touch_merge_if_configured(touching: Touching, one: bool) -> None:
     found = covered([("red", 0, 10), ("red", 10, 20)], touching)
     assert [*found.values()] == ([(0, 20), (0, 20)] if one else [(0, 10), (10, 20)])
 
 
-def test_spans_of_different_keys_never_meet() -> None:
+def test_spans_of_different_keys_never_merge() -> None:
     found = covered([("red", 0, 10), ("blue", 5, 15), (None, 9, 99), ("red", 9, 12)])
     assert found == {
         ("red", 0, 10): (0, 12),
@@ -71,43 +71,43 @@ def test_every_key_finds_what_the_oracle_finds(rows: list[tuple[str | None, tupl
     for key in ("red", "blue", None):
         mine = [Window(Timestamp(start), Timestamp(end)) for team, (start, end) in rows if team == key]
         expected = {(each.start.ms, each.end.ms): whole for each, whole in covers(mine, how).items()}
-        told = {(start, end): whole for (team, start, end), whole in found.items() if team == key}
-        assert told == {each: (whole.start.ms, whole.end.ms) for each, whole in expected.items()}
+        actual = {(start, end): whole for (team, start, end), whole in found.items() if team == key}
+        assert actual == {each: (whole.start.ms, whole.end.ms) for each, whole in expected.items()}
 
 
 def met(live: Sequence[Span], new: Sequence[Span], *, closed: Sequence[Span] = (), before: int = -FAR) -> Any:
     opened = pl.concat([spans(live, **{CLOSED: pl.lit(False)}), spans(closed, **{CLOSED: pl.lit(True)})])
-    found = meet(opened, spans(new), ["team"], CORRECTING, Touching.MERGE, before)
+    found = find_merges(opened, spans(new), ["team"], CORRECTING, Touching.MERGE, before)
     fresh = found.fresh.select(START, COVER_START, COVER_END, "@reason").sort(START)
     return found.live.select(START, COVER_START, COVER_END, "@joined").sort(START).rows(), fresh.rows()
 
 
-def test_a_new_span_joins_the_sessions_that_it_meets() -> None:
+def test_a_new_span_merges_the_sessions_that_it_overlaps() -> None:
     live, fresh = met([("red", 0, 10), ("red", 15, 25), ("red", 90, 99)], [("red", 8, 18)])
     assert live == [(0, 0, 25, True), (15, 0, 25, True), (90, 90, 99, False)]
     assert fresh == [(8, 0, 25, None)]
 
 
-def test_what_a_span_becomes_is_refused_if_the_whole_is_gone_and_taken_if_it_reaches_beyond() -> None:
+def test_a_span_is_late_if_its_merged_session_has_expired() -> None:
     gone = 60_000 + 17
     assert met([], [("red", 8, 18)], before=gone)[1] == [(8, 8, 18, "expired")]
     assert met([("red", 10, 19)], [("red", 8, 18)], before=gone)[1] == [(8, 8, 19, None)]
 
 
-def test_a_span_that_becomes_a_closed_session_is_refused_and_one_that_becomes_another_is_not() -> None:
+def test_a_span_is_late_if_its_merged_session_is_closed() -> None:
     mark = [("red", 0, 10)]
     assert met([], [("red", 0, 10)], closed=mark)[1] == [(0, 0, 10, "closed")]
     assert met([], [("red", 0, 12)], closed=mark)[1] == [(0, 0, 12, None)]
     assert met([], [("blue", 0, 10)], closed=mark)[1] == [(0, 0, 10, None)]
 
 
-def test_rows_move_under_the_bounds_that_theirs_have_become() -> None:
+def test_rows_get_the_bounds_of_their_merged_session() -> None:
     where = spans([("red", 0, 10)]).with_columns(pl.lit(0).alias(COVER_START), pl.lit(25).alias(COVER_END))
     frame = spans([("red", 0, 10), ("blue", 0, 10)], total=pl.lit(5))
-    assert moved(frame, where, ["team"]).sort("team").rows() == [("blue", 0, 10, 5), ("red", 0, 25, 5)]
+    assert under_merged_bounds(frame, where, ["team"]).sort("team").rows() == [("blue", 0, 10, 5), ("red", 0, 25, 5)]
 
 
-def test_a_session_that_grows_starts_over_and_takes_back_what_it_had_said() -> None:
+def test_a_session_that_grows_starts_over_and_retracts_its_pane() -> None:
     group = KeyGroup(CORRECTING)
     assert said(group.play(("red", 5, 0)), START, END, "total", "@index") == [("+", 0, GAP, 5, 0)]
     assert said(group.play(("red", 2, 5_000)), START, END, "total", "@index") == [
@@ -116,7 +116,7 @@ def test_a_session_that_grows_starts_over_and_takes_back_what_it_had_said() -> N
     ]
 
 
-def test_sessions_that_a_bridge_joins_are_each_taken_back_in_order_of_their_bounds() -> None:
+def test_panes_of_merged_sessions_are_retracted_in_order_of_their_bounds() -> None:
     group = KeyGroup(CORRECTING)
     group.play(("red", 5, 0), ("red", 2, 15_000))
     assert said(group.play(("red", 1, 7_000)), START, END, "total") == [
@@ -135,29 +135,29 @@ def test_an_element_inside_a_session_changes_nothing_but_its_contents() -> None:
     ]
 
 
-def test_what_is_owed_waits_until_the_new_session_speaks() -> None:
-    ask = asking(
+def test_pending_retractions_wait_until_the_new_session_fires() -> None:
+    definition = asking(
         window=sl.session(ms=GAP),
         trigger=sl.repeatedly(sl.after_count(2)),
         accumulation=sl.retracting,
         lateness=60_000,
     )
-    group = KeyGroup(ask)
+    group = KeyGroup(definition)
     group.play(("red", 1, 0), ("red", 2, 0))
     assert said(group.play(("red", 4, 5_000)), START, END, "total") == []
     kept = read_windows(group.held, [int(place.removeprefix("slice:")) for place in group.held if place != "index"])
-    assert kept.owed is not None
-    assert kept.owed.select(START, END, OWNER_START, OWNER_END).rows() == [(0, GAP, 0, 15_000)]
+    assert kept.pending is not None
+    assert kept.pending.select(START, END, OWNER_START, OWNER_END).rows() == [(0, GAP, 0, 15_000)]
     assert said(group.play(("red", 8, 5_000)), START, END, "total") == [
         ("-", 0, GAP, 3),
         ("+", 0, 15_000, 15),
     ]
 
 
-def test_what_was_owed_before_and_what_is_owed_now_are_taken_back_in_order_of_their_bounds() -> None:
+def test_older_and_newer_pending_retractions_are_emitted_in_order_of_their_bounds() -> None:
     trigger = sl.repeatedly(sl.after_count(2))
-    ask = asking(window=sl.session(ms=GAP), trigger=trigger, accumulation=sl.retracting, lateness=60_000)
-    group = KeyGroup(ask)
+    definition = asking(window=sl.session(ms=GAP), trigger=trigger, accumulation=sl.retracting, lateness=60_000)
+    group = KeyGroup(definition)
     group.play(("red", 1, 20_000), ("red", 1, 20_000))
     group.play(("red", 1, 25_000))
     group.play(("red", 1, 0), ("red", 1, 0))
@@ -165,7 +165,7 @@ def test_what_was_owed_before_and_what_is_owed_now_are_taken_back_in_order_of_th
     assert said(batch, START, "total") == [("-", 0, 2), ("-", 20_000, 2), ("+", 0, 7)]
 
 
-def test_a_late_bridge_between_a_session_that_is_gone_and_one_that_lives_is_taken() -> None:
+def test_a_late_element_between_an_expired_and_an_open_session_is_accepted() -> None:
     group = KeyGroup(asking(window=sl.session(ms=GAP)))
     group.play(("red", 5, 0), ("red", 2, 30_000), watermark=20_000)
     batch = group.play(("red", 1, 8_000), ("red", 1, 25_000))

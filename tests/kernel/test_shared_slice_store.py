@@ -1,4 +1,4 @@
-"""Elements that windows share: kept once, told from their strips, recalled when something comes late."""
+"""Overlapping windows store elements once by shared slice; late elements restore ended windows as rows."""
 
 from dataclasses import replace
 from typing import Any
@@ -25,7 +25,7 @@ both_ways = pytest.mark.parametrize("combined", [False, True], ids=["one by one"
 
 
 def rows(group: KeyGroup) -> tuple[int, int]:
-    """Windows kept by themselves, and strips."""
+    """Return the number of window rows and of shared slices."""
     index = read_index(group.held)
     return sum(each.rows for each in index.store("slice").values()), sum(
         each.rows for each in index.store("strips").values()
@@ -33,12 +33,12 @@ def rows(group: KeyGroup) -> tuple[int, int]:
 
 
 @both_ways
-def test_an_element_of_sixty_windows_is_kept_once(combined: bool) -> None:
+def test_an_element_of_sixty_windows_is_stored_once(combined: bool) -> None:
     group = KeyGroup(asking(window=MINUTE), combined)
     group.play(("red", 5, 0), ("red", 2, 999), ("blue", 1, 30_000))
     assert rows(group) == (0, 2)
-    told = said(group.play(watermark=29_999), "team", START, "total")
-    assert told == [("+", "red", start * 1_000, 7) for start in range(-59, -29)]
+    emitted = said(group.play(watermark=29_999), "team", START, "total")
+    assert emitted == [("+", "red", start * 1_000, 7) for start in range(-59, -29)]
     assert rows(group) == (0, 2)
     rest = said(group.play(watermark=200_000), "team", START, "total")
     assert rest == [
@@ -49,7 +49,7 @@ def test_an_element_of_sixty_windows_is_kept_once(combined: bool) -> None:
 
 
 @both_ways
-def test_a_late_element_reaches_the_windows_that_are_over_and_those_that_are_not(combined: bool) -> None:
+def test_a_late_element_reaches_ended_and_open_windows(combined: bool) -> None:
     group = KeyGroup(asking(window=FEW, accumulation=sl.accumulating, lateness=10_000), combined)
     group.play(("red", 5, 2_500))
     assert said(group.play(watermark=3_999)) == [("+", "red", 0, 5, "on_time")]
@@ -61,20 +61,20 @@ def test_a_late_element_reaches_the_windows_that_are_over_and_those_that_are_not
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "emitted"),
     [
         (sl.discarding, [("+", 2, "late", 1)]),
         (sl.accumulating, [("+", 7, "late", 1)]),
         (sl.retracting, [("-", 5, "on_time", 0), ("+", 7, "late", 1)]),
     ],
 )
-def test_a_window_that_comes_back_knows_what_it_said(how: Any, told: list[Any]) -> None:
+def test_a_restored_window_has_its_last_values(how: Any, emitted: list[Any]) -> None:
     group = KeyGroup(asking(window=FEW, accumulation=how, lateness=10_000))
     group.play(("red", 5, 500), watermark=3_999)
-    assert said(group.play(("red", 2, 0)), "total", TIMING, INDEX)[-len(told) :] == told
+    assert said(group.play(("red", 2, 0)), "total", TIMING, INDEX)[-len(emitted) :] == emitted
 
 
-def test_a_window_whose_trigger_has_finished_refuses_without_having_a_row() -> None:
+def test_a_window_with_a_finished_trigger_rejects_elements_without_a_row() -> None:
     group = KeyGroup(asking(window=FEW, trigger=sl.after_watermark(), lateness=10_000))
     assert said(group.play(("red", 5, 500), watermark=3_999), START, LAST) == [("+", -2_000, True), ("+", 0, True)]
     assert rows(group) == (0, 1)
@@ -82,7 +82,7 @@ def test_a_window_whose_trigger_has_finished_refuses_without_having_a_row() -> N
     assert (refused(late), late.contributed, late.refused) == ([("red", 2, "closed")], 0, 1)
 
 
-def test_an_element_is_told_as_late_for_the_windows_that_refuse_it_only() -> None:
+def test_an_element_is_late_only_for_the_windows_that_reject_it() -> None:
     step = asking(window=FEW)
     group = KeyGroup(replace(step, lateness=Lateness(step.lateness.allowed, LateRows.PER_WINDOW)))
     group.play(watermark=3_999)
@@ -93,7 +93,7 @@ def test_an_element_is_told_as_late_for_the_windows_that_refuse_it_only() -> Non
     assert said(group.play(watermark=5_999)) == [("+", "red", 2_000, 2, "on_time")]
 
 
-def test_windows_that_must_speak_when_they_close_are_kept_by_themselves_once_they_have_ended() -> None:
+def test_windows_with_a_required_final_pane_get_a_row_when_they_end() -> None:
     group = KeyGroup(asking(window=FEW, final_pane=Emit.ALWAYS, lateness=1_000))
     group.play(("red", 5, 500), watermark=1_999)
     assert rows(group) == (1, 1)
@@ -101,7 +101,7 @@ def test_windows_that_must_speak_when_they_close_are_kept_by_themselves_once_the
     assert rows(group) == (0, 1)
 
 
-def test_only_strips_that_are_touched_or_needed_are_read_and_only_touched_ones_are_written() -> None:
+def test_only_touched_or_needed_slices_are_read_and_only_touched_ones_are_written() -> None:
     group = KeyGroup(asking(window=sl.sliding("4s", every="1s")))
     group.play(*(("red", 1, second * 1_000) for second in range(10)), watermark=-5_000)
     assert set(group.held) == {"index", *(f"strips:{number}" for number in range(10))}
@@ -119,7 +119,7 @@ def test_only_strips_that_are_touched_or_needed_are_read_and_only_touched_ones_a
     assert set(quiet.writes) == {"index"}
 
 
-def test_what_comes_to_few_of_many_strips_goes_beside_them_and_they_take_it_in_when_it_is_much(
+def test_few_additions_go_to_the_side_block_and_many_rewrite_the_slice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shared_slice_store, "LARGE", 8)
@@ -130,19 +130,19 @@ def test_what_comes_to_few_of_many_strips_goes_beside_them_and_they_take_it_in_w
     assert group.reads == ["index"]
     assert set(first.writes) == {"index", "strips:beside"}
     assert rows(group) == (0, 8)
-    told = said(group.play(watermark=999), "team", "total", "plays")
-    assert told == [("+", f"team {n}", *((6, 2) if n == 3 else (1, 1))) for n in range(8)]
+    emitted = said(group.play(watermark=999), "team", "total", "plays")
+    assert emitted == [("+", f"team {n}", *((6, 2) if n == 3 else (1, 1))) for n in range(8)]
     second = group.play(("team 3", 2, 1_500), ("team 5", 1, 1_500))
     assert set(second.writes) == {"index", "strips:beside", "strips:0"}
     assert second.writes["strips:beside"] is None
     assert rows(group) == (0, 10)
-    told = said(group.play(watermark=1_999), "team", "total")
-    assert told == [("+", f"team {n}", {3: 8, 5: 2}.get(n, 1)) for n in range(8)]
+    emitted = said(group.play(watermark=1_999), "team", "total")
+    assert emitted == [("+", f"team {n}", {3: 8, 5: 2}.get(n, 1)) for n in range(8)]
     group.play(watermark=200_000)
     assert list(group.held) == ["index"]
 
 
-def test_what_is_beside_slices_holds_the_output_back_and_goes_when_its_windows_have_gone(
+def test_the_side_block_holds_the_output_watermark_back_and_expires_with_its_windows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shared_slice_store, "LARGE", 8)
@@ -151,7 +151,7 @@ def test_what_is_beside_slices_holds_the_output_back_and_goes_when_its_windows_h
     group.play(("late", 1, 2_500))
     assert set(group.held) == {"index", "strips:0", "strips:beside"}
     assert read_index(group.held).output_watermark < 0
-    # The last window of the strips at 0 is over at 48 s, that of the strip beside them two seconds later.
+    # The last window of the shared slices at 0 ends at 48 s, that of the one in the side block two seconds later.
     group.play(watermark=48_999)
     assert said(group.play(("late", 2, 2_900)), START, "total")[-1] == ("+", 1_000, 3)
     group.play(watermark=53_999)
@@ -161,7 +161,7 @@ def test_what_is_beside_slices_holds_the_output_back_and_goes_when_its_windows_h
     assert list(group.held) == ["index"]
 
 
-def test_the_output_watermark_stays_below_the_next_window_that_will_speak() -> None:
+def test_the_output_watermark_stays_below_the_next_window_that_will_fire() -> None:
     group = KeyGroup(asking(window=FEW))
     assert group.play(("red", 1, 500), watermark=1_000).output_watermark == 1_000
     assert group.play(watermark=1_998).output_watermark == 1_998
@@ -169,7 +169,7 @@ def test_the_output_watermark_stays_below_the_next_window_that_will_speak() -> N
     assert group.play(watermark=9_000).output_watermark == 9_000
 
 
-def test_strips_behind_the_watermark_are_a_defect_and_stop_the_job() -> None:
+def test_shared_slices_behind_the_watermark_raise_an_error() -> None:
     group = KeyGroup(asking(window=FEW))
     group.play(watermark=50_000)
     parts = prepare(elements([("red", 5, 0)]), ["team"], group.step, 1, -1).blocks[0]
@@ -177,14 +177,14 @@ def test_strips_behind_the_watermark_are_a_defect_and_stop_the_job() -> None:
         group.take([parts], Control(0))
 
 
-def test_many_keys_are_spread_a_few_at_a_time_and_stay_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_keys_are_combined_in_chunks_and_stay_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     scores: list[Score] = [(f"team {n % 7}", n, n * 997 % 9_000) for n in range(60)]
     once = KeyGroup(asking(window=FEW)).play(*scores, watermark=20_000).rows
     monkeypatch.setattr(windows_from_slices, "_CELLS", 16)
-    apart = KeyGroup(asking(window=FEW)).play(*scores, watermark=20_000).rows
+    chunked = KeyGroup(asking(window=FEW)).play(*scores, watermark=20_000).rows
     assert once is not None
-    assert apart is not None
-    assert once.equals(apart)
+    assert chunked is not None
+    assert once.equals(chunked)
     assert once.equals(once.sort("team", START))
     assert once[TIMESTAMP].equals((once[START] + 3_999).alias(TIMESTAMP))
 
@@ -197,8 +197,8 @@ VALUES: dict[str, list[Any]] = {
 }
 
 
-def test_every_aggregate_is_told_from_strips_as_from_its_elements() -> None:
-    """Each window against the same elements in a window of their own."""
+def test_every_aggregate_is_the_same_from_shared_slices_as_from_elements() -> None:
+    """Compare each window with the same elements in one window of their own."""
     count = len(VALUES["whole"])
     frame = pl.DataFrame(
         {
@@ -225,13 +225,17 @@ def test_every_aggregate_is_told_from_strips_as_from_its_elements() -> None:
         ("kinds", sl.count_distinct("texts")),
     )
     shared = KeyGroup(asking(window=FEW, aggregates=aggregates))
-    told = shared.take(list(prepare(frame, ["team"], shared.step, 1, -5_000).blocks.values()), Control(0, drain=True))
-    assert told.rows is not None
-    for row in told.rows.iter_rows(named=True):
-        mine = frame.filter(pl.col(AT).is_between(row[START], row[START] + 3_999) & (pl.col("team") == row["team"]))
-        alone = KeyGroup(asking(window=sl.tumbling("1h", offset="30m"), aggregates=aggregates))
-        blocks = list(prepare(mine, ["team"], alone.step, 1, -5_000_000).blocks.values())
-        panes = alone.take(blocks, Control(0, drain=True)).rows
+    emitted = shared.take(
+        list(prepare(frame, ["team"], shared.step, 1, -5_000).blocks.values()), Control(0, drain=True)
+    )
+    assert emitted.rows is not None
+    for row in emitted.rows.iter_rows(named=True):
+        own_elements = frame.filter(
+            pl.col(AT).is_between(row[START], row[START] + 3_999) & (pl.col("team") == row["team"])
+        )
+        single = KeyGroup(asking(window=sl.tumbling("1h", offset="30m"), aggregates=aggregates))
+        blocks = list(prepare(own_elements, ["team"], single.step, 1, -5_000_000).blocks.values())
+        panes = single.take(blocks, Control(0, drain=True)).rows
         assert panes is not None
         for name, _ in aggregates:
             assert row[name] == pytest.approx(panes[name].to_list()[0], nan_ok=True), (name, row[START])

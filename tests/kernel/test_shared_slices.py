@@ -1,4 +1,4 @@
-"""Strips: where windows may be shared, and which of them an instant has."""
+"""Shared slices: which steps use them, and which windows an instant has."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ from strandline.kernel.blocks.block import AT, END, START
 from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.kernel.window.assign import assign, max_timestamp
 from strandline.kernel.window.shared_slices import (
-    first_over,
-    first_waiting,
+    first_end_watermark,
+    first_open_instant,
     last_end,
-    last_over,
-    next_over,
-    shares,
-    striped,
+    last_end_watermark,
+    next_end_watermark,
+    step_over_slices,
+    uses_shared_slices,
     windows_ending,
 )
 from strandline.model.elements import Duration
@@ -31,7 +31,7 @@ SLIDING = sl.sliding("60s", every="1s")
 
 
 @pytest.mark.parametrize(
-    "answers",
+    "options",
     [
         {},
         {"trigger": sl.after_watermark()},
@@ -42,12 +42,12 @@ SLIDING = sl.sliding("60s", every="1s")
     ],
     ids=str,
 )
-def test_overlapping_windows_that_speak_at_their_end_share(answers: dict[str, Any]) -> None:
-    assert shares(asking(**({"window": SLIDING} | answers)))
+def test_overlapping_windows_without_early_panes_use_shared_slices(options: dict[str, Any]) -> None:
+    assert uses_shared_slices(asking(**({"window": SLIDING} | options)))
 
 
 @pytest.mark.parametrize(
-    "answers",
+    "options",
     [
         {"trigger": sl.after_watermark(early=sl.after_count(1))},
         {"trigger": sl.repeatedly(sl.after_count(1))},
@@ -62,8 +62,8 @@ def test_overlapping_windows_that_speak_at_their_end_share(answers: dict[str, An
     ],
     ids=str,
 )
-def test_windows_that_have_more_than_contents_before_their_end_do_not(answers: dict[str, Any]) -> None:
-    assert not shares(asking(**({"window": SLIDING} | answers)))
+def test_windows_with_other_state_before_their_end_do_not_use_shared_slices(options: dict[str, Any]) -> None:
+    assert not uses_shared_slices(asking(**({"window": SLIDING} | options)))
 
 
 KINDS = st.one_of(
@@ -84,35 +84,35 @@ TIMES = st.one_of(st.integers(-200, 200), st.integers(NEVER + 1, NEVER + 60), st
 EVERYTHING = st.just(NEVER), st.just(FOREVER)
 
 
-def windows_of(ask: WindowedStep, at: int) -> list[tuple[int, int]]:
-    """Those that an element at this time has."""
-    return sorted(assign(pl.DataFrame({AT: [at]}), ask.window).select(START, END).rows())
+def windows_of(definition: WindowedStep, at: int) -> list[tuple[int, int]]:
+    """Return the windows of an element at this time."""
+    return sorted(assign(pl.DataFrame({AT: [at]}), definition.window).select(START, END).rows())
 
 
-def overs(ask: WindowedStep, at: int) -> list[int]:
-    """The watermarks that end them."""
-    return sorted(assign(pl.DataFrame({AT: [at]}), ask.window).select(max_timestamp()).to_series())
+def end_watermarks(definition: WindowedStep, at: int) -> list[int]:
+    """Return the watermarks that end these windows."""
+    return sorted(assign(pl.DataFrame({AT: [at]}), definition.window).select(max_timestamp()).to_series())
 
 
 @given(kind=KINDS, at=TIMES)
-def test_all_instants_of_a_strip_have_the_same_windows(kind: Sliding | Cumulating, at: int) -> None:
-    ask = asking(window=kind)
-    ((start, end),) = assign(pl.DataFrame({AT: [at]}), striped(ask).window).select(START, END).rows()
+def test_all_instants_of_a_shared_slice_have_the_same_windows(kind: Sliding | Cumulating, at: int) -> None:
+    definition = asking(window=kind)
+    ((start, end),) = assign(pl.DataFrame({AT: [at]}), step_over_slices(definition).window).select(START, END).rows()
     assert start <= at < end
-    assert windows_of(ask, start) == windows_of(ask, at) == windows_of(ask, end - 1)
+    assert windows_of(definition, start) == windows_of(definition, at) == windows_of(definition, end - 1)
 
 
 @given(kind=KINDS, at=TIMES, watermark=st.one_of(TIMES, *EVERYTHING, st.just(FOREVER - 2)))
-def test_the_first_the_next_and_the_last_of_an_instants_windows(kind: Any, at: int, watermark: int) -> None:
-    ask = asking(window=kind)
-    found = overs(ask, at)
+def test_the_first_next_and_last_window_end_of_an_instant(kind: Any, at: int, watermark: int) -> None:
+    definition = asking(window=kind)
+    found = end_watermarks(definition, at)
     element = pl.DataFrame({AT: [at]})
-    assert element.select(first_over(ask)).item() == found[0]
-    assert element.select(max_timestamp(last_end(ask))).item() == found[-1] == last_over(ask, at)
-    first, ahead = first_waiting(ask, watermark), [over for over in found if over > watermark]
-    assert (first is not None and at >= first) == bool(ahead)
-    if ahead:
-        assert next_over(ask, at, watermark) == ahead[0]
+    assert element.select(first_end_watermark(definition)).item() == found[0]
+    assert element.select(max_timestamp(last_end(definition))).item() == found[-1] == last_end_watermark(definition, at)
+    first, later = first_open_instant(definition, watermark), [end for end in found if end > watermark]
+    assert (first is not None and at >= first) == bool(later)
+    if later:
+        assert next_end_watermark(definition, at, watermark) == later[0]
 
 
 @given(
@@ -125,11 +125,11 @@ def test_the_first_the_next_and_the_last_of_an_instants_windows(kind: Any, at: i
     marks=st.tuples(*[st.one_of(TIMES, *EVERYTHING)] * 2).map(sorted),
 )
 def test_the_windows_that_end_while_the_watermark_moves(kind: Any, times: list[int], marks: list[int]) -> None:
-    ask = asking(window=kind)
+    definition = asking(window=kind)
     before, after = marks
     first, last = min(times), max(times)
-    told = set(windows_ending(ask, first, last, before, after))
+    found_windows = set(windows_ending(definition, first, last, before, after))
     instants = range(first, last + 1)
-    every = {window for at in instants for window in windows_of(ask, at)}
-    assert told == {(start, end) for start, end in every if before < (end - (end < FOREVER)) <= after}
-    assert list(windows_ending(ask, first, last, after, after)) == []
+    every = {window for at in instants for window in windows_of(definition, at)}
+    assert found_windows == {(start, end) for start, end in every if before < (end - (end < FOREVER)) <= after}
+    assert list(windows_ending(definition, first, last, after, after)) == []

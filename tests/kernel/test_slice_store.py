@@ -1,4 +1,4 @@
-"""What a key group keeps: slices and their index, read back as they were written."""
+"""Slices and the index of a key group are read back as they were written."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from strandline.kernel.blocks.block import END, START, Block, pack, unpack
 from strandline.kernel.state import slice_store
 from strandline.kernel.state.slice_store import FORM, HOLD, INDEX, Index, Slice, read_index, write_index
 from strandline.kernel.watermarks import NEVER, PartitionProgress, Progress
-from strandline.kernel.window.window_rows import OpenWindows, keeps_told
+from strandline.kernel.window.window_rows import OpenWindows, keeps_last_values
 from strandline.kernel.window.window_slices import read_windows, write_windows
 from strandline.model.steps import WindowedStep
 from tests.kernel.batches import KeyGroup, asking
@@ -23,12 +23,12 @@ NOTHING = (pl.lit(7_000, pl.Int64), pl.lit(None, pl.Int64))
 
 
 def windows(*rows: tuple[str | None, int, int | None], span: int = 10_000) -> pl.DataFrame:
-    """Of each window its team, its start and its hold."""
+    """Return windows with team, start and hold."""
     frame = pl.DataFrame(rows, {"team": pl.String, START: pl.Int64, HOLD: pl.Int64}, orient="row")
     return frame.with_columns((pl.col(START) + span).alias(END))
 
 
-def test_an_index_comes_back_as_it_was() -> None:
+def test_an_index_survives_a_round_trip() -> None:
     windows = {-3: Slice(2, 100, 7_000, None, 9_999), 4: Slice(1, 50, 8_000, 12_000, None)}
     shared, beside = {0: Slice(3, 80, 6_000, None, 6_000)}, {0: Slice(1, 20, 6_000, None, None)}
     others = {7: Slice(1, 2, 3, None, None, 4, 5)}
@@ -36,7 +36,7 @@ def test_an_index_comes_back_as_it_was() -> None:
     assert read_index({INDEX: write_index(index)}) == index
 
 
-def test_an_index_has_the_digests_of_the_blocks_there_are() -> None:
+def test_an_index_has_the_digests_of_all_blocks() -> None:
     group = KeyGroup(asking(window=sl.sliding(seconds=10, every="5s"), lateness=60_000))
     for number in range(4):
         group.play(("amber", 1, 4_000 * number), ("blue", 2, 4_000 * number), watermark=3_000 * number)
@@ -44,14 +44,14 @@ def test_an_index_has_the_digests_of_the_blocks_there_are() -> None:
         assert read_index(group.held).digests == digests
 
 
-def test_state_of_a_later_release_is_refused_with_the_way_out() -> None:
+def test_state_of_a_later_release_raises_an_error_with_a_hint() -> None:
     facts = unpack(write_index(Index(PROGRESS)), INDEX).facts
     with pytest.raises(StateError, match=f"the state of this job has form {FORM + 1}") as refused:
         read_index({INDEX: pack(Block(facts={**facts, "form": FORM + 1}))})
     assert refused.value.hint == "a later release wrote it: run the job with that release"
 
 
-def test_a_key_group_that_was_never_touched_knows_nothing() -> None:
+def test_a_key_group_without_state_has_an_empty_index() -> None:
     assert read_index({}) == Index()
     assert read_windows({}, [1, 2]) == OpenWindows()
 
@@ -75,11 +75,11 @@ def test_the_output_watermark_stays_below_every_hold() -> None:
     assert Index(stores={"slice": slices}).rows == 7
 
 
-def test_windows_come_back_from_the_slices_they_were_written_to() -> None:
-    ask = asking(aggregates=(("all", sl.collect("score")),))
-    mine = windows(("red", 0, 5), ("blue", 0, 3), (None, 10_000, None), ("red", -10_000, None))
-    items = mine.select(*identity(["team"])).with_columns(pl.lit(1).alias("@value"))
-    writes, entries = write_windows(OpenWindows(mine, {"all": items}), [0, 7], ["team"], ask, NOTHING)
+def test_windows_are_read_from_the_slices_they_were_written_to() -> None:
+    definition = asking(aggregates=(("all", sl.collect("score")),))
+    rows = windows(("red", 0, 5), ("blue", 0, 3), (None, 10_000, None), ("red", -10_000, None))
+    items = rows.select(*identity(["team"])).with_columns(pl.lit(1).alias("@value"))
+    writes, entries = write_windows(OpenWindows(rows, {"all": items}), [0, 7], ["team"], definition, NOTHING)
     assert {place: data is None for place, data in writes.items()} == {
         "slice:0": False, "slice:7": True, "slice:1": False, "slice:-1": False,
     }  # fmt: skip
@@ -90,7 +90,7 @@ def test_windows_come_back_from_the_slices_they_were_written_to() -> None:
     held = {place: data for place, data in writes.items() if data is not None}
     back = read_windows(held, [-1, 0, 1])
     assert back.windows is not None
-    assert_frame_equal(back.windows, mine.sort(START, "team"))
+    assert_frame_equal(back.windows, rows.sort(START, "team"))
     assert_frame_equal(back.items["all"].sort(START, "team"), items.sort(START, "team"))
     some = read_windows(held, [1]).windows
     assert some is not None
@@ -98,19 +98,19 @@ def test_windows_come_back_from_the_slices_they_were_written_to() -> None:
 
 
 def test_the_bytes_of_a_slice_do_not_depend_on_the_order_of_its_rows() -> None:
-    mine = windows(("red", 0, 5), ("a team with a name that fits no view", 0, 3), (None, 0, None))
-    one, _ = write_windows(OpenWindows(mine), [0], ["team"], asking(), NOTHING)
-    other, _ = write_windows(OpenWindows(mine.reverse()), [0], ["team"], asking(), NOTHING)
+    rows = windows(("red", 0, 5), ("a team with a name that fits no view", 0, 3), (None, 0, None))
+    one, _ = write_windows(OpenWindows(rows), [0], ["team"], asking(), NOTHING)
+    other, _ = write_windows(OpenWindows(rows.reverse()), [0], ["team"], asking(), NOTHING)
     assert one == other
 
 
-def test_a_slice_that_nothing_is_left_in_is_removed() -> None:
+def test_an_empty_slice_is_deleted() -> None:
     for kept in (OpenWindows(), OpenWindows(windows())):
         assert write_windows(kept, [3, 4], ["team"], asking(), NOTHING) == ({"slice:3": None, "slice:4": None}, {})
 
 
 @pytest.mark.parametrize(
-    ("answers", "keeps"),
+    ("options", "keeps"),
     [
         ({"accumulation": sl.retracting}, True),
         ({"accumulation": sl.accumulating}, False),
@@ -118,12 +118,12 @@ def test_a_slice_that_nothing_is_left_in_is_removed() -> None:
         ({"trigger": sl.repeatedly(sl.when("total > 1"))}, False),
     ],
 )
-def test_what_was_told_last_is_kept_only_where_it_is_needed(answers: dict[str, Any], keeps: bool) -> None:
-    ask: WindowedStep = asking(**answers)
-    group = KeyGroup(ask)
+def test_last_emitted_values_are_kept_only_where_needed(options: dict[str, Any], keeps: bool) -> None:
+    definition: WindowedStep = asking(**options)
+    group = KeyGroup(definition)
     group.play(("red", 5, 0))
     group.play(("red", 5, 0), watermark=10)
-    assert keeps_told(ask) is keeps
+    assert keeps_last_values(definition) is keeps
     kept = read_windows(group.held, [0]).windows
     assert kept is not None
     assert any(name.startswith("@told") for name in kept.columns) is keeps

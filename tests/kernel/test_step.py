@@ -1,4 +1,4 @@
-"""One batch of one key group: judge, add, advance, fire, expire."""
+"""One batch of one key group: split off late elements, add, advance, fire, expire."""
 
 from typing import Any
 
@@ -23,11 +23,11 @@ EARLY_AND_LATE = sl.after_watermark(early=sl.after_count(1), late=sl.after_count
 CORRECTING = asking(trigger=EARLY_AND_LATE, accumulation=sl.retracting, lateness=60_000)
 
 both_ways = pytest.mark.parametrize("combined", [False, True], ids=["one by one", "combined"])
-"""Elements may come combined or one by one: it must make no difference."""
+"""Pre-aggregated and single elements must give the same result."""
 
 
 @both_ways
-def test_a_window_is_told_when_the_watermark_reaches_its_end(combined: bool) -> None:
+def test_a_window_fires_when_the_watermark_reaches_its_end(combined: bool) -> None:
     group = KeyGroup(asking(), combined)
     assert said(group.play(("red", 5, 1_000), ("blue", 1, 2_000), ("red", 2, 9_999), watermark=9_998)) == []
     assert said(group.play(watermark=9_999)) == [("+", "blue", 0, 1, "on_time"), ("+", "red", 0, 7, "on_time")]
@@ -35,21 +35,21 @@ def test_a_window_is_told_when_the_watermark_reaches_its_end(combined: bool) -> 
 
 @both_ways
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "expected"),
     [
         (sl.discarding, [[("+", 7)], [("+", 7)], [("+", 8)]]),
         (sl.accumulating, [[("+", 7)], [("+", 14)], [("+", 22)]]),
         (sl.retracting, [[("+", 7)], [("-", 7), ("+", 14)], [("-", 14), ("+", 22)]]),
     ],
 )
-def test_the_classic_example_under_each_accumulation(how: Accumulation, told: list[Any], combined: bool) -> None:
+def test_the_classic_example_under_each_accumulation(how: Accumulation, expected: list[Any], combined: bool) -> None:
     group = KeyGroup(asking(trigger=EARLY_AND_LATE, accumulation=how), combined)
     batches = [group.play(("red", score, 1_000)) for score in (7, 7, 8)]
-    assert [said(batch, "total") for batch in batches] == told
+    assert [said(batch, "total") for batch in batches] == expected
 
 
 @both_ways
-def test_a_late_score_takes_the_old_total_back(combined: bool) -> None:
+def test_a_late_score_retracts_the_old_total(combined: bool) -> None:
     group = KeyGroup(CORRECTING, combined)
     assert said(group.play(("red", 5, 1_000))) == [("+", "red", 0, 5, "early")]
     assert said(group.play(watermark=10_000)) == [("-", "red", 0, 5, "early"), ("+", "red", 0, 5, "on_time")]
@@ -76,7 +76,7 @@ def test_a_retraction_repeats_the_withdrawn_pane_in_every_column() -> None:
 
 
 @both_ways
-def test_panes_are_numbered_and_say_where_they_stand(combined: bool) -> None:
+def test_panes_have_indexes_timings_and_first_and_last_flags(combined: bool) -> None:
     group = KeyGroup(asking(trigger=EARLY_AND_LATE, accumulation=sl.accumulating, lateness=20_000), combined)
     columns = (TIMING, INDEX, NONSPECULATIVE, FIRST, LAST, TIMESTAMP)
     batches = [
@@ -95,7 +95,7 @@ def test_panes_are_numbered_and_say_where_they_stand(combined: bool) -> None:
     ]
 
 
-def test_panes_come_by_key_and_window_with_each_retraction_before_its_replacement() -> None:
+def test_panes_are_sorted_by_key_and_window_with_each_retraction_before_its_replacement() -> None:
     group = KeyGroup(CORRECTING)
     scores: tuple[Score, ...] = (("red", 1, 11_000), (None, 1, 0), ("blue", 1, 0), ("red", 1, 0))
     group.play(*scores)
@@ -114,7 +114,7 @@ def test_a_batch_never_makes_its_own_elements_late(combined: bool) -> None:
 
 
 @both_ways
-def test_an_element_is_late_once_its_window_is_gone(combined: bool) -> None:
+def test_an_element_is_late_once_its_window_has_expired(combined: bool) -> None:
     group = KeyGroup(asking(lateness=5_000), combined)
     group.play(watermark=14_998)
     assert refused(group.play(("red", 5, 9_999))) == []
@@ -124,7 +124,7 @@ def test_an_element_is_late_once_its_window_is_gone(combined: bool) -> None:
     assert batch.contributed == 1
 
 
-def test_a_late_element_keeps_its_columns_and_says_which_window_refused_it_and_when() -> None:
+def test_a_late_row_has_the_columns_of_its_element_its_window_and_the_watermark() -> None:
     group = KeyGroup(asking())
     group.play(watermark=50_000)
     late = group.play(("red", 5, 1_000), ("blue", 6, 12_000)).late
@@ -135,7 +135,7 @@ def test_a_late_element_keeps_its_columns_and_says_which_window_refused_it_and_w
     ]
 
 
-def test_elements_of_a_window_that_its_trigger_has_closed_are_refused_as_closed() -> None:
+def test_elements_of_a_window_closed_by_its_trigger_are_late_as_closed() -> None:
     group = KeyGroup(asking(trigger=sl.after_count(2), lateness=60_000))
     assert said(group.play(("red", 1, 0), ("red", 2, 0), ("blue", 4, 0)), "team", "total", LAST) == [
         ("+", "red", 3, True)
@@ -145,7 +145,7 @@ def test_elements_of_a_window_that_its_trigger_has_closed_are_refused_as_closed(
     assert said(batch, "team", "total") == [("+", "blue", 10)]
 
 
-def test_the_mark_of_a_closed_window_is_forgotten_when_its_time_is_over() -> None:
+def test_the_row_of_a_closed_window_is_deleted_when_it_expires() -> None:
     group = KeyGroup(asking(trigger=sl.after_count(1), lateness=5_000))
     group.play(("red", 1, 0))
     assert refused(group.play(("red", 2, 0), watermark=14_998)) == [("red", 2, "closed")]
@@ -177,7 +177,7 @@ def test_when_the_watermark_passes_the_end_and_the_lateness_at_once_there_is_one
 
 
 @both_ways
-def test_a_window_first_heard_after_its_end_speaks_late_only(combined: bool) -> None:
+def test_a_window_with_its_first_element_after_its_end_emits_late_panes_only(combined: bool) -> None:
     group = KeyGroup(asking(trigger=EARLY_AND_LATE, lateness=60_000), combined)
     group.play(watermark=10_000)
     assert said(group.play(("red", 5, 0)), TIMING, INDEX) == [("+", "late", 0)]
@@ -185,7 +185,7 @@ def test_a_window_first_heard_after_its_end_speaks_late_only(combined: bool) -> 
 
 
 @pytest.mark.parametrize(("how", "value"), [(sl.discarding, 0), (sl.accumulating, 5), (sl.retracting, 5)])
-def test_an_on_time_pane_without_news_repeats_the_value_or_tells_the_empty_one(how: Accumulation, value: int) -> None:
+def test_an_on_time_pane_without_new_elements_repeats_the_value_or_is_empty(how: Accumulation, value: int) -> None:
     group = KeyGroup(asking(trigger=EARLY_AND_LATE, accumulation=how, lateness=60_000))
     group.play(("red", 5, 0))
     batch = group.play(watermark=10_000)
@@ -193,22 +193,22 @@ def test_an_on_time_pane_without_news_repeats_the_value_or_tells_the_empty_one(h
     assert batch.rows.filter(~pl.col(RETRACTION)).select("total", TIMING, INDEX).rows() == [(value, "on_time", 1)]
 
 
-def test_an_on_time_pane_without_news_can_be_left_out_and_takes_no_number() -> None:
+def test_an_empty_on_time_pane_can_be_disabled_and_gets_no_index() -> None:
     group = KeyGroup(asking(trigger=EARLY_AND_LATE, on_time_pane=Emit.IF_NON_EMPTY, lateness=60_000))
     group.play(("red", 5, 0))
     assert said(group.play(watermark=10_000)) == []
     assert said(group.play(("red", 5, 0)), TIMING, INDEX, NONSPECULATIVE) == [("+", "late", 1, 0)]
 
 
-@pytest.mark.parametrize(("final", "told"), [(Emit.ALWAYS, [("+", 5, "late", True)]), (Emit.IF_NON_EMPTY, [])])
-def test_a_sure_last_pane_can_be_asked_for(final: Emit, told: list[Any]) -> None:
+@pytest.mark.parametrize(("final", "expected"), [(Emit.ALWAYS, [("+", 5, "late", True)]), (Emit.IF_NON_EMPTY, [])])
+def test_a_final_pane_can_be_required(final: Emit, expected: list[Any]) -> None:
     group = KeyGroup(asking(accumulation=sl.accumulating, final_pane=final, lateness=5_000))
     group.play(("red", 5, 0), watermark=10_000)
-    assert said(group.play(watermark=15_000), "total", TIMING, LAST) == told
+    assert said(group.play(watermark=15_000), "total", TIMING, LAST) == expected
 
 
 @both_ways
-def test_under_never_the_contents_come_out_when_the_window_expires(combined: bool) -> None:
+def test_the_never_trigger_emits_when_the_window_expires(combined: bool) -> None:
     group = KeyGroup(asking(trigger=sl.never(), lateness=5_000), combined)
     assert said(group.play(("red", 5, 0), watermark=12_000)) == []
     assert said(group.play(("red", 2, 0), watermark=14_999), "total", TIMING, LAST) == [("+", 7, "on_time", True)]
@@ -232,7 +232,7 @@ def test_drain_closes_every_window(combined: bool) -> None:
     assert list(group.held) == ["index"]
 
 
-def test_a_clock_alone_makes_a_window_speak() -> None:
+def test_processing_time_alone_fires_a_window() -> None:
     group = KeyGroup(asking(trigger=sl.after_watermark(early=sl.every(seconds=2))))
     assert said(group.play(("red", 5, 0), clock=1_000)) == []
     assert said(group.play(clock=3_000)) == []
@@ -240,7 +240,7 @@ def test_a_clock_alone_makes_a_window_speak() -> None:
     assert said(group.play(clock=9_000)) == []
 
 
-def test_times_before_the_epoch_are_times() -> None:
+def test_times_before_the_epoch_are_valid() -> None:
     group = KeyGroup(asking())
     group.play(("red", 5, -1), ("red", 2, -10_001))
     assert said(group.play(watermark=-1)) == [("+", "red", -20_000, 2, "on_time"), ("+", "red", -10_000, 5, "on_time")]
@@ -269,9 +269,9 @@ def test_only_slices_that_are_touched_or_due_are_read_and_written() -> None:
     assert expired.writes["slice:1"] is not None
 
 
-def test_a_slice_that_was_told_on_time_is_not_read_again_until_it_expires() -> None:
-    ask = asking(trigger=sl.after_watermark(early=sl.every(seconds=2), late=sl.after_count(1)), lateness=60_000)
-    group = KeyGroup(ask)
+def test_a_slice_is_not_read_between_its_on_time_pane_and_its_expiry() -> None:
+    definition = asking(trigger=sl.after_watermark(early=sl.every(seconds=2), late=sl.after_count(1)), lateness=60_000)
+    group = KeyGroup(definition)
     group.play(("red", 5, 0), clock=1_000)
     group.play(clock=1_500, watermark=10_000)
     group.play(clock=60_000, watermark=20_000)
@@ -280,7 +280,7 @@ def test_a_slice_that_was_told_on_time_is_not_read_again_until_it_expires() -> N
     assert group.reads == ["index", "slice:0"]
 
 
-def test_damaged_state_is_refused_with_its_place() -> None:
+def test_damaged_state_raises_an_error_with_its_place() -> None:
     group = KeyGroup(CORRECTING)
     group.play(("red", 1, 0))
     group.held["slice:0"] = group.held["slice:0"][:-1] + b"?"
@@ -288,7 +288,7 @@ def test_damaged_state_is_refused_with_its_place() -> None:
         group.play(("red", 1, 0))
 
 
-def test_combined_elements_for_a_window_that_is_gone_are_a_defect_and_stop_the_job() -> None:
+def test_pre_aggregated_elements_of_an_expired_window_raise_an_error() -> None:
     group = KeyGroup(asking())
     group.play(watermark=50_000)
     parts = prepare(elements([("red", 5, 0)]), ["team"], group.step, 1, -1).blocks[0]
@@ -297,7 +297,7 @@ def test_combined_elements_for_a_window_that_is_gone_are_a_defect_and_stop_the_j
 
 
 def many(first: int) -> pl.DataFrame:
-    """Elements with fractions, long names and nulls."""
+    """Return elements with fractions, long names and nulls."""
     places = range(first, first + 120)
     return pl.DataFrame(
         {
@@ -327,7 +327,7 @@ EVERYTHING_KEPT = (
 @pytest.mark.slow
 @pytest.mark.parametrize("horizon", [None, -(10**15)], ids=["one by one", "combined"])
 @pytest.mark.parametrize(
-    "answers",
+    "options",
     [
         {"trigger": EARLY_AND_LATE, "accumulation": sl.retracting},
         {"trigger": EARLY_AND_LATE, "window": sl.sliding("10s", every="4s")},
@@ -338,14 +338,14 @@ EVERYTHING_KEPT = (
     ],
     ids=["tumbling", "sliding", "sessions", "conditions", "evicting", "counts"],
 )
-def test_a_batch_played_again_over_the_same_state_gives_the_same_bytes(answers: Any, horizon: int | None) -> None:
-    ask = asking(lateness=20_000, aggregates=EVERYTHING_KEPT, **answers)
-    group = KeyGroup(ask)
+def test_a_batch_played_again_over_the_same_state_gives_the_same_bytes(options: Any, horizon: int | None) -> None:
+    definition = asking(lateness=20_000, aggregates=EVERYTHING_KEPT, **options)
+    group = KeyGroup(definition)
     for batch, first in enumerate((0, 120, 240)):
-        blocks = list(prepare(many(first), ["team"], ask, 1, horizon).blocks.values())
-        # The watermark stays behind, so that what is combined is surely taken.
+        blocks = list(prepare(many(first), ["team"], definition, 1, horizon).blocks.values())
+        # The watermark stays behind, so that no pre-aggregated element is late.
         control = Control(batch, (Seen("0", 120, 5_000 * batch),))
-        one, other = (step(dict(group.held), blocks, [control], group.ask) for _ in range(2))
+        one, other = (step(dict(group.held), blocks, [control], group.spec) for _ in range(2))
         assert one.writes == other.writes
         assert pack(to_block(one, None, Counts())) == pack(to_block(other, None, Counts()))
         group.take(blocks, control)
@@ -372,30 +372,30 @@ triggers = st.sampled_from(
 
 
 @given(batches, triggers, st.sampled_from(Accumulation), st.sampled_from([0, 5_000, None]))
-def test_whoever_comes_in_is_told_of_or_late_and_all_told_adds_up_to_what_was_taken(
+def test_every_element_is_emitted_or_late_and_the_totals_match(
     played: list[Any], trigger: Trigger, how: Accumulation, lateness: int | None
 ) -> None:
-    """Discarding panes add up, retracting ones with their sign, and of accumulating ones the last is the answer."""
+    """Discarding panes sum up, retracting panes sum up with their sign, and the last accumulating pane is the total."""
     group = KeyGroup(asking(trigger=trigger, accumulation=how, lateness=lateness))
     clock, taken = 0, 0
-    answers: dict[Any, int] = {}
-    for came, watermark, passed in played:
+    options: dict[Any, int] = {}
+    for batch_scores, watermark, passed in played:
         clock += passed
-        batch = group.play(*came, watermark=watermark, clock=clock)
+        batch = group.play(*batch_scores, watermark=watermark, clock=clock)
         late = refused(batch)
-        assert batch.contributed + len(late) == len(came)
-        _answer(answers, batch.rows, how)
-        taken += sum(score for _, score, _ in came) - sum(score for _, score, _ in late)
-    _answer(answers, group.play(drain=True).rows, how)
-    assert sum(answers.values()) == taken
+        assert batch.contributed + len(late) == len(batch_scores)
+        _answer(options, batch.rows, how)
+        taken += sum(score for _, score, _ in batch_scores) - sum(score for _, score, _ in late)
+    _answer(options, group.play(drain=True).rows, how)
+    assert sum(options.values()) == taken
     assert list(group.held) == ["index"]
 
 
-def _answer(answers: dict[Any, int], panes: pl.DataFrame | None, how: Accumulation) -> None:
-    told = [] if panes is None else panes.select("team", START, "total", RETRACTION).rows()
-    for team, start, total, taken_back in told:
-        known = 0 if how is Accumulation.ACCUMULATING else answers.get((team, start), 0)
-        answers[team, start] = known - total if taken_back else known + total
+def _answer(options: dict[Any, int], panes: pl.DataFrame | None, how: Accumulation) -> None:
+    expected = [] if panes is None else panes.select("team", START, "total", RETRACTION).rows()
+    for team, start, total, is_retraction in expected:
+        known = 0 if how is Accumulation.ACCUMULATING else options.get((team, start), 0)
+        options[team, start] = known - total if is_retraction else known + total
 
 
 @pytest.mark.slow
@@ -403,13 +403,13 @@ def _answer(answers: dict[Any, int], panes: pl.DataFrame | None, how: Accumulati
 def test_combining_before_the_shuffle_changes_nothing(
     played: list[Any], trigger: Trigger, how: Accumulation, lateness: int
 ) -> None:
-    ask = asking(trigger=trigger, accumulation=how, lateness=lateness)
-    plain, combined = KeyGroup(ask), KeyGroup(ask, combined=True)
+    definition = asking(trigger=trigger, accumulation=how, lateness=lateness)
+    plain, combined = KeyGroup(definition), KeyGroup(definition, combined=True)
     clock = 0
-    for came, watermark, passed in played:
+    for batch_scores, watermark, passed in played:
         clock += passed
-        one = plain.play(*came, watermark=watermark, clock=clock)
-        other = combined.play(*came, watermark=watermark, clock=clock)
+        one = plain.play(*batch_scores, watermark=watermark, clock=clock)
+        other = combined.play(*batch_scores, watermark=watermark, clock=clock)
         columns = ("team", START, "total", "plays", TIMING, INDEX, LAST)
         assert said(one, *columns) == said(other, *columns)
         assert refused(one) == refused(other)
@@ -417,24 +417,28 @@ def test_combining_before_the_shuffle_changes_nothing(
 
 
 @given(scores, st.integers(1, 4), triggers)
-def test_it_does_not_matter_how_many_tasks_a_batch_came_from(came: list[Score], tasks: int, trigger: Trigger) -> None:
-    ask = asking(trigger=trigger, lateness=60_000)
-    whole, split = KeyGroup(ask), KeyGroup(ask)
-    pieces = [came[number::tasks] for number in range(tasks)]
-    blocks = [block for piece in pieces for block in prepare(elements(piece), ["team"], ask, 1, None).blocks.values()]
-    one = whole.play(*came, watermark=5_000)
-    other = split.take(blocks, Control(0, (Seen("0", len(came), 5_001),)))
+def test_the_number_of_tasks_of_a_batch_does_not_matter(
+    batch_scores: list[Score], tasks: int, trigger: Trigger
+) -> None:
+    definition = asking(trigger=trigger, lateness=60_000)
+    whole, split = KeyGroup(definition), KeyGroup(definition)
+    pieces = [batch_scores[number::tasks] for number in range(tasks)]
+    blocks = [
+        block for piece in pieces for block in prepare(elements(piece), ["team"], definition, 1, None).blocks.values()
+    ]
+    one = whole.play(*batch_scores, watermark=5_000)
+    other = split.take(blocks, Control(0, (Seen("0", len(batch_scores), 5_001),)))
     assert said(one) == said(other)
     assert rows_of(whole) == rows_of(split)
 
 
 def rows_of(group: KeyGroup) -> dict[str, Any]:
-    """What a key group holds, whatever lies in memory where its columns are null."""
+    """Return the state rows of a key group, independent of the memory behind null values."""
     blocks = {place: unpack(data, place) for place, data in group.held.items()}
     return {place: {name: frame.to_dicts() for name, frame in block.frames.items()} for place, block in blocks.items()}
 
 
-def test_a_block_of_parts_and_a_block_of_rows_meet_in_one_window() -> None:
+def test_pre_aggregated_and_single_elements_merge_in_one_window() -> None:
     group = KeyGroup(asking(trigger=EARLY_AND_LATE))
     combined = prepare(elements([("red", 5, 0), ("red", 2, 0)]), ["team"], group.step, 1, -1).blocks[0]
     plain, other = (

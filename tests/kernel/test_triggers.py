@@ -1,4 +1,4 @@
-"""Triggers in columns: each played for many windows at once, none of them minding its neighbours."""
+"""Triggers as column expressions: many windows at once, each independent of the others."""
 
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -22,7 +22,7 @@ END_OF_WINDOW = 59_999
 
 @dataclass
 class Windows:
-    """Three windows under one trigger; the second is the one that is played, the others never hear anything."""
+    """Three windows under one trigger; only the second one receives elements."""
 
     trigger: Trigger
     watermark: int = 0
@@ -32,7 +32,7 @@ class Windows:
         self.kept = pl.DataFrame({"number": [0, 1, 2]}).with_columns(**triggers.columns(self.trigger))
 
     def test(self, *, new: int = 0, clock: int = 0, ended: bool = False) -> bool:
-        """Elements come, the window is tested, and what should fire does."""
+        """Add elements, test the trigger, and fire if it should."""
         mine = pl.col("number") == 1
         end = pl.when(mine & pl.lit(ended)).then(0).otherwise(1)
         return self._test(
@@ -40,7 +40,7 @@ class Windows:
         )
 
     def hear(self, *, earliest: int | None = None, watermark: int, holds: bool | None = False) -> bool:
-        """An element comes, or none, and the watermark stands here; whether conditions hold is said."""
+        """Add an element or none, set the watermark and the result of conditions, and test the trigger."""
         self.watermark = watermark
         mine = pl.col("number") == 1
         new = pl.when(mine).then(int(earliest is not None)).otherwise(0)
@@ -50,8 +50,8 @@ class Windows:
 
     def _test(self, moment: Moment) -> bool:
         names = triggers.columns(self.trigger)
-        heard = triggers.add(self.trigger, triggers.now(self.trigger), moment)
-        self.kept = self.kept.with_columns(**heard)
+        updated = triggers.add(self.trigger, triggers.now(self.trigger), moment)
+        self.kept = self.kept.with_columns(**updated)
         here = triggers.now(self.trigger)
         should = triggers.should(self.trigger, here, moment)
         fired = triggers.fire(self.trigger, here, moment)
@@ -81,7 +81,7 @@ class Windows:
         return self.kept.with_columns(expression.alias("told"))["told"][1]
 
 
-def test_a_bare_watermark_trigger_speaks_once_at_the_end_and_is_finished() -> None:
+def test_a_bare_watermark_trigger_fires_once_at_the_end_and_is_finished() -> None:
     windows = Windows(sl.after_watermark())
     assert not windows.test(new=3)
     assert not windows.is_finished
@@ -108,7 +108,7 @@ def test_late_firings_count_from_the_end_not_from_before() -> None:
     assert not windows.test(new=1, ended=True)
 
 
-def test_a_late_part_that_has_heard_nothing_stays_silent() -> None:
+def test_a_late_part_without_elements_does_not_fire() -> None:
     windows = Windows(sl.after_watermark(late=sl.after_count(1)))
     assert windows.test(new=1, ended=True)
     assert not windows.test(ended=True)
@@ -157,7 +157,7 @@ def test_an_aligned_target_is_the_next_boundary_and_an_exact_one_stays(arrival: 
     assert windows.deadline == target
 
 
-def test_an_aligned_target_minds_its_offset() -> None:
+def test_an_aligned_target_uses_its_offset() -> None:
     windows = Windows(sl.repeatedly(sl.after_processing_time(seconds=5, aligned="1m", offset="10s")))
     windows.test(new=1, clock=66_000)
     assert windows.deadline == 130_000
@@ -169,7 +169,7 @@ def test_never_never_fires() -> None:
     assert not windows.is_finished
 
 
-def test_an_early_target_is_forgotten_when_the_end_is_told() -> None:
+def test_an_early_target_is_cleared_by_the_on_time_pane() -> None:
     """Otherwise the window would be due, and its slice read, in every batch until it expires."""
     windows = Windows(sl.after_watermark(early=sl.every(seconds=2), late=sl.after_count(1)))
     windows.test(new=1, clock=1_000)
@@ -186,7 +186,7 @@ def test_a_late_clock_counts_from_the_first_late_element() -> None:
     assert windows.test(clock=7_001, ended=True)
 
 
-def test_the_default_speaks_on_time_and_then_whenever_it_is_tested() -> None:
+def test_the_default_fires_on_time_and_then_whenever_it_is_tested() -> None:
     windows = Windows(sl.repeatedly(sl.after_watermark()))
     assert not windows.test(new=1)
     assert windows.test(ended=True)
@@ -208,7 +208,7 @@ def test_all_of_several_wait_for_the_last_and_remember_nothing_that_has_passed()
     assert windows.is_finished
 
 
-def test_a_sequence_hears_with_one_ear_at_a_time() -> None:
+def test_only_the_current_part_of_a_sequence_receives_elements() -> None:
     windows = Windows(sl.in_sequence(sl.after_count(1), sl.after_count(2)))
     assert windows.test(new=5)
     assert not windows.test(new=1)
@@ -260,7 +260,7 @@ def test_a_target_that_has_been_passed_is_no_deadline() -> None:
     assert windows.due_at is None
 
 
-def test_what_a_condition_reads_of_the_last_pane_is_known() -> None:
+def test_conditions_on_the_last_pane_are_detected() -> None:
     assert triggers.reads_last(sl.repeatedly(sl.when("last.total is None or total > last.total")))
     assert not triggers.reads_last(sl.repeatedly(sl.first_of(sl.when("total > 1"), sl.after_count(1))))
     found = triggers.conditions(sl.after_watermark(early=sl.when("total > 1"), late=sl.when("n > 2")))
@@ -282,7 +282,7 @@ def test_kept_columns_are_named_by_their_place_in_the_tree() -> None:
 
 MANY = 4
 Batch = tuple[list[list[int]], int, int, list[bool]]
-"""Of each window the times of its new elements, how far the watermark and the clock go on, and if conditions hold."""
+"""The times of new elements per window, the advance of the watermark and of the clock, and the result of conditions."""
 
 batches: st.SearchStrategy[Batch] = st.tuples(
     st.lists(st.lists(st.integers(0, 40_000), max_size=3), min_size=MANY, max_size=MANY),
@@ -294,7 +294,7 @@ batches: st.SearchStrategy[Batch] = st.tuples(
 
 @dataclass
 class Both:
-    """Windows with a trigger in columns and, each by itself, on the oracle."""
+    """Windows with a trigger in columns, and each of them on the oracle."""
 
     trigger: Trigger
     merging: bool
@@ -307,17 +307,17 @@ class Both:
         self.states = [oracle.fresh(self.trigger)] * MANY
 
     def play(self, batch: Batch) -> None:
-        came, watermark, clock, holds = batch
+        arrivals, watermark, clock, holds = batch
         before = self.watermark, self.clock
         self.watermark, self.clock = self.watermark + watermark, self.clock + clock
         self.kept = self.kept.with_columns(
-            pl.Series("new", [len(times) for times in came]),
-            pl.Series("earliest", [min(times, default=None) for times in came], pl.Int64),
+            pl.Series("new", [len(times) for times in arrivals]),
+            pl.Series("earliest", [min(times, default=None) for times in arrivals], pl.Int64),
             pl.Series("holds", holds),
         )
-        heard = triggers.add(self.trigger, triggers.now(self.trigger), self.moment())
-        self.kept = self.kept.with_columns(**heard)
-        for number, times in enumerate(came):
+        updated = triggers.add(self.trigger, triggers.now(self.trigger), self.moment())
+        self.kept = self.kept.with_columns(**updated)
+        for number, times in enumerate(arrivals):
             if times:
                 arrived = oracle.Arrivals([Timestamp(time) for time in times], Timestamp(self.clock))
                 self.states[number] = oracle.on_elements(
@@ -335,7 +335,7 @@ class Both:
         self.fire(verdicts, now)
 
     def fire(self, verdicts: list[bool], now: list[oracle.Now]) -> None:
-        """Those that should; a trigger that has finished closes its window, and another window begins."""
+        """Fire by the verdicts; a finished trigger closes its window, and a new window replaces it."""
         mine = pl.Series(verdicts)
         fired = triggers.fire(self.trigger, triggers.now(self.trigger), self.moment())
         self.kept = self.kept.with_columns(
@@ -347,16 +347,16 @@ class Both:
         self.same()
         over = [oracle.is_finished(self.trigger, state) for state in self.states]
         assert self.asked(triggers.finished(self.trigger, triggers.now(self.trigger))) == over
-        anew = triggers.columns(self.trigger)
+        initial = triggers.columns(self.trigger)
         self.kept = self.kept.with_columns(
-            **{name: pl.when(pl.Series(over)).then(value).otherwise(pl.col(name)) for name, value in anew.items()}
+            **{name: pl.when(pl.Series(over)).then(value).otherwise(pl.col(name)) for name, value in initial.items()}
         )
         self.states = [
             oracle.fresh(self.trigger) if done else state for state, done in zip(self.states, over, strict=True)
         ]
 
     def merge(self) -> None:
-        """The first two become one, and so do the last two."""
+        """Merge the first two windows, and the last two."""
         pairs = self.kept.with_columns(number=pl.col("number") // 2).group_by("number", maintain_order=True)
         gathered = pairs.agg(pl.col("end").max(), *triggers.merging(self.trigger))
         past = pl.col("end") <= self.watermark
@@ -388,7 +388,7 @@ class Both:
         return self.kept.with_columns(expression.alias("told"))["told"].to_list()
 
     def same(self) -> None:
-        """Every column is what the oracle keeps in the same place of the tree."""
+        """Check that every column equals the state of the oracle at the same place of the tree."""
         for name in triggers.columns(self.trigger):
             *places, kind = name.removeprefix(f"{triggers.ROOT}.").split(".")
             for row, state in enumerate(self.states):
@@ -398,9 +398,7 @@ class Both:
 
 
 @given(trigger=ALL_TRIGGERS, merging=st.booleans(), played=st.lists(batches, min_size=1, max_size=5))
-def test_every_tree_keeps_in_columns_what_the_oracle_keeps_and_says_the_same(
-    trigger: Trigger, merging: bool, played: list[Batch]
-) -> None:
+def test_every_trigger_tree_agrees_with_the_oracle(trigger: Trigger, merging: bool, played: list[Batch]) -> None:
     both = Both(trigger, merging)
     for batch in played:
         both.play(batch)

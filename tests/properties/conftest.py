@@ -1,4 +1,4 @@
-"""How many histories are generated: few in the fast tier, 10,000 in all when CI runs, more in a campaign.
+"""Set the number of generated histories: few in the fast tier, 10,000 in total in CI, more in a campaign.
 
 STRANDLINE_HISTORIES=N asks for another number. The histories are the same in every run.
 """
@@ -19,7 +19,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True, scope="package")
 def unmeasured() -> Iterator[None]:
-    """Thousands of histories run the same lines again; measuring them takes longer than playing them."""
+    """Disable coverage: thousands of histories run the same lines, and measuring takes longer than playing them."""
     running = coverage.Coverage.current()
     if running is not None:
         running.stop()

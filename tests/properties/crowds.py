@@ -1,4 +1,4 @@
-"""Crowds: histories of many keys at once, and how what two players tell of one is compared, key by key."""
+"""Generate crowds (histories of many keys), and compare the output of two players key by key."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -78,11 +78,11 @@ RICH: Final[tuple[tuple[str, Aggregate], ...]] = (
     ("bits", BitXor("v")),
     ("text", StringAgg("v")),
 )
-"""Values of every kind that is kept, as far as they are the same to the last digit however they were put together."""
+"""Aggregates of every state kind whose result is exact for every order of merging."""
 
 
 def _window(chance: Random) -> WindowKind:
-    """One of every kind, all as likely."""
+    """Draw a window; all kinds are equally likely."""
     whole, part = chance.randint(3, 12), chance.randint(1, 4)
     touching = chance.choice([*Touching])
     kinds: list[WindowKind] = [
@@ -98,7 +98,7 @@ def _window(chance: Random) -> WindowKind:
 
 
 def _step(trigger: Trigger, chance: Random) -> WindowedStep:
-    """Every choice of how to speak, drawn one by one: hypothesis likes to make the same choices again."""
+    """Draw all options of a step independently; Hypothesis tends to repeat choices."""
     if chance.random() < 0.15:
         every = chance.choice([None, 1, 2, 3, 5])
         window: WindowKind = CountWindow(chance.randint(1, 4), every)
@@ -121,7 +121,7 @@ def _step(trigger: Trigger, chance: Random) -> WindowedStep:
 
 
 def _sharing(step: WindowedStep, chance: Random) -> WindowedStep:
-    """The step over windows of which an element has many, and that share it until they end."""
+    """Return the step over overlapping windows that use shared slices."""
     part, offset = chance.randint(1, 3), seconds(chance.randint(-2, 2))
     windows: list[WindowKind] = [
         Sliding(seconds(part + chance.randint(1, 16)), seconds(part), offset),
@@ -133,14 +133,14 @@ def _sharing(step: WindowedStep, chance: Random) -> WindowedStep:
 
 
 class Crowd(History):
-    """A history of many keys, too long to be shown by hypothesis; `check` shows what is left of one that fails."""
+    """A history of many keys, too long for Hypothesis to print; `check` prints a reduced failing history."""
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(f"<a crowd of {len(self.elements)} elements in {len(self.moves)} moves>")
 
 
 def crowds(keys: Sequence[Any], sharing: float = 0.2) -> st.SearchStrategy[History]:
-    """Any pipeline, and a history in which each of these keys has elements of its own. Some share theirs."""
+    """Draw a pipeline and a history in which each of these keys has elements; some windows use shared slices."""
 
     def written(trigger: Trigger, rule: Rules, seed: int) -> History:
         chance = Random(f"{seed} {trigger} {rule}")
@@ -157,7 +157,7 @@ def crowds(keys: Sequence[Any], sharing: float = 0.2) -> st.SearchStrategy[Histo
 
 
 def _dressed(moves: Sequence[Move]) -> list[Move]:
-    """Elements get the columns that windows may be read from; some have no value, some no time, some a bad gap."""
+    """Add the columns of custom windows and gaps; leave some without a value, a time or a valid gap."""
 
     def dress(element: Element) -> Element:
         value, at = element.columns["v"], element.at.ms
@@ -169,7 +169,7 @@ def _dressed(moves: Sequence[Move]) -> list[Move]:
 
 
 def check(history: History, player_of: Callable[[StoryPipeline], Player]) -> None:
-    """A player tells every key what the oracle tells it; if not, the failure shows how little it takes."""
+    """Check that a player agrees with the oracle for every key; reduce a failing history."""
     meant = play(history)
     assert meant.rows[-1] == 0, "the input has ended, and a window is held"
     told = play(history, player_of)
@@ -180,7 +180,7 @@ def check(history: History, player_of: Callable[[StoryPipeline], Player]) -> Non
     def is_wrong(smaller: History) -> bool:
         try:
             return difference(play(smaller, player_of), play(smaller)) is not None
-        except InvalidWatermark:  # who fell idle here was made known by what is cut away
+        except InvalidWatermark:  # the reduction removed the move that introduced the idle partition
             return False
 
     small = cut_down(history, is_wrong)
@@ -188,13 +188,13 @@ def check(history: History, player_of: Callable[[StoryPipeline], Player]) -> Non
 
 
 def difference(told: Played, meant: Played) -> str | None:
-    """What a player tells and the oracle does not mean: panes of a key in order, late elements, dead letters, time."""
+    """Describe the first difference to the oracle: panes of a key in order, late elements, dead letters, watermarks."""
     for number, (mine, expected) in enumerate(zip(told.emitted, meant.emitted, strict=True)):
         for key in sorted({*_keys(mine), *_keys(expected)}, key=str):
             if _of(key, mine) != _of(key, expected):
                 return f"move {number}, {key!r}: told {_of(key, mine)}, meant {_of(key, expected)}"
-        # Windows that share what they hold have no rows of their own to be counted.
-        for what in ("watermarks",) if told.shares else ("watermarks", "rows"):
+        # Windows in shared slices have no rows to count.
+        for what in ("watermarks",) if told.uses_shared_slices else ("watermarks", "rows"):
             one, other = getattr(told, what)[number], getattr(meant, what)[number]
             if one != other:
                 return f"move {number}, {what}: told {one}, meant {other}"
@@ -202,7 +202,7 @@ def difference(told: Played, meant: Played) -> str | None:
 
 
 def shown(history: History, said: str | None) -> str:
-    """A failure to be read: what differs, the pipeline, and a line for every move."""
+    """Format a failure: the difference, the pipeline, and one line per move."""
     moves = [f"  {number}: {move}" for number, move in enumerate(history.moves)]
     return "\n".join([str(said), str(history.pipeline), *moves])
 
@@ -213,7 +213,7 @@ def _keys(emitted: Emitted) -> set[Any]:
 
 
 def _of(key: Any, emitted: Emitted) -> tuple[Any, ...]:
-    """A key's panes in order, and its late elements and dead letters, whose order is free."""
+    """Return the panes of a key in order, and its late elements and dead letters in any order."""
     late = [row for row in emitted.late if row.element.key == key]
     dead = [letter for letter in emitted.dead if letter.columns.get("key") == key]
     return (
@@ -224,7 +224,7 @@ def _of(key: Any, emitted: Emitted) -> tuple[Any, ...]:
 
 
 def cut_down(history: History, is_wrong: Callable[[History], bool], tries: int = 150) -> History:
-    """The history of one key, if it goes wrong alone, without what it can go wrong without; so many tries, no more."""
+    """Reduce a failing history to one key and fewer moves, within a number of tries."""
     alone = (_of_atoms(history, [each for each in _atoms(history) if _concerns(each[1], key)]) for key in _all(history))
     small = next((each for each in alone if is_wrong(each)), history)
     atoms = _atoms(small)
@@ -243,7 +243,7 @@ def cut_down(history: History, is_wrong: Callable[[History], bool], tries: int =
 
 
 Atom = tuple[int, Move]
-"""A move, or of a batch one element; and the place of the move."""
+"""A move, or one element of a batch, with the position of the move."""
 
 
 def _atoms(history: History) -> list[Atom]:

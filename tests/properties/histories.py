@@ -1,4 +1,4 @@
-"""Generated pipelines and histories: what hypothesis plays on a player, small enough to be read when one fails."""
+"""Generate pipelines and histories for players, small enough to read when one fails."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from strandline.kernel.window.shared_slices import shares
+from strandline.kernel.window.shared_slices import uses_shared_slices
 from strandline.model.aggregates import Collect, Count, Max, Sum
 from strandline.model.elements import Duration, Element, TimeDomain, Timestamp
 from strandline.model.evictors import Evictor, KeepDelta, KeepLast, KeepWithin, Moment
@@ -63,13 +63,13 @@ NAMES = ("p0", "p1")
 
 @dataclass(frozen=True)
 class History:
-    """A pipeline and what happens to it; the input always ends."""
+    """A pipeline and its moves; the input always ends."""
 
     pipeline: StoryPipeline
     moves: tuple[Move, ...]
 
     def under(self, **changes: Any) -> "History":
-        """The same history of a step that differs in this."""
+        """Return the same history with changes to the step."""
         step = replace(self.pipeline.step, **changes)
         return replace(self, pipeline=replace(self.pipeline, step=step))
 
@@ -80,14 +80,14 @@ class History:
 
 @dataclass(frozen=True)
 class Played:
-    """What came out of each move, the watermarks and the windows held after it, and the player after the last."""
+    """The output of each move, the watermarks and state rows after it, and the player at the end."""
 
     emitted: tuple[Emitted, ...]
     watermarks: tuple[tuple[Timestamp, Timestamp], ...]
     rows: tuple[int, ...]
     player: Any
-    shares: bool = False
-    """Whether windows share what they hold, where the player knows how."""
+    uses_shared_slices: bool = False
+    """Whether windows use shared slices, on players that support them."""
 
     @property
     def panes(self) -> list[Pane]:
@@ -95,7 +95,7 @@ class Played:
 
     @property
     def told(self) -> list[Pane]:
-        """The panes that are no retractions."""
+        """Return the panes that are not retractions."""
         return [pane for pane in self.panes if not pane.retraction]
 
 
@@ -109,7 +109,7 @@ def on_reference(pipeline: StoryPipeline) -> ReferencePlayer:
 
 
 def play(history: History, player_of: Callable[[StoryPipeline], Player] = on_reference) -> Played:
-    """Plays a history to its end."""
+    """Play a history to its end."""
     player = player_of(history.pipeline)
     emitted, watermarks, rows = [], [], []
     for move in history.moves:
@@ -133,7 +133,7 @@ def play(history: History, player_of: Callable[[StoryPipeline], Player] = on_ref
                 emitted.append(Emitted())
         watermarks.append((player.watermark, player.output_watermark))
         rows.append(player.rows)
-    return Played(tuple(emitted), tuple(watermarks), tuple(rows), player, shares(history.pipeline.step))
+    return Played(tuple(emitted), tuple(watermarks), tuple(rows), player, uses_shared_slices(history.pipeline.step))
 
 
 def seconds(number: int) -> Duration:
@@ -163,7 +163,7 @@ OVERLAPPING: st.SearchStrategy[WindowKind] = st.one_of(
         lengths(-2, 2),
     ),
 )
-"""Windows of which an element has many."""
+"""Overlapping windows."""
 
 TIMED: st.SearchStrategy[Trigger] = st.one_of(
     st.just(AfterWatermark()),
@@ -178,7 +178,7 @@ CONDITIONS: st.SearchStrategy[Trigger] = st.sampled_from(
 
 
 def trees(leaves: st.SearchStrategy[Trigger]) -> st.SearchStrategy[Trigger]:
-    """Triggers over these leaves, a few levels deep."""
+    """Draw triggers over these leaves, a few levels deep."""
 
     def deeper(parts: st.SearchStrategy[Trigger]) -> st.SearchStrategy[Trigger]:
         several = st.lists(parts, min_size=1, max_size=3).map(tuple)
@@ -202,7 +202,7 @@ SPEAKING: st.SearchStrategy[Trigger] = st.sampled_from(
         DEFAULT,
     ]
 )
-"""Triggers as they are mostly written."""
+"""Common triggers."""
 TRIGGERS = st.one_of(SPEAKING, trees(TIMED))
 ALL_TRIGGERS = st.one_of(SPEAKING, trees(TIMED | CONDITIONS))
 AT_THE_END: st.SearchStrategy[Trigger] = st.one_of(
@@ -212,9 +212,9 @@ AT_THE_END: st.SearchStrategy[Trigger] = st.one_of(
     st.builds(lambda late: Repeatedly(AfterWatermark(None, late)), st.none() | TIMED),
     st.just(Never()),
 )
-"""Triggers that never speak before the watermark has passed the end of a window."""
+"""Triggers that never fire before the watermark passes the end of a window."""
 ENDLESS = TRIGGERS.map(lambda trigger: Repeatedly(trigger) if may_finish(trigger) else trigger)
-"""Triggers that never close a window before its time."""
+"""Triggers that never close a window before it expires."""
 
 AGGREGATES = (("n", Count()), ("total", Sum("v")), ("top", Max("v")), ("all", Collect("v")))
 
@@ -226,7 +226,7 @@ def steps(
     allowed: Sequence[Duration | None] = (seconds(6), seconds(0), seconds(15), None),
     extras: bool = False,
 ) -> st.SearchStrategy[WindowedStep]:
-    """Steps over these windows and triggers, with every choice of how to speak; extras are evictors and TTL."""
+    """Draw steps over these windows and triggers with all options; extras are evictors and TTL."""
     choices = product(
         reversed(Accumulation), allowed, LateRows, PaneTimestamp, Emit, Emit, EXTRAS if extras else [(None, None)]
     )
@@ -253,10 +253,10 @@ ANY_STEP = steps()
 SHARING = steps(windows=OVERLAPPING, triggers=AT_THE_END).map(
     lambda step: replace(step, pane_timestamp=PaneTimestamp.END_OF_WINDOW)
 )
-"""Steps whose windows share their elements until they end."""
+"""Steps that use shared slices."""
 
 Rules = tuple[Watermark | Inputs, tuple[str, ...]]
-"""A rule for the watermark, and the partitions that are known from the start."""
+"""A watermark rule and the initial partitions."""
 RULES: st.SearchStrategy[Rules] = st.one_of(
     st.just((BY_HAND, ())),
     st.just((BY_HAND, ())),
@@ -284,14 +284,13 @@ RULES: st.SearchStrategy[Rules] = st.one_of(
 )
 
 EVENTS = st.lists(st.integers(0, 10 * 17 * 2 * 12 * 2 - 1), min_size=12, max_size=40)
-"""Each number is one event of a history, as `_Writer` reads it."""
+"""Each number encodes one event of a history; `_Writer` decodes it."""
 
 
 class _Writer:
-    """Turns numbers into moves that a pipeline allows: time goes on from where it was, names are known.
+    """Decode numbers into valid moves of a pipeline: time advances, and partition names are known.
 
-    Elements come around the time that the watermark has reached, some behind it, so that windows are met in every
-    phase of their lives.
+    Event times are near the watermark, some behind it, so that elements reach windows in every phase.
     """
 
     def __init__(self, rule: Watermark | Inputs, partitions: Sequence[str], keys: Sequence[Any] = "ab") -> None:
@@ -305,7 +304,7 @@ class _Writer:
         self.moves: list[Move] = []
 
     def write(self, event: int) -> None:
-        """The last digit says what happens; what is left of the number says how."""
+        """Decode an event: the last digit selects its kind, the other digits its parameters."""
         of, kind = divmod(event, 10)
         if kind <= 5:
             if kind >= 3:
@@ -318,7 +317,7 @@ class _Writer:
             self.moves.append(move)
 
     def batch(self, of: Iterable[int]) -> None:
-        """A whole batch at once."""
+        """Write a whole batch."""
         self.end_batch()
         self._batch += map(self._element, of)
         self.end_batch()
@@ -361,7 +360,7 @@ class _Writer:
 def histories(
     draw: st.DrawFn, step: st.SearchStrategy[WindowedStep] | None = None, *, by_hand: bool = False
 ) -> History:
-    """A pipeline and a history for it, ending with the input; by hand, only the history moves the watermark."""
+    """Draw a pipeline and a history for it; `by_hand` means that only the history moves the watermark."""
     asked = draw(ANY_STEP if step is None else step)
     rule, partitions = (BY_HAND, ()) if by_hand else draw(RULES)
     writer = _Writer(rule, partitions)
@@ -372,7 +371,7 @@ def histories(
 
 
 def crowded(asked: WindowedStep, rule: Rules, keys: Sequence[Any], chance: Random) -> History:
-    """A history in which each of many keys has elements of its own; the watermark and the clock they share."""
+    """Return a history in which many keys have elements of their own and share watermark and clock."""
     writer, everyone = _Writer(*rule, keys), chance.randrange(14)
     for turn in range(14):
         if turn == everyone:
@@ -392,7 +391,7 @@ Identity = tuple[Any, Window]
 
 
 def by_identity(panes: Sequence[Pane]) -> dict[Identity, list[Pane]]:
-    """Panes of each key and window, in the order in which they came."""
+    """Group panes by key and window, in order of emission."""
     found: dict[Identity, list[Pane]] = {}
     for pane in panes:
         found.setdefault((pane.key, pane.window), []).append(pane)
@@ -400,7 +399,7 @@ def by_identity(panes: Sequence[Pane]) -> dict[Identity, list[Pane]]:
 
 
 def final_table(panes: Sequence[Pane]) -> Mapping[Identity, Mapping[str, Any]]:
-    """What a reader who overwrites by key and window, and removes what is taken back, ends with."""
+    """Return the final table of a sink that upserts by key and window and deletes on retraction."""
     table: dict[Identity, Mapping[str, Any]] = {}
     for pane in panes:
         if pane.retraction:

@@ -1,4 +1,4 @@
-"""Two keyed steps, one over the panes of the other: what the job's own code says is what two oracles say in a row."""
+"""Two keyed steps in a chain: the code of a job agrees with two chained oracles."""
 
 import os
 from collections import Counter
@@ -43,7 +43,7 @@ AGGREGATES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Typed(PaperSource):
-    """A source whose columns Spark has read already."""
+    """A source with a known schema."""
 
     partitions: tuple[str, ...] = ("",)
     columns: str = "key string, v long, at timestamp"
@@ -52,7 +52,7 @@ class Typed(PaperSource):
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Two steps, and batches: the clock of each, and its elements as key, value and time in milliseconds."""
+    """Two steps and batches: a clock and elements as key, value and time in milliseconds."""
 
     first: WindowedStep
     second: WindowedStep
@@ -102,7 +102,7 @@ Told = tuple[Any, ...]
 
 
 def on_the_job(chain: Chain, seed: int) -> list[Counter[Told]]:
-    """The panes of the second step after each batch, by the code that Spark carries."""
+    """Return the panes of the second step after each batch, from the code that Spark runs."""
     chance = Random(seed)
     carrier = Carrier(stages_of(chain), combines=seed % 3 != 0)
     told = []
@@ -168,7 +168,7 @@ def test_a_step_over_the_panes_of_another_says_what_two_oracles_in_a_row_say(cha
 
 @pytest.mark.slow
 def test_chains_are_worth_their_time() -> None:
-    """They have what is compared: panes of every timing, and panes taken back at both steps."""
+    """They contain panes of every timing, and retractions at both steps."""
     seen = set[Any]()
 
     @settings(max_examples=40, derandomize=True, database=None, phases=[Phase.generate])

@@ -1,4 +1,4 @@
-"""Changes that are kept beside a slice: whatever is kept how, the same is told, and a savepoint holds the same."""
+"""Slice deltas: output and savepoints are the same with and without deltas."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,29 +26,29 @@ IN_ROWS: Final[tuple[tuple[str, Aggregate], ...]] = (
     ("top", Max("v")),
     ("average", Mean("v")),
 )
-"""What needs nothing beside the row of a window."""
+"""Aggregates without items."""
 
 ALWAYS, HALF = 0, 2
 FEW, MANY = 2, 4
-"""Blocks of changes that become one."""
+"""Numbers of deltas that are merged."""
 ENOUGH: Final = 12
 
 
 @contextmanager
 def kept_beside(seldom: int = ALWAYS, alike: int = FEW) -> Iterator[list[Any]]:
-    """However small a slice is, what changes in it is kept beside it: always, or as long as it is less than a part."""
+    """Write deltas for slices of any size: always, or while fewer than a share of their rows change."""
     seen: list[Any] = []
     real = slice_deltas.end
 
-    def end(each: slice_deltas.Changing, *rest: Any, **more: Any) -> Any:
+    def end(each: slice_deltas.SliceChanges, *rest: Any, **more: Any) -> Any:
         found = real(each, *rest, **more)
         seen.append((each, found))
         return found
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slice_deltas, "LARGE", 0)
-        patch.setattr(slice_deltas, "SELDOM", seldom)
-        patch.setattr(slice_deltas, "ALIKE", alike)
+        patch.setattr(slice_deltas, "MIN_RATIO", seldom)
+        patch.setattr(slice_deltas, "MERGE_FACTOR", alike)
         patch.setattr(slice_deltas, "end", end)
         yield seen
 
@@ -81,7 +81,7 @@ def test_a_savepoint_holds_windows_as_they_are(history: History, places: set[int
 
 @pytest.mark.slow
 def test_these_histories_have_changes_of_every_kind() -> None:
-    """New windows beside a slice, windows that change again, several blocks of changes, and some that become one."""
+    """New windows in deltas, windows that change again, several deltas, and merged deltas."""
     kinds = set[str]()
 
     @settings(calm_crowds, max_examples=ENOUGH)
@@ -90,9 +90,9 @@ def test_these_histories_have_changes_of_every_kind() -> None:
         with kept_beside(HALF) as seen:
             check(history.under(aggregates=IN_ROWS), on_kernel)
         for each, (_, entry) in seen:
-            kinds.update(["again"] if each.entry.changes else ["first"])
-            kinds.update(["several"] if entry.changes > 1 else [])
-            kinds.update(["together"] if entry.changes <= each.entry.changes else [])
+            kinds.update(["again"] if each.entry.deltas else ["first"])
+            kinds.update(["several"] if entry.deltas > 1 else [])
+            kinds.update(["together"] if entry.deltas <= each.entry.deltas else [])
             kinds.update(["new"] if entry.rows > each.entry.rows else [])
             kinds.update(["others"] if len(each.others) else [])
             kinds.update(["holds"] if each.entry.hold is not None else [])

@@ -1,6 +1,6 @@
-"""Many histories at once: each key of a pipeline lives its own, and on the kernel all tell what they do on the oracle.
+"""Crowds: each key has a history of its own, and the kernel agrees with the oracle for every key.
 
-A play costs the kernel hardly more for fifty keys than for one, so most of the histories it is held to are these.
+A run of the kernel with fifty keys costs little more than one with a single key, so most histories are crowds.
 """
 
 import os
@@ -39,7 +39,7 @@ IN_ROWS: Final[tuple[tuple[str, Aggregate], ...]] = (
 )  # fmt: skip
 EACH: Final = -(-int(os.environ.get("STRANDLINE_HISTORIES", "1000")) // len(KEYS) // SHARES)
 
-# A crowd that fails is cut down by `check`, which knows how and when to stop; shrinking it would take an hour.
+# `check` reduces a failing crowd within a limit; shrinking by Hypothesis would take an hour.
 calm = settings(
     max_examples=EACH,
     phases=[Phase.generate],
@@ -51,7 +51,7 @@ calm = settings(
 
 
 class Scattered(KernelPlayer):
-    """A batch comes from several tasks, of which each knows another bound of the watermark, or none, in any order."""
+    """Split each batch into several tasks in any order, each with another horizon or none."""
 
     chance: Random
 
@@ -61,7 +61,7 @@ class Scattered(KernelPlayer):
         for group, held in enumerate(self._held):
             mine = [unpack(pack(block), "input") for block in blocks.get(group, [])]
             self.chance.shuffle(mine)
-            stepped = step(held, mine, [packet.control], self._ask)
+            stepped = step(held, mine, [packet.control], self._spec)
             for place, data in stepped.writes.items():
                 if data is None:
                     held.pop(place, None)
@@ -70,15 +70,15 @@ class Scattered(KernelPlayer):
             yield to_block(stepped, pl.concat(letters) if letters and group == 0 else None, Counts())
 
     def _tasks(self, packet: Packet) -> Iterator[pl.DataFrame]:
-        """The rows of a batch, each in one of three tasks."""
+        """Split the rows of a batch into three tasks."""
         if packet.elements is not None:
             of = pl.Series([self.chance.randrange(3) for _ in range(packet.elements.height)])
             yield from (packet.elements.filter(of == task) for task in range(3))
 
     def _prepare(self, task: pl.DataFrame, packet: Packet, blocks: dict[int, list[Block]]) -> Iterator[pl.DataFrame]:
         horizon = self.chance.choice([None, packet.horizon, packet.horizon + self.chance.randrange(20_000)])
-        operator = operator_of(self._ask.operator, self._ask.keys)
-        taken, dead = operator.admit(task, self._ask.watermark, packet.control.clock)
+        operator = operator_of(self._spec.operator, self._spec.keys)
+        taken, dead = operator.admit(task, self._spec.watermark, packet.control.clock)
         for group, block in operator.prepare(taken, GROUPS, horizon).blocks.items():
             blocks.setdefault(group, []).append(block)
         yield dead
@@ -109,7 +109,7 @@ def test_it_does_not_matter_which_task_an_element_came_from_nor_what_it_knew_of_
 
 
 class Uncombined(Scattered):
-    """Of some tasks, every element comes as a row by itself."""
+    """Skip pre-aggregation in some tasks."""
 
     def _prepare(self, task: pl.DataFrame, packet: Packet, blocks: dict[int, list[Block]]) -> Iterator[pl.DataFrame]:
         with pytest.MonkeyPatch.context() as patch:
@@ -130,7 +130,7 @@ def test_it_does_not_matter_whether_elements_were_combined_before_they_came(hist
 
 
 class Forgetful(ReferencePlayer):
-    """Tells one key nothing but its first pane of a window; all else is as it should be."""
+    """A faulty player: one key gets only the first pane of each window."""
 
     def _play(self, *batch: Any) -> Emitted:
         emitted = super()._play(*batch)
@@ -147,13 +147,13 @@ def test_a_crowd_that_fails_is_cut_down_to_the_key_and_the_moves_it_takes() -> N
     said, pipeline, *moves = str(failed.value).splitlines()
     assert said.startswith("move 1, 'key 7': told ([], [], []), meant ([Pane(key='key 7'")
     assert pipeline == str(history.pipeline)
-    assert len(moves) == 2  # one lets its window speak, the other would let it speak again
+    assert len(moves) == 2  # one fires the window, the other would fire it again
     assert moves[0].count("Element(") == 1
 
 
 @pytest.mark.slow
 def test_crowds_are_worth_their_time() -> None:
-    """They have what is compared: panes of every timing, what is taken back, late in every way, and dead letters."""
+    """They contain panes of every timing, retractions, late elements of every reason, and dead letters."""
     seen = set[str]()
 
     @settings(calm, max_examples=80)

@@ -1,4 +1,4 @@
-"""The kernel against the oracle: over every pipeline and history they tell the same panes and refuse the same elements.
+"""The kernel agrees with the oracle: the same panes and late elements for every pipeline and history.
 
 Restarts are mixed in, since the kernel keeps bytes and the oracle keeps values.
 """
@@ -41,7 +41,7 @@ PLAIN: tuple[tuple[str, Aggregate], ...] = (
     ("top", Max("v")),
     ("average", Mean("v")),
 )
-"""What the first pipelines compute, with nulls among the values."""
+"""Aggregates of the first pipelines, with nulls among the values."""
 
 UNLIKE: tuple[tuple[str, Aggregate], ...] = (
     ("some", AnyTrue("v")),
@@ -49,11 +49,11 @@ UNLIKE: tuple[tuple[str, Aggregate], ...] = (
     ("kinds", CountDistinct("v")),
     ("best", TopK("v", 2)),
 )
-"""What is not a number, and what is kept beside a window's row."""
+"""Non-numeric aggregates, and aggregates with items."""
 
 
 def calm(test: Any) -> Any:
-    """The same histories in every run, so that a failure can be looked at again."""
+    """Generate the same histories in every run, so that failures are reproducible."""
     return settings(
         max_examples=EACH,
         derandomize=True,
@@ -85,7 +85,7 @@ def agree(history: History) -> None:
 
 
 def in_order(emitted: Emitted) -> Emitted:
-    """Order is free between keys and windows, and between elements that are refused."""
+    """Sort output whose order is not defined: between keys and windows, and between late elements."""
     panes = sorted(emitted.panes, key=lambda pane: str(pane.key))
     late = sorted(emitted.late, key=lambda row: (row.element.partition, row.element.offset, str(row.window)))
     dead = sorted(emitted.dead, key=str)
@@ -100,7 +100,7 @@ def restarted(history: History, places: set[int]) -> History:
 
 
 def thinned(history: History) -> History:
-    """Some elements have no value."""
+    """Remove the value of some elements."""
 
     def thin(element: Element) -> Element:
         return replace(element, columns={} if element.columns["v"] == 0 else element.columns)
@@ -110,7 +110,7 @@ def thinned(history: History) -> History:
 
 
 def jumping(moves: Sequence[Move], far: int) -> Iterator[Move]:
-    """Only every few of the watermark's moves are made, so that one passes the ends of many windows."""
+    """Skip most moves of the watermark, so that one move passes the ends of many windows."""
     waits = 0
     for move in moves:
         waits += isinstance(move, MoveWatermark)

@@ -1,4 +1,4 @@
-"""State that is taken out of its key groups, kept in Parquet, and put into others goes on as if it had stayed."""
+"""State exported through Parquet into other key groups continues unchanged."""
 
 import io
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ calm = settings(
 
 
 def through_parquet(moved: Exported, keys: Sequence[str]) -> Exported:
-    """As a savepoint keeps it: every frame must come back as it was."""
+    """Write and read state as a savepoint does; every frame must survive."""
     back = {}
     for name, frame in moved.frames.items():
         numbered = with_group_numbers(frame, keys, GROUPS)
@@ -48,10 +48,10 @@ def through_parquet(moved: Exported, keys: Sequence[str]) -> Exported:
 
 
 class MovedPlayer(KernelPlayer):
-    """One that, when it is restarted, has gone through a savepoint and through another number of key groups."""
+    """A player that restarts through a savepoint and another number of key groups."""
 
     def restart(self) -> Self:
-        again, operator = super().restart(), operator_of(self._ask.operator, self._ask.keys)
+        again, operator = super().restart(), operator_of(self._spec.operator, self._spec.keys)
         spread = distribute(through_parquet(export(self._held), operator.keys), operator, FIVE)
         assert [*spread] == [*range(FIVE)]
         gone_back = distribute(export(spread.values()), operator, GROUPS)

@@ -1,4 +1,4 @@
-"""What holds for every pipeline and every history: generated ones are played, and each promise is looked at."""
+"""Check invariants of the model on generated pipelines and histories."""
 
 import os
 from collections.abc import Callable
@@ -36,7 +36,7 @@ EACH: Final = -(-int(os.environ.get("STRANDLINE_HISTORIES", "1000")) // PROMISES
 
 
 def promise(**strategies: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A test over its share of the histories; the same ones in every run, so that a failure can be looked at again."""
+    """Run a test over its share of the histories, the same in every run, so that failures are reproducible."""
 
     def prepared(test: Callable[..., None]) -> Callable[..., None]:
         calm = settings(
@@ -92,7 +92,7 @@ def test_what_is_taken_in_comes_out_exactly_once(history: History) -> None:
     if history.pipeline.step.accumulation is not Accumulation.ACCUMULATING:
         told = sum(-pane.values["n"] if pane.retraction else pane.values["n"] for pane in played.panes)
         assert told == taken
-    elif not isinstance(history.pipeline.step.window, Session):  # those leave stale rows under old bounds
+    elif not isinstance(history.pipeline.step.window, Session):  # sessions leave stale rows under old bounds
         assert sum(panes[-1].values["n"] for panes in by_identity(played.panes).values()) == taken
 
 

@@ -1,4 +1,4 @@
-"""Hot keys that are spread say what the oracle says, batch by batch, pane for pane, and what is said without salt."""
+"""Salted hot keys agree with the oracle and with an unsalted job, batch by batch."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ from tests.spark.by_hand import Carrier
 
 RULE: Final = sl.bounded(seconds=2)
 FEWER: Final = -(-EACH // 8)
-"""Each is a whole job played twice."""
+"""Each example is a job played twice."""
 KEYS: Final = ("hot", "hot", "hot", "hot", "b", None)
 
 
@@ -67,7 +67,7 @@ Told = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Salty:
-    """A step that may be salted, and batches: the clock of each, and its elements as key, value and time."""
+    """A step that supports salting, and batches: a clock and elements as key, value and time."""
 
     step: WindowedStep
     batches: Batches
@@ -119,7 +119,7 @@ def stages_of(step: WindowedStep, salt: int | None) -> Stages:
 
 
 def framed(rows: Sequence[tuple[str | None, int, int]], first: int) -> pl.DataFrame:
-    """Rows as Spark would give them, of one partition."""
+    """Return rows of one partition as Spark passes them."""
     frame = pl.DataFrame([*rows], schema={"key": pl.String, "v": pl.Int64, "at": pl.Int64}, orient="row")
     at = pl.from_epoch("at", time_unit="ms").cast(pl.Datetime("us")).dt.replace_time_zone("UTC")
     place = pl.int_range(pl.len(), dtype=pl.Int64) + first
@@ -127,7 +127,7 @@ def framed(rows: Sequence[tuple[str | None, int, int]], first: int) -> pl.DataFr
 
 
 def on_the_job(salty: Salty, seed: int, salt: int | None) -> list[tuple[Counter[Told], Counter[Told], int]]:
-    """Panes, late elements and dead letters after each batch, by the code that Spark carries."""
+    """Return panes, late elements and dead letters after each batch, from the code that Spark runs."""
     chance = Random(seed)
     carrier = Carrier(stages_of(salty.step, salt), combines=seed % 3 != 0)
     told = []
@@ -205,7 +205,7 @@ def test_salted_is_what_the_oracle_says(salty: Salty, seed: int) -> None:
 
 @pytest.mark.slow
 def test_histories_are_worth_their_time() -> None:
-    """They have what is compared: panes of both timings, panes taken back, late elements, dead letters, hot keys."""
+    """They contain panes of both timings, retractions, late elements, dead letters and hot keys."""
     seen = set[str]()
 
     @settings(max_examples=8, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
@@ -234,5 +234,5 @@ def test_no_key_group_holds_most_of_a_hot_key() -> None:
 
 
 def elements_in(kept: tuple[str, bytes]) -> int:
-    """How many elements a block holds as they came."""
+    """Count the single elements of a block."""
     return sum(frame.height for name, frame in unpack(kept[1], kept[0]).frames.items() if name.startswith("items:"))

@@ -1,4 +1,4 @@
-"""Keys that are numbers are sorted and put together as such where there are many: what is told stays the same."""
+"""Numeric sort paths give the same output as the general ones."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,17 +24,17 @@ NUMBERS: Final[tuple[Any, ...]] = (*range(-20, 27), *ENDS)
 ADDING: Final[tuple[tuple[str, Aggregate], ...]] = (
     ("n", Count()), ("given", Count("v")), ("total", Sum("v")), ("least", Min("v")), ("top", Max("v")),
 )  # fmt: skip
-"""What is put together by folding integers."""
+"""Aggregates that fold integers."""
 ENOUGH: Final = 12
 
 
 @contextmanager
 def always_sorted() -> Iterator[list[str]]:
-    """However few rows there are, numbers are sorted; and which of the ways were taken."""
+    """Use the numeric sort paths for any number of rows; yield the paths taken."""
     taken: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorting, "WORTH_IT", 1)
-        patch.setattr(window_rows, "_SELDOM", 0)
+        patch.setattr(window_rows, "_FEW_TOUCHED", 0)
         for module, name in ((accumulators, "put_together"), (window_rows, "replaced_in_order")):
             patch.setattr(module, name, _told(getattr(module, name), name, taken))
         yield taken
@@ -66,7 +66,7 @@ def test_every_number_of_a_crowd_is_told_the_same(history: History, adding: bool
 
 @pytest.mark.slow
 def test_these_histories_go_every_way() -> None:
-    """Put together by sorting, or not as some values are missing; windows replaced in their order, or not."""
+    """Aggregated by sorting or not, because values are missing; windows replaced in order or not."""
     ways = set[str]()
 
     @settings(calm_crowds, max_examples=ENOUGH)

@@ -1,4 +1,4 @@
-"""What is put beside slices of strips: wherever it is kept, windows tell the same, and a savepoint holds the same."""
+"""The side block of shared slices: output and savepoints are the same with and without it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,20 +25,20 @@ ENOUGH = 12
 
 @contextmanager
 def put_beside(seldom: int) -> Iterator[set[str]]:
-    """However small a slice is, what comes to it goes beside it: always, or as long as it is less than a part."""
+    """Use the side block for slices of any size: always, or for additions below a share of their rows."""
     seen: set[str] = set()
     real = shared_slice_store.add
 
-    def add(before: shared_slice_store.Waiting, *rest: Any) -> shared_slice_store.Waiting:
+    def add(before: shared_slice_store.SharedSliceState, *rest: Any) -> shared_slice_store.SharedSliceState:
         after = real(before, *rest)
-        seen.update(["put beside"] if after.is_new_beside and after.beside is not None else [])
-        seen.update(["again"] if after.is_new_beside and before.beside is not None else [])
+        seen.update(["put beside"] if after.side_block_changed and after.beside is not None else [])
+        seen.update(["again"] if after.side_block_changed and before.beside is not None else [])
         seen.update(["taken in"] if before.beside is not None and after.changed & before.slices.keys() else [])
         return after
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared_slice_store, "LARGE", 0)
-        patch.setattr(shared_slice_store, "SELDOM", seldom)
+        patch.setattr(shared_slice_store, "MIN_RATIO", seldom)
         patch.setattr(shared_slice_store, "add", add)
         yield seen
 

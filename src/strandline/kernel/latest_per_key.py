@@ -13,17 +13,17 @@ _ROW = "@row"
 
 @dataclass(frozen=True, slots=True)
 class LatestRows:
-    """Rows to write and rows to delete; each key is at most once in both together."""
+    """Rows to write and rows to delete; each key appears at most once in both together."""
 
     rows: pl.DataFrame
     gone: pl.DataFrame
 
 
 def latest_rows(frame: pl.DataFrame, key: Sequence[str]) -> LatestRows:
-    """Return the latest row of each key: of the latest window the latest pane, unless it was retracted.
+    """Return the latest row of each key: the latest pane of the latest window, unless it was retracted.
 
-    A pane and its retraction have one index, and the retraction is the later of the two. Rows that are no panes are in
-    order already.
+    A pane and its retraction have the same index, and the retraction is the later one. Rows without panes are in order
+    already.
     """
     last = _latest(frame, key) if frame.select(key).is_duplicated().any() else frame
     if RETRACTION not in frame.columns:
@@ -37,6 +37,6 @@ def _latest(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     numbered = frame.with_row_index(_ROW).sort(END, START, INDEX, RETRACTION, _ROW)
     last = numbered.unique(list(dict.fromkeys([*key, START, END])), keep="last", maintain_order=True)
     if not {START, END} <= set(key):
-        # Merged sessions are retracted; the merged one may have the same end, and stays.
+        # The panes of merged sessions are retracted; the new session may have the same end, and its pane stays.
         last = last.sort(END, ~pl.col(RETRACTION), START).unique(key, keep="last", maintain_order=True)
     return last.drop(_ROW)

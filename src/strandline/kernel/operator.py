@@ -1,8 +1,8 @@
-"""The contract of keyed operators: what the shell, the prepare stage and savepoints ask of each.
+"""Define the protocol of keyed operators, which the step, the prepare stage and savepoints use.
 
-A keyed operator turns elements by key into rows with time and sign. Window and deduplication are two; joins, patterns
-and keyed functions join them. Nothing outside an operator asks which one it is: `operators.operator_of` makes one from
-its definition, and everything else uses this protocol.
+A keyed operator turns elements by key into rows with time and sign. There are two, window and deduplication; joins,
+patterns and keyed functions will follow. Only `operators.operator_of` distinguishes operators; all other code uses this
+protocol.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ WATERMARK = "@watermark"
 PARTIAL = "@partial"
 """Column of a late row: whether other windows took the element."""
 ROWS = "rows"
-"""Frame of a prepared block with elements one by one."""
+"""Frame of a prepared block with single elements."""
 
 Writes = Mapping[str, bytes | None]
 """Blocks to write by place; None deletes one."""
@@ -28,7 +28,7 @@ Writes = Mapping[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """The two clocks of a batch, each before and after it, and the batch's number."""
+    """The watermark and the clock, each before and after a batch, and the number of the batch."""
 
     before: int
     after: int
@@ -39,7 +39,7 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Blocks by key group, and how many elements need not cross the shuffle."""
+    """Blocks by key group, and the number of elements that are not shuffled because no window contains them."""
 
     blocks: Mapping[int, Block]
     filtered: int
@@ -47,7 +47,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What an operator plays: its state, its index, and the blocks that came for one key group."""
+    """The input of an operator: state, index and input blocks of one key group, and the watermark."""
 
     held: Mapping[str, bytes]
     index: Index
@@ -58,24 +58,24 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What a batch changes and emits."""
+    """The changes and the output of a batch."""
 
     writes: Writes
     stores: Mapping[str, Slices]
     """The slices of every store after the batch."""
     rows: pl.DataFrame | None = None
-    """Rows with time and sign, and the columns that the operator declares."""
+    """Output rows with time, sign and the columns that the operator declares."""
     late: pl.DataFrame | None = None
     contributed: int = 0
     refused: int = 0
     """Late elements."""
     filtered: int = 0
-    """Elements that are intentionally left out, such as duplicates."""
+    """Elements that are dropped on purpose, such as duplicates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """The state of a step without its key groups: its progress, the number of its batches, frames by name."""
+    """The state of a step, independent of key groups: its progress, the number of batches, frames by name."""
 
     progress: Progress = field(default_factory=Progress)
     turn: int = 0
@@ -105,29 +105,29 @@ class KeyedOperator(Protocol):
         ...
 
     def admit(self, elements: pl.DataFrame, rule: Rule | None, clock: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Split elements into those that can be taken in and those that cannot, with REASON. Runs in tasks."""
+        """Split elements into valid ones and dead letters with REASON. Runs in tasks."""
         ...
 
     def probe(self, elements: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        """Split off elements on which a user's code fails, with PROBLEM. Runs in tasks."""
+        """Split off elements on which user code fails, with PROBLEM. Runs in tasks."""
         ...
 
     def prepare(self, elements: pl.DataFrame, groups: int, horizon: int | None) -> Prepared:
-        """Pack elements as one block for each key group. The horizon is an upper bound of the watermark, if known."""
+        """Pack elements as one block per key group. The horizon is an upper bound of the watermark, if known."""
         ...
 
     def play(self, batch: Batch) -> Played:
-        """Play one batch of one key group."""
+        """Process one batch of one key group."""
         ...
 
     def blocks_of(self, exported: Exported) -> dict[str, bytes]:
-        """Write exported state of one key group as the blocks that the operator itself would have written."""
+        """Write exported state of one key group as blocks, in the layout that `play` writes."""
         ...
 
     def fitted(self, exported: Exported, fit: Fit) -> Exported:
-        """Change exported state to what this definition needs, from any released version."""
+        """Adapt exported state of any released version to this definition."""
         ...
 
     def missing(self, exported: Exported) -> list[str]:
-        """Say what this definition needs and the exported state lacks."""
+        """List what this definition needs and the exported state lacks."""
         ...

@@ -1,4 +1,4 @@
-"""Make the operator that plays a definition: the one place that knows which operators there are."""
+"""Create the operator of a definition: the only module that lists all operators."""
 
 from functools import lru_cache
 from typing import assert_never

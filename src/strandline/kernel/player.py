@@ -1,7 +1,7 @@
-"""The kernel as a player of stories: each call is one batch, prepared, packed, stepped in key groups and gathered.
+"""Play stories on the kernel: each call is one batch that is prepared, packed, processed by key groups and gathered.
 
-`BlockPlayer` turns calls into packets and output blocks back into panes; who carries the packets to the key groups is
-left open. `KernelPlayer` does it in memory; Spark does it in `spark/story_player.py`.
+`BlockPlayer` turns calls into packets, and output blocks back into panes. Subclasses carry the packets to the key
+groups: `KernelPlayer` in memory, `spark/story_player.py` on Spark.
 """
 
 from abc import ABC, abstractmethod
@@ -38,139 +38,139 @@ from strandline.model.windows import Window
 
 KEY: Final = "@key"
 GROUPS: Final = 2
-"""Two, so that whatever depends on how keys are grouped shows."""
+"""Two key groups, so that tests find results that depend on the grouping of keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """One batch on its way: its elements, what is told of the partitions, and the watermark before it."""
+    """One batch: its elements, the control row with the progress of partitions, and the watermark before it."""
 
     elements: pl.DataFrame | None
     control: Control
     horizon: int
 
 
-def ask_of(step: Operator, rule: Rule, partitions: Sequence[str]) -> StepSpec:
-    """What the key groups are asked to do for a story: it has one key, and its inputs or partitions are known."""
+def step_spec_of(step: Operator, rule: Rule, partitions: Sequence[str]) -> StepSpec:
+    """Return the keyed step of a story, with its one key column and its known inputs or partitions."""
     return StepSpec((KEY,), step, rule, rule.names if isinstance(rule, Inputs) else tuple(partitions))
 
 
-def prepared(packet: Packet, ask: StepSpec) -> tuple[Mapping[int, Block], pl.DataFrame | None]:
-    """The blocks of a packet by key group, and those of its elements that cannot be taken in."""
+def prepared(packet: Packet, spec: StepSpec) -> tuple[Mapping[int, Block], pl.DataFrame | None]:
+    """Return the blocks of a packet by key group, and its dead letters."""
     if packet.elements is None:
         return {}, None
-    operator = operator_of(ask.operator, ask.keys)
-    taken, dead = operator.admit(packet.elements, ask.watermark, packet.control.clock)
+    operator = operator_of(spec.operator, spec.keys)
+    taken, dead = operator.admit(packet.elements, spec.watermark, packet.control.clock)
     return operator.prepare(taken, GROUPS, packet.horizon).blocks, dead
 
 
 class BlockPlayer(ABC):
-    """Plays a windowed step by whoever carries its blocks."""
+    """Play a keyed step; a subclass carries its blocks to the key groups."""
 
     def __init__(
-        self, ask: Operator, rule: Rule, *, partitions: Sequence[str] = (), fires_per_element: bool = False
+        self, definition: Operator, rule: Rule, *, partitions: Sequence[str] = (), fires_per_element: bool = False
     ) -> None:
-        self._definition = ask
-        self._values = () if isinstance(ask, Deduplicate) else tuple(name for name, _ in ask.aggregates)
-        self._ask = ask_of(ask, rule, partitions)
+        self._definition = definition
+        self._values = () if isinstance(definition, Deduplicate) else tuple(name for name, _ in definition.aggregates)
+        self._spec = step_spec_of(definition, rule, partitions)
         self._fires_per_element = fires_per_element
         self._clock = EPOCH.ms
-        known = () if isinstance(ask, Deduplicate) else ask.aggregates
-        self._read = dict.fromkeys(name for _, each in known for name in columns_of(each))
+        known = () if isinstance(definition, Deduplicate) else definition.aggregates
+        self._known_columns = dict.fromkeys(name for _, each in known for name in columns_of(each))
         self._key_type: pl.DataType = pl.String()
         self._last = Output()
 
     @abstractmethod
     def _carry(self, packet: Packet) -> Iterable[Block]:
-        """The output of every key group."""
+        """Process a packet; return the output block of every key group."""
 
     @property
     def watermark(self) -> Timestamp:
-        """How far time has come."""
+        """Return the watermark of the step."""
         return Timestamp(self._last.progress.watermark)
 
     @property
     def output_watermark(self) -> Timestamp:
-        """How far the step lets time come for those after it."""
+        """Return the watermark that the step forwards to later steps."""
         return Timestamp(self._last.output_watermark)
 
     @property
     def is_idle(self) -> bool:
-        """Whether every partition or input is idle."""
+        """Tell whether every partition or input is idle."""
         return self._last.progress.is_idle
 
     @property
     def rows(self) -> int:
-        """The windows still held, over all keys; where they share what they hold, its strips."""
+        """Return the number of state rows of all keys: open windows, or shared slices."""
         return self._last.rows
 
     def feed(self, elements: Sequence[Element]) -> Emitted:
-        """Elements come in. Inside a batch they arrive by source position: partition, then offset."""
+        """Process elements. Inside a batch they arrive by source position: partition, then offset."""
         if self._fires_per_element:
-            return sum((self._fed([element]) for element in elements), Emitted())
-        return self._fed(sorted(elements, key=lambda element: (element.partition, element.offset)))
+            return sum((self._feed_batch([element]) for element in elements), Emitted())
+        return self._feed_batch(sorted(elements, key=lambda element: (element.partition, element.offset)))
 
-    def _fed(self, elements: Sequence[Element]) -> Emitted:
+    def _feed_batch(self, elements: Sequence[Element]) -> Emitted:
         if not elements:
             return self._play(())
         frame = self._frame(elements)
-        return self._play(_seen(frame, self._ask.watermark, self._clock), frame)
+        return self._play(_seen(frame, self._spec.watermark, self._clock), frame)
 
     def _frame(self, elements: Sequence[Element]) -> pl.DataFrame:
-        """The elements as columns; a column that some batches lack is null there."""
-        self._read |= dict.fromkeys(name for element in elements for name in element.columns)
+        """Return elements as columns; a column that a batch lacks is null."""
+        self._known_columns |= dict.fromkeys(name for element in elements for name in element.columns)
         rows = {
             KEY: [element.key for element in elements],
             AT: [element.at.ms for element in elements],
             PARTITION: [element.partition for element in elements],
             OFFSET: [element.offset for element in elements],
         }
-        values = {name: [element.columns.get(name) for element in elements] for name in self._read}
+        values = {name: [element.columns.get(name) for element in elements] for name in self._known_columns}
         frame = pl.DataFrame({**rows, **values}, strict=False)
-        if frame.schema[KEY] == pl.Null:  # where no element has a key, keys are of the type they were last
+        if frame.schema[KEY] == pl.Null:  # if all keys are null, use the type of the keys before
             return frame.with_columns(pl.col(KEY).cast(self._key_type))
         self._key_type = frame.schema[KEY]
         return frame
 
     def move_watermark(self, to: Timestamp, of: str | None = None) -> Emitted:
-        """One partition or input tells its watermark, or all that have not ended do."""
+        """Set the watermark of one partition or input, or of all unfinished ones."""
         names = [name for name, each in self._partitions.items() if not each.finished]
-        told = names if of is None else [self._may_be_new(of)]
-        return self._play([Seen(name, watermark=to.ms) for name in told])
+        partitions = names if of is None else [self._may_be_new(of)]
+        return self._play([Seen(name, watermark=to.ms) for name in partitions])
 
     def move_clock(self, to: Timestamp) -> Emitted:
-        """Processing time moves on; it never goes back."""
+        """Advance processing time; it never goes back."""
         self._clock = max(self._clock, to.ms)
         return self._play(())
 
     def fall_idle(self, name: str) -> Emitted:
-        """A partition or input falls idle."""
+        """Mark a partition or input as idle."""
         return self._play([Seen(self._known(name), idle=True)])
 
     def return_active(self, name: str) -> Emitted:
-        """A partition or input returns; a partition may also be new."""
+        """Mark a partition or input as active again; a partition may also be new."""
         return self._play([Seen(self._may_be_new(name), idle=False)])
 
     def finish(self, name: str) -> Emitted:
-        """A partition or input ends."""
+        """Finish a partition or input."""
         return self._play([Seen(self._known(name), finished=True)])
 
     def drain(self) -> Emitted:
-        """The end of all input: every window closes."""
+        """End all input: every window closes."""
         return self._play((), drain=True)
 
     def _play(self, seen: Sequence[Seen], elements: pl.DataFrame | None = None, *, drain: bool = False) -> Emitted:
         control = Control(self._clock, tuple(seen), drain)
         self._last = gather(self._carry(Packet(elements, control, self._last.progress.watermark)))
-        return self._told(self._last)
+        return self._to_emitted(self._last)
 
     @property
     def _partitions(self) -> Mapping[str, PartitionProgress]:
-        """Those known from the start are there before the first batch."""
-        return dict.fromkeys(self._ask.partitions, PartitionProgress()) | dict(self._last.progress.partitions)
+        """Return the progress of all partitions; partitions known from the start exist before the first batch."""
+        return dict.fromkeys(self._spec.partitions, PartitionProgress()) | dict(self._last.progress.partitions)
 
     def _may_be_new(self, name: str) -> str:
-        return self._known(name) if isinstance(self._ask.watermark, Inputs) else name
+        return self._known(name) if isinstance(self._spec.watermark, Inputs) else name
 
     def _known(self, name: str) -> str:
         if name in self._partitions:
@@ -178,7 +178,7 @@ class BlockPlayer(ABC):
         known = ", ".join(self._partitions) or "none"
         raise InvalidWatermark(f"no partition or input is called {name!r}", detail=f"known so far: {known}")
 
-    def _told(self, output: Output) -> Emitted:
+    def _to_emitted(self, output: Output) -> Emitted:
         rows = [*_rows(output.panes)]
         has_windows = not isinstance(self._definition, Deduplicate)
         return Emitted(
@@ -214,17 +214,17 @@ class BlockPlayer(ABC):
 
 
 class KernelPlayer(BlockPlayer):
-    """Key groups in memory, kept as the bytes that Spark would keep."""
+    """Play on key groups in memory, with the same state bytes as on Spark."""
 
-    def __init__(self, ask: Operator, rule: Rule, **options: Any) -> None:
-        super().__init__(ask, rule, **options)
+    def __init__(self, definition: Operator, rule: Rule, **options: Any) -> None:
+        super().__init__(definition, rule, **options)
         self._held: list[dict[str, bytes]] = [{} for _ in range(GROUPS)]
 
     def _carry(self, packet: Packet) -> Iterator[Block]:
-        blocks, dead = prepared(packet, self._ask)
+        blocks, dead = prepared(packet, self._spec)
         for group, held in enumerate(self._held):
-            mine = [unpack(pack(blocks[group]), "input")] if group in blocks else []
-            stepped = step(held, mine, [packet.control], self._ask)
+            input_blocks = [unpack(pack(blocks[group]), "input")] if group in blocks else []
+            stepped = step(held, input_blocks, [packet.control], self._spec)
             for place, data in stepped.writes.items():
                 if data is None:
                     held.pop(place, None)
@@ -233,13 +233,13 @@ class KernelPlayer(BlockPlayer):
             yield to_block(stepped, dead if group == 0 else None, Counts())
 
     def restart(self) -> Self:
-        """A player that knows nothing but the bytes that were kept, and what a source would tell it anew."""
-        again = copy(self)
-        again._held = [dict(held) for held in self._held]  # noqa: SLF001 - its own
-        return again
+        """Return a player restored from the state bytes, with the information that a source would repeat."""
+        restarted = copy(self)
+        restarted._held = [dict(held) for held in self._held]  # noqa: SLF001 - same class
+        return restarted
 
     def close(self) -> None:
-        """Nothing is held but memory."""
+        """Do nothing: the player only uses memory."""
 
 
 def _rows(frame: pl.DataFrame | None) -> Iterable[dict[str, Any]]:
@@ -260,7 +260,7 @@ def _element(row: dict[str, Any]) -> Element:
 
 
 def _seen(frame: pl.DataFrame, rule: Rule | None, clock: int) -> list[Seen]:
-    """What was seen of each partition."""
+    """Return the progress of each partition in a batch."""
     found = []
     for (name,), rows in frame.group_by(PARTITION, maintain_order=True):
         inside = moving_time(rows, rule, clock).filter((pl.col(AT) != NEVER) & (pl.col(AT) != FOREVER))[AT]

@@ -1,7 +1,7 @@
 """Export the state of a step from its key groups as frames, and distribute exported frames over key groups again.
 
-Which key group and slice a row belongs to follows from its key, so frames do not say it. Every key group of a step has
-the same progress, since all fold the same control rows.
+The key group and slice of a row follow from its key, so frames do not contain them. Every key group of a step has the
+same progress, since all process the same control rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ _GROUP: Final = "@group"
 def export(groups: Iterable[Mapping[str, bytes]]) -> Exported:
     """Collect the frames of all key groups of a step from their blocks.
 
-    Frames of any store but the first have its name before theirs.
+    Names of frames get the name of their store as a prefix, except in the first store.
     """
     found: dict[str, list[pl.DataFrame]] = {}
     known: list[Index] = []
@@ -44,7 +44,7 @@ def export(groups: Iterable[Mapping[str, bytes]]) -> Exported:
 
 
 def distribute(exported: Exported, operator: KeyedOperator, groups: int) -> dict[int, dict[str, bytes]]:
-    """Write the blocks of every key group, for a step with that many of them."""
+    """Write the blocks of every key group, for this number of key groups."""
     split = {name: _by_group(frame, operator.keys, groups) for name, frame in exported.frames.items()}
     return {
         group: operator.blocks_of(
@@ -59,7 +59,7 @@ def distribute(exported: Exported, operator: KeyedOperator, groups: int) -> dict
 
 
 def with_group_numbers(frame: pl.DataFrame, keys: Sequence[str], groups: int) -> pl.DataFrame:
-    """Put the key group of each row in front of a frame."""
+    """Add the key group of each row as the first column."""
     return frame.select(key_groups(frame.select(keys), groups).alias(_GROUP), pl.all())
 
 

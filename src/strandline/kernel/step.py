@@ -1,6 +1,6 @@
-"""Play one batch of one key group: read the index, advance the watermark, let the operator play, write the index.
+"""Process one batch of one key group: read the index, advance the watermark, run the operator, write the index.
 
-All keyed operators share this shell. See `operator.py` for what an operator does.
+All keyed operators share this code. `operator.py` defines what an operator does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,19 +20,19 @@ __all__ = ["PARTIAL", "WATERMARK", "StepSpec", "Stepped", "step"]
 
 @dataclass(frozen=True, slots=True)
 class StepSpec:
-    """A keyed step as the kernel needs it: key columns, operator, and where its watermark comes from."""
+    """A keyed step for the kernel: key columns, operator definition, and the rule of its watermark."""
 
     keys: tuple[str, ...]
     operator: Operator
     watermark: Rule
     partitions: tuple[str, ...] = ()
     inputs: tuple[Input, ...] = ()
-    """Set where there are several, or one is another step; `watermark` then says how they are combined."""
+    """Set for several inputs, or if an input is another step; `watermark` then combines them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """What a batch changes and emits: blocks to write, rows, late elements, the progress, counts."""
+    """The result of a batch: blocks to write, rows, late elements, the progress, counts."""
 
     writes: Writes
     rows: pl.DataFrame | None
@@ -44,13 +44,13 @@ class Stepped:
     filtered: int = 0
     state_rows: int = 0
     turn: int = 0
-    """The number of this batch, as this key group counts."""
+    """The number of this batch in this key group."""
     size: int = 0
     """Bytes of state."""
 
 
 def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[Control], spec: StepSpec) -> Stepped:
-    """Play one batch over the state of a key group."""
+    """Process one batch with the state of a key group."""
     index = read_index(held)
     before = index.progress
     progress = _advance(before, controls, spec)

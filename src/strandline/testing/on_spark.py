@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from strandline.kernel.player import ask_of
+from strandline.kernel.player import step_spec_of
 from strandline.kernel.step import StepSpec
 from strandline.plan.stories.play import Outcome, perform
 from strandline.plan.stories.player_protocol import Player
@@ -38,7 +38,7 @@ def play_alone(pipeline: StoryPipeline) -> Player:
 
 
 def _ask(pipeline: StoryPipeline) -> StepSpec:
-    return ask_of(pipeline.operator, pipeline.watermark, pipeline.partitions)
+    return step_spec_of(pipeline.operator, pipeline.watermark, pipeline.partitions)
 
 
 def _player(carrier: Carrier, number: int, pipeline: StoryPipeline) -> SparkPlayer:

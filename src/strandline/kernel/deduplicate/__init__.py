@@ -1,1 +1,1 @@
-"""The deduplication operator: keep the first or last element of each key."""
+"""Keep the first or last element of each key: the deduplication operator."""

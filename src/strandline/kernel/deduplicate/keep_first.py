@@ -23,21 +23,21 @@ from strandline.kernel.deduplicate.stores import (
 )
 from strandline.kernel.operator import Batch
 from strandline.kernel.state import slice_deltas
-from strandline.kernel.state.slice_deltas import Changing, Run
+from strandline.kernel.state.slice_deltas import Run, SliceChanges
 from strandline.kernel.state.slice_store import DUE_WATERMARK, Slice, Slices
 from strandline.model.deduplicate import Deduplicate
 
 Longs = npt.NDArray[np.int64]
 _FEW = 64
-"""Keys with several spans in one batch, up to which a loop is faster than whole arrays."""
+"""Number of keys with several spans in a batch up to which a loop is faster than array operations."""
 
 
 def keep_first(
     batch: Batch, elements: pl.DataFrame | None, keys: Sequence[str], definition: Deduplicate
 ) -> tuple[pl.DataFrame | None, dict[str, bytes | None], Slices]:
-    """Return the elements that are no duplicates, the blocks to write and the slices after the batch.
+    """Return the elements that are not duplicates, the blocks to write and the slices after the batch.
 
-    Elements have their keys, AT and HASH; they are sorted by HASH, then by time and position.
+    Elements have their keys, AT and HASH, and are sorted by HASH, then by time and position.
     """
     slices = dict(batch.index.store(FIRST.name))
     expired = {} if definition.within is None else _expired(slices, batch.now.after)
@@ -66,7 +66,7 @@ def _runs(batch: Batch, number: int, entry: Slice) -> tuple[Run, ...]:
 
 
 def _reached(elements: pl.DataFrame, slices: Slices, definition: Deduplicate) -> list[int]:
-    """Return the slices that may hold an emitted element close enough to one of these."""
+    """Return the slices that may contain an emitted element within the deduplication span of one of these."""
     span = span_of(definition)
     if span is None or definition.within is None:
         return sorted(slices)
@@ -79,17 +79,17 @@ def _reached(elements: pl.DataFrame, slices: Slices, definition: Deduplicate) ->
 def _in_state(
     elements: pl.DataFrame, runs: Mapping[int, Sequence[Run]], keys: Sequence[str], definition: Deduplicate
 ) -> npt.NDArray[np.bool_]:
-    """Mark the elements that an emitted element in state makes duplicates."""
+    """Mark the elements that duplicate an emitted element in state."""
     duplicate = np.zeros(elements.height, np.bool_)
     hashes, times = elements[HASH].to_numpy(), elements[AT].to_numpy()
     for run in (run for each in runs.values() for run in each):
-        mine, rows = _equal_pairs(hashes, run.names[HASH].to_numpy())
+        own, rows = _equal_pairs(hashes, run.names[HASH].to_numpy())
         if definition.within is not None:
-            near = np.abs(run.names[AT].to_numpy()[rows] - times[mine]) < definition.within.ms
-            mine, rows = mine[near], rows[near]
-        if len(mine):
-            same = _same_keys(only(elements, keys)[mine], run.block.frame(FIRST.rows, keys, rows=rows))
-            duplicate[mine[same]] = True
+            near = np.abs(run.names[AT].to_numpy()[rows] - times[own]) < definition.within.ms
+            own, rows = own[near], rows[near]
+        if len(own):
+            same = _same_keys(only(elements, keys)[own], run.block.frame(FIRST.rows, keys, rows=rows))
+            duplicate[own[same]] = True
     return duplicate
 
 
@@ -117,7 +117,7 @@ def _same_keys(one: pl.DataFrame, other: pl.DataFrame) -> npt.NDArray[np.bool_]:
 
 
 def _firsts(elements: pl.DataFrame, keys: Sequence[str], definition: Deduplicate) -> npt.NDArray[np.bool_]:
-    """Mark the elements to emit: of each key the earliest, then each that is `within` or more after the one before."""
+    """Mark the elements to emit: the earliest of each key, then each one at least `within` after the last emitted."""
     many = elements.height
     if not many:
         return np.zeros(0, np.bool_)
@@ -128,7 +128,7 @@ def _firsts(elements: pl.DataFrame, keys: Sequence[str], definition: Deduplicate
     starts = np.flatnonzero(begins)
     ends = np.append(starts[1:], many)
     times = elements[AT].to_numpy()
-    # Where a key's elements are all within the span of its first, nothing more is emitted for it.
+    # If all elements of a key are within the span of its first one, only the first is emitted.
     open_ = times[ends - 1] - times[starts] >= definition.within.ms
     following = _following(times, starts, ends, definition.within.ms) if open_.any() else starts
     at, end = starts[open_], ends[open_]
@@ -146,10 +146,10 @@ def _firsts(elements: pl.DataFrame, keys: Sequence[str], definition: Deduplicate
 
 
 def _following(times: Longs, starts: Longs, ends: Longs, within: int) -> Longs:
-    """For each element the position of the first one of its key that is `within` or more later; else the key's end."""
+    """Return per element the position of the first one of its key at least `within` later, or the end of the key."""
     found = np.empty(len(times), np.int64)
     key = np.repeat(np.arange(len(starts)), ends - starts)
-    # One search over all keys: times of each key are shifted behind those of the key before.
+    # One search over all keys: the times of each key are shifted after those of the previous key.
     least = times.min()
     stride = int(times.max() - least) + within + 1
     if stride * len(starts) < 2**62:
@@ -157,13 +157,13 @@ def _following(times: Longs, starts: Longs, ends: Longs, within: int) -> Longs:
         found[:] = np.searchsorted(line, line + within, "left")
         return np.minimum(found, np.repeat(ends, ends - starts), out=found)
     for begin, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        mine = times[begin:end]
-        found[begin:end] = begin + np.searchsorted(mine, mine + within, "left")
+        own = times[begin:end]
+        found[begin:end] = begin + np.searchsorted(own, own + within, "left")
     return found
 
 
 def _begins(elements: pl.DataFrame, keys: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Mark the first row of each key; rows of a key stand together."""
+    """Mark the first row of each key; rows are grouped by key."""
     begins = np.ones(elements.height, np.bool_)
     if elements.height > 1:
         rows = only(elements, keys)
@@ -184,7 +184,7 @@ def _add(
     if definition.within is not None:
         rows = rows.filter(pl.col(DUE_WATERMARK) > batch.now.after)
     numbers = first_slices(rows, keys, definition)
-    changing: dict[int, Changing] = {
+    changing: dict[int, SliceChanges] = {
         number: slice_deltas.appending(
             FIRST, number, slices[number], runs[number] if number in runs else _runs(batch, number, slices[number])
         )

@@ -1,8 +1,8 @@
 """Keep the last element of each key: emit a changelog in which a newer element replaces the one before it.
 
-State holds one row for each key, in slices by key. An element at or after the last one and less than `within` after it
-replaces it: a retraction, then the new element. One that is later still begins anew: the row before stays as it is. An
-element earlier than the last one is a duplicate.
+State has one row per key, in slices by key. An element at or after the last one and less than `within` after it
+replaces it: the operator emits a retraction, then the new element. A later element starts a new span: the row before is
+not retracted. An element earlier than the last one is a duplicate.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ def keep_last(
 ) -> tuple[pl.DataFrame | None, int, dict[str, bytes | None], Slices]:
     """Return rows with signs, how many elements are duplicates, the blocks to write and the slices after the batch.
 
-    Elements have HASH; rows of one key stand together, by time and position.
+    Elements have HASH and are grouped by key, sorted by time and position.
     """
     known = batch.index.store(LAST.name)
     due_now = set[int]() if definition.within is None else due(known, batch.progress)
@@ -35,10 +35,12 @@ def keep_last(
     if new is None and not due_now:
         return None, 0, {}, known
     touched = {} if new is None else _touched(new, keys)
-    few = slice_deltas.seldom(known, {n: frames[0].height for n, frames in touched.items()}, due_now)
-    whole = sorted(({*touched, *due_now} - few) & known.keys())
-    changing = slice_deltas.begin(batch.held, LAST, known, {n: touched[n] for n in few}, (HASH,))
-    read = [each.mine for each in changing.values() if each.mine.height]
+    with_delta = slice_deltas.slices_with_few_changes(
+        known, {n: frames[0].height for n, frames in touched.items()}, due_now
+    )
+    whole = sorted(({*touched, *due_now} - with_delta) & known.keys())
+    changing = slice_deltas.begin(batch.held, LAST, known, {n: touched[n] for n in with_delta}, (HASH,))
+    read = [each.touched for each in changing.values() if each.touched.height]
     read += [*read_slices(batch.held, LAST, whole, known).values()]
     state = pl.concat(read, how="diagonal_relaxed") if read else None
     rows, last, duplicates = (None, state, 0) if new is None else _changed(state, new, keys, definition)
@@ -62,11 +64,11 @@ def _touched(new: pl.DataFrame, keys: Sequence[str]) -> Mapping[int, list[pl.Dat
 def _changed(
     state: pl.DataFrame | None, new: pl.DataFrame, keys: Sequence[str], definition: Deduplicate
 ) -> tuple[pl.DataFrame | None, pl.DataFrame, int]:
-    """Return the changes that new elements make, the rows of state after them, and how many are duplicates."""
+    """Return the changelog of new elements, the state rows after them, and the number of duplicates."""
     old = None if state is None else without(state, NOT_STORED).with_columns(pl.lit(True).alias(_OLD))
     fresh = new.with_columns(pl.lit(False).alias(_OLD))
     both = fresh if old is None else pl.concat([old, fresh], how="diagonal_relaxed")
-    # The row of state comes first, so that a new element at the same time replaces it.
+    # The row of state is sorted first, so that a new element at the same time replaces it.
     order = [HASH, *keys, AT, _OLD, *element_columns(both)]
     down = [name == _OLD for name in order]
     ordered = both.sort(order, descending=down, maintain_order=True).with_row_index(_ROW)

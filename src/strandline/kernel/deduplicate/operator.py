@@ -1,7 +1,7 @@
-"""Emit one element of each key and span of event time: the deduplication operator.
+"""Emit one element per key and span of event time: the deduplication operator.
 
-Late elements, for which it is no longer known whether they are duplicates, go to the late output. Duplicates are
-counted as filtered.
+State of late elements has expired, so the operator cannot tell whether they are duplicates; they go to the late output.
+Duplicates are counted as filtered.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class DeduplicateOperator:
-    """Deduplication over certain keys."""
+    """The deduplication operator for given key columns."""
 
     definition: Deduplicate
     keys: tuple[str, ...]
@@ -77,23 +77,25 @@ class DeduplicateOperator:
         late: pl.DataFrame | None = None
         if elements:
             timely, late = self._split_late(pl.concat(elements, how="diagonal_relaxed"), batch.now.before)
-        came = 0 if timely is None else timely.height
+        timely_count = 0 if timely is None else timely.height
         if self.definition.keep is Keep.FIRST:
-            slim = None if timely is None else self._slim(timely)
-            fresh, writes, slices = keep_first(batch, slim, self.keys, self.definition)
+            key_rows = None if timely is None else self._key_columns(timely)
+            fresh, writes, slices = keep_first(batch, key_rows, self.keys, self.definition)
             rows = None
             if timely is not None and fresh is not None and fresh.height:
                 rows = timely[np.sort(fresh[_ROW].to_numpy())]
-            duplicates = came - (0 if rows is None else rows.height)
+            duplicates = timely_count - (0 if rows is None else rows.height)
         else:
             hashed = None if timely is None else with_hash(timely, self.keys)
             rows, duplicates, writes, slices = keep_last(batch, hashed, self.keys, self.definition)
         stores = {self._store.name: slices} if slices else {}
         emitted = None if rows is None else without(rows, (INPUT,))
-        return Played(writes, stores, emitted, late, came - duplicates, 0 if late is None else late.height, duplicates)
+        return Played(
+            writes, stores, emitted, late, timely_count - duplicates, 0 if late is None else late.height, duplicates
+        )
 
     def _split_late(self, elements: pl.DataFrame, watermark: int) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        """Split off elements so far behind the watermark that expired keys may have had their like."""
+        """Split off elements so far behind the watermark that the state of their duplicates may have expired."""
         if self.definition.within is None or watermark == NEVER:
             return elements, None
         behind = elements[AT].to_numpy() <= watermark - self.definition.lateness.ms
@@ -106,19 +108,19 @@ class DeduplicateOperator:
         )
         return elements.filter(pl.Series(~behind)), late.sort(element_columns(late))
 
-    def _slim(self, elements: pl.DataFrame) -> pl.DataFrame:
-        """Return keys, time, hash and row number of elements, those of one key together, by time and position.
+    def _key_columns(self, elements: pl.DataFrame) -> pl.DataFrame:
+        """Return keys, time, hash and row number of elements, grouped by key, sorted by time and position.
 
-        Whole rows are gathered once, for the elements that are emitted.
+        Other columns are gathered once, for the emitted elements only.
         """
         hashed = with_hash(only(elements, [*dict.fromkeys((*self.keys, AT))]), self.keys)
         hashes = hashed[HASH].to_numpy()
         order = np.argsort(hashes, kind="stable")
         in_order = hashes[order]
-        again = np.flatnonzero(in_order[1:] == in_order[:-1])
-        if len(again):
+        repeats = np.flatnonzero(in_order[1:] == in_order[:-1])
+        if len(repeats):
             repeated = np.zeros(len(order), np.bool_)
-            repeated[again] = repeated[again + 1] = True
+            repeated[repeats] = repeated[repeats + 1] = True
             places = np.flatnonzero(repeated)
             order[places] = self._by_position(elements, hashes, order[places])
         return hashed[order].with_columns(pl.Series(_ROW, order))
@@ -126,9 +128,9 @@ class DeduplicateOperator:
     def _by_position(self, elements: pl.DataFrame, hashes: Longs, rows: Longs) -> Longs:
         """Sort rows of equal hashes by key, time and position; different keys may have one hash."""
         names = [*self.keys, AT, *element_columns(elements)]
-        some = only(elements, [*dict.fromkeys(names)])[rows]
-        some = some.with_columns(pl.Series(HASH, hashes[rows]), pl.Series(_ROW, rows))
-        return some.sort(HASH, *names, maintain_order=True)[_ROW].to_numpy()
+        selected = only(elements, [*dict.fromkeys(names)])[rows]
+        selected = selected.with_columns(pl.Series(HASH, hashes[rows]), pl.Series(_ROW, rows))
+        return selected.sort(HASH, *names, maintain_order=True)[_ROW].to_numpy()
 
     def blocks_of(self, exported: Exported) -> dict[str, bytes]:
         rows = exported.frames.get(self._store.rows)

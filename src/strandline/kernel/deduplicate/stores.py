@@ -1,4 +1,4 @@
-"""Name the stores and columns that deduplication keeps, and write their slices."""
+"""Define the state stores and columns of deduplication, and write their slices."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -11,20 +11,20 @@ from strandline.kernel.blocks.hashing import hashed
 from strandline.kernel.blocks.small_frames import only
 from strandline.kernel.state import slice_deltas
 from strandline.kernel.state.partitioning import key_slices, ordered
-from strandline.kernel.state.slice_deltas import Changing
+from strandline.kernel.state.slice_deltas import SliceChanges
 from strandline.kernel.state.slice_rows import Store
 from strandline.kernel.state.slice_store import DUE_CLOCK, DUE_WATERMARK, Slice, by_slice, pack_slice
 from strandline.kernel.watermarks import FOREVER
 from strandline.model.deduplicate import Deduplicate
 
 FIRST: Final = Store("first", "first")
-"""Keys and times of emitted elements, in slices by event time; by key where they are kept forever."""
+"""Keys and times of emitted elements, in slices by event time, or by key if they never expire."""
 LAST: Final = Store("last", "last")
 """The last element of each key, in slices by key."""
 HASH: Final = "@hash"
 """Hash of the key columns, as a signed integer; rows of a block are sorted by it."""
 SLICES: Final = 8
-"""A span of `within` is divided into so many slices; expired rows are deleted so often."""
+"""Slices per `within`; expired rows are deleted this many times per span."""
 
 
 def with_hash(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
@@ -33,7 +33,7 @@ def with_hash(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
 
 
 def span_of(definition: Deduplicate) -> int | None:
-    """Return the event time that a slice covers; None where elements are kept forever."""
+    """Return the event time that a slice covers; None if elements never expire."""
     return None if definition.within is None else max(definition.within.ms // SLICES, 1)
 
 
@@ -44,7 +44,7 @@ def first_slices(rows: pl.DataFrame, keys: Sequence[str], definition: Deduplicat
 
 
 def with_deadline(rows: pl.DataFrame, definition: Deduplicate) -> pl.DataFrame:
-    """Add the watermark at which rows are deleted, rounded up so that a slice is cleaned only now and then."""
+    """Add the watermark at which rows expire, rounded up so that a slice is rarely rewritten for cleanup."""
     within, span = definition.within, span_of(definition)
     gone = pl.lit(FOREVER)
     if within is not None and span is not None:
@@ -54,9 +54,9 @@ def with_deadline(rows: pl.DataFrame, definition: Deduplicate) -> pl.DataFrame:
 
 
 def write_rows(
-    store: Store, rows: pl.DataFrame, numbers: pl.Series, changing: Mapping[int, Changing]
+    store: Store, rows: pl.DataFrame, numbers: pl.Series, changing: Mapping[int, SliceChanges]
 ) -> tuple[dict[str, bytes | None], dict[int, Slice]]:
-    """Write rows by slice: a delta where the slice is in `changing`, else the whole slice."""
+    """Write rows by slice: a delta if the slice is in `changing`, else the whole slice."""
     writes: dict[str, bytes | None] = {}
     entries: dict[int, Slice] = {}
     for number, part in by_slice(rows, numbers).items():

@@ -1,6 +1,6 @@
-"""Where state lives: the key group of a key, and the slice of a window within it.
+"""Assign keys to key groups, and windows to slices of a key group.
 
-Both are kept in checkpoints, so no release may ever change them.
+Checkpoints depend on both assignments, so no release may change them.
 """
 
 from collections.abc import Sequence
@@ -16,33 +16,34 @@ from strandline.kernel.blocks.sorting import Places, is_one, is_worth_it, place_
 from strandline.model.windows import Count, Cumulating, Custom, Global, Session, Sliding, Tumbling, WindowKind
 
 KEY_SLICES: Final = 8
-"""Slices of a key group whose windows are kept by key."""
+"""Number of slices of a key group where slices are assigned by key."""
 
 
 def key_groups(keys: pl.DataFrame, groups: int) -> pl.Series:
-    """For each row the key group of its key: the same for equal keys, on every machine and in every release."""
+    """Return the key group of each row: the same for equal keys, on every machine and in every release."""
     return pl.Series("group", group_numbers(keys, groups))
 
 
 def group_numbers(keys: pl.DataFrame, groups: int) -> Places:
-    """The same, as plain numbers."""
+    """Return the key group of each row as a NumPy array."""
     hashes = hashed(keys)
-    # The same remainder, and a division is what takes longest here.
+    # A bit mask gives the same remainder; the division would take most of the time.
     halves = groups & (groups - 1) == 0
     found = hashes & np.uint64(groups - 1) if halves else hashes % np.uint64(groups)
     return found.view(np.int64)
 
 
 def key_slices(keys: pl.DataFrame) -> pl.Series:
-    """For each row the slice of its key within its group, where windows have no common bounds to be sliced by."""
-    # The upper bits, so that keys of one group, whose lower bits agree, are still spread.
+    """Return the slice of each row by its key, for windows without common bounds."""
+    # Use the upper bits: the lower bits of all keys of one group agree.
     return pl.Series("slice", ((hashed(keys) >> np.uint64(40)) % np.uint64(KEY_SLICES)).view(np.int64))
 
 
 def ordered(frame: pl.DataFrame, by: Sequence[str], bounds: Sequence[str] = (START, END)) -> pl.DataFrame:
-    """Rows in order. A bound that all of them share is left out.
+    """Sort rows; skip a bound that is equal in all rows.
 
-    Column after column, from the last to the first: three sorts of one take a third of the time of one sort of three.
+    Sort by one column at a time, from the last to the first: three such sorts take a third of the time of one sort by
+    three columns.
     """
     different = [name for name in by if name not in bounds or not is_one(frame[name])]
     for name in reversed(different):
@@ -51,9 +52,9 @@ def ordered(frame: pl.DataFrame, by: Sequence[str], bounds: Sequence[str] = (STA
 
 
 def among(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.Series:
-    """Which rows have an equal among those that are wanted, by the columns of these."""
+    """Mark the rows that equal a wanted row in the columns of `wanted` (semi-join as a mask)."""
     mask = np.zeros(rows.height, np.bool_)
-    places = _places_of(rows, wanted) if is_worth_it(rows.height) else None
+    places = _places_in_order(rows, wanted) if is_worth_it(rows.height) else None
     if places is None:
         names = wanted.columns
         found = rows.select(names).with_row_index("@at").join(wanted, on=names, how="semi", nulls_equal=True)["@at"]
@@ -62,28 +63,32 @@ def among(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.Series:
     return pl.Series(mask)
 
 
-def _places_of(rows: pl.DataFrame, wanted: pl.DataFrame) -> Places | None:
-    """Where they are, if all rows are of one window and their only key is a number that rises."""
+def _places_in_order(rows: pl.DataFrame, wanted: pl.DataFrame) -> Places | None:
+    """Return the positions of wanted rows by binary search; None unless one window and one increasing numeric key."""
     bounds = [name for name in wanted.columns if name in {START, END}]
     keys = [name for name in wanted.columns if name not in bounds]
     if len(keys) != 1 or not all(is_one(rows[name]) for name in bounds):
         return None
-    mine = plain(rows[keys[0]])
+    numbers = plain(rows[keys[0]])
     for name in bounds:
         wanted = wanted.filter(wanted[name] == rows[name][0])
-    theirs = plain(wanted[keys[0]])
-    return place_in(mine, theirs) if mine is not None and theirs is not None and rises(mine) else None
+    wanted_numbers = plain(wanted[keys[0]])
+    return (
+        place_in(numbers, wanted_numbers)
+        if numbers is not None and wanted_numbers is not None and rises(numbers)
+        else None
+    )
 
 
 def slices_of(frame: pl.DataFrame, keys: Sequence[str], span: int | None) -> pl.Series:
-    """For each row the slice of its window: by its start, in spans of event time, or by its key."""
+    """Return the slice of each row: by window start in spans of event time, or by key."""
     if span is None:
         return key_slices(only(frame, keys))
     return pl.Series("slice", frame[START].to_numpy() // span)
 
 
 def span_of(kind: WindowKind) -> int | None:
-    """How much event time a slice of state covers; None where windows are kept by key instead."""
+    """Return the event time that a slice covers; None where slices are assigned by key."""
     match kind:
         case Tumbling(size, _):
             return size.ms

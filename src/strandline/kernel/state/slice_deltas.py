@@ -1,11 +1,11 @@
 """Keep changes to a large slice in delta blocks beside it, so that unchanged rows are not written again.
 
-    "changes:<n>"      rows of slice n as they are now, and the positions of the rows that they replace; rows of the
-    "changes:<n>:2"…   slice and of its deltas are counted through
+    "changes:<n>"      current rows of slice n, and the positions of the rows that they replace; positions count
+    "changes:<n>:2"…   through the slice and all of its deltas
 
-Sorting and writing all rows for the sake of a few costs more than everything else in a batch. Every batch adds a delta;
-deltas of similar size are merged, so that there are never many and a row is seldom written again. When too much of a
-slice is replaced, the slice is written whole.
+Sorting and writing all rows to change a few costs more than everything else in a batch. Every batch adds a delta.
+Deltas of similar size are merged, as in an LSM tree, so there are few and a row is rarely rewritten. When too many rows
+of a slice are replaced, the slice is rewritten.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,15 +18,15 @@ import polars as pl
 from strandline.kernel.blocks.block import Block, Packed, opened, pack
 from strandline.kernel.blocks.small_frames import without
 from strandline.kernel.state.partitioning import among, ordered
-from strandline.kernel.state.slice_rows import GONE, ROW, Places, Store, alive, gone_by
+from strandline.kernel.state.slice_rows import GONE, ROW, Places, Store, replaced_rows, valid_rows
 from strandline.kernel.state.slice_store import DUE_CLOCK, DUE_WATERMARK, HOLD, NOT_STORED, Slice, Slices
 
 LARGE: Final = 2_000
-"""Rows from which on a slice gets deltas."""
-SELDOM: Final = 2
-"""Rows touched now or replaced before must be fewer than one in so many."""
-ALIKE: Final = 4
-"""So many deltas, none of them so many times as large as the last, are merged."""
+"""Minimum rows of a slice that gets deltas."""
+MIN_RATIO: Final = 2
+"""A slice gets a delta while fewer than one in this many of its rows are touched now or were replaced before."""
+MERGE_FACTOR: Final = 4
+"""This many deltas are merged if none of them has this many times the rows of the last."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,9 +35,9 @@ class Run:
 
     store: Store
     block: Packed
-    """Read as far as it must be."""
+    """Decoded lazily, column by column."""
     names: pl.DataFrame
-    """The columns of its rows that were asked for: those that identify them, and their hold."""
+    """The requested columns of its rows: their identity and their hold."""
     size: int
     """Its bytes."""
     gone: Places
@@ -56,30 +56,30 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Changing:
-    """A slice of which some rows change in this batch."""
+class SliceChanges:
+    """A slice of which a batch changes some rows."""
 
     store: Store
     number: int
     entry: Slice
     runs: tuple[Run, ...]
     places: Places
-    """Where the touched rows are."""
+    """Positions of the touched rows."""
     others: Places
-    """Where the others are."""
-    mine: pl.DataFrame
-    """The touched rows as they are before this batch."""
+    """Positions of the other valid rows."""
+    touched: pl.DataFrame
+    """The touched rows before this batch."""
 
 
-def seldom(slices: Slices, touched: Mapping[int, int], due: set[int]) -> frozenset[int]:
-    """Return the slices that get a delta: so few rows of them are touched, and they are not due as a whole."""
+def slices_with_few_changes(slices: Slices, touched: Mapping[int, int], due: set[int]) -> frozenset[int]:
+    """Return the slices that get a delta: few of their rows are touched, and no deadline makes them due."""
     return frozenset(
         number
         for number, rows in touched.items()
         if number not in due
         and (entry := slices.get(number)) is not None
         and entry.rows >= LARGE
-        and (rows + entry.gone) * SELDOM < entry.rows
+        and (rows + entry.gone) * MIN_RATIO < entry.rows
     )
 
 
@@ -91,7 +91,7 @@ def begin(
     names: Sequence[str],
     bounds: Sequence[str] = (),
     also: Sequence[str] = (),
-) -> dict[int, Changing]:
+) -> dict[int, SliceChanges]:
     """Read the touched rows of these slices, identified by `names`; bounds that all rows share are left out."""
     found = {}
     for number, frames in sorted(touched.items()):
@@ -99,16 +99,16 @@ def begin(
         runs = read_runs(held, store, number, entry, [*names, *also])
         known = pl.concat([run.names for run in runs], how="vertical_relaxed")
         wanted = among(known, wanted_rows(known, frames, names, bounds)).to_numpy()
-        left = alive(known.height, (run.gone for run in runs))
+        left = valid_rows(known.height, (run.gone for run in runs))
         places, others = np.flatnonzero(left & wanted), np.flatnonzero(left & ~wanted)
-        found[number] = Changing(store, number, entry, runs, places, others, _at(runs, places))
+        found[number] = SliceChanges(store, number, entry, runs, places, others, _at(runs, places))
     return found
 
 
-def appending(store: Store, number: int, entry: Slice, runs: tuple[Run, ...]) -> Changing:
-    """Describe a slice to which rows are added, and none replaced."""
-    left = alive(sum(run.names.height for run in runs), (run.gone for run in runs))
-    return Changing(store, number, entry, runs, np.zeros(0, np.int64), np.flatnonzero(left), pl.DataFrame())
+def appending(store: Store, number: int, entry: Slice, runs: tuple[Run, ...]) -> SliceChanges:
+    """Describe a slice that gets new rows and no replacements."""
+    left = valid_rows(sum(run.names.height for run in runs), (run.gone for run in runs))
+    return SliceChanges(store, number, entry, runs, np.zeros(0, np.int64), np.flatnonzero(left), pl.DataFrame())
 
 
 def read_runs(
@@ -121,7 +121,7 @@ def read_runs(
         data = held[place]
         block = opened(data, place)
         known = block.frame(store.rows, names)
-        gone = gone_by(store, block) if runs else np.zeros(0, np.int64)
+        gone = replaced_rows(store, block) if runs else np.zeros(0, np.int64)
         runs.append(Run(store, block, known, len(data), gone, since))
         since += known.height
     return tuple(runs)
@@ -129,69 +129,69 @@ def read_runs(
 
 def _at(runs: Sequence[Run], places: Places) -> pl.DataFrame:
     """Read the rows of these runs at some positions."""
-    found = [run.at(mine) for run in runs if len(mine := run.among(places))]
+    found = [run.at(rows) for run in runs if len(rows := run.among(places))]
     return pl.concat(found, how="diagonal_relaxed") if found else pl.DataFrame()
 
 
-def end(each: Changing, rows: pl.DataFrame, names: Sequence[str]) -> tuple[dict[str, bytes | None], Slice]:
-    """Write the touched rows of a slice after a batch, merged with earlier deltas where that pays."""
-    left = _left(each, rows.height)
-    merged, since = each.runs[left:], sum(run.names.height for run in each.runs[:left])
+def end(changes: SliceChanges, rows: pl.DataFrame, names: Sequence[str]) -> tuple[dict[str, bytes | None], Slice]:
+    """Write the touched rows of a slice as a delta, merged with earlier deltas of similar size."""
+    left = _unmerged_runs(changes, rows.height)
+    merged, since = changes.runs[left:], sum(run.names.height for run in changes.runs[:left])
     kept = without(rows, NOT_STORED)
-    frames = [_at(merged, each.others), kept] if merged else [kept]
-    gone = np.concatenate([each.places, *(run.gone for run in merged)])
+    frames = [_at(merged, changes.others), kept] if merged else [kept]
+    gone = np.concatenate([changes.places, *(run.gone for run in merged)])
     now = ordered(pl.concat(frames, how="diagonal_relaxed"), names)
     places = pl.DataFrame({ROW: np.sort(gone[gone < since])})
-    data = pack(Block({each.store.rows: now, GONE: places}))
-    beside = each.store.delta_places(each.number, max(left, each.entry.deltas))
-    writes: dict[str, bytes | None] = {**dict.fromkeys(beside[left:]), beside[left - 1]: data}
-    there = each.entry.rows + rows.height - each.mine.height
+    data = pack(Block({changes.store.rows: now, GONE: places}))
+    delta_places = changes.store.delta_places(changes.number, max(left, changes.entry.deltas))
+    writes: dict[str, bytes | None] = {**dict.fromkeys(delta_places[left:]), delta_places[left - 1]: data}
+    row_count = changes.entry.rows + rows.height - changes.touched.height
     entry = Slice(
-        there,
-        sum(run.size for run in each.runs[:left]) + len(data),
-        min(each.entry.due_watermark, _least(rows[DUE_WATERMARK])),
-        _earlier(each.entry.due_clock, _least(rows[DUE_CLOCK])),
-        _hold(each, rows) if HOLD in rows.columns else None,
-        since + now.height - there,
+        row_count,
+        sum(run.size for run in changes.runs[:left]) + len(data),
+        min(changes.entry.due_watermark, _least(rows[DUE_WATERMARK])),
+        _earlier(changes.entry.due_clock, _least(rows[DUE_CLOCK])),
+        _hold(changes, rows) if HOLD in rows.columns else None,
+        since + now.height - row_count,
         left,
     )
     return writes, entry
 
 
-def _left(each: Changing, rows: int) -> int:
-    """Count the blocks that stay as they are when so many rows are added: the slice, and larger deltas."""
-    sizes = [len(run.among(each.others)) for run in each.runs]
+def _unmerged_runs(changes: SliceChanges, rows: int) -> int:
+    """Count the blocks that are not merged when this many rows are added: the slice and larger deltas."""
+    sizes = [len(run.among(changes.others)) for run in changes.runs]
     left = len(sizes)
     while True:
-        alike = left
-        while alike > 1 and sizes[alike - 1] < ALIKE * rows:
-            alike -= 1
-        if left - alike < ALIKE - 1:
+        first = left
+        while first > 1 and sizes[first - 1] < MERGE_FACTOR * rows:
+            first -= 1
+        if left - first < MERGE_FACTOR - 1:
             return left
-        rows += sum(sizes[alike:left])
-        left = alike
+        rows += sum(sizes[first:left])
+        left = first
 
 
 def wanted_rows(
     rows: pl.DataFrame, frames: Sequence[pl.DataFrame], names: Sequence[str], bounds: Sequence[str]
 ) -> pl.DataFrame:
-    """Return the identities that frames touch; bounds are left out where all rows of a slice share them."""
+    """Return the identities that frames touch, without the bounds if they are equal in all rows of the slice."""
     one = all(rows[name].min() == rows[name].max() for name in bounds)
     needed = [name for name in names if name not in bounds] if one else [*names]
     return pl.concat([frame.select(needed) for frame in frames]).unique()
 
 
-def _hold(each: Changing, rows: pl.DataFrame) -> int | None:
-    """Return the least hold of all rows; where none held anything before, only touched rows can."""
+def _hold(changes: SliceChanges, rows: pl.DataFrame) -> int | None:
+    """Return the least hold of all rows; without a hold before, only touched rows can have one."""
     least: int | None = _least(rows[HOLD])
-    if each.entry.hold is None:
+    if changes.entry.hold is None:
         return least
-    others = [_least(run.names[HOLD].gather(run.among(each.others))) for run in each.runs]
+    others = [_least(run.names[HOLD].gather(run.among(changes.others))) for run in changes.runs]
     return _earlier(least, *others)
 
 
-def _earlier(*each: int | None) -> int | None:
-    return min((one for one in each if one is not None), default=None)
+def _earlier(*values: int | None) -> int | None:
+    return min((one for one in values if one is not None), default=None)
 
 
 def _least(column: pl.Series) -> Any:

@@ -1,4 +1,4 @@
-"""Locate the rows of a slice: in its block and in its deltas, and which of them are still valid."""
+"""Locate the valid rows of a slice in its block and its deltas."""
 
 import itertools
 from collections.abc import Container, Iterable, Sequence
@@ -12,9 +12,9 @@ import polars as pl
 from strandline.kernel.blocks.block import Frames, Packed
 
 ROW: Final = "@row"
-"""Position of a row among those of a slice and of its deltas, counted through."""
+"""Position of a row, counted through the slice and its deltas."""
 GONE: Final = "gone"
-"""Frame with the positions of rows that are no longer valid: a delta replaced or deleted them."""
+"""Frame with the positions of rows that a delta replaced or deleted."""
 
 Places = npt.NDArray[np.int64]
 
@@ -23,24 +23,24 @@ Places = npt.NDArray[np.int64]
 class Store:
     """Name and layout of one slice store of an operator.
 
-    "<name>:<n>"                         slice n: its rows, and other frames beside them
-    "<deltas>:<n>", "<deltas>:<n>:2" …   rows of slice n as they are now, and the positions that they replace
+    "<name>:<n>"                         slice n: its rows and other frames
+    "<deltas>:<n>", "<deltas>:<n>:2" …   current rows of slice n, and the positions that they replace
     """
 
     name: str
     rows: str
-    """Frame of a block that holds the rows."""
+    """Name of the frame with the rows."""
 
     @property
     def deltas(self) -> str:
-        """First part of the places of deltas."""
+        """Prefix of the places of deltas."""
         return _DELTAS.get(self.name, f"{self.name}.deltas")
 
     def place(self, number: int) -> str:
         return f"{self.name}:{number}"
 
     def delta_places(self, number: int, there: int | Container[str]) -> list[str]:
-        """Return the places of that many deltas of a slice, or of those that are there."""
+        """Return the places of this many deltas of a slice, or of the deltas in a set of places."""
         first = f"{self.deltas}:{number}"
         places = itertools.chain([first], (f"{first}:{each}" for each in itertools.count(2)))
         if isinstance(there, int):
@@ -49,7 +49,7 @@ class Store:
 
 
 _DELTAS: Final = {"slice": "changes"}
-"""The first store there was; its places must stay."""
+"""The places of the oldest store are persisted and must stay."""
 
 WINDOWS: Final = Store("slice", "windows")
 """Open windows."""
@@ -69,16 +69,16 @@ def is_delta(place: str) -> bool:
     return kind in _DELTAS.values() or kind.endswith(".deltas")
 
 
-def as_changed(store: Store, frames: Frames, deltas: Sequence[Packed]) -> Frames:
+def apply_deltas(store: Store, frames: Frames, deltas: Sequence[Packed]) -> Frames:
     """Apply deltas to the frames of a slice."""
     if not deltas:
         return frames
     rows = [frames[store.rows], *(each.frame(store.rows).drop(ROW, strict=False) for each in deltas)]
-    left = alive(sum(each.height for each in rows), (gone_by(store, each) for each in deltas))
+    left = valid_rows(sum(each.height for each in rows), (replaced_rows(store, each) for each in deltas))
     return {**frames, store.rows: pl.concat(rows, how="diagonal_relaxed").filter(pl.Series(left))}
 
 
-def alive(rows: int, gone: Iterable[Places]) -> npt.NDArray[np.bool_]:
+def valid_rows(rows: int, gone: Iterable[Places]) -> npt.NDArray[np.bool_]:
     """Mark the rows that are still valid."""
     left = np.ones(rows, np.bool_)
     for places in gone:
@@ -86,8 +86,8 @@ def alive(rows: int, gone: Iterable[Places]) -> npt.NDArray[np.bool_]:
     return left
 
 
-def gone_by(store: Store, delta: Packed) -> Places:
+def replaced_rows(store: Store, delta: Packed) -> Places:
     """Read the positions that a delta invalidates."""
-    # The second form of state kept each position beside the row that replaced it.
+    # State of form 2 kept each position in the row that replaced it.
     name = GONE if GONE in delta.names else store.rows
     return delta.frame(name, [ROW])[ROW].drop_nulls().to_numpy()

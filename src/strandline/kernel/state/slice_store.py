@@ -1,11 +1,11 @@
 """Keep the state of a key group in slices under one index.
 
     "index"        the progress of the inputs; per slice its rows, bytes, deadlines and hold; a digest per block
-    "<store>:<n>"  the frames of slice n of a store, more places for its deltas (see `slice_rows`, `slice_deltas`)
+    "<store>:<n>"  the frames of slice n of a store; its deltas have places of their own (`slice_rows`, `slice_deltas`)
 
-A step reads the index, then the slices that its input touches or a deadline makes due, and writes back only those. An
-operator may have several stores under one index. Rows carry the columns DUE_WATERMARK, DUE_CLOCK and HOLD when they
-are written; only HOLD is stored.
+A step reads the index, then the slices that its input touches or a deadline makes due, and writes only these slices. An
+operator may have several stores under one index. Rows have the columns DUE_WATERMARK, DUE_CLOCK and HOLD when they are
+written; only HOLD is stored.
 """
 
 import hashlib
@@ -18,29 +18,29 @@ import polars as pl
 from strandline.errors import StateError
 from strandline.kernel.blocks.block import Block, Frames, opened, pack, unpack
 from strandline.kernel.blocks.small_frames import stacked, without
-from strandline.kernel.state.slice_rows import SHARED, WINDOWS, Store, as_changed, is_delta, store_of
+from strandline.kernel.state.slice_rows import SHARED, WINDOWS, Store, apply_deltas, is_delta, store_of
 from strandline.kernel.watermarks import Progress, progress_from_facts, progress_to_facts
 
 FORM: Final = 4
-"""Version of the layout. Form 1 kept picked elements and distinct values beside a window's row; form 2 kept replaced
-positions inside deltas; form 3 kept nothing beside shared slices."""
+"""Version of the layout. Form 1 kept picked elements and distinct values as items beside the row of a window; form 2
+kept replaced positions inside deltas; form 3 had no side block for shared slices."""
 INDEX: Final = "index"
 BESIDE: Final = f"{SHARED.name}:beside"
-"""The one block of late rows beside all shared slices, and the name of its store in the index."""
+"""Place of the side block with additions to shared slices, and the name of its store in the index."""
 HOLD: Final = "@hold"
-"""Time that a row holds the output watermark below."""
+"""Time below which a row holds the output watermark."""
 DUE_WATERMARK, DUE_CLOCK = "@due_watermark", "@due_clock"
 NOT_STORED: Final = (DUE_WATERMARK, DUE_CLOCK)
-"""Columns that rows carry only while they are written."""
+"""Columns that rows have only while they are written."""
 _LEGACY: Final = {WINDOWS.name: "slices", SHARED.name: "strips"}
-"""What the first two stores are called in the facts of an index."""
+"""Names of the two oldest stores in the facts of an index."""
 _ENTRY: Final = 7
-"""Values that the index has of a slice."""
+"""Number of values of a slice in the index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A slice in the index: how much it holds, the earliest watermark and clock at which it is due, its hold."""
+    """A slice in the index: its rows and bytes, the earliest watermark and clock at which it is due, its hold."""
 
     rows: int
     size: int
@@ -48,9 +48,9 @@ class Slice:
     due_clock: int | None
     hold: int | None
     gone: int = 0
-    """Rows that are stored and no longer valid."""
+    """Stored rows that are no longer valid."""
     deltas: int = 0
-    """Blocks of deltas."""
+    """Number of deltas."""
 
 
 Slices = Mapping[int, Slice]
@@ -65,7 +65,7 @@ class Index:
     stores: Mapping[str, Slices] = field(default_factory=dict)
     form: int = FORM
     digests: Mapping[str, str] = field(default_factory=dict)
-    """Of the blocks at all places but its own: a cached block with this digest need not be read again."""
+    """Digests of all blocks except the index itself: a cached block with this digest need not be read again."""
 
     def store(self, name: str) -> Slices:
         """Return the slices of a store by number."""
@@ -86,7 +86,7 @@ class Index:
 
     @property
     def output_watermark(self) -> int:
-        """Return what the step forwards: its watermark, but below the hold of every row."""
+        """Return the output watermark: the watermark of the step, but below the hold of every row."""
         holds = [entry.hold - 1 for entry in self.entries if entry.hold is not None]
         return min([self.progress.watermark, *holds])
 
@@ -102,7 +102,7 @@ def due(slices: Slices, progress: Progress) -> set[int]:
 
 
 def read_index(held: Mapping[str, bytes]) -> Index:
-    """Read the index; a key group without state has an empty one."""
+    """Read the index; return an empty one for a key group without state."""
     data = held.get(INDEX)
     if data is None:
         return Index()
@@ -123,18 +123,18 @@ def read_index(held: Mapping[str, bytes]) -> Index:
 
 
 def digests_in(index: bytes) -> Mapping[str, str]:
-    """Read the digests of an index that is still packed; releases before 0.1 wrote none."""
+    """Read the digests of a packed index; releases before 0.1 wrote none."""
     found: Mapping[str, str] = unpack(index, INDEX).facts.get("digests", {})
     return found
 
 
 def digest(data: bytes) -> str:
-    """Hash a block's bytes to 64 bits: enough to tell the block at a place now from the one there before."""
+    """Hash the bytes of a block to 64 bits: enough to tell a block from the earlier one at its place."""
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 def write_index(index: Index, writes: Mapping[str, bytes | None] | None = None, before: Index | None = None) -> bytes:
-    """Pack an index with the digests of all blocks there are once these are written."""
+    """Pack an index with the digests of all blocks that exist after these writes."""
     writes, known = writes or {}, (before or index).digests
     left = {place: was for place, was in known.items() if place not in writes}
     new = {place: digest(data) for place, data in writes.items() if data is not None}
@@ -153,7 +153,7 @@ def write_index(index: Index, writes: Mapping[str, bytes | None] | None = None, 
 
 
 def _from_facts(entries: Mapping[str, Sequence[Any]]) -> dict[int, Slice]:
-    # The second form had one delta or none, and did not say how many rows it replaced.
+    # Form 2 had at most one delta, and did not record how many rows it replaced.
     return {
         int(number): Slice(*entry, *([1] if len(entry) == _ENTRY - 1 and entry[-1] else []))
         for number, entry in entries.items()
@@ -173,9 +173,9 @@ def read_slices(
     store: Store,
     numbers: Iterable[int],
     slices: Slices | None = None,
-    sift: Callable[[int, Frames], Frames] | None = None,
+    row_filter: Callable[[int, Frames], Frames] | None = None,
 ) -> dict[str, pl.DataFrame]:
-    """Read the frames of these slices with their deltas applied, each slice sifted, as one frame for each name."""
+    """Read the frames of these slices, apply deltas, filter each slice, and concatenate the frames of each name."""
     found: dict[str, list[pl.DataFrame]] = {}
     for number in sorted(numbers):
         place = store.place(number)
@@ -183,14 +183,14 @@ def read_slices(
         if data is not None:
             many = slices[number].deltas if slices and number in slices else 0
             deltas = [opened(held[each], each) for each in store.delta_places(number, many)]
-            frames = as_changed(store, unpack(data, place).frames, deltas)
-            for name, frame in (frames if sift is None else sift(number, frames)).items():
+            frames = apply_deltas(store, unpack(data, place).frames, deltas)
+            for name, frame in (frames if row_filter is None else row_filter(number, frames)).items():
                 found.setdefault(name, []).append(frame)
     return {name: stacked(each) for name, each in found.items()}
 
 
 def pack_slice(store: Store, rows: pl.DataFrame, others: Frames) -> tuple[bytes, Slice]:
-    """Pack the rows of a slice with the frames beside them; return the bytes and the entry of the index."""
+    """Pack the rows of a slice with its other frames; return the bytes and the index entry."""
     data = pack(Block({**others, store.rows: without(rows, NOT_STORED)}))
     hold = _least(rows[HOLD]) if HOLD in rows.columns else None
     return data, Slice(rows.height, len(data), _least(rows[DUE_WATERMARK]), _least(rows[DUE_CLOCK]), hold)
@@ -213,9 +213,9 @@ def _least(column: pl.Series) -> Any:
 
 
 def frames_of(blocks: Mapping[str, bytes], prefix: str = "") -> Iterator[tuple[str, Frames]]:
-    """Yield every place of a key group but the index, with its frames, deltas applied.
+    """Yield every slice of a key group with its place and its frames, with deltas applied.
 
-    The prefix stands before the place in an error.
+    Error messages put the prefix before the place.
     """
     for place, data in sorted(blocks.items()):
         if place == INDEX or is_delta(place):
@@ -223,4 +223,4 @@ def frames_of(blocks: Mapping[str, bytes], prefix: str = "") -> Iterator[tuple[s
         store, number = store_of(place), place.partition(":")[2]
         places = store.delta_places(int(number), blocks) if number.lstrip("-").isdigit() else ()
         deltas = [opened(blocks[each], prefix + each) for each in places]
-        yield place, as_changed(store, unpack(data, prefix + place).frames, deltas)
+        yield place, apply_deltas(store, unpack(data, prefix + place).frames, deltas)

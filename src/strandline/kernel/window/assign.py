@@ -1,6 +1,6 @@
-"""Window columns: an element's windows, as a start and an end in milliseconds, for whole blocks at once.
+"""Assign windows to elements: add a start and an end in milliseconds to whole blocks at once.
 
-Bounds stay inside time: where a sum would pass an end of time it stops there.
+Bounds are clamped to the minimum and maximum timestamps instead of overflowing.
 """
 
 from functools import cache
@@ -27,16 +27,16 @@ from strandline.model.windows import (
 
 
 def assign(elements: pl.DataFrame, kind: WindowKind) -> pl.DataFrame:
-    """The elements with a row for each of their windows. A session's window is the element's own, before any meet."""
+    """Return one row per element and window. A session window is still the element's own, before sessions merge."""
     match kind:
         case Tumbling(size, offset):
-            inside = _starts(elements, size, offset)
+            inside = _window_starts(elements, size, offset)
             if inside is not None:
                 return elements.with_columns(inside.alias(START), (inside + size.ms).alias(END))
             age = since_boundary(size, offset)
             return elements.with_columns(earlier(age).alias(START), later(pl.col(AT), size.ms - age).alias(END))
         case Sliding(size, every, offset):
-            # How far an element lies behind the start of each of its windows: counted so, no sum passes an end of time.
+            # Distance from the start of each window to the element. Counting distances avoids overflow of timestamps.
             newest = since_boundary(every, offset)
             ages = pl.int_ranges(newest, size.ms, every.ms)
             placed = elements.with_columns(ages.alias("@age")).explode("@age")
@@ -56,13 +56,16 @@ def assign(elements: pl.DataFrame, kind: WindowKind) -> pl.DataFrame:
         case Global():
             return elements.with_columns(pl.lit(NEVER).alias(START), pl.lit(FOREVER).alias(END))
         case Custom() | Count():
-            # Custom bounds were read with the element; count windows are found by arrival, in the key group.
+            # `admit` has read custom bounds. The key group assigns count windows by order of arrival.
             return elements
     assert_never(kind)
 
 
-def _starts(elements: pl.DataFrame, size: Duration, offset: Duration) -> pl.Series | None:
-    """Where the windows of many elements start, none near an end of time: NumPy divides in a third of the time."""
+def _window_starts(elements: pl.DataFrame, size: Duration, offset: Duration) -> pl.Series | None:
+    """Compute window starts with NumPy, which divides in a third of the time.
+
+    Return None for few elements, nulls, or timestamps near the limits.
+    """
     times = plain(elements[AT]) if is_worth_it(elements.height) else None
     if times is None or times.min() < NEVER + size.ms or times.max() > FOREVER - size.ms:
         return None
@@ -71,23 +74,23 @@ def _starts(elements: pl.DataFrame, size: Duration, offset: Duration) -> pl.Seri
 
 
 def since_boundary(period: Duration, offset: Duration) -> pl.Expr:
-    """How long ago an element's last boundary of a period was."""
+    """Return the time from the last boundary of a period to the element."""
     age, shift = pl.col(AT) % period.ms, offset.ms % period.ms
     return (age - shift) % period.ms if shift else age
 
 
 def earlier(age: pl.Expr) -> pl.Expr:
-    """A time so long before an element, at most at the beginning of time."""
+    """Subtract an age from the time of an element, clamped to the minimum timestamp."""
     return pl.when(pl.col(AT) < NEVER + age).then(NEVER).otherwise(pl.col(AT) - age)
 
 
 def later(at: pl.Expr, ms: int | pl.Expr) -> pl.Expr:
-    """A time moved on, at most to the end of time."""
+    """Add a duration to a time, clamped to the maximum timestamp."""
     return pl.when(at > FOREVER - ms).then(FOREVER).otherwise(at + ms)
 
 
 def max_timestamp(end: pl.Expr | None = None) -> pl.Expr:
-    """The last instant of a window; that of a window without an end is the end of time itself."""
+    """Return the last instant of a window; the maximum timestamp for a window without an end."""
     return _max_timestamp() if end is None else _last_before(end)
 
 
@@ -100,18 +103,18 @@ def _last_before(end: pl.Expr) -> pl.Expr:
     return pl.when(end == FOREVER).then(FOREVER).otherwise(end - 1)
 
 
-def expires(ask: WindowedStep, end: pl.Expr | None = None) -> pl.Expr:
-    """The gc time: once the watermark is here, the window is gone."""
-    allowed = ask.lateness.allowed
+def expires(step: WindowedStep, end: pl.Expr | None = None) -> pl.Expr:
+    """Return the time at which a window expires: its state is deleted once the watermark reaches it."""
+    allowed = step.lateness.allowed
     return pl.lit(FOREVER) if allowed is None else later(max_timestamp(end), allowed.ms)
 
 
-def expiry(ask: WindowedStep, end: int) -> int:
-    """The gc time of one window."""
-    allowed, last = ask.lateness.allowed, end if end == FOREVER else end - 1
+def expiry(step: WindowedStep, end: int) -> int:
+    """Return the time at which one window expires."""
+    allowed, last = step.lateness.allowed, end if end == FOREVER else end - 1
     return FOREVER if allowed is None else min(last + allowed.ms, FOREVER)
 
 
 def has_one(kind: WindowKind) -> bool:
-    """Whether an element has one window, and no more."""
+    """Tell whether an element has exactly one window."""
     return isinstance(kind, Tumbling | Session | Global | Custom)

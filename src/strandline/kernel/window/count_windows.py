@@ -1,6 +1,7 @@
-"""Count windows: exact by arrival, whatever the batches. They know no lateness and take no trigger.
+"""Fill count windows in order of arrival, independent of batch boundaries; they have no lateness and no trigger.
 
-A key keeps how many elements have come, how many are untold, and the newest elements that a pane may still hold.
+Per key the state is the number of elements seen, the number not yet emitted, and the newest elements that a later pane
+may contain.
 """
 
 from collections.abc import Sequence
@@ -18,33 +19,35 @@ from strandline.model.panes import PaneTimestamp, Timing
 from strandline.model.steps import WindowedStep
 from strandline.model.windows import Count
 
-SEEN, UNTOLD, ORDINAL = "@seen", "@untold", "@ordinal"
+SEEN, PENDING, ORDINAL = "@seen", "@untold", "@ordinal"
 _NOW = "@now."
 
 
-def count(
-    kept: OpenWindows, rows: pl.DataFrame | None, keys: Sequence[str], ask: WindowedStep, kind: Count, watermark: int
+def fill_windows(
+    state: OpenWindows, rows: pl.DataFrame | None, keys: Sequence[str], step: WindowedStep, kind: Count, watermark: int
 ) -> tuple[pl.DataFrame | None, OpenWindows]:
-    """A pane for each window that fills, and at the end of input one for the rest; and what each key keeps."""
+    """Emit a pane for each full window, and at the end of input one for the rest; return the new state."""
     every = kind.every or kind.size
-    seen = None if kept.windows is None else kept.windows.select(*keys, SEEN, UNTOLD)
-    numbered = _numbered(kept.items.get(ELEMENTS), seen, rows, keys)
+    seen = None if state.windows is None else state.windows.select(*keys, SEEN, PENDING)
+    numbered = _with_ordinals(state.items.get(ELEMENTS), seen, rows, keys)
     if numbered is None:
-        return None, OpenWindows() if watermark == FOREVER else kept
-    totals = _totals(seen, rows, keys, every)
-    placed = _placed(numbered, totals, keys, kind)
+        return None, OpenWindows() if watermark == FOREVER else state
+    totals = _count_by_key(seen, rows, keys, every)
+    assigned = _elements_of_full_windows(numbered, totals, keys, kind)
     if watermark == FOREVER:
-        placed = pl.concat([placed, _rest(numbered, totals, keys, kind)], how="diagonal_relaxed")
-    panes = _panes(placed, keys, ask) if placed.height else None
+        assigned = pl.concat(
+            [assigned, _elements_of_last_windows(numbered, totals, keys, kind)], how="diagonal_relaxed"
+        )
+    panes = _panes(assigned, keys, step) if assigned.height else None
     if watermark == FOREVER:
         return panes, OpenWindows()
-    return panes, _left(numbered, totals, keys, kind)
+    return panes, _state_after(numbered, totals, keys, kind)
 
 
-def _numbered(
+def _with_ordinals(
     recent: pl.DataFrame | None, seen: pl.DataFrame | None, rows: pl.DataFrame | None, keys: Sequence[str]
 ) -> pl.DataFrame | None:
-    """Every element that is still at hand, with its ordinal among those of its key."""
+    """Number kept and new elements by their position among all elements of the key."""
     found = [] if recent is None else [recent]
     if rows is not None and rows.height:
         ordered = rows.sort(*keys, PARTITION, OFFSET)
@@ -55,23 +58,27 @@ def _numbered(
     return pl.concat(found, how="diagonal_relaxed") if found else None
 
 
-def _totals(seen: pl.DataFrame | None, rows: pl.DataFrame | None, keys: Sequence[str], every: int) -> pl.DataFrame:
-    """For each key how many had come before the batch, how many have come now, and how many of them are untold."""
+def _count_by_key(
+    seen: pl.DataFrame | None, rows: pl.DataFrame | None, keys: Sequence[str], every: int
+) -> pl.DataFrame:
+    """Count for each key the elements before the batch, the elements of the batch, and the elements not yet emitted."""
     frames = []
     if seen is not None:
-        frames.append(seen.select(*keys, pl.col(SEEN).alias("@before"), pl.lit(0, pl.Int64).alias("@came"), UNTOLD))
+        frames.append(seen.select(*keys, pl.col(SEEN).alias("@before"), pl.lit(0, pl.Int64).alias("@batch"), PENDING))
     if rows is not None and rows.height:
-        came = rows.group_by(keys).agg(pl.len().cast(pl.Int64).alias("@came"))
-        frames.append(came.with_columns(pl.lit(0, pl.Int64).alias("@before"), pl.lit(0, pl.Int64).alias(UNTOLD)))
-    both = pl.concat(frames, how="diagonal_relaxed").group_by(keys).agg(pl.col("@before", "@came", UNTOLD).sum())
-    now = pl.col("@before") + pl.col("@came")
-    told = now // every > pl.col("@before") // every
-    untold = pl.when(told).then(now % every).otherwise(pl.col(UNTOLD) + pl.col("@came"))
-    return both.with_columns(now.alias(SEEN), untold.alias(UNTOLD))
+        arrived = rows.group_by(keys).agg(pl.len().cast(pl.Int64).alias("@batch"))
+        frames.append(arrived.with_columns(pl.lit(0, pl.Int64).alias("@before"), pl.lit(0, pl.Int64).alias(PENDING)))
+    both = pl.concat(frames, how="diagonal_relaxed").group_by(keys).agg(pl.col("@before", "@batch", PENDING).sum())
+    now = pl.col("@before") + pl.col("@batch")
+    fired = now // every > pl.col("@before") // every
+    pending = pl.when(fired).then(now % every).otherwise(pl.col(PENDING) + pl.col("@batch"))
+    return both.with_columns(now.alias(SEEN), pending.alias(PENDING))
 
 
-def _placed(numbered: pl.DataFrame, totals: pl.DataFrame, keys: Sequence[str], kind: Count) -> pl.DataFrame:
-    """Elements beside each window that fills in this batch and holds them."""
+def _elements_of_full_windows(
+    numbered: pl.DataFrame, totals: pl.DataFrame, keys: Sequence[str], kind: Count
+) -> pl.DataFrame:
+    """Assign elements to the windows that become full in this batch."""
     every = kind.every or kind.size
     first = (pl.col(ORDINAL) // every + 1) * every
     known = beside(numbered.drop(SEEN, strict=False), totals, keys)
@@ -80,8 +87,10 @@ def _placed(numbered: pl.DataFrame, totals: pl.DataFrame, keys: Sequence[str], k
     return filled.with_columns((pl.col(END) - kind.size).clip(0).alias(START))
 
 
-def _rest(numbered: pl.DataFrame, totals: pl.DataFrame, keys: Sequence[str], kind: Count) -> pl.DataFrame:
-    """Elements of the windows that the end of input leaves unfilled."""
+def _elements_of_last_windows(
+    numbered: pl.DataFrame, totals: pl.DataFrame, keys: Sequence[str], kind: Count
+) -> pl.DataFrame:
+    """Assign elements to the windows that are not full at the end of input."""
     known = beside(numbered.drop(SEEN, strict=False), totals, keys)
     if kind.every:
         start, end = (pl.col(SEEN) - kind.size).clip(0), pl.col(SEEN)
@@ -89,30 +98,30 @@ def _rest(numbered: pl.DataFrame, totals: pl.DataFrame, keys: Sequence[str], kin
         start = (pl.col(SEEN) - 1) // kind.size * kind.size
         end = start + kind.size
     left = known.with_columns(start.alias(START), end.alias(END))
-    return left.filter((pl.col(UNTOLD) > 0) & (pl.col(ORDINAL) >= pl.col(START)))
+    return left.filter((pl.col(PENDING) > 0) & (pl.col(ORDINAL) >= pl.col(START)))
 
 
-def _panes(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
-    combined = combine(placed, keys, ask)
-    times = placed.group_by(*keys, START, END).agg(
-        (pl.col(AT).min() if ask.pane_timestamp is PaneTimestamp.EARLIEST else pl.col(AT).max()).alias(TIMESTAMP)
+def _panes(assigned: pl.DataFrame, keys: Sequence[str], step: WindowedStep) -> pl.DataFrame:
+    combined = combine(assigned, keys, step)
+    times = assigned.group_by(*keys, START, END).agg(
+        (pl.col(AT).min() if step.pane_timestamp is PaneTimestamp.EARLIEST else pl.col(AT).max()).alias(TIMESTAMP)
     )
-    empties = [pl.col(part.name).fill_null(part.nothing) for part in parts_of(ask) if part.empty is not None]
-    told = with_values(combined.rows.with_columns(empties), combined.items, keys, ask, _NOW)
-    timed = told.join(times, on=[*keys, START, END], nulls_equal=True)
+    empties = [pl.col(part.name).fill_null(part.nothing) for part in parts_of(step) if part.empty is not None]
+    valued = with_values(combined.rows.with_columns(empties), combined.items, keys, step, _NOW)
+    timed = valued.join(times, on=[*keys, START, END], nulls_equal=True)
     return timed.select(
-        *keys, START, END, *(pl.col(_NOW + name).alias(name) for name, _ in ask.aggregates),
+        *keys, START, END, *(pl.col(_NOW + name).alias(name) for name, _ in step.aggregates),
         pl.lit(Timing.ON_TIME.value).alias(TIMING), pl.lit(0, pl.Int64).alias(INDEX),
         pl.lit(0, pl.Int64).alias(NONSPECULATIVE), pl.lit(True).alias(FIRST), pl.lit(True).alias(LAST), TIMESTAMP,
         pl.lit(False).alias(RETRACTION),
     ).sort(*keys, START, END)  # fmt: skip
 
 
-def _left(numbered: pl.DataFrame, totals: pl.DataFrame, keys: Sequence[str], kind: Count) -> OpenWindows:
-    """The elements that a pane may still hold, and the count of each key."""
+def _state_after(numbered: pl.DataFrame, totals: pl.DataFrame, keys: Sequence[str], kind: Count) -> OpenWindows:
+    """Keep the elements that a later pane may contain, and the counts of each key."""
     known = beside(numbered.drop(SEEN, strict=False), totals.select(*keys, SEEN), keys)
     oldest = pl.col(SEEN) - kind.size if kind.every else pl.col(SEEN) // kind.size * kind.size
     recent = known.filter(pl.col(ORDINAL) >= oldest).drop(SEEN)
-    nowhere = (pl.lit(0, pl.Int64).alias(START), pl.lit(0, pl.Int64).alias(END))
-    windows = totals.select(*keys, *nowhere, SEEN, UNTOLD, pl.lit(None, pl.Int64).alias(HOLD))
-    return OpenWindows(windows, {ELEMENTS: recent.with_columns(nowhere)})
+    no_bounds = (pl.lit(0, pl.Int64).alias(START), pl.lit(0, pl.Int64).alias(END))
+    windows = totals.select(*keys, *no_bounds, SEEN, PENDING, pl.lit(None, pl.Int64).alias(HOLD))
+    return OpenWindows(windows, {ELEMENTS: recent.with_columns(no_bounds)})

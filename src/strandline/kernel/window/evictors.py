@@ -1,4 +1,4 @@
-"""What windows let go of at a firing, for all that fire at once."""
+"""Evict elements from all windows that fire in a batch."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -14,8 +14,8 @@ from strandline.model.expressions import Name
 _ARRIVAL = (TURN, PARTITION, OFFSET)
 
 
-def kept(evictor: Evictor | None, moment: Moment, elements: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """The elements that stay, once the evictor has run if this is its moment."""
+def evict(evictor: Evictor | None, moment: Moment, elements: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Apply the evictor if this is its moment (before or after firing); return the elements that stay."""
     if evictor is None or evictor.moment is not moment:
         return elements
     windows = identity(keys)

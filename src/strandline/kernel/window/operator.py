@@ -1,7 +1,8 @@
 """Aggregate elements by key and window: the window operator.
 
-A batch is played in this order: collect elements; play shared slices; open the slices that elements touch or a deadline
-makes due; judge elements by the watermark before the batch, add them, fire; write what changed.
+The operator processes a batch in this order: collect elements; update shared slices; read the state slices that
+elements touch or a deadline makes due; split off late elements by the watermark before the batch; add elements; fire
+triggers; write changed slices.
 """
 
 from collections import Counter
@@ -14,22 +15,22 @@ import polars as pl
 from strandline.kernel.aggregation.check_user_aggregates import probe
 from strandline.kernel.operator import Batch, Exported, Fit, Played, Prepared
 from strandline.kernel.state.partitioning import slices_of, span_of
-from strandline.kernel.state.slice_deltas import Changing, seldom
+from strandline.kernel.state.slice_deltas import SliceChanges, slices_with_few_changes
 from strandline.kernel.state.slice_rows import WINDOWS
 from strandline.kernel.state.slice_store import Slices, due
 from strandline.kernel.watermarks import Rule
 from strandline.kernel.window import export
-from strandline.kernel.window.arrivals import Arrived
+from strandline.kernel.window.arrivals import Arrivals
 from strandline.kernel.window.prepare import admit, prepare
-from strandline.kernel.window.shared_slice_store import Ripe
+from strandline.kernel.window.shared_slice_store import EndedWindows
 from strandline.kernel.window.state_migrations import in_rows, is_older
 from strandline.kernel.window.strategies import WindowStrategy, strategy_of
 from strandline.kernel.window.window_rows import OpenWindows
 from strandline.kernel.window.window_slices import (
     begin_deltas,
     deleted_deltas,
+    drop_expired,
     read_windows,
-    sift_expired,
     takes_deltas,
     with_touched,
     write_windows,
@@ -37,24 +38,24 @@ from strandline.kernel.window.window_slices import (
 from strandline.model.steps import WindowedStep
 
 Touched = Sequence[tuple[pl.DataFrame, pl.Series]]
-"""Frames of a batch, each with the slice that every row belongs to."""
+"""Frames of a batch, each with the slice number of every row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The slices that a batch opens: read whole, or with a delta."""
+    """The slices that a batch reads: either whole, or only the rows that get a delta."""
 
     windows: OpenWindows
-    whole: frozenset[int]
-    """Slices that are in state and will be written whole."""
-    changing: Mapping[int, Changing]
-    left: Slices
-    """Slices that stay as they are."""
+    rewritten: frozenset[int]
+    """Slices in state that are written whole."""
+    changing: Mapping[int, SliceChanges]
+    unchanged: Slices
+    """Entries of slices that the batch does not read."""
 
 
 @dataclass(frozen=True)
 class WindowOperator:
-    """The window operator over certain keys."""
+    """The window operator for given key columns."""
 
     definition: WindowedStep
     keys: tuple[str, ...]
@@ -78,44 +79,48 @@ class WindowOperator:
 
     def play(self, batch: Batch) -> Played:
         strategy, now = self._strategy, batch.now
-        arrived = strategy.arrive(batch.blocks, now)
-        shared = strategy.share(batch, arrived)
-        opened = self._open(batch, self._touched(arrived, shared.ended))
-        updated = strategy.update(opened.windows, arrived, shared, now)
+        arrivals = strategy.collect(batch.blocks, now)
+        shared = strategy.share(batch, arrivals)
+        opened = self._open(batch, self._touched_frames(arrivals, shared.ended))
+        updated = strategy.update(opened.windows, arrivals, shared, now)
         writes, slices = write_windows(
-            updated.windows, opened.whole, self.keys, self.definition, strategy.deadlines(now), opened.changing
+            updated.windows, opened.rewritten, self.keys, self.definition, strategy.deadlines(now), opened.changing
         )
         known = batch.index.store(WINDOWS.name)
         shared_writes, shared_stores = strategy.write_shared(batch, shared)
         return Played(
-            {**writes, **deleted_deltas(opened.whole, known), **shared_writes},
-            {WINDOWS.name: {**opened.left, **slices}, **shared_stores},
+            {**writes, **deleted_deltas(opened.rewritten, known), **shared_writes},
+            {WINDOWS.name: {**opened.unchanged, **slices}, **shared_stores},
             updated.panes,
-            updated.judged.late,
-            updated.judged.contributed + arrived.surely,
-            updated.judged.refused,
+            updated.late_split.late,
+            updated.late_split.contributed + arrivals.combined_count,
+            updated.late_split.refused,
         )
 
-    def _touched(self, arrived: Arrived, ended: Ripe) -> Touched:
-        frames = [each.rows for each in (arrived.parts, ended.windows) if each is not None]
-        frames += [arrived.placed] if arrived.placed is not None else []
+    def _touched_frames(self, arrivals: Arrivals, ended: EndedWindows) -> Touched:
+        frames = [each.rows for each in (arrivals.parts, ended.windows) if each is not None]
+        frames += [arrivals.assigned] if arrivals.assigned is not None else []
         span = span_of(self.definition.window)
         return [(frame, slices_of(frame, self.keys, span)) for frame in frames]
 
     def _open(self, batch: Batch, touched: Touched) -> Opened:
         """Read the slices that elements touch or a deadline makes due."""
-        slices, ask = batch.index.store(WINDOWS.name), self.definition
-        many, due_now = _rows_by_slice(touched), due(slices, batch.progress)
-        # State of an older form is migrated all at once: of a slice that is half read, half would be lost.
-        older = is_older(batch.index.form, ask)
-        few = frozenset[int]() if older or not takes_deltas(ask) else seldom(slices, many, due_now)
-        numbers = {*many, *due_now, *(slices if older else ())} - few
+        slices, step = batch.index.store(WINDOWS.name), self.definition
+        row_counts, due_now = _rows_by_slice(touched), due(slices, batch.progress)
+        # Migrate state of an older form in one batch: a slice that is read in part would lose the rest.
+        older = is_older(batch.index.form, step)
+        with_delta = (
+            frozenset[int]()
+            if older or not takes_deltas(step)
+            else slices_with_few_changes(slices, row_counts, due_now)
+        )
+        numbers = {*row_counts, *due_now, *(slices if older else ())} - with_delta
         rows_of = partial(_rows_in, touched)
-        sift = None if older else sift_expired(rows_of, self.keys, ask, batch.now)
-        read = self._migrated(read_windows(batch.held, numbers & slices.keys(), slices, sift))
-        changing = begin_deltas(batch.held, slices, {n: rows_of(n) for n in few}, self.keys)
-        left = {number: entry for number, entry in slices.items() if number not in numbers}
-        return Opened(with_touched(read, changing), frozenset(numbers & slices.keys()), changing, left)
+        row_filter = None if older else drop_expired(rows_of, self.keys, step, batch.now)
+        read = self._migrated(read_windows(batch.held, numbers & slices.keys(), slices, row_filter))
+        changing = begin_deltas(batch.held, slices, {n: rows_of(n) for n in with_delta}, self.keys)
+        unchanged = {number: entry for number, entry in slices.items() if number not in numbers}
+        return Opened(with_touched(read, changing), frozenset(numbers & slices.keys()), changing, unchanged)
 
     def _migrated(self, windows: OpenWindows) -> OpenWindows:
         if windows.windows is None:
@@ -134,7 +139,7 @@ class WindowOperator:
 
 
 def _rows_by_slice(touched: Touched) -> dict[int, int]:
-    """Count the rows that come to each slice, at most."""
+    """Count an upper bound of the rows that the batch changes in each slice."""
     found: Counter[int] = Counter()
     for _, numbers in touched:
         found.update(dict(numbers.value_counts().iter_rows()))

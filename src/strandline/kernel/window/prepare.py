@@ -1,8 +1,9 @@
-"""Before the shuffle: elements find their windows and are combined, and each key group gets one block.
+"""Pre-aggregate elements before the shuffle: assign windows, combine by (key, window), pack one block per key group.
 
-Elements that a window may refuse must arrive one by one, since the late output tells of each. Which those are depends
-on the watermark before the batch, which is only known for sure in the key groups. `horizon` is an upper bound of it:
-windows that live beyond it surely take their elements, and those are combined. Without a bound nothing is.
+Elements that a window may reject as late must arrive as single rows, since the late output contains each of them. The
+watermark before the batch decides, and only the key groups know it exactly. `horizon` is an upper bound of it: a window
+that expires after the horizon accepts its elements, so tasks pre-aggregate them. Without a horizon tasks pre-aggregate
+nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from strandline.kernel.state.partitioning import group_numbers, key_groups
 from strandline.kernel.watermarks import FOREVER, NEVER, put_aside_after
 from strandline.kernel.window.assign import assign, expires, has_one, max_timestamp
 from strandline.kernel.window.sessions import COVER_END, COVER_START, cover
-from strandline.kernel.window.shared_slices import first_over, shares, striped
+from strandline.kernel.window.shared_slices import first_end_watermark, step_over_slices, uses_shared_slices
 from strandline.model.elements import Duration, TimeDomain, instant
 from strandline.model.panes import DeadReason, PaneTimestamp
 from strandline.model.steps import WindowedStep, lifts
@@ -31,38 +32,38 @@ from strandline.model.windows import Custom, GapColumn, Session, Sliding
 SURE = "@sure"
 PARTS, ITEMS = "parts", "items:"
 REPEATS = "repeats"
-"""The fact that a window may have several parts."""
+"""Fact of a block: it may contain several parts of one window."""
 
 
 def admit(
-    elements: pl.DataFrame, ask: WindowedStep, rule: Watermark | Inputs | None, clock: int
+    elements: pl.DataFrame, step: WindowedStep, rule: Watermark | Inputs | None, clock: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The elements that can be taken in, with their windows' own columns read; and those that cannot, with REASON."""
-    if ask.time is TimeDomain.PROCESSING:
+    """Split elements into valid ones, with session gaps and custom bounds parsed, and dead letters with REASON."""
+    if step.time is TimeDomain.PROCESSING:
         elements = elements.with_columns(pl.lit(clock, pl.Int64).alias(AT))
     at = pl.col(AT)
-    wrong = {DeadReason.NO_EVENT_TIME: at.is_null() | (at == NEVER) | (at == FOREVER)}
+    invalid = {DeadReason.NO_EVENT_TIME: at.is_null() | (at == NEVER) | (at == FOREVER)}
     last = put_aside_after(rule, clock)
     if last is not None:
-        wrong[DeadReason.FUTURE] = at > last
-    match ask.window:
+        invalid[DeadReason.FUTURE] = at > last
+    match step.window:
         case Session(GapColumn(name)):
             elements = elements.with_columns(_lengths(elements[name]).alias(GAP))
-            wrong[DeadReason.BAD_GAP] = pl.col(GAP).fill_null(0) <= 0
+            invalid[DeadReason.BAD_GAP] = pl.col(GAP).fill_null(0) <= 0
         case Custom(start, end):
             elements = elements.with_columns(_bound(elements, start, START), _bound(elements, end, END))
             outside = [b.is_null() | (b == NEVER) | (b == FOREVER) for b in (pl.col(START), pl.col(END))]
-            wrong[DeadReason.BAD_WINDOW] = outside[0] | outside[1] | (pl.col(END) <= pl.col(START))
-    if not elements.select(pl.any_horizontal(*wrong.values())).to_series().any():
+            invalid[DeadReason.BAD_WINDOW] = outside[0] | outside[1] | (pl.col(END) <= pl.col(START))
+    if not elements.select(pl.any_horizontal(*invalid.values())).to_series().any():
         return elements, elements.clear().with_columns(pl.lit(None, pl.String).alias(REASON))
-    told = [pl.when(condition).then(pl.lit(reason.value)) for reason, condition in wrong.items()]
-    reason = pl.coalesce(told)
+    reasons = [pl.when(condition).then(pl.lit(reason.value)) for reason, condition in invalid.items()]
+    reason = pl.coalesce(reasons)
     judged = elements.with_columns(reason.alias(REASON))
     return judged.filter(pl.col(REASON).is_null()).drop(REASON), judged.filter(pl.col(REASON).is_not_null())
 
 
 def _lengths(values: pl.Series) -> pl.Series:
-    """Gaps in milliseconds: whole numbers are, durations and texts are lengths of time; null where it is none."""
+    """Parse session gaps as milliseconds from integers, durations or texts; null where parsing fails."""
     if values.dtype == pl.Duration:
         return values.dt.total_milliseconds()
     if values.dtype != pl.String:
@@ -82,7 +83,7 @@ def _length(text: str | None) -> int | None:
 
 
 def _bound(elements: pl.DataFrame, column: str, name: str) -> pl.Series:
-    """A bound in milliseconds, from a time, a whole number of them, or a text that says one."""
+    """Parse a window bound as milliseconds from a timestamp, an integer or a text."""
     values = elements[column]
     if values.dtype.is_temporal():
         return (values.cast(pl.Datetime("us")).dt.timestamp("us") // 1000).alias(name)
@@ -101,68 +102,68 @@ def _instant(text: str | None) -> int | None:
 
 
 def prepare(
-    elements: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, groups: int, horizon: int | None
+    elements: pl.DataFrame, keys: Sequence[str], step: WindowedStep, groups: int, horizon: int | None
 ) -> Prepared:
-    """For each key group that elements belong to, a block of what it must add: `parts` combined, `rows` one by one."""
-    if shares(ask):
-        return Prepared(_blocks(_in_strips(elements, keys, ask, horizon), keys, groups, horizon), 0)
-    placed = assign(elements, ask.window)
+    """Pack one block per key group: `parts` are pre-aggregated, `rows` are single elements."""
+    if uses_shared_slices(step):
+        return Prepared(_blocks(_combine_by_slice(elements, keys, step, horizon), keys, groups, horizon), 0)
+    assigned = assign(elements, step.window)
     filtered = 0
-    if isinstance(ask.window, Sliding) and ask.window.leaves_gaps:
-        filtered = elements.height - placed.height
-        elements = elements.join(placed, on=[PARTITION, OFFSET], how="semi")
-    if horizon is None or not lifts(ask):
+    if isinstance(step.window, Sliding) and step.window.leaves_gaps:
+        filtered = elements.height - assigned.height
+        elements = elements.join(assigned, on=[PARTITION, OFFSET], how="semi")
+    if horizon is None or not lifts(step):
         frames = {ROWS: elements}
         return Prepared(_blocks(frames, keys, groups, None), filtered)
-    sure = placed.select(surely_taken(ask, horizon)).to_series()
-    if sure.all():
+    accepted = assigned.select(surely_accepted(step, horizon)).to_series()
+    if accepted.all():
         rows = elements.clear()
-    elif has_one(ask.window):
-        rows = elements.filter(~sure)
+    elif has_one(step.window):
+        rows = elements.filter(~accepted)
     else:
-        rows = elements.join(placed.filter(~sure), on=[PARTITION, OFFSET], how="semi")
-    combined = _combine(placed, keys, ask, None if sure.all() else sure)
+        rows = elements.join(assigned.filter(~accepted), on=[PARTITION, OFFSET], how="semi")
+    combined = _combine(assigned, keys, step, None if accepted.all() else accepted)
     return Prepared(_blocks(_frames(rows, combined), keys, groups, horizon, repeats=combined.repeats), filtered)
 
 
-def _in_strips(
-    elements: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, horizon: int | None
+def _combine_by_slice(
+    elements: pl.DataFrame, keys: Sequence[str], step: WindowedStep, horizon: int | None
 ) -> dict[str, pl.DataFrame]:
-    """Elements whose windows are all still to end are combined by what these share; the others are looked at."""
-    if horizon is None or not lifts(ask):
+    """Pre-aggregate by shared slice the elements whose windows all end after the horizon; keep the others as rows."""
+    if horizon is None or not lifts(step):
         return {ROWS: elements}
-    ahead = first_over(ask) > horizon
-    combined = combine(assign(elements.filter(ahead), striped(ask).window), keys, ask)
-    return _frames(elements.filter(~ahead), combined)
+    not_ended = first_end_watermark(step) > horizon
+    combined = combine(assign(elements.filter(not_ended), step_over_slices(step).window), keys, step)
+    return _frames(elements.filter(~not_ended), combined)
 
 
 def _frames(rows: pl.DataFrame, combined: Combined) -> dict[str, pl.DataFrame]:
     return {ROWS: rows, PARTS: combined.rows, **{ITEMS + name: each for name, each in combined.items.items()}}
 
 
-def _combine(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, sure: pl.Series | None) -> Combined:
-    """Sessions of one batch are put together as far as they meet; other windows are what they are."""
-    if not isinstance(ask.window, Session):
-        return alone(placed, keys, ask, sure) or combine(placed, keys, ask, sure)
-    covered = cover(placed if sure is None else placed.filter(sure), keys, ask.window.touching)
-    return combine(covered.drop(START, END).rename({COVER_START: START, COVER_END: END}), keys, ask)
+def _combine(assigned: pl.DataFrame, keys: Sequence[str], step: WindowedStep, accepted: pl.Series | None) -> Combined:
+    """Pre-aggregate elements by key and window; merge overlapping sessions of the task first."""
+    if not isinstance(step.window, Session):
+        return alone(assigned, keys, step, accepted) or combine(assigned, keys, step, accepted)
+    covered = cover(assigned if accepted is None else assigned.filter(accepted), keys, step.window.touching)
+    return combine(covered.drop(START, END).rename({COVER_START: START, COVER_END: END}), keys, step)
 
 
-def surely_taken(ask: WindowedStep, horizon: int) -> pl.Expr:
-    """Whether a window takes an element whatever the watermark before the batch is, up to the horizon."""
-    last = max_timestamp() if may_finish(ask.trigger) else expires(ask)
-    sure = last > horizon
-    if ask.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
-        # What is behind does not hold time back, so each such element must be looked at.
-        sure = sure & (pl.col(AT) > horizon)
-    return sure
+def surely_accepted(step: WindowedStep, horizon: int) -> pl.Expr:
+    """Tell whether a window accepts an element for every watermark up to the horizon."""
+    last = max_timestamp() if may_finish(step.trigger) else expires(step)
+    accepted = last > horizon
+    if step.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
+        # An element behind the watermark does not hold it back, so the key group must check each one.
+        accepted = accepted & (pl.col(AT) > horizon)
+    return accepted
 
 
 def _blocks(
     frames: Mapping[str, pl.DataFrame], keys: Sequence[str], groups: int, horizon: int | None, *, repeats: bool = False
 ) -> dict[int, Block]:
     facts = {"horizon": horizon} | ({REPEATS: True} if repeats else {})
-    split = {name: _by_group(frame, keys, groups) for name, frame in frames.items()}
+    split = {name: _split_by_group(frame, keys, groups) for name, frame in frames.items()}
     found = sorted({group for parts in split.values() for group in parts})
     return {
         group: Block(
@@ -173,22 +174,22 @@ def _blocks(
     }
 
 
-def _by_group(frame: pl.DataFrame, keys: Sequence[str], groups: int) -> dict[int, pl.DataFrame]:
+def _split_by_group(frame: pl.DataFrame, keys: Sequence[str], groups: int) -> dict[int, pl.DataFrame]:
     if frame.is_empty():
         return {}
     if is_worth_it(frame.height):
         return apart(frame, group_numbers(only(frame, keys), groups), groups)
-    placed = frame.with_columns(key_groups(only(frame, keys), groups).alias("@group"))
-    split = placed.partition_by("@group", as_dict=True, include_key=False, maintain_order=True)
+    assigned = frame.with_columns(key_groups(only(frame, keys), groups).alias("@group"))
+    split = assigned.partition_by("@group", as_dict=True, include_key=False, maintain_order=True)
     return {int(group): part for (group,), part in split.items()}
 
 
-def gather(blocks: Sequence[Block], ask: WindowedStep) -> list[Combined]:
-    """What each task combined."""
+def gather(blocks: Sequence[Block], step: WindowedStep) -> list[Combined]:
+    """Return the parts that each task pre-aggregated."""
     found = []
     for block in blocks:
         if PARTS in block.frames:
-            names = [name for name in items_of(ask) if ITEMS + name in block.frames]
+            names = [name for name in items_of(step) if ITEMS + name in block.frames]
             items = {name: block.frames[ITEMS + name] for name in names}
             found.append(Combined(block.frames[PARTS], items, repeats=block.facts.get(REPEATS, False)))
     return found

@@ -1,7 +1,7 @@
-"""Sessions that meet, for all keys at once: sort by start, see where the running end is passed, and number the groups.
+"""Merge sessions of all keys at once: sort by start, compare with the running maximum of ends, number the groups.
 
-A batch's new spans and the open sessions are merged together first; only then is it asked who comes too late. Sessions
-that others join take a new identity: what they had said is owed, what they hold is put together, their triggers merge.
+New spans of a batch merge with the open sessions first; only then are elements checked for lateness. A merged session
+has new bounds: panes of its parts wait to be retracted, contents are combined, and triggers merge.
 """
 
 from collections.abc import Sequence
@@ -16,107 +16,117 @@ from strandline.kernel.state.slice_store import HOLD
 from strandline.kernel.window import triggers
 from strandline.kernel.window.assign import expires, max_timestamp
 from strandline.kernel.window.panes import OWNER_END, OWNER_START, last_panes
-from strandline.kernel.window.window_rows import ADDED, ARRIVED, CLOSED, SETTLED, SPOKEN, TOLD_TIMING, OpenWindows
+from strandline.kernel.window.window_rows import (
+    ADDED,
+    ARRIVED,
+    CLOSED,
+    LAST_TIMING,
+    NON_EARLY_COUNT,
+    PANE_COUNT,
+    OpenWindows,
+)
 from strandline.model.panes import Accumulation, LateReason, PaneTimestamp
 from strandline.model.steps import WindowedStep
 from strandline.model.windows import Touching
 
 COVER_START, COVER_END = "@cover_start", "@cover_end"
-"""The bounds of the session that a span becomes part of."""
+"""The bounds of the session that contains a span after merging."""
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
-    """Of each span, open (`live`) or new, the session it becomes part of; and why that one takes no elements, if so."""
+class SessionMerges:
+    """The merged session of each open session (`live`) and new span (`fresh`), with the reason if it is late."""
 
     live: pl.DataFrame
     fresh: pl.DataFrame
 
 
-def meet(
+def find_merges(
     live: pl.DataFrame | None,
     spans: pl.DataFrame,
     keys: Sequence[str],
-    ask: WindowedStep,
+    step: WindowedStep,
     touching: Touching,
     before: int,
-) -> Met:
-    """Where every open session and every new span ends up, with REASON where elements are refused."""
+) -> SessionMerges:
+    """Find the merged session of every open session and every new span, with the reason where elements are late."""
     names = identity(keys)
     closed = None if live is None else live.filter(CLOSED).select(names)
-    open_ones = None if live is None else live.filter(~pl.col(CLOSED)).select(*names, pl.lit(True).alias("@live"))
+    open_sessions = None if live is None else live.filter(~pl.col(CLOSED)).select(*names, pl.lit(True).alias("@live"))
     new = spans.select(names).unique().with_columns(pl.lit(False).alias("@live"))
-    both = pl.concat([frame for frame in (open_ones, new) if frame is not None], how="vertical_relaxed")
+    both = pl.concat([frame for frame in (open_sessions, new) if frame is not None], how="vertical_relaxed")
     covered = cover(both, keys, touching).with_columns((~pl.col("@live")).any().over("@group").alias("@joined"))
     covers = covered.rename({START: "@s", END: "@e", COVER_START: START, COVER_END: END})
     marked = pl.lit(False)
     if closed is not None and closed.height:
         marks = closed.with_columns(pl.lit(True).alias("@marked"))
         covers, marked = covers.join(marks, on=names, how="left", nulls_equal=True), pl.col("@marked")
-    expired = pl.when(expires(ask) <= before).then(pl.lit(LateReason.EXPIRED.value))
+    expired = pl.when(expires(step) <= before).then(pl.lit(LateReason.EXPIRED.value))
     reason = expired.when(marked).then(pl.lit(LateReason.CLOSED.value))
     judged = covers.with_columns(reason.alias("@reason")).rename(
         {START: COVER_START, END: COVER_END, "@s": START, "@e": END}
     )
     wanted = judged.select(*names, COVER_START, COVER_END, "@reason", "@live", "@joined")
-    return Met(wanted.filter("@live").drop("@live"), wanted.filter(~pl.col("@live")).drop("@live", "@joined"))
+    return SessionMerges(wanted.filter("@live").drop("@live"), wanted.filter(~pl.col("@live")).drop("@live", "@joined"))
 
 
 def cover(spans: pl.DataFrame, keys: Sequence[str], touching: Touching) -> pl.DataFrame:
-    """Spans with the number and the bounds of the group that they belong to once all that meet have merged."""
+    """Add to each span the number and the bounds of its merged session."""
     ordered = spans.sort(*keys, START, END)
     so_far = pl.col(END).cum_max().shift(1).over(keys)
-    apart = pl.col(START) > so_far if touching is Touching.MERGE else pl.col(START) >= so_far
-    numbered = ordered.with_columns(apart.fill_null(True).cum_sum().alias("@group"))
+    starts_group = pl.col(START) > so_far if touching is Touching.MERGE else pl.col(START) >= so_far
+    numbered = ordered.with_columns(starts_group.fill_null(True).cum_sum().alias("@group"))
     return numbered.with_columns(
         pl.col(START).min().over("@group").alias(COVER_START),
         pl.col(END).max().over("@group").alias(COVER_END),
     )
 
 
-def unite(kept: OpenWindows, live: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, before: int) -> OpenWindows:
-    """Open sessions that an accepted element joins or makes grow become one, under the new bounds."""
+def merge_open_sessions(
+    open_windows: OpenWindows, live: pl.DataFrame, keys: Sequence[str], step: WindowedStep, before: int
+) -> OpenWindows:
+    """Merge open sessions that an accepted element bridges or extends."""
     names = identity(keys)
     grows = pl.col("@joined") & pl.col("@reason").is_null()
     growing = live.filter(grows & ((pl.col(START) != pl.col(COVER_START)) | (pl.col(END) != pl.col(COVER_END))))
-    if kept.windows is None or growing.is_empty():
-        return kept
-    # A session that is already as large as the whole still joins those that move into it.
+    if open_windows.windows is None or growing.is_empty():
+        return open_windows
+    # A session that already has the merged bounds still merges with the others.
     covers = growing.select(*keys, COVER_START, COVER_END).unique()
     joined = live.join(covers, on=covers.columns, how="semi", nulls_equal=True).select(*names, COVER_START, COVER_END)
-    parts = kept.windows.filter(~pl.col(CLOSED)).join(joined, on=names, how="inner", nulls_equal=True)
-    others = kept.windows.join(joined, on=names, how="anti", nulls_equal=True)
-    marks = kept.windows.filter(CLOSED).join(joined, on=names, how="semi", nulls_equal=True)
-    united = _united(parts, keys, ask, before)
-    windows = pl.concat([others, marks, united], how="diagonal_relaxed")
+    parts = open_windows.windows.filter(~pl.col(CLOSED)).join(joined, on=names, how="inner", nulls_equal=True)
+    others = open_windows.windows.join(joined, on=names, how="anti", nulls_equal=True)
+    marks = open_windows.windows.filter(CLOSED).join(joined, on=names, how="semi", nulls_equal=True)
+    merged = _merged_rows(parts, keys, step, before)
+    windows = pl.concat([others, marks, merged], how="diagonal_relaxed")
     items = {
-        name: together([moved(kept.items[name], joined, keys)], keys, kind)
-        for name, kind in items_of(ask).items()
-        if name in kept.items
+        name: together([under_merged_bounds(open_windows.items[name], joined, keys)], keys, kind)
+        for name, kind in items_of(step).items()
+        if name in open_windows.items
     }
-    return OpenWindows(windows, items, _owed(kept.owed, parts, joined, keys, ask))
+    return OpenWindows(windows, items, _pending_retractions(open_windows.pending, parts, joined, keys, step))
 
 
-def _united(parts: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, before: int) -> pl.DataFrame:
-    """One row for each new identity: all that its parts hold, and nothing said yet."""
-    hold = pl.col(HOLD).max() if ask.pane_timestamp is PaneTimestamp.LATEST else pl.col(HOLD).min()
-    ranks = ranked(parts.drop(START, END).rename({COVER_START: START, COVER_END: END}), picks_of(ask))
+def _merged_rows(parts: pl.DataFrame, keys: Sequence[str], step: WindowedStep, before: int) -> pl.DataFrame:
+    """Return one row per merged session, with the contents of its parts and no emitted pane."""
+    hold = pl.col(HOLD).max() if step.pane_timestamp is PaneTimestamp.LATEST else pl.col(HOLD).min()
+    ranks = ranked(parts.drop(START, END).rename({COVER_START: START, COVER_END: END}), picks_of(step))
     gathered = ranks.fetched(ranks.frame.group_by(identity(keys)).agg(
         pl.col(ADDED).sum(), hold, pl.col(ARRIVED).max(),
-        *(part.merge.alias(part.name) for part in plain_parts(ask)), *ranks.made, *triggers.merging(ask.trigger),
+        *(part.merge.alias(part.name) for part in plain_parts(step)), *ranks.made, *triggers.merging(step.trigger),
     ))  # fmt: skip
     end = max_timestamp()
-    if ask.pane_timestamp is PaneTimestamp.END_OF_WINDOW:
+    if step.pane_timestamp is PaneTimestamp.END_OF_WINDOW:
         gathered = gathered.with_columns(pl.when(pl.col(HOLD).is_not_null()).then(end).alias(HOLD))
     known = {name: pl.col(name) for name in gathered.columns}
-    state = triggers.merged(ask.trigger, {**triggers.now(ask.trigger), **known}, end <= before)
-    fresh = {SPOKEN: pl.lit(0, pl.Int64), SETTLED: pl.lit(0, pl.Int64), CLOSED: pl.lit(False)}
-    mine = {name: state[name] for name in triggers.columns(ask.trigger)}
-    return gathered.with_columns(**fresh, **mine).select(pl.exclude(r"^.*\|(any|all)$"))
+    state = triggers.merged(step.trigger, {**triggers.now(step.trigger), **known}, end <= before)
+    fresh = {PANE_COUNT: pl.lit(0, pl.Int64), NON_EARLY_COUNT: pl.lit(0, pl.Int64), CLOSED: pl.lit(False)}
+    trigger_state = {name: state[name] for name in triggers.columns(step.trigger)}
+    return gathered.with_columns(**fresh, **trigger_state).select(pl.exclude(r"^.*\|(any|all)$"))
 
 
-def moved(frame: pl.DataFrame, joined: pl.DataFrame, keys: Sequence[str], *also: str) -> pl.DataFrame:
-    """Rows under the identity that theirs has become, with other columns of `joined` where they are asked for."""
+def under_merged_bounds(frame: pl.DataFrame, joined: pl.DataFrame, keys: Sequence[str], *also: str) -> pl.DataFrame:
+    """Replace the bounds of rows by those of the merged session; add the requested columns of `joined`."""
     names = identity(keys)
     found = frame.join(joined.select(*names, COVER_START, COVER_END, *also), on=names, how="left", nulls_equal=True)
     return found.with_columns(
@@ -124,25 +134,25 @@ def moved(frame: pl.DataFrame, joined: pl.DataFrame, keys: Sequence[str], *also:
     ).drop(COVER_START, COVER_END)
 
 
-def _owed(
-    owed: pl.DataFrame | None, parts: pl.DataFrame, joined: pl.DataFrame, keys: Sequence[str], ask: WindowedStep
+def _pending_retractions(
+    pending: pl.DataFrame | None, parts: pl.DataFrame, joined: pl.DataFrame, keys: Sequence[str], step: WindowedStep
 ) -> pl.DataFrame | None:
-    """The last panes of sessions merged away, to be taken back when the new one first speaks."""
-    if ask.accumulation is not Accumulation.RETRACTING:
+    """Return the last panes of merged sessions; the new session retracts them before its first pane."""
+    if step.accumulation is not Accumulation.RETRACTING:
         return None
-    spoke = parts.filter(pl.col(SPOKEN) > 0) if TOLD_TIMING in parts.columns else parts.clear()
+    emitted = parts.filter(pl.col(PANE_COUNT) > 0) if LAST_TIMING in parts.columns else parts.clear()
     found = []
-    if owed is not None:
+    if pending is not None:
         owners = joined.rename({START: OWNER_START, END: OWNER_END})
-        again = owed.join(owners, on=[*keys, OWNER_START, OWNER_END], how="left", nulls_equal=True)
+        again = pending.join(owners, on=[*keys, OWNER_START, OWNER_END], how="left", nulls_equal=True)
         found.append(
             again.with_columns(
                 pl.coalesce(COVER_START, OWNER_START).alias(OWNER_START),
                 pl.coalesce(COVER_END, OWNER_END).alias(OWNER_END),
             ).drop(COVER_START, COVER_END)
         )
-    if spoke.height:
-        covers = spoke.select(COVER_START, COVER_END)
-        last = last_panes(spoke, keys, ask)
+    if emitted.height:
+        covers = emitted.select(COVER_START, COVER_END)
+        last = last_panes(emitted, keys, step)
         found.append(last.with_columns(covers[COVER_START].alias(OWNER_START), covers[COVER_END].alias(OWNER_END)))
     return pl.concat(found, how="diagonal_relaxed").sort(identity(keys)) if found else None

@@ -1,11 +1,11 @@
-"""Strips that wait: the elements of overlapping windows, kept once, until the last of their windows is gone.
+"""Store elements of overlapping windows once, by shared slice, until the last of their windows expires.
 
-    "strips:<n>"     the strips of slice n, with their items
-    "strips:beside"  what came later to slices of which little changed: these stay as they are until it is much
+    "strips:<n>"     the shared slices of state slice n, with their items
+    "strips:beside"  the side block: additions to state slices that change little, and so are not rewritten
 
-A window has no row of its own while it waits for its end. When the watermark passes that, its contents are spread from
-its strips, and it speaks. It needs no row after that either, as long as its strips can tell what it has said: nothing
-but its on-time pane. Only when an element comes late is such a window recalled, and has a row from then on.
+A window has no row of its own before its end. When the watermark passes the end, the contents of the window are
+combined from its shared slices, and it emits its on-time pane. It still needs no row afterwards, because its shared
+slices give the same contents again. Only a late element restores such a window as a row.
 """
 
 from collections import Counter
@@ -33,23 +33,23 @@ from strandline.kernel.state.slice_rows import SHARED
 from strandline.kernel.state.slice_store import BESIDE, Index, Slice, Slices, by_slice, due
 from strandline.kernel.watermarks import FOREVER, Progress
 from strandline.kernel.window.assign import assign, expires, max_timestamp
-from strandline.kernel.window.panes import on_time, on_time_before
+from strandline.kernel.window.panes import after_on_time_pane, on_time_panes
 from strandline.kernel.window.prepare import SURE
 from strandline.kernel.window.shared_slices import (
-    first_over,
-    first_waiting,
+    first_end_watermark,
+    first_open_instant,
     last_end,
-    last_over,
-    next_over,
-    shares,
+    last_end_watermark,
+    next_end_watermark,
     slice_span,
-    striped,
+    step_over_slices,
+    uses_shared_slices,
     windows_ending,
 )
 from strandline.kernel.window.state_migrations import in_rows
-from strandline.kernel.window.window_rows import OpenWindows, keeps_told
+from strandline.kernel.window.window_rows import OpenWindows, keeps_last_values
 from strandline.kernel.window.window_slices import in_order
-from strandline.kernel.window.windows_from_slices import spread
+from strandline.kernel.window.windows_from_slices import combine_into_windows
 from strandline.model.elements import ZERO
 from strandline.model.panes import Accumulation, Emit, LateRows
 from strandline.model.steps import WindowedStep
@@ -57,23 +57,23 @@ from strandline.model.triggers import Never
 
 STRIPS: Final = SHARED.name
 LARGE: Final = 256
-"""So many strips of a slice make it worth the trouble to leave them as they are."""
-SELDOM: Final = 4
-"""What is beside a slice is less than one in so many."""
+"""Shared slices from which on a state slice is left unchanged and additions go to the side block."""
+MIN_RATIO: Final = 4
+"""A state slice takes in its additions when they reach one in this many of its rows."""
 _ITEMS: Final = "items:"
 _FROM, _TO = "@from", "@to"
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """Slices of strips that were read, what is beside slices, and which of all that is no longer as it was."""
+class SharedSliceState:
+    """State slices read in a batch, the side block, and which of them changed."""
 
     slices: Mapping[int, Combined] = field(default_factory=dict)
     changed: frozenset[int] = frozenset()
     beside: Combined | None = None
-    stay: frozenset[int] = frozenset()
-    """The slices that stay as they are: what comes to them goes beside."""
-    is_new_beside: bool = False
+    unmerged: frozenset[int] = frozenset()
+    """State slices that are not rewritten: their additions go to the side block."""
+    side_block_changed: bool = False
 
     @property
     def all(self) -> Sequence[Combined]:
@@ -83,35 +83,37 @@ class Waiting:
     def rows(self) -> pl.DataFrame:
         return stacked([each.rows for each in self.all])
 
-    def items(self, ask: WindowedStep) -> Frames:
-        held = {name: [each.items[name] for each in self.all if name in each.items] for name in items_of(ask)}
+    def items(self, step: WindowedStep) -> Frames:
+        held = {name: [each.items[name] for each in self.all if name in each.items] for name in items_of(step)}
         return {name: stacked(found) for name, found in held.items() if found}
 
 
 @dataclass(frozen=True, slots=True)
-class Ripe:
-    """What windows that have just ended say, and those of them that must be kept by themselves from now on."""
+class EndedWindows:
+    """Panes of windows that have just ended, and the windows that need a row of their own from now on."""
 
     panes: pl.DataFrame | None = None
     windows: Combined | None = None
 
 
 @cache
-def _remembers(ask: WindowedStep) -> bool:
-    """Whether a window that has ended needs a row even if nothing comes any more: strips cannot tell what it must."""
-    return keeps_told(ask) or ask.final_pane is Emit.ALWAYS or isinstance(ask.trigger, Never)
+def _keeps_ended_windows(step: WindowedStep) -> bool:
+    """Tell whether an ended window needs a row even without late elements, for state that shared slices lack."""
+    return keeps_last_values(step) or step.final_pane is Emit.ALWAYS or isinstance(step.trigger, Never)
 
 
-def apart(rows: pl.DataFrame, ask: WindowedStep, now: Instant) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
-    """Elements with windows still ahead, in strips; and those with windows that are over, beside each of these."""
-    ahead = max_timestamp(last_end(ask)) > now.before
-    fresh, behind = rows.filter(ahead), rows.filter(first_over(ask) <= now.before)
-    if ask.lateness.allowed == ZERO and ask.lateness.rows is LateRows.PER_ELEMENT:
-        # Windows that are over take nothing more, and nobody is told of it where another one still does.
+def split_by_window_end(
+    rows: pl.DataFrame, step: WindowedStep, now: Instant
+) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
+    """Split elements: by shared slice for windows that have not ended, by window for windows that have."""
+    ahead = max_timestamp(last_end(step)) > now.before
+    fresh, behind = rows.filter(ahead), rows.filter(first_end_watermark(step) <= now.before)
+    if step.lateness.allowed == ZERO and step.lateness.rows is LateRows.PER_ELEMENT:
+        # Ended windows have expired. The late output omits an element that another window still accepts.
         behind = behind.filter(~ahead)
-    placed = assign(behind.with_columns(ahead.alias(SURE)), ask.window).filter(max_timestamp() <= now.before)
+    placed = assign(behind.with_columns(ahead.alias(SURE)), step.window).filter(max_timestamp() <= now.before)
     return (
-        assign(fresh, striped(ask).window) if fresh.height else None,
+        assign(fresh, step_over_slices(step).window) if fresh.height else None,
         placed if placed.height else None,
     )
 
@@ -119,191 +121,198 @@ def apart(rows: pl.DataFrame, ask: WindowedStep, now: Instant) -> tuple[pl.DataF
 def read(
     held: Mapping[str, bytes],
     index: Index,
-    came: Combined | None,
+    added: Combined | None,
     late: pl.DataFrame | None,
     progress: Progress,
-    ask: WindowedStep,
-) -> Waiting:
-    """The strips that elements come to, that windows need which end in this batch, or that late elements ask about."""
-    if not shares(ask):
-        return Waiting()
-    span = slice_span(ask)
-    there = index.store(STRIPS)
-    numbers = due(there, progress)
-    beside = _combined(unpack(held[BESIDE], BESIDE), ask) if index.store(BESIDE) else None
-    coming = [each.rows for each in (came, beside) if each is not None]
+    step: WindowedStep,
+) -> SharedSliceState:
+    """Read the state slices that elements touch, that ending windows need, or that late elements need."""
+    if not uses_shared_slices(step):
+        return SharedSliceState()
+    span = slice_span(step)
+    stored = index.store(STRIPS)
+    numbers = due(stored, progress)
+    beside = _combined(unpack(held[BESIDE], BESIDE), step) if index.store(BESIDE) else None
+    incoming = [each.rows for each in (added, beside) if each is not None]
     touched = Counter[int]()
-    for rows in coming:
+    for rows in incoming:
         touched.update(dict(slices_of(rows, (), span).value_counts().iter_rows()))
-    stay = frozenset(n for n, many in touched.items() if _is_seldom(many, there.get(n)))
-    if came is not None:
-        numbers |= _numbers(came, span) - stay
-    if late is not None and not _remembers(ask):
-        asked = late.select(pl.col(START) // span, (pl.col(END) - 1) // span).unique().rows()
-        numbers |= {n for n in there for first, last in asked if first <= n <= last}
-    found = {n: _combined(unpack(held[_place(n)], _place(n)), ask) for n in sorted(numbers) if n in there}
-    return Waiting(found, beside=beside, stay=stay)
+    unmerged = frozenset(n for n, changed_rows in touched.items() if _is_small_change(changed_rows, stored.get(n)))
+    if added is not None:
+        numbers |= _slice_numbers(added, span) - unmerged
+    if late is not None and not _keeps_ended_windows(step):
+        ranges = late.select(pl.col(START) // span, (pl.col(END) - 1) // span).unique().rows()
+        numbers |= {n for n in stored for first, last in ranges if first <= n <= last}
+    found = {n: _combined(unpack(held[_place(n)], _place(n)), step) for n in sorted(numbers) if n in stored}
+    return SharedSliceState(found, beside=beside, unmerged=unmerged)
 
 
-def _is_seldom(many: int, entry: Slice | None) -> bool:
-    """Whether so little comes to a slice that it is left as it is."""
-    return entry is not None and entry.rows >= LARGE and many * SELDOM < entry.rows
+def _is_small_change(changed_rows: int, entry: Slice | None) -> bool:
+    """Tell whether a state slice gets so few additions that it is not rewritten."""
+    return entry is not None and entry.rows >= LARGE and changed_rows * MIN_RATIO < entry.rows
 
 
-def _combined(block: Block, ask: WindowedStep) -> Combined:
+def _combined(block: Block, step: WindowedStep) -> Combined:
     items = {name.removeprefix(_ITEMS): each for name, each in block.frames.items() if name.startswith(_ITEMS)}
-    return Combined(*in_rows(block.frames[STRIPS], items, ask))
+    return Combined(*in_rows(block.frames[STRIPS], items, step))
 
 
-def recall(
-    kept: OpenWindows, waiting: Waiting, late: pl.DataFrame | None, keys: Sequence[str], ask: WindowedStep, now: Instant
+def restore_ended_windows(
+    open_windows: OpenWindows,
+    state: SharedSliceState,
+    late: pl.DataFrame | None,
+    keys: Sequence[str],
+    step: WindowedStep,
+    now: Instant,
 ) -> OpenWindows:
-    """With rows for windows that have said nothing but their on-time pane, now that elements come to them late."""
-    if late is None or not waiting.all or _remembers(ask):
-        return kept
+    """Restore the rows of ended windows that get late elements: they have emitted their on-time pane only."""
+    if late is None or not state.all or _keeps_ended_windows(step):
+        return open_windows
     names = identity(keys)
-    wanted = late.filter(expires(ask) > now.before).select(names).unique()
-    if kept.windows is not None:
-        wanted = wanted.join(kept.windows.select(names), on=names, how="anti", nulls_equal=True)
+    wanted = late.filter(expires(step) > now.before).select(names).unique()
+    if open_windows.windows is not None:
+        wanted = wanted.join(open_windows.windows.select(names), on=names, how="anti", nulls_equal=True)
     if wanted.is_empty():
-        return kept
-    inside = _inside(waiting.rows, wanted, keys)
+        return open_windows
+    inside = _rows_in_windows(state.rows, wanted, keys)
     if inside.is_empty():
-        return kept
-    rows = on_time_before(merge_rows([inside], keys, ask), ask, now)
-    items = dict(kept.items)
-    if ask.accumulation is not Accumulation.DISCARDING:
-        for name, frame in waiting.items(ask).items():
-            mine = _inside(frame, wanted, keys)
-            found = [each for each in (items.get(name), mine) if each is not None]
-            items[name] = together(found, keys, items_of(ask)[name])
-    windows = rows if kept.windows is None else pl.concat([kept.windows, rows], how="diagonal_relaxed")
-    return OpenWindows(windows, items, kept.owed)
+        return open_windows
+    rows = after_on_time_pane(merge_rows([inside], keys, step), step, now)
+    items = dict(open_windows.items)
+    if step.accumulation is not Accumulation.DISCARDING:
+        for name, frame in state.items(step).items():
+            selected = _rows_in_windows(frame, wanted, keys)
+            found = [each for each in (items.get(name), selected) if each is not None]
+            items[name] = together(found, keys, items_of(step)[name])
+    windows = rows if open_windows.windows is None else pl.concat([open_windows.windows, rows], how="diagonal_relaxed")
+    return OpenWindows(windows, items, open_windows.pending)
 
 
-def _inside(strips: pl.DataFrame, windows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Strips, or items of them, as the windows' that hold them."""
+def _rows_in_windows(shared: pl.DataFrame, windows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Assign shared slices, or their items, to the windows that contain them."""
     bounds = windows.rename({START: _FROM, END: _TO})
-    joined = strips.join(bounds, on=list(keys), nulls_equal=True)
+    joined = shared.join(bounds, on=list(keys), nulls_equal=True)
     inside = joined.filter((pl.col(START) >= pl.col(_FROM)) & (pl.col(START) < pl.col(_TO)))
     return inside.drop(START, END).rename({_FROM: START, _TO: END})
 
 
-def add(waiting: Waiting, came: Combined | None, keys: Sequence[str], ask: WindowedStep) -> Waiting:
-    """With what a batch brings. A slice that changes takes in what was beside it."""
-    if came is None:
-        return waiting
-    span = slice_span(ask)
-    later, fresh = _told_apart(came, waiting.stay, span)
-    beside, changed = waiting.beside, _numbers(fresh, span)
+def add(state: SharedSliceState, added: Combined | None, keys: Sequence[str], step: WindowedStep) -> SharedSliceState:
+    """Add the elements of a batch. A state slice that is rewritten takes in its rows of the side block."""
+    if added is None:
+        return state
+    span = slice_span(step)
+    delayed, fresh = _split_by_slice(added, state.unmerged, span)
+    beside, changed = state.beside, _slice_numbers(fresh, span)
     if beside is not None and changed:
-        back, beside = _told_apart(beside, changed, span)
-        fresh = side_by_side([each for each in (fresh, back) if each is not None])
-    old = [waiting.slices[number] for number in sorted(changed & waiting.slices.keys())]
-    whole = merged([*old, fresh], keys, ask)
-    return Waiting(
-        {**waiting.slices, **({} if whole is None else in_slices(whole, keys, ask))},
+        returned, beside = _split_by_slice(beside, changed, span)
+        fresh = side_by_side([each for each in (fresh, returned) if each is not None])
+    old = [state.slices[number] for number in sorted(changed & state.slices.keys())]
+    whole = merged([*old, fresh], keys, step)
+    return SharedSliceState(
+        {**state.slices, **({} if whole is None else in_slices(whole, keys, step))},
         changed,
-        merged([beside, later], keys, ask),
-        waiting.stay,
-        is_new_beside=later is not None or beside is not waiting.beside,
+        merged([beside, delayed], keys, step),
+        state.unmerged,
+        side_block_changed=delayed is not None or beside is not state.beside,
     )
 
 
-def in_slices(strips: Combined, keys: Sequence[str], ask: WindowedStep) -> dict[int, Combined]:
-    """Strips apart by slice, each slice in order."""
-    span = slice_span(ask)
-    rows = _sliced(strips.rows, keys, span)
-    items = {name: _sliced(each, keys, span) for name, each in strips.items.items()}
+def in_slices(shared: Combined, keys: Sequence[str], step: WindowedStep) -> dict[int, Combined]:
+    """Split shared slices by state slice, each in order."""
+    span = slice_span(step)
+    rows = _split_rows(shared.rows, keys, span)
+    items = {name: _split_rows(each, keys, span) for name, each in shared.items.items()}
     return {
-        number: Combined(mine, {name: parts[number] for name, parts in items.items() if number in parts})
-        for number, mine in rows.items()
+        number: Combined(selected, {name: parts[number] for name, parts in items.items() if number in parts})
+        for number, selected in rows.items()
     }
 
 
-def _sliced(frame: pl.DataFrame, keys: Sequence[str], span: int) -> dict[int, pl.DataFrame]:
+def _split_rows(frame: pl.DataFrame, keys: Sequence[str], span: int) -> dict[int, pl.DataFrame]:
     ordered = in_order(frame, keys)
     return by_slice(ordered, slices_of(ordered, keys, span))
 
 
-def _numbers(strips: Combined | None, span: int) -> frozenset[int]:
-    return frozenset() if strips is None else frozenset(slices_of(strips.rows, (), span).unique().to_list())
+def _slice_numbers(shared: Combined | None, span: int) -> frozenset[int]:
+    return frozenset() if shared is None else frozenset(slices_of(shared.rows, (), span).unique().to_list())
 
 
-def _told_apart(strips: Combined, numbers: frozenset[int], span: int) -> tuple[Combined | None, Combined | None]:
-    """What belongs to these slices, and what does not."""
-    if not numbers & _numbers(strips, span):
-        return None, strips
-    frames = {"": strips.rows, **strips.items}
+def _split_by_slice(shared: Combined, numbers: frozenset[int], span: int) -> tuple[Combined | None, Combined | None]:
+    """Split rows by whether they belong to these state slices."""
+    if not numbers & _slice_numbers(shared, span):
+        return None, shared
+    frames = {"": shared.rows, **shared.items}
     belongs = {name: slices_of(frame, (), span).is_in([*numbers]) for name, frame in frames.items()}
-    mine = {name: frame.filter(belongs[name]) for name, frame in frames.items()}
+    selected = {name: frame.filter(belongs[name]) for name, frame in frames.items()}
     others = {name: frame.filter(~belongs[name]) for name, frame in frames.items()}
-    return _of(mine, strips.repeats), _of(others, strips.repeats)
+    return _combined_of(selected, shared.repeats), _combined_of(others, shared.repeats)
 
 
-def _of(frames: Frames, repeats: bool) -> Combined | None:
+def _combined_of(frames: Frames, repeats: bool) -> Combined | None:
     left = dict(frames)
     rows = left.pop("")
     return Combined(rows, left, repeats) if rows.height else None
 
 
-def ripen(waiting: Waiting, keys: Sequence[str], ask: WindowedStep, now: Instant) -> Ripe:
-    """The windows that end while the watermark moves."""
-    ends = sorted({window for each in waiting.all for window in _ending(each.rows, ask, now)})
+def end_windows(state: SharedSliceState, keys: Sequence[str], step: WindowedStep, now: Instant) -> EndedWindows:
+    """Combine the windows that end while the watermark moves."""
+    ends = sorted({window for each in state.all for window in _ending(each.rows, step, now)})
     if not ends:
-        return Ripe()
-    rows, items = waiting.rows, waiting.items(ask)
-    kept = [window for window in ends if _remembers(ask) and _expires(_over(window), ask) > now.after]
-    told = ends[: len(ends) - len(kept)]
-    said = spread(rows, items, told, keys, ask) if told else None
-    windows = spread(rows, items, kept, keys, ask) if kept else None
-    return Ripe(
-        on_time(said, keys, ask, now) if said is not None and said.rows.height else None,
+        return EndedWindows()
+    rows, items = state.rows, state.items(step)
+    kept = [
+        window for window in ends if _keeps_ended_windows(step) and _expiry(_last_instant(window), step) > now.after
+    ]
+    emitted = ends[: len(ends) - len(kept)]
+    contents = combine_into_windows(rows, items, emitted, keys, step) if emitted else None
+    windows = combine_into_windows(rows, items, kept, keys, step) if kept else None
+    return EndedWindows(
+        on_time_panes(contents, keys, step, now) if contents is not None and contents.rows.height else None,
         windows if windows is not None and windows.rows.height else None,
     )
 
 
-def _ending(rows: pl.DataFrame, ask: WindowedStep, now: Instant) -> Iterable[tuple[int, int]]:
+def _ending(rows: pl.DataFrame, step: WindowedStep, now: Instant) -> Iterable[tuple[int, int]]:
     if now.before == now.after:
         return ()
     starts = rows[START].to_numpy()
-    return windows_ending(ask, int(starts.min()), int(starts.max()), now.before, now.after)
+    return windows_ending(step, int(starts.min()), int(starts.max()), now.before, now.after)
 
 
 def write(
-    waiting: Waiting, index: Index, keys: Sequence[str], ask: WindowedStep, now: Instant
+    state: SharedSliceState, index: Index, keys: Sequence[str], step: WindowedStep, now: Instant
 ) -> tuple[dict[str, bytes | None], dict[str, Slices]]:
-    """Write what changed, delete what is over, and return the entries of both stores in the index."""
+    """Write changed state slices, delete expired ones, and return the index entries of both stores."""
     writes: dict[str, bytes | None] = {}
     known = index.store(STRIPS)
-    entries = {n: entry for n, entry in known.items() if n not in waiting.slices}
-    for number, strips in waiting.slices.items():
-        due, hold, gone = _deadlines(strips.rows, ask, now)
-        if gone <= now.after:
+    entries = {n: entry for n, entry in known.items() if n not in state.slices}
+    for number, shared in state.slices.items():
+        due, hold, expires_at = _deadlines(shared.rows, step, now)
+        if expires_at <= now.after:
             writes |= {_place(number): None} if number in known else {}
             continue
-        if number in waiting.changed:
-            data = pack(Block(_frames(strips)))
+        if number in state.changed:
+            data = pack(Block(_frames(shared)))
             writes[_place(number)] = data
-            entries[number] = Slice(strips.rows.height, len(data), due, None, hold)
+            entries[number] = Slice(shared.rows.height, len(data), due, None, hold)
         else:
-            was = known[number]
-            entries[number] = Slice(was.rows, was.size, due, None, hold)
-    beside, entry = _write_beside(waiting, index, keys, ask, now)
+            previous = known[number]
+            entries[number] = Slice(previous.rows, previous.size, due, None, hold)
+    beside, entry = _write_beside(state, index, keys, step, now)
     stores: dict[str, Slices] = {STRIPS: entries, BESIDE: {} if entry is None else {0: entry}}
     return writes | beside, {name: slices for name, slices in stores.items() if slices}
 
 
 def _write_beside(
-    waiting: Waiting, index: Index, keys: Sequence[str], ask: WindowedStep, now: Instant
+    state: SharedSliceState, index: Index, keys: Sequence[str], step: WindowedStep, now: Instant
 ) -> tuple[dict[str, bytes | None], Slice | None]:
-    """What is beside slices, without what is over."""
-    was, left = index.store(BESIDE).get(0), None if waiting.beside is None else _alive(waiting.beside, ask, now)
+    """Write the side block without expired rows."""
+    previous, left = index.store(BESIDE).get(0), None if state.beside is None else _unexpired(state.beside, step, now)
     if left is None:
-        return {} if was is None else {BESIDE: None}, None
-    due, hold, _ = _deadlines(left.rows, ask, now)
-    if was is not None and not waiting.is_new_beside and left is waiting.beside:
-        return {}, Slice(was.rows, was.size, due, None, hold)
+        return {} if previous is None else {BESIDE: None}, None
+    due, hold, _ = _deadlines(left.rows, step, now)
+    if previous is not None and not state.side_block_changed and left is state.beside:
+        return {}, Slice(previous.rows, previous.size, due, None, hold)
     ordered = Combined(
         in_order(left.rows, keys),
         {name: in_order(each, keys) for name, each in left.items.items()},
@@ -312,46 +321,46 @@ def _write_beside(
     return {BESIDE: data}, Slice(left.rows.height, len(data), due, None, hold)
 
 
-def _alive(strips: Combined, ask: WindowedStep, now: Instant) -> Combined | None:
-    """Those that can still be asked for."""
-    starts = strips.rows[START].unique().to_list()
-    alive = [start for start in starts if _gone(start, ask) > now.after]
+def _unexpired(shared: Combined, step: WindowedStep, now: Instant) -> Combined | None:
+    """Drop shared slices that no window can need any more."""
+    starts = shared.rows[START].unique().to_list()
+    alive = [start for start in starts if _expiry_of_start(start, step) > now.after]
     if len(alive) == len(starts):
-        return strips
-    left = {name: each.filter(each[START].is_in(alive)) for name, each in {"": strips.rows, **strips.items}.items()}
-    return _of(left, strips.repeats)
+        return shared
+    left = {name: each.filter(each[START].is_in(alive)) for name, each in {"": shared.rows, **shared.items}.items()}
+    return _combined_of(left, shared.repeats)
 
 
-def _deadlines(rows: pl.DataFrame, ask: WindowedStep, now: Instant) -> tuple[int, int | None, int]:
-    """When a slice is needed next, how far it lets time come, and when nothing in it can be asked for any more."""
+def _deadlines(rows: pl.DataFrame, step: WindowedStep, now: Instant) -> tuple[int, int | None, int]:
+    """Return when a state slice is due next, its hold on the output watermark, and when all of it expires."""
     starts = rows[START].to_numpy()
-    gone = _gone(int(starts.max()), ask)
-    first = first_waiting(ask, now.after)
-    waits = starts[starts >= first] if first is not None else starts[:0]
-    if not len(waits):
-        return gone, None, gone
-    following = next_over(ask, int(waits.min()), now.after)
-    return following, following, gone
+    expires_at = _expiry_of_start(int(starts.max()), step)
+    first = first_open_instant(step, now.after)
+    has_no_early_panes = starts[starts >= first] if first is not None else starts[:0]
+    if not len(has_no_early_panes):
+        return expires_at, None, expires_at
+    following = next_end_watermark(step, int(has_no_early_panes.min()), now.after)
+    return following, following, expires_at
 
 
-def _gone(start: int, ask: WindowedStep) -> int:
-    """When a strip that begins there cannot be asked for any more."""
-    over = last_over(ask, start)
-    return over if _remembers(ask) else _expires(over, ask)
+def _expiry_of_start(start: int, step: WindowedStep) -> int:
+    """Return the watermark from which on no window needs the shared slice with this start."""
+    last = last_end_watermark(step, start)
+    return last if _keeps_ended_windows(step) else _expiry(last, step)
 
 
-def _over(window: tuple[int, int]) -> int:
+def _last_instant(window: tuple[int, int]) -> int:
     return FOREVER if window[1] == FOREVER else window[1] - 1
 
 
-def _expires(over: int, ask: WindowedStep) -> int:
-    """When a window is gone that such a watermark ends."""
-    allowed = ask.lateness.allowed
-    return FOREVER if allowed is None else min(over + allowed.ms, FOREVER)
+def _expiry(last: int, step: WindowedStep) -> int:
+    """Return the expiry of a window with this last instant."""
+    allowed = step.lateness.allowed
+    return FOREVER if allowed is None else min(last + allowed.ms, FOREVER)
 
 
-def _frames(strips: Combined) -> Mapping[str, pl.DataFrame]:
-    return {STRIPS: strips.rows, **{_ITEMS + name: each for name, each in strips.items.items()}}
+def _frames(shared: Combined) -> Mapping[str, pl.DataFrame]:
+    return {STRIPS: shared.rows, **{_ITEMS + name: each for name, each in shared.items.items()}}
 
 
 def _place(number: int) -> str:

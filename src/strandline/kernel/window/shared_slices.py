@@ -1,8 +1,11 @@
-"""Strips: the stretches of event time that no bound of a window cuts, so that windows can share what lies in them.
+"""Divide event time into shared slices: intervals without a window bound inside, which overlapping windows share.
 
-All elements of a strip belong to the same windows. Where windows overlap and none speaks before its end, elements are
-put together once, by strip; what a window holds is found when the watermark passes its end. A strip is known by its
-first instant, which is inside time even where its windows reach beyond.
+All elements of a shared slice belong to the same windows. Where windows overlap and emit nothing before their end,
+elements are aggregated once, by shared slice; the contents of a window are combined when the watermark passes its end.
+A shared slice is identified by its first instant, which is a valid timestamp even if its windows reach beyond the
+limits.
+
+Stored names still say "strips" for shared slices. Several shared slices form one slice of the state store.
 """
 
 from collections.abc import Iterator
@@ -25,106 +28,106 @@ from strandline.model.windows import Cumulating, Sliding, Tumbling
 Overlapping = Sliding | Cumulating
 
 SLICES: Final = 16
-"""About so many slices of strips hold what one window needs."""
+"""Approximate number of state slices that hold the shared slices of one window."""
 
 
 @cache
-def waits(ask: WindowedStep) -> bool:
-    """Whether a window says nothing until the watermark ends it."""
-    trigger = ask.trigger.of if isinstance(ask.trigger, Repeatedly) else ask.trigger
+def has_no_early_panes(step: WindowedStep) -> bool:
+    """Tell whether windows emit nothing before the watermark passes their end."""
+    trigger = step.trigger.of if isinstance(step.trigger, Repeatedly) else step.trigger
     return isinstance(trigger, Never) or (isinstance(trigger, AfterWatermark) and trigger.early is None)
 
 
 @cache
-def shares(ask: WindowedStep) -> bool:
-    """Whether windows share strips: they overlap, and until the watermark ends them they are nothing but contents."""
-    plain = ask.pane_timestamp is PaneTimestamp.END_OF_WINDOW and ask.evictor is None
-    return waits(ask) and plain and _overlap(ask)
+def uses_shared_slices(step: WindowedStep) -> bool:
+    """Tell whether windows use shared slices: they overlap, and before their end their only state is their contents."""
+    has_contents_only = step.pane_timestamp is PaneTimestamp.END_OF_WINDOW and step.evictor is None
+    return has_no_early_panes(step) and has_contents_only and _overlap(step)
 
 
-def _overlap(ask: WindowedStep) -> bool:
-    match ask.window:
+def _overlap(step: WindowedStep) -> bool:
+    match step.window:
         case Sliding(size, every, _) | Cumulating(size, every, _):
             return size > every
     return False
 
 
 @cache
-def striped(ask: WindowedStep) -> WindowedStep:
-    """The step over strips: they are tumbling windows, as long as every bound of the real ones allows."""
-    kind = _kind(ask)
-    length = gcd(kind.size.ms, _period(kind).ms)
-    return replace(ask, window=Tumbling(Duration(length), kind.offset))
+def step_over_slices(step: WindowedStep) -> WindowedStep:
+    """Return the step over shared slices: the longest tumbling windows that no bound of a real window cuts."""
+    kind = _overlapping(step)
+    length = gcd(kind.size.ms, _end_period(kind).ms)
+    return replace(step, window=Tumbling(Duration(length), kind.offset))
 
 
-def _kind(ask: WindowedStep) -> Overlapping:
-    if not isinstance(ask.window, Sliding | Cumulating):
-        raise TypeError(f"{ask.window} has no strips")
-    return ask.window
+def _overlapping(step: WindowedStep) -> Overlapping:
+    if not isinstance(step.window, Sliding | Cumulating):
+        raise TypeError(f"{step.window} has no shared slices")
+    return step.window
 
 
-def _period(kind: Overlapping) -> Duration:
-    """From the end of one window to the end of the next."""
+def _end_period(kind: Overlapping) -> Duration:
+    """Return the time between the ends of consecutive windows."""
     return kind.every if isinstance(kind, Sliding) else kind.step
 
 
-def slice_span(ask: WindowedStep) -> int:
-    """How much event time a slice of strips covers."""
-    kind = _kind(ask)
-    period = _period(kind).ms
+def slice_span(step: WindowedStep) -> int:
+    """Return the event time that one state slice of shared slices covers."""
+    kind = _overlapping(step)
+    period = _end_period(kind).ms
     return period * max(1, kind.size.ms // period // SLICES)
 
 
-def first_over(ask: WindowedStep) -> pl.Expr:
-    """The watermark that ends the first of an element's windows."""
-    match _kind(ask):
+def first_end_watermark(step: WindowedStep) -> pl.Expr:
+    """Return the watermark that ends the first window of an element."""
+    match _overlapping(step):
         case Sliding(size, every, offset):
             newest = since_boundary(every, offset)
             oldest = newest + (size.ms - 1 - newest) // every.ms * every.ms
             return max_timestamp(later(pl.col(AT), size.ms - oldest))
-        case Cumulating(_, step, offset):
-            return max_timestamp(later(pl.col(AT), step.ms - since_boundary(step, offset)))
+        case Cumulating(_, increment, offset):
+            return max_timestamp(later(pl.col(AT), increment.ms - since_boundary(increment, offset)))
 
 
-def last_end(ask: WindowedStep) -> pl.Expr:
-    """The end of the last of an element's windows."""
-    match _kind(ask):
+def last_end(step: WindowedStep) -> pl.Expr:
+    """Return the end of the last window of an element."""
+    match _overlapping(step):
         case Sliding(size, every, offset):
             return later(pl.col(AT), size.ms - since_boundary(every, offset))
         case Cumulating(size, _, offset):
             return later(pl.col(AT), size.ms - since_boundary(size, offset))
 
 
-def first_waiting(ask: WindowedStep, watermark: int) -> int | None:
-    """The first instant with a window that this watermark has not ended."""
+def first_open_instant(step: WindowedStep, watermark: int) -> int | None:
+    """Return the first instant that has a window not ended by this watermark."""
     if watermark == FOREVER:
         return None
-    kind = _kind(ask)
+    kind = _overlapping(step)
     least = min(watermark, FOREVER - 2) + 2 - kind.size.ms
-    return least + (kind.offset.ms - least) % _starts(kind)
+    return least + (kind.offset.ms - least) % _start_period(kind)
 
 
-def next_over(ask: WindowedStep, at: int, watermark: int) -> int:
-    """The watermark, above this one, that ends the next window of such an instant."""
-    end = next(_ends(_kind(ask), max(at + 1, min(watermark, FOREVER - 2) + 2)))
+def next_end_watermark(step: WindowedStep, at: int, watermark: int) -> int:
+    """Return the next watermark that ends a window of this instant."""
+    end = next(_ends(_overlapping(step), max(at + 1, min(watermark, FOREVER - 2) + 2)))
     return FOREVER if end >= FOREVER else end - 1
 
 
-def last_over(ask: WindowedStep, at: int) -> int:
-    """The watermark that ends the last window of an instant."""
-    kind = _kind(ask)
-    end = at - (at - kind.offset.ms) % _starts(kind) + kind.size.ms
+def last_end_watermark(step: WindowedStep, at: int) -> int:
+    """Return the watermark that ends the last window of an instant."""
+    kind = _overlapping(step)
+    end = at - (at - kind.offset.ms) % _start_period(kind) + kind.size.ms
     return FOREVER if end >= FOREVER else end - 1
 
 
-def _starts(kind: Overlapping) -> int:
-    """From the start of one window to the next start that is another."""
+def _start_period(kind: Overlapping) -> int:
+    """Return the time between different window starts."""
     return kind.every.ms if isinstance(kind, Sliding) else kind.size.ms
 
 
 def _ends(kind: Overlapping, least: int) -> Iterator[int]:
-    """Ends of windows from here on, without regard to the end of time."""
-    period = _period(kind).ms
+    """Yield window ends from `least` on, not clamped to the maximum timestamp."""
+    period = _end_period(kind).ms
     phase = kind.offset.ms + (kind.size.ms if isinstance(kind, Sliding) else 0)
     end = least + (phase - least) % period
     while True:
@@ -132,13 +135,13 @@ def _ends(kind: Overlapping, least: int) -> Iterator[int]:
         end += period
 
 
-def windows_ending(ask: WindowedStep, first: int, last: int, before: int, after: int) -> Iterator[tuple[int, int]]:
-    """The windows of strips from one to another that end while the watermark goes from `before` to `after`."""
-    kind = _kind(ask)
+def windows_ending(step: WindowedStep, first: int, last: int, before: int, after: int) -> Iterator[tuple[int, int]]:
+    """Yield the windows of these shared slices that end while the watermark moves from `before` to `after`."""
+    kind = _overlapping(step)
     size, offset = kind.size.ms, kind.offset.ms
     if before == FOREVER:
         return
-    by = last - (last - offset) % _starts(kind) + size
+    by = last - (last - offset) % _start_period(kind) + size
     if after < FOREVER:
         by = min(by, after + 1, FOREVER - 1)
     for end in _ends(kind, max(first + 1, before + 2)):

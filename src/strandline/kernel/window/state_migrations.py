@@ -1,7 +1,7 @@
-"""State as releases before this one kept it, made into what this one keeps.
+"""Migrate window state that older releases wrote.
 
-The first or last element of a window, the one with the most of something, and the different values that it had seen
-were items beside its row; they are now in the row (`picking`, `aggregates`).
+Form 1 kept picked elements (first, last, maximum by) and distinct values as items beside the row of a window. Since
+form 2 they are columns of the row.
 """
 
 from collections.abc import Sequence
@@ -19,22 +19,22 @@ _OF_ITEMS: Final = (VALUE, BY, *POSITION)
 
 
 _MOVED: Final = 2
-"""The form in which it was in the row for the first time."""
+"""First form that keeps them as columns of the row."""
 
 
-def is_older(form: int, ask: WindowedStep) -> bool:
-    """Whether something that a step keeps is elsewhere in state of this form."""
-    return form < _MOVED and bool(picks_of(ask) or sets_of(ask))
+def is_older(form: int, step: WindowedStep) -> bool:
+    """Tell whether state of this form must be migrated for a step."""
+    return form < _MOVED and bool(picks_of(step) or sets_of(step))
 
 
-def in_rows(rows: pl.DataFrame, items: Frames, ask: WindowedStep) -> tuple[pl.DataFrame, Frames]:
-    """Rows of windows or strips with all that is kept there now, and the items that are still items."""
+def in_rows(rows: pl.DataFrame, items: Frames, step: WindowedStep) -> tuple[pl.DataFrame, Frames]:
+    """Move picked elements and distinct values from items into rows; return rows and the other items."""
     left = dict(items)
-    for pick in picks_of(ask):
+    for pick in picks_of(step):
         old = left.pop(pick.name, None)
         if pick.kept not in rows.columns:
             rows = _joined(rows, None if old is None else _one(old, pick), [*pick.columns])
-    for name in sets_of(ask):
+    for name in sets_of(step):
         old = left.pop(name, None)
         if f"@{name}" not in rows.columns:
             found = _joined(rows, None if old is None else _values(old, f"@{name}"), [f"@{name}"])
@@ -52,7 +52,7 @@ def _values(items: pl.DataFrame, kept: str) -> pl.DataFrame:
 
 
 def _window(items: pl.DataFrame) -> list[str]:
-    """What an item had to be told by."""
+    """Return the columns that identify the window of an item."""
     return [name for name in items.columns if name not in _OF_ITEMS]
 
 

@@ -1,9 +1,9 @@
-"""The kinds of windows as strategies of the window operator: what differs between them when a batch is played.
+"""Process a batch for each kind of window: one strategy of the window operator per kind.
 
-PlainWindows    tumbling, sliding, cumulating, global, custom: each window is a row
-SessionWindows  sessions merge before elements are judged
-CountWindows    windows fill by arrival; no lateness, no trigger
-SharedWindows   overlapping windows that emit at their end share slices until then
+PlainWindows    tumbling, sliding, cumulating, global, custom: one row per window
+SessionWindows  sessions merge before late elements are split off
+CountWindows    windows fill in order of arrival; no lateness, no trigger
+SharedWindows   overlapping windows without early panes; they use shared slices until their end
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,21 +29,21 @@ from strandline.kernel.state.slice_store import Slices
 from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.kernel.window import count_windows, sessions, shared_slice_store
 from strandline.kernel.window.arrivals import (
-    Arrived,
-    Judged,
-    arrived,
-    gone_window,
-    judge,
-    placed_rows,
+    Arrivals,
+    LateSplit,
+    assign_rows,
+    collect_arrivals,
+    expired_window_error,
     require_open,
     row_blocks,
-    split_late,
+    split_by_lateness,
+    split_by_reason,
     with_hold_times,
 )
 from strandline.kernel.window.panes import deadlines, fire
 from strandline.kernel.window.prepare import gather
-from strandline.kernel.window.shared_slice_store import Ripe, Waiting
-from strandline.kernel.window.shared_slices import next_over, shares
+from strandline.kernel.window.shared_slice_store import EndedWindows, SharedSliceState
+from strandline.kernel.window.shared_slices import next_end_watermark, uses_shared_slices
 from strandline.kernel.window.window_rows import OpenWindows, add
 from strandline.model.steps import WindowedStep
 from strandline.model.windows import Count, Session
@@ -53,35 +53,35 @@ Deadlines = tuple[pl.Expr, pl.Expr]
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """Open windows after a batch, the panes they emit, and what became of the elements."""
+    """Open windows after a batch, the panes they emit, and accepted and late elements."""
 
     windows: OpenWindows
     panes: pl.DataFrame | None
-    judged: Judged
+    late_split: LateSplit
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Shared slices during a batch: as read, with its elements added, and the windows that end in it."""
+    """Shared slices in a batch: as read, with new elements added, and the windows that end."""
 
-    read: Waiting = Waiting()
-    joined: Waiting = Waiting()
-    ended: Ripe = Ripe()
+    read: SharedSliceState = SharedSliceState()
+    joined: SharedSliceState = SharedSliceState()
+    ended: EndedWindows = EndedWindows()
 
 
 class WindowStrategy(Protocol):
-    """What differs between kinds of windows."""
+    """The operations that differ between kinds of windows."""
 
-    def arrive(self, blocks: Sequence[Block], now: Instant) -> Arrived:
+    def collect(self, blocks: Sequence[Block], now: Instant) -> Arrivals:
         """Collect the elements of a batch."""
         ...
 
-    def share(self, batch: Batch, arrived: Arrived) -> Shared:
-        """Play the shared slices, where windows have some."""
+    def share(self, batch: Batch, arrivals: Arrivals) -> Shared:
+        """Read shared slices, add elements to them, and combine the windows that end."""
         ...
 
-    def update(self, windows: OpenWindows, arrived: Arrived, shared: Shared, now: Instant) -> Updated:
-        """Judge elements, add them to windows, fire."""
+    def update(self, windows: OpenWindows, arrivals: Arrivals, shared: Shared, now: Instant) -> Updated:
+        """Split off late elements, add the others to windows, and fire triggers."""
         ...
 
     def write_shared(self, batch: Batch, shared: Shared) -> tuple[Mapping[str, bytes | None], Mapping[str, Slices]]:
@@ -95,15 +95,15 @@ class WindowStrategy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlainWindows:
-    """Windows that are a row each."""
+    """Windows with one row each."""
 
-    ask: WindowedStep
+    step: WindowedStep
     keys: tuple[str, ...]
 
-    def arrive(self, blocks: Sequence[Block], now: Instant) -> Arrived:
-        return arrived(blocks, self.ask, now)
+    def collect(self, blocks: Sequence[Block], now: Instant) -> Arrivals:
+        return collect_arrivals(blocks, self.step, now)
 
-    def share(self, batch: Batch, arrived: Arrived) -> Shared:  # noqa: ARG002 - a part of the protocol
+    def share(self, batch: Batch, arrivals: Arrivals) -> Shared:  # noqa: ARG002 - a part of the protocol
         return Shared()
 
     def write_shared(
@@ -114,51 +114,57 @@ class PlainWindows:
         return {}, {}
 
     def deadlines(self, now: Instant) -> Deadlines:
-        return deadlines(self.ask, now)
+        return deadlines(self.step, now)
 
-    def update(self, windows: OpenWindows, arrived: Arrived, shared: Shared, now: Instant) -> Updated:
-        judged = judge(windows, arrived.placed, self.keys, self.ask, now)
-        return self._fire(windows, [arrived.parts, shared.ended.windows], judged, now)
+    def update(self, windows: OpenWindows, arrivals: Arrivals, shared: Shared, now: Instant) -> Updated:
+        late_split = split_by_lateness(windows, arrivals.assigned, self.keys, self.step, now)
+        return self._fire(windows, [arrivals.parts, shared.ended.windows], late_split, now)
 
-    def _fire(self, windows: OpenWindows, parts: Sequence[Combined | None], judged: Judged, now: Instant) -> Updated:
-        """Add the elements to their windows, and let these fire."""
-        taken = combined(with_hold_times(judged.taken, windows, self.keys, self.ask, now), self.keys, self.ask)
+    def _fire(
+        self, windows: OpenWindows, parts: Sequence[Combined | None], late_split: LateSplit, now: Instant
+    ) -> Updated:
+        """Add elements to their windows and fire triggers."""
+        taken = combined(with_hold_times(late_split.accepted, windows, self.keys, self.step, now), self.keys, self.step)
         added = side_by_side([each for each in (*parts, taken) if each is not None])
-        panes, left = fire(add(windows, added, self.keys, self.ask), self.keys, self.ask, now)
-        return Updated(left, panes, judged)
+        panes, left = fire(add(windows, added, self.keys, self.step), self.keys, self.step, now)
+        return Updated(left, panes, late_split)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionWindows(PlainWindows):
-    """Sessions: those that meet merge first; only then elements are judged."""
+    """Session windows: sessions merge first; late elements are split off afterwards."""
 
     kind: Session
 
-    def arrive(self, blocks: Sequence[Block], now: Instant) -> Arrived:
-        parts = merged(gather(blocks, self.ask), self.keys, self.ask)
-        require_open(parts, self.ask, now)
-        return Arrived(placed_rows(row_blocks(blocks), self.ask, now), parts)
+    def collect(self, blocks: Sequence[Block], now: Instant) -> Arrivals:
+        parts = merged(gather(blocks, self.step), self.keys, self.step)
+        require_open(parts, self.step, now)
+        return Arrivals(assign_rows(row_blocks(blocks), self.step, now), parts)
 
-    def update(self, windows: OpenWindows, arrived: Arrived, shared: Shared, now: Instant) -> Updated:  # noqa: ARG002 - a part of the protocol
-        placed, parts, names = arrived.placed, arrived.parts, identity(self.keys)
-        spans = [frame.select(names) for frame in (placed, None if parts is None else parts.rows) if frame is not None]
+    def update(self, windows: OpenWindows, arrivals: Arrivals, shared: Shared, now: Instant) -> Updated:  # noqa: ARG002 - a part of the protocol
+        assigned, parts, names = arrivals.assigned, arrivals.parts, identity(self.keys)
+        spans = [
+            frame.select(names) for frame in (assigned, None if parts is None else parts.rows) if frame is not None
+        ]
         if not spans:
-            return self._fire(windows, [], Judged(), now)
+            return self._fire(windows, [], LateSplit(), now)
         new = pl.concat(spans, how="vertical_relaxed")
-        met = sessions.meet(windows.windows, new, self.keys, self.ask, self.kind.touching, now.before)
-        united = sessions.unite(windows, met.live, self.keys, self.ask, now.before)
-        moved = None if parts is None else self._moved(parts, met.fresh)
-        judged = Judged()
-        if placed is not None:
-            judged = split_late(sessions.moved(placed, met.fresh, self.keys, REASON), self.ask, now)
-        return self._fire(united, [moved], judged, now)
+        merges = sessions.find_merges(windows.windows, new, self.keys, self.step, self.kind.touching, now.before)
+        merged_windows = sessions.merge_open_sessions(windows, merges.live, self.keys, self.step, now.before)
+        parts_moved = None if parts is None else self._under_merged_bounds(parts, merges.fresh)
+        late_split = LateSplit()
+        if assigned is not None:
+            late_split = split_by_reason(
+                sessions.under_merged_bounds(assigned, merges.fresh, self.keys, REASON), self.step, now
+            )
+        return self._fire(merged_windows, [parts_moved], late_split, now)
 
-    def _moved(self, parts: Combined, fresh: pl.DataFrame) -> Combined:
-        """Put what tasks combined under the bounds of the sessions that it is now part of."""
-        rows = merge_rows([sessions.moved(parts.rows, fresh, self.keys)], self.keys, self.ask)
-        kinds = items_of(self.ask)
+    def _under_merged_bounds(self, parts: Combined, fresh: pl.DataFrame) -> Combined:
+        """Give pre-aggregated parts the bounds of their merged sessions."""
+        rows = merge_rows([sessions.under_merged_bounds(parts.rows, fresh, self.keys)], self.keys, self.step)
+        kinds = items_of(self.step)
         items = {
-            name: together([sessions.moved(frame, fresh, self.keys)], self.keys, kinds[name])
+            name: together([sessions.under_merged_bounds(frame, fresh, self.keys)], self.keys, kinds[name])
             for name, frame in parts.items.items()
         }
         return Combined(rows, items)
@@ -166,57 +172,61 @@ class SessionWindows(PlainWindows):
 
 @dataclass(frozen=True, slots=True)
 class CountWindows(PlainWindows):
-    """Count windows: panes go by arrival."""
+    """Count windows: they fill in order of arrival."""
 
     kind: Count
 
     def deadlines(self, now: Instant) -> Deadlines:  # noqa: ARG002 - a part of the protocol
         return pl.lit(FOREVER), pl.lit(None, pl.Int64)
 
-    def update(self, windows: OpenWindows, arrived: Arrived, shared: Shared, now: Instant) -> Updated:  # noqa: ARG002 - a part of the protocol
-        judged = Judged(contributed=0 if arrived.placed is None else arrived.placed.height)
-        panes, left = count_windows.count(windows, arrived.placed, self.keys, self.ask, self.kind, now.after)
-        return Updated(left, panes, judged)
+    def update(self, windows: OpenWindows, arrivals: Arrivals, shared: Shared, now: Instant) -> Updated:  # noqa: ARG002 - a part of the protocol
+        late_split = LateSplit(contributed=0 if arrivals.assigned is None else arrivals.assigned.height)
+        panes, left = count_windows.fill_windows(windows, arrivals.assigned, self.keys, self.step, self.kind, now.after)
+        return Updated(left, panes, late_split)
 
 
 @dataclass(frozen=True, slots=True)
 class SharedWindows(PlainWindows):
-    """Overlapping windows: until their end their elements are kept once, by shared slice."""
+    """Overlapping windows: elements are stored once, by shared slice, until the end of their windows."""
 
-    def arrive(self, blocks: Sequence[Block], now: Instant) -> Arrived:
-        parts, rows = side_by_side(gather(blocks, self.ask)), row_blocks(blocks)
-        if parts is not None and next_over(self.ask, _first_start(parts), NEVER) <= now.before:
-            raise gone_window(now)
+    def collect(self, blocks: Sequence[Block], now: Instant) -> Arrivals:
+        parts, rows = side_by_side(gather(blocks, self.step)), row_blocks(blocks)
+        if parts is not None and next_end_watermark(self.step, _first_start(parts), NEVER) <= now.before:
+            raise expired_window_error(now)
         if not rows:
-            return Arrived(strips=parts)
+            return Arrivals(shared_parts=parts)
         elements = pl.concat([block.frames[ROWS] for block in rows], how="diagonal_relaxed")
-        fresh, placed = shared_slice_store.apart(elements.with_columns(pl.lit(now.turn).alias(TURN)), self.ask, now)
-        new = combined(fresh, self.keys, self.ask)
-        return Arrived(placed, None, side_by_side([each for each in (parts, new) if each is not None]))
-
-    def share(self, batch: Batch, arrived: Arrived) -> Shared:
-        read = shared_slice_store.read(
-            batch.held, batch.index, arrived.strips, arrived.placed, batch.progress, self.ask
+        fresh, assigned = shared_slice_store.split_by_window_end(
+            elements.with_columns(pl.lit(now.turn).alias(TURN)), self.step, now
         )
-        joined = shared_slice_store.add(read, arrived.strips, self.keys, self.ask)
-        return Shared(read, joined, shared_slice_store.ripen(joined, self.keys, self.ask, batch.now))
+        new = combined(fresh, self.keys, self.step)
+        return Arrivals(assigned, None, side_by_side([each for each in (parts, new) if each is not None]))
 
-    def update(self, windows: OpenWindows, arrived: Arrived, shared: Shared, now: Instant) -> Updated:
-        recalled = shared_slice_store.recall(windows, shared.read, arrived.placed, self.keys, self.ask, now)
-        updated = PlainWindows.update(self, recalled, arrived, shared, now)
-        return Updated(updated.windows, _in_order(shared.ended.panes, updated.panes, self.keys), updated.judged)
+    def share(self, batch: Batch, arrivals: Arrivals) -> Shared:
+        read = shared_slice_store.read(
+            batch.held, batch.index, arrivals.shared_parts, arrivals.assigned, batch.progress, self.step
+        )
+        joined = shared_slice_store.add(read, arrivals.shared_parts, self.keys, self.step)
+        return Shared(read, joined, shared_slice_store.end_windows(joined, self.keys, self.step, batch.now))
+
+    def update(self, windows: OpenWindows, arrivals: Arrivals, shared: Shared, now: Instant) -> Updated:
+        restored = shared_slice_store.restore_ended_windows(
+            windows, shared.read, arrivals.assigned, self.keys, self.step, now
+        )
+        updated = PlainWindows.update(self, restored, arrivals, shared, now)
+        return Updated(updated.windows, _in_order(shared.ended.panes, updated.panes, self.keys), updated.late_split)
 
     def write_shared(self, batch: Batch, shared: Shared) -> tuple[Mapping[str, bytes | None], Mapping[str, Slices]]:
-        return shared_slice_store.write(shared.joined, batch.index, self.keys, self.ask, batch.now)
+        return shared_slice_store.write(shared.joined, batch.index, self.keys, self.step, batch.now)
 
 
-def strategy_of(ask: WindowedStep, keys: tuple[str, ...]) -> WindowStrategy:
-    """Return the strategy for a definition."""
-    if isinstance(ask.window, Session):
-        return SessionWindows(ask, keys, ask.window)
-    if isinstance(ask.window, Count):
-        return CountWindows(ask, keys, ask.window)
-    return SharedWindows(ask, keys) if shares(ask) else PlainWindows(ask, keys)
+def strategy_of(step: WindowedStep, keys: tuple[str, ...]) -> WindowStrategy:
+    """Return the strategy for the window of a step."""
+    if isinstance(step.window, Session):
+        return SessionWindows(step, keys, step.window)
+    if isinstance(step.window, Count):
+        return CountWindows(step, keys, step.window)
+    return SharedWindows(step, keys) if uses_shared_slices(step) else PlainWindows(step, keys)
 
 
 def _first_start(parts: Combined) -> int:
@@ -225,7 +235,7 @@ def _first_start(parts: Combined) -> int:
 
 
 def _in_order(on_time: pl.DataFrame | None, others: pl.DataFrame | None, keys: Sequence[str]) -> pl.DataFrame | None:
-    """Merge all panes of a batch; those made from shared slices are in order already."""
+    """Merge all panes of a batch; panes from shared slices are sorted already."""
     if on_time is None or others is None:
         return others if on_time is None else on_time
     both = pl.concat([on_time, others], how="diagonal_relaxed")

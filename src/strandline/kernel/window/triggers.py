@@ -1,8 +1,8 @@
-"""A trigger in columns: its state is columns of the open windows, its verdict an expression over them.
+"""Evaluate triggers as expressions: their state is columns of the open windows.
 
-Each node of the tree keeps its columns under a path of its own: whether it is done, a count, a target. The functions
-below turn expressions for those columns into expressions for what they become, so that one batch plays the whole tree
-for all windows in one pass.
+Each node of the trigger tree stores its columns under its path: whether it is done, a count, a target time. The
+functions below map expressions for these columns to expressions for their next values, so one pass evaluates the whole
+tree for all windows of a batch.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,10 +32,10 @@ from strandline.model.triggers import (
 )
 
 State = Mapping[str, pl.Expr]
-"""For each of a trigger's columns, the expression that gives its value at some moment of the batch."""
+"""For each column of a trigger, the expression of its value at a point of the batch."""
 
 ROOT: Final = "@trigger"
-_SILENT: Final = Never()
+_NEVER: Final = Never()
 _DONE, _COUNT, _TARGET = "done", "count", "target"
 _KEPT: Final[Mapping[str, tuple[Any, Any]]] = {
     _DONE: (pl.Boolean, False),
@@ -46,7 +46,7 @@ _KEPT: Final[Mapping[str, tuple[Any, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a trigger can see of a batch, window by window, and of the watermark and the clock as they are now."""
+    """Inputs of a trigger: the new elements of each window, the watermark and the clock."""
 
     new: pl.Expr
     earliest: pl.Expr
@@ -62,30 +62,30 @@ class Moment:
 
 
 def parts(trigger: Trigger) -> tuple[Trigger, ...]:
-    """The parts that have a state: early and late always stand in their places."""
+    """Return the parts with state; early and late keep their positions even if absent."""
     if isinstance(trigger, AfterWatermark):
-        return (trigger.early or _SILENT, trigger.late or _SILENT)
+        return (trigger.early or _NEVER, trigger.late or _NEVER)
     return parts_of(trigger)
 
 
 @cache
 def columns(trigger: Trigger, path: str = ROOT) -> Mapping[str, pl.Expr]:
-    """The columns that a trigger keeps, each with its value when nothing has happened."""
-    mine = {f"{path}.{kind}": pl.lit(_KEPT[kind][1], _KEPT[kind][0]) for kind in _kinds(trigger)}
-    for part, where in _placed(trigger, path):
-        mine |= dict(columns(part, where))
-    return mine
+    """Return the state columns of a trigger with their initial values."""
+    own = {f"{path}.{kind}": pl.lit(_KEPT[kind][1], _KEPT[kind][0]) for kind in _kinds(trigger)}
+    for part, where in _with_paths(trigger, path):
+        own |= dict(columns(part, where))
+    return own
 
 
-def anew(trigger: Trigger, told: pl.Expr) -> Mapping[str, pl.Expr]:
-    """The same for windows that are there already: as if nothing had come, but the end is not told a second time."""
-    ended = {f"{ROOT}.{_DONE}": told} if isinstance(trigger, AfterWatermark) else {}
+def restarted(trigger: Trigger, emitted: pl.Expr) -> Mapping[str, pl.Expr]:
+    """Return the initial columns of a new trigger for existing windows, which must not emit a second on-time pane."""
+    ended = {f"{ROOT}.{_DONE}": emitted} if isinstance(trigger, AfterWatermark) else {}
     return {**columns(trigger), **ended}
 
 
 @cache
 def now(trigger: Trigger) -> Mapping[str, pl.Expr]:
-    """The columns as they stand in the frame."""
+    """Return the current columns of the frame."""
     return {name: pl.col(name) for name in columns(trigger)}
 
 
@@ -102,27 +102,27 @@ def _kinds(trigger: Trigger) -> tuple[str, ...]:
     assert_never(trigger)
 
 
-def _placed(trigger: Trigger, path: str) -> list[tuple[Trigger, str]]:
+def _with_paths(trigger: Trigger, path: str) -> list[tuple[Trigger, str]]:
     return [(part, f"{path}.{place}") for place, part in enumerate(parts(trigger))]
 
 
 def finished(trigger: Trigger, state: State, path: str = ROOT) -> pl.Expr:
-    """Whether it will not fire again."""
+    """Tell whether a trigger will never fire again."""
     match trigger:
         case Never() | Repeatedly():
             return pl.lit(False)
         case AfterWatermark(late=late) if late is not None:
             return pl.lit(False)
         case InSequence():
-            return reduce(and_, (finished(part, state, where) for part, where in _placed(trigger, path)))
+            return reduce(and_, (finished(part, state, where) for part, where in _with_paths(trigger, path)))
         case OrFinally():
-            return reduce(or_, (finished(part, state, where) for part, where in _placed(trigger, path)))
+            return reduce(or_, (finished(part, state, where) for part, where in _with_paths(trigger, path)))
         case _:
             return state[f"{path}.{_DONE}"]
 
 
 def add(trigger: Trigger, state: State, moment: Moment, path: str = ROOT) -> State:
-    """The columns after the batch's elements have reached the parts that listen."""
+    """Return the columns after the parts that accept elements have received those of the batch."""
     match trigger:
         case AfterCount():
             return {**state, f"{path}.{_COUNT}": state[f"{path}.{_COUNT}"] + moment.new}
@@ -133,47 +133,47 @@ def add(trigger: Trigger, state: State, moment: Moment, path: str = ROOT) -> Sta
             return {**state, f"{path}.{_TARGET}": pl.when(fresh).then(aligned).otherwise(target)}
         case AfterEventTime():
             target = state[f"{path}.{_TARGET}"]
-            mine = pl.min_horizontal(_boundary_after(trigger, moment.earliest), moment.end, target)
-            return {**state, f"{path}.{_TARGET}": pl.when(moment.new > 0).then(mine).otherwise(target)}
+            own = pl.min_horizontal(_boundary_after(trigger, moment.earliest), moment.end, target)
+            return {**state, f"{path}.{_TARGET}": pl.when(moment.new > 0).then(own).otherwise(target)}
         case _:
-            reached = _reached(trigger, state, path, merging=moment.merging)
-            for (part, where), listens in zip(_placed(trigger, path), reached, strict=True):
+            listening = _listening_parts(trigger, state, path, merging=moment.merging)
+            for (part, where), listens in zip(_with_paths(trigger, path), listening, strict=True):
                 state = _choose(listens, add(part, state, moment, where), state)
             return state
 
 
-def _reached(trigger: Trigger, state: State, path: str, *, merging: bool) -> Sequence[pl.Expr]:
-    """For each part, whether elements reach it."""
-    placed = _placed(trigger, path)
+def _listening_parts(trigger: Trigger, state: State, path: str, *, merging: bool) -> Sequence[pl.Expr]:
+    """Tell for each part whether it receives elements."""
+    located = _with_paths(trigger, path)
     match trigger:
         case AllOf():
-            return [~finished(part, state, where) for part, where in placed]
+            return [~finished(part, state, where) for part, where in located]
         case AfterWatermark() if not merging:
             done = state[f"{path}.{_DONE}"]
             return (~done, done)
         case InSequence() if not merging:
             return list(_current(trigger, state, path))
         case _:
-            return [pl.lit(True)] * len(placed)
+            return [pl.lit(True)] * len(located)
 
 
 def _current(trigger: InSequence, state: State, path: str) -> Iterator[pl.Expr]:
-    """For each part of a sequence, whether it is the first that is not finished; the last one if all are."""
+    """Tell for each part of a sequence whether it is current: the first unfinished part, or the last one."""
     before: pl.Expr = pl.lit(True)
-    placed = _placed(trigger, path)
-    for place, (part, where) in enumerate(placed):
-        over = finished(part, state, where)
-        yield before if place == len(placed) - 1 else before & ~over
-        before = before & over
+    located = _with_paths(trigger, path)
+    for place, (part, where) in enumerate(located):
+        done = finished(part, state, where)
+        yield before if place == len(located) - 1 else before & ~done
+        before = before & done
 
 
 def should(trigger: Trigger, state: State, moment: Moment, path: str = ROOT) -> pl.Expr:
-    """Whether a window's trigger would fire now."""
-    placed = _placed(trigger, path)
-    asked = [should(part, state, moment, where) for part, where in placed]
+    """Tell whether the trigger of a window fires now."""
+    located = _with_paths(trigger, path)
+    verdicts = [should(part, state, moment, where) for part, where in located]
     match trigger:
         case AfterWatermark():
-            early, late = asked
+            early, late = verdicts
             return pl.when(state[f"{path}.{_DONE}"]).then(late).otherwise(early | moment.past_end)
         case AfterCount(n):
             return state[f"{path}.{_COUNT}"] >= n
@@ -186,86 +186,90 @@ def should(trigger: Trigger, state: State, moment: Moment, path: str = ROOT) -> 
         case Never():
             return pl.lit(False)
         case Repeatedly():
-            return asked[0]
+            return verdicts[0]
         case FirstOf():
-            return reduce(or_, (finished(part, state, at) | ask for (part, at), ask in zip(placed, asked, strict=True)))
+            return reduce(
+                or_,
+                (finished(part, state, at) | verdict for (part, at), verdict in zip(located, verdicts, strict=True)),
+            )
         case AllOf():
             return reduce(
-                and_, (finished(part, state, at) | ask for (part, at), ask in zip(placed, asked, strict=True))
+                and_,
+                (finished(part, state, at) | verdict for (part, at), verdict in zip(located, verdicts, strict=True)),
             )
         case InSequence():
             current = _current(trigger, state, path)
-            return reduce(or_, (mine & ask for mine, ask in zip(current, asked, strict=True)))
+            return reduce(or_, (own & verdict for own, verdict in zip(current, verdicts, strict=True)))
         case OrFinally():
-            return asked[0] | asked[1]
+            return verdicts[0] | verdicts[1]
     assert_never(trigger)
 
 
 def fire(trigger: Trigger, state: State, moment: Moment, path: str = ROOT) -> State:
-    """The columns after a pane was taken."""
-    placed = _placed(trigger, path)
+    """Return the columns after firing."""
+    located = _with_paths(trigger, path)
     match trigger:
         case AfterWatermark():
-            return _end_told(trigger, state, moment, path)
+            return _fire_after_watermark(trigger, state, moment, path)
         case AfterCount() | AfterProcessingTime() | AfterEventTime() | When():
             return {**state, **columns(trigger, path), f"{path}.{_DONE}": pl.lit(True)}
         case Never():
             return state
         case Repeatedly(of):
-            return _renewed(of, fire(of, state, moment, placed[0][1]), placed[0][1])
+            return _reset_if_finished(of, fire(of, state, moment, located[0][1]), located[0][1])
         case FirstOf():
-            for part, where in placed:
-                speaks = should(part, state, moment, where)
-                state = _choose(speaks, fire(part, state, moment, where), _cleared(part, state, where))
+            for part, where in located:
+                fires = should(part, state, moment, where)
+                state = _choose(fires, fire(part, state, moment, where), _without_progress(part, state, where))
             return {**state, f"{path}.{_DONE}": pl.lit(True)}
         case AllOf():
-            for part, where in placed:
+            for part, where in located:
                 state = fire(part, state, moment, where)
             return {**state, f"{path}.{_DONE}": pl.lit(True)}
         case InSequence():
             after = dict(state)
-            for mine, (part, where) in zip(_current(trigger, state, path), placed, strict=True):
-                after |= _choose(mine, fire(part, state, moment, where), state, only=columns(part, where))
-            return _cleared(trigger, after, path) if moment.merging else after
+            for own, (part, where) in zip(_current(trigger, state, path), located, strict=True):
+                after |= _choose(own, fire(part, state, moment, where), state, only=columns(part, where))
+            return _without_progress(trigger, after, path) if moment.merging else after
         case OrFinally():
-            (main, main_at), (until, until_at) = placed
+            (main, main_at), (until, until_at) = located
             ends = should(until, state, moment, until_at)
-            ended = _cleared(main, fire(until, state, moment, until_at), main_at)
+            ended = _without_progress(main, fire(until, state, moment, until_at), main_at)
             return _choose(ends, ended, fire(main, state, moment, main_at))
     assert_never(trigger)
 
 
-def _end_told(trigger: AfterWatermark, state: State, moment: Moment, path: str) -> State:
-    """Before the end early fires, after it late, and both start over; whichever fires, the other's pane is gone too."""
+def _fire_after_watermark(trigger: AfterWatermark, state: State, moment: Moment, path: str) -> State:
+    """Fire early before the end and late after it; both restart, and firing one clears the progress of the other."""
     done = state[f"{path}.{_DONE}"]
-    (early, early_at), (late, late_at) = _placed(trigger, path)
+    (early, early_at), (late, late_at) = _with_paths(trigger, path)
     at_end = {**state, **columns(trigger, path), f"{path}.{_DONE}": pl.lit(True)}
-    before = _renewed(early, _cleared(trigger, fire(early, state, moment, early_at), path), early_at)
-    after = _renewed(late, _cleared(trigger, fire(late, state, moment, late_at), path), late_at)
+    before = _reset_if_finished(early, _without_progress(trigger, fire(early, state, moment, early_at), path), early_at)
+    after = _reset_if_finished(late, _without_progress(trigger, fire(late, state, moment, late_at), path), late_at)
     return _choose(done, after, _choose(moment.past_end, at_end, before))
 
 
-def _renewed(trigger: Trigger, state: State, path: str) -> State:
+def _reset_if_finished(trigger: Trigger, state: State, path: str) -> State:
     return _choose(finished(trigger, state, path), {**state, **columns(trigger, path)}, state)
 
 
-def _cleared(trigger: Trigger, state: State, path: str) -> State:
-    """Counts and targets forgotten in the whole tree; what is done stays done."""
+def _without_progress(trigger: Trigger, state: State, path: str) -> State:
+    """Reset counts and targets in the whole tree; parts that are done stay done."""
     initial = {name: value for name, value in columns(trigger, path).items() if not name.endswith(_DONE)}
     return {**state, **initial}
 
 
 def merged(trigger: Trigger, state: State, past_end: pl.Expr, path: str = ROOT) -> State:
-    """The columns of a session that several became, from what `merging` gathered; past_end asks of the new end."""
-    placed = _placed(trigger, path)
-    for part, where in placed:
+    """Return the columns of a merged session from the aggregates of `merging`; past_end refers to the new end."""
+    located = _with_paths(trigger, path)
+    for part, where in located:
         state = merged(part, state, past_end, where)
     done = f"{path}.{_DONE}"
     match trigger:
         case AfterWatermark():
-            told = past_end & state[f"{done}|all"]
-            reset = {**state, **columns(placed[1][0], placed[1][1])}
-            return {**_choose(told, state, reset), done: told}
+            emitted = past_end & state[f"{done}|all"]
+            reset = {**state, **columns(located[1][0], located[1][1])}
+            return {**_choose(emitted, state, reset), done: emitted}
         case AfterCount():
             any_done = state[f"{done}|any"]
             count = pl.when(any_done).then(0).otherwise(state[f"{path}.{_COUNT}"])
@@ -276,26 +280,26 @@ def merged(trigger: Trigger, state: State, past_end: pl.Expr, path: str = ROOT) 
             return {**state, done: state[f"{done}|any"]}
         case FirstOf() | AllOf():
             join = or_ if isinstance(trigger, FirstOf) else and_
-            return {**state, done: reduce(join, (finished(part, state, where) for part, where in placed))}
+            return {**state, done: reduce(join, (finished(part, state, where) for part, where in located))}
         case InSequence():
-            return _rewound(trigger, state, path)
+            return _reset_later_parts(trigger, state, path)
         case Never() | Repeatedly() | OrFinally():
             return state
     assert_never(trigger)
 
 
-def _rewound(trigger: InSequence, state: State, path: str) -> State:
-    """Parts after the first unfinished one start over."""
+def _reset_later_parts(trigger: InSequence, state: State, path: str) -> State:
+    """Reset the parts after the first unfinished one."""
     after = dict(state)
     before: pl.Expr = pl.lit(True)
-    for part, where in _placed(trigger, path):
+    for part, where in _with_paths(trigger, path):
         after |= _choose(before, state, {**state, **columns(part, where)}, only=columns(part, where))
         before = before & finished(part, state, where)
     return after
 
 
 def merging(trigger: Trigger) -> list[pl.Expr]:
-    """What must be gathered of sessions that become one, for `merged` to go by."""
+    """Return the aggregates over merging sessions that `merged` reads."""
     gathered: list[pl.Expr] = []
     for name in columns(trigger):
         column = pl.col(name)
@@ -307,29 +311,30 @@ def merging(trigger: Trigger) -> list[pl.Expr]:
 
 
 def conditions(trigger: Trigger) -> list[Expression]:
-    """The expressions that a trigger asks of the values a pane would have."""
-    mine = [trigger.condition] if isinstance(trigger, When) else []
-    return mine + [each for part in parts(trigger) for each in conditions(part)]
+    """Return the conditions of a trigger on the values of a pane."""
+    own = [trigger.condition] if isinstance(trigger, When) else []
+    return own + [each for part in parts(trigger) for each in conditions(part)]
 
 
 def reads_last(trigger: Trigger) -> bool:
-    """Whether some condition reads the values told last."""
+    """Tell whether a condition reads the last emitted values."""
     return any(name.scope for condition in conditions(trigger) for name in names_of(condition.tree))
 
 
-def due(trigger: Trigger, was: Moment, moment: Moment) -> pl.Expr:
-    """Whether time has just passed a target somewhere in the tree: it could not fire before this batch, now it can."""
+def due(trigger: Trigger, previous: Moment, moment: Moment) -> pl.Expr:
+    """Tell whether time passed a target of the tree in this batch, so that a timer can fire now."""
     state = now(trigger)
     crossed = [
-        should(leaf, state, moment, where) & ~should(leaf, state, was, where) for leaf, where in _timed(trigger, ROOT)
+        should(leaf, state, moment, where) & ~should(leaf, state, previous, where)
+        for leaf, where in _timers(trigger, ROOT)
     ]
     return reduce(or_, crossed, pl.lit(False))
 
 
 def deadlines(trigger: Trigger, watermark: int, clock: int) -> tuple[pl.Expr, pl.Expr]:
-    """The earliest targets that are still ahead: of the watermark, and of the clock; null where there is none."""
+    """Return the earliest targets after the watermark and after the clock; null without a target."""
     by_watermark, by_clock = [pl.lit(None, pl.Int64)], [pl.lit(None, pl.Int64)]
-    for leaf, where in _timed(trigger, ROOT):
+    for leaf, where in _timers(trigger, ROOT):
         target = pl.col(f"{where}.{_TARGET}")
         if isinstance(leaf, AfterEventTime):
             by_watermark.append(pl.when(target > watermark).then(target))
@@ -338,15 +343,15 @@ def deadlines(trigger: Trigger, watermark: int, clock: int) -> tuple[pl.Expr, pl
     return pl.min_horizontal(by_watermark), pl.min_horizontal(by_clock)
 
 
-def _timed(trigger: Trigger, path: str) -> Iterator[tuple[Trigger, str]]:
+def _timers(trigger: Trigger, path: str) -> Iterator[tuple[Trigger, str]]:
     if isinstance(trigger, AfterProcessingTime | AfterEventTime):
         yield trigger, path
-    for part, where in _placed(trigger, path):
-        yield from _timed(part, where)
+    for part, where in _with_paths(trigger, path):
+        yield from _timers(part, where)
 
 
 def _choose(condition: pl.Expr, yes: State, no: State, only: Mapping[str, Any] | None = None) -> State:
-    """Column by column one of two states; what is the same in both costs nothing."""
+    """Choose one of two states column by column; a column that is equal in both needs no expression."""
     return {
         name: yes[name] if yes[name] is no[name] else pl.when(condition).then(yes[name]).otherwise(no[name])
         for name in (yes if only is None else only)

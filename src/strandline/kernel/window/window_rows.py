@@ -1,4 +1,4 @@
-"""Rows of open windows: the columns they are kept in, and how elements of a batch are added to them."""
+"""Define the columns of open windows, and add the elements of a batch to them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,137 +32,139 @@ from strandline.model.steps import WindowedStep
 ADDED: Final = "@added"
 """Elements since the last firing."""
 ARRIVED: Final = "@arrived"
-"""The clock at which the last element came."""
-SPOKEN: Final = "@spoken"
+"""Clock of the last batch with an element."""
+PANE_COUNT: Final = "@spoken"
 """Panes emitted."""
-SETTLED: Final = "@settled"
+NON_EARLY_COUNT: Final = "@settled"
 """Panes emitted that were not early."""
 CLOSED: Final = "@closed"
-"""Whether the trigger has finished: only the mark is left."""
-TOLD: Final = "@told."
-"""Before a value's name: the value last emitted, kept where it may have to be retracted."""
-TOLD_TIMING: Final = "@told:timing"
-TOLD_TIME: Final = "@told:time"
+"""Whether the trigger has finished: the row only marks the window as closed."""
+LAST_VALUE: Final = "@told."
+"""Prefix of the last emitted values, kept for retractions and conditions."""
+LAST_TIMING: Final = "@told:timing"
+LAST_TIME: Final = "@told:time"
 _AT: Final = "@at"
-_SELDOM: Final = 4
-"""Where fewer than one in so many windows get an element, the others are left alone."""
+_FEW_TOUCHED: Final = 4
+"""If fewer than one in this many windows get elements, only these windows are merged."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenWindows:
-    """Open windows, their items, and the panes of merged sessions that are still to be retracted."""
+    """Open windows, their items, and the pending retractions of merged sessions."""
 
     windows: pl.DataFrame | None = None
     items: Frames = field(default_factory=dict)
-    owed: pl.DataFrame | None = None
+    pending: pl.DataFrame | None = None
     fresh: pl.DataFrame | None = None
-    """Windows that begin where no window did before this batch: in slices of their own, so they need not be copied."""
+    """Windows with a start that no earlier window has: they are in slices of their own, so they need no copy."""
 
 
 @cache
-def initial(ask: WindowedStep) -> Mapping[str, pl.Expr]:
-    """The columns of a window that has just been opened, besides its key, its bounds and its contents."""
+def initial(step: WindowedStep) -> Mapping[str, pl.Expr]:
+    """Return the columns of a new window besides its key, bounds and contents."""
     return {
         ADDED: pl.lit(0, pl.Int64),
         HOLD: pl.lit(None, pl.Int64),
         ARRIVED: pl.lit(0, pl.Int64),
-        SPOKEN: pl.lit(0, pl.Int64),
-        SETTLED: pl.lit(0, pl.Int64),
+        PANE_COUNT: pl.lit(0, pl.Int64),
+        NON_EARLY_COUNT: pl.lit(0, pl.Int64),
         CLOSED: pl.lit(False),
-        **triggers.columns(ask.trigger),
+        **triggers.columns(step.trigger),
     }
 
 
-def keeps_told(ask: WindowedStep) -> bool:
-    """Whether the values last told are kept: to be taken back, or because a condition reads them."""
-    return ask.accumulation is Accumulation.RETRACTING or triggers.reads_last(ask.trigger)
+def keeps_last_values(step: WindowedStep) -> bool:
+    """Tell whether windows keep their last emitted values: for retractions, or for a condition that reads them."""
+    return step.accumulation is Accumulation.RETRACTING or triggers.reads_last(step.trigger)
 
 
-def add(kept: OpenWindows, added: Combined | None, keys: Sequence[str], ask: WindowedStep) -> OpenWindows:
-    """The open windows with a batch's elements added; NEW says how many came to each."""
-    windows = kept.windows
+def add(state: OpenWindows, added: Combined | None, keys: Sequence[str], step: WindowedStep) -> OpenWindows:
+    """Add the elements of a batch to open windows; NEW counts the new elements of each."""
+    windows = state.windows
     if added is None:
         return (
-            kept if windows is None else OpenWindows(windows.with_columns(**_nothing_new(ask)), kept.items, kept.owed)
+            state
+            if windows is None
+            else OpenWindows(windows.with_columns(**_no_new_elements(step)), state.items, state.pending)
         )
     fresh = None
     if windows is None:
-        rows = merge_rows([added.rows], keys, ask) if added.repeats else added.rows
-        merged = rows.with_columns(**initial(ask))
+        rows = merge_rows([added.rows], keys, step) if added.repeats else added.rows
+        merged = rows.with_columns(**initial(step))
     else:
-        merged, fresh = _merge(windows, added.rows, keys, ask)
-    held = {}
-    for name, kind in items_of(ask).items():
-        found = [frame for frame in (kept.items.get(name), added.items.get(name)) if frame is not None]
+        merged, fresh = _merge(windows, added.rows, keys, step)
+    items = {}
+    for name, kind in items_of(step).items():
+        found = [frame for frame in (state.items.get(name), added.items.get(name)) if frame is not None]
         if found:
-            held[name] = together(found, keys, kind)
-    return OpenWindows(merged, held, kept.owed, fresh)
+            items[name] = together(found, keys, kind)
+    return OpenWindows(merged, items, state.pending, fresh)
 
 
 @cache
-def _nothing_new(ask: WindowedStep) -> Mapping[str, pl.Expr]:
-    nothing = {NEW: pl.lit(0, pl.Int64), COUNTED: pl.lit(0, pl.Int64)}
-    if needs_earliest(ask):
-        nothing[EARLIEST] = pl.lit(None, pl.Int64)
-    if ask.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
-        nothing[TIME] = pl.lit(None, pl.Int64)
-    return nothing
+def _no_new_elements(step: WindowedStep) -> Mapping[str, pl.Expr]:
+    columns = {NEW: pl.lit(0, pl.Int64), COUNTED: pl.lit(0, pl.Int64)}
+    if needs_earliest(step):
+        columns[EARLIEST] = pl.lit(None, pl.Int64)
+    if step.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
+        columns[TIME] = pl.lit(None, pl.Int64)
+    return columns
 
 
 def _merge(
-    windows: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str], ask: WindowedStep
+    windows: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str], step: WindowedStep
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    """Windows and what is added to them, and windows that begin when none of these does.
+    """Merge new rows into windows; return separately the windows whose start no open window has.
 
-    Only windows that something comes to are put together with it.
+    Only windows that get elements are merged.
     """
     found, fresh = [], None
-    if span_of(ask.window) is not None:
-        known = _begun(rows[START], windows[START])
+    if span_of(step.window) is not None:
+        known = _starts_known(rows[START], windows[START])
         if not known.all():
-            fresh = merge_rows([rows_where(rows, ~known)], keys, ask).with_columns(**initial(ask))
+            fresh = merge_rows([rows_where(rows, ~known)], keys, step).with_columns(**initial(step))
             rows = rows.filter(known)
-    if rows.height * _SELDOM < windows.height or not rows.height:
+    if rows.height * _FEW_TOUCHED < windows.height or not rows.height:
         touched = among(windows, rows.select(identity(keys)).unique())
-        if rows.height and (whole := _met_in_order(windows, touched, rows, keys, ask)) is not None:
+        if rows.height and (whole := _merge_in_order(windows, touched, rows, keys, step)) is not None:
             return whole, fresh
-        found.append(windows.filter(~touched).with_columns(**_nothing_new(ask)))
+        found.append(windows.filter(~touched).with_columns(**_no_new_elements(step)))
         windows = windows.filter(touched)
     if rows.height:
-        found.append(_met(windows, rows, keys, ask))
+        found.append(_merge_touched(windows, rows, keys, step))
     return found[0] if len(found) == 1 else pl.concat(found, how="diagonal_relaxed"), fresh
 
 
-def _begun(starts: pl.Series, before: pl.Series) -> pl.Series:
-    """Which of the windows that start there start with one that is there already."""
+def _starts_known(starts: pl.Series, before: pl.Series) -> pl.Series:
+    """Mark the starts that an open window already has."""
     return starts == before[0] if before.len() and is_one(before) else starts.is_in(before.unique().implode())
 
 
-def _met_in_order(
-    windows: pl.DataFrame, touched: pl.Series, rows: pl.DataFrame, keys: Sequence[str], ask: WindowedStep
+def _merge_in_order(
+    windows: pl.DataFrame, touched: pl.Series, rows: pl.DataFrame, keys: Sequence[str], step: WindowedStep
 ) -> pl.DataFrame | None:
-    """All of them, in order, where windows that begin together stand so already: then nothing need be sorted later."""
+    """Merge rows into sorted windows with one start, so that nothing is sorted later; else return None."""
     if not is_worth_it(windows.height) or len(keys) != 1 or not is_one(windows[START]):
         return None
-    met = _met(windows.filter(touched), rows, keys, ask)
-    return replaced_in_order(windows.with_columns(**_nothing_new(ask)), touched, met, keys[0])
+    merged = _merge_touched(windows.filter(touched), rows, keys, step)
+    return replaced_in_order(windows.with_columns(**_no_new_elements(step)), touched, merged, keys[0])
 
 
-def _met(windows: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
-    """Windows with what comes to them; one column says where what was kept of a window stands.
+def _merge_touched(windows: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str], step: WindowedStep) -> pl.DataFrame:
+    """Merge new rows with their windows, and gather the other columns of each window by its row number.
 
-    To take the first of every kept column would cost three times as much.
+    Aggregating every other column with `first` would cost three times as much.
     """
-    joined = {*identity(keys), NEW, COUNTED, EARLIEST, TIME, *(part.name for part in parts_of(ask))}
-    kept = [name for name in windows.columns if name not in joined]
-    mine = without(windows, kept).with_columns(**_nothing_new(ask)).with_row_index(_AT)
-    both = pl.concat([mine, rows], how="diagonal_relaxed")
-    ranks = ranked(both, picks_of(ask))
-    met = ranks.fetched(grouped(ranks.frame, keys, ask, [*merges(ask, both), *ranks.made, pl.col(_AT).max()]))
-    places = met[_AT]
+    joined = {*identity(keys), NEW, COUNTED, EARLIEST, TIME, *(part.name for part in parts_of(step))}
+    state = [name for name in windows.columns if name not in joined]
+    mergeable = without(windows, state).with_columns(**_no_new_elements(step)).with_row_index(_AT)
+    both = pl.concat([mergeable, rows], how="diagonal_relaxed")
+    ranks = ranked(both, picks_of(step))
+    merged = ranks.fetched(grouped(ranks.frame, keys, step, [*merges(step, both), *ranks.made, pl.col(_AT).max()]))
+    places = merged[_AT]
     if not places.null_count():
-        return without(met, (_AT,)).hstack(only(windows, kept)[places])
-    found, opened = windows.select(pl.col(kept).gather(places)), places.is_null()
-    new = {name: value for name, value in initial(ask).items() if name in kept}
+        return without(merged, (_AT,)).hstack(only(windows, state)[places])
+    found, opened = windows.select(pl.col(state).gather(places)), places.is_null()
+    new = {name: value for name, value in initial(step).items() if name in state}
     found = found.with_columns(pl.when(opened).then(value).otherwise(name).alias(name) for name, value in new.items())
-    return without(met, (_AT,)).hstack(found)
+    return without(merged, (_AT,)).hstack(found)

@@ -1,4 +1,4 @@
-"""A player of stories whose keys are all spread over places, and gathered again: two kernels in a row."""
+"""Play stories with every key salted: a step over salted keys, then a step that gathers them."""
 
 from collections.abc import Iterator
 from copy import copy
@@ -23,7 +23,7 @@ SALTS = 3
 
 
 class SaltedPlayer(BlockPlayer):
-    """Every key is taken for hot."""
+    """Treat every key as hot."""
 
     def __init__(self, ask: WindowedStep, rule: Rule, *, partitions: Any = (), fires_per_element: bool = False) -> None:
         super().__init__(ask, rule, partitions=partitions, fires_per_element=fires_per_element)
@@ -37,14 +37,14 @@ class SaltedPlayer(BlockPlayer):
         rows, dead = (None, None) if packet.elements is None else self._admitted(packet.elements, packet.control.clock)
         waiting = self._stepped(0, rows, packet.horizon, self._hold, [packet.control])
         found = [gather(_placed(each.rows)) for each in waiting if each.rows is not None]
-        told = [self._told_to(each, packet.control.clock) for each in waiting]
+        controls = [self._control_of(each, packet.control.clock) for each in waiting]
         given = pl.concat(found, how="diagonal_relaxed") if found else None
         if given is not None:
             kept = [KEY, AT, PARTITION, OFFSET, *self._columns(given), "window_start", "window_end"]
             given, _ = operator_of(self._take.operator, self._take.keys).admit(
                 given.select(kept), None, packet.control.clock
             )
-        taken = self._stepped(GROUPS, given, self._reached, self._take, told)
+        taken = self._stepped(GROUPS, given, self._reached, self._take, controls)
         self._reached = taken[0].progress.watermark
         for number, (first, last) in enumerate(zip(waiting, taken, strict=True)):
             assert last.late is None
@@ -61,14 +61,14 @@ class SaltedPlayer(BlockPlayer):
         return [name for name in columns_read(self._definition) if name in rows.columns]
 
     def _stepped(
-        self, first: int, rows: pl.DataFrame | None, horizon: int, ask: StepSpec, controls: list[Control]
+        self, first: int, rows: pl.DataFrame | None, horizon: int, spec: StepSpec, controls: list[Control]
     ) -> list[Stepped]:
-        blocks = {} if rows is None else operator_of(ask.operator, ask.keys).prepare(rows, GROUPS, horizon).blocks
+        blocks = {} if rows is None else operator_of(spec.operator, spec.keys).prepare(rows, GROUPS, horizon).blocks
         found = []
         for group in range(GROUPS):
             held = self._held[first + group]
-            mine = [unpack(pack(blocks[group]), "input")] if group in blocks else []
-            found.append(step(held, mine, controls, ask))
+            inputs = [unpack(pack(blocks[group]), "input")] if group in blocks else []
+            found.append(step(held, inputs, controls, spec))
             for place, data in found[-1].writes.items():
                 if data is None:
                     held.pop(place, None)
@@ -76,7 +76,7 @@ class SaltedPlayer(BlockPlayer):
                     held[place] = data
         return found
 
-    def _told_to(self, stepped: Stepped, clock: int) -> Control:
+    def _control_of(self, stepped: Stepped, clock: int) -> Control:
         mark = Seen(NAME, watermark=stepped.output_watermark, idle=stepped.progress.is_idle)
         return Control(clock, (mark,), of=NAME)
 
@@ -86,10 +86,10 @@ class SaltedPlayer(BlockPlayer):
         return again
 
     def close(self) -> None:
-        """Nothing is held but memory."""
+        """Release nothing: all state is in memory."""
 
 
 def _placed(panes: pl.DataFrame) -> pl.DataFrame:
-    """Panes with their bounds in view, and with positions of their own, which those of elements replace."""
+    """Add window bounds as user columns, and placeholder positions that gathering replaces."""
     place = (pl.lit("").alias(PARTITION), pl.lit(0).alias(OFFSET))
     return panes.with_columns(pl.col(START).alias("window_start"), pl.col(END).alias("window_end"), *place)

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from strandline.errors import StateError
-from strandline.kernel.aggregation.accumulators import TURN, Combined, identity, side_by_side
+from strandline.kernel.aggregation.accumulators import TURN, Combined, concat_unmerged, identity
 from strandline.kernel.blocks.block import AT, COUNTED, END, REASON, START, TIME, Block, element_columns
 from strandline.kernel.operator import PARTIAL, ROWS, WATERMARK, Instant
 from strandline.kernel.state.slice_store import HOLD
@@ -45,7 +45,7 @@ class Judged:
 
 def arrived(blocks: Sequence[Block], ask: WindowedStep, now: Instant) -> Arrived:
     """Collect the elements of all blocks, each beside its windows, and what tasks combined."""
-    parts = side_by_side(gather(blocks, ask))
+    parts = concat_unmerged(gather(blocks, ask))
     require_open(parts, ask, now)
     return Arrived(placed_rows(row_blocks(blocks), ask, now), parts)
 

@@ -9,7 +9,7 @@ from typing import assert_never
 import polars as pl
 
 from strandline.kernel.blocks.block import AT, END, GAP, NEWEST, START
-from strandline.kernel.blocks.sorting import is_worth_it, plain
+from strandline.kernel.blocks.sorting import as_integers, is_worth_it
 from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.model.elements import Duration
 from strandline.model.steps import WindowedStep
@@ -63,7 +63,7 @@ def assign(elements: pl.DataFrame, kind: WindowKind) -> pl.DataFrame:
 
 def _starts(elements: pl.DataFrame, size: Duration, offset: Duration) -> pl.Series | None:
     """Where the windows of many elements start, none near an end of time: NumPy divides in a third of the time."""
-    times = plain(elements[AT]) if is_worth_it(elements.height) else None
+    times = as_integers(elements[AT]) if is_worth_it(elements.height) else None
     if times is None or times.min() < NEVER + size.ms or times.max() > FOREVER - size.ms:
         return None
     shift = offset.ms % size.ms

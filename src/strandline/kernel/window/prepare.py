@@ -11,13 +11,13 @@ import polars as pl
 
 from strandline.errors import InvalidTime
 from strandline.kernel.aggregation.accumulators import Combined, combine, items_of
-from strandline.kernel.aggregation.skip_preaggregation import alone
+from strandline.kernel.aggregation.skip_preaggregation import one_row_per_element
 from strandline.kernel.blocks.block import AT, END, GAP, OFFSET, PARTITION, REASON, START, Block
 from strandline.kernel.blocks.small_frames import only
-from strandline.kernel.blocks.sorting import apart, is_worth_it
+from strandline.kernel.blocks.sorting import is_worth_it, partition_by_number
 from strandline.kernel.operator import ROWS, Prepared
 from strandline.kernel.state.partitioning import group_numbers, key_groups
-from strandline.kernel.watermarks import FOREVER, NEVER, put_aside_after
+from strandline.kernel.watermarks import FOREVER, NEVER, dead_letter_after
 from strandline.kernel.window.assign import assign, expires, has_one, max_timestamp
 from strandline.kernel.window.sessions import COVER_END, COVER_START, cover
 from strandline.kernel.window.shared_slices import first_over, shares, striped
@@ -42,7 +42,7 @@ def admit(
         elements = elements.with_columns(pl.lit(clock, pl.Int64).alias(AT))
     at = pl.col(AT)
     wrong = {DeadReason.NO_EVENT_TIME: at.is_null() | (at == NEVER) | (at == FOREVER)}
-    last = put_aside_after(rule, clock)
+    last = dead_letter_after(rule, clock)
     if last is not None:
         wrong[DeadReason.FUTURE] = at > last
     match ask.window:
@@ -143,7 +143,7 @@ def _frames(rows: pl.DataFrame, combined: Combined) -> dict[str, pl.DataFrame]:
 def _combine(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, sure: pl.Series | None) -> Combined:
     """Sessions of one batch are put together as far as they meet; other windows are what they are."""
     if not isinstance(ask.window, Session):
-        return alone(placed, keys, ask, sure) or combine(placed, keys, ask, sure)
+        return one_row_per_element(placed, keys, ask, sure) or combine(placed, keys, ask, sure)
     covered = cover(placed if sure is None else placed.filter(sure), keys, ask.window.touching)
     return combine(covered.drop(START, END).rename({COVER_START: START, COVER_END: END}), keys, ask)
 
@@ -177,7 +177,7 @@ def _by_group(frame: pl.DataFrame, keys: Sequence[str], groups: int) -> dict[int
     if frame.is_empty():
         return {}
     if is_worth_it(frame.height):
-        return apart(frame, group_numbers(only(frame, keys), groups), groups)
+        return partition_by_number(frame, group_numbers(only(frame, keys), groups), groups)
     placed = frame.with_columns(key_groups(only(frame, keys), groups).alias("@group"))
     split = placed.partition_by("@group", as_dict=True, include_key=False, maintain_order=True)
     return {int(group): part for (group,), part in split.items()}

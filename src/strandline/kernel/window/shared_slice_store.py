@@ -18,11 +18,11 @@ import polars as pl
 
 from strandline.kernel.aggregation.accumulators import (
     Combined,
+    concat_unmerged,
     identity,
     items_of,
     merge_rows,
     merged,
-    side_by_side,
     together,
 )
 from strandline.kernel.blocks.block import END, START, Block, Frames, pack, unpack
@@ -198,7 +198,7 @@ def add(waiting: Waiting, came: Combined | None, keys: Sequence[str], ask: Windo
     beside, changed = waiting.beside, _numbers(fresh, span)
     if beside is not None and changed:
         back, beside = _told_apart(beside, changed, span)
-        fresh = side_by_side([each for each in (fresh, back) if each is not None])
+        fresh = concat_unmerged([each for each in (fresh, back) if each is not None])
     old = [waiting.slices[number] for number in sorted(changed & waiting.slices.keys())]
     whole = merged([*old, fresh], keys, ask)
     return Waiting(

@@ -16,11 +16,11 @@ from strandline.kernel.aggregation.accumulators import (
     TURN,
     Combined,
     combined,
+    concat_unmerged,
     identity,
     items_of,
     merge_rows,
     merged,
-    side_by_side,
     together,
 )
 from strandline.kernel.blocks.block import END, REASON, START, Block
@@ -123,7 +123,7 @@ class PlainWindows:
     def _fire(self, windows: OpenWindows, parts: Sequence[Combined | None], judged: Judged, now: Instant) -> Updated:
         """Add the elements to their windows, and let these fire."""
         taken = combined(with_hold_times(judged.taken, windows, self.keys, self.ask, now), self.keys, self.ask)
-        added = side_by_side([each for each in (*parts, taken) if each is not None])
+        added = concat_unmerged([each for each in (*parts, taken) if each is not None])
         panes, left = fire(add(windows, added, self.keys, self.ask), self.keys, self.ask, now)
         return Updated(left, panes, judged)
 
@@ -184,7 +184,7 @@ class SharedWindows(PlainWindows):
     """Overlapping windows: until their end their elements are kept once, by shared slice."""
 
     def arrive(self, blocks: Sequence[Block], now: Instant) -> Arrived:
-        parts, rows = side_by_side(gather(blocks, self.ask)), row_blocks(blocks)
+        parts, rows = concat_unmerged(gather(blocks, self.ask)), row_blocks(blocks)
         if parts is not None and next_over(self.ask, _first_start(parts), NEVER) <= now.before:
             raise gone_window(now)
         if not rows:
@@ -192,7 +192,7 @@ class SharedWindows(PlainWindows):
         elements = pl.concat([block.frames[ROWS] for block in rows], how="diagonal_relaxed")
         fresh, placed = shared_slice_store.apart(elements.with_columns(pl.lit(now.turn).alias(TURN)), self.ask, now)
         new = combined(fresh, self.keys, self.ask)
-        return Arrived(placed, None, side_by_side([each for each in (parts, new) if each is not None]))
+        return Arrived(placed, None, concat_unmerged([each for each in (parts, new) if each is not None]))
 
     def share(self, batch: Batch, arrived: Arrived) -> Shared:
         read = shared_slice_store.read(

@@ -22,7 +22,7 @@ from strandline.kernel.aggregation.accumulators import (
 from strandline.kernel.aggregation.first_last import ranked
 from strandline.kernel.blocks.block import COUNTED, EARLIEST, NEW, START, TIME, Frames
 from strandline.kernel.blocks.small_frames import only, without
-from strandline.kernel.blocks.sorting import is_one, is_worth_it, replaced_in_order, rows_where
+from strandline.kernel.blocks.sorting import is_constant, is_worth_it, replaced_in_order, rows_where
 from strandline.kernel.state.partitioning import among, span_of
 from strandline.kernel.state.slice_store import HOLD
 from strandline.kernel.window import triggers
@@ -135,14 +135,14 @@ def _merge(
 
 def _begun(starts: pl.Series, before: pl.Series) -> pl.Series:
     """Which of the windows that start there start with one that is there already."""
-    return starts == before[0] if before.len() and is_one(before) else starts.is_in(before.unique().implode())
+    return starts == before[0] if before.len() and is_constant(before) else starts.is_in(before.unique().implode())
 
 
 def _met_in_order(
     windows: pl.DataFrame, touched: pl.Series, rows: pl.DataFrame, keys: Sequence[str], ask: WindowedStep
 ) -> pl.DataFrame | None:
     """All of them, in order, where windows that begin together stand so already: then nothing need be sorted later."""
-    if not is_worth_it(windows.height) or len(keys) != 1 or not is_one(windows[START]):
+    if not is_worth_it(windows.height) or len(keys) != 1 or not is_constant(windows[START]):
         return None
     met = _met(windows.filter(touched), rows, keys, ask)
     return replaced_in_order(windows.with_columns(**_nothing_new(ask)), touched, met, keys[0])

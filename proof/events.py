@@ -6,7 +6,7 @@ from typing import Final
 import polars as pl
 
 from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, START, Block
-from strandline.kernel.dead_letters import addressed, letters_of
+from strandline.kernel.dead_letters import letters_of, with_source
 from strandline.kernel.output import Counts, counts_to_facts
 from strandline.kernel.step import WATERMARK
 from strandline.ports.codecs import RAW, REASON
@@ -55,4 +55,4 @@ def _dead(events: list[int]) -> pl.DataFrame:
         PARTITION: ["0"] * size, OFFSET: events, RAW: [f"event {each}".encode() for each in events],
         REASON: ["undecodable"] * size,
     })  # fmt: skip
-    return addressed(letters_of(rows), "events")
+    return with_source(letters_of(rows), "events")

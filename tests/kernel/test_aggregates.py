@@ -1,4 +1,4 @@
-"""Aggregates as columns: parts that merge in any order to what the whole would give, and what the oracle says."""
+"""Aggregates over columns: partial results merge in any order to the value of the reference implementation."""
 
 import math
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ EVERY = asking(*ALL)
 
 
 def elements(rows: Sequence[Element]) -> pl.DataFrame:
-    """Elements beside the one window that they all belong to."""
+    """Make elements that all belong to one window."""
     return pl.DataFrame(
         {
             "key": pl.Series([0] * len(rows), dtype=pl.Int64),
@@ -45,30 +45,30 @@ def elements(rows: Sequence[Element]) -> pl.DataFrame:
     )
 
 
-def merged(parts: Sequence[Combined], ask: WindowedStep) -> Combined:
+def merged(parts: Sequence[Combined], step: WindowedStep) -> Combined:
     items = {
-        name: together([part.items[name] for part in parts], ["key"], kind) for name, kind in items_of(ask).items()
+        name: together([part.items[name] for part in parts], ["key"], kind) for name, kind in items_of(step).items()
     }
-    return Combined(merge_rows([part.rows for part in parts], ["key"], ask), items)
+    return Combined(merge_rows([part.rows for part in parts], ["key"], step), items)
 
 
-def told(part: Combined, ask: WindowedStep) -> list[Any]:
-    """The values of the one window, in the order in which they were asked for."""
-    values = with_values(part.rows, part.items, ["key"], ask, "@now.")
-    return [values[f"@now.{name}"].to_list()[0] for name, _ in ask.aggregates]
+def values_of(part: Combined, step: WindowedStep) -> list[Any]:
+    """Return the values of the window, in the order of aggregates."""
+    values = with_values(part.rows, part.items, ["key"], step, "@now.")
+    return [values[f"@now.{name}"].to_list()[0] for name, _ in step.aggregates]
 
 
 def whole(aggregate: Aggregate, values: list[Any], kind: Any = pl.Int64) -> Any:
-    """The value over elements that have nothing but x."""
+    """Compute an aggregate over elements with the single column x."""
     many = len(values)
     frame = pl.DataFrame({"x": pl.Series(values, dtype=kind), "key": [0] * many, START: [0] * many, END: [10] * many})
     placed = frame.with_columns(pl.lit(0).alias(AT), pl.lit("").alias(PARTITION), pl.int_range(many).alias(OFFSET))
-    (value,) = told(combine(placed, ["key"], asking(aggregate)), asking(aggregate))
+    (value,) = values_of(combine(placed, ["key"], asking(aggregate)), asking(aggregate))
     return value
 
 
 @given(rows=ELEMENTS.filter(bool), cuts=st.sets(st.integers(1, 7)), order=st.randoms(use_true_random=False))
-def test_parts_merge_in_any_order_and_any_pairs_to_what_the_oracle_tells(
+def test_parts_merge_in_any_order_and_pairing_to_the_reference_value(
     rows: list[Element], cuts: set[int], order: Any
 ) -> None:
     shuffled = list(rows)
@@ -80,24 +80,24 @@ def test_parts_merge_in_any_order_and_any_pairs_to_what_the_oracle_tells(
     while len(parts) > 1:
         first, second, *rest = parts
         parts = [*rest, merged([first, second], EVERY)]
-    for aggregate, value in zip(ALL, told(parts[0], EVERY), strict=True):
+    for aggregate, value in zip(ALL, values_of(parts[0], EVERY), strict=True):
         assert same(value, value_of(aggregate, rows)), aggregate
 
 
-def test_parts_without_values_do_not_spoil_a_variance() -> None:
-    ask = asking(sl.variance("x"), sl.stddev("x", population=True))
+def test_parts_without_values_do_not_change_a_variance() -> None:
+    step = asking(sl.variance("x"), sl.stddev("x", population=True))
     frame = pl.DataFrame({"x": [None, None, 3, 5], "key": [0] * 4, START: [0] * 4, END: [10] * 4}).with_columns(
         pl.lit(0).alias(AT), pl.lit("").alias(PARTITION), pl.int_range(4).alias(OFFSET)
     )
-    nothing, more, some, others = (combine(frame[place : place + 1], ["key"], ask) for place in range(4))
-    assert told(merged([merged([merged([nothing, more], ask), some], ask), others], ask), ask) == [2.0, 1.0]
+    first, second, third, fourth = (combine(frame[place : place + 1], ["key"], step) for place in range(4))
+    assert values_of(merged([merged([merged([first, second], step), third], step), fourth], step), step) == [2.0, 1.0]
 
 
 @pytest.mark.parametrize(
     ("aggregate", "value"),
     [(sl.count(), 4), (sl.count("x"), 3), (sl.sum("x"), 6), (sl.min("x"), -2), (sl.max("x"), 5), (sl.mean("x"), 2.0)],
 )
-def test_nulls_are_left_out_but_counted_as_elements(aggregate: Aggregate, value: float) -> None:
+def test_aggregates_skip_nulls_and_count_includes_them(aggregate: Aggregate, value: float) -> None:
     assert whole(aggregate, [3, None, -2, 5]) == value
 
 
@@ -112,16 +112,16 @@ def test_nulls_are_left_out_but_counted_as_elements(aggregate: Aggregate, value:
         (sl.mean("x"), None),
     ],
 )
-def test_over_nulls_alone_counts_and_sums_are_zero_and_the_rest_is_null(aggregate: Aggregate, value: Any) -> None:
+def test_over_nulls_only_counts_and_sums_are_zero_and_others_null(aggregate: Aggregate, value: Any) -> None:
     assert whole(aggregate, [None, None]) == value
 
 
-def test_the_empty_parts_tell_the_value_of_no_elements() -> None:
-    ways = [columns_of(name, aggregate) for name, aggregate in EVERY.aggregates]
-    parts = [part for way in ways if isinstance(way, InRow) for part in way.parts]
+def test_empty_parts_have_the_value_of_no_elements() -> None:
+    layouts = [columns_of(name, aggregate) for name, aggregate in EVERY.aggregates]
+    parts = [part for layout in layouts if isinstance(layout, InRow) for part in layout.parts]
     nothing = pl.DataFrame({"key": [0], START: [0], END: [10], **{part.name: [part.empty] for part in parts}})
-    for aggregate, value in zip(ALL, told(Combined(nothing, {}), EVERY), strict=True):
-        expected = next((said for said, kinds in EMPTY.items() if isinstance(aggregate, kinds)), None)
+    for aggregate, value in zip(ALL, values_of(Combined(nothing, {}), EVERY), strict=True):
+        expected = next((empty for empty, kinds in EMPTY.items() if isinstance(aggregate, kinds)), None)
         assert (tuple(value) if isinstance(value, list) else value) == expected, aggregate
 
 
@@ -138,7 +138,7 @@ def test_sums_keep_the_kind_of_their_numbers() -> None:
     assert isinstance(whole(sl.sum("x"), [1.0, 2.0], pl.Float64), float)
 
 
-def test_not_a_number_is_the_greatest_number() -> None:
+def test_nan_is_the_greatest_number() -> None:
     assert math.isnan(whole(sl.max("x"), [1.0, NAN, None, math.inf], pl.Float64))
     assert whole(sl.min("x"), [1.0, NAN, None, math.inf], pl.Float64) == 1.0
     assert math.isnan(whole(sl.min("x"), [NAN, None], pl.Float64))
@@ -147,13 +147,13 @@ def test_not_a_number_is_the_greatest_number() -> None:
     assert math.isnan(greatest)
 
 
-def test_texts_and_truths_have_a_least_and_a_greatest() -> None:
+def test_strings_and_booleans_have_a_minimum_and_a_maximum() -> None:
     assert whole(sl.min("x"), ["b", None, "a"], pl.String) == "a"
     assert whole(sl.max("x"), ["b", None, "a"], pl.String) == "b"
     assert whole(sl.max("x"), [False, None, True], pl.Boolean) is True
 
 
-def test_a_variance_of_far_away_values_loses_no_digits() -> None:
+def test_a_variance_of_large_values_keeps_its_precision() -> None:
     assert whole(sl.variance("x"), [10**12 + 1, 10**12 + 2, 10**12 + 3]) == 1.0
 
 
@@ -168,7 +168,7 @@ def test_a_variance_of_far_away_values_loses_no_digits() -> None:
         (sl.count_distinct("x"), 3),
     ],
 )
-def test_where_nothing_else_tells_elements_apart_their_position_does(aggregate: Aggregate, value: Any) -> None:
+def test_ties_are_broken_by_position(aggregate: Aggregate, value: Any) -> None:
     assert whole(aggregate, [3, None, -2, 5]) == value
 
 
@@ -184,21 +184,21 @@ def kept_items(aggregate: Aggregate) -> Items:
     return columns.items
 
 
-def test_kept_columns_are_the_kernels_own_and_named_after_the_value() -> None:
-    """Kept in checkpoints, so the names stay."""
+def test_accumulator_columns_start_with_at_and_have_the_name_of_the_value() -> None:
+    """Checkpoints contain these names, so they must not change."""
     assert [part.name for part in parts_of(sl.mean("x"))] == ["@average.sum", "@average.many"]
     assert [part.name for part in parts_of(sl.count())] == ["@average"]
     assert [part.name for part in parts_of(sl.stddev("x"))] == ["@average.many", "@average.mean", "@average.squares"]
 
 
-def test_items_are_named_after_the_value_and_their_columns_are_the_kernels_own() -> None:
+def test_items_have_the_name_of_the_value_and_columns_that_start_with_at() -> None:
     for aggregate in (sl.collect("x"), sl.top_k("x", 3, by="y"), sl.quantile("x", 0.5), sl.approx_count_distinct("x")):
         items = kept_items(aggregate)
         assert items.name == "average"
         assert all(name.startswith("@") for name in items.made)
 
 
-def test_of_first_last_and_top_no_more_is_kept_than_is_told() -> None:
+def test_first_last_and_top_k_keep_only_the_values_they_emit() -> None:
     position = ["@average.at", "@average.partition", "@average.offset"]
     assert [part.name for part in parts_of(sl.last("x"))] == ["@average", *position]
     assert [part.name for part in parts_of(sl.argmax("x", by="y"))] == ["@average", "@average.by", *position]
@@ -207,15 +207,15 @@ def test_of_first_last_and_top_no_more_is_kept_than_is_told() -> None:
 
 
 @pytest.mark.parametrize("many", [3, 49, 98, 103, 107])
-def test_a_quantile_of_one_is_the_greatest_however_many_values_there_are(many: int) -> None:
-    """49 / 49 is less than one where it is taken as 49 times a rounded 1 / 49."""
+def test_a_quantile_of_one_is_the_maximum_for_any_number_of_values(many: int) -> None:
+    """49 times a rounded 1 / 49 would be less than one."""
     highest = whole(sl.quantile("x", 1.0), list(range(1, many + 1)))
     assert highest == value_of(sl.quantile("x", 1.0), [Element(EPOCH, 0, {"x": many})])
 
 
 @pytest.mark.parametrize("aggregate", [sl.mean("x"), sl.variance("x", population=True)])
-def test_a_quotient_does_not_depend_on_the_windows_beside_it(aggregate: Aggregate) -> None:
-    """Polars divides by a column that is one value for all rows in another way than by one of many values."""
+def test_a_quotient_does_not_depend_on_other_windows(aggregate: Aggregate) -> None:
+    """Polars divides by a scalar column in another way than by a column of several values."""
     way = columns_of("v", aggregate)
     assert isinstance(way, InRow)
     kept = {part.name: 3 if part.name.endswith("many") else 5.0 for part in way.parts}
@@ -228,7 +228,7 @@ def test_a_quotient_does_not_depend_on_the_windows_beside_it(aggregate: Aggregat
     assert same_in_all.select(way.value.alias("v"))["v"].to_list() == [5.0 / 3, 7.0 / 3]
 
 
-def test_what_is_different_is_a_list_in_the_row_of_its_window() -> None:
+def test_distinct_values_are_a_list_in_the_window_row() -> None:
     way = columns_of("kinds", sl.count_distinct("x"))
     assert isinstance(way, InRow)
     (part,) = way.parts

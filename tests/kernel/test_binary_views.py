@@ -1,4 +1,4 @@
-"""A column of views holds the bytes that they stand for."""
+"""A binary-view column has the values of the underlying bytes."""
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,7 @@ from strandline.kernel.blocks.binary_views import views
 
 
 @given(st.lists(st.none() | st.binary(max_size=40)), st.integers(0, 3))
-def test_views_are_the_bytes_they_stand_for(values: list[bytes | None], before: int) -> None:
+def test_views_equal_the_underlying_bytes(values: list[bytes | None], before: int) -> None:
     block = b"." * before + b"".join(each or b"" for each in values)
     sizes = np.array([-1 if each is None else len(each) for each in values], np.int64)
     ends = before + np.cumsum(np.maximum(sizes, 0))

@@ -1,4 +1,4 @@
-"""Blocks: what goes in comes out, and bytes that were touched are refused with their place."""
+"""Blocks round-trip, and damaged bytes are rejected with the place where they are stored."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -10,14 +10,14 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from strandline.errors import BrokenBlock
-from strandline.kernel.blocks.block import MAGIC, VERSION, Block, opened, pack, unpack
+from strandline.kernel.blocks.block import MAGIC, VERSION, Block, open_block, pack, unpack
 
 TEAMS = pl.DataFrame({"team": ["amber", "blue", "a team with a name that fits no view"], "total": [1, 2, 3]})
 GAPS = pl.DataFrame({"team": ["amber", None, "a team with a name that fits no view"], "total": [1, None, 3]})
 SMALL = Block({"windows": pl.DataFrame({"total": [1, 2]})}, {"watermark": 5})
 
 
-def test_frames_and_facts_come_back_as_they_were() -> None:
+def test_frames_and_facts_round_trip() -> None:
     nothing = GAPS.clear()
     facts = {"clock": 17, "seen": [["0", 3, None, False]], "slices": {"-4": [1, 2]}}
     block = unpack(pack(Block({"parts": GAPS, "rows": nothing}, facts)), "here")
@@ -27,7 +27,7 @@ def test_frames_and_facts_come_back_as_they_were() -> None:
     assert block.facts == facts
 
 
-def test_every_type_a_pane_can_hold_comes_back() -> None:
+def test_every_type_of_pane_columns_round_trips() -> None:
     frame = pl.DataFrame(
         {
             "bytes": [b"\x00\xff", None],
@@ -41,7 +41,7 @@ def test_every_type_a_pane_can_hold_comes_back() -> None:
     assert_frame_equal(unpack(pack(Block({"panes": frame})), "here").frames["panes"], frame)
 
 
-def test_a_block_without_anything_comes_back_empty() -> None:
+def test_an_empty_block_round_trips() -> None:
     assert unpack(pack(Block()), "here") == Block({}, {})
 
 
@@ -53,28 +53,28 @@ def test_a_block_without_anything_comes_back_empty() -> None:
         pytest.param(pl.concat([TEAMS[2:], TEAMS]).filter(pl.int_range(pl.len()) > 0), id="as what a filter left"),
     ],
 )
-def test_equal_frames_give_equal_bytes_however_they_lie_in_memory(made: pl.DataFrame) -> None:
+def test_equal_frames_give_equal_bytes_for_any_memory_layout(made: pl.DataFrame) -> None:
     assert pack(Block({"f": made})) == pack(Block({"f": TEAMS}))
 
 
-def test_lists_of_texts_give_equal_bytes_however_they_came_about() -> None:
-    """Views into buffers would tell in which order the texts were once gathered."""
+def test_lists_of_strings_give_equal_bytes_for_any_memory_layout() -> None:
+    """String views would depend on the order in which the strings were gathered."""
     lists = TEAMS.group_by(pl.lit(1).alias("all"), maintain_order=True).agg("team")
     turned = TEAMS.reverse().group_by(pl.lit(1).alias("all"), maintain_order=True).agg(pl.col("team").reverse())
     assert pack(Block({"f": lists})) == pack(Block({"f": turned}))
 
 
-def test_facts_give_equal_bytes_whatever_their_order() -> None:
+def test_facts_give_equal_bytes_in_any_order() -> None:
     assert pack(Block(facts={"a": 1, "b": 2})) == pack(Block(facts={"b": 2, "a": 1}))
 
 
-def test_a_block_that_was_read_is_written_to_the_same_bytes() -> None:
+def test_a_decoded_block_is_encoded_to_the_same_bytes() -> None:
     data = pack(Block({"f": GAPS}, {"clock": 1}))
     assert pack(unpack(data, "here")) == data
 
 
-def test_a_block_opens_with_its_magic_and_version() -> None:
-    """Kept for ever in checkpoints: a change of layout is a new version."""
+def test_a_block_starts_with_magic_and_version() -> None:
+    """Checkpoints contain blocks: a change of layout is a new version."""
     assert pack(SMALL)[:4] == b"SLB\x06"
     assert MAGIC + bytes([VERSION]) == b"SLB\x06"
 
@@ -93,7 +93,7 @@ def test_a_block_written_by_version_1_can_still_be_read() -> None:
 
 
 def wide(height: int) -> pl.DataFrame:
-    """Windows as they are kept: much of it the same in every row."""
+    """Make window rows with many constant columns."""
     return pl.DataFrame({"team": [f"team {number}" for number in range(height)]}).with_columns(
         pl.lit(60_000).alias("@start"), pl.lit(None, pl.Int64).alias("@hold"), pl.lit(False).alias("@closed"),
         pl.lit("on_time").alias("@timing"), pl.lit(0.5).alias("@mean"), pl.lit(1).alias("total"),
@@ -102,22 +102,22 @@ def wide(height: int) -> pl.DataFrame:
 
 
 def narrow(height: int) -> pl.DataFrame:
-    """The same, with integers that differ."""
+    """Make window rows with varying integers."""
     counts = pl.int_range(height)
     return wide(height).with_columns(
         (counts % 100).alias("plays"), (counts * 1_000).alias("total"), (counts - (1 << 40)).alias("@hold")
     )
 
 
-def spoken(height: int) -> pl.DataFrame:
-    """The same, of two windows of our days that have spoken."""
+def emitted(height: int) -> pl.DataFrame:
+    """Make rows of two present-day windows that have emitted panes."""
     odd = pl.int_range(height) % 2
-    said = pl.when(odd == 1).then(pl.lit("early")).when(pl.int_range(height) > 10).then(pl.lit("late"))
-    return narrow(height).with_columns((1_700_000_000_000 + 20_000 * odd).alias("@start"), said.alias("@timing"))
+    timing = pl.when(odd == 1).then(pl.lit("early")).when(pl.int_range(height) > 10).then(pl.lit("late"))
+    return narrow(height).with_columns((1_700_000_000_000 + 20_000 * odd).alias("@start"), timing.alias("@timing"))
 
 
 @pytest.mark.parametrize("height", [0, 1, 255, 256, 400])
-def test_columns_that_say_the_same_throughout_come_back_whole_and_in_order(height: int) -> None:
+def test_constant_columns_round_trip_in_order(height: int) -> None:
     frame = wide(height)
     data = pack(Block({"windows": frame, "rest": TEAMS}))
     block = unpack(data, "here")
@@ -126,13 +126,13 @@ def test_columns_that_say_the_same_throughout_come_back_whole_and_in_order(heigh
     assert pack(block) == data
 
 
-def test_a_column_that_says_the_same_throughout_takes_no_room() -> None:
+def test_a_constant_column_takes_almost_no_space() -> None:
     frame = wide(4_000)
     alone = pack(Block({"windows": frame.select("team", "@mean", "total", "@gap")}))
     assert len(pack(Block({"windows": frame}))) < len(alone) + 2_000
 
 
-def test_a_frame_of_nothing_else_keeps_its_height() -> None:
+def test_a_frame_of_constant_columns_keeps_its_height() -> None:
     frame = wide(500).select("@start", "@closed")
     assert_frame_equal(unpack(pack(Block({"windows": frame})), "here").frames["windows"], frame)
 
@@ -148,7 +148,7 @@ LIMITS = [0, 127, 128, 32_767, 32_768, 2_147_483_647, 2_147_483_648, 9_223_372_0
 
 @pytest.mark.parametrize("high", LIMITS)
 @pytest.mark.parametrize("low", [0, *(-each - 1 for each in LIMITS)])
-def test_integers_come_back_as_they_were_however_narrow_they_are_kept(low: int, high: int) -> None:
+def test_integers_round_trip_in_every_width(low: int, high: int) -> None:
     frame = pl.DataFrame(
         {"total": [low, None, high, *range(300)], "@none": [None] * 303}, schema_overrides={"total": pl.Int64}
     )
@@ -165,7 +165,7 @@ def test_integers_come_back_as_they_were_however_narrow_they_are_kept(low: int, 
     [(255, 1), (256, 2), (65_535, 2), (65_536, 4), (4_294_967_295, 4), (4_294_967_296, 8), (2**64 - 1, 8)],
 )
 @pytest.mark.parametrize("least", [-(2**63), -1, 0, 1_700_000_000_000])
-def test_integers_take_the_room_that_their_distance_from_the_least_needs(least: int, between: int, size: int) -> None:
+def test_integers_take_the_width_of_their_offset_from_the_minimum(least: int, between: int, size: int) -> None:
     high = min(least + between, 2**63 - 1)
     frame = pl.DataFrame({"@start": [least, high] * 5_000})
     data = pack(Block({"windows": frame}))
@@ -173,9 +173,9 @@ def test_integers_take_the_room_that_their_distance_from_the_least_needs(least: 
     assert_frame_equal(unpack(data, "here").frames["windows"], frame)
 
 
-def test_few_own_texts_are_kept_in_a_list_and_texts_of_users_as_they_are() -> None:
-    said = ["on_time", "early", None, "late"] * 1_000
-    frame = pl.DataFrame({"@timing": said, "team": said})
+def test_repeated_kernel_strings_use_a_dictionary() -> None:
+    timings = ["on_time", "early", None, "late"] * 1_000
+    frame = pl.DataFrame({"@timing": timings, "team": timings})
     data = pack(Block({"panes": frame}))
     assert len(data) < len(pack(Block({"panes": frame.select("team")}))) + 6_000
     assert_frame_equal(unpack(data, "here").frames["panes"], frame)
@@ -183,14 +183,14 @@ def test_few_own_texts_are_kept_in_a_list_and_texts_of_users_as_they_are() -> No
 
 
 @pytest.mark.parametrize("many", [1, 2, 16, 17, 300])
-def test_own_texts_come_back_however_many_there_are(many: int) -> None:
+def test_kernel_strings_round_trip_for_any_number_of_distinct_values(many: int) -> None:
     frame = pl.DataFrame({"@partition": [f"orders/{number % many}" for number in range(600)]})
     frame = pl.concat([frame, pl.DataFrame({"@partition": [None, ""]})], how="vertical_relaxed")
     assert_frame_equal(unpack(pack(Block({"rows": frame})), "here").frames["rows"], frame)
 
 
 @pytest.mark.parametrize(("different", "kept_once"), [(2, True), (100, True), (2_000, False), (5_000, False)])
-def test_texts_of_users_that_come_again_and_again_are_kept_once(different: int, *, kept_once: bool) -> None:
+def test_repeated_user_strings_are_stored_once(different: int, *, kept_once: bool) -> None:
     names = [f"a team with a name that fits no view, {number * 7 % different}" for number in range(5_000)]
     frame = pl.DataFrame({"team": [None, *names], "total": range(5_001)})
     data = pack(Block({"f": frame}))
@@ -198,7 +198,7 @@ def test_texts_of_users_that_come_again_and_again_are_kept_once(different: int, 
     assert (b'"listed"' in data[:500_000]) is kept_once
 
 
-def test_own_columns_that_say_the_same_as_another_take_no_room_and_come_back_in_their_place() -> None:
+def test_duplicate_kernel_columns_take_no_space_and_round_trip_in_order() -> None:
     odd = pl.Series([number * 7919 % 100_003 for number in range(5_000)])
     frame = pl.DataFrame({
         "@a.at": odd, "user": odd, "@b.at": odd, "@c.at": odd.reverse(), "@texts": odd.cast(pl.String),
@@ -212,7 +212,7 @@ def test_own_columns_that_say_the_same_as_another_take_no_room_and_come_back_in_
     assert_frame_equal(unpack(pack(Block({"f": nearly})), "here").frames["f"], nearly)
 
 
-def test_long_texts_and_lists_are_compressed_and_come_back() -> None:
+def test_large_strings_and_lists_are_compressed_and_round_trip() -> None:
     texts = pl.DataFrame({"url": [f"https://example.org/some/folder/{number}" for number in range(2_000)]})
     lists = pl.DataFrame({"@kinds": [[*range(5_000)], [], None]})
     for frame, most in ((texts, 20_000), (lists, 25_000)):
@@ -230,11 +230,11 @@ def test_a_block_written_by_version_3_can_still_be_read() -> None:
 def test_a_block_written_by_version_4_can_still_be_read() -> None:
     kept = unpack((Path(__file__).parent / "kept" / "block-4.slb").read_bytes(), "kept")
     assert kept.facts == {"clock": 7}
-    assert_frame_equal(kept.frames["windows"], spoken(300))
+    assert_frame_equal(kept.frames["windows"], emitted(300))
 
 
 def alike(height: int) -> pl.DataFrame:
-    """A frame with all that version 5 knows: equal columns, a user's texts again and again, long texts, lists."""
+    """Make a frame with all encodings of version 5: duplicates, repeated user strings, long strings, lists."""
     numbers = pl.int_range(height, eager=True)
     return pl.DataFrame({
         "team": [f"team {number % 5}" for number in range(height)], "@a.at": numbers, "@b.at": numbers,
@@ -250,7 +250,7 @@ def test_a_block_written_by_version_5_can_still_be_read() -> None:
 
 
 def rising(height: int) -> pl.DataFrame:
-    """A frame with all that version 6 knows: integers that rise, in small steps, in large ones, and some missing."""
+    """Make a frame with all encodings of version 6: rising integers with small and large steps, and with nulls."""
     numbers = pl.int_range(height, eager=True)
     return pl.DataFrame({
         "user": (1 << 60) + numbers * 200, "@at": -(1 << 62) + numbers * (1 << 31), "pairs": numbers // 2 * 300,
@@ -268,7 +268,7 @@ def test_a_block_written_by_version_6_can_still_be_read() -> None:
     ("step", "size"), [(1, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 4), ((1 << 32) - 1, 4), (1 << 32, 8)]
 )
 @pytest.mark.parametrize("first", [-(2**63), -1, 0, 1_700_000_000_000])
-def test_integers_that_rise_take_the_room_that_their_steps_need(first: int, step: int, size: int) -> None:
+def test_rising_integers_take_the_width_of_their_deltas(first: int, step: int, size: int) -> None:
     frame = pl.DataFrame({"@at": [first + each * step for each in range(10_000)]})
     data = pack(Block({"windows": frame}))
     assert len(data) == pytest.approx(10_000 * size, abs=1_000)
@@ -276,18 +276,18 @@ def test_integers_that_rise_take_the_room_that_their_steps_need(first: int, step
     assert pack(unpack(data, "here")) == data
 
 
-def test_integers_that_rise_further_than_a_long_integer_tells_come_back() -> None:
+def test_rising_integers_beyond_the_range_of_deltas_round_trip() -> None:
     frame = pl.DataFrame({"@at": [-(2**63), *range(400), 2**63 - 1]})
     assert_frame_equal(unpack(pack(Block({"f": frame})), "here").frames["f"], frame)
 
 
-@pytest.mark.parametrize("made", [wide, narrow, spoken, alike, rising])
+@pytest.mark.parametrize("made", [wide, narrow, emitted, alike, rising])
 @pytest.mark.parametrize("height", [1, 255, 400, 1_000])
-def test_some_columns_and_rows_of_a_frame_are_as_they_are_in_all_of_it(
+def test_selected_columns_and_rows_equal_those_of_the_whole_frame(
     made: Callable[[int], pl.DataFrame], height: int
 ) -> None:
     frame = made(height)
-    packed = opened(pack(Block({"a": frame, "b": frame.head(3)}, {"n": 1})), "here")
+    packed = open_block(pack(Block({"a": frame, "b": frame.head(3)}, {"n": 1})), "here")
     assert packed.names == ["a", "b"]
     assert packed.facts == {"n": 1}
     for rows in (None, np.arange(0, height, 3), np.zeros(0, np.int64)):
@@ -298,12 +298,12 @@ def test_some_columns_and_rows_of_a_frame_are_as_they_are_in_all_of_it(
 
 
 @pytest.mark.parametrize("data", [b"", b"SL", b"PAR1" + bytes(20), bytes(64)])
-def test_bytes_that_are_no_block_are_refused(data: bytes) -> None:
+def test_bytes_that_are_no_block_are_rejected(data: bytes) -> None:
     with pytest.raises(BrokenBlock, match="the bytes at slice:3 are not a block"):
         unpack(data, "slice:3")
 
 
-def test_an_unknown_version_is_refused_with_the_way_out() -> None:
+def test_an_unknown_version_is_rejected_with_a_hint() -> None:
     data = bytearray(pack(SMALL))
     data[3] = VERSION + 1
     with pytest.raises(BrokenBlock, match=f"the block at slice:3 has version {VERSION + 1}") as refused:
@@ -321,21 +321,21 @@ def test_a_flipped_bit_is_found_at_every_position() -> None:
                 unpack(bytes(damaged), "slice:3")
 
 
-def test_a_block_cut_short_is_refused_at_every_length() -> None:
+def test_a_truncated_block_is_rejected_at_every_length() -> None:
     whole = pack(SMALL)
     for length in range(len(whole)):
         with pytest.raises(BrokenBlock, match="slice:3"):
             unpack(whole[:length], "slice:3")
 
 
-def test_a_block_with_something_behind_it_is_refused() -> None:
+def test_a_block_with_trailing_bytes_is_rejected() -> None:
     with pytest.raises(BrokenBlock, match="the block at index is damaged"):
         unpack(pack(SMALL) + b"\x00", "index")
 
 
-def test_truths_are_kept_without_what_lies_behind_them_in_memory() -> None:
-    """A comparison fills the rest of its last byte too, so that equal frames would have other bytes."""
-    said = pl.DataFrame({"@low": [True, True, False]})
+def test_padding_bits_of_booleans_are_not_stored() -> None:
+    """A comparison also sets the padding bits, so equal frames would give different bytes."""
+    frame = pl.DataFrame({"@low": [True, True, False]})
     found = pl.DataFrame({"a": [1, 5, 9]}).select((pl.col("a") <= 5).alias("@low"))
-    assert found.equals(said)
-    assert pack(Block({"rows": found})) == pack(Block({"rows": said}))
+    assert found.equals(frame)
+    assert pack(Block({"rows": found})) == pack(Block({"rows": frame}))

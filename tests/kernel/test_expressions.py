@@ -1,4 +1,4 @@
-"""Expressions over columns: worth what the oracle says, row by row."""
+"""Expressions over columns give the values of the reference, row by row."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -64,24 +64,24 @@ def oracle(text: str, row: Row) -> Any:
         "x / y > 1 or y is None",
     ],
 )
-def test_an_expression_is_worth_in_every_row_what_the_oracle_says(text: str) -> None:
-    told = FRAME.select(to_expr(expression(text).tree, column).alias("told"))["told"]
-    said = told.to_list() if len(told) == len(ROWS) else told.to_list() * len(ROWS)
-    assert said == [oracle(text, row) for row in ROWS]
+def test_an_expression_has_the_reference_value_in_every_row(text: str) -> None:
+    found = FRAME.select(to_expr(expression(text).tree, column).alias("value"))["value"]
+    values = found.to_list() if len(found) == len(ROWS) else found.to_list() * len(ROWS)
+    assert values == [oracle(text, row) for row in ROWS]
 
 
-def test_a_name_stands_where_it_is_said_to_stand() -> None:
+def test_a_name_is_resolved_by_the_given_function() -> None:
     frame = pl.DataFrame({"here": [1], "there": [10]})
     tree = expression("total + last.total").tree
     assert frame.select(to_expr(tree, lambda name: pl.col("there" if name.scope else "here"))).item() == 11
 
 
 @pytest.mark.parametrize("sign", ["/", "//", "%"])
-def test_dividing_by_one_number_for_all_rows_is_exact(sign: str) -> None:
-    """Polars would multiply with a rounded 1 / 49, and 49.0 // 49.0 would be nothing."""
+def test_division_by_a_scalar_is_exact(sign: str) -> None:
+    """Polars would multiply by a rounded 1 / 49, and 49.0 // 49.0 would be 0."""
     frame = pl.DataFrame({"x": [49.0, 98.0, 5.0]})
-    told = frame.select(to_expr(expression(f"x {sign} 49.0").tree, lambda name: pl.col(name.name)).alias("told"))[
-        "told"
+    found = frame.select(to_expr(expression(f"x {sign} 49.0").tree, lambda name: pl.col(name.name)).alias("value"))[
+        "value"
     ]
-    meant = {"/": [1.0, 2.0, 5.0 / 49.0], "//": [1.0, 2.0, 0.0], "%": [0.0, 0.0, 5.0]}
-    assert told.to_list() == meant[sign]
+    expected = {"/": [1.0, 2.0, 5.0 / 49.0], "//": [1.0, 2.0, 0.0], "%": [0.0, 0.0, 5.0]}
+    assert found.to_list() == expected[sign]

@@ -1,4 +1,4 @@
-"""One element out of a window's: found by rank, whatever decides; and found again in state of an older form."""
+"""First, last, arg_min and arg_max: picked by rank, and restored from state of an older layout."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -34,7 +34,7 @@ BEST = (
 
 
 def scattered(rows: int) -> pl.DataFrame:
-    """Elements of a few keys, with equal times, equal weights, and values that are missing."""
+    """Make elements of a few keys, with equal times, equal weights and missing values."""
     lots = np.random.default_rng(rows)
     return pl.DataFrame({
         "key": lots.integers(0, 7, rows), "score": lots.integers(0, 50, rows), "weight": lots.integers(0, 4, rows),
@@ -47,18 +47,18 @@ def scattered(rows: int) -> pl.DataFrame:
 
 
 def one_by_one(rows: pl.DataFrame, pick: Pick) -> dict[int, Any]:
-    """The same, by sorting the elements of each key."""
+    """Compute the same by sorting the elements of each key."""
     found = {}
     order, down = [*([pick.by] if pick.by else []), *POSITION], [*([pick.most] if pick.by else []), *[pick.last] * 3]
-    for (key,), mine in rows.group_by("key"):
-        left = mine.drop_nulls([pick.column, *([pick.by] if pick.by else [])]).sort(order, descending=down)
+    for (key,), group in rows.group_by("key"):
+        left = group.drop_nulls([pick.column, *([pick.by] if pick.by else [])]).sort(order, descending=down)
         found[int(key)] = left[pick.column][0] if left.height else None
     return found
 
 
 @pytest.mark.parametrize("large", [False, True], ids=["positions as one number", "positions too far apart"])
 @pytest.mark.parametrize("rows", [1, 2, 30, 2_000])
-def test_the_first_by_any_order_is_found_for_each_key(rows: int, *, large: bool) -> None:
+def test_every_pick_is_found_for_each_key(rows: int, *, large: bool) -> None:
     frame = scattered(rows)
     if large:
         frame = frame.with_columns(pl.col(OFFSET) * 2**40, pl.col(AT) * 2**30)
@@ -66,11 +66,11 @@ def test_the_first_by_any_order_is_found_for_each_key(rows: int, *, large: bool)
     once = ranks.fetched(ranks.frame.group_by("key").agg(*ranks.made))
     for pick in PICKS:
         assert dict(once.select("key", pick.kept).iter_rows()) == one_by_one(frame, pick)
-    # In two halves, then together, it is the same.
+    # Two halves that are merged give the same.
     halves = []
     for half in (frame[: rows // 2], frame[rows // 2 :]):
-        mine = ranked(half, PICKS, elements=True)
-        halves.append(mine.fetched(mine.frame.group_by("key").agg(*mine.made)))
+        ranks = ranked(half, PICKS, elements=True)
+        halves.append(ranks.fetched(ranks.frame.group_by("key").agg(*ranks.made)))
     both = pl.concat(halves, how="vertical_relaxed")
     again = ranked(both, PICKS)
     twice = again.fetched(again.frame.group_by("key").agg(*again.made))
@@ -78,7 +78,7 @@ def test_the_first_by_any_order_is_found_for_each_key(rows: int, *, large: bool)
 
 
 @pytest.mark.parametrize("offset", [0, 2**62], ids=["as one number", "by three"])
-def test_of_those_at_one_position_the_one_that_came_first_is_picked(offset: int) -> None:
+def test_among_rows_of_one_position_the_first_arrival_is_picked(offset: int) -> None:
     many = 1_000
     frame = pl.DataFrame({
         "key": [0] * many, "score": range(many), "weight": [1] * many, "word": ["a"] * many, AT: [5] * many,
@@ -91,20 +91,20 @@ def test_of_those_at_one_position_the_one_that_came_first_is_picked(offset: int)
     assert found.select("@first", "@last", "@least", "@most").row(0) == (0, 0, 0, 0)
 
 
-def test_where_the_same_decides_rows_are_ranked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+def test_picks_with_equal_order_rank_rows_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
     order = first_last._order
 
     def counting(*args: Any) -> Any:
-        asked.append(1)
+        calls.append(1)
         return order(*args)
 
     monkeypatch.setattr(first_last, "_order", counting)
     ranked(scattered(50), PICKS, elements=True)
-    assert len(asked) == 4  # of five, two go by the last position
+    assert len(calls) == 4  # two of five picks share the order by last position
 
 
-def test_without_anything_to_pick_nothing_is_ranked() -> None:
+def test_without_picks_nothing_is_ranked() -> None:
     frame = scattered(3)
     ranks = ranked(frame, ())
     assert ranks.frame is frame
@@ -112,7 +112,7 @@ def test_without_anything_to_pick_nothing_is_ranked() -> None:
 
 
 def as_before(held: Mapping[str, bytes], step: WindowedStep) -> dict[str, bytes]:
-    """State as it was kept before: the elements beside the rows, and nothing said of a form or of digests."""
+    """Rewrite state to the older layout: elements in a frame of their own, without layout version or digests."""
     found = {}
     for place, data in held.items():
         block = unpack(data, place)
@@ -144,7 +144,7 @@ SPEAKING = sl.after_watermark(early=sl.after_count(1), late=sl.after_count(1))
     ids=str,
 )
 @pytest.mark.parametrize("trigger", [sl.after_watermark(), SPEAKING], ids=["on time", "at any time"])
-def test_state_of_an_older_form_goes_on_as_if_it_were_of_this_one(window: Any, trigger: Any) -> None:
+def test_state_of_an_older_layout_is_migrated_while_running(window: Any, trigger: Any) -> None:
     step = asking(window=window, trigger=trigger, aggregates=BEST, accumulation=sl.accumulating, lateness=60_000)
     now, before = KeyGroup(step), KeyGroup(step)
     for group in (now, before):
@@ -160,7 +160,7 @@ def test_state_of_an_older_form_goes_on_as_if_it_were_of_this_one(window: Any, t
     assert read_index(before.held).form == FORM
 
 
-def test_the_first_batch_after_an_upgrade_reads_what_it_would_not_have_to() -> None:
+def test_the_first_batch_after_an_upgrade_reads_all_state() -> None:
     step = asking(aggregates=BEST, lateness=60_000)
     group = KeyGroup(step)
     group.play(("red", 5, 1_000), ("red", 6, 31_000))
@@ -172,7 +172,7 @@ def test_the_first_batch_after_an_upgrade_reads_what_it_would_not_have_to() -> N
     assert group.reads == [INDEX, "slice:3"]
 
 
-def test_a_savepoint_of_an_older_form_is_fitted() -> None:
+def test_a_savepoint_of_an_older_layout_is_migrated() -> None:
     step = asking(aggregates=BEST, lateness=60_000)
     group = KeyGroup(step)
     group.play(("red", 5, 1_000), ("red", 3, 2_000), ("blue", 4, 3_000))
@@ -184,7 +184,7 @@ def test_a_savepoint_of_an_older_form_is_fitted() -> None:
     assert again.frames[WINDOWS].select(kept).sort("team").rows() == now.frames[WINDOWS].sort("team").rows()
 
 
-def test_a_window_of_an_older_form_in_which_nothing_was_ever_given_has_nobody() -> None:
+def test_a_window_of_an_older_layout_with_nulls_only_has_no_pick() -> None:
     step = asking(aggregates=(("oldest", sl.first("score")),))
     rows, items = in_rows(pl.DataFrame({"team": ["red"], START: [0], END: [1]}), {}, step)
     assert items == {}

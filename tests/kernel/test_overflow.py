@@ -1,4 +1,4 @@
-"""Sums at the edge of 64 bits: told as long as they are right, null when they would not be."""
+"""Integer sums near 64 bits: exact while they fit, null after an overflow."""
 
 import polars as pl
 import pytest
@@ -16,17 +16,17 @@ from strandline.reference.player import ReferencePlayer
 WINDOWS = [sl.tumbling("1m"), sl.sliding("1m", every="10s"), sl.session("1m")]
 
 
-def told(
+def emitted_totals(
     kind: WindowKind, batches: list[list[int]], player: type[KernelPlayer] | type[ReferencePlayer]
 ) -> list[object]:
     step = WindowedStep((("total", sl.sum("v")),), kind, accumulation=Accumulation.ACCUMULATING, lateness=Lateness())
-    playing = player(step, BY_HAND, partitions=("",))
+    run = player(step, BY_HAND, partitions=("",))
     for number, values in enumerate(batches):
         elements = [
             Element(Timestamp(1_000 + at), "k", {"v": value}, "", 100 * number + at) for at, value in enumerate(values)
         ]
-        playing.feed(elements)
-    return [pane.values["total"] for pane in playing.drain().panes]
+        run.feed(elements)
+    return [pane.values["total"] for pane in run.drain().panes]
 
 
 @pytest.mark.parametrize("kind", WINDOWS, ids=str)
@@ -46,14 +46,14 @@ def told(
     ],
     ids=str,
 )
-def test_a_sum_is_told_while_it_is_right_and_null_once_it_is_not(
+def test_a_sum_is_exact_until_it_overflows_and_null_afterwards(
     kind: WindowKind, batches: list[list[int]], value: int | None
 ) -> None:
-    assert set(told(kind, batches, KernelPlayer)) == {value}
-    assert set(told(kind, batches, ReferencePlayer)) == {value}
+    assert set(emitted_totals(kind, batches, KernelPlayer)) == {value}
+    assert set(emitted_totals(kind, batches, ReferencePlayer)) == {value}
 
 
-def test_a_frame_of_ordinary_numbers_is_at_no_risk() -> None:
+def test_only_large_integers_are_at_risk_of_overflow() -> None:
     assert not at_risk(pl.Series(range(-1_000, 1_000_000)))
     assert at_risk(pl.Series([LIMIT // 2, 1]))
     assert not at_risk(pl.Series([1e300]))

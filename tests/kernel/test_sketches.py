@@ -1,4 +1,4 @@
-"""Registers and buckets are kept in checkpoints, so their values are pinned; and they are those of the oracle."""
+"""Registers and buckets equal those of the reference. Checkpoints contain them, so their values are pinned."""
 
 import math
 from typing import Any
@@ -69,51 +69,51 @@ def test_the_register_of_a_value_never_changes(kind: Any, value: Any, found: tup
     assert registers([value], 12, kind) == [found]
 
 
-def test_null_chooses_no_register() -> None:
+def test_null_selects_no_register() -> None:
     assert registers([None, 1, None], 6, pl.Int64) == [(None, None), oracle.register(1, 6), (None, None)]
     assert registers([None], 6, pl.String) == [(None, None)]
     assert registers([], 6, pl.Int64) == []
 
 
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), min_size=1), st.integers(4, 16))
-def test_whole_numbers_choose_the_registers_of_the_oracle(values: list[int | None], precision: int) -> None:
+def test_integers_select_the_registers_of_the_reference(values: list[int | None], precision: int) -> None:
     expected = [(None, None) if value is None else oracle.register(value, precision) for value in values]
     assert registers(values, precision, pl.Int64) == expected
 
 
 @given(st.lists(st.floats(width=64) | st.text(max_size=5), min_size=1))
-def test_fractions_and_texts_choose_the_registers_of_the_oracle(values: list[float | str]) -> None:
-    for kind, mine in ((pl.Float64, float), (pl.String, str)):
-        chosen = [value for value in values if isinstance(value, mine)]
+def test_floats_and_strings_select_the_registers_of_the_reference(values: list[float | str]) -> None:
+    for kind, python_type in ((pl.Float64, float), (pl.String, str)):
+        chosen = [value for value in values if isinstance(value, python_type)]
         assert registers(chosen, 8, kind) == [oracle.register(value, 8) for value in chosen]
 
 
 @given(st.lists(st.none() | st.floats(width=64), min_size=1))
-def test_numbers_fall_into_the_buckets_of_the_oracle(values: list[float | None]) -> None:
+def test_floats_fall_into_the_buckets_of_the_reference(values: list[float | None]) -> None:
     assert buckets(values) == [None if value is None else oracle.bucket(value) for value in values]
 
 
-def test_whole_numbers_fall_into_buckets_too() -> None:
+def test_integers_fall_into_buckets() -> None:
     assert buckets([1, None, -3], pl.Int32) == [oracle.bucket(1), None, oracle.bucket(-3)]
 
 
 @given(st.dictionaries(st.integers(0, 15), st.integers(1, 60)))
-def test_an_estimate_is_the_oracles(kept: dict[int, int]) -> None:
+def test_an_estimate_equals_the_reference(kept: dict[int, int]) -> None:
     positions = pl.DataFrame({"x": pl.Series(kept.values(), dtype=pl.Int64)})
     assert positions.select(sketches.estimate(pl.col("x"), 4)).item() == oracle.estimate(kept, 4)
 
 
 @pytest.mark.parametrize("precision", [4, 5, 6, 10, 16])
-def test_full_registers_leave_linear_counting_behind(precision: int) -> None:
+def test_full_registers_do_not_use_linear_counting(precision: int) -> None:
     full = dict.fromkeys(range(2**precision), 3)
     positions = pl.DataFrame({"x": list(full.values())})
-    told = positions.select(sketches.estimate(pl.col("x"), precision)).item()
-    assert told == oracle.estimate(full, precision)
+    estimated = positions.select(sketches.estimate(pl.col("x"), precision)).item()
+    assert estimated == oracle.estimate(full, precision)
 
 
-def test_many_values_are_estimated_within_a_few_in_a_hundred() -> None:
+def test_many_values_are_estimated_within_five_percent() -> None:
     frame = pl.DataFrame({"x": [f"user {number % 20_000}" for number in range(40_000)]})
     found = frame.select(sketches.register(pl.col("x"), 12)).unnest("x")
     kept = found.group_by("register").agg(pl.col("position").max())
-    told = kept.select(sketches.estimate(pl.col("position"), 12)).item()
-    assert abs(told - 20_000) < 0.05 * 20_000
+    estimated = kept.select(sketches.estimate(pl.col("position"), 12)).item()
+    assert abs(estimated - 20_000) < 0.05 * 20_000

@@ -1,4 +1,4 @@
-"""Elements that hardly ever share a window stay rows by themselves, and become what they would have been combined."""
+"""Pre-aggregation is skipped for high-cardinality keys, without changing results."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 import strandline as sl
 from strandline.kernel.aggregation import skip_preaggregation as module
 from strandline.kernel.aggregation.accumulators import combine, identity, merge_rows
-from strandline.kernel.aggregation.skip_preaggregation import alone
+from strandline.kernel.aggregation.skip_preaggregation import one_row_per_element
 from strandline.kernel.blocks.block import AT, OFFSET, PARTITION, START
 from strandline.kernel.step import StepSpec, step
 from strandline.kernel.watermarks import Control
@@ -24,8 +24,8 @@ MANY = 40_000
 KEYS = ["team"]
 
 
-def came(teams: Any, score: pl.Series | None = None, *, over: int = 20_000) -> pl.DataFrame:
-    """Elements of these teams, one after the other."""
+def elements_of(teams: Any, score: pl.Series | None = None, *, over: int = 20_000) -> pl.DataFrame:
+    """Make one element for each team, in this order."""
     many = len(teams)
     return pl.DataFrame(
         {
@@ -42,39 +42,39 @@ def drawn(teams: int) -> Any:
     return np.random.default_rng(5).integers(0, teams, MANY)
 
 
-def is_alone(teams: Any, ask: WindowedStep | None = None) -> bool:
-    asked = ask or asking()
-    return alone(assign(came(teams), asked.window), KEYS, asked) is not None
+def is_skipped(teams: Any, definition: WindowedStep | None = None) -> bool:
+    definition = definition or asking()
+    return one_row_per_element(assign(elements_of(teams), definition.window), KEYS, definition) is not None
 
 
 HOT = np.where(np.random.default_rng(6).random(MANY) < 0.5, 7, drawn(10**6))
 
 
 @pytest.mark.parametrize(
-    ("teams", "so"),
+    ("teams", "skipped"),
     [
-        pytest.param(drawn(10**6), True, id="many teams in any order"),
+        pytest.param(drawn(10**6), True, id="many teams in random order"),
         pytest.param(drawn(30_000), True, id="as many teams as a window has elements"),
         pytest.param(drawn(5_000), False, id="a window has several elements of each"),
         pytest.param(drawn(10), False, id="few teams"),
-        pytest.param(HOT, False, id="half of all are of one team"),
-        pytest.param(np.arange(MANY) % 9_000, False, id="nine thousand teams that take turns"),
-        pytest.param(np.arange(MANY) // 3, False, id="every team three times, one after the other"),
-        pytest.param(np.arange(MANY), True, id="nobody comes twice"),
-        pytest.param(np.arange(2_000), False, id="too few to look"),
+        pytest.param(HOT, False, id="one hot team with half of the elements"),
+        pytest.param(np.arange(MANY) % 9_000, False, id="nine thousand teams in turn"),
+        pytest.param(np.arange(MANY) // 3, False, id="every team three times in a row"),
+        pytest.param(np.arange(MANY), True, id="no team repeats"),
+        pytest.param(np.arange(2_000), False, id="too few elements to sample"),
     ],
 )
-def test_whether_they_are_combined_goes_by_how_often_they_share_a_window(teams: Any, so: bool) -> None:
-    assert is_alone(teams) is so
+def test_preaggregation_is_skipped_when_keys_rarely_repeat_in_a_window(teams: Any, skipped: bool) -> None:
+    assert is_skipped(teams) is skipped
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "aggregate",
     [sl.count_distinct("score"), sl.collect("score"), sl.last("score"), sl.variance("score"), sl.top_k("score", 2)],
     ids=str,
 )
-def test_what_cannot_be_told_of_one_element_is_combined(asked: Aggregate) -> None:
-    assert not is_alone(np.arange(MANY), asking(aggregates=(("n", sl.count()), ("asked", asked))))
+def test_aggregates_without_a_per_row_form_are_preaggregated(aggregate: Aggregate) -> None:
+    assert not is_skipped(np.arange(MANY), asking(aggregates=(("n", sl.count()), ("other", aggregate))))
 
 
 KINDS: dict[str, pl.Series] = {
@@ -92,51 +92,53 @@ ALL: tuple[tuple[str, Aggregate], ...] = (
 
 @pytest.mark.parametrize("how", PaneTimestamp)
 @pytest.mark.parametrize("kind", KINDS)
-def test_merged_they_are_what_they_would_have_been_combined(
+def test_merged_partial_rows_equal_preaggregated_rows(
     kind: str, how: PaneTimestamp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_seldom_meet", lambda *_: True)
+    monkeypatch.setattr(module, "_rarely_repeats", lambda *_: True)
     holes = pl.select(pl.when(pl.int_range(MANY) % 7 > 0).then(KINDS[kind])).to_series()
-    ask = asking(aggregates=ALL, pane_timestamp=how, trigger=sl.after_watermark(early=sl.after_event_time(seconds=3)))
-    placed = assign(came(drawn(30_000), holes), ask.window)
+    definition = asking(
+        aggregates=ALL, pane_timestamp=how, trigger=sl.after_watermark(early=sl.after_event_time(seconds=3))
+    )
+    placed = assign(elements_of(drawn(30_000), holes), definition.window)
     only = placed["team"] % 3 > 0
-    found, meant = alone(placed, KEYS, ask, only), combine(placed, KEYS, ask, only)
+    found, expected = one_row_per_element(placed, KEYS, definition, only), combine(placed, KEYS, definition, only)
     assert found is not None
     assert found.repeats
-    assert found.rows.schema == meant.rows.schema
-    assert found.rows.height == only.sum() > meant.rows.height
-    merged = merge_rows([found.rows], KEYS, ask).select(meant.rows.columns)
-    assert merged.sort(identity(KEYS)).equals(meant.rows.sort(identity(KEYS)))
+    assert found.rows.schema == expected.rows.schema
+    assert found.rows.height == only.sum() > expected.rows.height
+    merged = merge_rows([found.rows], KEYS, definition).select(expected.rows.columns)
+    assert merged.sort(identity(KEYS)).equals(expected.rows.sort(identity(KEYS)))
 
 
 @pytest.mark.parametrize(
     "score",
     [
-        pytest.param(pl.Series([1 << 61] * MANY), id="sums that may leave their range"),
+        pytest.param(pl.Series([1 << 61] * MANY), id="sums that may overflow"),
         pytest.param(pl.Series(range(MANY)).cast(pl.Decimal(12, 2)), id="decimals, whose sums have more digits"),
     ],
 )
-def test_sums_that_need_care_are_combined(score: pl.Series) -> None:
-    ask = asking()
-    assert alone(assign(came(np.arange(MANY), score), ask.window), KEYS, ask) is None
+def test_decimal_sums_and_sums_that_may_overflow_are_preaggregated(score: pl.Series) -> None:
+    definition = asking()
+    assert one_row_per_element(assign(elements_of(np.arange(MANY), score), definition.window), KEYS, definition) is None
 
 
-def test_a_block_says_that_a_window_may_have_several_parts() -> None:
+def test_a_block_carries_the_fact_that_a_window_may_have_several_rows() -> None:
     for teams, repeats in ((drawn(10**6), True), (drawn(10), False)):
-        (block,) = prepare(came(teams), KEYS, asking(), 1, -1).blocks.values()
+        (block,) = prepare(elements_of(teams), KEYS, asking(), 1, -1).blocks.values()
         (found,) = gather([block], asking())
         assert found.repeats is repeats
         assert (found.rows.height == MANY) is repeats
 
 
-def test_each_window_speaks_once_also_where_only_one_task_had_something_for_it() -> None:
-    events, ask = came(drawn(30_000)), asking()
-    (block,) = prepare(events, KEYS, ask, 1, -1).blocks.values()
+def test_each_window_emits_one_pane_if_only_one_task_sent_partial_rows() -> None:
+    events, definition = elements_of(drawn(30_000)), asking()
+    (block,) = prepare(events, KEYS, definition, 1, -1).blocks.values()
     assert block.frames["parts"].height == MANY
-    asked = StepSpec(tuple(KEYS), ask, sl.bounded(seconds=0), ("0",))
-    panes = step({}, [block], [Control(0, (), drain=True)], asked).rows
+    spec = StepSpec(tuple(KEYS), definition, sl.bounded(seconds=0), ("0",))
+    panes = step({}, [block], [Control(0, (), drain=True)], spec).rows
     assert panes is not None
     found = panes.select("team", START, "total", "plays").sort("team", START)
-    meant = events.group_by("team", (pl.col(AT) // 10_000 * 10_000).alias(START))
-    totals = meant.agg(pl.col("score").sum().alias("total"), pl.len().cast(pl.Int64).alias("plays"))
+    windows = events.group_by("team", (pl.col(AT) // 10_000 * 10_000).alias(START))
+    totals = windows.agg(pl.col("score").sum().alias("total"), pl.len().cast(pl.Int64).alias("plays"))
     assert found.equals(totals.sort("team", START))

@@ -5,7 +5,7 @@ import pytest
 
 import strandline as sl
 from strandline.errors import BrokenBlock
-from strandline.kernel.blocks.block import Block, opened, pack, unpack
+from strandline.kernel.blocks.block import Block, open_block, pack, unpack
 from strandline.kernel.state import slice_deltas
 from strandline.kernel.state.slice_rows import GONE, ROW, apply_deltas
 from strandline.kernel.state.slice_rows import WINDOWS as STORE
@@ -115,7 +115,7 @@ def test_a_delta_replaces_rows_of_its_slice_and_of_earlier_deltas() -> None:
     base = {WINDOWS: pl.DataFrame({"team": ["a", "b", "c"], "total": [1, 2, 3]})}
     first = pl.DataFrame({"team": ["b", "d"], "total": [20, 4]}), pl.DataFrame({ROW: [1]})
     second = pl.DataFrame({"team": ["d"], "total": [40]}), pl.DataFrame({ROW: [4]})
-    changed = [opened(pack(Block({WINDOWS: rows, GONE: gone})), "") for rows, gone in (first, second)]
+    changed = [open_block(pack(Block({WINDOWS: rows, GONE: gone})), "") for rows, gone in (first, second)]
     assert apply_deltas(STORE, base, changed[:1])[WINDOWS].rows() == [("a", 1), ("c", 3), ("b", 20), ("d", 4)]
     assert apply_deltas(STORE, base, changed)[WINDOWS].rows() == [("a", 1), ("c", 3), ("b", 20), ("d", 40)]
 

@@ -1,4 +1,4 @@
-"""Numbers sorted in place of rows: the rows come out as Polars would have put them, taken apart or added them up."""
+"""Sorting, partitioning and folding by integers gives the rows that Polars operations give."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,10 +13,10 @@ from polars.testing import assert_frame_equal
 from strandline.kernel.blocks import sorting
 from strandline.kernel.blocks.block import AT, END, START
 from strandline.kernel.blocks.sorting import (
-    apart,
-    is_one,
+    fold_by_key,
+    is_constant,
     order_of,
-    put_together,
+    partition_by_number,
     replaced_in_order,
     rows_where,
     sort_by,
@@ -32,7 +32,7 @@ LONGS = st.one_of(st.integers(-3, 3), st.integers(LEAST, MOST))
 
 
 def frame(key: Any, rows: int = MANY) -> pl.DataFrame:
-    """Rows with this for a key; some columns are the same throughout."""
+    """Make rows with these keys; some of their columns are constant."""
     numbers = np.arange(rows)
     return pl.DataFrame({"key": key, "row": numbers, "text": [f"{each % 7}" for each in numbers]}).with_columns(
         pl.lit(7).alias("@seven"), pl.lit("on_time").alias("@timing"), pl.lit(None, pl.Int64).alias("@none"),
@@ -47,11 +47,11 @@ def drawn(rows: int = MANY, below: int = 1_000) -> Any:
 @given(st.lists(LONGS))
 @example([LEAST, MOST, 0])
 @example([5, 5, 5])
-def test_integers_are_in_order_and_equal_ones_as_they_stood(values: list[int]) -> None:
+def test_integers_are_sorted_stably(values: list[int]) -> None:
     order = order_of(np.array(values, np.int64))
-    meant = sorted(range(len(values)), key=lambda place: values[place])
-    assert order.places.tolist() == meant
-    assert order.numbers.tolist() == [values[place] for place in meant]
+    expected = sorted(range(len(values)), key=lambda place: values[place])
+    assert order.places.tolist() == expected
+    assert order.numbers.tolist() == [values[place] for place in expected]
 
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -77,17 +77,17 @@ def test_rows_are_sorted_as_polars_sorts_them(key: Any) -> None:
 
 
 @pytest.mark.parametrize("many", [1, 4, 8, 9, 64])
-def test_rows_go_apart_in_the_order_in_which_they_stand(many: int) -> None:
+def test_partitions_keep_the_order_of_rows(many: int) -> None:
     numbers = np.abs(drawn()) % many
     numbers[numbers == many // 2] = 0
     rows = frame(drawn())
-    parts = apart(rows, numbers, many)
+    parts = partition_by_number(rows, numbers, many)
     assert sorted(parts) == sorted({*numbers.tolist()})
     for number, part in parts.items():
         assert_frame_equal(part, rows.filter(pl.Series(numbers == number)))
 
 
-def test_some_rows_are_those_that_a_filter_leaves() -> None:
+def test_rows_where_equals_a_polars_filter() -> None:
     rows = frame(drawn())
     for wanted in (rows["even"], rows["row"] < 0, rows["row"] >= 0):
         assert_frame_equal(rows_where(rows, wanted), rows.filter(wanted))
@@ -96,30 +96,30 @@ def test_some_rows_are_those_that_a_filter_leaves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "so"),
+    ("values", "expected"),
     [
         ([], True), ([3, 3], True), ([3, 4, 3], False), ([None, None], True), ([None, 3], False), (["a", "a"], True),
         ([True, True], True), ([0.5, 0.5], False), ([float("nan")] * 2, False), ([[1], [1]], False),
     ],
 )  # fmt: skip
-def test_what_is_the_same_throughout_is_seen_but_in_numbers_with_a_point(values: list[Any], so: bool) -> None:
-    assert is_one(pl.Series(values)) is so
+def test_constant_columns_are_recognized_except_floats(values: list[Any], expected: bool) -> None:
+    assert is_constant(pl.Series(values)) is expected
 
 
 FOLDS = [("a", "add"), ("b", "least"), ("c", "greatest"), ("one", "add"), ("two", "least")]
 
 
 @given(st.lists(st.tuples(LONGS, st.integers(-9, 9)), min_size=1))
-def test_rows_of_one_key_become_one(rows: list[tuple[int, int]]) -> None:
+def test_rows_of_one_key_are_folded_to_one(rows: list[tuple[int, int]]) -> None:
     keys, values = zip(*rows, strict=True)
     given_rows = pl.DataFrame({"key": keys, **dict.fromkeys("abc", values)}, schema_overrides={"key": pl.Int64})
     given_rows = given_rows.with_columns(pl.lit(1, pl.Int64).alias("one"), pl.lit(2, pl.Int64).alias("two"))
-    asked = [
+    aggregates = [
         pl.col("a").sum(), pl.col("b").min(), pl.col("c").max(), pl.col("one").sum(), pl.col("two").min(),
     ]  # fmt: skip
-    found = put_together(given_rows, "key", FOLDS)  # type: ignore[arg-type] # words, not just any text
+    found = fold_by_key(given_rows, "key", FOLDS)  # type: ignore[arg-type] # literals, not any string
     assert found is not None
-    assert_frame_equal(found, given_rows.group_by("key").agg(*asked).sort("key"))
+    assert_frame_equal(found, given_rows.group_by("key").agg(*aggregates).sort("key"))
 
 
 @pytest.mark.parametrize(
@@ -127,44 +127,44 @@ def test_rows_of_one_key_become_one(rows: list[tuple[int, int]]) -> None:
     [pl.Series("a", [1, None]), pl.Series("a", [1.5, 2.5]), pl.Series("a", [1, 2], pl.Int32)],
     ids=["one missing", "fractions", "narrow"],
 )
-def test_what_is_no_long_integer_is_left_to_others(column: pl.Series) -> None:
-    assert put_together(pl.DataFrame({"key": [1, 2], "a": column}), "key", [("a", "add")]) is None
-    assert put_together(pl.DataFrame({"key": ["x", "y"], "a": [1, 2]}), "key", [("a", "add")]) is None
+def test_only_64_bit_integers_without_nulls_are_folded(column: pl.Series) -> None:
+    assert fold_by_key(pl.DataFrame({"key": [1, 2], "a": column}), "key", [("a", "add")]) is None
+    assert fold_by_key(pl.DataFrame({"key": ["x", "y"], "a": [1, 2]}), "key", [("a", "add")]) is None
 
 
-def test_keys_keep_their_type() -> None:
+def test_folding_keeps_the_type_of_keys() -> None:
     rows = pl.DataFrame({"key": pl.Series([NOON, NOON, NOON - timedelta(1)]), "a": [1, 2, 3]})
-    found = put_together(rows, "key", [("a", "add")])
+    found = fold_by_key(rows, "key", [("a", "add")])
     assert found is not None
     assert_frame_equal(found, pl.DataFrame({"key": [NOON - timedelta(1), NOON], "a": [3, 3]}))
 
 
-def test_rows_are_replaced_in_their_order() -> None:
+def test_rows_are_replaced_in_key_order() -> None:
     rows = frame(np.arange(0, 2 * MANY, 2))
     gone = rows["row"] % 5 == 0
     others = frame(pl.Series([*range(2 * MANY + 9, 1, -10), 0, -7, 3]), MANY // 5 + 4)
     found = replaced_in_order(rows, gone, others, "key")
     assert found is not None
-    meant = pl.concat([rows.filter(~gone), others]).sort("key", maintain_order=True)
-    assert_frame_equal(found, meant)
+    expected = pl.concat([rows.filter(~gone), others]).sort("key", maintain_order=True)
+    assert_frame_equal(found, expected)
     assert replaced_in_order(rows.reverse(), gone, others, "key") is None
     assert replaced_in_order(rows, gone, others.with_columns(pl.lit(None, pl.Int64).alias("key")), "key") is None
 
 
 @pytest.mark.parametrize("start", [0, 1])
-def test_who_is_among_others_is_found_in_order_or_not(start: int) -> None:
-    """Windows of one start are looked up as numbers; those of several, or in no order, by a join."""
+def test_membership_is_found_in_sorted_and_unsorted_rows(start: int) -> None:
+    """Sorted windows with one start are looked up by binary search, others by a join."""
     numbers = np.arange(0, 3 * MANY, 3)
     rows = pl.DataFrame({"key": numbers, START: np.where(numbers < 10 * start, 20, 0), END: [20] * MANY})
     wanted = pl.DataFrame({"key": [0, 3, 4, 9, 3 * MANY, -1, 6], START: [0, 0, 0, 20, 0, 0, 0], END: [20] * 7})
-    meant = rows.with_row_index("@at").join(wanted, on=wanted.columns, how="semi")["@at"].to_list()
-    assert among(rows, wanted).arg_true().to_list() == meant
+    expected = rows.with_row_index("@at").join(wanted, on=wanted.columns, how="semi")["@at"].to_list()
+    assert among(rows, wanted).arg_true().to_list() == expected
     assert among(rows, wanted.select("key")).sum() == 4
-    turned = among(rows.reverse(), wanted).reverse()
-    assert turned.arg_true().to_list() == meant
+    reversed_ = among(rows.reverse(), wanted).reverse()
+    assert reversed_.arg_true().to_list() == expected
 
 
-def test_several_columns_are_put_in_order_one_after_the_other() -> None:
+def test_rows_are_sorted_by_several_columns() -> None:
     rows = frame(drawn(below=5)).with_columns(pl.Series("other", drawn(below=3)[::-1]))
     assert_frame_equal(ordered(rows, ["key", "text", "other"]), rows.sort("key", "text", "other", maintain_order=True))
 
@@ -175,5 +175,5 @@ def test_several_columns_are_put_in_order_one_after_the_other() -> None:
 def test_many_elements_have_the_windows_that_few_would_have(size: int, offset: int, near: int) -> None:
     times = pl.Series(AT, [min(max(near + each, LEAST + 1), MOST - 1) for each in drawn().tolist()])
     elements, kind = pl.DataFrame({AT: times}), Tumbling(Duration(size), Duration(offset))
-    meant = pl.concat([assign(elements.slice(begin, 1_000), kind) for begin in range(0, MANY, 1_000)])
-    assert_frame_equal(assign(elements, kind), meant)
+    expected = pl.concat([assign(elements.slice(begin, 1_000), kind) for begin in range(0, MANY, 1_000)])
+    assert_frame_equal(assign(elements, kind), expected)

@@ -1,4 +1,4 @@
-"""Watermarks in band: a pure fold over what the tasks saw, the same in every key group and on every replay."""
+"""Watermarks in band: a pure fold over control rows, equal in every key group and on every replay."""
 
 import json
 from collections.abc import Sequence
@@ -31,23 +31,23 @@ IDLING = sl.bounded(seconds=3).idle_after(seconds=10)
 
 
 def heard(clock: int, **highest: int) -> Control:
-    """A batch in which each of these partitions had one row, with this highest time."""
+    """Make a batch in which each partition had one row, with this highest event time."""
     return Control(clock, tuple(Seen(name, 1, time) for name, time in highest.items()))
 
 
-def play(ask: Watermark, *controls: Control, partitions: Sequence[str] = ()) -> Progress:
-    """The progress after batches of one control each."""
+def play(rule: Watermark, *controls: Control, partitions: Sequence[str] = ()) -> Progress:
+    """Compute the progress after batches of one control row each."""
     progress = Progress()
     for control in controls:
-        progress = advance(progress, [control], partitions, ask)
+        progress = advance(progress, [control], partitions, rule)
     return progress
 
 
-def test_nothing_is_known_before_anything_is_heard() -> None:
+def test_the_watermark_starts_at_the_beginning_of_time() -> None:
     assert play(BOUNDED, Control(5)).watermark == NEVER
 
 
-def test_a_bounded_watermark_is_the_highest_time_less_the_delay_less_one_instant() -> None:
+def test_a_bounded_watermark_is_the_highest_time_minus_delay_minus_one_instant() -> None:
     assert play(BOUNDED, heard(0, a=10_000)).watermark == 6_999
 
 
@@ -55,28 +55,28 @@ def test_the_slowest_partition_sets_the_watermark() -> None:
     assert play(BOUNDED, heard(0, a=10_000, b=5_000)).watermark == 1_999
 
 
-def test_what_several_tasks_saw_of_one_partition_is_put_together() -> None:
+def test_observations_of_several_tasks_are_merged_by_partition() -> None:
     progress = advance(Progress(), [heard(0, a=9_000), heard(0, a=5_000), heard(0, a=7_000)], [], BOUNDED)
     assert progress.watermark == 5_999
 
 
-def test_a_partition_never_heard_holds_everything_back() -> None:
+def test_a_partition_without_rows_holds_the_watermark_back() -> None:
     progress = play(BOUNDED, heard(0, a=10_000), heard(10**9, a=10**9), partitions=["a", "b"])
     assert progress.watermark == NEVER
 
 
-def test_a_new_partition_holds_the_watermark_but_does_not_pull_it_back() -> None:
+def test_a_new_partition_holds_the_watermark_but_does_not_move_it_back() -> None:
     before = play(BOUNDED, heard(0, a=10_000))
     after = advance(before, [heard(1, a=50_000), Control(1, (Seen("b"),))], [], BOUNDED)
     assert after.watermark == before.watermark == 6_999
     assert advance(after, [heard(2, b=60_000)], [], BOUNDED).watermark == 46_999
 
 
-def test_the_watermark_never_falls() -> None:
+def test_the_watermark_never_decreases() -> None:
     assert play(BOUNDED, heard(0, a=10_000), heard(1, a=4_000)).watermark == 6_999
 
 
-def test_without_idleness_a_silent_partition_holds_for_ever() -> None:
+def test_without_idle_timeout_a_silent_partition_holds_the_watermark_forever() -> None:
     assert play(BOUNDED, heard(0, a=10_000, b=10_000), heard(10**9, a=10**9)).watermark == 6_999
 
 
@@ -88,25 +88,25 @@ def test_a_partition_is_idle_only_when_silent_for_longer_than_the_limit() -> Non
     assert longer.watermark == 16_999
 
 
-def test_a_partition_never_heard_falls_idle_too() -> None:
+def test_a_partition_without_rows_becomes_idle() -> None:
     progress = play(IDLING, heard(0, a=10_000), heard(10_001, a=20_000), partitions=["a", "b"])
     assert progress.idle == ("b",)
     assert progress.watermark == 16_999
 
 
-def test_a_row_without_a_time_still_counts_as_heard() -> None:
+def test_a_row_without_an_event_time_counts_as_activity() -> None:
     start = heard(0, a=10_000, b=10_000)
     broken = Control(8_000, (Seen("a", 1, 20_000), Seen("b", 1, None)))
     assert play(IDLING, start, broken, heard(12_000, a=30_000)).idle == ()
 
 
-def test_a_mark_without_rows_does_not_count_as_heard() -> None:
+def test_an_observation_without_rows_is_no_activity() -> None:
     start = heard(0, a=10_000, b=10_000)
     announced = Control(8_000, (Seen("a", 1, 20_000), Seen("b")))
     assert play(IDLING, start, announced, heard(12_000, a=30_000)).idle == ("b",)
 
 
-def test_a_partition_that_returns_is_waited_for_but_does_not_pull_the_watermark_back() -> None:
+def test_a_returning_partition_holds_the_watermark_but_does_not_move_it_back() -> None:
     gone = [heard(0, a=10_000, b=10_000), heard(20_000, a=30_000)]
     assert play(IDLING, *gone).watermark == 26_999
     back = [*gone, heard(21_000, a=60_000, b=12_000)]
@@ -115,7 +115,7 @@ def test_a_partition_that_returns_is_waited_for_but_does_not_pull_the_watermark_
     assert play(IDLING, *back, heard(22_000, b=45_000)).watermark == 41_999
 
 
-def test_when_all_are_idle_everything_seen_is_complete() -> None:
+def test_when_all_partitions_are_idle_the_watermark_is_their_maximum() -> None:
     progress = play(IDLING, heard(0, a=10_000, b=50_000), Control(10_001))
     assert progress.idle == ("a", "b")
     assert progress.watermark == 46_999
@@ -131,29 +131,29 @@ def test_a_finished_partition_is_not_idle() -> None:
     assert play(IDLING, ended, heard(20_000, b=60_000)).idle == ()
 
 
-def test_when_all_have_finished_time_has() -> None:
+def test_when_all_partitions_have_finished_the_watermark_is_the_end_of_time() -> None:
     first = Control(0, (Seen("a", 1, 10_000, finished=True), Seen("b", 1, 50_000)))
     last = Control(1, (Seen("b", 0, None, finished=True),))
     assert play(BOUNDED, first).watermark == 46_999
     assert play(BOUNDED, first, last).watermark == FOREVER
 
 
-def test_partitions_that_are_still_expected_keep_time_from_ending() -> None:
+def test_expected_partitions_keep_the_watermark_from_the_end_of_time() -> None:
     ended = Control(0, (Seen("a", 1, 10_000, finished=True),))
     assert play(BOUNDED, ended, partitions=["a", "b"]).watermark == NEVER
 
 
-def test_drain_ends_time_at_once() -> None:
+def test_drain_moves_the_watermark_to_the_end_of_time() -> None:
     assert play(BOUNDED, heard(0, a=10_000), Control(1, drain=True)).watermark == FOREVER
 
 
-def test_a_time_from_the_future_counts_up_to_its_bound_only() -> None:
-    ask = sl.bounded(seconds=3).future_bound(seconds=60)
-    assert play(ask, heard(100_000, a=10**12)).watermark == 100_000 + 60_000 - 3_000 - 1
+def test_a_future_event_time_is_capped_at_its_bound() -> None:
+    rule = sl.bounded(seconds=3).future_bound(seconds=60)
+    assert play(rule, heard(100_000, a=10**12)).watermark == 100_000 + 60_000 - 3_000 - 1
     assert play(sl.bounded(seconds=3), heard(100_000, a=10**12)).watermark == 10**12 - 3_001
 
 
-def test_the_clock_never_goes_back() -> None:
+def test_the_clock_never_decreases() -> None:
     assert play(BOUNDED, heard(5_000, a=1), heard(3_000, a=2)).clock == 5_000
 
 
@@ -164,20 +164,20 @@ def test_a_heartbeat_without_rows_moves_the_clock_only() -> None:
 
 
 def lagging(*times: int, partition: str = "a", first: int = 0) -> Seen:
-    """Rows with these times, in this order."""
+    """Make an observation of rows with these times, in this order."""
     return Seen(partition, len(times), max(times), times=counted_times(pl.Series(times)), first=first)
 
 
-def test_a_percentile_waits_as_long_as_elements_have_come_behind() -> None:
-    ask = sl.percentile(0.5, first="7s", enough=3, least="2s", most="3s")
+def test_a_percentile_watermark_waits_for_observed_lags() -> None:
+    rule = sl.percentile(0.5, first="7s", enough=3, least="2s", most="3s")
     few = Control(0, (lagging(20_000, 20_000),))
-    assert play(ask, few).watermark == 12_999
-    assert play(ask, few, Control(0, (lagging(20_000),))).watermark == 17_999
+    assert play(rule, few).watermark == 12_999
+    assert play(rule, few, Control(0, (lagging(20_000),))).watermark == 17_999
 
 
-def test_lags_are_rounded_up_to_five_binary_digits_and_counted() -> None:
-    ask = sl.percentile(1.0, first="0s", enough=1)
-    progress = play(ask, Control(5, (lagging(10_000, 10_000 - 33, 10_000),)))
+def test_lags_are_rounded_up_to_five_significant_bits_and_counted() -> None:
+    rule = sl.percentile(1.0, first="0s", enough=1)
+    progress = play(rule, Control(5, (lagging(10_000, 10_000 - 33, 10_000),)))
     assert progress.partitions["a"].lags == ((5, ((0, 2), (34, 1))),)
     assert progress.watermark == 10_000 - 34 - 1
 
@@ -185,51 +185,51 @@ def test_lags_are_rounded_up_to_five_binary_digits_and_counted() -> None:
 @given(
     before=st.integers(-60, 60), batch=st.lists(st.integers(-50, 50), min_size=1), ahead=st.none() | st.integers(0, 20)
 )
-def test_counted_times_tell_the_same_lags_as_every_time_in_its_order(
-    before: int, batch: list[int], ahead: int | None
-) -> None:
-    """Whatever had come before them, and wherever a bound for the future cuts them."""
-    ask = sl.percentile(1.0, first="0s", enough=1)
-    ask = ask if ahead is None else ask.future_bound(sl.Duration(ahead))
-    start = play(ask, Control(0, (lagging(before),)))
+def test_counted_times_give_the_same_lags_as_individual_times(before: int, batch: list[int], ahead: int | None) -> None:
+    """This holds for any earlier maximum and any bound on future times."""
+    rule = sl.percentile(1.0, first="0s", enough=1)
+    rule = rule if ahead is None else rule.future_bound(sl.Duration(ahead))
+    start = play(rule, Control(0, (lagging(before),)))
     apart = tuple((at, 1) for at in batch)
-    told = [Seen("a", len(batch), max(batch), times=times) for times in (apart, counted_times(pl.Series(batch)))]
-    one, other = (advance(start, [Control(1, (seen,))], [], ask) for seen in told)
+    seen_both_ways = [
+        Seen("a", len(batch), max(batch), times=times) for times in (apart, counted_times(pl.Series(batch)))
+    ]
+    one, other = (advance(start, [Control(1, (seen,))], [], rule) for seen in seen_both_ways)
     assert one == other
-    assert sum(many for _, many in told[1].times) == len(batch)
-    assert len(told[1].times) <= len(batch)
+    assert sum(many for _, many in seen_both_ways[1].times) == len(batch)
+    assert len(seen_both_ways[1].times) <= len(batch)
 
 
-def test_a_percentile_forgets_what_is_older_than_its_horizon() -> None:
-    ask = sl.percentile(1.0, first="0s", enough=1, horizon="10s")
+def test_a_percentile_drops_lags_beyond_its_horizon() -> None:
+    rule = sl.percentile(1.0, first="0s", enough=1, horizon="10s")
     start = Control(0, (lagging(10_000, 9_000),))
-    assert play(ask, start, Control(10_000, (lagging(10_000),))).watermark == 8_999 - 24
-    assert play(ask, start, Control(10_001, (lagging(10_000),))).watermark == 9_999
+    assert play(rule, start, Control(10_000, (lagging(10_000),))).watermark == 8_999 - 24
+    assert play(rule, start, Control(10_001, (lagging(10_000),))).watermark == 9_999
 
 
-def test_a_percentile_forgets_also_when_all_that_came_has_no_time_or_was_put_aside() -> None:
-    ask = sl.percentile(1.0, first="0s", enough=1, horizon="10s")
+def test_a_percentile_drops_old_lags_in_batches_without_usable_event_times() -> None:
+    rule = sl.percentile(1.0, first="0s", enough=1, horizon="10s")
     start = Control(0, (lagging(10_000, 9_000),))
-    assert play(ask, start, Control(10_001, (Seen("a", 1),))).watermark == 9_999
-    assert play(ask, start, Control(10_001, (Seen("a"),))).watermark == 8_999 - 24
+    assert play(rule, start, Control(10_001, (Seen("a", 1),))).watermark == 9_999
+    assert play(rule, start, Control(10_001, (Seen("a"),))).watermark == 8_999 - 24
 
 
-def test_a_percentile_looks_at_what_several_tasks_saw_of_a_partition_at_once() -> None:
-    """Otherwise a task without stragglers would move time on before those of the next one were known."""
-    ask = sl.percentile(1.0, first="0s", enough=1)
+def test_a_percentile_merges_observations_of_a_partition_before_advancing() -> None:
+    """Otherwise a task without late rows would advance the watermark before the lags of the next task are known."""
+    rule = sl.percentile(1.0, first="0s", enough=1)
     tasks = [Control(0, (lagging(9_000, 10_000),)), Control(0, (lagging(4_000, first=2),))]
-    whole = advance(Progress(), [Control(0, (lagging(9_000, 10_000, 4_000),))], [], ask)
-    assert advance(Progress(), tasks, [], ask) == advance(Progress(), tasks[::-1], [], ask) == whole
+    whole = advance(Progress(), [Control(0, (lagging(9_000, 10_000, 4_000),))], [], rule)
+    assert advance(Progress(), tasks, [], rule) == advance(Progress(), tasks[::-1], [], rule) == whole
     assert whole.watermark < 4_000
 
 
-def test_a_source_tells_its_own_watermarks_and_rows_move_none() -> None:
-    told = Control(0, (Seen("a", watermark=9_000), Seen("b", watermark=7_000)))
-    assert play(sl.from_source(), told, heard(1, a=10**6)).watermark == 7_000
-    assert play(sl.from_source(), told, Control(1, (Seen("b", watermark=5_000),))).watermark == 7_000
+def test_with_source_watermarks_rows_do_not_advance_the_watermark() -> None:
+    reported = Control(0, (Seen("a", watermark=9_000), Seen("b", watermark=7_000)))
+    assert play(sl.from_source(), reported, heard(1, a=10**6)).watermark == 7_000
+    assert play(sl.from_source(), reported, Control(1, (Seen("b", watermark=5_000),))).watermark == 7_000
 
 
-def test_rows_that_name_no_partition_do_not_become_one_of_a_source_that_tells_its_own_watermarks() -> None:
+def test_rows_without_partition_add_none_to_a_source_with_its_own_watermarks() -> None:
     progress = play(sl.from_source(), Control(0, (Seen("a", watermark=9_000), Seen("", 1, 5))))
     assert [*progress.partitions] == ["a"]
 
@@ -238,26 +238,26 @@ def test_in_processing_time_the_watermark_is_one_instant_behind_the_clock() -> N
     assert play(sl.by_clock(), heard(5_000, a=10**9)).watermark == 4_999
 
 
-def test_with_catch_up_one_that_returns_is_left_out_until_it_has_caught_up() -> None:
-    ask = sl.from_source().returning("catch_up")
+def test_with_catch_up_a_returning_partition_is_ignored_until_it_has_caught_up() -> None:
+    rule = sl.from_source().returning("catch_up")
     gone = [Control(0, (Seen("a", watermark=10_000), Seen("b", watermark=30_000))), Control(0, (Seen("a", idle=True),))]
-    back = play(ask, *gone, Control(0, (Seen("a", idle=False),)))
+    back = play(rule, *gone, Control(0, (Seen("a", idle=False),)))
     assert back.partitions["a"].returning
     assert back.watermark == 30_000
-    on = advance(back, [Control(0, (Seen("b", watermark=50_000),))], [], ask)
+    on = advance(back, [Control(0, (Seen("b", watermark=50_000),))], [], rule)
     assert on.watermark == 50_000
-    caught_up = advance(on, [Control(0, (Seen("a", watermark=50_000),))], [], ask)
+    caught_up = advance(on, [Control(0, (Seen("a", watermark=50_000),))], [], rule)
     assert not caught_up.partitions["a"].returning
 
 
-def test_a_partition_that_its_source_calls_idle_holds_nothing_back() -> None:
+def test_a_partition_reported_idle_does_not_hold_the_watermark() -> None:
     start = Control(0, (Seen("a", watermark=10_000), Seen("b", watermark=30_000)))
     idle = play(sl.from_source(), start, Control(0, (Seen("a", idle=True),)))
     assert (idle.watermark, idle.idle, idle.is_idle) == (30_000, ("a",), False)
     assert play(sl.from_source(), start, Control(0, (Seen("a", idle=True), Seen("b", idle=True)))).is_idle
 
 
-def test_inputs_are_fixed_and_an_idle_ones_watermarks_are_ignored() -> None:
+def test_inputs_are_fixed_and_watermarks_of_an_idle_input_are_ignored() -> None:
     rule = Inputs(("a", "b"))
     start = advance(
         Progress(), [Control(0, (Seen("a", watermark=1_000), Seen("b", watermark=5_000)))], rule.names, rule
@@ -270,7 +270,7 @@ def test_inputs_are_fixed_and_an_idle_ones_watermarks_are_ignored() -> None:
     assert ignored.partitions["a"].watermark == 1_000
 
 
-def test_an_input_that_falls_idle_while_it_catches_up_moves_nothing() -> None:
+def test_an_input_that_becomes_idle_during_catch_up_does_not_advance_the_watermark() -> None:
     rule = Inputs(("a", "b"))
     progress = advance(
         Progress(), [Control(0, (Seen("a", watermark=10_000), Seen("b", watermark=50_000)))], rule.names, rule
@@ -313,7 +313,7 @@ asks = st.sampled_from(
 
 
 def numbered(batch: list[Control]) -> list[Control]:
-    """The rows of a partition stand in an order: no two tasks saw the same."""
+    """Give observations distinct offsets, since no two tasks see the same rows."""
     offsets = iter(range(99))
     return [
         replace(control, seen=tuple(replace(each, first=next(offsets)) for each in control.seen)) for control in batch
@@ -321,19 +321,19 @@ def numbered(batch: list[Control]) -> list[Control]:
 
 
 @given(st.lists(st.lists(controls, min_size=1, max_size=4), max_size=5), asks, st.data())
-def test_the_order_of_control_rows_does_not_matter(batches: list[list[Control]], ask: Rule, data: Any) -> None:
+def test_the_order_of_control_rows_does_not_matter(batches: list[list[Control]], rule: Rule, data: Any) -> None:
     one = other = Progress()
     for batch in map(numbered, batches):
-        one = advance(one, batch, ["a", "b"], ask)
-        other = advance(other, data.draw(st.permutations(batch)), ["b", "a"], ask)
+        one = advance(one, batch, ["a", "b"], rule)
+        other = advance(other, data.draw(st.permutations(batch)), ["b", "a"], rule)
         assert one == other
 
 
 @given(st.lists(st.lists(controls, max_size=4), max_size=6), asks)
-def test_neither_the_watermark_nor_the_clock_ever_falls(batches: list[list[Control]], ask: Rule) -> None:
+def test_neither_the_watermark_nor_the_clock_ever_decreases(batches: list[list[Control]], rule: Rule) -> None:
     progress = Progress()
     for batch in batches:
-        after = advance(progress, batch, ["a"], ask)
+        after = advance(progress, batch, ["a"], rule)
         assert after.watermark >= progress.watermark
         assert after.clock >= progress.clock
         for name, partition in progress.partitions.items():
@@ -342,8 +342,8 @@ def test_neither_the_watermark_nor_the_clock_ever_falls(batches: list[list[Contr
 
 
 @given(st.lists(controls, max_size=4), asks)
-def test_controls_and_progress_survive_as_plain_values(batch: list[Control], ask: Rule) -> None:
-    progress = advance(Progress(), batch, ["a"], ask)
+def test_controls_and_progress_round_trip_as_plain_values(batch: list[Control], rule: Rule) -> None:
+    progress = advance(Progress(), batch, ["a"], rule)
     assert progress_from_facts(json.loads(json.dumps(progress_to_facts(progress)))) == progress
     for control in batch:
         assert control_from_facts(json.loads(json.dumps(control_to_facts(control)))) == control

@@ -113,7 +113,7 @@ class Uncombined(Scattered):
 
     def _prepare(self, task: pl.DataFrame, packet: Packet, blocks: dict[int, list[Block]]) -> Iterator[pl.DataFrame]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(skip_preaggregation, "_seldom_meet", lambda *_: self.chance.random() < 0.7)
+            patch.setattr(skip_preaggregation, "_rarely_repeats", lambda *_: self.chance.random() < 0.7)
             yield from super()._prepare(task, packet, blocks)
 
 

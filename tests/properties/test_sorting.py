@@ -35,7 +35,7 @@ def always_sorted() -> Iterator[list[str]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorting, "WORTH_IT", 1)
         patch.setattr(window_rows, "_FEW_TOUCHED", 0)
-        for module, name in ((accumulators, "put_together"), (window_rows, "replaced_in_order")):
+        for module, name in ((accumulators, "fold_by_key"), (window_rows, "replaced_in_order")):
             patch.setattr(module, name, _told(getattr(module, name), name, taken))
         yield taken
 
@@ -77,4 +77,4 @@ def test_these_histories_go_every_way() -> None:
         ways.update(taken)
 
     look()
-    assert ways >= {"put_together", "not put_together", "replaced_in_order"}
+    assert ways >= {"fold_by_key", "not fold_by_key", "replaced_in_order"}

@@ -13,7 +13,15 @@ from strandline.errors import BudgetExceeded, InvalidStep
 from strandline.formats.avro.codec import Avro
 from strandline.formats.csv import Csv
 from strandline.formats.json.codec import Json
-from strandline.kernel.dead_letters import NAMES, PUBLIC, SCHEMA, addressed, no_letters, reasons_of, sealed
+from strandline.kernel.dead_letters import (
+    NAMES,
+    PUBLIC,
+    SCHEMA,
+    complete_envelopes,
+    no_letters,
+    reasons_of,
+    with_source,
+)
 from strandline.kernel.output import Counts
 from strandline.plan.compile import to_stages
 from strandline.plan.endpoints import dead_table
@@ -40,7 +48,7 @@ def letters(pipeline: Pipeline, *batch: pl.DataFrame) -> list[dict[str, Any]]:
     """The envelopes of one batch of the first source, as a job of the lineage `mine` would tell them."""
     output = Carrier(to_stages(pipeline.root)).carry_frames({0: [*batch]}, CLOCK)[0]
     assert output.dead is not None
-    return sealed(output.dead, "mine", CLOCK).rename(NAMES).to_dicts()
+    return complete_envelopes(output.dead, "mine", CLOCK).rename(NAMES).to_dicts()
 
 
 def read_scores() -> Any:
@@ -127,7 +135,7 @@ def test_a_pane_that_a_function_cannot_take_is_no_record_of_a_source() -> None:
     carrier.carry_frames({0: [rows(("red", 1, 1))]}, CLOCK)
     dead = carrier.carry_frames({}, CLOCK, drain=True)[0].dead
     assert dead is not None
-    (letter,) = sealed(dead, "mine", CLOCK).rename(NAMES).to_dicts()
+    (letter,) = complete_envelopes(dead, "mine", CLOCK).rename(NAMES).to_dicts()
     assert (letter["source"], letter["step"], letter["exception"]) == (None, "map _never", "RuntimeError")
 
 
@@ -141,22 +149,22 @@ def test_a_batch_played_again_seals_the_same_envelopes_in_the_same_order_whichev
     assert letters(pipeline, one, other) == letters(pipeline, one, other)
     dead = Carrier(to_stages(pipeline.root)).carry_frames({0: [one, other]}, CLOCK)[0].dead
     assert dead is not None
-    assert sealed(dead.reverse(), "mine", CLOCK).equals(sealed(dead, "mine", CLOCK))
+    assert complete_envelopes(dead.reverse(), "mine", CLOCK).equals(complete_envelopes(dead, "mine", CLOCK))
 
 
 def test_two_letters_of_one_place_and_step_have_ids_of_their_own_and_so_have_two_pipelines() -> None:
     output = Carrier(to_stages(totals(read_scores()).write(PaperSink()).root)).carry([records(b"?")], CLOCK)
     assert output.dead is not None
     twice = pl.concat([output.dead, output.dead])
-    ids = [each for name in ("mine", "theirs") for each in sealed(twice, name, CLOCK)["@id"]]
+    ids = [each for name in ("mine", "theirs") for each in complete_envelopes(twice, name, CLOCK)["@id"]]
     assert len(set(ids)) == 4
 
 
 def test_the_id_of_a_schema_is_read_from_the_frame_where_there_is_one() -> None:
     values = [struct.pack(">BI", 0, 41) + b"rest", b"\x01\x00\x00\x00\x29rest", b"\x00\x00", None]
     frame = no_letters().clear(4).with_columns(pl.Series("@raw", values, pl.Binary))
-    assert addressed(frame, "topic", framed=True)[SCHEMA].to_list() == [41, None, None, None]
-    assert addressed(frame, "topic")[SCHEMA].to_list() == [None] * 4
+    assert with_source(frame, "topic", framed=True)[SCHEMA].to_list() == [41, None, None, None]
+    assert with_source(frame, "topic")[SCHEMA].to_list() == [None] * 4
 
 
 def hidden(decoder: Any, values: Sequence[bytes | None], mask: Sequence[str], **known: str) -> list[dict[str, Any]]:

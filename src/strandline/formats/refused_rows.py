@@ -8,7 +8,7 @@ import polars as pl
 
 from strandline.formats.sink_columns import row_as_json
 from strandline.kernel.blocks.block import OFFSET, PARTITION
-from strandline.kernel.dead_letters import DETAIL, ENVELOPE, RAW, REASON, SINK_REFUSED, letters_of, sealed
+from strandline.kernel.dead_letters import DETAIL, ENVELOPE, RAW, REASON, SINK_REFUSED, complete_envelopes, letters_of
 from strandline.ports.dead_letter_masking import outgoing
 
 _LONGEST: Final = 400
@@ -36,7 +36,9 @@ def refused_letters(
         for each in refused
     ]
     kinds = {name: ENVELOPE[name][1] for name in (PARTITION, OFFSET, REASON, DETAIL, RAW)}
-    return sealed(outgoing(letters_of(pl.DataFrame(rows, schema=kinds), step=sink), None, None, mask), lineage, clock)
+    return complete_envelopes(
+        outgoing(letters_of(pl.DataFrame(rows, schema=kinds), step=sink), None, None, mask), lineage, clock
+    )
 
 
 def _place(row: Mapping[str, Any]) -> dict[str, Any]:

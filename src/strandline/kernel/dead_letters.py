@@ -1,4 +1,4 @@
-"""The envelope of a dead letter: all that is told of one, said once, and filled as far as each place knows it."""
+"""Define the envelope of dead letters, and fill it in stages: at the step, at the source, at delivery."""
 
 import hashlib
 import json
@@ -13,10 +13,10 @@ from strandline.kernel.blocks.block import REASON as REASON  # noqa: PLC0414 - r
 from strandline.kernel.stateless_steps import EXCEPTION, FAILED, ORIGIN, PROBLEM, STEP
 
 ID: Final = "@id"
-"""Made of where a letter came from and why, so that a batch played again gives it the same."""
+"""Identifier derived from origin and reason, so a replayed batch gives the same one."""
 DETAIL: Final = "@detail"
 RAW: Final = "@raw"
-"""A record's bytes as they came."""
+"""Original bytes of the record."""
 LENGTH: Final = "@length"
 SHA256: Final = "@sha256"
 MASKED: Final = "@masked"
@@ -25,7 +25,7 @@ SCHEMA: Final = "@schema"
 PIPELINE: Final = "@pipeline"
 SEEN: Final = "@seen"
 _PLACE: Final = "@place"
-"""Its position among its neighbours, also where a record became several rows; the envelope has the record's own."""
+"""Offset of the row, distinct also among rows made from one record. The envelope has the offset of the record."""
 
 ENVELOPE: Final[dict[str, tuple[str, Any]]] = {
     ID: ("id", pl.String),
@@ -45,59 +45,59 @@ ENVELOPE: Final[dict[str, tuple[str, Any]]] = {
     SCHEMA: ("schema_id", pl.Int64),
     SEEN: ("first_seen", pl.Int64),
 }
-"""Each column's own name, what it is called outside, and its type; times are milliseconds."""
+"""Internal name, public name and type of each column. Times are milliseconds."""
 
 NAMES: Final = {own: name for own, (name, _) in ENVELOPE.items()}
-PUBLIC: Final = {name: kind for name, kind in ENVELOPE.values()}  # noqa: C416 - a tuple's parts, named
+PUBLIC: Final = {name: kind for name, kind in ENVELOPE.values()}  # noqa: C416 - names the parts of the tuple
 
 TOO_LARGE: Final = "too_large"
-"""The reason of a record that is longer than its format reads."""
+"""Reason for a record that exceeds the size limit of its format."""
 SINK_REFUSED: Final = "sink_refused"
-"""The reason of a row that a sink did not take."""
+"""Reason for a row that a sink rejected."""
 WHOLE, FIELDS, CUT = "all", "fields", "cut"
-"""What of a letter's bytes is not in it: all, some fields, or the end of a record that was too long to be read."""
+"""Values of MASKED, the missing part of the bytes: all, some fields, or the end of a record that was too long."""
 
-_ON_THE_WAY: Final = (REASON, EXCEPTION, DETAIL, RAW, MASKED, PARTITION, OFFSET, AT, STEP)
+_AT_STEP: Final = (REASON, EXCEPTION, DETAIL, RAW, MASKED, PARTITION, OFFSET, AT, STEP)
 _HEAD: Final = 5
 
 
 @cache
 def no_letters() -> pl.DataFrame:
-    """Dead letters where they arise, none yet."""
-    return pl.DataFrame(schema={**{name: ENVELOPE[name][1] for name in _ON_THE_WAY}, _PLACE: pl.Int64})
+    """Return an empty frame of dead letters as steps create them."""
+    return pl.DataFrame(schema={**{name: ENVELOPE[name][1] for name in _AT_STEP}, _PLACE: pl.Int64})
 
 
 def letters_of(rows: pl.DataFrame, detail: pl.Expr | None = None, step: str | None = None) -> pl.DataFrame:
-    """Dead letters of rows with a REASON, or a PROBLEM that a function had with them; with what they know of the rest.
+    """Create dead letters from rejected rows, which have a REASON, or PROBLEM if a user function failed.
 
     Rows have PARTITION, OFFSET and RAW, and may have AT, STEP and EXCEPTION.
     """
     if rows.is_empty():
         return no_letters()
-    said = pl.lit(None, pl.String)
+    message = pl.lit(None, pl.String)
     if detail is not None:
-        said = detail
+        message = detail
     elif DETAIL in rows.columns:
-        said = pl.col(DETAIL)
+        message = pl.col(DETAIL)
     if PROBLEM in rows.columns:
-        word = pl.col(EXCEPTION) if EXCEPTION in rows.columns else pl.col(PROBLEM).str.extract(r"^(\w+): ")
-        known = [pl.lit(FAILED).alias(REASON), pl.col(PROBLEM).alias(DETAIL), word.alias(EXCEPTION)]
+        exception = pl.col(EXCEPTION) if EXCEPTION in rows.columns else pl.col(PROBLEM).str.extract(r"^(\w+): ")
+        known = [pl.lit(FAILED).alias(REASON), pl.col(PROBLEM).alias(DETAIL), exception.alias(EXCEPTION)]
     else:
-        known = [pl.col(REASON), said.alias(DETAIL)]
+        known = [pl.col(REASON), message.alias(DETAIL)]
     found = rows.with_columns(*known, pl.col(OFFSET).alias(_PLACE))
     if ORIGIN in rows.columns:
         found = found.with_columns(pl.coalesce(ORIGIN, OFFSET).alias(OFFSET))
     if step is not None:
-        mine = pl.lit(step)
-        found = found.with_columns((pl.coalesce(STEP, mine) if STEP in found.columns else mine).alias(STEP))
+        this_step = pl.lit(step)
+        found = found.with_columns((pl.coalesce(STEP, this_step) if STEP in found.columns else this_step).alias(STEP))
     shape = no_letters().schema
     return found.select(
         (pl.col(name) if name in found.columns else pl.lit(None)).cast(kind).alias(name) for name, kind in shape.items()
     )
 
 
-def addressed(letters: pl.DataFrame, source: str | None, *, framed: bool = False) -> pl.DataFrame:
-    """Letters with the source they came from, and what their bytes alone tell: length, hash, and a schema's id."""
+def with_source(letters: pl.DataFrame, source: str | None, *, framed: bool = False) -> pl.DataFrame:
+    """Add the source, and length, hash and schema id of the raw bytes."""
     raw = letters[RAW]
     digests = [None if value is None else hashlib.sha256(value).hexdigest() for value in raw]
     known = letters.with_columns(
@@ -110,43 +110,43 @@ def addressed(letters: pl.DataFrame, source: str | None, *, framed: bool = False
 
 
 def _schema_id(value: bytes | None) -> int | None:
-    """The id in front of a record in the Confluent wire format."""
+    """Return the schema id of a record in the Confluent wire format; None if it has none."""
     if value is None or len(value) < _HEAD or value[0]:
         return None
     return int.from_bytes(value[1:_HEAD])
 
 
-def sealed(letters: pl.DataFrame, pipeline: str, clock: int) -> pl.DataFrame:
-    """Whole envelopes, in an order that does not hang on Spark's: whose they are, when first seen, and their ids."""
+def complete_envelopes(letters: pl.DataFrame, pipeline: str, clock: int) -> pl.DataFrame:
+    """Add pipeline, first-seen time and id. The order of letters does not depend on Spark's order of rows."""
     ordered = letters.sort(SOURCE, PARTITION, _PLACE, STEP, REASON, DETAIL, nulls_last=True, maintain_order=True)
-    # The same row may fail twice in one step, on the way to two outputs.
+    # One row may fail twice in one step, once for each of two outputs, so equal identities are numbered.
     seen = dict[str, int]()
     ids = []
     for *place, raw in ordered.select(SOURCE, PARTITION, _PLACE, STEP, REASON, RAW).iter_rows():
-        told = json.dumps([pipeline, *place, *_said_itself(place[-1], raw, clock)])
-        seen[told] = seen.get(told, 0) + 1
-        ids.append(hashlib.sha256(f"{told} {seen[told]}".encode()).hexdigest()[:32])
-    whole = ordered.with_columns(
+        origin = json.dumps([pipeline, *place, *_content_identity(place[-1], raw, clock)])
+        seen[origin] = seen.get(origin, 0) + 1
+        ids.append(hashlib.sha256(f"{origin} {seen[origin]}".encode()).hexdigest()[:32])
+    complete = ordered.with_columns(
         pl.Series(ID, ids, pl.String),
         pl.lit(pipeline).alias(PIPELINE),
         pl.lit(clock, pl.Int64).alias(SEEN),
     )
-    return whole.select(*ENVELOPE)
+    return complete.select(*ENVELOPE)
 
 
-def _said_itself(reason: str, raw: bytes | None, clock: int) -> list[Any]:
-    """A row on its way out has no place of its own: what it says, its batch too, tells it apart from others."""
+def _content_identity(reason: str, raw: bytes | None, clock: int) -> list[Any]:
+    """Identify a row that a sink rejected by its content, or by its batch: output rows have no source position."""
     if reason != SINK_REFUSED:
         return []
     return [clock if raw is None else hashlib.sha256(raw).hexdigest()]
 
 
 Reasons = Mapping[str, tuple[int, str]]
-"""By reason, how many letters have it, and what was said of the first."""
+"""By reason: the number of letters, and the detail of the first one."""
 
 
 def reasons_of(frames: Iterable[pl.DataFrame]) -> Reasons:
-    """Why there are letters."""
+    """Count letters by reason."""
     found: dict[str, tuple[int, str]] = {}
     for frame in frames:
         counted = frame.group_by(REASON, maintain_order=True).agg(pl.len(), pl.col(DETAIL).first())

@@ -1,6 +1,6 @@
-"""Expressions over columns: the trees of the model as Polars expressions.
+"""Translate expression trees of the model to Polars expressions.
 
-Null spreads through arithmetic and comparison; `and` and `or` know it as "unknown"; a division by zero is null.
+Arithmetic and comparison with null give null. `and` and `or` use three-valued logic. Division by zero gives null.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ import polars as pl
 from strandline.model.expressions import Binary, Literal, Name, Node, Unary
 
 Names = Callable[[Name], pl.Expr]
-"""Where a name's values stand."""
+"""Resolves a name to the expression of its column."""
 
 _PLAIN: Final[Mapping[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
     "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
@@ -26,16 +26,16 @@ _DIVISIONS: Final[Mapping[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
 
 
 def by_row(divisor: pl.Expr) -> pl.Expr:
-    """A divisor that has a value in every row.
+    """Turn a divisor into a column with one value per row.
 
-    Where it is one value for all rows, Polars multiplies with its reciprocal instead: 49.0 // 49.0 would be 0, and a
-    quotient would depend on which other rows there are.
+    Polars multiplies by the reciprocal of a scalar divisor: 49.0 // 49.0 would be 0, and a quotient would depend on the
+    other rows of the frame.
     """
     return divisor + pl.int_range(pl.len()) * 0
 
 
 def to_expr(node: Node, names: Names) -> pl.Expr:
-    """A tree as an expression."""
+    """Translate a tree to a Polars expression."""
     match node:
         case Literal(value):
             return pl.lit(value)

@@ -1,4 +1,4 @@
-"""What a batch says, from all key groups: panes, late elements, dead letters, progress, and a count of everyone."""
+"""Collect the output of a batch from all key groups: panes, late elements, dead letters, progress and counts."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,13 +16,13 @@ __all__ = ["COUNTED", "Counts", "Output", "Part", "counts_to_facts", "gather", "
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows that a task has put where a sink keeps them: they count once the sink says so."""
+    """Rows that a task has written to a sink's storage; they become visible when the sink commits."""
 
     rows: int
     sums: tuple[int, int] = (0, 0)
-    """Of their hashes, as in the digest of an output."""
+    """Sums of row hashes, as in the digest of an output."""
     told: Mapping[str, Any] = field(default_factory=dict)
-    """What the sink is to know of them."""
+    """Metadata for the sink, such as the file that holds the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +36,21 @@ class Output:
     counts: Counts = Counts()
     output_watermark: int = NEVER
     rows: int = 0
-    """Windows that are kept, or strips that they share, over all key groups."""
+    """Number of state rows over all key groups: windows, or shared slices of windows."""
     parts: tuple[Part, ...] = ()
-    """Elements that are where the sink keeps them already, and not among `panes`."""
+    """Rows that tasks have written to the sink's storage; they are not in `panes`."""
     some: pl.DataFrame | None = None
-    """A few of those, for whoever watches."""
+    """Sample of the rows in `parts`, for the live view and metrics."""
 
 
 def to_block(stepped: Stepped, dead: pl.DataFrame | None, counts: Counts) -> Block:
-    """The output of one key group as a block."""
+    """Encode the output of one key group as a block."""
     frames = {"panes": stepped.rows, "late": stepped.late, "dead": dead}
     full = {name: frame for name, frame in frames.items() if frame is not None and frame.height}
-    everyone = counts + Counts(contributed=stepped.contributed, late=stepped.refused, filtered=stepped.filtered)
+    total = counts + Counts(contributed=stepped.contributed, late=stepped.refused, filtered=stepped.filtered)
     facts = {
         "progress": progress_to_facts(stepped.progress),
-        "counts": counts_to_facts(everyone),
+        "counts": counts_to_facts(total),
         "output_watermark": stepped.output_watermark,
         "rows": stepped.state_rows,
     }
@@ -58,22 +58,23 @@ def to_block(stepped: Stepped, dead: pl.DataFrame | None, counts: Counts) -> Blo
 
 
 def gather(blocks: Iterable[Block]) -> Output:
-    """The outputs of all key groups as one. Their progress is the same, since all fold the same control rows."""
+    """Merge the outputs of all key groups. Their progress is equal, since all fold the same control rows."""
     blocks = list(blocks)
     counts, progress = Counts(), Progress()
     for block in blocks:
         counts += Counts(**block.facts["counts"])
         progress = progress_from_facts(block.facts["progress"])
-    panes, late, dead = (_together(blocks, name) for name in ("panes", "late", "dead"))
+    panes, late, dead = (_concat(blocks, name) for name in ("panes", "late", "dead"))
     least = min((block.facts["output_watermark"] for block in blocks), default=NEVER)
     rows = sum(block.facts["rows"] for block in blocks)
     return Output(panes, late, dead, progress, counts, least, rows)
 
 
-def _together(blocks: list[Block], name: str) -> pl.DataFrame | None:
+def _concat(blocks: list[Block], name: str) -> pl.DataFrame | None:
     found = [block.frames[name] for block in blocks if name in block.frames]
     return pl.concat(found, how="diagonal_relaxed") if found else None
 
 
 def counts_to_facts(counts: Counts) -> Mapping[str, int]:
+    """Convert counts to plain values, for the facts of a block."""
     return {name: getattr(counts, name) for name in COUNTED}

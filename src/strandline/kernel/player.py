@@ -25,7 +25,7 @@ from strandline.kernel.watermarks import (
     Rule,
     Seen,
     counted_times,
-    moving_time,
+    rows_advancing_watermark,
 )
 from strandline.kernel.window import panes as columns
 from strandline.model.aggregates import columns_of
@@ -263,7 +263,7 @@ def _seen(frame: pl.DataFrame, rule: Rule | None, clock: int) -> list[Seen]:
     """Return the progress of each partition in a batch."""
     found = []
     for (name,), rows in frame.group_by(PARTITION, maintain_order=True):
-        inside = moving_time(rows, rule, clock).filter((pl.col(AT) != NEVER) & (pl.col(AT) != FOREVER))[AT]
+        inside = rows_advancing_watermark(rows, rule, clock).filter((pl.col(AT) != NEVER) & (pl.col(AT) != FOREVER))[AT]
         highest: Any = inside.max()
         found.append(Seen(str(name), rows.height, highest, times=counted_times(inside)))
     return found

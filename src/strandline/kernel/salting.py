@@ -1,7 +1,7 @@
-"""Hot keys spread before the shuffle, and gathered behind it: elements as they came, held in many places, then in one.
+"""Salt hot keys before the shuffle, and gather their elements behind it.
 
-A key is hot in a task if it has more of its rows than one place should get. Which place an element goes to depends on
-its position alone, and what is computed in the end does not depend on the place.
+A key is hot in a task if it has more rows there than one salt value should get. The salt of an element depends on its
+position only, and the final result does not depend on the salt.
 """
 
 from collections.abc import Sequence
@@ -13,21 +13,21 @@ from strandline.kernel.blocks.block import AT, OFFSET, PARTITION
 from strandline.kernel.state.partitioning import key_groups
 
 SALT: Final = "@salt"
-"""The place of an element among those that its key is spread over; 0 for keys that are not hot."""
+"""Salt of an element; 0 for keys that are not hot."""
 HELD: Final = "@held"
-"""An element as it came: its time, its position, and the columns that are read of it."""
+"""The original element as a struct: event time, position, and the columns that the step reads."""
 
 
 def spread(rows: pl.DataFrame, keys: Sequence[str], salts: int, least: int, columns: Sequence[str]) -> pl.DataFrame:
-    """Rows with their place and with what must be known of them later."""
+    """Add SALT and HELD to rows. `least` is the minimum number of rows of a hot key."""
     many = pl.len().over(keys)
     hot = (many >= least) & (many * salts > rows.height)
-    place = key_groups(rows.select(PARTITION, OFFSET), salts).alias(SALT)
+    salt = key_groups(rows.select(PARTITION, OFFSET), salts).alias(SALT)
     held = pl.struct(AT, PARTITION, OFFSET, *columns).alias(HELD)
-    return rows.with_columns(place, held).with_columns(pl.when(hot).then(SALT).otherwise(0).alias(SALT))
+    return rows.with_columns(salt, held).with_columns(pl.when(hot).then(SALT).otherwise(0).alias(SALT))
 
 
 def gather(panes: pl.DataFrame) -> pl.DataFrame:
-    """The elements that panes hold, each as it came, beside the bounds of its window."""
-    found = panes.filter(pl.col(HELD).list.len() > 0).drop(SALT, PARTITION, OFFSET)
-    return found.explode(HELD).unnest(HELD)
+    """Restore the original elements from panes of salted keys, with the bounds of their windows."""
+    filled = panes.filter(pl.col(HELD).list.len() > 0).drop(SALT, PARTITION, OFFSET)
+    return filled.explode(HELD).unnest(HELD)

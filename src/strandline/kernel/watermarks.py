@@ -1,8 +1,8 @@
-"""Watermarks in band: every task tells every key group what it saw of each partition, and all fold it alike.
+"""Compute watermarks in band: every task sends every key group control rows of what it saw of each partition.
 
-The fold is a pure function of the control rows and the batch's clock, so a batch that is played again finds the same
-watermark, and every key group the same one. Partitions of a source and inputs of a step are folded alike; where the
-rules differ the rule that was asked for, a Watermark or Inputs, is matched.
+The fold over control rows is a pure function of the rows and the batch's clock. A replayed batch therefore finds the
+same watermark, and so does every key group. Partitions of a source and inputs of a step use the same fold; where their
+rules differ, the fold matches on the rule (Watermark or Inputs).
 """
 
 import bisect
@@ -26,36 +26,36 @@ Rule = Watermark | Inputs
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one task saw of one partition in one batch, or what its source says of it."""
+    """What one task observed of one partition in one batch, or what the source reported."""
 
     partition: str
     rows: int = 0
     highest: int | None = None
     finished: bool = False
     watermark: int | None = None
-    """What the source itself says."""
+    """Watermark that the source itself reported."""
     idle: bool | None = None
-    """The source says that it has fallen idle (True), or returned (False)."""
+    """True if the source reported the partition idle, False if it reported it active again."""
     times: tuple[tuple[int, int], ...] = ()
-    """Where a percentile must know how far behind each element came: their times, as `counted_times` tells them."""
+    """Event times as `counted_times` returns them, for percentile watermarks, which need the lag of each element."""
     first: int = 0
-    """The offset of the first row, by which several tasks of one partition are put in order."""
+    """Offset of the first row, which orders the observations of several tasks of one partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What one task saw in one batch, and the batch's clock in milliseconds."""
+    """Control row: what one task observed in one batch, and the batch's clock in milliseconds."""
 
     clock: int
     seen: tuple[Seen, ...] = ()
     drain: bool = False
     of: str = ""
-    """The input that it tells of, where a step has several; none, of all."""
+    """Name of the input, where a step has several; empty for all inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One of the inputs of a step: a source by its rule, with the partitions it is known to have, or another step."""
+    """Input of a step: a source with its watermark rule and known partitions, or another step (no rule)."""
 
     name: str
     rule: Watermark | None = None
@@ -64,7 +64,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """How far a partition has come: its watermark, when it was last heard, and whether it counts."""
+    """Progress of a partition: its watermark, its last activity, and whether it holds the watermark back."""
 
     watermark: int = NEVER
     heard: int = 0
@@ -73,32 +73,34 @@ class PartitionProgress:
     returning: bool = False
     highest: int = NEVER
     lags: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()
-    """How far behind elements came: for each recent clock, lags with how many came so."""
+    """Sampled lags: for each recent clock, (lag, count) pairs."""
 
     @property
     def is_active(self) -> bool:
+        """Tell whether the partition is neither idle nor finished."""
         return not self.idle and not self.finished
 
     @property
     def counts(self) -> bool:
+        """Tell whether the partition is part of the minimum."""
         return self.is_active and not self.returning
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a source has come."""
+    """Progress of a source, or of a step with several inputs."""
 
     watermark: int = NEVER
     clock: int = NEVER
     partitions: Mapping[str, PartitionProgress] = field(default_factory=dict)
     inputs: Mapping[str, "Progress"] = field(default_factory=dict)
-    """How far each of several inputs has come; their names are then the partitions."""
+    """Progress of each input, where there are several. `partitions` then has the names of the inputs."""
 
     @property
     def idle(self) -> tuple[str, ...]:
-        """The partitions that no longer hold the watermark back."""
-        mine = [name for name, each in self.partitions.items() if each.idle and not each.finished]
-        return tuple(sorted([*mine, *(name for each in self.inputs.values() for name in each.idle)]))
+        """Return the idle partitions, which do not hold the watermark back."""
+        own = [name for name, each in self.partitions.items() if each.idle and not each.finished]
+        return tuple(sorted([*own, *(name for each in self.inputs.values() for name in each.idle)]))
 
     @property
     def is_idle(self) -> bool:
@@ -106,25 +108,25 @@ class Progress:
         return bool(unfinished) and all(each.idle for each in unfinished)
 
 
-def put_aside_after(rule: Rule | None, clock: int) -> int | None:
-    """The time after which events become dead letters. Whoever is not taken in does not move the watermark either."""
+def dead_letter_after(rule: Rule | None, clock: int) -> int | None:
+    """Return the time after which events are dead-lettered, if any. Such events do not advance the watermark."""
     future = rule.future if isinstance(rule, Watermark) else None
     return clock + future.ahead.ms if future is not None and future.dead_letter else None
 
 
-def moving_time(rows: pl.DataFrame, rule: Rule | None, clock: int) -> pl.DataFrame:
-    """The rows whose times tell how far time has come: not those that have none, nor those that are put aside."""
-    last = put_aside_after(rule, clock)
+def rows_advancing_watermark(rows: pl.DataFrame, rule: Rule | None, clock: int) -> pl.DataFrame:
+    """Select the rows that advance the watermark: those with an event time that are not dead-lettered."""
+    last = dead_letter_after(rule, clock)
     if last is not None:
         return rows.filter(pl.col(AT) <= last)
     return rows.filter(pl.col(AT).is_not_null()) if rows[AT].null_count() else rows
 
 
 def counted_times(times: pl.Series) -> tuple[tuple[int, int], ...]:
-    """The times of elements in their order, each with how many there are of it while the highest stays the same.
+    """Count equal event times between two new maxima, in order of arrival; return (time, count) pairs.
 
-    Until a new highest comes, elements are behind the same one, whatever came before the batch: they need not be told
-    one by one, and nothing is lost. There are no more of them than milliseconds of disorder for each of progress.
+    Until a new maximum arrives, all elements lag behind the same one, so counts keep every lag. The number of pairs is
+    bounded by the disorder in milliseconds for each millisecond of progress.
     """
     frame = times.alias(_TIME).to_frame().with_columns(pl.col(_TIME).cum_max().alias(_HIGHEST))
     counted = frame.group_by(_HIGHEST, _TIME).len().sort(_HIGHEST, _TIME, descending=[False, True])
@@ -132,49 +134,49 @@ def counted_times(times: pl.Series) -> tuple[tuple[int, int], ...]:
 
 
 def advance(before: Progress, controls: Iterable[Control], expected: Iterable[str], rule: Rule) -> Progress:
-    """The progress after a batch: partitions are heard, fall idle or end; their least is the watermark."""
+    """Compute the progress after a batch: update all partitions and take the minimum of their watermarks."""
     controls = list(controls)
     clock = max([before.clock, *(control.clock for control in controls)])
     partitions = {name: PartitionProgress(heard=clock) for name in expected} | dict(before.partitions)
     for seen in _by_partition(controls):
         if seen.partition in partitions or _may_join(rule, seen):
             known = partitions.get(seen.partition, PartitionProgress(heard=clock))
-            partitions[seen.partition] = _heard(rule, known, seen, before.watermark, clock)
+            partitions[seen.partition] = _with_observation(rule, known, seen, before.watermark, clock)
     if any(control.drain for control in controls):
         return Progress(FOREVER, clock, partitions)
-    settled = {name: _settled(rule, each, before.watermark, clock) for name, each in partitions.items()}
+    settled = {name: _with_idleness(rule, each, before.watermark, clock) for name, each in partitions.items()}
     reached = _combined(rule, before, settled, clock)
     return Progress(max(before.watermark, reached), clock, settled)
 
 
 def advance_inputs(before: Progress, controls: Iterable[Control], inputs: Sequence[Input]) -> Progress:
-    """The same for a step with several inputs, or after another step: each comes as far as it does, then they meet."""
+    """Compute the progress of a step with several inputs or behind another step: each input, then their minimum."""
     controls = list(controls)
     clock = max([before.clock, *(control.clock for control in controls)])
     known: dict[str, Progress] = {}
     seen: list[Seen] = []
     for each in inputs:
-        mine = [control for control in controls if control.of in ("", each.name)]
+        relevant = [control for control in controls if control.of in ("", each.name)]
         if each.rule is None:
-            seen += _forwarded(each.name, mine)
+            seen += _forwarded(each.name, relevant)
         else:
             known[each.name] = reached = advance(
-                before.inputs.get(each.name, Progress()), mine, each.partitions, each.rule
+                before.inputs.get(each.name, Progress()), relevant, each.partitions, each.rule
             )
             seen.append(_input_seen(each.name, reached.watermark, reached.is_idle))
     drain = any(control.drain for control in controls)
     names = tuple(each.name for each in inputs)
-    met = advance(before, [Control(clock, tuple(seen), drain)], names, Inputs(names))
-    return replace(met, inputs=known)
+    combined = advance(before, [Control(clock, tuple(seen), drain)], names, Inputs(names))
+    return replace(combined, inputs=known)
 
 
 def _forwarded(name: str, controls: Iterable[Control]) -> list[Seen]:
-    """What all key groups of a step forward, which is the least that any of them does."""
-    told = [seen for control in controls for seen in control.seen if seen.partition == name]
-    if not told:
+    """Combine the watermarks forwarded by all key groups of the previous step: their minimum."""
+    forwarded = [seen for control in controls for seen in control.seen if seen.partition == name]
+    if not forwarded:
         return []
-    least = min(NEVER if seen.watermark is None else seen.watermark for seen in told)
-    return [_input_seen(name, least, all(seen.idle for seen in told))]
+    least = min(NEVER if seen.watermark is None else seen.watermark for seen in forwarded)
+    return [_input_seen(name, least, all(seen.idle for seen in forwarded))]
 
 
 def _input_seen(name: str, watermark: int, idle: bool) -> Seen:
@@ -182,15 +184,15 @@ def _input_seen(name: str, watermark: int, idle: bool) -> Seen:
 
 
 def _by_partition(controls: Iterable[Control]) -> list[Seen]:
-    """What all tasks saw of each partition, put together in the order of its rows."""
-    told: dict[str, Seen] = {}
+    """Merge the observations of all tasks by partition, in offset order."""
+    merged: dict[str, Seen] = {}
     for seen in sorted((seen for control in controls for seen in control.seen), key=lambda s: (s.partition, s.first)):
-        known = told.get(seen.partition)
-        told[seen.partition] = seen if known is None else _joined(known, seen)
-    return [*told.values()]
+        known = merged.get(seen.partition)
+        merged[seen.partition] = seen if known is None else _merge(known, seen)
+    return [*merged.values()]
 
 
-def _joined(one: Seen, other: Seen) -> Seen:
+def _merge(one: Seen, other: Seen) -> Seen:
     return Seen(
         one.partition,
         one.rows + other.rows,
@@ -204,55 +206,64 @@ def _joined(one: Seen, other: Seen) -> Seen:
 
 
 def _may_join(rule: Rule, seen: Seen) -> bool:
-    """Partitions are added to a source while it runs, inputs are not; rows that name none do not tell for one."""
+    """Tell whether an unknown partition may be added: sources gain partitions while they run, steps gain no inputs.
+
+    Rows without a partition name add none if the source reports watermarks itself.
+    """
     if isinstance(rule, Inputs):
         return False
-    told = seen.watermark is not None or seen.idle is not None
-    return told or seen.partition != "" or not isinstance(rule.generator, FromSource)
+    is_reported = seen.watermark is not None or seen.idle is not None
+    return is_reported or seen.partition != "" or not isinstance(rule.generator, FromSource)
 
 
-def _heard(rule: Rule, known: PartitionProgress, seen: Seen, watermark: int, clock: int) -> PartitionProgress:
-    """Rows, a watermark or its return make a partition active; an idle input's watermarks are ignored."""
+def _with_observation(
+    rule: Rule, known: PartitionProgress, seen: Seen, watermark: int, clock: int
+) -> PartitionProgress:
+    """Apply an observation: rows, a watermark or a report of activity make a partition active.
+
+    Watermarks of an idle input are ignored.
+    """
     if seen.idle:
         return replace(known, idle=True, returning=False, finished=known.finished or seen.finished)
     if seen.watermark is not None and isinstance(rule, Inputs) and known.idle and seen.idle is None:
         return known
     state = known
     if seen.rows or seen.watermark is not None or seen.idle is False:
-        late = known.idle and rule.on_return is OnReturn.CATCH_UP and known.watermark < watermark
-        state = replace(known, heard=clock, idle=False, returning=known.returning or late)
+        is_behind = known.idle and rule.on_return is OnReturn.CATCH_UP and known.watermark < watermark
+        state = replace(known, heard=clock, idle=False, returning=known.returning or is_behind)
     if seen.watermark is not None:
         state = replace(state, watermark=max(state.watermark, seen.watermark))
     if (seen.rows or seen.highest is not None) and isinstance(rule, Watermark):
-        state = _observed(rule, state, seen, clock)
+        state = _with_elements(rule, state, seen, clock)
     return replace(state, finished=state.finished or seen.finished)
 
 
-def _observed(rule: Watermark, state: PartitionProgress, seen: Seen, clock: int) -> PartitionProgress:
-    """A partition's watermark after a batch of its elements."""
+def _with_elements(rule: Watermark, state: PartitionProgress, seen: Seen, clock: int) -> PartitionProgress:
+    """Compute a partition's watermark after a batch of its elements."""
     limit = FOREVER if rule.future is None else min(clock + rule.future.ahead.ms, FOREVER)
     highest = state.highest if seen.highest is None else max(state.highest, min(seen.highest, limit))
     match rule.generator:
         case Bounded(delay):
-            reached = _less(highest, delay.ms + 1)
+            reached = _minus(highest, delay.ms + 1)
             return replace(state, highest=highest, watermark=max(state.watermark, reached))
         case Percentile():
             lags = _sampled(rule.generator, state, [(min(at, limit), many) for at, many in seen.times], clock)
-            waits = _quantile(rule.generator, [lag for _, each in lags for lag in each])
-            reached = _less(highest, waits + 1)
+            delay_ms = _quantile(rule.generator, [lag for _, each in lags for lag in each])
+            reached = _minus(highest, delay_ms + 1)
             return replace(state, highest=highest, watermark=max(state.watermark, reached), lags=lags)
         case FromSource() | ByClock():
             return state
 
 
-def _less(at: int, ms: int) -> int:
+def _minus(at: int, ms: int) -> int:
+    """Subtract from a time, but not from either end of time."""
     return at if at in (NEVER, FOREVER) else max(at - ms, NEVER)
 
 
 def _sampled(
-    ask: Percentile, state: PartitionProgress, times: Sequence[tuple[int, int]], clock: int
+    generator: Percentile, state: PartitionProgress, times: Sequence[tuple[int, int]], clock: int
 ) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...]:
-    """The lags that are recent enough, with those of this batch, rounded up to five binary digits and counted."""
+    """Drop lags beyond the horizon and add those of this batch, rounded up to five significant bits and counted."""
     counts: dict[int, int] = {}
     highest = state.highest
     for at, many in times:
@@ -260,26 +271,26 @@ def _sampled(
         shift = max((highest - at).bit_length() - 5, 0)
         lag = -(-(highest - at) >> shift) << shift
         counts[lag] = counts.get(lag, 0) + many
-    recent = [(when, lags) for when, lags in state.lags if when + ask.horizon.ms >= clock]
+    recent = [(when, lags) for when, lags in state.lags if when + generator.horizon.ms >= clock]
     return (*recent, (clock, tuple(sorted(counts.items())))) if counts else tuple(recent)
 
 
-def _quantile(ask: Percentile, lags: Sequence[tuple[int, int]]) -> int:
-    """The smallest lag that at least the share p of the samples do not exceed, within the bounds that were set."""
+def _quantile(generator: Percentile, lags: Sequence[tuple[int, int]]) -> int:
+    """Return the smallest lag that at least the share p of samples do not exceed, clamped to the configured bounds."""
     many = sum(count for _, count in lags)
-    if many < ask.enough:
-        return ask.first.ms
+    if many < generator.enough:
+        return generator.first.ms
     ranked = sorted(lags)
-    passed, total = [], 0
+    shares, total = [], 0
     for _, count in ranked:
         total += count
-        passed.append(total / many)
-    within = ranked[bisect.bisect_left(passed, ask.p)][0]
-    return min(max(within, ask.least.ms), ask.most.ms)
+        shares.append(total / many)
+    lag = ranked[bisect.bisect_left(shares, generator.p)][0]
+    return min(max(lag, generator.least.ms), generator.most.ms)
 
 
-def _settled(rule: Rule, state: PartitionProgress, watermark: int, clock: int) -> PartitionProgress:
-    """Who is idle now, and who has caught up."""
+def _with_idleness(rule: Rule, state: PartitionProgress, watermark: int, clock: int) -> PartitionProgress:
+    """Mark a silent partition idle, and end the return of one that has caught up."""
     silence = rule.idle if isinstance(rule, Watermark) else None
     if silence is not None and clock > state.heard + silence.ms:
         return replace(state, idle=True, returning=False)
@@ -287,6 +298,7 @@ def _settled(rule: Rule, state: PartitionProgress, watermark: int, clock: int) -
 
 
 def _combined(rule: Rule, before: Progress, partitions: Mapping[str, PartitionProgress], clock: int) -> int:
+    """Combine the watermarks of partitions: the minimum of those that count, or the maximum if all are idle."""
     if isinstance(rule, Watermark) and isinstance(rule.generator, ByClock):
         return clock - 1
     unfinished = [each for each in partitions.values() if not each.finished]
@@ -300,29 +312,31 @@ def _combined(rule: Rule, before: Progress, partitions: Mapping[str, PartitionPr
 
 
 def control_to_facts(control: Control) -> dict[str, Any]:
-    """A control as plain values, for a block."""
+    """Convert a control row to plain values, for the facts of a block."""
     seen = [asdict(each) for each in control.seen]
     return {"clock": control.clock, "seen": seen, "drain": control.drain, "of": control.of}
 
 
 def control_from_facts(facts: Mapping[str, Any]) -> Control:
-    seen = tuple(Seen(**{**told, "times": tuple((at, many) for at, many in told["times"])}) for told in facts["seen"])
+    """Restore a control row from the facts of a block."""
+    seen = tuple(Seen(**{**each, "times": tuple((at, many) for at, many in each["times"])}) for each in facts["seen"])
     return Control(facts["clock"], seen, facts["drain"], facts["of"])
 
 
 def progress_to_facts(progress: Progress) -> dict[str, Any]:
-    """A progress as plain values, for a block."""
+    """Convert a progress to plain values, for the facts of a block."""
     partitions = {name: asdict(each) for name, each in progress.partitions.items()}
     inputs = {name: progress_to_facts(each) for name, each in progress.inputs.items()}
     return {"watermark": progress.watermark, "clock": progress.clock, "partitions": partitions, "inputs": inputs}
 
 
 def progress_from_facts(facts: Mapping[str, Any]) -> Progress:
-    partitions = {name: _partition(told) for name, told in facts["partitions"].items()}
-    inputs = {name: progress_from_facts(told) for name, told in facts["inputs"].items()}
+    """Restore a progress from the facts of a block."""
+    partitions = {name: _partition(each) for name, each in facts["partitions"].items()}
+    inputs = {name: progress_from_facts(each) for name, each in facts["inputs"].items()}
     return Progress(facts["watermark"], facts["clock"], partitions, inputs)
 
 
-def _partition(told: Mapping[str, Any]) -> PartitionProgress:
-    recent = tuple((when, tuple((lag, count) for lag, count in each)) for when, each in told["lags"])
-    return PartitionProgress(**{**told, "lags": recent})
+def _partition(values: Mapping[str, Any]) -> PartitionProgress:
+    lags = tuple((when, tuple((lag, count) for lag, count in each)) for when, each in values["lags"])
+    return PartitionProgress(**{**values, "lags": lags})

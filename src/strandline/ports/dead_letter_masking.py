@@ -9,7 +9,18 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.kernel.blocks.block import OFFSET, OWN, PARTITION
-from strandline.kernel.dead_letters import DETAIL, FIELDS, ID, MASKED, RAW, REASON, SHA256, WHOLE, addressed, letters_of
+from strandline.kernel.dead_letters import (
+    DETAIL,
+    FIELDS,
+    ID,
+    MASKED,
+    RAW,
+    REASON,
+    SHA256,
+    WHOLE,
+    letters_of,
+    with_source,
+)
 from strandline.kernel.output import Output
 from strandline.kernel.stateless_steps import EXCEPTION, FAILED
 from strandline.plan.stages import Deliver
@@ -37,7 +48,7 @@ def with_raw(rows: pl.DataFrame) -> pl.DataFrame:
 
 def outgoing(letters: pl.DataFrame, source: str | None, decoder: Decoder | None, mask: Iterable[str]) -> pl.DataFrame:
     """Return dead letters as they leave a task: addressed, with the fields of `mask` masked."""
-    known = addressed(letters, source, framed=getattr(decoder, "registry", None) is not None)
+    known = with_source(letters, source, framed=getattr(decoder, "registry", None) is not None)
     fields = frozenset(name.casefold() for name in mask)
     if not fields or known.is_empty():
         return known

@@ -1,6 +1,7 @@
-"""What windows hold: columns in the row of each window, and frames of items beside them; combined, merged, told.
+"""Build, merge and read the accumulators of windows.
 
-Every function here works on identities (key, start, end), whatever kind of window they belong to.
+An accumulator is columns in the window's row, or item rows in a frame of their own. Every function here groups by
+identity (key, start, end), so it works for every kind of window.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ from strandline.kernel.blocks.block import (
     Frames,
 )
 from strandline.kernel.blocks.small_frames import only, stacked
-from strandline.kernel.blocks.sorting import Fold, is_worth_it, put_together
+from strandline.kernel.blocks.sorting import Fold, fold_by_key, is_worth_it
 from strandline.kernel.state.partitioning import span_of
 from strandline.kernel.stateless_steps import PROBLEM
 from strandline.kernel.watermarks import FOREVER, NEVER
@@ -43,180 +44,197 @@ from strandline.model.triggers import reads_event_time
 from strandline.model.windows import Tumbling
 
 ELEMENTS = "elements"
-"""The items that are the elements themselves, kept where an evictor must look at each."""
+"""Name of the items frame that keeps whole elements, because an evictor must look at each of them."""
 TURN = "@turn"
-"""The number of the batch that brought an element: with its position, its place in the order of arrival."""
+"""Number of the batch that an element arrived in. With the element's position it gives the order of arrival."""
 
 _WORTH_IT: Final = 10_000
-_FEW: Final = 64
-_EACH: Final = 10_000
-"""So many rows of a window, one with another, are grouped by themselves in less time than all at once."""
+_MAX_WINDOWS: Final = 64
+"""Above this many distinct windows in a frame, all rows are grouped at once."""
+_MIN_ROWS_PER_WINDOW: Final = 10_000
+"""With at least this average number of rows per window, grouping window by window is faster than all rows at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """Elements put together: a row for each window, and items."""
+    """Accumulators combined from elements: one row for each window, and item rows."""
 
     rows: pl.DataFrame
     items: Frames
     repeats: bool = False
-    """Whether a window may have several rows, not put together yet."""
+    """Whether a window may have several rows that are not merged yet."""
 
 
 @cache
-def parts_of(ask: WindowedStep) -> tuple[Part, ...]:
-    """The columns kept in the rows of windows."""
-    return tuple(part for _, kept in _kept(ask) if isinstance(kept, InRow) for part in kept.parts)
+def parts_of(step: WindowedStep) -> tuple[Part, ...]:
+    """Return the accumulator columns that are kept in window rows."""
+    return tuple(part for _, kept in _accumulators(step) if isinstance(kept, InRow) for part in kept.parts)
 
 
 @cache
-def picks_of(ask: WindowedStep) -> tuple[Pick, ...]:
-    """Those among them that are columns of one element."""
-    return tuple(kept.pick for _, kept in _kept(ask) if isinstance(kept, InRow) and kept.pick is not None)
+def picks_of(step: WindowedStep) -> tuple[Pick, ...]:
+    """Return the accumulators that keep one picked element (first, last, arg_min, arg_max)."""
+    return tuple(kept.pick for _, kept in _accumulators(step) if isinstance(kept, InRow) and kept.pick is not None)
 
 
 @cache
-def sets_of(ask: WindowedStep) -> tuple[str, ...]:
-    """The names of the values that are counted by what is different."""
-    return tuple(name for name, kept in _kept(ask) if isinstance(kept, InRow) and kept.is_set)
+def sets_of(step: WindowedStep) -> tuple[str, ...]:
+    """Return the names of the aggregates that keep a list of distinct values (count_distinct)."""
+    return tuple(name for name, kept in _accumulators(step) if isinstance(kept, InRow) and kept.is_set)
 
 
 @cache
-def plain_parts(ask: WindowedStep) -> tuple[Part, ...]:
-    """The others: each is made and merged by itself."""
-    return tuple(part for _, kept in _kept(ask) if isinstance(kept, InRow) and kept.pick is None for part in kept.parts)
+def plain_parts(step: WindowedStep) -> tuple[Part, ...]:
+    """Return the row accumulators that are not picks. Each is built and merged independently."""
+    return tuple(
+        part for _, kept in _accumulators(step) if isinstance(kept, InRow) and kept.pick is None for part in kept.parts
+    )
 
 
 @cache
-def items_of(ask: WindowedStep) -> Mapping[str, Items]:
-    """The items kept beside them."""
-    if ask.evictor is not None:
-        return {ELEMENTS: _elements(ask)}
-    return {kept.items.name: kept.items for _, kept in _kept(ask) if isinstance(kept, InItems)}
+def items_of(step: WindowedStep) -> Mapping[str, Items]:
+    """Return the item accumulators by name."""
+    if step.evictor is not None:
+        return {ELEMENTS: _elements(step)}
+    return {kept.items.name: kept.items for _, kept in _accumulators(step) if isinstance(kept, InItems)}
 
 
-def _kept(ask: WindowedStep) -> list[tuple[str, InRow | InItems]]:
-    if ask.evictor is not None:
+def _accumulators(step: WindowedStep) -> list[tuple[str, InRow | InItems]]:
+    """Return the accumulators by aggregate name. An evictor needs whole elements instead."""
+    if step.evictor is not None:
         return []
-    return [*_ways(ask).items()]
+    return [*_layouts(step).items()]
 
 
 @cache
-def _ways(ask: WindowedStep) -> Mapping[str, InRow | InItems]:
-    """How each aggregate is kept."""
-    ways = retractable_aggregates.columns_of if ask.signed else columns_of
-    return {name: ways(name, aggregate) for name, aggregate in ask.aggregates}
+def _layouts(step: WindowedStep) -> Mapping[str, InRow | InItems]:
+    """Return the accumulator layout of each aggregate."""
+    layout_of = retractable_aggregates.columns_of if step.signed else columns_of
+    return {name: layout_of(name, aggregate) for name, aggregate in step.aggregates}
 
 
-def _elements(ask: WindowedStep) -> Items:
-    """Every element with the columns that an aggregate or the evictor reads."""
-    needed = {AT, PARTITION, OFFSET, TURN} | ({SIGN} if ask.signed else set())
-    needed |= {name for _, each in ask.aggregates for name in read_by(each)}
-    if isinstance(ask.evictor, KeepDelta):
-        needed |= {name.name for name in names_of(ask.evictor.distance.tree)}
+def _elements(step: WindowedStep) -> Items:
+    """Keep every element, with the columns that an aggregate or the evictor reads."""
+    needed = {AT, PARTITION, OFFSET, TURN} | ({SIGN} if step.signed else set())
+    needed |= {name for _, each in step.aggregates for name in read_by(each)}
+    if isinstance(step.evictor, KeepDelta):
+        needed |= {name.name for name in names_of(step.evictor.distance.tree)}
     return Items(ELEMENTS, {name: pl.col(name) for name in sorted(needed)}, pl.lit(True), ())
 
 
 def identity(keys: Sequence[str]) -> list[str]:
-    """What tells windows apart."""
+    """Return the columns that identify a window: the keys and its bounds."""
     return [*keys, START, END]
 
 
-def combine(placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, some: pl.Series | None = None) -> Combined:
-    """Elements, each beside one of its windows, as one row for each window, and items; if told so, only some."""
+def combine(placed: pl.DataFrame, keys: Sequence[str], step: WindowedStep, some: pl.Series | None = None) -> Combined:
+    """Combine elements, one row per (element, window), into one row per window and item rows.
+
+    `some` selects the rows to combine; without it all are combined.
+    """
     many = pl.len().cast(pl.Int64)
     counted = pl.col(NEWEST).sum().cast(pl.Int64) if NEWEST in placed.columns else many
     made = [many.alias(NEW), counted.alias(COUNTED)]
-    made += [_partial(part, placed, ask).alias(part.name) for part in plain_parts(ask)]
-    if needs_earliest(ask):
+    made += [_partial(part, placed, step).alias(part.name) for part in plain_parts(step)]
+    if needs_earliest(step):
         made.append(pl.col(AT).min().alias(EARLIEST))
-    if ask.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
-        made.append(_combined_time(placed, ask).alias(TIME))
-    # In any order, which is faster: a window has one row here, and what is kept or told of it is sorted later.
-    picks = picks_of(ask)
-    read = dict.fromkeys([*_read(keys, made), *(name for pick in picks for name in pick.columns.values())])
-    ranks = ranked(_of(only(placed, [*read]), some), picks, elements=True)
-    rows = ranks.fetched(grouped(ranks.frame, keys, ask, [*made, *ranks.made]))
-    return Combined(rows, {name: _make(_of(placed, some), keys, kind) for name, kind in items_of(ask).items()})
+    if step.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
+        made.append(_combined_time(placed, step).alias(TIME))
+    # Grouping without order is faster. Rows are sorted later, before they are stored or emitted.
+    picks = picks_of(step)
+    needed = dict.fromkeys([*_input_columns(keys, made), *(name for pick in picks for name in pick.columns.values())])
+    ranks = ranked(_filtered(only(placed, [*needed]), some), picks, elements=True)
+    rows = ranks.fetched(grouped(ranks.frame, keys, step, [*made, *ranks.made]))
+    return Combined(
+        rows, {name: _make_items(_filtered(placed, some), keys, kind) for name, kind in items_of(step).items()}
+    )
 
 
-def _of(frame: pl.DataFrame, some: pl.Series | None) -> pl.DataFrame:
+def _filtered(frame: pl.DataFrame, some: pl.Series | None) -> pl.DataFrame:
     return frame if some is None else frame.filter(some)
 
 
-def _read(keys: Sequence[str], made: Sequence[pl.Expr]) -> list[str]:
-    """The columns that are looked at: to copy the others costs as much."""
+def _input_columns(keys: Sequence[str], made: Sequence[pl.Expr]) -> list[str]:
+    """Return the columns that the expressions read. Copying the others would cost as much as the grouping."""
     return list(dict.fromkeys([*identity(keys), *(name for each in made for name in each.meta.root_names())]))
 
 
-def _partial(part: Part, placed: pl.DataFrame, ask: WindowedStep) -> pl.Expr:
+def _partial(part: Part, placed: pl.DataFrame, step: WindowedStep) -> pl.Expr:
     if part.sums is None or not at_risk(placed[part.sums]):
         return part.partial
-    signs = pl.col(SIGN).cast(pl.Int128) if ask.signed else pl.lit(1, pl.Int128)
+    signs = pl.col(SIGN).cast(pl.Int128) if step.signed else pl.lit(1, pl.Int128)
     return total(pl.col(part.sums).cast(pl.Int128) * signs)
 
 
-def grouped(frame: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, made: Sequence[pl.Expr]) -> pl.DataFrame:
-    """One row for each identity: window by window where these are few and large, since keys alone group faster."""
+def grouped(frame: pl.DataFrame, keys: Sequence[str], step: WindowedStep, made: Sequence[pl.Expr]) -> pl.DataFrame:
+    """Group to one row for each identity.
+
+    Few and large windows are grouped one by one, since grouping by keys alone is faster.
+    """
     if frame.height < _WORTH_IT:
         return frame.group_by(identity(keys)).agg(*made)
-    few = frame.select(_read(keys, made))
-    engine = _engine(few, keys)
-    bound = None if span_of(ask.window) is None else _told_apart_by(frame, ask)
+    narrow = frame.select(_input_columns(keys, made))
+    engine = _engine(narrow, keys)
+    bound = None if span_of(step.window) is None else _window_columns(frame, step)
     if bound is None:
-        return few.lazy().group_by(identity(keys)).agg(*made).collect(engine=engine)
-    pieces = few.partition_by(bound, include_key=True)
-    found = []
-    for piece in pieces:
-        span = [pl.lit(piece[name][0], pl.Int64).alias(name) for name in (START, END)]
-        groups = piece.lazy().group_by(keys)
-        found.append(groups.agg(*made).select(*keys, *span, pl.exclude(keys)))
-    return pl.concat(pl.collect_all(found, engine=engine))
+        return narrow.lazy().group_by(identity(keys)).agg(*made).collect(engine=engine)
+    windows = narrow.partition_by(bound, include_key=True)
+    queries = []
+    for window in windows:
+        span = [pl.lit(window[name][0], pl.Int64).alias(name) for name in (START, END)]
+        groups = window.lazy().group_by(keys)
+        queries.append(groups.agg(*made).select(*keys, *span, pl.exclude(keys)))
+    return pl.concat(pl.collect_all(queries, engine=engine))
 
 
 def _engine(frame: pl.DataFrame, keys: Sequence[str]) -> Literal["streaming", "in-memory"]:
-    """Polars' streaming engine groups many keys in half the time, but adds in any order: integers do not mind."""
-    plain = all(kind.is_integer() or (name in keys and kind == pl.String) for name, kind in frame.schema.items())
-    return "streaming" if plain else "in-memory"
+    """Choose the Polars engine.
+
+    The streaming engine groups many keys in half the time. It adds in any order, so every value must be an integer.
+    """
+    is_exact = all(kind.is_integer() or (name in keys and kind == pl.String) for name, kind in frame.schema.items())
+    return "streaming" if is_exact else "in-memory"
 
 
-def _told_apart_by(frame: pl.DataFrame, ask: WindowedStep) -> list[str] | None:
-    """The bounds by which windows are told apart; None if there are many, or little in each."""
-    few = min(_FEW, frame.height // _EACH)
-    if isinstance(ask.window, Tumbling):
+def _window_columns(frame: pl.DataFrame, step: WindowedStep) -> list[str] | None:
+    """Return the window columns to partition by; None if windows are many or small."""
+    limit = min(_MAX_WINDOWS, frame.height // _MIN_ROWS_PER_WINDOW)
+    if isinstance(step.window, Tumbling):
         first, last = frame.select(pl.col(START).min(), pl.col(END).max()).row(0)
-        if first > NEVER and last < FOREVER and last - first <= few * ask.window.size.ms:
+        if first > NEVER and last < FOREVER and last - first <= limit * step.window.size.ms:
             return [START]
     starts, ends = frame[START].n_unique(), frame[END].n_unique()
-    if max(starts, ends) > few:
+    if max(starts, ends) > limit:
         return None
-    # Windows that begin together end together, but for those that grow step by step, and at the ends of time.
+    # Windows with one start have one end, except cumulative windows and windows cut at the ends of time.
     return [START] if starts == ends else [START, END]
 
 
-def needs_earliest(ask: WindowedStep) -> bool:
-    """Whether the trigger goes by the earliest new element."""
-    return reads_event_time(ask.trigger)
+def needs_earliest(step: WindowedStep) -> bool:
+    """Tell whether the trigger reads the event time of the earliest new element."""
+    return reads_event_time(step.trigger)
 
 
-def _combined_time(placed: pl.DataFrame, ask: WindowedStep) -> pl.Expr:
-    """One time for many; where it was looked at which of them count, those are in TIME already."""
+def _combined_time(placed: pl.DataFrame, step: WindowedStep) -> pl.Expr:
+    """Combine the times of elements to one pane time. TIME, where present, has null for elements that do not count."""
     times = pl.col(TIME if TIME in placed.columns else AT)
-    return times.max() if ask.pane_timestamp is PaneTimestamp.LATEST else times.min()
+    return times.max() if step.pane_timestamp is PaneTimestamp.LATEST else times.min()
 
 
-def _make(placed: pl.DataFrame, keys: Sequence[str], kind: Items) -> pl.DataFrame:
-    made = placed.select(*identity(keys), *(value.alias(f"{name}") for name, value in _apart(kind, keys).items()))
+def _make_items(placed: pl.DataFrame, keys: Sequence[str], kind: Items) -> pl.DataFrame:
+    made = placed.select(
+        *identity(keys), *(value.alias(f"{name}") for name, value in _columns_besides_keys(kind, keys).items())
+    )
     return together([made.filter(kind.keep)], keys, kind)
 
 
-def _apart(kind: Items, keys: Sequence[str]) -> dict[str, pl.Expr]:
-    """A key that is also an item's column is there already."""
+def _columns_besides_keys(kind: Items, keys: Sequence[str]) -> dict[str, pl.Expr]:
+    """Return the item columns that are not keys; key columns are selected already."""
     return {name: value for name, value in kind.made.items() if name not in keys}
 
 
 def together(frames: Sequence[pl.DataFrame], keys: Sequence[str], kind: Items) -> pl.DataFrame:
-    """Items from several places as one frame, merged and cut as their kind says."""
+    """Merge items from several frames into one, and keep the first `kind.most` of each window."""
     both = pl.concat(frames, how="diagonal_relaxed")
     if kind.by:
         groups = both.group_by(*identity(keys), *kind.by, maintain_order=True)
@@ -229,45 +247,48 @@ def together(frames: Sequence[pl.DataFrame], keys: Sequence[str], kind: Items) -
     return both
 
 
-def merge_rows(frames: Sequence[pl.DataFrame], keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame:
-    """Rows of the same windows from several tasks, as one for each."""
+def merge_rows(frames: Sequence[pl.DataFrame], keys: Sequence[str], step: WindowedStep) -> pl.DataFrame:
+    """Merge window rows from several tasks to one row for each window."""
     both = stacked(frames)
-    sorted_ = _by_sorting(both, keys, ask)
+    sorted_ = _merge_by_sorting(both, keys, step)
     if sorted_ is not None:
         return sorted_
-    ranks = ranked(both, picks_of(ask))
-    return ranks.fetched(grouped(ranks.frame, keys, ask, [*merges(ask, both), *ranks.made]))
+    ranks = ranked(both, picks_of(step))
+    return ranks.fetched(grouped(ranks.frame, keys, step, [*merges(step, both), *ranks.made]))
 
 
-def _by_sorting(rows: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> pl.DataFrame | None:
-    """The same in order of their keys, where these are integers, the windows one and what is kept adds up."""
-    if not is_worth_it(rows.height) or len(keys) != 1 or picks_of(ask) or wide_sums(ask, rows):
+def _merge_by_sorting(rows: pl.DataFrame, keys: Sequence[str], step: WindowedStep) -> pl.DataFrame | None:
+    """Merge window rows by sorting integers; None where that does not apply.
+
+    It applies to one integer key, one window, and accumulators that fold (add, least, greatest).
+    """
+    if not is_worth_it(rows.height) or len(keys) != 1 or picks_of(step) or wide_sums(step, rows):
         return None
     if any(rows[name].min() != rows[name].max() for name in (START, END)):
         return None
     folds: list[tuple[str, Fold | None]] = [(NEW, "add"), (COUNTED, "add")]
-    folds += [(part.name, part.fold) for part in plain_parts(ask)]
-    if needs_earliest(ask):
+    folds += [(part.name, part.fold) for part in plain_parts(step)]
+    if needs_earliest(step):
         folds.append((EARLIEST, "least"))
-    if ask.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
-        folds.append((TIME, "greatest" if ask.pane_timestamp is PaneTimestamp.LATEST else "least"))
+    if step.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
+        folds.append((TIME, "greatest" if step.pane_timestamp is PaneTimestamp.LATEST else "least"))
     known = [(name, fold) for name, fold in folds if fold is not None]
     if len(known) < len(folds):
         return None
-    found = put_together(rows, keys[0], known)
+    found = fold_by_key(rows, keys[0], known)
     if found is None:
         return None
     span = [rows[name].new_from_index(0, found.height) for name in (START, END)]
     return found.insert_column(1, span[0]).insert_column(2, span[1])
 
 
-def combined(placed: pl.DataFrame | None, keys: Sequence[str], ask: WindowedStep) -> Combined | None:
-    """Elements put together, if there are any."""
-    return combine(placed, keys, ask) if placed is not None and placed.height else None
+def combined(placed: pl.DataFrame | None, keys: Sequence[str], step: WindowedStep) -> Combined | None:
+    """Combine elements, if there are any."""
+    return combine(placed, keys, step) if placed is not None and placed.height else None
 
 
-def side_by_side(found: Sequence[Combined]) -> Combined | None:
-    """Several as one, windows not yet put together: whoever adds them to what is kept does so at once."""
+def concat_unmerged(found: Sequence[Combined]) -> Combined | None:
+    """Concatenate without merging rows of one window. Adding them to the stored state merges them all at once."""
     if len(found) < 2:
         return found[0] if found else None
     names = dict.fromkeys(name for each in found for name in each.items)
@@ -278,63 +299,64 @@ def side_by_side(found: Sequence[Combined]) -> Combined | None:
     return Combined(stacked([each.rows for each in found]), items, repeats=True)
 
 
-def merged(found: Sequence[Combined | None], keys: Sequence[str], ask: WindowedStep) -> Combined | None:
-    """One row for each identity, whichever of several places it came from."""
-    there = [each for each in found if each is not None]
-    if not there or (len(there) == 1 and not there[0].repeats):
-        return there[0] if there else None
+def merged(found: Sequence[Combined | None], keys: Sequence[str], step: WindowedStep) -> Combined | None:
+    """Merge accumulators from several places to one row for each identity."""
+    given = [each for each in found if each is not None]
+    if not given or (len(given) == 1 and not given[0].repeats):
+        return given[0] if given else None
     items = {}
-    for name, kind in items_of(ask).items():
-        frames = [each.items[name] for each in there if name in each.items]
+    for name, kind in items_of(step).items():
+        frames = [each.items[name] for each in given if name in each.items]
         if frames:
             items[name] = together(frames, keys, kind)
-    return Combined(merge_rows([each.rows for each in there], keys, ask), items)
+    return Combined(merge_rows([each.rows for each in given], keys, step), items)
 
 
-def merges(ask: WindowedStep, frame: pl.DataFrame) -> Sequence[pl.Expr]:
-    """How rows of one window become one, in this frame; but for picks, which are ranked."""
-    return _merges(ask, frozenset(wide_sums(ask, frame)))
+def merges(step: WindowedStep, frame: pl.DataFrame) -> Sequence[pl.Expr]:
+    """Return the expressions that merge rows of one window in this frame. Picks are not among them: they are ranked."""
+    return _merges(step, frozenset(wide_sums(step, frame)))
 
 
-def wide_sums(ask: WindowedStep, frame: pl.DataFrame) -> set[str]:
-    """The sums kept in this frame that could leave their range."""
-    return {part.name for part in parts_of(ask) if part.sums is not None and at_risk(frame[part.name])}
+def wide_sums(step: WindowedStep, frame: pl.DataFrame) -> set[str]:
+    """Return the sums in this frame that could overflow."""
+    return {part.name for part in parts_of(step) if part.sums is not None and at_risk(frame[part.name])}
 
 
 @cache
-def _merges(ask: WindowedStep, wide: frozenset[str]) -> Sequence[pl.Expr]:
-    parts = plain_parts(ask)
+def _merges(step: WindowedStep, wide: frozenset[str]) -> Sequence[pl.Expr]:
+    parts = plain_parts(step)
     joined = [total(pl.col(part.name)) if part.name in wide else part.merge for part in parts]
     made = [
         pl.col(NEW).sum(),
         pl.col(COUNTED).sum(),
         *(merge.alias(part.name) for part, merge in zip(parts, joined, strict=True)),
     ]
-    if needs_earliest(ask):
+    if needs_earliest(step):
         made.append(pl.col(EARLIEST).min())
-    if ask.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
-        latest = ask.pane_timestamp is PaneTimestamp.LATEST
+    if step.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
+        latest = step.pane_timestamp is PaneTimestamp.LATEST
         made.append(pl.col(TIME).max() if latest else pl.col(TIME).min())
     return made
 
 
 def with_values(
-    windows: pl.DataFrame, items: Frames, keys: Sequence[str], ask: WindowedStep, before: str
+    windows: pl.DataFrame, items: Frames, keys: Sequence[str], step: WindowedStep, before: str
 ) -> pl.DataFrame:
-    """The windows with the values they would tell now, each under `before` and its name."""
-    ways = _ways(ask)
+    """Add the current value of each aggregate to window rows, in columns named `before` + aggregate name."""
+    layouts = _layouts(step)
     known = windows.with_columns(
-        kept.value.alias(before + name) for name, kept in ways.items() if isinstance(kept, InRow)
+        kept.value.alias(before + name) for name, kept in layouts.items() if isinstance(kept, InRow)
     )
-    for name, kept in ways.items():
+    for name, kept in layouts.items():
         if isinstance(kept, InItems):
-            known = _joined(known, items.get(kept.items.name), keys, kept, before + name)
+            known = _with_item_value(known, items.get(kept.items.name), keys, kept, before + name)
     return known
 
 
-def _joined(
+def _with_item_value(
     windows: pl.DataFrame, items: pl.DataFrame | None, keys: Sequence[str], kept: InItems, name: str
 ) -> pl.DataFrame:
+    """Compute the value of one aggregate from its items, and join it to window rows."""
     if items is None or items.is_empty():
         kind = pl.List(pl.Null) if kept.empty == [] else None
         return windows.with_columns(pl.Series(name, [kept.empty] * windows.height, kind))
@@ -343,30 +365,30 @@ def _joined(
         items = items[np.repeat(np.arange(items.height), items[MANY].to_numpy())]
     found = items.group_by(identity(keys)).agg(kept.value.alias(name))
     known = windows.join(found, on=identity(keys), how="left", nulls_equal=True, maintain_order="left")
-    if kept.told is not None:
-        return _by_users_code(known, kept, name)
+    if kept.finish is not None:
+        return _finish_in_user_code(known, kept, name)
     return known if kept.empty is None else known.with_columns(_filled(known[name], kept.empty))
 
 
-def _by_users_code(known: pl.DataFrame, kept: InItems, name: str) -> pl.DataFrame:
-    """Values that a user's own code makes; where it raises, null, and beside it what it said."""
-    told, problems = list[Any](), list[str | None]()
+def _finish_in_user_code(known: pl.DataFrame, kept: InItems, name: str) -> pl.DataFrame:
+    """Compute values by the user's code. Where it raises, the value is null and PROBLEM has the error."""
+    results, problems = list[Any](), list[str | None]()
     for each in known[name].to_list():
         try:
-            told.append(kept.empty if each is None or kept.told is None else kept.told(each))
+            results.append(kept.empty if each is None or kept.finish is None else kept.finish(each))
             problems.append(None)
         except Exception as problem:  # noqa: BLE001 - a user's code may raise anything
-            told.append(None)
+            results.append(None)
             problems.append(f"{type(problem).__name__}: {problem}")
-    values = known.with_columns(pl.Series(name, told, strict=False))
+    values = known.with_columns(pl.Series(name, results, strict=False))
     if not any(problems):
         return values
-    both = [*([PROBLEM] if PROBLEM in known.columns else []), pl.Series("@said", problems, pl.String)]
+    both = [*([PROBLEM] if PROBLEM in known.columns else []), pl.Series("@new_problem", problems, pl.String)]
     return values.with_columns(pl.coalesce(both).alias(PROBLEM))
 
 
 def _filled(values: pl.Series, empty: object) -> pl.Series:
-    """Null where there are no items; told as what an aggregate says of nothing."""
+    """Replace null, the value of windows without items, by the aggregate's value of no elements."""
     if not values.null_count():
         return values
     fill = pl.lit([], values.dtype) if empty == [] else pl.lit(empty, values.dtype)

@@ -1,4 +1,4 @@
-"""A user's own aggregate is tried on what comes, before it is kept: what it raises on never reaches its windows."""
+"""Reject elements that a user-defined aggregate cannot add, before they reach window state."""
 
 from collections.abc import Sequence
 
@@ -10,23 +10,28 @@ from strandline.model.aggregates import UserAggregate
 from strandline.model.steps import WindowedStep
 
 
-def probe(elements: pl.DataFrame, keys: Sequence[str], ask: WindowedStep) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    """Elements whose keys every aggregate of the user's can add, and those of the others, with PROBLEM."""
-    own = [aggregate for _, aggregate in ask.aggregates if isinstance(aggregate, UserAggregate)]
-    if not own or elements.is_empty():
+def reject_failing_keys(
+    elements: pl.DataFrame, keys: Sequence[str], step: WindowedStep
+) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+    """Split elements into those that every user-defined aggregate can add, and the others with PROBLEM and EXCEPTION.
+
+    If one element of a key fails, all elements of that key in this batch are rejected.
+    """
+    user_aggregates = [aggregate for _, aggregate in step.aggregates if isinstance(aggregate, UserAggregate)]
+    if not user_aggregates or elements.is_empty():
         return elements, None
-    fine, failed = [], []
+    accepted, failed = [], []
     for rows in elements.partition_by(keys, maintain_order=True):
-        said = next(filter(None, (_trial(aggregate, rows) for aggregate in own)), None)
-        if said is None:
-            fine.append(rows)
+        error = next(filter(None, (_error_of(aggregate, rows) for aggregate in user_aggregates)), None)
+        if error is None:
+            accepted.append(rows)
         else:
-            failed.append(rows.with_columns(pl.lit(said[0]).alias(PROBLEM), pl.lit(said[1]).alias(EXCEPTION)))
-    return pl.concat(fine) if fine else elements.clear(), pl.concat(failed) if failed else None
+            failed.append(rows.with_columns(pl.lit(error[0]).alias(PROBLEM), pl.lit(error[1]).alias(EXCEPTION)))
+    return pl.concat(accepted) if accepted else elements.clear(), pl.concat(failed) if failed else None
 
 
-def _trial(aggregate: UserAggregate, rows: pl.DataFrame) -> tuple[str, str] | None:
-    """What an aggregate says and raises when it cannot add the elements of one key, in order of arrival."""
+def _error_of(aggregate: UserAggregate, rows: pl.DataFrame) -> tuple[str, str] | None:
+    """Add the elements of one key in order of arrival; return message and exception name if the aggregate raises."""
     try:
         kept = aggregate.create()
         for value in rows.sort(PARTITION, OFFSET)[aggregate.column]:

@@ -1,7 +1,7 @@
-"""One element out of a window's: its first or last, or the one with the least or the most of something.
+"""Pick one element per window: first, last, arg_min or arg_max.
 
-It is kept in columns of its window's row: the value, the position, and what it goes by. Rows are ranked once by the
-order that decides; the least rank of each window is then a number like others, and what it stands for is fetched.
+The window row keeps the picked value, its position, and the `by` value. All rows are ranked once by the deciding order.
+The least rank of each window is then an ordinary minimum, and the columns of the picked row are gathered by it.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,21 +15,21 @@ import polars as pl
 from strandline.kernel.blocks.block import AT, OFFSET, PARTITION
 
 _BITS: Final = 63
-_PLACES: Final = 1 << 16
-"""So many names of partitions are sorted as numbers."""
+_MAX_PARTITIONS: Final = 1 << 16
+"""Partition names are encoded as integers for sorting up to this many."""
 
 Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """The first value by an order: of another column, then of position; or the last by position."""
+    """First value by an order: by column `by`, then by position; or the last value by position."""
 
     name: str
     column: str
     by: str | None = None
     most: bool = False
-    """Whether the most of `by` comes first."""
+    """Whether the greatest `by` comes first."""
     last: bool = False
 
     @property
@@ -38,39 +38,39 @@ class Pick:
 
     @property
     def columns(self) -> dict[str, str]:
-        """What is kept, each with the column of elements that it comes from."""
+        """Return the columns of the window row, each with the element column it comes from."""
         position = {f"{self.kept}.at": AT, f"{self.kept}.partition": PARTITION, f"{self.kept}.offset": OFFSET}
         return {self.kept: self.column, **({f"{self.kept}.by": self.by} if self.by else {}), **position}
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A frame with ranks beside its rows, how they are grouped, and the way back from ranks to what is kept."""
+    """Frame with rank columns, the expressions that aggregate them, and the function that resolves ranks to columns."""
 
     frame: pl.DataFrame
     made: tuple[pl.Expr, ...]
     _fetch: Callable[[pl.DataFrame], pl.DataFrame]
 
     def fetched(self, groups: pl.DataFrame) -> pl.DataFrame:
-        """Groups with what their least ranks stand for, in place of these."""
+        """Replace the least ranks of groups by the columns of the picked rows."""
         return self._fetch(groups)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Order:
-    """Rows by what decides among them, and the place of each in that."""
+    """Rows in their deciding order, and the rank of each row."""
 
     keys: tuple[pl.Series, ...]
     down: tuple[bool, ...]
     rows: Places
     rank: pl.Series
 
-    def is_that_of(self, keys: Sequence[pl.Series], down: tuple[bool, ...]) -> bool:
-        return self.down == down and all(mine.equals(its) for mine, its in zip(self.keys, keys, strict=True))
+    def is_by(self, keys: Sequence[pl.Series], down: tuple[bool, ...]) -> bool:
+        return self.down == down and all(one.equals(other) for one, other in zip(self.keys, keys, strict=True))
 
 
 def ranked(frame: pl.DataFrame, picks: Sequence[Pick], *, elements: bool = False) -> Ranked:
-    """Rows of windows, or elements, ranked for each pick; those among which the same decides share their ranks."""
+    """Rank window rows or elements for each pick. Picks with the same deciding columns share one rank column."""
     if not picks:
         return Ranked(frame, (), lambda groups: groups)
     orders: list[_Order] = []
@@ -80,40 +80,40 @@ def ranked(frame: pl.DataFrame, picks: Sequence[Pick], *, elements: bool = False
         at = pick.columns if elements else {name: name for name in pick.columns}
         value, *keys = (frame[name] for name in at.values())
         down = tuple([pick.most] * bool(pick.by) + [pick.last] * 3)
-        order = next((each for each in orders if each.is_that_of(keys, down)), None)
+        order = next((each for each in orders if each.is_by(keys, down)), None)
         if order is None:
             orders.append(order := _order(tuple(keys), down))
-        none = value.is_null() | (keys[0].is_null() if pick.by else False)
-        some = bool(none.any())
-        name = f"@rank.{orders.index(order)}{f'.{pick.name}' if some else ''}"
+        missing = value.is_null() | (keys[0].is_null() if pick.by else False)
+        any_missing = bool(missing.any())
+        name = f"@rank.{orders.index(order)}{f'.{pick.name}' if any_missing else ''}"
         if name not in ranks:
-            ranks[name] = (_without(order.rank, none) if some else order.rank).alias(name)
+            ranks[name] = (_null_where(order.rank, missing) if any_missing else order.rank).alias(name)
         chosen.append((pick, order, name))
 
     def fetch(groups: pl.DataFrame) -> pl.DataFrame:
         found: dict[tuple[str, str], pl.Series] = {}
-        told: list[pl.Series] = []
+        columns: list[pl.Series] = []
         for pick, order, name in chosen:
             winners = pl.Series(order.rows).gather(groups[name])
             for kept, source in pick.columns.items():
                 own = (name, source if elements else kept)
                 if own not in found:
                     found[own] = frame[own[1]].gather(winners)
-                told.append(found[own].alias(kept))
-        return groups.drop(ranks).with_columns(told)
+                columns.append(found[own].alias(kept))
+        return groups.drop(ranks).with_columns(columns)
 
     return Ranked(frame.with_columns(ranks.values()), tuple(pl.col(name).min() for name in ranks), fetch)
 
 
-def _without(ranks: pl.Series, none: pl.Series) -> pl.Series:
-    return pl.select(pl.when(~none).then(ranks)).to_series()
+def _null_where(ranks: pl.Series, missing: pl.Series) -> pl.Series:
+    return pl.select(pl.when(~missing).then(ranks)).to_series()
 
 
 def _order(keys: tuple[pl.Series, ...], down: tuple[bool, ...]) -> _Order:
     *before, at, partition, offset = keys
-    position = _as_one(at, partition, offset)
+    position = _packed(at, partition, offset)
     deciding = [*keys] if position is None else [*before, position]
-    # Of what one record was made into all has one position: what came first is first, whatever the order.
+    # Rows made from one record share its position. A stable sort keeps their order of arrival in either direction.
     rows: Places
     if position is not None and not before:
         numbers = position.fill_null(0).to_numpy()
@@ -127,10 +127,10 @@ def _order(keys: tuple[pl.Series, ...], down: tuple[bool, ...]) -> _Order:
     return _Order(keys, down, rows, pl.Series(rank))
 
 
-def _as_one(at: pl.Series, partition: pl.Series, offset: pl.Series) -> pl.Series | None:
-    """Positions as one number each, in the same order, since to sort three takes long; None if they do not fit."""
+def _packed(at: pl.Series, partition: pl.Series, offset: pl.Series) -> pl.Series | None:
+    """Pack each position into one integer of the same order, which sorts faster; None if it overflows."""
     names = partition.drop_nulls().unique().sort()
-    if not names.len() or names.len() > _PLACES:
+    if not names.len() or names.len() > _MAX_PARTITIONS:
         return None
     lows, spans = zip(*(_span(each) for each in (at, offset)), strict=True)
     bits = [span.bit_length() for span in (*spans, names.len())]

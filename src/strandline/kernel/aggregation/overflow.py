@@ -1,7 +1,7 @@
-"""Sums of integers stay inside their range: one that would leave it is marked, and told as null.
+"""Detect overflow of integer sums: an overflowed sum is stored as LIMIT and emitted as null.
 
-Whether a sum can leave it at all is asked once for a whole frame, by its greatest value and its height; only then is it
-computed in twice the width.
+One check per frame, by its greatest value and its height, tells whether a sum could overflow. Only then is the sum
+computed in 128 bits.
 """
 
 from typing import Any, Final
@@ -9,11 +9,11 @@ from typing import Any, Final
 import polars as pl
 
 LIMIT: Final = 1 << 62
-"""From here on a sum is no longer told. As a kept value it is the mark of such a sum, whichever side it left by."""
+"""Sums from this magnitude on have overflowed. In state, this value marks an overflowed sum of either sign."""
 
 
 def at_risk(values: pl.Series) -> bool:
-    """Whether any sum over some of these could reach the limit."""
+    """Tell whether a sum over any of these values could reach LIMIT."""
     if not values.dtype.is_integer() or values.is_empty():
         return False
     least: Any = values.min()
@@ -22,7 +22,7 @@ def at_risk(values: pl.Series) -> bool:
 
 
 def total(values: pl.Expr) -> pl.Expr:
-    """A sum in twice the width, or the mark."""
+    """Sum in 128 bits; LIMIT if the sum, or one of its summands, has overflowed."""
     wide = values.cast(pl.Int128)
     over = ((wide >= LIMIT) | (wide <= -LIMIT)).any()
     summed = wide.sum()
@@ -30,6 +30,6 @@ def total(values: pl.Expr) -> pl.Expr:
     return pl.when(beyond).then(pl.lit(LIMIT, pl.Int128)).otherwise(summed).cast(pl.Int64)
 
 
-def told(kept: str) -> pl.Expr:
-    """A kept sum as it is told: null where it has left its range; fractions have their own way to do so."""
+def value_or_null(kept: str) -> pl.Expr:
+    """Return a stored sum, or null where it has overflowed. Float sums become infinite instead."""
     return pl.when(pl.col(kept) != LIMIT).then(pl.col(kept))

@@ -1,7 +1,7 @@
-"""Aggregates over elements that may take others back: sums go by the sign, everything else keeps how many of each.
+"""Define the accumulators over signed elements (changelogs): sums use the sign, all others keep a multiset of values.
 
-What is taken back is an element with the same values at the same time. One that finds no such element was told, and
-forgotten, by a window that discards; sums then say the difference, which is what their reader adds.
+A retraction removes an element with the same values and event time. If no such element is stored, a discarding window
+has emitted it and cleared its state. Sums then emit the difference, which the consumer adds.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,9 @@ from strandline.kernel.aggregation.aggregates import (
     InRow,
     Items,
     Part,
-    folded,
+    empty_result,
     greatest,
-    of_nothing,
+    run_user_aggregate,
 )
 from strandline.kernel.blocks.block import AT, OFFSET, PARTITION, SIGN
 from strandline.kernel.expressions import by_row
@@ -54,7 +54,7 @@ from strandline.model.aggregates import (
 
 
 def columns_of(name: str, aggregate: Aggregate) -> InRow | InItems:
-    """How an aggregate is kept where elements have signs."""
+    """Return the accumulator of an aggregate over signed elements."""
     kept, sign = f"@{name}", pl.col(SIGN)
     match aggregate:
         case Count(None):
@@ -63,7 +63,7 @@ def columns_of(name: str, aggregate: Aggregate) -> InRow | InItems:
             return InRow((Part(kept, _many(column), pl.col(kept).sum(), 0, "add"),), pl.col(kept))
         case Sum(column):
             total = ((pl.col(column) + pl.lit(0, pl.Int64)) * sign).sum()
-            return InRow((Part(kept, total, pl.col(kept).sum(), 0, "add", column),), overflow.told(kept))
+            return InRow((Part(kept, total, pl.col(kept).sum(), 0, "add", column),), overflow.value_or_null(kept))
         case Mean(column):
             whole, many = f"{kept}.sum", f"{kept}.many"
             parts = (
@@ -72,8 +72,8 @@ def columns_of(name: str, aggregate: Aggregate) -> InRow | InItems:
             )
             return InRow(parts, pl.when(pl.col(many) != 0).then(pl.col(whole) / by_row(pl.col(many))))
         case _:
-            value, empty, told = _value(aggregate)
-            return InItems(_multiset(name, aggregate), value, empty, told)
+            value, empty, finish = _value(aggregate)
+            return InItems(_multiset(name, aggregate), value, empty, finish)
 
 
 def _many(column: str) -> pl.Expr:
@@ -81,7 +81,7 @@ def _many(column: str) -> pl.Expr:
 
 
 def _multiset(name: str, aggregate: Aggregate) -> Items:
-    """Values with how many there are of each; a position is that of one that was added, not of one that takes back."""
+    """Keep values with their multiplicity. Positions come from insertions only, never from retractions."""
     added = pl.col(SIGN) > 0
     made = {
         VALUE: pl.col(aggregate.column or ""), AT: pl.col(AT), MANY: pl.col(SIGN),
@@ -98,7 +98,7 @@ def _multiset(name: str, aggregate: Aggregate) -> Items:
 
 
 def _value(aggregate: Aggregate) -> tuple[pl.Expr, Any, Callable[[Any], Any] | None]:  # noqa: C901, PLR0912 - one line a member
-    """What is told of the values that are left, each as often as it is there; what of none; and a user's own part."""
+    """Return the value over the remaining values (repeated by multiplicity), the value of none, and the user's code."""
     value = pl.col(VALUE)
     down = [True, False, False, False]
     match aggregate:
@@ -142,8 +142,8 @@ def _value(aggregate: Aggregate) -> tuple[pl.Expr, Any, Callable[[Any], Any] | N
         case UserAggregate():
             return (
                 value.sort_by(PARTITION, OFFSET),
-                of_nothing(aggregate),
-                lambda each: folded(aggregate, each),
+                empty_result(aggregate),
+                lambda each: run_user_aggregate(aggregate, each),
             )
         case _:
-            raise Unsupported(f"nothing can be taken back from {aggregate}", hint="use count_distinct")
+            raise Unsupported(f"{aggregate} cannot process retractions", hint="use count_distinct")

@@ -1,4 +1,4 @@
-"""Small summaries of many values, column by column: registers that estimate how many differ, buckets of a quantile."""
+"""Compute sketches over columns: HyperLogLog registers for distinct counts, buckets for quantiles."""
 
 import json
 import math
@@ -8,15 +8,15 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from strandline.kernel.blocks.nan_safe_join import beside
+from strandline.kernel.blocks.nan_safe_join import join_nan_safe
 
 _DROPPED: Final = np.uint64(64 - 12 - 6)
-"""What is left of a double below its sign, its exponent and six binary digits."""
+"""Bits of a double below the sign, the exponent and six bits of the mantissa."""
 _ALPHA: Final = {16: 0.673, 32: 0.697, 64: 0.709}
 
 
 def bucket(values: pl.Expr) -> pl.Expr:
-    """The middle of the bucket that each number falls into; null for null and NaN."""
+    """Return the middle of the bucket of each number; null for null and NaN."""
     return values.cast(pl.Float64).map_batches(_buckets, return_dtype=pl.Float64)
 
 
@@ -24,26 +24,26 @@ def _buckets(values: pl.Series) -> pl.Series:
     numbers = values.to_numpy().astype(np.float64) + 0.0
     bits = np.ascontiguousarray(numbers).view(np.uint64)
     middle = ((bits >> _DROPPED) << _DROPPED) | (np.uint64(1) << (_DROPPED - np.uint64(1)))
-    own = (numbers == 0) | np.isinf(numbers)
-    told = np.where(own, np.abs(numbers) * np.sign(numbers), middle.view(np.float64))
-    return pl.Series(values.name, told, nan_to_null=True)
+    exact = (numbers == 0) | np.isinf(numbers)
+    buckets = np.where(exact, np.abs(numbers) * np.sign(numbers), middle.view(np.float64))
+    return pl.Series(values.name, buckets, nan_to_null=True)
 
 
 def register(values: pl.Expr, precision: int) -> pl.Expr:
-    """For each value the register its hash chooses, and the position of the first one-bit it brings there."""
+    """Return for each value the register that its hash selects, and the position of the first one bit in the rest."""
     shape = pl.Struct({"register": pl.Int64, "position": pl.Int64})
     return values.map_batches(lambda column: _registers(column, precision), return_dtype=shape)
 
 
 def _registers(values: pl.Series, precision: int) -> pl.Series:
-    """Each different value is hashed once."""
-    different = values.unique().drop_nulls()
-    chosen = [_register(value, precision) for value in different.to_list()]
+    """Hash each distinct value once."""
+    distinct = values.unique().drop_nulls()
+    chosen = [_register(value, precision) for value in distinct.to_list()]
     found = pl.DataFrame(
-        {"value": different, "register": [r for r, _ in chosen], "position": [p for _, p in chosen]},
+        {"value": distinct, "register": [r for r, _ in chosen], "position": [p for _, p in chosen]},
         schema={"value": values.dtype, "register": pl.Int64, "position": pl.Int64},
     )
-    mapped = beside(values.to_frame("value"), found, ["value"])
+    mapped = join_nan_safe(values.to_frame("value"), found, ["value"])
     return mapped.select(pl.struct("register", "position").alias(values.name)).to_series()
 
 
@@ -57,7 +57,7 @@ def _register(value: Any, precision: int) -> tuple[int, int]:
 
 
 def estimate(positions: pl.Expr, precision: int) -> pl.Expr:
-    """About how many different values one window's registers have seen."""
+    """Estimate the number of distinct values from the registers of one window."""
     many = 2**precision
     empty = many - positions.len().cast(pl.Int64)
     alpha = _ALPHA.get(many, 0.7213 / (1 + 1.079 / many))

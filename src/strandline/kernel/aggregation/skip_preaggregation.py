@@ -1,7 +1,7 @@
-"""Elements that hardly ever share a window are not combined: each is a row by itself, as if it had been.
+"""Skip pre-aggregation when (key, window) pairs rarely repeat: emit one partial row per element.
 
-To find out which of them share one costs more than the few rows that there would be less. Whoever adds them to what is
-kept must put rows together in any case, as other tasks send some for the same windows.
+Grouping would then cost more than the few rows it saves. The operator merges partial rows in any case, because several
+tasks send rows for the same window.
 """
 
 from collections.abc import Sequence
@@ -26,71 +26,74 @@ from strandline.model.panes import PaneTimestamp
 from strandline.model.steps import WindowedStep
 
 _WORTH_IT: Final = 10_000
-_ROW: Final = 8_000
-"""So many elements in a row are looked at first."""
-_SHARE: Final = 32
-"""Of one key out of so many, all elements are counted."""
-_APART: Final = 0.6
-"""How many of the elements must have a window to themselves, or be the first in theirs."""
+_SAMPLED_RUN: Final = 8_000
+"""Number of consecutive elements in the first sample."""
+_KEY_SAMPLING: Final = 32
+"""The second sample has all elements of one key in this many."""
+_MIN_DISTINCT: Final = 0.6
+"""Minimum share of distinct (key, window) pairs among elements for which pre-aggregation is skipped."""
 
 
-def alone(
-    placed: pl.DataFrame, keys: Sequence[str], ask: WindowedStep, only: pl.Series | None = None
+def one_row_per_element(
+    placed: pl.DataFrame, keys: Sequence[str], step: WindowedStep, only: pl.Series | None = None
 ) -> Combined | None:
-    """A row for each element beside each of its windows; None where to combine them is better, or must be."""
-    made = _made(placed, ask)
-    if made is None or not _seldom_meet(placed, keys):
+    """Make one partial row per (element, window); None where pre-aggregation is cheaper or required.
+
+    `only` selects the rows to return.
+    """
+    made = _row_columns(placed, step)
+    if made is None or not _rarely_repeats(placed, keys):
         return None
     rows = placed.select(*identity(keys), **made)
     return Combined(rows if only is None else rows.filter(only), {}, repeats=True)
 
 
-def _made(placed: pl.DataFrame, ask: WindowedStep) -> dict[str, pl.Expr] | None:
-    """The columns of such a row; None if not all of them can be told of one element."""
+def _row_columns(placed: pl.DataFrame, step: WindowedStep) -> dict[str, pl.Expr] | None:
+    """Return the columns of a partial row; None if an accumulator cannot be computed from a single element."""
     one = pl.lit(1, pl.Int64)
     made = {NEW: one, COUNTED: pl.col(NEWEST).cast(pl.Int64) if NEWEST in placed.columns else one}
-    for part in plain_parts(ask):
-        if part.alone is None or (part.sums is not None and not _sums_by_row(placed[part.sums])):
+    for part in plain_parts(step):
+        if part.per_row is None or (part.sums is not None and not _can_sum_by_row(placed[part.sums])):
             return None
-        made[part.name] = part.alone
-    if picks_of(ask) or items_of(ask):
+        made[part.name] = part.per_row
+    if picks_of(step) or items_of(step):
         return None
-    if needs_earliest(ask):
+    if needs_earliest(step):
         made[EARLIEST] = pl.col(AT)
-    if ask.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
+    if step.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
         made[TIME] = pl.col(AT)
     return made
 
 
-def _sums_by_row(values: pl.Series) -> bool:
-    """A sum over decimals has more digits than each of them, and one that may leave its range is marked."""
+def _can_sum_by_row(values: pl.Series) -> bool:
+    """Tell whether a value is its own partial sum: not for decimals, whose sums have more digits, nor near overflow."""
     return (values.dtype.is_integer() or values.dtype.is_float()) and not at_risk(values)
 
 
-def _seldom_meet(placed: pl.DataFrame, keys: Sequence[str]) -> bool:
-    """Whether elements of one window are mostly of different keys, by a look at some of them.
+def _rarely_repeats(placed: pl.DataFrame, keys: Sequence[str]) -> bool:
+    """Tell whether (key, window) pairs rarely repeat, by two samples.
 
-    A few that came together tell of keys that come all the time, and of how many keys there are, if they come in any
-    order. Where they take turns, all elements of a few keys tell it.
+    A run of consecutive elements shows hot keys, and estimates the number of keys if their order is random. If keys
+    alternate in a regular order, all elements of a sample of keys show how often these repeat.
     """
-    if placed.height < _WORTH_IT or _in_any_order(placed, keys) < _APART:
+    if placed.height < _WORTH_IT or _distinct_share(placed, keys) < _MIN_DISTINCT:
         return False
-    some = placed.lazy().select(identity(keys)).filter(_mixed(keys) % _SHARE == 0).collect()
-    return some.n_unique() >= _APART * some.height
+    sample = placed.lazy().select(identity(keys)).filter(_key_hash(keys) % _KEY_SAMPLING == 0).collect()
+    return sample.n_unique() >= _MIN_DISTINCT * sample.height
 
 
-def _in_any_order(placed: pl.DataFrame, keys: Sequence[str]) -> float:
-    """How many of the elements of a window are of different keys, if those few that came together are like all."""
+def _distinct_share(placed: pl.DataFrame, keys: Sequence[str]) -> float:
+    """Estimate the share of distinct keys in one window, assuming that a run of elements is a random sample."""
     middle = placed.height // 2
     start = placed[START][middle]
-    row = placed.select(*keys, START).slice(middle - _ROW // 2, _ROW).filter(pl.col(START) == start)
-    there, different = row.height, row.select(keys).n_unique()
-    # Drawn at random, half the square of how many were drawn, over how many keys there are, come once more.
-    drawn_from = there * there / (2 * max(there - different, 1))
-    each = int((placed[START] == start).sum()) / drawn_from
-    return (1 - exp(-each)) / each
+    run = placed.select(*keys, START).slice(middle - _SAMPLED_RUN // 2, _SAMPLED_RUN).filter(pl.col(START) == start)
+    size, distinct = run.height, run.select(keys).n_unique()
+    # Birthday problem: a random sample of n elements over k keys has about n * n / (2 * k) repeats.
+    key_count = size * size / (2 * max(size - distinct, 1))
+    elements_per_key = int((placed[START] == start).sum()) / key_count
+    return (1 - exp(-elements_per_key)) / elements_per_key
 
 
-def _mixed(keys: Sequence[str]) -> pl.Expr:
-    """A number for each key, quickly: to hash all columns as one would take five times as long."""
+def _key_hash(keys: Sequence[str]) -> pl.Expr:
+    """Hash each key column by column; hashing all columns as one struct would take five times as long."""
     return reduce(xor, (pl.col(name).hash(seed) for seed, name in enumerate(keys)))

@@ -1,4 +1,4 @@
-"""Values as views of the bytes that they stand in: a column of them, and no byte is copied."""
+"""Build a binary-view column over existing bytes, without copying them."""
 
 from typing import Any, Final, cast
 
@@ -8,30 +8,30 @@ import polars as pl
 import pyarrow as pa
 
 LONGEST: Final = 2**31 - 1
-"""So many bytes views can tell apart."""
-_WITHIN: Final = 12
-"""So many bytes stand in a view itself."""
+"""Largest buffer that views can address, in bytes."""
+_INLINE: Final = 12
+"""Values up to this many bytes are stored in the view itself."""
 
 
 def views(block: Any, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> pl.Series:
-    """As Arrow has them: how long each is, how it begins, and where its bytes are; a short one stands there whole.
+    """Build an Arrow binary-view column from starts and sizes in `block`. A negative size is a null.
 
-    A size below zero is that of a null.
+    A view has four 32-bit words: length, first four bytes, buffer number, offset. A short value is stored inline.
     """
-    signs = np.frombuffer(block, np.uint8)
-    there = sizes >= 0
-    found = np.zeros((len(starts), 4), np.int32)
-    found[:, 0], found[:, 3] = np.where(there, sizes, 0), starts
-    short = np.flatnonzero(sizes <= _WITHIN)
-    long = np.flatnonzero(sizes > _WITHIN)
+    content = np.frombuffer(block, np.uint8)
+    valid = sizes >= 0
+    words = np.zeros((len(starts), 4), np.int32)
+    words[:, 0], words[:, 3] = np.where(valid, sizes, 0), starts
+    short = np.flatnonzero(sizes <= _INLINE)
+    long = np.flatnonzero(sizes > _INLINE)
     if len(long):
-        begins = np.lib.stride_tricks.sliding_window_view(signs, 4)[starts[long]]
-        found[long, 1] = np.ascontiguousarray(begins).view(np.int32).ravel()
+        prefixes = np.lib.stride_tricks.sliding_window_view(content, 4)[starts[long]]
+        words[long, 1] = np.ascontiguousarray(prefixes).view(np.int32).ravel()
     if len(short):
-        within = np.arange(_WITHIN)
-        bytes_ = signs[np.minimum(starts[short, None] + within, len(signs) - 1)] if len(signs) else within[None]
-        whole = np.where(within < sizes[short, None], bytes_, 0).astype(np.uint8)
-        found[short, 1:] = np.ascontiguousarray(whole).view(np.int32)
-    nulls = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
-    buffers = [nulls, pa.py_buffer(found), pa.py_buffer(block)]
+        index = np.arange(_INLINE)
+        bytes_ = content[np.minimum(starts[short, None] + index, len(content) - 1)] if len(content) else index[None]
+        inline = np.where(index < sizes[short, None], bytes_, 0).astype(np.uint8)
+        words[short, 1:] = np.ascontiguousarray(inline).view(np.int32)
+    validity = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    buffers = [validity, pa.py_buffer(words), pa.py_buffer(block)]
     return cast("pl.Series", pl.from_arrow(pa.Array.from_buffers(pa.binary_view(), len(starts), buffers)))

@@ -1,6 +1,7 @@
-"""Types as DDL writes them, and what they are in Arrow and in Polars.
+"""Map DDL type names to Arrow and Polars types.
 
-Arrow takes 25 MB and is loaded with the first question: a dashboard, which also reads dead letters, asks none.
+PyArrow takes 25 MB, so it is imported at the first call: the dashboard reads dead letters through this module and
+never calls it.
 """
 
 import re
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 YEAR_ONE, YEAR_TEN_THOUSAND = -62_135_596_800_000, 253_402_300_800_000
-"""Where calendars begin and end, in milliseconds."""
+"""Range of timestamps that calendars support, in milliseconds."""
 _DECIMAL: Final = re.compile(r"decimal\s*\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)", re.IGNORECASE)
 _INSIDE: Final = re.compile(r"(array|map|struct)\s*<(.*)>", re.IGNORECASE | re.DOTALL)
 _DIGITS, _DEEPEST = 38, 32
@@ -25,7 +26,7 @@ _DIGITS, _DEEPEST = 38, 32
 
 @cache
 def scalars() -> "Mapping[str, pa.DataType]":
-    """The types of single values. Where two words mean one type, the first is the one that it is told by."""
+    """Return the scalar types by DDL name. Where two names mean one type, the first is the canonical one."""
     import pyarrow as pa  # noqa: PLC0415
 
     return dict(zip(SCALARS, (
@@ -36,7 +37,7 @@ def scalars() -> "Mapping[str, pa.DataType]":
 
 
 def to_arrow(kind: str, depth: int = 0) -> "pa.DataType | None":
-    """A type in Arrow; None if there is no such type."""
+    """Convert a DDL type to Arrow; None if there is no such type."""
     import pyarrow as pa  # noqa: PLC0415
 
     if kind.lower() in scalars():
@@ -47,24 +48,24 @@ def to_arrow(kind: str, depth: int = 0) -> "pa.DataType | None":
     inside = _INSIDE.fullmatch(kind)
     if inside is None or depth > _DEEPEST:
         return None
-    held = parts(inside[2])
+    inner = parts(inside[2])
     match inside[1].lower():
-        case "array" if len(held) == 1:
-            item = to_arrow(held[0].strip(), depth + 1)
+        case "array" if len(inner) == 1:
+            item = to_arrow(inner[0].strip(), depth + 1)
             return None if item is None else pa.list_(item)
-        case "map" if len(held) == 2:
-            key, item = (to_arrow(part.strip(), depth + 1) for part in held)
+        case "map" if len(inner) == 2:
+            key, item = (to_arrow(part.strip(), depth + 1) for part in inner)
             return pa.map_(key, item) if key == pa.string() and item is not None else None
         case "struct":
-            return _struct(held, depth)
+            return _struct(inner, depth)
     return None
 
 
-def _struct(held: list[str], depth: int) -> "pa.DataType | None":
+def _struct(members: list[str], depth: int) -> "pa.DataType | None":
     import pyarrow as pa  # noqa: PLC0415
 
     fields: list[pa.Field] = []
-    for part in held:
+    for part in members:
         name, _, kind = part.partition(":")
         found = to_arrow(kind.strip(), depth + 1)
         if found is None or not name.strip() or name.strip() in {field.name for field in fields}:
@@ -74,7 +75,7 @@ def _struct(held: list[str], depth: int) -> "pa.DataType | None":
 
 
 def to_polars(kind: str) -> pl.DataType:
-    """The type that values of a column have in a frame."""
+    """Convert a DDL type to Polars."""
     import pyarrow as pa  # noqa: PLC0415
 
     found = to_arrow(kind)

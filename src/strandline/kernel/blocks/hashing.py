@@ -1,7 +1,7 @@
-"""The hash of a key, for whole columns at once.
+"""Hash keys, column by column.
 
-Where a key lives is kept in checkpoints, so this is arithmetic of our own that no library's next release can change.
-It is done a few thousand rows at a time: over whole columns every step would wait for memory.
+Checkpoints depend on these hashes: they assign keys to key groups. The arithmetic is therefore our own, so no release
+of a library can change it. It runs on chunks of a few thousand rows, which stay in the CPU cache.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from strandline.errors import Unsupported
-from strandline.kernel.blocks.dictionary_encoding import coded
+from strandline.kernel.blocks.dictionary_encoding import dictionary_encode
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,18 +22,18 @@ _Places = npt.NDArray[np.int64]
 
 _NULL: Final = np.uint64(0x9E3779B97F4A7C15)
 _STEP: Final = np.uint64(0x100000001B3)
-_AT_ONCE: Final = 1 << 14
-_FEW: Final = 1 << 8
-"""So many long texts at a time, as each of them is many numbers."""
+_CHUNK: Final = 1 << 14
+_LONG_CHUNK: Final = 1 << 8
+"""Rows per chunk for long strings, each of which expands to many numbers."""
 _WORD: Final = 8
 _SHORT: Final = 8 * _WORD
-"""Up to so many bytes, texts are read word by word, all of them at the same place."""
+"""Strings up to this many bytes are read word by word, all at the same offset at once."""
 _FIRST_BYTES: Final = np.array([(1 << 8 * many) - 1 for many in range(_WORD + 1)], np.uint64)
-"""What leaves the first few bytes of a word."""
+"""Masks that keep the first n bytes of a word."""
 
 
 def hashed(keys: pl.DataFrame) -> Hashes:
-    """For each row a hash of all its columns."""
+    """Hash all columns of each row to one number."""
     mixed = np.zeros(keys.height, np.uint64)
     for place, column in enumerate(keys):
         hashes = _hash(column)
@@ -57,7 +57,7 @@ def _hash_values(column: pl.Series) -> Hashes:
         whole = column.to_physical() if kind.is_temporal() else column
         return _scramble(whole.cast(pl.Int64, wrap_numerical=True).fill_null(0).to_numpy().view(np.uint64))
     if kind.is_float():
-        # Minus zero equals zero, so it must live where zero lives; and so must all the bits that are not a number.
+        # Equal keys need equal hashes: minus zero equals zero, and all NaN bit patterns are one key.
         plain = column.cast(pl.Float64).fill_null(0.0).to_numpy()
         return _scramble(np.where(np.isnan(plain), np.nan, np.where(plain == 0, 0.0, plain)).view(np.uint64))
     if kind.is_decimal():
@@ -66,17 +66,17 @@ def _hash_values(column: pl.Series) -> Hashes:
 
 
 def _hash_bytes(column: pl.Series) -> Hashes:
-    """A hash of each value's bytes. Where the same few come again and again, each of them is looked at once."""
-    few = coded(column)
-    if few is None or not few.words.len():
+    """Hash the bytes of each value. Dictionary-encode repeated values, so each distinct one is hashed once."""
+    coded = dictionary_encode(column)
+    if coded is None or not coded.words.len():
         return _hash_arrow(cast("pa.LargeBinaryArray", column.rechunk().to_arrow()))
-    of_words = _hash_arrow(cast("pa.LargeBinaryArray", few.words.to_arrow()))
-    found: Hashes = of_words[few.places.fill_null(0).to_numpy()]
+    of_words = _hash_arrow(cast("pa.LargeBinaryArray", coded.words.to_arrow()))
+    found: Hashes = of_words[coded.places.fill_null(0).to_numpy()]
     return found
 
 
 def _hash_arrow(values: "pa.LargeBinaryArray") -> Hashes:
-    """A polynomial over each value's bytes, then its length."""
+    """Hash each value by a polynomial over its bytes, then by its length."""
     _, places, content = values.buffers()
     bounds = np.frombuffer(places, np.int64)[values.offset : values.offset + len(values) + 1]
     data = np.frombuffer(content, np.uint8)[bounds[0] : bounds[-1]] if content else np.zeros(0, np.uint8)
@@ -92,15 +92,15 @@ def _hash_arrow(values: "pa.LargeBinaryArray") -> Hashes:
 
 
 def _by_words(data: npt.NDArray[np.uint8], starts: _Places, lengths: _Places) -> Hashes:
-    """The polynomials of short values: of each, eight bytes at a time, and nothing where it has none."""
+    """Compute the polynomials of short values, eight bytes at a time, masked at the end of each value."""
     longest = int(lengths.max(initial=0))
     powers = _powers(longest + _WORD)
     ones = np.concatenate([np.zeros(1, np.uint64), np.cumsum(powers)])
-    # One word from every byte on; behind the last byte there is nothing.
+    # An overlapping word at every byte offset; zeros follow the last byte.
     padded = np.concatenate([data, np.zeros(_WORD, np.uint8)])
     words = np.ndarray(len(data) + 1, "<u8", padded, strides=(1,))
     found = ones[lengths]
-    for part in _parts(len(lengths)):
+    for part in _chunks(len(lengths)):
         start, length, sums = starts[part], lengths[part], found[part]
         for first in range(0, int(length.max(initial=0)), _WORD):
             left = np.clip(length - first, 0, _WORD)
@@ -112,10 +112,10 @@ def _by_words(data: npt.NDArray[np.uint8], starts: _Places, lengths: _Places) ->
 
 
 def _by_bytes(data: npt.NDArray[np.uint8], starts: _Places, lengths: _Places) -> Hashes:
-    """The polynomials of long values: sums over all bytes of some of them, and what is between two places of these."""
+    """Compute the polynomials of long values: differences of prefix sums over the bytes of a chunk of values."""
     found = np.empty(len(lengths), np.uint64)
     powers = _powers(int(lengths.max(initial=0)))
-    for part in _parts(len(lengths), _FEW):
+    for part in _chunks(len(lengths), _LONG_CHUNK):
         length = lengths[part]
         ends = np.cumsum(length)
         begins = ends - length
@@ -131,9 +131,9 @@ def _powers(n: int) -> Hashes:
 
 
 def _scramble(hashes: Hashes) -> Hashes:
-    """The finaliser of SplitMix64: every bit of the input reaches every bit of the output."""
+    """Apply the SplitMix64 finalizer, where every input bit affects every output bit."""
     found = np.empty(len(hashes), np.uint64)
-    for part in _parts(len(hashes)):
+    for part in _chunks(len(hashes)):
         mixed = hashes[part] + np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(30)
         mixed *= np.uint64(0xBF58476D1CE4E5B9)
@@ -144,5 +144,5 @@ def _scramble(hashes: Hashes) -> Hashes:
     return found
 
 
-def _parts(rows: int, many: int = _AT_ONCE) -> Iterator[slice]:
+def _chunks(rows: int, many: int = _CHUNK) -> Iterator[slice]:
     return (slice(begin, begin + many) for begin in range(0, rows, many))

@@ -1,6 +1,7 @@
-"""Frames of a few hundred rows: a query over one takes longer to be made than to be run, so few are made.
+"""Select, replace and stack columns of small frames without Polars queries.
 
-In a batch of a second's events a key group makes dozens of them, and what they take by themselves is most of its time.
+Planning a query over a few hundred rows takes longer than running it. A key group runs dozens of operations in a batch
+of one second's events, so planning would take most of its time.
 """
 
 from collections.abc import Collection, Sequence
@@ -9,23 +10,23 @@ from typing import Final
 import polars as pl
 
 _SMALL: Final = 4_096
-_AS_IT_IS: Final = pl.QueryOptFlags.none()
+_UNOPTIMIZED: Final = pl.QueryOptFlags.none()
 
 
 def only(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    """These columns, in this order."""
+    """Select these columns, in this order."""
     if frame.columns == [*names]:
         return frame
-    return frame[[*names]] if names else pl.DataFrame()  # an empty list would be one of rows
+    return frame[[*names]] if names else pl.DataFrame()  # indexing by an empty list would select rows
 
 
 def without(frame: pl.DataFrame, names: Collection[str]) -> pl.DataFrame:
-    """All columns but these, as far as they are there."""
+    """Drop these columns; ignore names that are missing."""
     return only(frame, [name for name in frame.columns if name not in names])
 
 
 def replaced(frame: pl.DataFrame, columns: Sequence[pl.Series]) -> pl.DataFrame:
-    """With these columns in place of those of their names."""
+    """Replace the columns that have the names of these."""
     if not columns:
         return frame
     named = {column.name: column for column in columns}
@@ -33,14 +34,14 @@ def replaced(frame: pl.DataFrame, columns: Sequence[pl.Series]) -> pl.DataFrame:
 
 
 def stacked(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Rows of several frames; where one lacks a column, null."""
+    """Concatenate the rows of frames; a column that a frame lacks becomes null."""
     if len(frames) == 1:
         return frames[0]
     first = frames[0].schema
-    alike = all(each.schema == first for each in frames[1:])
-    return pl.concat(frames, how="vertical" if alike else "diagonal_relaxed")
+    same_schema = all(each.schema == first for each in frames[1:])
+    return pl.concat(frames, how="vertical" if same_schema else "diagonal_relaxed")
 
 
-def collected(asked: pl.LazyFrame, rows: int) -> pl.DataFrame:
-    """What is asked of so many rows; of a few, in the words in which it was asked."""
-    return asked.collect(optimizations=_AS_IT_IS) if rows < _SMALL else asked.collect()
+def collected(query: pl.LazyFrame, rows: int) -> pl.DataFrame:
+    """Collect a query over this many rows; skip the optimizer if they are few."""
+    return query.collect(optimizations=_UNOPTIMIZED) if rows < _SMALL else query.collect()

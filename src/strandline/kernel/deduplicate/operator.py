@@ -13,7 +13,7 @@ import polars as pl
 
 from strandline.kernel.blocks.block import AT, INPUT, REASON, Block, element_columns
 from strandline.kernel.blocks.small_frames import only, without
-from strandline.kernel.blocks.sorting import apart, is_worth_it
+from strandline.kernel.blocks.sorting import is_worth_it, partition_by_number
 from strandline.kernel.deduplicate.keep_first import keep_first
 from strandline.kernel.deduplicate.keep_last import keep_last
 from strandline.kernel.deduplicate.stores import FIRST, HASH, LAST, first_slices, with_deadline, with_hash, write_rows
@@ -21,7 +21,7 @@ from strandline.kernel.operator import PARTIAL, ROWS, WATERMARK, Batch, Exported
 from strandline.kernel.state.partitioning import group_numbers, key_slices
 from strandline.kernel.state.slice_rows import Store
 from strandline.kernel.state.slice_store import INDEX, Index, write_index
-from strandline.kernel.watermarks import FOREVER, NEVER, Rule, put_aside_after
+from strandline.kernel.watermarks import FOREVER, NEVER, Rule, dead_letter_after
 from strandline.model.deduplicate import Deduplicate, Keep
 from strandline.model.elements import TimeDomain
 from strandline.model.panes import DeadReason, LateReason
@@ -50,7 +50,7 @@ class DeduplicateOperator:
     def admit(self, elements: pl.DataFrame, rule: Rule | None, clock: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         if self.definition.time is TimeDomain.PROCESSING:
             elements = elements.with_columns(pl.lit(clock, pl.Int64).alias(AT))
-        at, last = pl.col(AT), put_aside_after(rule, clock)
+        at, last = pl.col(AT), dead_letter_after(rule, clock)
         missing = pl.when(at.is_null() | (at == NEVER) | (at == FOREVER)).then(pl.lit(DeadReason.NO_EVENT_TIME.value))
         reason = missing if last is None else missing.when(at > last).then(pl.lit(DeadReason.FUTURE.value))
         judged = elements.with_columns(reason.alias(REASON))
@@ -64,7 +64,7 @@ class DeduplicateOperator:
             return Prepared({}, 0)
         numbers = group_numbers(only(elements, self.keys), groups)
         if is_worth_it(elements.height):
-            split = apart(elements, numbers, groups)
+            split = partition_by_number(elements, numbers, groups)
         else:
             placed = elements.with_columns(pl.Series("@group", numbers))
             parts = placed.partition_by("@group", as_dict=True, include_key=False, maintain_order=True)

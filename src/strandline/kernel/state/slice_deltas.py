@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from strandline.kernel.blocks.block import Block, Packed, opened, pack
+from strandline.kernel.blocks.block import Block, Packed, open_block, pack
 from strandline.kernel.blocks.small_frames import without
 from strandline.kernel.state.partitioning import among, ordered
 from strandline.kernel.state.slice_rows import GONE, ROW, Places, Store, replaced_rows, valid_rows
@@ -119,7 +119,7 @@ def read_runs(
     since = 0
     for place in (store.place(number), *store.delta_places(number, entry.deltas)):
         data = held[place]
-        block = opened(data, place)
+        block = open_block(data, place)
         known = block.frame(store.rows, names)
         gone = replaced_rows(store, block) if runs else np.zeros(0, np.int64)
         runs.append(Run(store, block, known, len(data), gone, since))

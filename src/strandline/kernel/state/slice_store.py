@@ -16,7 +16,7 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.errors import StateError
-from strandline.kernel.blocks.block import Block, Frames, opened, pack, unpack
+from strandline.kernel.blocks.block import Block, Frames, open_block, pack, unpack
 from strandline.kernel.blocks.small_frames import stacked, without
 from strandline.kernel.state.slice_rows import SHARED, WINDOWS, Store, apply_deltas, is_delta, store_of
 from strandline.kernel.watermarks import Progress, progress_from_facts, progress_to_facts
@@ -182,7 +182,7 @@ def read_slices(
         data = held.get(place)
         if data is not None:
             many = slices[number].deltas if slices and number in slices else 0
-            deltas = [opened(held[each], each) for each in store.delta_places(number, many)]
+            deltas = [open_block(held[each], each) for each in store.delta_places(number, many)]
             frames = apply_deltas(store, unpack(data, place).frames, deltas)
             for name, frame in (frames if row_filter is None else row_filter(number, frames)).items():
                 found.setdefault(name, []).append(frame)
@@ -222,5 +222,5 @@ def frames_of(blocks: Mapping[str, bytes], prefix: str = "") -> Iterator[tuple[s
             continue
         store, number = store_of(place), place.partition(":")[2]
         places = store.delta_places(int(number), blocks) if number.lstrip("-").isdigit() else ()
-        deltas = [opened(blocks[each], prefix + each) for each in places]
+        deltas = [open_block(blocks[each], prefix + each) for each in places]
         yield place, apply_deltas(store, unpack(data, prefix + place).frames, deltas)

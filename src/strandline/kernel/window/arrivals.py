@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from strandline.errors import StateError
-from strandline.kernel.aggregation.accumulators import TURN, Combined, identity, side_by_side
+from strandline.kernel.aggregation.accumulators import TURN, Combined, concat_unmerged, identity
 from strandline.kernel.blocks.block import AT, COUNTED, END, REASON, START, TIME, Block, element_columns
 from strandline.kernel.operator import PARTIAL, ROWS, WATERMARK, Instant
 from strandline.kernel.state.slice_store import HOLD
@@ -45,7 +45,7 @@ class LateSplit:
 
 def collect_arrivals(blocks: Sequence[Block], step: WindowedStep, now: Instant) -> Arrivals:
     """Collect the single rows of all blocks with their windows, and the parts that tasks pre-aggregated."""
-    parts = side_by_side(gather(blocks, step))
+    parts = concat_unmerged(gather(blocks, step))
     require_open(parts, step, now)
     return Arrivals(assign_rows(row_blocks(blocks), step, now), parts)
 

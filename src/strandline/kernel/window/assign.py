@@ -9,7 +9,7 @@ from typing import assert_never
 import polars as pl
 
 from strandline.kernel.blocks.block import AT, END, GAP, NEWEST, START
-from strandline.kernel.blocks.sorting import is_worth_it, plain
+from strandline.kernel.blocks.sorting import as_integers, is_worth_it
 from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.model.elements import Duration
 from strandline.model.steps import WindowedStep
@@ -66,7 +66,7 @@ def _window_starts(elements: pl.DataFrame, size: Duration, offset: Duration) -> 
 
     Return None for few elements, nulls, or timestamps near the limits.
     """
-    times = plain(elements[AT]) if is_worth_it(elements.height) else None
+    times = as_integers(elements[AT]) if is_worth_it(elements.height) else None
     if times is None or times.min() < NEVER + size.ms or times.max() > FOREVER - size.ms:
         return None
     shift = offset.ms % size.ms

@@ -10,7 +10,7 @@ import polars as pl
 
 from strandline.kernel.aggregation.accumulators import ELEMENTS, combine, parts_of, with_values
 from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, START
-from strandline.kernel.blocks.nan_safe_join import beside
+from strandline.kernel.blocks.nan_safe_join import join_nan_safe
 from strandline.kernel.state.slice_store import HOLD
 from strandline.kernel.watermarks import FOREVER
 from strandline.kernel.window.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
@@ -52,7 +52,7 @@ def _with_ordinals(
     if rows is not None and rows.height:
         ordered = rows.sort(*keys, PARTITION, OFFSET)
         if seen is not None:
-            ordered = beside(ordered, seen.select(*keys, SEEN), keys)
+            ordered = join_nan_safe(ordered, seen.select(*keys, SEEN), keys)
         base = pl.col(SEEN).fill_null(0) if seen is not None else pl.lit(0)
         found.append(ordered.with_columns((base + pl.int_range(pl.len()).over(keys)).alias(ORDINAL)))
     return pl.concat(found, how="diagonal_relaxed") if found else None
@@ -81,7 +81,7 @@ def _elements_of_full_windows(
     """Assign elements to the windows that become full in this batch."""
     every = kind.every or kind.size
     first = (pl.col(ORDINAL) // every + 1) * every
-    known = beside(numbered.drop(SEEN, strict=False), totals, keys)
+    known = join_nan_safe(numbered.drop(SEEN, strict=False), totals, keys)
     ends = known.with_columns(pl.int_ranges(first, pl.col(ORDINAL) + kind.size + 1, every).alias(END)).explode(END)
     filled = ends.filter((pl.col(END) > pl.col("@before")) & (pl.col(END) <= pl.col(SEEN)))
     return filled.with_columns((pl.col(END) - kind.size).clip(0).alias(START))
@@ -91,7 +91,7 @@ def _elements_of_last_windows(
     numbered: pl.DataFrame, totals: pl.DataFrame, keys: Sequence[str], kind: Count
 ) -> pl.DataFrame:
     """Assign elements to the windows that are not full at the end of input."""
-    known = beside(numbered.drop(SEEN, strict=False), totals, keys)
+    known = join_nan_safe(numbered.drop(SEEN, strict=False), totals, keys)
     if kind.every:
         start, end = (pl.col(SEEN) - kind.size).clip(0), pl.col(SEEN)
     else:
@@ -119,7 +119,7 @@ def _panes(assigned: pl.DataFrame, keys: Sequence[str], step: WindowedStep) -> p
 
 def _state_after(numbered: pl.DataFrame, totals: pl.DataFrame, keys: Sequence[str], kind: Count) -> OpenWindows:
     """Keep the elements that a later pane may contain, and the counts of each key."""
-    known = beside(numbered.drop(SEEN, strict=False), totals.select(*keys, SEEN), keys)
+    known = join_nan_safe(numbered.drop(SEEN, strict=False), totals.select(*keys, SEEN), keys)
     oldest = pl.col(SEEN) - kind.size if kind.every else pl.col(SEEN) // kind.size * kind.size
     recent = known.filter(pl.col(ORDINAL) >= oldest).drop(SEEN)
     no_bounds = (pl.lit(0, pl.Int64).alias(START), pl.lit(0, pl.Int64).alias(END))

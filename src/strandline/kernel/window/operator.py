@@ -12,7 +12,7 @@ from functools import cached_property, partial
 
 import polars as pl
 
-from strandline.kernel.aggregation.check_user_aggregates import probe
+from strandline.kernel.aggregation.check_user_aggregates import reject_failing_keys
 from strandline.kernel.operator import Batch, Exported, Fit, Played, Prepared
 from strandline.kernel.state.partitioning import slices_of, span_of
 from strandline.kernel.state.slice_deltas import SliceChanges, slices_with_few_changes
@@ -72,7 +72,7 @@ class WindowOperator:
         return admit(elements, self.definition, rule, clock)
 
     def probe(self, elements: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        return probe(elements, self.keys, self.definition)
+        return reject_failing_keys(elements, self.keys, self.definition)
 
     def prepare(self, elements: pl.DataFrame, groups: int, horizon: int | None) -> Prepared:
         return prepare(elements, self.keys, self.definition, groups, horizon)

@@ -12,13 +12,13 @@ import polars as pl
 
 from strandline.errors import InvalidTime
 from strandline.kernel.aggregation.accumulators import Combined, combine, items_of
-from strandline.kernel.aggregation.skip_preaggregation import alone
+from strandline.kernel.aggregation.skip_preaggregation import one_row_per_element
 from strandline.kernel.blocks.block import AT, END, GAP, OFFSET, PARTITION, REASON, START, Block
 from strandline.kernel.blocks.small_frames import only
-from strandline.kernel.blocks.sorting import apart, is_worth_it
+from strandline.kernel.blocks.sorting import is_worth_it, partition_by_number
 from strandline.kernel.operator import ROWS, Prepared
 from strandline.kernel.state.partitioning import group_numbers, key_groups
-from strandline.kernel.watermarks import FOREVER, NEVER, put_aside_after
+from strandline.kernel.watermarks import FOREVER, NEVER, dead_letter_after
 from strandline.kernel.window.assign import assign, expires, has_one, max_timestamp
 from strandline.kernel.window.sessions import COVER_END, COVER_START, cover
 from strandline.kernel.window.shared_slices import first_end_watermark, step_over_slices, uses_shared_slices
@@ -43,7 +43,7 @@ def admit(
         elements = elements.with_columns(pl.lit(clock, pl.Int64).alias(AT))
     at = pl.col(AT)
     invalid = {DeadReason.NO_EVENT_TIME: at.is_null() | (at == NEVER) | (at == FOREVER)}
-    last = put_aside_after(rule, clock)
+    last = dead_letter_after(rule, clock)
     if last is not None:
         invalid[DeadReason.FUTURE] = at > last
     match step.window:
@@ -144,7 +144,7 @@ def _frames(rows: pl.DataFrame, combined: Combined) -> dict[str, pl.DataFrame]:
 def _combine(assigned: pl.DataFrame, keys: Sequence[str], step: WindowedStep, accepted: pl.Series | None) -> Combined:
     """Pre-aggregate elements by key and window; merge overlapping sessions of the task first."""
     if not isinstance(step.window, Session):
-        return alone(assigned, keys, step, accepted) or combine(assigned, keys, step, accepted)
+        return one_row_per_element(assigned, keys, step, accepted) or combine(assigned, keys, step, accepted)
     covered = cover(assigned if accepted is None else assigned.filter(accepted), keys, step.window.touching)
     return combine(covered.drop(START, END).rename({COVER_START: START, COVER_END: END}), keys, step)
 
@@ -178,7 +178,7 @@ def _split_by_group(frame: pl.DataFrame, keys: Sequence[str], groups: int) -> di
     if frame.is_empty():
         return {}
     if is_worth_it(frame.height):
-        return apart(frame, group_numbers(only(frame, keys), groups), groups)
+        return partition_by_number(frame, group_numbers(only(frame, keys), groups), groups)
     assigned = frame.with_columns(key_groups(only(frame, keys), groups).alias("@group"))
     split = assigned.partition_by("@group", as_dict=True, include_key=False, maintain_order=True)
     return {int(group): part for (group,), part in split.items()}

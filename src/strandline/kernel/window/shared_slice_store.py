@@ -18,11 +18,11 @@ import polars as pl
 
 from strandline.kernel.aggregation.accumulators import (
     Combined,
+    concat_unmerged,
     identity,
     items_of,
     merge_rows,
     merged,
-    side_by_side,
     together,
 )
 from strandline.kernel.blocks.block import END, START, Block, Frames, pack, unpack
@@ -205,7 +205,7 @@ def add(state: SharedSliceState, added: Combined | None, keys: Sequence[str], st
     beside, changed = state.beside, _slice_numbers(fresh, span)
     if beside is not None and changed:
         returned, beside = _split_by_slice(beside, changed, span)
-        fresh = side_by_side([each for each in (fresh, returned) if each is not None])
+        fresh = concat_unmerged([each for each in (fresh, returned) if each is not None])
     old = [state.slices[number] for number in sorted(changed & state.slices.keys())]
     whole = merged([*old, fresh], keys, step)
     return SharedSliceState(

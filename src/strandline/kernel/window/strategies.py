@@ -16,11 +16,11 @@ from strandline.kernel.aggregation.accumulators import (
     TURN,
     Combined,
     combined,
+    concat_unmerged,
     identity,
     items_of,
     merge_rows,
     merged,
-    side_by_side,
     together,
 )
 from strandline.kernel.blocks.block import END, REASON, START, Block
@@ -125,7 +125,7 @@ class PlainWindows:
     ) -> Updated:
         """Add elements to their windows and fire triggers."""
         taken = combined(with_hold_times(late_split.accepted, windows, self.keys, self.step, now), self.keys, self.step)
-        added = side_by_side([each for each in (*parts, taken) if each is not None])
+        added = concat_unmerged([each for each in (*parts, taken) if each is not None])
         panes, left = fire(add(windows, added, self.keys, self.step), self.keys, self.step, now)
         return Updated(left, panes, late_split)
 
@@ -190,7 +190,7 @@ class SharedWindows(PlainWindows):
     """Overlapping windows: elements are stored once, by shared slice, until the end of their windows."""
 
     def collect(self, blocks: Sequence[Block], now: Instant) -> Arrivals:
-        parts, rows = side_by_side(gather(blocks, self.step)), row_blocks(blocks)
+        parts, rows = concat_unmerged(gather(blocks, self.step)), row_blocks(blocks)
         if parts is not None and next_end_watermark(self.step, _first_start(parts), NEVER) <= now.before:
             raise expired_window_error(now)
         if not rows:
@@ -200,7 +200,7 @@ class SharedWindows(PlainWindows):
             elements.with_columns(pl.lit(now.turn).alias(TURN)), self.step, now
         )
         new = combined(fresh, self.keys, self.step)
-        return Arrivals(assigned, None, side_by_side([each for each in (parts, new) if each is not None]))
+        return Arrivals(assigned, None, concat_unmerged([each for each in (parts, new) if each is not None]))
 
     def share(self, batch: Batch, arrivals: Arrivals) -> Shared:
         read = shared_slice_store.read(

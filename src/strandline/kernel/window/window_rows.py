@@ -22,7 +22,7 @@ from strandline.kernel.aggregation.accumulators import (
 from strandline.kernel.aggregation.first_last import ranked
 from strandline.kernel.blocks.block import COUNTED, EARLIEST, NEW, START, TIME, Frames
 from strandline.kernel.blocks.small_frames import only, without
-from strandline.kernel.blocks.sorting import is_one, is_worth_it, replaced_in_order, rows_where
+from strandline.kernel.blocks.sorting import is_constant, is_worth_it, replaced_in_order, rows_where
 from strandline.kernel.state.partitioning import among, span_of
 from strandline.kernel.state.slice_store import HOLD
 from strandline.kernel.window import triggers
@@ -137,14 +137,14 @@ def _merge(
 
 def _starts_known(starts: pl.Series, before: pl.Series) -> pl.Series:
     """Mark the starts that an open window already has."""
-    return starts == before[0] if before.len() and is_one(before) else starts.is_in(before.unique().implode())
+    return starts == before[0] if before.len() and is_constant(before) else starts.is_in(before.unique().implode())
 
 
 def _merge_in_order(
     windows: pl.DataFrame, touched: pl.Series, rows: pl.DataFrame, keys: Sequence[str], step: WindowedStep
 ) -> pl.DataFrame | None:
     """Merge rows into sorted windows with one start, so that nothing is sorted later; else return None."""
-    if not is_worth_it(windows.height) or len(keys) != 1 or not is_one(windows[START]):
+    if not is_worth_it(windows.height) or len(keys) != 1 or not is_constant(windows[START]):
         return None
     merged = _merge_touched(windows.filter(touched), rows, keys, step)
     return replaced_in_order(windows.with_columns(**_no_new_elements(step)), touched, merged, keys[0])

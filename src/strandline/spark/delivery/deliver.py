@@ -28,7 +28,7 @@ from strandline.checkpoint.job_folder import Identity, Noted
 from strandline.errors import RegistryDown, RunError, SinkError, SinkUnavailable, StateError
 from strandline.kernel.blocks.block import unpack
 from strandline.kernel.dead_letters import Reasons, reasons_of
-from strandline.kernel.dead_letters import sealed as seal_letters
+from strandline.kernel.dead_letters import complete_envelopes as seal_letters
 from strandline.kernel.output import Counts, Output
 from strandline.kernel.watermarks import FOREVER, NEVER, Progress
 from strandline.plan.endpoints import Delivery

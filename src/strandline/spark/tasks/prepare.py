@@ -14,7 +14,7 @@ from strandline.kernel.dead_letters import letters_of, no_letters
 from strandline.kernel.operators import operator_of
 from strandline.kernel.output import Counts, counts_to_facts
 from strandline.kernel.stateless_steps import ORIGIN, STEP, Passed
-from strandline.kernel.watermarks import Control, Rule, Seen, control_to_facts, counted_times, moving_time
+from strandline.kernel.watermarks import Control, Rule, Seen, control_to_facts, counted_times, rows_advancing_watermark
 from strandline.model.panes import DeadReason
 from strandline.model.watermarks import Percentile, Watermark
 from strandline.plan.stages import Flow, KeyedStep, Scan
@@ -333,7 +333,7 @@ def _control(arrived: Arrived, rows: pl.DataFrame, clock: int, flow: Flow, known
     """What this task saw of each partition, which others there are, and the batch's clock."""
     names = arrived.marks[PARTITION].unique().to_list()
     one = names == [""]
-    timed = moving_time(rows, flow.watermark, clock)
+    timed = rows_advancing_watermark(rows, flow.watermark, clock)
     if len(names) == 1:
         highest: dict[str, Any] = {names[0]: timed[AT].max()}
     else:

@@ -7,7 +7,7 @@ import polars as pl
 
 from strandline.kernel import salting
 from strandline.kernel import stateless_steps as kernel
-from strandline.kernel.aggregation.check_user_aggregates import probe
+from strandline.kernel.aggregation.check_user_aggregates import reject_failing_keys
 from strandline.kernel.blocks.block import AT
 from strandline.kernel.stateless_steps import STEP, Passed
 from strandline.model import ddl
@@ -57,7 +57,7 @@ def _run(rows: pl.DataFrame, operation: Operation | KeepFlagged) -> Passed:
             return kernel.apply_to_each(rows, function, [*ddl.parse(columns).items()])
         case Spread(keys, salts, least, needed, step):
             # Elements without event time get a dead letter of their own, and do not fail the others of their key.
-            taken, failed = probe(rows.filter(pl.col(AT).is_not_null()), keys, step)
+            taken, failed = reject_failing_keys(rows.filter(pl.col(AT).is_not_null()), keys, step)
             taken = pl.concat([taken, rows.filter(pl.col(AT).is_null())])
             return Passed(salting.spread(taken, keys, salts, least, [name for name, _ in needed]), failed)
         case Gather():

@@ -1,4 +1,4 @@
-"""A story's words for what is computed, read into the model's aggregates."""
+"""Parse the aggregates of a story."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -39,13 +39,15 @@ _NEEDED: Final = {"argmin": "by", "argmax": "by", "quantile": "q", "top_k": "k"}
 
 
 def aggregate(given: Written) -> Aggregate:
-    """`{sum: column}`, or `{top_k: {column: …, k: 3}}` where there is more to say."""
+    """Parse an aggregate: `{sum: column}`, or `{top_k: {column: …, k: 3}}` with options."""
     word, of, _ = given.worded(dict.fromkeys(_KINDS, ()), "an aggregate")
     kind, readers = _KINDS[word]
     named = of.only(("column", *readers), word) if isinstance(of.value, dict) else {"column": of}
     if word in _NEEDED:
         of.has(named, _NEEDED[word])
-    said = {name: readers[name](each) for name, each in named.items() if name != "column"}
+    options = {name: readers[name](each) for name, each in named.items() if name != "column"}
     column = of.has(named, "column")
-    with given.telling():
-        return kind(None if word == "count" and column.value is None else column.text("the name of a column"), **said)
+    with given.locating():
+        return kind(
+            None if word == "count" and column.value is None else column.text("the name of a column"), **options
+        )

@@ -1,4 +1,4 @@
-"""A story's words for its steps: what comes in, how time moves, what must come out."""
+"""Parse the steps of a story: input, time and expectations."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -40,7 +40,7 @@ Readers = Mapping[str, Callable[[Written], Any]]
 
 
 def steps_of(given: Written, aggregates: Collection[str], *, has_windows: bool = True) -> tuple[Step, ...]:
-    """The steps of a story, in order. Elements are numbered in their partitions as they come."""
+    """Parse the steps of a story, in order. Elements get an offset in their partition."""
     offsets = Counter[str]()
     fields = {**_PANE, **dict.fromkeys(aggregates, Written.plain)} if has_windows else None
     return tuple(_step(each, fields, offsets) for each in given.items("a list of steps"))
@@ -61,11 +61,11 @@ def _step(given: Written, fields: Readers | None, offsets: Counter[str]) -> Step
 
 
 def _element(given: Written, offsets: Counter[str]) -> Element:
-    """An element: a time that is missing or cannot be read is the beginning of time, and makes it a dead letter."""
+    """Parse an element. A missing or unreadable time is the beginning of time, which makes it a dead letter."""
     columns = {name: each.plain() for name, each in given.members("an element, as a mapping").items()}
     partition = columns.pop("partition", "")
     if not isinstance(partition, str):
-        raise given.wrong("a partition's name as a text")
+        raise given.wrong("the name of a partition as a string")
     offsets[partition] += 1
     return Element(
         at=_at(columns.pop("at", None)),
@@ -121,12 +121,12 @@ def _expectation(word: str, of: Written) -> Expectation:
 
 def _state_rows(of: Written) -> int:
     if not isinstance(of.value, dict):
-        raise of.wrong("'empty', or {rows: how many windows are held}")
+        raise of.wrong("'empty', or {rows: the number of windows held}")
     return of.has(of.only(("rows",), "a state"), "rows").whole()
 
 
 def _rows(given: Written, members: Callable[[Written], Mapping[str, Written]], readers: Readers) -> tuple[Row, ...]:
-    """Expected rows; a field that no reader knows is a column, compared as it stands."""
+    """Parse expected rows. A field without a reader is a column and is compared as it is."""
     return tuple(
         Row({name: readers.get(name, Written.plain)(each) for name, each in members(row).items()}, row.place)
         for row in given.items("a list of rows")

@@ -1,4 +1,4 @@
-"""A story's words for where, what is let go of, and how time moves: windows, evictors, watermarks as model values."""
+"""Parse the windows, evictors and watermarks of a story."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -30,11 +30,11 @@ _WINDOWS: Final = {
 
 
 def window(given: Written) -> WindowKind:
-    """`global`, or a mapping with the kind of window and what belongs to it."""
+    """Parse a window: `global`, or a mapping with its kind and options."""
     if given.value == "global":
         return Global()
     word, of, more = given.worded(_WINDOWS, "a window")
-    with given.telling():
+    with given.locating():
         match word:
             case "tumbling":
                 return Tumbling(of.length(), _length(more, "offset"))
@@ -64,11 +64,11 @@ def _length(more: Mapping[str, Written], name: str, otherwise: Duration = ZERO) 
 
 
 def evictor(given: Written) -> Evictor:
-    """`{keep_last: 4, when: before}` and its kin."""
+    """Parse an evictor, such as `{keep_last: 4, when: before}`."""
     kinds = {"keep_last": ("when",), "keep_within": ("when",), "keep_delta": ("from", "when")}
     word, of, more = given.worded(kinds, "an evictor")
     moment = Moment(more["when"].one_of([*Moment])) if "when" in more else Moment.BEFORE
-    with given.telling():
+    with given.locating():
         match word:
             case "keep_last":
                 return KeepLast(of.whole(), moment)
@@ -79,20 +79,20 @@ def evictor(given: Written) -> Evictor:
                 return KeepDelta(distance, given.has(more, "from").number(), moment)
 
 
-_AROUND: Final = ("idle_after", "future", "future_dead_letter", "on_return")
+_COMMON: Final = ("idle_after", "future", "future_dead_letter", "on_return")
 _WATERMARKS: Final = {
-    "bounded": ("partitions", *_AROUND),
-    "percentile": ("horizon", "least", "most", "first", "enough", "partitions", *_AROUND),
-    "from_source": _AROUND,
+    "bounded": ("partitions", *_COMMON),
+    "percentile": ("horizon", "least", "most", "first", "enough", "partitions", *_COMMON),
+    "from_source": _COMMON,
     "inputs": ("on_return",),
 }
 
 
 def watermark(given: Written) -> tuple[Watermark | Inputs, tuple[str, ...]]:
-    """The rule that the watermark follows, and the partitions that are known from the start."""
+    """Parse the rule of the watermark and the partitions known from the start."""
     word, of, more = given.worded(_WATERMARKS, "a watermark")
     on_return = OnReturn(more["on_return"].one_of([*OnReturn])) if "on_return" in more else None
-    with given.telling():
+    with given.locating():
         if word == "inputs":
             return Inputs(_names(of), on_return or OnReturn.CATCH_UP), ()
         rule = Watermark(
@@ -110,12 +110,12 @@ def _generator(word: str, of: Written, more: Mapping[str, Written]) -> Generator
         case "bounded":
             return Bounded(of.length())
         case "percentile":
-            said: dict[str, Any] = {
+            options: dict[str, Any] = {
                 name: more[name].length() for name in ("horizon", "least", "most", "first") if name in more
             }
             if "enough" in more:
-                said["enough"] = more["enough"].whole()
-            return Percentile(of.number("a share, such as 0.99"), **said)
+                options["enough"] = more["enough"].whole()
+            return Percentile(of.number("a share, such as 0.99"), **options)
         case _:
             return FromSource()
 
@@ -125,12 +125,12 @@ def _future(given: Written, more: Mapping[str, Written]) -> FutureBound | None:
         dead_letter = more["future_dead_letter"].truth() if "future_dead_letter" in more else False
         return FutureBound(more["future"].length(), dead_letter)
     if "future_dead_letter" in more:
-        raise given.wrong("'future' too, since without a bound nothing lies too far ahead")
+        raise given.wrong("'future' too, because 'future_dead_letter' needs a bound")
     return None
 
 
 def _names(given: Written) -> tuple[str, ...]:
     names = tuple(each.text("a name") for each in given.items("a list of names"))
     if len(set(names)) < len(names):
-        raise given.wrong("names that differ")
+        raise given.wrong("different names")
     return names

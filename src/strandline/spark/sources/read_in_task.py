@@ -16,7 +16,7 @@ from strandline.plan.stages import Scan
 from strandline.ports.protocols import FILE_NAME, ByName, SparkSource
 from strandline.spark.batch_properties import task_number, told
 from strandline.spark.patches.worker_gc import spare_imports
-from strandline.spark.tasks.prepare import Called, Steps, carried, leaving_task, prepare_scan
+from strandline.spark.tasks.prepare import SourceName, Steps, carried, leaving_task, prepare_scan
 from strandline.spark.tasks.row_decoding import Batches
 from strandline.spark.tasks.task_writes import Writers
 
@@ -59,7 +59,7 @@ def _task(
 ) -> Callable[[Batches], Batches]:
     source: SparkSource = scan.source  # type: ignore[assignment]
     alone, decoder = source.partitions == ("",), source.decoder
-    scan = replace(scan, source=Called(scan.source.name))  # type: ignore[arg-type]
+    scan = replace(scan, source=SourceName(scan.source.name))  # type: ignore[arg-type]
 
     def run(batches: Batches) -> Batches:
         spare_imports()

@@ -190,7 +190,7 @@ class WindowPlan:
         allowed = self.step.lateness.allowed
         if self.step.ttl is not None:
             return f"{self.step.ttl} of processing time after its last element"
-        return "the end of the stream" if allowed is None else f"the watermark is {allowed} past the window's end"
+        return "the end of the stream" if allowed is None else f"{allowed} after the window's end"
 
     def describe(self) -> str:
         return str(self.step.window)

@@ -197,4 +197,6 @@ def _check_known(step: Step, known: set[str], *names: str) -> None:
     for name in names:
         if name not in known:
             names_known = ", ".join(sorted(known)) or "none; the pipeline has one watermark without a name"
-            raise InvalidStory(f"{step.place}: there is no partition or input {name!r}", detail=f"known: {names_known}")
+            raise InvalidStory(
+                f"{step.place}: no partition or input is called {name!r}", detail=f"known: {names_known}"
+            )

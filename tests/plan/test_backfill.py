@@ -34,8 +34,8 @@ def test_a_cut_at_offsets_reads_all_of_both_sources() -> None:
 
 
 def test_other_sources_of_a_pipeline_do_not_change() -> None:
-    mine, other = (each.event_time("at", sl.bounded(seconds=1)) for each in (scores(), scores(OTHER)))
-    panes = sl.union(mine, other).key_by("team").window(sl.tumbling(hours=1)).aggregate(total=sl.sum("score"))
+    one, other = (each.event_time("at", sl.bounded(seconds=1)) for each in (scores(), scores(OTHER)))
+    panes = sl.union(one, other).key_by("team").window(sl.tumbling(hours=1)).aggregate(total=sl.sum("score"))
     stages = to_stages(backfilled(panes.write(PaperSink()).root, HISTORY, TOPIC, CUT))
     assert [scan.source.name for scan in stages.scans] == ["history", "scores", "other"]
     assert [flow.start for flow in stages.scans[2].flows] == [None]

@@ -89,16 +89,16 @@ def test_aliases_that_expand_a_short_text_are_refused() -> None:
     ("read_as", "found", "expected"),
     [
         (Written.text, "5", "a string"),
-        (Written.whole, "x", "a whole number"),
-        (Written.whole, "true", "a whole number"),
+        (Written.integer, "x", "a whole number"),
+        (Written.integer, "true", "a whole number"),
         (Written.number, "true", "a number"),
-        (Written.truth, "1", "true or false"),
+        (Written.boolean, "1", "true or false"),
         (Written.items, "x", "a list"),
         (Written.members, "[1]", "a mapping"),
         (Written.length, "soon", "is not a length of time"),
         (Written.time, "soon", "is not a time"),
         (lambda written: written.one_of(["left", "right"]), "lefft", "left or right"),
-        (lambda written: written.only(["a"], "it"), "{b: 1}", "it has no 'b', expected a"),
+        (lambda written: written.members_among(["a"], "it"), "{b: 1}", "it has no 'b', expected a"),
     ],
 )
 def test_a_wrong_value_is_refused_with_what_was_expected(read_as: Any, found: str, expected: str) -> None:
@@ -116,7 +116,7 @@ def test_the_most_similar_word_is_suggested() -> None:
 
 def test_long_values_are_cut_in_errors() -> None:
     with pytest.raises(InvalidStory) as error:
-        read("x" * 500).whole()
+        read("x" * 500).integer()
     assert len(error.value.message) < 200
 
 

@@ -170,8 +170,8 @@ def test_every_way_a_watermark_moves() -> None:
         watermark={"percentile": 0.9, "horizon": "1m", "least": "1s", "most": "2s", "first": 3, "enough": 4}
     )
     assert learned.watermark == percentile(0.9, horizon="1m", least="1s", most="2s", first=Duration(3), enough=4)
-    told = pipeline(watermark={"from_source": {"partitions": ["p0", "p1"]}})
-    assert (told.watermark, told.partitions) == (from_source(), ("p0", "p1"))
+    given = pipeline(watermark={"from_source": {"partitions": ["p0", "p1"]}})
+    assert (given.watermark, given.partitions) == (from_source(), ("p0", "p1"))
     assert pipeline(watermark={"from_source": None}).partitions == ()
     assert pipeline(watermark={"bounded": "1s", "partitions": ["p0"]}).partitions == ("p0",)
     assert pipeline(watermark={"inputs": ["a", "b"]}).watermark == Inputs(("a", "b"))

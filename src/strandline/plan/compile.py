@@ -197,7 +197,7 @@ def _time_of(path: LineagePath) -> tuple[str | None, Watermark | None]:
 
 
 def _retracts(path: LineagePath) -> bool:
-    return isinstance(path.origin, KeyedNode) and path.origin.takes_back
+    return isinstance(path.origin, KeyedNode) and path.origin.retracts
 
 
 def _pane_keys(write: Write) -> tuple[str, ...] | None:

@@ -34,7 +34,7 @@ class Read:
         return dict(self.source.types)
 
     @property
-    def takes_back(self) -> bool:
+    def retracts(self) -> bool:
         return False
 
 
@@ -54,8 +54,8 @@ class Stateless:
         return types_after(self.operation, self.of.columns, ddl.parse)
 
     @property
-    def takes_back(self) -> bool:
-        return self.of.takes_back
+    def retracts(self) -> bool:
+        return self.of.retracts
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class Union:
         return self.streams[0].columns
 
     @property
-    def takes_back(self) -> bool:
-        return any(stream.takes_back for stream in self.streams)
+    def retracts(self) -> bool:
+        return any(stream.retracts for stream in self.streams)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ class EventTime:
         return self.of.columns
 
     @property
-    def takes_back(self) -> bool:
-        return self.of.takes_back
+    def retracts(self) -> bool:
+        return self.of.retracts
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,8 @@ class Within:
         return self.of.columns
 
     @property
-    def takes_back(self) -> bool:
-        return self.of.takes_back
+    def retracts(self) -> bool:
+        return self.of.retracts
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +156,8 @@ class KeyedNode:
         return self.plan.columns(self.streams[0].of.columns, self.keys)
 
     @property
-    def takes_back(self) -> bool:
-        return self.plan.takes_back
+    def retracts(self) -> bool:
+        return self.plan.retracts
 
     @property
     def name(self) -> str:
@@ -210,8 +210,8 @@ class Write:
         return self.of.columns
 
     @property
-    def takes_back(self) -> bool:
-        return self.of.takes_back
+    def retracts(self) -> bool:
+        return self.of.retracts
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,10 +96,10 @@ class JobState:
 def read_state(spark: SparkSession, home: Checkpoint, batch: int | None = None) -> JobState:
     """Read the state at the end of a batch, by default the last committed one. The job may be running."""
     with held(home) as snapshot:
-        return read_still(spark, snapshot, batch)
+        return read_snapshot(spark, snapshot, batch)
 
 
-def read_still(spark: SparkSession, checkpoint: Checkpoint, batch: int | None = None) -> JobState:
+def read_snapshot(spark: SparkSession, checkpoint: Checkpoint, batch: int | None = None) -> JobState:
     """Read the state from a checkpoint that does not change: a snapshot, or that of a stopped job."""
     at = committed_batch(checkpoint, batch)
     # Spark starts its state store coordinator on the first use of `streams`; the state reader does not start it.

@@ -74,7 +74,7 @@ def chosen(
         values = _values(key, len(keys))
         if len(values) != len(keys):
             raise SetupError(
-                f"keys have {len(keys)} columns here, and {key!r} has {len(values)} values",
+                f"keys have {len(keys)} columns here; the number of values in {key!r} is {len(values)}",
                 hint=f"give {','.join(keys)}",
             )
         equal = (pl.col(name).cast(pl.String) == value for name, value in zip(keys, values, strict=True))

@@ -29,7 +29,7 @@ class OperatorPlan(Protocol):
     """What the planner needs from a keyed operator."""
 
     @property
-    def takes_back(self) -> bool:
+    def retracts(self) -> bool:
         """Tell whether it emits retractions."""
         ...
 

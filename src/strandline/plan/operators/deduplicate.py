@@ -17,7 +17,7 @@ class DeduplicatePlan:
     operator: Deduplicate
 
     @property
-    def takes_back(self) -> bool:
+    def retracts(self) -> bool:
         return self.operator.keep is Keep.LAST
 
     @property

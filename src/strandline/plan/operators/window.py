@@ -66,7 +66,7 @@ class WindowPlan:
     step: WindowedStep
 
     @property
-    def takes_back(self) -> bool:
+    def retracts(self) -> bool:
         return self.step.accumulation is Accumulation.RETRACTING
 
     @property

@@ -29,7 +29,7 @@ class Written:
     value: Any
     place: str
 
-    def wrong(self, expected: str, *, hint: str = "") -> InvalidStory:
+    def error(self, expected: str, *, hint: str = "") -> InvalidStory:
         """Return the error that shows the value found here and what was expected."""
         return InvalidStory(f"{self.place}: found {_shown(self.plain())}, expected {expected}", hint=hint)
 
@@ -45,27 +45,27 @@ class Written:
     def text(self, expected: str = "a string") -> str:
         if isinstance(self.value, str):
             return self.value
-        raise self.wrong(expected)
+        raise self.error(expected)
 
-    def whole(self, expected: str = "a whole number") -> int:
+    def integer(self, expected: str = "a whole number") -> int:
         if isinstance(self.value, int) and not isinstance(self.value, bool):
             return self.value
-        raise self.wrong(expected)
+        raise self.error(expected)
 
     def number(self, expected: str = "a number") -> float:
         if isinstance(self.value, int | float) and not isinstance(self.value, bool):
             return self.value
-        raise self.wrong(expected)
+        raise self.error(expected)
 
-    def truth(self) -> bool:
+    def boolean(self) -> bool:
         if isinstance(self.value, bool):
             return self.value
-        raise self.wrong("true or false")
+        raise self.error("true or false")
 
     def one_of(self, words: Collection[str]) -> str:
         if isinstance(self.value, str) and self.value in words:
             return self.value
-        raise self.wrong(" or ".join(words), hint=_nearest(self.value, words))
+        raise self.error(" or ".join(words), hint=_nearest(self.value, words))
 
     def length(self) -> Duration:
         """Return a length of time; integers are milliseconds."""
@@ -81,27 +81,27 @@ class Written:
     def items(self, expected: str = "a list") -> list["Written"]:
         if isinstance(self.value, list):
             return self.value
-        raise self.wrong(expected)
+        raise self.error(expected)
 
     def members(self, expected: str = "a mapping") -> dict[str, "Written"]:
         if isinstance(self.value, dict):
             return self.value
-        raise self.wrong(expected)
+        raise self.error(expected)
 
-    def worded(self, kinds: Mapping[str, Collection[str]], what: str) -> tuple[str, "Written", dict[str, "Written"]]:
+    def variant(self, kinds: Mapping[str, Collection[str]], what: str) -> tuple[str, "Written", dict[str, "Written"]]:
         """Split a mapping that names one of these kinds: the kind, its value, and the options beside it."""
         members = self.members(f"{what}: one of {', '.join(kinds)}")
         found = [name for name in members if name in kinds]
         if not found:
-            raise self.wrong(f"{what}: one of {', '.join(kinds)}", hint=_nearest(next(iter(members), ""), kinds))
+            raise self.error(f"{what}: one of {', '.join(kinds)}", hint=_nearest(next(iter(members), ""), kinds))
         word = found[0]
-        self.only((word, *kinds[word]), f"{what} {word!r}")
+        self.members_among((word, *kinds[word]), f"{what} {word!r}")
         return word, members[word], {name: member for name, member in members.items() if name != word}
 
-    def has(self, members: Mapping[str, "Written"], name: str) -> "Written":
+    def required(self, members: Mapping[str, "Written"], name: str) -> "Written":
         """Return a member; raise if it is missing."""
         if name not in members:
-            raise self.wrong(f"{name!r} too")
+            raise self.error(f"{name!r} too")
         return members[name]
 
     @contextmanager
@@ -114,7 +114,7 @@ class Written:
         except PlanError as error:
             raise InvalidStory(f"{self.place}: {error.message}", detail=error.detail, hint=error.hint) from None
 
-    def only(self, words: Collection[str], what: str) -> dict[str, "Written"]:
+    def members_among(self, words: Collection[str], what: str) -> dict[str, "Written"]:
         """Return the members of a mapping; raise if it has others than these words."""
         members = self.members(f"a mapping with {', '.join(words)}")
         for name, member in members.items():

@@ -32,11 +32,11 @@ def trigger(given: Written) -> Trigger:
     """Parse a trigger: a word, or a mapping with one word and its options. Parts are triggers too."""
     if isinstance(given.value, str):
         return _WITHOUT_OPTIONS[given.one_of([*_WITHOUT_OPTIONS])]
-    word, of, _ = given.worded(dict.fromkeys(_WORDS, ()), "a trigger")
+    word, of, _ = given.variant(dict.fromkeys(_WORDS, ()), "a trigger")
     with given.locating():
         match word:
             case "after_count":
-                return AfterCount(of.whole())
+                return AfterCount(of.integer())
             case "when":
                 return when(of.text("a condition, such as 'total > 100'"))
             case "every":
@@ -64,7 +64,7 @@ def _timed(word: str, of: Written) -> Trigger:
         case "after_event_time":
             return _after_event_time(of)
         case _:
-            parts = {} if of.value is None else of.only(("early", "late"), "after_watermark")
+            parts = {} if of.value is None else of.members_among(("early", "late"), "after_watermark")
             triggers = {name: trigger(part) for name, part in parts.items()}
             return after_watermark(early=triggers.get("early"), late=triggers.get("late"))
 
@@ -72,24 +72,26 @@ def _timed(word: str, of: Written) -> Trigger:
 def _after_processing_time(of: Written) -> AfterProcessingTime:
     if not isinstance(of.value, dict):
         return AfterProcessingTime(of.length())
-    named = of.only(("delay", "aligned", "offset"), "after_processing_time")
+    named = of.members_among(("delay", "aligned", "offset"), "after_processing_time")
     lengths = {name: each.length() for name, each in named.items()}
     if "aligned" not in named and ("offset" in named or "delay" not in named):
-        raise of.wrong("'aligned' too")
+        raise of.error("'aligned' too")
     return AfterProcessingTime(lengths.get("delay", ZERO), lengths.get("aligned"), lengths.get("offset", ZERO))
 
 
 def _after_event_time(of: Written) -> AfterEventTime:
     if not isinstance(of.value, dict):
         return AfterEventTime(of.length())
-    named = of.only(("period", "offset"), "after_event_time")
-    return AfterEventTime(of.has(named, "period").length(), named["offset"].length() if "offset" in named else ZERO)
+    named = of.members_among(("period", "offset"), "after_event_time")
+    return AfterEventTime(
+        of.required(named, "period").length(), named["offset"].length() if "offset" in named else ZERO
+    )
 
 
 def _or_finally(of: Written) -> OrFinally:
     parts = _parts(of)
     if len(parts) != 2:
-        raise of.wrong("two triggers: one that fires, and one that ends it")
+        raise of.error("two triggers: one that fires, and one that ends it")
     return OrFinally(*parts)
 
 

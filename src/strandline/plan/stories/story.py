@@ -82,12 +82,12 @@ def _steps(pipeline: StoryPipeline, given: Written) -> tuple[Step, ...]:
 
 
 def _story(given: Written) -> Story:
-    members = given.only(("story", "rule", "pipeline", "fails", "steps"), "a story")
-    name = given.has(members, "story").text()
+    members = given.members_among(("story", "rule", "pipeline", "fails", "steps"), "a story")
+    name = given.required(members, "story").text()
     fails = members["fails"].text("'expectation', or the text of an error") if "fails" in members else None
     try:
         pipeline = to_pipeline(members.get("pipeline", Written({}, given.place)))
-        steps = _steps(pipeline, given.has(members, "steps"))
+        steps = _steps(pipeline, given.required(members, "steps"))
     except PlanError as refusal:
         if fails in (None, EXPECTATION):
             raise
@@ -110,7 +110,7 @@ def to_pipeline(given: Written) -> StoryPipeline:
         if word in given.members("a pipeline, as a mapping"):
             raise Unsupported(f"{given.place}: stories cannot play a {word} yet", hint="use a window or deduplicate")
     without_windows = "deduplicate" in given.members("a pipeline, as a mapping")
-    settings = given.only(_DEDUPLICATE_FIELDS if without_windows else _FIELDS, "a pipeline")
+    settings = given.members_among(_DEDUPLICATE_FIELDS if without_windows else _FIELDS, "a pipeline")
     deduplicate = _deduplicate(given, settings) if without_windows else None
     step = WindowedStep() if without_windows else _windowed_step(given, settings)
     time = step.time if deduplicate is None else deduplicate.time
@@ -118,14 +118,14 @@ def to_pipeline(given: Written) -> StoryPipeline:
     partitions: tuple[str, ...] = ()
     if "watermark" in settings:
         if time is TimeDomain.PROCESSING:
-            raise settings["watermark"].wrong("none: in processing time the clock is the watermark")
+            raise settings["watermark"].error("none: in processing time the clock is the watermark")
         rule, partitions = watermark(settings["watermark"])
     fires = settings["fires"].one_of(("per_batch", "per_element")) if "fires" in settings else "per_batch"
     return StoryPipeline(step, rule, partitions, fires == "per_element", deduplicate)
 
 
 def _deduplicate(given: Written, settings: Mapping[str, Written]) -> Deduplicate:
-    fields = settings["deduplicate"].only(("keep", "within"), "a deduplication")
+    fields = settings["deduplicate"].members_among(("keep", "within"), "a deduplication")
     parts: dict[str, Any] = {}
     if "keep" in fields:
         parts["keep"] = Keep(fields["keep"].one_of([*Keep]))

@@ -51,9 +51,9 @@ def read_definition(plain: Any) -> Definition:
     return Definition(tuple(sources), tuple(steps), (*(each["sink"] for each in ordered), *rests))
 
 
-def ways_to(step: Plain) -> list[Way]:
+def paths_to_step(step: Plain) -> list[Way]:
     """Return the paths to a keyed step, from sources or from other keyed steps."""
-    return [way for stream in step["streams"] for way in _ways(stream["of"])]
+    return [path for stream in step["streams"] for path in _paths(stream["of"])]
 
 
 def _as_keyed(node: Plain) -> Plain:
@@ -65,7 +65,7 @@ def _as_keyed(node: Plain) -> Plain:
     return {**rest, "is": "Keyed", "streams": [stream], "operator": node["step"]}
 
 
-def place_of(source: Plain) -> str:
+def source_identity(source: Plain) -> str:
     """Return the identity of a source without its decoding. Positions are valid between equal sources."""
     kept = {name: each for name, each in source.items() if name not in _READING}
     return json.dumps(kept, sort_keys=True)
@@ -79,19 +79,19 @@ def name_of(source: Plain) -> str:
     return f"{str(source['is']).lower()}({where})" if where else str(source["is"]).lower()
 
 
-def _ways(node: Plain) -> list[Way]:
+def _paths(node: Plain) -> list[Way]:
     match node["is"]:
         case "Read":
             return [Way(node)]
         case "Aggregated" | "Keyed":
             return [Way(_as_keyed(node))]
         case "Union":
-            return [way for stream in node["streams"] for way in _ways(stream)]
+            return [path for stream in node["streams"] for path in _paths(stream)]
         case "Stateless":
-            return [Way(way.origin, (*way.operations, node["operation"]), way.time) for way in _ways(node["of"])]
+            return [Way(path.origin, (*path.operations, node["operation"]), path.time) for path in _paths(node["of"])]
         case "EventTime":
             time = {name: each for name, each in node.items() if name != "of"}
-            return [Way(way.origin, way.operations, time) for way in _ways(node["of"])]
+            return [Way(path.origin, path.operations, time) for path in _paths(node["of"])]
     return []
 
 

@@ -14,7 +14,15 @@ from enum import StrEnum
 from typing import Any, Final
 
 from strandline.plan.upgrade.compare import words
-from strandline.plan.upgrade.definitions import Definition, Plain, Way, name_of, place_of, read_definition, ways_to
+from strandline.plan.upgrade.definitions import (
+    Definition,
+    Plain,
+    Way,
+    name_of,
+    paths_to_step,
+    read_definition,
+    source_identity,
+)
 
 
 class Verdict(StrEnum):
@@ -107,8 +115,11 @@ def compare(was: Any, now: Any) -> Upgrade:
     old, new = read_definition(was), read_definition(now)
     pairs = _matched(old.steps, new.steps)
     steps = tuple(_step(number, step, pairs.get(number), old) for number, step in enumerate(new.steps))
-    places = [place_of(source) for source in old.sources]
-    sources = tuple(places.index(place_of(source)) if place_of(source) in places else None for source in new.sources)
+    identities = [source_identity(source) for source in old.sources]
+    sources = tuple(
+        identities.index(source_identity(source)) if source_identity(source) in identities else None
+        for source in new.sources
+    )
     fresh = tuple(number for number, sink in enumerate(new.sinks) if sink not in old.sinks)
     removed = [step for number, step in enumerate(old.steps) if number not in pairs.values()]
     others = (*_sources(old, new, sources), *_sinks(old, new, fresh), *(_removed(step) for step in removed))
@@ -129,12 +140,12 @@ def _verb(operator: Plain) -> str:
 def _matched(old: tuple[Plain, ...], new: tuple[Plain, ...]) -> dict[int, int]:
     """Match each new step with at most one old step, the most similar first."""
     pairs: dict[int, int] = {}
-    for alike in (_equal, _same_work, _same_place, _same_keys, lambda _one, _other: True):
+    for is_match in (_equal, _same_work, _same_windows, _same_keys, lambda _one, _other: True):
         free = [number for number in range(len(old)) if number not in pairs.values()]
         for number, step in enumerate(new):
             if number in pairs:
                 continue
-            found = next((each for each in free if alike(old[each], step)), None)
+            found = next((each for each in free if is_match(old[each], step)), None)
             if found is not None:
                 pairs[number] = found
                 free.remove(found)
@@ -149,7 +160,7 @@ def _same_work(one: Plain, other: Plain) -> bool:
     return bool(one["keys"] == other["keys"] and one["operator"] == other["operator"])
 
 
-def _same_place(one: Plain, other: Plain) -> bool:
+def _same_windows(one: Plain, other: Plain) -> bool:
     here, there = one["operator"], other["operator"]
     same = here["is"] == there["is"] and here.get("window") == there.get("window")
     return bool(one["keys"] == other["keys"] and same)
@@ -243,7 +254,7 @@ def _waits(trigger: Plain) -> bool:
 
 def _inputs(was: Plain, now: Plain) -> Iterator[Finding]:
     """Compare the paths from sources and other steps to a step."""
-    before, after = ways_to(was), ways_to(now)
+    before, after = paths_to_step(was), paths_to_step(now)
     if len(before) != len(after) or any(not _same_origin(*pair) for pair in zip(before, after, strict=False)):
         change = f"it takes its elements from {_origins(after)}, and took them from {_origins(before)}"
         yield Verdict.INCOMPATIBLE, f"{change}: positions in one source have no meaning in another"
@@ -266,12 +277,14 @@ def _same_origin(one: Way, other: Way) -> bool:
     if one.origin["is"] != other.origin["is"]:
         return False
     if one.origin["is"] == "Read":
-        return place_of(one.origin["source"]) == place_of(other.origin["source"])
+        return source_identity(one.origin["source"]) == source_identity(other.origin["source"])
     return _same_keys(one.origin, other.origin)
 
 
 def _origins(found: Iterable[Way]) -> str:
-    names = [name_of(way.origin["source"]) if way.origin["is"] == "Read" else step_words(way.origin) for way in found]
+    names = [
+        name_of(path.origin["source"]) if path.origin["is"] == "Read" else step_words(path.origin) for path in found
+    ]
     return " and ".join(dict.fromkeys(names))
 
 

@@ -45,7 +45,7 @@ class Gathered:
     """By output, rows that tasks have written to its sink already."""
 
     @property
-    def everyone(self) -> Counts:
+    def total_counts(self) -> Counts:
         """Return the counts of all steps and outputs."""
         return sum(self.counts.values(), Counts())
 
@@ -53,7 +53,7 @@ class Gathered:
         """Return the rows, late elements and dead letters of one output."""
         panes, late, dead, some = (self.frames.get(f"{name}:{number}") for name in ("out", "late", "dead", SOME))
         parts = self.parts.get(number, ())
-        return Output(panes, late, dead, progress, self.everyone, progress.watermark, rows, parts, some)
+        return Output(panes, late, dead, progress, self.total_counts, progress.watermark, rows, parts, some)
 
 
 def gather(blocks: Iterable[Block]) -> Gathered:

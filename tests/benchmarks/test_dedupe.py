@@ -23,7 +23,7 @@ from strandline.spark.batch_properties import Batch
 from strandline.spark.delivery.gather_output import gather
 from strandline.spark.tasks.block_addresses import place
 from strandline.spark.tasks.keyed_step import play_group
-from strandline.spark.tasks.prepare import Called, prepare_scan
+from strandline.spark.tasks.prepare import SourceName, prepare_scan
 from tests.benchmarks.sample import results
 
 TINY = Resent(batches=9, per_batch=500, rate=50)
@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def emitted(stream: Resent) -> Iterator[pl.DataFrame]:
     """Run our pipeline without Spark: what each batch emits."""
     stages = to_stages(contestant.pipeline("nowhere", stream.columns).root, 2)
-    scan = replace(stages.scans[0], source=Called("nowhere"))  # type: ignore[arg-type]
+    scan = replace(stages.scans[0], source=SourceName("nowhere"))  # type: ignore[arg-type]
     held: list[dict[str, bytes]] = [{}, {}]
     for number in range(stream.batches):
         frame, batch = pl.DataFrame(batch_of(stream, number)), Batch(START + number, {})

@@ -22,7 +22,7 @@ from strandline.model.elements import Element, Timestamp
 from strandline.model.panes import Emitted
 from strandline.model.steps import WindowedStep
 from strandline.plan.compile import to_stages
-from strandline.plan.lineage import strands_to
+from strandline.plan.lineage import paths_to
 from strandline.plan.nodes import KeyedNode
 from strandline.plan.stories.player_protocol import Player
 from strandline.ports.sources import TaskReadSource
@@ -63,9 +63,9 @@ def player_of(query: str, kind: type[ReferencePlayer] | type[KernelPlayer]) -> P
     asked = ours.ASKED[query]("nowhere").root
     assert isinstance(asked, KeyedNode)
     assert isinstance(asked.operator, WindowedStep)
-    (strand,) = strands_to(asked.inputs[0])
-    assert strand.time is not None
-    return kind(asked.operator, strand.time.watermark)
+    (path,) = paths_to(asked.inputs[0])
+    assert path.time is not None
+    return kind(asked.operator, path.time.watermark)
 
 
 def keep(said: Emitted, query: str, batch: int, folder: Path) -> None:

@@ -66,7 +66,7 @@ def test_a_folder_of_another_seed_is_refused_and_left_as_it_was(
     assert run("--folder", str(tmp_path), "--seed", "8", "--plain") == 2
     told = capsys.readouterr().err
     assert told.startswith(f"error: the checkpoint in {tmp_path / 'checkpoint'} was made by another definition\n")
-    assert "source seed was 7 and is 8: positions of one source mean nothing to another" in told
+    assert "source seed was 7 and is 8: positions in one source have no meaning in another" in told
     assert "  hint: " in told
     assert contents(tmp_path) == before
 

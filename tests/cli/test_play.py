@@ -48,13 +48,13 @@ def test_a_story_that_does_not_hold_shows_expected_got_and_step(
     file.write_text(FAILS)
     assert run([folder, file], "reference", as_json=False) == 1
     assert capsys.readouterr().out.splitlines()[:7] == [
-        "it does not hold: does not hold",
+        "it does not hold: fails",
         f"{file}:7: step 3: expected 1 pane, got 1 pane",
         "  expected",
         "    - {total: 2}",
         "  got",
         "    + {key: k, window: global, total: 1, timing: on_time, index: 0, last: true}",
-        "  {total: 2}: total was expected to be 2, is 1",
+        "  {total: 2}: total is 1, expected 2",
     ]
 
 

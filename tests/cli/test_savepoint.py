@@ -44,7 +44,7 @@ def test_a_plan_prints_the_effect_on_each_part_and_whether_the_job_can_resume(
     assert run("plan", written(tmp_path, "best=sl.max('score')"), "--checkpoint", str(job)) == 0
     message = capsys.readouterr().out
     assert "compatible   step 0, total, kinds, best by team" in message
-    assert "in windows that are open it begins with nothing" in message
+    assert "in open windows it covers elements from the restore on" in message
     assert run("plan", written(tmp_path, "kind='int'"), "--checkpoint", str(KEPT / "savepoint-1"), "--json") == 0
     assert json.loads(capsys.readouterr().out)["verdict"] == "compatible"
 

@@ -17,7 +17,7 @@ from strandline.observe.metrics.tables import AlarmLine, PaneLine
 
 SECOND = 1000
 PLAN = """scan      scores, event time from 'at'
-prepare   in Python, per partition: decode, windows of 5 s, combine by team
+prepare   in Python, per partition: decode, windows of 5 s, pre-aggregate by team
           one block for each key group crosses the shuffle
 keyed     in Python, per key group: when the watermark passes the end, retracting
           watermark highest seen − 3 s, partitions idle after 4 s

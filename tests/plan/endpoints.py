@@ -1,4 +1,4 @@
-"""A source and a sink that are never opened: what the planner asks of them, and nothing else."""
+"""A source and a sink for plan tests, which are never opened."""
 
 from dataclasses import dataclass
 
@@ -38,14 +38,14 @@ class NoRunner:
 
 
 def scores(source: PaperSource | None = None) -> Elements:
-    """The elements of a source on paper."""
+    """Return the elements of a test source."""
     return read(source or PaperSource(), NoRunner())
 
 
 def totals(
     source: PaperSource | None = None, sink: PaperSink | None = None, delivery: str = "exactly_once"
 ) -> sl.Pipeline:
-    """A pipeline on paper: totals by team."""
+    """Return a test pipeline: totals by team."""
     panes = (
         scores(source)
         .event_time("at", sl.bounded(seconds=10).idle_after(minutes=1))

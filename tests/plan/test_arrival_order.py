@@ -1,4 +1,4 @@
-"""Which pipelines hang on the order of arrival, and why."""
+"""Which pipelines depend on arrival order, and why."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from strandline.plan.compile import to_stages
 from tests.plan.endpoints import PaperSink, scores
 
 
-def why(change: Any, *, window: Any = None, clock: bool = False) -> str | None:
+def reason_of(change: Any, *, window: Any = None, clock: bool = False) -> str | None:
     read = scores()
     timed = read.processing_time() if clock else read.event_time("at", sl.bounded(seconds=1))
     keyed = change(timed.key_by("team").window(window or sl.tumbling(minutes=1)))
@@ -26,19 +26,21 @@ EARLY = sl.after_watermark(early=sl.after_count(5), late=sl.after_count(1))
         (lambda keyed: keyed, None, False, None),
         (lambda keyed: keyed.trigger(sl.after_watermark(late=sl.after_count(1))), None, False, None),
         (lambda keyed: keyed.trigger(EARLY).accumulate(sl.retracting), None, False, None),
-        (lambda keyed: keyed.trigger(EARLY).accumulate(sl.accumulating), sl.session(seconds=3), False, "that grow"),
-        (lambda keyed: keyed.trigger(EARLY), None, False, "divides what windows hold"),
-        (lambda keyed: keyed.trigger(sl.repeatedly(sl.after_count(3))), None, False, "by what has come so far"),
-        (lambda keyed: keyed, sl.count_window(3), False, "as they come"),
-        (lambda keyed: keyed, None, True, "the clock's"),
+        (lambda keyed: keyed.trigger(EARLY).accumulate(sl.accumulating), sl.session(seconds=3), False, "sessions grow"),
+        (lambda keyed: keyed.trigger(EARLY), None, False, "splits the elements of a window"),
+        (lambda keyed: keyed.trigger(sl.repeatedly(sl.after_count(3))), None, False, "that have arrived so far"),
+        (lambda keyed: keyed, sl.count_window(3), False, "in arrival order"),
+        (lambda keyed: keyed, None, True, "processing time"),
         (lambda keyed: keyed.evict(sl.keep_last(2)), None, False, "an evictor"),
         (lambda keyed: keyed.time_to_live("1h"), sl.everything(), False, "a time to live"),
     ],
 )
-def test_a_pipeline_says_whether_it_order_dependence(change: Any, window: Any, clock: bool, reason: str | None) -> None:
-    found = why(change, window=window, clock=clock)
+def test_a_pipeline_reports_why_it_depends_on_arrival_order(
+    change: Any, window: Any, clock: bool, reason: str | None
+) -> None:
+    found = reason_of(change, window=window, clock=clock)
     assert (found is None) if reason is None else (found is not None and reason in found)
 
 
-def test_elements_that_are_only_passed_on_go_by_parts() -> None:
+def test_elements_without_a_keyed_step_are_read_in_micro_batches() -> None:
     assert order_dependence(to_stages(scores().where("score > 3").write(PaperSink()).root)) is not None

@@ -1,4 +1,4 @@
-"""From what was asked to stages, or to the reason why it cannot run."""
+"""Pipelines compile to stages, or are refused with a reason."""
 
 import polars as pl
 import pytest
@@ -33,8 +33,8 @@ def test_a_pipeline_becomes_a_scan_a_keyed_step_and_a_delivery() -> None:
     assert stages.scans == (Scan(0, PaperSource(), (), (flow,), dead_to=0),)
     inputs = (Input("flow 0", watermark, ("0", "1")),)
     routes = (Route((), output=0),)
-    strands = (StrandInput("input", ("team",), "scores"),)
-    assert step == KeyedStep(0, 1, ("team",), step.operator, inputs, strands, routes, late_to=0, dead_to=0, groups=6)
+    paths = (StrandInput("input", ("team",), "scores"),)
+    assert step == KeyedStep(0, 1, ("team",), step.operator, inputs, paths, routes, late_to=0, dead_to=0, groups=6)
     assert stages.outputs == (Deliver(0, PaperSink(), sl.Delivery.EXACTLY_ONCE, ("team",)),)
     assert stages.fingerprint == fingerprint(root)
 
@@ -54,13 +54,13 @@ def test_sql_before_the_event_time_runs_in_spark_and_polars_in_python() -> None:
     assert flow.routes[0].operations == (Where(Polars(str(few), few)),)
 
 
-def test_what_sql_drops_after_the_event_time_still_moves_time_on() -> None:
+def test_rows_that_sql_drops_after_the_event_time_still_advance_the_watermark() -> None:
     (scan,) = to_stages(by_team(timed().where("score > 0")).write(PaperSink()).root).scans
     assert scan.native == (Flagged("@flag0", "score > 0"),)
     assert scan.flows[0].routes[0].operations == (KeepFlagged("@flag0"),)
 
 
-def test_the_branches_of_a_stream_are_read_once_and_told_apart_by_flags() -> None:
+def test_branches_of_a_stream_are_read_once_and_split_by_flags() -> None:
     high, rest = timed().branch("score > 5")
     both = sl.together(by_team(high).write(PaperSink("high")), by_team(rest).write(PaperSink("rest")))
     stages = to_stages(both.root)
@@ -73,7 +73,7 @@ def test_the_branches_of_a_stream_are_read_once_and_told_apart_by_flags() -> Non
     assert [step.level for step in stages.steps] == [1, 1]
 
 
-def test_a_step_over_panes_is_a_level_further_on() -> None:
+def test_a_step_over_panes_is_one_level_higher() -> None:
     panes = by_team(timed())
     again = panes.key_by("window_start").window(sl.tumbling(minutes=1)).aggregate(teams=sl.count())
     stages = to_stages(again.write(PaperSink()).root)
@@ -85,7 +85,7 @@ def test_a_step_over_panes_is_a_level_further_on() -> None:
     assert stages.timed == (first,)
 
 
-def test_a_step_over_panes_that_are_taken_back_minds_their_signs() -> None:
+def test_a_step_over_retracting_panes_reads_signs() -> None:
     panes = timed().key_by("team").window(sl.tumbling(minutes=1)).accumulate(sl.retracting).aggregate(n=sl.count())
     again = panes.key_by("n").window(sl.tumbling(minutes=1)).aggregate(teams=sl.count())
     first, second = to_stages(again.write(PaperSink()).root).steps
@@ -102,7 +102,7 @@ def test_each_stream_of_a_union_is_an_input_with_a_watermark_of_its_own() -> Non
     assert [each.watermark for each in step.inputs] == [WATERMARK, sl.monotone()]
 
 
-def test_late_elements_may_have_a_sink_of_their_own() -> None:
+def test_late_elements_may_have_their_own_sink() -> None:
     panes = timed().key_by("team").window(sl.tumbling(minutes=1)).allow_lateness("1m", rest=PaperSink("late"))
     stages = to_stages(panes.aggregate(plays=sl.count()).write(PaperSink()).root)
     assert [output.sink.name for output in stages.outputs] == ["paper", "late"]
@@ -116,7 +116,7 @@ def test_elements_may_be_written_without_a_keyed_step() -> None:
     assert stages.outputs[0].keys is None
 
 
-def test_columns_are_picked_by_name_in_spark_or_in_python_wherever_the_rows_are() -> None:
+def test_columns_are_selected_by_name_in_spark_or_in_python() -> None:
     stages = to_stages(scores().where(pl.col("score") > 3).select("team", points="score").write(PaperSink()).root)
     (scan,) = stages.scans
     assert scan.native == ()

@@ -1,4 +1,4 @@
-"""What counts as the same, which orders are allowed, and a difference that can be read."""
+"""Comparison of rows: which values are equal, which orders are allowed, and how a difference reads."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def test_values_that_are_not(expected: Any, got: Any) -> None:
     assert differ([{"v": expected}], pane(v=got)) is not None
 
 
-def test_what_is_not_named_is_not_compared() -> None:
+def test_fields_that_are_not_named_are_not_compared() -> None:
     assert differ([{}], pane(v=5)) is None
     assert differ([{"v": 5, "first": True, "window": MINUTE}], pane(v=5)) is None
 
@@ -55,16 +55,16 @@ def test_collected_values_are_a_multiset() -> None:
     assert differ([{"all": [2, 1]}], pane(all=[1, 2, 2])) is not None
 
 
-def test_order_is_free_between_identities_and_fixed_within_one() -> None:
+def test_order_counts_only_within_one_key_and_window() -> None:
     a0, a1, b = pane("a", v=1), pane("a", index=1, v=2), pane("b", v=3)
     assert differ([{"v": 3}, {"v": 1}, {"v": 2}], a0, a1, b) is None
     assert differ([{"v": 1}, {"v": 3}, {"v": 2}], a0, a1, b) is None
     wrong = differ([{"v": 2}, {"v": 1}, {"v": 3}], a0, a1, b)
-    assert wrong.remarks == ("all of them came, but in another order within one key and window",)
+    assert wrong.remarks == ("all rows match, but in another order within one key and window",)
 
 
-def test_rows_that_name_little_are_still_matched_if_they_can_be() -> None:
-    """The first row fits both; taking the nearest pane for it would leave none for the second."""
+def test_rows_with_few_fields_are_matched_where_possible() -> None:
+    """The first row matches both panes; taking the first pane would leave none for the second row."""
     assert differ([{"v": 1}, {"key": "a"}], pane("a", v=1), pane("b", v=1)) is None
     many = [pane(str(n), v=1) for n in range(40)]
     assert differ([*({"v": 1} for _ in range(39)), {"key": "0"}], *many) is None
@@ -76,8 +76,8 @@ def test_very_many_rows_are_compared_too() -> None:
     assert differ([{"key": n, "v": n + (n == 70)} for n in range(100)], *many[:100]) is not None
 
 
-def test_a_search_without_an_end_is_given_up() -> None:
-    """Thirty identities of two panes each, all alike but for one that came the wrong way round."""
+def test_a_long_search_gives_up() -> None:
+    """Thirty keys with two equal panes each, and one key with its panes in the wrong order."""
     panes = [pane(key, index=n, v=1) for key in range(30) for n in range(2)]
     panes += [pane("odd", v=2), pane("odd", index=1, v=3)]
     rows: list[dict[str, Any]] = [{"v": 1} for _ in range(60)]
@@ -85,7 +85,7 @@ def test_a_search_without_an_end_is_given_up() -> None:
     assert differ([*rows, {"v": 3}, {"v": 2}], *panes) is not None
 
 
-def test_some_are_enough_if_they_are_asked_for() -> None:
+def test_some_rows_are_enough_with_expect_some() -> None:
     panes = [pane("a", index=n, v=n) for n in range(4)]
     assert differ([{"v": 1}, {"v": 3}], *panes, some=True) is None
     assert differ([{"v": 3}, {"v": 1}], *panes, some=True) is not None
@@ -94,18 +94,18 @@ def test_some_are_enough_if_they_are_asked_for() -> None:
     assert not any(row.startswith("+") for row in missing.got)
 
 
-def test_a_difference_pairs_what_is_nearest_field_by_field() -> None:
-    told = differ([{"key": "a", "v": 1}, {"key": "b", "v": 2}], pane("a", v=1), pane("b", v=7, index=3))
-    assert told.summary == "expected 2 panes, got 2 panes"
-    assert told.expected == ("  {key: a, v: 1}", "- {key: b, v: 2}")
-    assert told.got == (
+def test_a_difference_compares_the_most_similar_rows() -> None:
+    found = differ([{"key": "a", "v": 1}, {"key": "b", "v": 2}], pane("a", v=1), pane("b", v=7, index=3))
+    assert found.summary == "expected 2 panes, got 2 panes"
+    assert found.expected == ("  {key: a, v: 1}", "- {key: b, v: 2}")
+    assert found.got == (
         "  {key: a, window: [0s, 1m], v: 1, timing: early, index: 0}",
         "+ {key: b, window: [0s, 1m], v: 7, timing: early, index: 3}",
     )
-    assert told.remarks == ("{key: b, v: 2}: v was expected to be 2, is 7",)
+    assert found.remarks == ("{key: b, v: 2}: v is 7, expected 2",)
 
 
-def test_what_is_missing_and_what_is_too_much_are_marked() -> None:
+def test_missing_and_extra_rows_are_marked() -> None:
     assert differ([{"v": 1}]).expected == ("- {v: 1}",)
     assert differ([], pane(v=1)).got[0].startswith("+ ")
     assert differ([], pane(v=1)).summary == "expected no panes, got 1 pane"
@@ -122,7 +122,7 @@ def test_late_rows_and_dead_letters_come_in_any_order() -> None:
     assert rows_differ("late row", rows, got) is None
     wrong = rows_differ("late row", [Row({"reason": "closed"}), Row({"reason": "closed", "side": 1})], got)
     assert wrong is not None
-    assert "side was expected to be 1, is no such field" in "".join(wrong.remarks)
+    assert "side is missing, expected 1" in "".join(wrong.remarks)
     dead = [dead_fields(DeadLetter("bad_gap", {"key": "k", "v": 1}))]
     assert rows_differ("dead letter", [Row({"reason": "bad_gap", "v": 1})], dead) is None
     assert rows_differ("dead letter", [], dead) is not None

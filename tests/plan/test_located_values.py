@@ -1,4 +1,4 @@
-"""YAML is read safely, within limits, as version 1.2 reads it, and every value knows its line."""
+"""YAML is read safely, within limits, as version 1.2 reads it, and every value has a line."""
 
 from typing import Any
 
@@ -35,11 +35,11 @@ def read(text: str) -> Written:
         ("[1, {a: b}]", [1, {"a": "b"}]),
     ],
 )
-def test_a_scalar_is_what_it_looks_like(text: str, value: Any) -> None:
+def test_scalars(text: str, value: Any) -> None:
     assert read(text).plain() == value
 
 
-def test_every_value_knows_its_line() -> None:
+def test_every_value_has_a_line() -> None:
     tree = read("a: 1\nb:\n  - x\n  - {c: 2}\nd:\n")
     members = tree.members()
     assert members["a"].place == "a.story.yaml:1"
@@ -47,12 +47,12 @@ def test_every_value_knows_its_line() -> None:
     assert members["d"].place == "a.story.yaml:5"
 
 
-def test_values_from_python_know_their_path() -> None:
+def test_values_from_python_have_a_path() -> None:
     tree = from_value({"steps": [{"clock": 5}]}, "story")
     assert tree.members()["steps"].items()[0].members()["clock"].place == "story.steps[0].clock"
 
 
-def test_several_documents_stand_in_one_file_and_empty_ones_are_none() -> None:
+def test_a_file_may_have_several_documents_and_empty_ones_are_none() -> None:
     assert [each.plain() for each in from_yaml("a: 1\n---\n---\nb: 2\n", "f")] == [{"a": 1}, None, {"b": 2}]
     assert from_yaml("# nothing\n", "f") == []
 
@@ -60,25 +60,25 @@ def test_several_documents_stand_in_one_file_and_empty_ones_are_none() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: [1, 2", r"f:[12]: this is not YAML"),
-        ("x: 1\na: b: c", r"f:2: this is not YAML"),
+        ("a: [1, 2", r"f:[12]: invalid YAML"),
+        ("x: 1\na: b: c", r"f:2: invalid YAML"),
         ("a: 1\na: 2", r"f:2: 'a' is given twice"),
-        ("? [1, 2]\n: 3", r"f:1: found a sequence as a name, expected a word"),
-        ("a: &x {b: 1}\nc: {<<: *x}", r"f:2: found a scalar as a name, expected a word"),
-        ("a: !!binary aGVsbG8=", r"f:1: found a value of the kind .*binary, expected plain YAML"),
-        ("a: !!python/name:os.system x", r"f:1: found a value of the kind .*python"),
+        ("? [1, 2]\n: 3", r"f:1: found a sequence as a name, expected a string"),
+        ("a: &x {b: 1}\nc: {<<: *x}", r"f:2: found a scalar as a name, expected a string"),
+        ("a: !!binary aGVsbG8=", r"f:1: found a value with the tag .*binary, expected plain YAML"),
+        ("a: !!python/name:os.system x", r"f:1: found a value with the tag .*python"),
         ("&a [*a]", f"more than {MOST_DEEP} levels"),
         ("a:\n  " + "[" * 200_000, f"f:2: more than {MOST_DEEP} levels"),
         ("a" * (MOST_CHARACTERS + 1), "expected at most 1,000,000"),
-        ("\x00", "this is not YAML"),
+        ("\x00", "invalid YAML"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_line(text: str, message: str) -> None:
+def test_unreadable_yaml_is_refused_with_its_line(text: str, message: str) -> None:
     with pytest.raises(InvalidStory, match=message):
         from_yaml(text, "f")
 
 
-def test_a_short_text_that_unfolds_into_a_long_one_is_refused() -> None:
+def test_aliases_that_expand_a_short_text_are_refused() -> None:
     laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
     laughs += "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9))
     with pytest.raises(InvalidStory, match="more than 100,000 values"):
@@ -86,29 +86,29 @@ def test_a_short_text_that_unfolds_into_a_long_one_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "found", "expected"),
+    ("read_as", "found", "expected"),
     [
-        (Written.text, "5", "a text"),
-        (Written.whole, "x", "a whole number"),
-        (Written.whole, "true", "a whole number"),
+        (Written.text, "5", "a string"),
+        (Written.integer, "x", "a whole number"),
+        (Written.integer, "true", "a whole number"),
         (Written.number, "true", "a number"),
-        (Written.truth, "1", "true or false"),
+        (Written.boolean, "1", "true or false"),
         (Written.items, "x", "a list"),
         (Written.members, "[1]", "a mapping"),
         (Written.length, "soon", "is not a length of time"),
         (Written.time, "soon", "is not a time"),
         (lambda written: written.one_of(["left", "right"]), "lefft", "left or right"),
-        (lambda written: written.only(["a"], "it"), "{b: 1}", "it has no 'b', expected a"),
+        (lambda written: written.members_among(["a"], "it"), "{b: 1}", "it has no 'b', expected a"),
     ],
 )
-def test_what_is_not_what_was_asked_for_is_told_with_what_was(ask: Any, found: str, expected: str) -> None:
+def test_a_wrong_value_is_refused_with_what_was_expected(read_as: Any, found: str, expected: str) -> None:
     with pytest.raises(InvalidStory) as error:
-        ask(read(found))
+        read_as(read(found))
     assert error.value.message.startswith("a.story.yaml:1: ")
     assert expected in error.value.message
 
 
-def test_a_near_miss_is_named() -> None:
+def test_the_most_similar_word_is_suggested() -> None:
     with pytest.raises(InvalidStory) as error:
         read("tigger").one_of(["trigger", "window"])
     assert error.value.hint == "did you mean trigger?"
@@ -116,7 +116,7 @@ def test_a_near_miss_is_named() -> None:
 
 def test_long_values_are_cut_in_errors() -> None:
     with pytest.raises(InvalidStory) as error:
-        read("x" * 500).whole()
+        read("x" * 500).integer()
     assert len(error.value.message) < 200
 
 

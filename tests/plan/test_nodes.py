@@ -24,14 +24,14 @@ def test_equal_pipelines_have_one_fingerprint() -> None:
 
 
 def test_a_fingerprint_is_the_same_in_another_process() -> None:
-    """Sets have another order there, and functions another place in memory."""
+    """There sets have another order, and functions have another address."""
     program = (
         "from tests.plan.test_nodes import with_functions; from strandline.plan.nodes import fingerprint; "
         "print(fingerprint(with_functions()))"
     )
     here = Path(__file__).parents[2]
-    told = subprocess.run([sys.executable, "-c", program], cwd=here, capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == fingerprint(with_functions())
+    done = subprocess.run([sys.executable, "-c", program], cwd=here, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == fingerprint(with_functions())
 
 
 def with_functions() -> Node:
@@ -48,7 +48,7 @@ def _always(node: Node) -> Callable[[Node], Node]:
 
 
 def changed(**parts: Any) -> Node:
-    """The pipeline with one word changed: `keys=…` of the panes, `step_…=…` of their step, and so on."""
+    """Return the pipeline with one setting changed: `panes_keys=…`, `step_…=…`, and so on."""
     root = totals().root
     assert isinstance(root, Write)
     panes = root.of
@@ -115,9 +115,9 @@ CHANGES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
-def test_any_other_word_gives_another_fingerprint(change: dict[str, Any]) -> None:
+def test_any_other_setting_gives_another_fingerprint(change: dict[str, Any]) -> None:
     assert fingerprint(changed(**change)) != fingerprint(changed())
 
 
-def test_all_those_other_fingerprints_differ_among_themselves() -> None:
+def test_all_changed_fingerprints_differ() -> None:
     assert len({fingerprint(changed(**change)) for change in CHANGES}) == len(CHANGES)

@@ -1,4 +1,4 @@
-"""How a pipeline is said: every word returns a new value and leaves the old one as it was."""
+"""The fluent interface: every method returns a new value and does not change the old one."""
 
 from dataclasses import FrozenInstanceError
 from typing import Any
@@ -33,24 +33,24 @@ def step_of(panes: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "say",
+    "call",
     [
-        lambda said: said.window(sl.tumbling(minutes=1)),
-        lambda said: said.trigger(sl.after_count(1)),
-        lambda said: said.accumulate(sl.retracting),
-        lambda said: said.allow_lateness(minutes=1),
+        lambda pipeline: pipeline.window(sl.tumbling(minutes=1)),
+        lambda pipeline: pipeline.trigger(sl.after_count(1)),
+        lambda pipeline: pipeline.accumulate(sl.retracting),
+        lambda pipeline: pipeline.allow_lateness(minutes=1),
     ],
     ids=["window", "trigger", "accumulate", "allow_lateness"],
 )
-def test_each_word_returns_a_new_value_and_changes_nothing(say: Any) -> None:
+def test_each_method_returns_a_new_value_and_changes_nothing(call: Any) -> None:
     before, same = keyed(), keyed()
-    after = say(before)
+    after = call(before)
     assert after is not before
     assert after != before
     assert before == same
 
 
-def test_one_beginning_serves_many_pipelines() -> None:
+def test_pipelines_can_share_their_first_steps() -> None:
     base = keyed().window(sl.tumbling(minutes=1))
     early = base.trigger(sl.after_count(1)).aggregate(total=sl.sum("score"))
     plain = base.aggregate(total=sl.sum("score"))
@@ -59,12 +59,12 @@ def test_one_beginning_serves_many_pipelines() -> None:
 
 
 def test_a_value_cannot_be_changed_in_place() -> None:
-    for said in (scores(), keyed(), totals()):
+    for pipeline in (scores(), keyed(), totals()):
         with pytest.raises(FrozenInstanceError):
-            said.runner = None  # type: ignore[misc, assignment]
+            pipeline.runner = None  # type: ignore[misc, assignment]
 
 
-def test_all_that_was_said_is_in_the_value() -> None:
+def test_every_setting_is_in_the_value() -> None:
     step = step_of(
         keyed()
         .window(sl.tumbling(minutes=2))
@@ -80,7 +80,7 @@ def test_all_that_was_said_is_in_the_value() -> None:
     assert step.aggregates == (("total", sl.sum("score")), ("plays", sl.count()))
 
 
-def test_what_was_not_said_is_the_models_default() -> None:
+def test_settings_have_the_defaults_of_the_model() -> None:
     step = step_of(keyed().aggregate(plays=sl.count()))
     assert step.window == Global()
     assert step.trigger == DEFAULT
@@ -88,9 +88,9 @@ def test_what_was_not_said_is_the_models_default() -> None:
     assert step.lateness == Lateness()
 
 
-def test_the_last_answer_to_a_question_counts() -> None:
-    said = keyed().window(sl.tumbling(minutes=1)).window(sl.tumbling(minutes=2))
-    assert step_of(said.aggregate(plays=sl.count())).window == sl.tumbling(minutes=2)
+def test_the_last_call_of_a_method_counts() -> None:
+    pipeline = keyed().window(sl.tumbling(minutes=1)).window(sl.tumbling(minutes=2))
+    assert step_of(pipeline.aggregate(plays=sl.count())).window == sl.tumbling(minutes=2)
 
 
 def test_a_pipeline_holds_its_steps_from_source_to_sink() -> None:
@@ -102,34 +102,34 @@ def test_a_pipeline_holds_its_steps_from_source_to_sink() -> None:
     assert root.sink == PaperSink()
 
 
-def test_delivery_is_exactly_once_unless_said_otherwise() -> None:
+def test_delivery_is_exactly_once_by_default() -> None:
     panes = keyed().aggregate(plays=sl.count())
     assert write_of(panes.write(PaperSink())).delivery is sl.Delivery.EXACTLY_ONCE
     assert write_of(panes.write(PaperSink(), delivery="at_least_once")).delivery is sl.Delivery.AT_LEAST_ONCE
 
 
-def test_a_delivery_that_does_not_exist_is_refused_with_those_that_do() -> None:
+def test_an_unknown_delivery_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InvalidStep, match="there is no delivery 'perhaps'") as refused:
         keyed().aggregate(plays=sl.count()).write(PaperSink(), delivery="perhaps")
     assert refused.value.hint == "choose one of at_most_once, at_least_once, exactly_once"
 
 
-def test_key_by_wants_a_column() -> None:
+def test_key_by_needs_a_column() -> None:
     with pytest.raises(InvalidStep, match="key_by names no column"):
         scores().key_by()
 
 
-def test_aggregate_wants_something_to_compute() -> None:
+def test_aggregate_needs_an_aggregate() -> None:
     with pytest.raises(InvalidAggregate, match="nothing is computed"):
         keyed().aggregate()
 
 
-def test_lateness_wants_a_length() -> None:
+def test_lateness_needs_a_length() -> None:
     with pytest.raises(InvalidTime, match="a length of time is missing"):
         keyed().allow_lateness()
 
 
-def test_equal_pipelines_are_equal_whoever_runs_them() -> None:
+def test_equal_pipelines_are_equal_with_any_runner() -> None:
     assert totals() == totals()
     assert read(PaperSource(), NoRunner()) == read(PaperSource(), NoRunner())
 

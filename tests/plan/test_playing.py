@@ -1,4 +1,4 @@
-"""A story that does not hold says at which step, what was expected and what came; one that is meant to fail holds."""
+"""A failing story reports the step, the expected and the actual rows; a story with `fails` passes if it fails so."""
 
 from typing import Any
 
@@ -14,35 +14,37 @@ SUMS = {"window": {"tumbling": "10s"}, "aggregate": {"total": {"sum": "v"}}}
 
 
 def played(*steps: dict[str, Any], fails: str | None = None, **fields: Any) -> Outcome:
-    meant = {} if fails is None else {"fails": fails}
-    story = to_story({"story": "mine", "pipeline": {**SUMS, **fields}, "steps": [*steps], **meant})
-    return perform(story, lambda asked: ReferencePlayer(asked.step, asked.watermark, partitions=asked.partitions))
+    expected_failure = {} if fails is None else {"fails": fails}
+    story = to_story({"story": "mine", "pipeline": {**SUMS, **fields}, "steps": [*steps], **expected_failure})
+    return perform(
+        story, lambda pipeline: ReferencePlayer(pipeline.step, pipeline.watermark, partitions=pipeline.partitions)
+    )
 
 
 ONE = {"input": [{"at": "1s", "v": 1}]}
 
 
-def test_a_story_that_holds_has_no_failures_and_all_its_output() -> None:
+def test_a_story_that_passes_has_no_failures_and_all_its_output() -> None:
     outcome = played(ONE, {"watermark": "10s"}, {"expect": [{"total": 1}]}, {"drain": None})
     assert outcome.ok
     assert [pane.values for pane in outcome.outputs.panes] == [{"total": 1}]
-    assert str(outcome) == "mine: holds"
+    assert str(outcome) == "mine: passes"
 
 
-def test_a_wrong_expectation_is_told_with_its_step_and_place() -> None:
+def test_a_wrong_expectation_is_reported_with_its_step_and_position() -> None:
     outcome = played(ONE, {"watermark": "10s"}, {"expect": [{"total": 2}]})
     assert str(outcome).splitlines() == [
-        "mine: does not hold",
+        "mine: fails",
         "story.steps[2]: step 3: expected 1 pane, got 1 pane",
         "  expected",
         "    - {total: 2}",
         "  got",
         "    + {key: k, window: [0s, 10s], total: 1, timing: on_time, index: 0, last: true}",
-        "  {total: 2}: total was expected to be 2, is 1",
+        "  {total: 2}: total is 1, expected 2",
     ]
 
 
-def test_every_wrong_expectation_is_told() -> None:
+def test_every_wrong_expectation_is_reported() -> None:
     outcome = played(
         {"expect_watermark": "5s"},
         {"expect_idle": True},
@@ -53,19 +55,19 @@ def test_every_wrong_expectation_is_told() -> None:
         {"expect_late": []},
         {"expect_dead": [{"reason": "future"}]},
     )
-    told = [failure.difference.summary for failure in outcome.failures]
-    assert told == [
-        "the watermark was expected to be 5s, is none",
-        "idleness was expected to be true, is false",
-        "the number of windows held was expected to be 2, is 0",
-        "the output watermark was expected to be 1s, is none",
+    summaries = [failure.difference.summary for failure in outcome.failures]
+    assert summaries == [
+        "the watermark is none, expected 5s",
+        "idleness is false, expected true",
+        "the number of windows held is 0, expected 2",
+        "the output watermark is none, expected 1s",
         "expected no late rows, got 1 late row",
         "expected 1 dead letter, got 1 dead letter",
     ]
     assert [failure.step for failure in outcome.failures] == [1, 2, 3, 4, 7, 8]
 
 
-def test_what_is_left_at_the_end_is_told() -> None:
+def test_output_that_no_step_expects_is_reported() -> None:
     outcome = played(ONE, {"watermark": "10s"}, {"input": [{"at": "2s"}, {"at": None}]})
     assert [failure.difference.summary for failure in outcome.failures] == [
         "at the end of the story expected no panes, got 1 pane",
@@ -82,7 +84,7 @@ def test_an_error_of_the_player_ends_the_story() -> None:
     assert "Sum(column='v') cannot be computed" in str(failure)
 
 
-def test_a_player_that_cannot_be_made_is_told() -> None:
+def test_an_error_from_making_the_player_is_reported() -> None:
     def none(_: StoryPipeline) -> Player:
         raise SetupError("there is no Java", hint="install it")
 
@@ -90,36 +92,36 @@ def test_a_player_that_cannot_be_made_is_told() -> None:
     assert str(outcome).splitlines()[1] == "story: there is no Java Hint: install it"
 
 
-@pytest.mark.parametrize("fails", ["total was expected to be 2", "expectation"])
-def test_a_story_that_is_meant_to_fail_holds_when_it_does(fails: str) -> None:
+@pytest.mark.parametrize("fails", ["total is 1, expected 2", "expectation"])
+def test_a_story_that_should_fail_passes_when_it_does(fails: str) -> None:
     assert played(ONE, {"watermark": "10s"}, {"expect": [{"total": 2}]}, fails=fails).ok
 
 
 @pytest.mark.parametrize(
     ("fails", "message"),
     [
-        ("expectation", "it should fail with some expectation, and does not fail"),
-        ("a size of 0s", "it should fail with the text 'a size of 0s', and does not fail"),
+        ("expectation", "it should fail with an expectation, and passes"),
+        ("a size of 0s", "it should fail with the text 'a size of 0s', and passes"),
     ],
 )
-def test_a_story_that_is_meant_to_fail_and_does_not_is_told(fails: str, message: str) -> None:
+def test_a_story_that_should_fail_and_does_not_is_reported(fails: str, message: str) -> None:
     outcome = played(fails=fails)
     assert not outcome.ok
     assert outcome.failures[0].difference.summary == message
 
 
-def test_a_story_that_fails_otherwise_than_meant_is_told_with_its_failures() -> None:
+def test_a_story_that_fails_otherwise_is_reported_with_its_failures() -> None:
     outcome = played(ONE, {"drain": None}, fails="something else")
     assert len(outcome.failures) == 2
     assert outcome.failures[0].difference.summary.endswith("and fails otherwise")
 
 
-def test_an_error_is_no_expectation_that_does_not_hold() -> None:
+def test_an_error_is_not_a_failed_expectation() -> None:
     outcome = played({"input": [{"at": "1s", "v": "x"}]}, {"drain": None}, fails="expectation")
     assert not outcome.ok
 
 
-def test_a_refusal_holds_if_it_was_meant() -> None:
+def test_a_refusal_passes_if_it_is_expected() -> None:
     assert played(window={"tumbling": "0s"}, fails="size is 0s").ok
     assert not played(window={"tumbling": "0s"}, fails="another text").ok
 

@@ -1,4 +1,4 @@
-"""A new definition against the state of an older one: what is said of each kind of change."""
+"""Verdicts and reasons for each kind of change between two definitions."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +16,8 @@ SAME, COMPATIBLE, MIGRATABLE, INCOMPATIBLE = Verdict
 
 
 @dataclass(frozen=True)
-class Said:
-    """A pipeline, by what may be said otherwise in it."""
+class Settings:
+    """A pipeline with settings that a test may change."""
 
     source: PaperSource = PaperSource()
     column: str = "at"
@@ -45,7 +45,7 @@ class Said:
         return self.keyed.aggregate(**dict(self.aggregates)).write(self.sink)
 
 
-WAS = Said()
+WAS = Settings()
 
 
 def upgrade(was: Pipeline, now: Pipeline) -> Upgrade:
@@ -59,50 +59,57 @@ SEEN = PaperSource(columns="team string, user string, score long, seen timestamp
 
 
 @pytest.mark.parametrize(
-    ("change", "verdict", "said"),
+    ("change", "verdict", "reason"),
     [
         ({}, SAME, ""),
-        ({"aggregates": MORE}, COMPATIBLE, "n is new: in windows that are open it begins with nothing"),
-        ({"aggregates": (("n", sl.count()),)}, COMPATIBLE, "total is gone: what was kept for it is forgotten"),
+        ({"aggregates": MORE}, COMPATIBLE, "n is new: in open windows it covers elements from the restore on"),
+        ({"aggregates": (("n", sl.count()),)}, COMPATIBLE, "total is removed, with its state"),
         ({"aggregates": (("total", sl.max("score")),)}, MIGRATABLE, "total was Sum(column='score') and is Max("),
-        ({"lateness": 9}, COMPATIBLE, "windows that are open live by the new length"),
-        ({"trigger": EARLY}, COMPATIBLE, "it begins anew"),
-        ({"watermark": sl.bounded(seconds=99)}, COMPATIBLE, "the watermark goes on by the new rule, and never back"),
-        ({"where": "score > 0"}, COMPATIBLE, "those that came before went the old way"),
-        ({"sink": PaperSink("other")}, COMPATIBLE, "starts without the rows that went elsewhere before"),
-        ({"source": WIDER}, COMPATIBLE, "its records are read another way"),
+        ({"lateness": 9}, COMPATIBLE, "open windows use the new lateness"),
+        ({"trigger": EARLY}, COMPATIBLE, "it starts over in open windows"),
+        (
+            {"watermark": sl.bounded(seconds=99)},
+            COMPATIBLE,
+            "the watermark continues by the new rule and never goes back",
+        ),
+        ({"where": "score > 0"}, COMPATIBLE, "earlier elements were processed by the old ones"),
+        ({"sink": PaperSink("other")}, COMPATIBLE, "starts without the rows of other sinks"),
+        ({"source": WIDER}, COMPATIBLE, "its records are decoded differently"),
         ({"window": sl.tumbling(minutes=3)}, MIGRATABLE, "open windows have other bounds"),
         ({"keys": ("team", "user")}, MIGRATABLE, "keys were team and are team, user"),
-        ({"accumulate": sl.retracting}, MIGRATABLE, "have kept more, or less, than the new way needs"),
+        ({"accumulate": sl.retracting}, MIGRATABLE, "hold more, or less, than the new mode needs"),
         ({"column": "seen", "source": SEEN}, MIGRATABLE, "event time was at and is seen"),
-        ({"source": PaperSource(name="elsewhere")}, INCOMPATIBLE, "positions of one source mean nothing to another"),
+        ({"source": PaperSource(name="elsewhere")}, INCOMPATIBLE, "positions in one source have no meaning in another"),
     ],
 )
-def test_each_change_has_its_verdict_and_its_words(change: dict[str, Any], verdict: Verdict, said: str) -> None:
-    found = upgrade(WAS.pipeline, Said(**change).pipeline)
+def test_each_change_has_a_verdict_and_a_reason(change: dict[str, Any], verdict: Verdict, reason: str) -> None:
+    found = upgrade(WAS.pipeline, Settings(**change).pipeline)
     assert found.verdict is verdict
-    assert any(said in words for part in found.of(verdict) for words in (*part.words, "")), found
+    assert any(reason in words for part in found.of(verdict) for words in (*part.words, "")), found
 
 
-def test_overlapping_windows_cannot_begin_or_end_to_share_what_they_hold() -> None:
+def test_a_change_of_shared_slices_needs_a_migration() -> None:
     sliding, early = sl.sliding(minutes=2, every="1m"), sl.after_watermark(early=sl.after_count(1))
-    assert upgrade(Said(window=sliding).pipeline, Said(window=sliding, trigger=early).pipeline).verdict is MIGRATABLE
-    assert upgrade(Said(trigger=early).pipeline, WAS.pipeline).verdict is COMPATIBLE
+    assert (
+        upgrade(Settings(window=sliding).pipeline, Settings(window=sliding, trigger=early).pipeline).verdict
+        is MIGRATABLE
+    )
+    assert upgrade(Settings(trigger=early).pipeline, WAS.pipeline).verdict is COMPATIBLE
 
 
-def test_an_aggregate_that_is_new_where_elements_are_kept_is_for_its_author_to_say() -> None:
-    evicting = Said(evictor=sl.keep_last(3))
-    more = Said(evictor=sl.keep_last(3), aggregates=(*WAS.aggregates, ("n", sl.count())))
+def test_a_new_aggregate_over_kept_elements_needs_a_migration() -> None:
+    evicting = Settings(evictor=sl.keep_last(3))
+    more = Settings(evictor=sl.keep_last(3), aggregates=(*WAS.aggregates, ("n", sl.count())))
     assert upgrade(evicting.pipeline, more.pipeline).verdict is MIGRATABLE
 
 
-def test_steps_find_their_state_though_others_came_before_them_or_went() -> None:
+def test_steps_keep_their_state_when_other_steps_are_added_or_removed() -> None:
     one = WAS.keyed.aggregate(total=sl.sum("score"))
-    other = Said(keys=("user",)).keyed.aggregate(n=sl.count())
+    other = Settings(keys=("user",)).keyed.aggregate(n=sl.count())
     both = sl.together(other.write(PaperSink("users")), one.write(PaperSink()))
     grown = upgrade(WAS.pipeline, both)
     assert [(step.number, step.was) for step in grown.steps] == [(0, None), (1, 0)]
-    assert grown.steps[0].part.words == ("it is new, and begins with nothing at the positions of the savepoint",)
+    assert grown.steps[0].part.words == ("it is new, and starts without state at the positions of the savepoint",)
     assert grown.steps[1].part.verdict is SAME
     assert grown.new_sinks == (0,)
     shrunk = upgrade(both, WAS.pipeline)

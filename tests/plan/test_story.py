@@ -1,4 +1,4 @@
-"""A story is read into the model's values, and a bad one is refused with file, line and what was expected there."""
+"""Stories are parsed to model values, and wrong ones are refused with file, line and what was expected."""
 
 from pathlib import Path
 from typing import Any
@@ -170,8 +170,8 @@ def test_every_way_a_watermark_moves() -> None:
         watermark={"percentile": 0.9, "horizon": "1m", "least": "1s", "most": "2s", "first": 3, "enough": 4}
     )
     assert learned.watermark == percentile(0.9, horizon="1m", least="1s", most="2s", first=Duration(3), enough=4)
-    told = pipeline(watermark={"from_source": {"partitions": ["p0", "p1"]}})
-    assert (told.watermark, told.partitions) == (from_source(), ("p0", "p1"))
+    given = pipeline(watermark={"from_source": {"partitions": ["p0", "p1"]}})
+    assert (given.watermark, given.partitions) == (from_source(), ("p0", "p1"))
     assert pipeline(watermark={"from_source": None}).partitions == ()
     assert pipeline(watermark={"bounded": "1s", "partitions": ["p0"]}).partitions == ("p0",)
     assert pipeline(watermark={"inputs": ["a", "b"]}).watermark == Inputs(("a", "b"))
@@ -256,7 +256,7 @@ def test_expected_rows_hold_values_of_the_model() -> None:
         ("pipeline: {}\nsteps: []", r":1: .*expected 'story' too"),
         ("story: x\nsteppes: []", r":2: a story has no 'steppes', expected story, rule, pipeline, fails, steps"),
         ("story: x", r":1: .*expected 'steps' too"),
-        ("story: 5\nsteps: []", r":1: found 5, expected a text"),
+        ("story: 5\nsteps: []", r":1: found 5, expected a string"),
         ("story: x\nsteps: 5", r":2: found 5, expected a list of steps"),
         ("story: x\npipeline: 5\nsteps: []", r":2: found 5, expected a pipeline"),
         ("story: x\npipeline: {tigger: never}\nsteps: []", r":2: a pipeline has no 'tigger'"),
@@ -304,12 +304,12 @@ def test_expected_rows_hold_values_of_the_model() -> None:
         ("story: x\npipeline: {evict: {keep_delta: v}}\nsteps: []", r":2: .*expected 'from' too"),
         ("story: x\npipeline: {watermark: {bounded: -1s}}\nsteps: []", r":2: a bounded watermark's delay is -1s"),
         ("story: x\npipeline: {watermark: {bounded: 1s, future_dead_letter: true}}\nsteps: []", r":2: .*'future' too"),
-        ("story: x\npipeline: {watermark: {inputs: [a, a]}}\nsteps: []", r":2: .*expected names that differ"),
+        ("story: x\npipeline: {watermark: {inputs: [a, a]}}\nsteps: []", r":2: .*expected different names"),
         ("story: x\npipeline: {allowed_lateness: soon}\nsteps: []", r":2: 'soon' is not a length of time"),
         ("story: x\nsteps:\n  - inptu: []", r":3: .*inptu.*expected a step: one of input"),
         ("story: x\nsteps:\n  - input: []\n    watermark: 1s", r":4: a step 'input' has no 'watermark'"),
         ("story: x\nsteps:\n  - input: [5]", r":3: found 5, expected an element"),
-        ("story: x\nsteps:\n  - input: [{partition: 5}]", r":3: .*expected a partition's name as a text"),
+        ("story: x\nsteps:\n  - input: [{partition: 5}]", r":3: .*expected the name of a partition as a string"),
         ("story: x\nsteps:\n  - watermark: soon", r":3: 'soon' is not a time"),
         ("story: x\nsteps:\n  - watermark: {of: p0}", r":3: .*expected 'to' too"),
         ("story: x\nsteps:\n  - idle: p0", r":3: no partition or input is called 'p0'"),
@@ -328,7 +328,7 @@ def test_expected_rows_hold_values_of_the_model() -> None:
         ("story: x\nsteps:\n  - expect_idle: maybe", r":3: found 'maybe', expected true or false"),
         (
             "story: x\npipeline: {watermark: {bounded: 1s}}\nsteps:\n  - watermark: 5s",
-            r":4: the watermark is moved by hand, but the pipeline says how it moves",
+            r":4: a step moves the watermark, but the pipeline has a rule for it",
         ),
         (
             "story: x\npipeline: {watermark: {inputs: [a, b]}}\nsteps:\n  - input: [{at: 1s, partition: c}]",
@@ -348,30 +348,30 @@ def test_a_bad_story_is_refused_with_file_line_and_what_was_expected(tmp_path: P
     assert error.value.message.startswith(f"{file}:")
 
 
-def test_a_file_that_is_not_there_or_holds_no_story_is_told(tmp_path: Path) -> None:
+def test_missing_and_empty_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidStory, match="cannot be read"):
         read_stories(tmp_path / "none.story.yaml")
     (tmp_path / "empty.story.yaml").write_text("# nothing yet\n")
-    with pytest.raises(InvalidStory, match="no story in it"):
+    with pytest.raises(InvalidStory, match="there is no story"):
         read_stories(tmp_path / "empty.story.yaml")
     (tmp_path / "bytes.story.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidStory, match="cannot be read"):
         read_stories(tmp_path / "bytes.story.yaml")
 
 
-def test_several_stories_stand_in_one_file(tmp_path: Path) -> None:
+def test_a_file_may_have_several_stories(tmp_path: Path) -> None:
     file = tmp_path / "two.story.yaml"
     file.write_text("story: one\nsteps: []\n---\nstory: two\nsteps: []\n")
     assert [(story.name, story.place) for story in read_stories(file)] == [("one", f"{file}:1"), ("two", f"{file}:4")]
 
 
-def test_joins_and_patterns_are_named_as_not_there_yet() -> None:
+def test_joins_and_patterns_are_not_supported_yet() -> None:
     for word in ("join", "pattern"):
-        with pytest.raises(Unsupported, match=f"a story with a {word} cannot be played yet"):
+        with pytest.raises(Unsupported, match=f"stories cannot play a {word} yet"):
             pipeline(**{word: {}})
 
 
-def test_a_story_that_is_meant_to_be_refused_keeps_its_refusal() -> None:
+def test_a_story_that_should_be_refused_keeps_the_error() -> None:
     broken = {"story": "x", "pipeline": {"window": {"tumbling": "0s"}}, "steps": []}
     story = to_story({**broken, "fails": "size is 0s"})
     assert isinstance(story.refusal, InvalidStory)
@@ -386,7 +386,7 @@ def test_elements_make_partitions_known_before_they_fall_idle() -> None:
         acts({"idle": "p0"}, {"input": [{"at": "1s", "partition": "p0"}]}, watermark={"bounded": "1s"})
 
 
-def test_a_story_over_a_pipeline_in_code_is_checked_alike() -> None:
+def test_a_story_over_a_pipeline_in_code_is_checked_too() -> None:
     story = story_over(StoryPipeline(), [{"clock": "1s"}], "mine")
     assert story == Story("mine", StoryPipeline(), story.steps, place="mine")
     with pytest.raises(InvalidStory, match=r"steps\[0\].*expected a step"):

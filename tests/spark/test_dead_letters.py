@@ -237,14 +237,14 @@ def test_json_over_several_lines_is_one_record_to_a_mask() -> None:
     assert found.value == b'{"card": "***"}'
 
 
-@pytest.mark.parametrize(("mask", "why"), [("card", "is a text"), ([""], "has no name"), ([1], "has no name")])
+@pytest.mark.parametrize(("mask", "why"), [("card", "is a string"), ([""], "has no name"), ([1], "has no name")])
 def test_a_mask_that_names_no_fields_is_refused(mask: Any, why: str) -> None:
     with pytest.raises(InvalidStep, match=why):
         dead_table(mask=mask)
 
 
 def test_a_place_for_dead_letters_must_be_one() -> None:
-    with pytest.raises(InvalidStep, match="is no place for dead letters"):
+    with pytest.raises(InvalidStep, match="is not a sink of dead letters"):
         totals(timed()).write(PaperSink(), dead="dead/")  # type: ignore[arg-type]
 
 

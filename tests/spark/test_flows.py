@@ -208,7 +208,7 @@ def test_elements_are_written_as_they_are_where_there_is_no_keyed_step() -> None
     sent = prepare_scan(SOME, stages.scans[0], {}, None, Batch(0), 0)
     output = gather(block for _, block in sent)
     assert output.frames["out:0"].select("team", "twice").rows() == [("red", 10), ("blue", 6), ("red", 2), (None, 14)]
-    assert output.everyone.missing == 0
+    assert output.total_counts.missing == 0
 
 
 def test_an_element_without_a_time_is_a_dead_letter_with_its_columns() -> None:

@@ -62,7 +62,7 @@ def test_another_definition_is_refused_with_what_changed_and_what_that_does_to_t
         home.claim(other, to_stages(other))
     assert refused.value.detail == (
         "sink name was 'paper' and is 'other paper': "
-        "the state fits; the new sink starts without the rows that went to the old one"
+        "the state fits; the new sink starts without the rows of the old one"
     )
     assert "a folder of its own" in refused.value.hint
     assert contents(home.folder) == before

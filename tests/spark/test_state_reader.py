@@ -51,5 +51,5 @@ def test_a_folder_without_a_batch_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="there is no batch to read"):
         read_state(None, Checkpoint(tmp_path))  # type: ignore[arg-type]
     (tmp_path / "spark" / "commits").mkdir(parents=True)
-    with pytest.raises(StateError, match="no batch was committed"):
+    with pytest.raises(StateError, match="no batch is committed"):
         committed_batch(Checkpoint(tmp_path))

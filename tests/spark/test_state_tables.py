@@ -74,7 +74,7 @@ def test_a_key_of_several_columns_is_given_with_commas() -> None:
     assert chosen(windows, "red, u", None).height == 1
     assert chosen(windows, "red, u", noon(0)).height == 1  # a window without ends is over every instant
     assert chosen(windows, "red,v", None).is_empty()
-    with pytest.raises(SetupError, match="a key here has 2 columns"):
+    with pytest.raises(SetupError, match="keys have 2 columns here"):
         chosen(windows, "red", None)
 
 
@@ -114,4 +114,4 @@ def test_how_long_a_step_keeps_what_is_told_as_explain_tells_it() -> None:
     lasting = read.time_to_live(hours=1).trigger(sl.repeatedly(sl.after_count(1))).aggregate(n=sl.count())
     both = sl.together(one.write(PaperSink("one")), lasting.write(PaperSink("other")))
     assert [each.step for each in retention_of(explain_stages(to_stages(both.root)))] == [0, 1]
-    assert "1h after its last element" in retention_of(explain_stages(to_stages(both.root)))[1].words
+    assert "1h of processing time after its last element" in retention_of(explain_stages(to_stages(both.root)))[1].words

@@ -20,9 +20,9 @@ from strandline.kernel.stateless_steps import PROBLEM
 from strandline.model.steps import WindowedStep
 from strandline.model.watermarks import Bounded
 from strandline.model.windows import Tumbling
-from strandline.plan.compile import strands_into
+from strandline.plan.compile import paths_into
 from strandline.plan.endpoints import Source
-from strandline.plan.lineage import Strand
+from strandline.plan.lineage import LineagePath
 from strandline.plan.nodes import KeyedNode, Read, Root, Write, outputs_of, walk
 from strandline.plan.salting import SALT
 from strandline.plan.stateless_operations import Operation, Select, Spread, Sql, Where, describe, is_native
@@ -34,14 +34,14 @@ class SourceUse:
     """A source of a pipeline, and how the pipeline uses it."""
 
     source: Source
-    strand: Strand
+    path: LineagePath
     time: str
     keys: tuple[str, ...] = ()
     window: int | None = None
 
     @property
     def delay(self) -> int | None:
-        generator = None if self.strand.time is None else self.strand.time.watermark.generator
+        generator = None if self.path.time is None else self.path.time.watermark.generator
         return generator.delay.ms if isinstance(generator, Bounded) else None
 
 
@@ -61,8 +61,8 @@ def sample_of_pipeline(root: Root, where: str, columns: Columns, most: int, of: 
     use = source_of(root, of)
     found = _read(use.source, most)
     keys = columns.keys or use.keys
-    before = [each for each in use.strand.before if not isinstance(each, Spread)]
-    after = [each for each in use.strand.after if not isinstance(each, Spread)]
+    before = [each for each in use.path.before if not isinstance(each, Spread)]
+    after = [each for each in use.path.after if not isinstance(each, Spread)]
     time = columns.time or use.time
     rows, notes = _after(found.rows, before)
     if not {*keys} <= {*rows.columns}:
@@ -82,11 +82,11 @@ def source_of(root: Root, of: str | None = None) -> SourceUse:
     found: dict[tuple[str, str], SourceUse] = {}
     nodes: list[KeyedNode | Write] = [each for each in walk(root) if isinstance(each, KeyedNode)]
     for node in [*nodes, *outputs_of(root)]:
-        for strand in strands_into(node):
-            if not isinstance(strand.origin, Read) or strand.time is None or strand.time.column is None:
+        for path in paths_into(node):
+            if not isinstance(path.origin, Read) or path.time is None or path.time.column is None:
                 continue
-            source = strand.origin.source
-            use = SourceUse(source, strand, strand.time.column)
+            source = path.origin.source
+            use = SourceUse(source, path, path.time.column)
             if isinstance(node, KeyedNode):
                 window = node.operator.window if isinstance(node.operator, WindowedStep) else None
                 size = window.size.ms if isinstance(window, Tumbling) else None

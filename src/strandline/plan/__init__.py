@@ -1,1 +1,1 @@
-"""What was asked, as a value: pipelines, checked and compiled to stages before anything runs."""
+"""Define pipelines as values, check them, and compile them to stages before anything runs."""

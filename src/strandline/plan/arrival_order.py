@@ -1,13 +1,14 @@
-"""Tell whether the rows of a pipeline depend on the order in which its elements arrive."""
+"""Decide whether the output of a pipeline depends on the order in which its elements arrive."""
 
 from strandline.plan.stages import Stages
 
 
 def order_dependence(stages: Stages) -> str | None:
-    """Say why this pipeline over bounded input is played in the order of arrival; None if it need not be.
+    """Return why bounded input must be read in micro-batches, in arrival order; None if one batch gives the same rows.
 
-    Rows that only pass on their way to an output are as many as they were, so they go by parts too.
+    Elements that go to an output without a keyed step are read in micro-batches too: one batch would be as large as
+    the input.
     """
     if any(route.output is not None for scan in stages.scans for flow in scan.flows for route in flow.routes):
         return "elements go to an output as they are"
-    return next((why for step in stages.steps if (why := step.plan.order_dependence) is not None), None)
+    return next((reason for step in stages.steps if (reason := step.plan.order_dependence) is not None), None)

@@ -1,4 +1,4 @@
-"""The columns that rows have after each node, with their types as far as they are known before Spark looks."""
+"""Return the columns of rows after a node, with their types where they are known without Spark."""
 
 from strandline.plan.nodes import Node
 from strandline.plan.operators.contract import Columns

@@ -1,4 +1,4 @@
-"""From what was asked to what is done: rules first, then nodes become stages."""
+"""Compile a pipeline to stages: apply the rules, then number its nodes and connect them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from strandline.errors import InvalidStep
 from strandline.model.watermarks import Watermark
 from strandline.plan.columns import columns_after
 from strandline.plan.endpoints import Source
-from strandline.plan.lineage import Strand, strands_to
+from strandline.plan.lineage import LineagePath, paths_to
 from strandline.plan.nodes import KeyedNode, Node, Read, Root, Write, fingerprint, outputs_of, walk
 from strandline.plan.rules import RULES
 from strandline.plan.sql_pushdown import cross
@@ -17,8 +17,11 @@ FEWEST, MOST = 4, 256
 
 
 def groups_for(cores: int) -> int:
-    """Key groups of a step: two for each core. They bound how far a job can be spread, and are kept with the state;
-    each is a block, a step and a few calls in every batch, so more than that only costs."""
+    """Return the number of key groups of a step: two for each core, from 4 to 256.
+
+    The number bounds the parallelism of a job and is stored with its state. Every key group costs a block, a step and
+    a few calls in each batch, so more than two a core only add cost (decision 0011).
+    """
     return min(max(FEWEST, 2 * cores), MOST)
 
 
@@ -26,7 +29,7 @@ Consumer = KeyedNode | Write
 
 
 def to_stages(root: Root, groups: int = FEWEST) -> Stages:
-    """The stages of a pipeline, or the reason why it cannot run."""
+    """Return the stages of a pipeline; raise if a rule refuses it."""
     for rule in RULES:
         root = rule(root)
     return _Plan(root, groups).stages()
@@ -34,7 +37,7 @@ def to_stages(root: Root, groups: int = FEWEST) -> Stages:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A pipeline with everything in it numbered."""
+    """Number the sources, keyed steps and outputs of a pipeline."""
 
     root: Root
     groups: int
@@ -48,8 +51,8 @@ class _Plan:
         return tuple(node for node in walk(self.root) if isinstance(node, KeyedNode))
 
     @property
-    def rests(self) -> tuple[KeyedNode, ...]:
-        """The steps whose late elements go elsewhere, each an output of its own, after those that were written."""
+    def late_steps(self) -> tuple[KeyedNode, ...]:
+        """Return the steps with a sink for late elements. Each such sink is an output, numbered after the writes."""
         return tuple(step for step in self.steps if step.rest is not None)
 
     @property
@@ -58,72 +61,75 @@ class _Plan:
 
     def stages(self) -> Stages:
         consumers: tuple[Consumer, ...] = (*self.steps, *self.writes)
-        strands = {consumer: strands_into(consumer) for consumer in consumers}
-        scans = tuple(self._scan(source, strands) for source in self.sources)
-        flows = {_flow_key(strand): name for strand, name in self._flows(strands)}
-        steps = tuple(self._step(step, strands, flows) for step in self.steps)
+        paths = {consumer: paths_into(consumer) for consumer in consumers}
+        scans = tuple(self._scan(source, paths) for source in self.sources)
+        flows = {_flow_key(path): name for path, name in self._flows(paths)}
+        steps = tuple(self._step(step, paths, flows) for step in self.steps)
         return Stages(scans, steps, self._outputs(), fingerprint(self.root), self.groups)
 
-    def _flows(self, strands: Mapping[Consumer, tuple[Strand, ...]]) -> Iterable[tuple[Strand, str]]:
-        """Every notion of time, with a name that does not depend on who asks for it."""
+    def _flows(self, paths: Mapping[Consumer, tuple[LineagePath, ...]]) -> Iterable[tuple[LineagePath, str]]:
+        """Yield every path from a source with the name of its flow. Paths with the same rows and time share a flow."""
         names: dict[tuple[object, ...], str] = {}
-        for found in strands.values():
-            for strand in found:
-                if isinstance(strand.origin, Read):
-                    key = _flow_key(strand)
+        for found in paths.values():
+            for path in found:
+                if isinstance(path.origin, Read):
+                    key = _flow_key(path)
                     names.setdefault(key, f"flow {len(names)}")
-                    yield strand, names[key]
+                    yield path, names[key]
 
-    def _scan(self, source: Source, strands: Mapping[Consumer, tuple[Strand, ...]]) -> Scan:
-        mine = [
-            (consumer, number, strand)
-            for consumer, found in strands.items()
-            for number, strand in enumerate(found)
-            if isinstance(strand.origin, Read) and strand.origin.source == source
+    def _scan(self, source: Source, paths: Mapping[Consumer, tuple[LineagePath, ...]]) -> Scan:
+        of_source = [
+            (consumer, number, path)
+            for consumer, found in paths.items()
+            for number, path in enumerate(found)
+            if isinstance(path.origin, Read) and path.origin.source == source
         ]
-        names = {_flow_key(strand): name for strand, name in self._flows(strands)}
-        crossing = cross([strand for _, _, strand in mine])
+        names = {_flow_key(path): name for path, name in self._flows(paths)}
+        crossing = cross([path for _, _, path in of_source])
         flows: dict[str, Flow] = {}
-        for (consumer, given, strand), before, after in zip(mine, crossing.before, crossing.after, strict=True):
-            name = names[_flow_key(strand)]
-            column, rule = _time_of(strand)
-            start, end = _span_of(strand)
-            known = flows.get(name) or Flow(name, before, column, rule, routes=(), start=start, end=end)
-            flows[name] = replace(known, routes=(*known.routes, self._route(consumer, given, after)))
-        number = self.sources.index(source)
-        dead_to = self._reached(source)
-        return Scan(number, source, crossing.native, tuple(flows.values()), dead_to, self._mask(dead_to))
+        for (consumer, number, path), before, after in zip(of_source, crossing.before, crossing.after, strict=True):
+            name = names[_flow_key(path)]
+            column, rule = _time_of(path)
+            start, end = _span_of(path)
+            flow = flows.get(name) or Flow(name, before, column, rule, routes=(), start=start, end=end)
+            flows[name] = replace(flow, routes=(*flow.routes, self._route(consumer, number, after)))
+        source_number = self.sources.index(source)
+        dead_to = self._first_output(source)
+        return Scan(source_number, source, crossing.native, tuple(flows.values()), dead_to, self._mask(dead_to))
 
     def _route(self, consumer: Consumer, number: int, operations: tuple[object, ...]) -> Route:
-        """Return the route of a consumer's strand, which has that number among its strands."""
+        """Return the route that a path of a consumer takes; `number` is its position among them."""
         if isinstance(consumer, Write):
             return Route(operations, output=self.writes.index(consumer))  # type: ignore[arg-type]
         return Route(operations, step=self.steps.index(consumer), input=number)  # type: ignore[arg-type]
 
     def _step(
-        self, node: KeyedNode, strands: Mapping[Consumer, tuple[Strand, ...]], flows: Mapping[tuple[object, ...], str]
+        self,
+        node: KeyedNode,
+        paths: Mapping[Consumer, tuple[LineagePath, ...]],
+        flows: Mapping[tuple[object, ...], str],
     ) -> KeyedStep:
         number = self.steps.index(node)
         routes = tuple(
-            self._route(consumer, given, strand.after)
-            for consumer, found in strands.items()
-            for given, strand in enumerate(found)
-            if strand.origin == node
+            self._route(consumer, position, path.after)
+            for consumer, found in paths.items()
+            for position, path in enumerate(found)
+            if path.origin == node
         )
-        inputs = tuple(dict.fromkeys(self._input(strand, flows) for strand in strands[node]))
-        roles = tuple((stream.role, stream.keys) for stream in node.streams for _ in strands_to(stream.of))
-        names = tuple(self._origin(strand) for strand in strands[node])
-        dead_to = self._reached(node)
-        late_to = dead_to if node.rest is None else len(self.writes) + self.rests.index(node)
-        operator = node.plan.with_signs(any(_takes_back(strand) for strand in strands[node]))
-        strand_inputs = tuple(StrandInput(*role, name) for role, name in zip(roles, names, strict=True))
+        inputs = tuple(dict.fromkeys(self._input(path, flows) for path in paths[node]))
+        roles = tuple((stream.role, stream.keys) for stream in node.streams for _ in paths_to(stream.of))
+        names = tuple(self._origin(path) for path in paths[node])
+        dead_to = self._first_output(node)
+        late_to = dead_to if node.rest is None else len(self.writes) + self.late_steps.index(node)
+        operator = node.plan.with_signs(any(_retracts(path) for path in paths[node]))
+        path_inputs = tuple(StrandInput(*role, name) for role, name in zip(roles, names, strict=True))
         return KeyedStep(
             number,
             self._level(node),
             node.keys,
             operator,
             inputs,
-            strand_inputs,
+            path_inputs,
             routes,
             late_to,
             dead_to,
@@ -135,69 +141,69 @@ class _Plan:
         dead = self.writes[output].dead
         return () if dead is None else dead.mask
 
-    def _origin(self, strand: Strand) -> str:
-        """Name where a strand comes from, for late rows."""
-        if isinstance(strand.origin, KeyedNode):
-            return step_name(self.steps.index(strand.origin))
-        return strand.origin.source.name
+    def _origin(self, path: LineagePath) -> str:
+        """Return the name of a path's source or step, which late rows carry."""
+        if isinstance(path.origin, KeyedNode):
+            return step_name(self.steps.index(path.origin))
+        return path.origin.source.name
 
-    def _input(self, strand: Strand, flows: Mapping[tuple[object, ...], str]) -> Input:
-        if isinstance(strand.origin, KeyedNode):
-            return Input(step_name(self.steps.index(strand.origin)), None)
-        assert strand.time is not None  # noqa: S101 - a rule has seen to it
-        return Input(flows[_flow_key(strand)], strand.time.watermark, strand.origin.source.partitions)
+    def _input(self, path: LineagePath, flows: Mapping[tuple[object, ...], str]) -> Input:
+        if isinstance(path.origin, KeyedNode):
+            return Input(step_name(self.steps.index(path.origin)), None)
+        assert path.time is not None  # noqa: S101 - refuse_missing_time has checked it
+        return Input(flows[_flow_key(path)], path.time.watermark, path.origin.source.partitions)
 
     def _level(self, node: KeyedNode) -> int:
-        before = [strand.origin for strand in strands_into(node) if isinstance(strand.origin, KeyedNode)]
+        before = [path.origin for path in paths_into(node) if isinstance(path.origin, KeyedNode)]
         return 1 + max((self._level(step) for step in before), default=0)
 
-    def _reached(self, origin: Source | KeyedNode) -> int:
-        """The first output that rows of this origin come to."""
+    def _first_output(self, origin: Source | KeyedNode) -> int:
+        """Return the first output that rows of a source or a step reach; its dead letters go there."""
         for number, write in enumerate(self.writes):
             for node in walk(write):
                 if node == origin or (isinstance(node, Read) and node.source == origin):
                     return number
-        raise InvalidStep("a step leads nowhere")
+        raise InvalidStep("a step is not connected to an output", hint="write its rows to a sink")
 
     def _outputs(self) -> tuple[Deliver, ...]:
-        written = [
-            Deliver(number, write.sink, write.delivery, _told_apart_by(write), write.dead)
+        outputs = [
+            Deliver(number, write.sink, write.delivery, _pane_keys(write), write.dead)
             for number, write in enumerate(self.writes)
         ]
-        for step in self.rests:
-            assert step.rest is not None  # noqa: S101 - that is what makes it one of these
-            delivery = self.writes[self._reached(step)].delivery
-            written.append(Deliver(len(written), step.rest, delivery, None))
-        return tuple(written)
+        for step in self.late_steps:
+            assert step.rest is not None  # noqa: S101 - by the definition of late_steps
+            delivery = self.writes[self._first_output(step)].delivery
+            outputs.append(Deliver(len(outputs), step.rest, delivery, None))
+        return tuple(outputs)
 
 
-def strands_into(consumer: Consumer) -> tuple[Strand, ...]:
-    """Return the strands of all inputs of a consumer, in order: the position of a strand identifies its elements."""
+def paths_into(consumer: Consumer) -> tuple[LineagePath, ...]:
+    """Return the paths to all inputs of a consumer, in order. Its position identifies elements."""
     nodes: tuple[Node, ...] = consumer.inputs
-    return tuple(strand for node in nodes for strand in strands_to(node))
+    return tuple(path for node in nodes for path in paths_to(node))
 
 
-def _flow_key(strand: Strand) -> tuple[object, ...]:
-    """What makes two strands one flow: the same rows with the same time."""
-    return (strand.origin, strand.before, *_time_of(strand), *_span_of(strand))
+def _flow_key(path: LineagePath) -> tuple[object, ...]:
+    """Return the identity of a flow: paths with the same rows and the same time are one flow."""
+    return (path.origin, path.before, *_time_of(path), *_span_of(path))
 
 
-def _span_of(strand: Strand) -> tuple[int | None, int | None]:
-    return (None, None) if strand.within is None else (strand.within.start, strand.within.end)
+def _span_of(path: LineagePath) -> tuple[int | None, int | None]:
+    return (None, None) if path.within is None else (path.within.start, path.within.end)
 
 
-def _time_of(strand: Strand) -> tuple[str | None, Watermark | None]:
-    return (None, None) if strand.time is None else (strand.time.column, strand.time.watermark)
+def _time_of(path: LineagePath) -> tuple[str | None, Watermark | None]:
+    return (None, None) if path.time is None else (path.time.column, path.time.watermark)
 
 
-def _takes_back(strand: Strand) -> bool:
-    return isinstance(strand.origin, KeyedNode) and strand.origin.takes_back
+def _retracts(path: LineagePath) -> bool:
+    return isinstance(path.origin, KeyedNode) and path.origin.retracts
 
 
-def _told_apart_by(write: Write) -> tuple[str, ...] | None:
-    """The keys of the panes that are written, as far as they are still among the columns; None if elements are."""
-    steps = [strand.origin for strand in strands_to(write.of) if isinstance(strand.origin, KeyedNode)]
+def _pane_keys(write: Write) -> tuple[str, ...] | None:
+    """Return the key columns that identify written panes, as far as they are still there; None for elements."""
+    steps = [path.origin for path in paths_to(write.of) if isinstance(path.origin, KeyedNode)]
     if not steps:
         return None
-    left = columns_after(write.of)
-    return tuple(key for key in steps[0].keys if key in left)
+    columns = columns_after(write.of)
+    return tuple(key for key in steps[0].keys if key in columns)

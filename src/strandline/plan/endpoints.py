@@ -1,4 +1,4 @@
-"""What the planner asks of a source, a format and a sink, before any of them is opened."""
+"""Define what the planner needs to know of sources and sinks before they are opened."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from strandline.errors import InvalidStep
 
 
 class Delivery(StrEnum):
-    """What a reader of the sink may see of each batch, whatever crashes in between."""
+    """Delivery guarantee: what a reader of the sink sees of each batch after any crash."""
 
     AT_MOST_ONCE = "at_most_once"
     AT_LEAST_ONCE = "at_least_once"
@@ -18,37 +18,37 @@ class Delivery(StrEnum):
 
 @runtime_checkable
 class Source(Protocol):
-    """Where elements come from: partitions that can be read again from any position."""
+    """A source of elements: partitions that can be read again from any position."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The partitions known beforehand; each holds the watermark back until it is heard."""
+        """Return the partitions known beforehand. Each holds the watermark back until its first record or end."""
         ...
 
     @property
     def types(self) -> Mapping[str, str]:
-        """The columns its elements have, each with its type as DDL writes it."""
+        """Return the columns of its elements with their types in DDL."""
         ...
 
     @property
     def decoder(self) -> object | None:
-        """How its records are read; None where Spark has read them already."""
+        """Return the decoder of its records; None if Spark decodes them."""
         ...
 
 
 @runtime_checkable
 class Sink(Protocol):
-    """Where panes go."""
+    """A sink of rows."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def offers(self) -> frozenset[Delivery]:
-        """The deliveries it can promise."""
+        """Return the delivery guarantees it supports."""
         ...
 
     @property
@@ -57,20 +57,20 @@ class Sink(Protocol):
 
 @runtime_checkable
 class DeadLetters(Protocol):
-    """Where dead letters go, and what of them is not told."""
+    """A sink of dead letters, and the fields it masks."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def mask(self) -> tuple[str, ...]:
-        """The fields whose values are hidden, wherever they stand in a record."""
+        """Return the fields whose values are masked, at any depth of a record."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DeadTable:
-    """Dead letters beside the panes, in a table of the sink's own."""
+    """Write dead letters to a table of the sink, beside the rows."""
 
     mask: tuple[str, ...] = ()
 
@@ -80,22 +80,22 @@ class DeadTable:
 
 
 def dead_table(*, mask: Iterable[str] = ()) -> DeadTable:
-    """Dead letters beside the panes, as always, with fields masked: `write(sink, dead=dead_table(mask=["card"]))`."""
+    """Write dead letters to the sink's own table with fields masked: `write(sink, dead=dead_table(mask=["card"]))`."""
     return DeadTable(fields_of(mask))
 
 
 def fields_of(mask: Iterable[str]) -> tuple[str, ...]:
-    """The names of fields to hide."""
+    """Check the names of fields to mask and return them."""
     if isinstance(mask, str):
-        raise InvalidStep(f"a mask of {mask!r} is a text", hint=f"give a list of fields: mask=[{mask!r}]")
+        raise InvalidStep(f"the mask {mask!r} is a string", hint=f"give a list of fields: mask=[{mask!r}]")
     found: tuple[Any, ...] = tuple(mask)
     if not all(isinstance(name, str) and name for name in found):
-        raise InvalidStep("a mask names a field that has no name", hint='give the names of fields: mask=["card"]')
+        raise InvalidStep("a field in the mask has no name", hint='give the names of fields: mask=["card"]')
     return found
 
 
 class Ledgered:
-    """A sink that keeps a ledger beside its rows: it can promise every delivery, and takes panes back."""
+    """A sink that stores a ledger beside its rows. It supports every delivery guarantee and retractions."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The stages of a pipeline in words: what runs where, what crosses to Python, what is kept and for how long."""
+"""Describe the stages of a pipeline: what runs where, what crosses to Python, what state is kept and how long."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -13,12 +13,12 @@ from strandline.plan.stateless_operations import describe as describe_operation
 
 
 def explain(root: Root) -> str:
-    """The stages that will run, a paragraph each, and what is worth a second thought."""
+    """Compile a pipeline and describe its stages, with cautions."""
     return explain_stages(to_stages(root))
 
 
 def explain_stages(stages: Stages) -> str:
-    """The same, of stages that are there already."""
+    """Describe compiled stages, with cautions."""
     lines: list[tuple[str, str]] = []
     for scan in stages.scans:
         lines += _scan(scan, stages)
@@ -30,8 +30,9 @@ def explain_stages(stages: Stages) -> str:
             hidden = f", {', '.join(out.dead.mask)} masked" if out.dead.mask else ""
             lines.append(("", f"dead letters to {out.dead.name}{hidden}"))
     if all(getattr(scan.source, "ends", False) for scan in stages.scans):
-        why = order_dependence(stages)
-        lines.append(("ends", "played as one batch" if why is None else f"played in the order of arrival: {why}"))
+        reason = order_dependence(stages)
+        how = "runs as one batch" if reason is None else f"runs in micro-batches, in arrival order: {reason}"
+        lines.append(("ends", how))
     for step in stages.steps:
         lines += [("caution", caution) for caution in step.plan.cautions()]
     return "\n".join(f"{title:<9} {text}" for title, text in lines)
@@ -44,21 +45,21 @@ def _scan(scan: Scan, stages: Stages) -> Iterator[tuple[str, str]]:
         yield "", f"in Spark: {_operations(scan.native)}"
     for flow in scan.flows:
         for route in flow.routes:
-            yield from _prepared(scan, flow, route, stages)
+            yield from _prepare(scan, flow, route, stages)
 
 
-def _prepared(scan: Scan, flow: Flow, route: Route, stages: Stages) -> Iterator[tuple[str, str]]:
-    done = [
+def _prepare(scan: Scan, flow: Flow, route: Route, stages: Stages) -> Iterator[tuple[str, str]]:
+    actions = [
         describe_operation(each) for each in (*flow.operations, *route.operations) if not isinstance(each, KeepFlagged)
     ]
     if scan.source.decoder is not None:
-        done.insert(0, "decode")
+        actions.insert(0, "decode")
     if route.step is None:
-        yield "prepare", f"in Python, per partition: {', '.join([*done, 'rows'])}{_towards(route, stages)}"
+        yield "prepare", f"in Python, per partition: {', '.join([*actions, 'rows'])}{_destination(route, stages)}"
         return
     step = stages.by_number[route.step]
-    done.append(step.plan.explain_prepare(step.strands[route.input].keys))
-    yield "prepare", f"in Python, per partition: {', '.join(done)}"
+    actions.append(step.plan.explain_prepare(step.paths[route.input].keys))
+    yield "prepare", f"in Python, per partition: {', '.join(actions)}"
     yield "", "one block for each key group crosses the shuffle"
 
 
@@ -66,19 +67,21 @@ def _step(step: KeyedStep, stages: Stages) -> Iterator[tuple[str, str]]:
     yield _title(step, stages), f"in Python, per key group: {step.plan.explain_step()}"
     yield "", " and ".join(_watermark(each) for each in step.inputs)
     yield "", step.plan.explain_state()
+    if step.late_to != step.dead_to:
+        yield "", f"late elements go to {stages.outputs[step.late_to].sink.name}"
     for route in step.routes:
-        done = [describe_operation(each) for each in route.operations if not isinstance(each, KeepFlagged)]
-        if done or len(stages.outputs) + len(stages.steps) > 2:
-            yield "", ", ".join(["panes" if step.plan.declared else "rows", *done]) + _towards(route, stages)
+        actions = [describe_operation(each) for each in route.operations if not isinstance(each, KeepFlagged)]
+        if actions or len(stages.outputs) + len(stages.steps) > 2:
+            yield "", ", ".join(["panes" if step.plan.declared else "rows", *actions]) + _destination(route, stages)
 
 
 def _title(step: KeyedStep, stages: Stages) -> str:
     return "keyed" if len(stages.steps) == 1 else f"keyed {step.number}"
 
 
-def _towards(route: Route, stages: Stages) -> str:
+def _destination(route: Route, stages: Stages) -> str:
     if route.step is not None:
-        return f" go on by {', '.join(stages.by_number[route.step].keys)} to keyed {route.step}"
+        return f" go to keyed {route.step} by {', '.join(stages.by_number[route.step].keys)}"
     return f" go to {stages.outputs[route.output or 0].sink.name}"
 
 
@@ -90,7 +93,7 @@ def _operations(operations: Sequence[Operation | Flagged]) -> str:
 
 def _time(flow: Flow) -> str:
     if not flow.event_time:
-        return "the clock as its time"
+        return "processing time"
     spans = [
         f" {word} {datetime.fromtimestamp(bound / 1000, UTC).isoformat()}"
         for word, bound in (("from", flow.start), ("before", flow.end))

@@ -1,4 +1,4 @@
-"""How rows come to where they are used: from a source or a keyed step, with what is done to them on the way."""
+"""Find the paths on which rows reach a node: from a source or a keyed step, through stateless operations."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -9,54 +9,54 @@ from strandline.plan.stateless_operations import Operation
 
 
 @dataclass(frozen=True, slots=True)
-class Strand:
-    """From where, what is done before time is known, what time is, and what is done after that."""
+class LineagePath:
+    """A path of rows: its origin, the operations before the event time, the event time, the operations after it."""
 
     origin: Read | KeyedNode
     before: tuple[Operation, ...] = ()
     time: EventTime | None = None
     after: tuple[Operation, ...] = ()
     within: Within | None = None
-    """The span that its elements are taken from; None: all time."""
+    """The span of event time that elements are read from; None for all time."""
 
     @property
     def operations(self) -> tuple[Operation, ...]:
         return (*self.before, *self.after)
 
 
-def strands_to(node: Node) -> Iterator[Strand]:
-    """Every way on which rows reach the end of this node; a union has as many as it has streams."""
+def paths_to(node: Node) -> Iterator[LineagePath]:
+    """Yield every path on which rows reach a node; a union yields the paths of all its streams."""
     match node:
         case Read() | KeyedNode():
-            yield Strand(node)
+            yield LineagePath(node)
         case Union(streams):
             for stream in streams:
-                yield from strands_to(stream)
+                yield from paths_to(stream)
         case Stateless(of, operation):
-            for strand in strands_to(of):
-                yield _followed(strand, operation)
+            for path in paths_to(of):
+                yield _with_operation(path, operation)
         case EventTime(of):
-            for strand in strands_to(of):
-                yield _timed(strand, node)
+            for path in paths_to(of):
+                yield _with_time(path, node)
         case Within(of):
-            for strand in strands_to(of):
-                yield replace(strand, within=node)
+            for path in paths_to(of):
+                yield replace(path, within=node)
         case Write(of):
-            yield from strands_to(of)
+            yield from paths_to(of)
 
 
-def _followed(strand: Strand, operation: Operation) -> Strand:
-    if strand.time is None and isinstance(strand.origin, Read):
-        return replace(strand, before=(*strand.before, operation))
-    return replace(strand, after=(*strand.after, operation))
+def _with_operation(path: LineagePath, operation: Operation) -> LineagePath:
+    if path.time is None and isinstance(path.origin, Read):
+        return replace(path, before=(*path.before, operation))
+    return replace(path, after=(*path.after, operation))
 
 
-def _timed(strand: Strand, time: EventTime) -> Strand:
-    if isinstance(strand.origin, KeyedNode):
+def _with_time(path: LineagePath, time: EventTime) -> LineagePath:
+    if isinstance(path.origin, KeyedNode):
         raise InvalidStep(
-            "panes have a time already: that of their windows",
-            hint="leave event_time out; stamp_panes says which of a window's times its panes carry",
+            "panes have a time already: the end of their window, or what stamp_panes(…) chooses",
+            hint="leave event_time(…) out, or choose another timestamp with stamp_panes(…)",
         )
-    if strand.time is not None:
-        raise InvalidStep("the event time is said twice", hint="say it once")
-    return replace(strand, time=time)
+    if path.time is not None:
+        raise InvalidStep("event_time(…) is called twice on one stream", hint="call it once")
+    return replace(path, time=time)

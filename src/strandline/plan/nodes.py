@@ -1,4 +1,4 @@
-"""The nodes of a pipeline: frozen values, each holding the nodes it takes rows from."""
+"""Define the nodes of a pipeline: frozen values, each holding its input nodes."""
 
 import dataclasses
 import hashlib
@@ -34,13 +34,13 @@ class Read:
         return dict(self.source.types)
 
     @property
-    def takes_back(self) -> bool:
+    def retracts(self) -> bool:
         return False
 
 
 @dataclass(frozen=True, slots=True)
 class Stateless:
-    """Apply an operation to each row by itself, elements or rows of an operator. Retractions pass like other rows."""
+    """Apply a stateless operation to each row, of a source or of an operator. Retractions pass like other rows."""
 
     of: "Node"
     operation: Operation
@@ -54,8 +54,8 @@ class Stateless:
         return types_after(self.operation, self.of.columns, ddl.parse)
 
     @property
-    def takes_back(self) -> bool:
-        return self.of.takes_back
+    def retracts(self) -> bool:
+        return self.of.retracts
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +73,13 @@ class Union:
         return self.streams[0].columns
 
     @property
-    def takes_back(self) -> bool:
-        return any(stream.takes_back for stream in self.streams)
+    def retracts(self) -> bool:
+        return any(stream.retracts for stream in self.streams)
 
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """Give elements a time and a watermark; without a column, their time is the clock's."""
+    """Assign an event time and a watermark to elements; without a column, processing time."""
 
     of: "Node"
     column: str | None
@@ -94,13 +94,13 @@ class EventTime:
         return self.of.columns
 
     @property
-    def takes_back(self) -> bool:
-        return self.of.takes_back
+    def retracts(self) -> bool:
+        return self.of.retracts
 
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Keep elements whose time lies in a span, in milliseconds; those without a time pass, to become dead letters."""
+    """Keep elements in a span of event time, in milliseconds. Elements without a time pass and become dead letters."""
 
     of: "Node"
     start: int | None = None
@@ -115,8 +115,8 @@ class Within:
         return self.of.columns
 
     @property
-    def takes_back(self) -> bool:
-        return self.of.takes_back
+    def retracts(self) -> bool:
+        return self.of.retracts
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class KeyedNode:
     operator: Operator
     accepted: frozenset[Accepted] = frozenset()
     rest: Sink | None = None
-    """Sink of late elements, if they do not go with the rows."""
+    """Sink of late elements, if they are not delivered with the rows."""
 
     @property
     def inputs(self) -> "tuple[Node, ...]":
@@ -156,17 +156,17 @@ class KeyedNode:
         return self.plan.columns(self.streams[0].of.columns, self.keys)
 
     @property
-    def takes_back(self) -> bool:
-        return self.plan.takes_back
+    def retracts(self) -> bool:
+        return self.plan.retracts
 
     @property
     def name(self) -> str:
-        """Name it in errors."""
+        """Return its name in error messages."""
         return self.plan.name(self.keys)
 
     @property
     def persisted(self) -> Mapping[str, Any]:
-        """Return what checkpoints store. A windowed step is stored as it was before operators had several inputs."""
+        """Return what checkpoints store. A windowed step keeps the layout from before operators had several inputs."""
         if isinstance(self.operator, WindowedStep):
             (only,) = self.streams
             return {
@@ -198,7 +198,7 @@ class Write:
     of: "Node"
     sink: Sink
     delivery: Delivery
-    # Another place for dead letters does not make it another job, so a checkpoint does not mind.
+    # Not part of the fingerprint: a job may move its dead letters and keep its checkpoint.
     dead: DeadLetters | None = field(default=None, compare=False)
 
     @property
@@ -210,8 +210,8 @@ class Write:
         return self.of.columns
 
     @property
-    def takes_back(self) -> bool:
-        return self.of.takes_back
+    def retracts(self) -> bool:
+        return self.of.retracts
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,12 +239,12 @@ def with_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
 
 
 def outputs_of(root: Root) -> tuple[Write, ...]:
-    """What a pipeline writes, in order."""
+    """Return the outputs of a pipeline, in order."""
     return root.outputs if isinstance(root, Together) else (root,)
 
 
 def walk(root: Node | Together) -> Iterator[Node]:
-    """Every node of a pipeline once, sources first."""
+    """Yield every node of a pipeline once, sources first."""
     seen = set[Node]()
     for node in _walk(root):
         if node not in seen:
@@ -261,12 +261,12 @@ def _walk(root: Node | Together) -> Iterator[Node]:
 
 
 def fingerprint(root: Node | Together) -> str:
-    """The same for pipelines that mean the same, whatever the process and the day."""
+    """Return a hash of a pipeline's definition. It is the same in every process."""
     return hashlib.sha256(json.dumps(to_plain(root), sort_keys=True).encode()).hexdigest()
 
 
 def to_plain(value: Any) -> Any:
-    """A value as JSON: what it is called, and what it holds; or what it says makes it the same to a checkpoint."""
+    """Convert a value to JSON: its class name and fields, or its `definition` if it has one. Checkpoints store this."""
     if isinstance(value, KeyedNode):
         return {name: to_plain(each) for name, each in value.persisted.items()}
     if hasattr(value, "definition") and not isinstance(value, type):
@@ -284,10 +284,10 @@ def to_plain(value: Any) -> Any:
         return {"is": "set", "of": _in_order(value)}
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    # A function's repr tells where it lies in memory, which is another place in the next process.
+    # The repr of a function has its memory address, which differs between processes.
     return f"{value.__module__}.{value.__qualname__}" if callable(value) else repr(value)
 
 
 def _in_order(values: Iterable[Any]) -> list[Any]:
-    """What has no order of its own, in one that does not depend on the process."""
+    """Sort unordered values, so that their order does not depend on the process."""
     return sorted((to_plain(each) for each in values), key=json.dumps)

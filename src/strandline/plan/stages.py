@@ -1,10 +1,10 @@
-"""What a player executes, and what `explain` prints: scans, keyed steps by level, deliveries.
+"""Define the stages that Spark runs and `explain` prints: scans, keyed steps by level, deliveries.
 
     scan ──► keyed steps of level 1 ──► keyed steps of level 2 ──► … ──► deliver
 
-A scan reads one source. It has flows, each with a notion of time, and every flow has routes: what happens to its rows
-on the way to a keyed step or to an output. A keyed step has routes for its panes likewise. Steps of one level share a
-shuffle and a state operator; a step's level is one more than the highest of those it takes its rows from.
+A scan reads one source. It has flows: rows with one event time and one watermark. A flow has routes: stateless
+operations on the way to a keyed step or to an output. A keyed step has routes for its rows too. Steps of one level
+share a shuffle and a state operator. The level of a step is one more than the highest level among its inputs.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class KeepFlagged:
 
 @dataclass(frozen=True, slots=True)
 class Flagged:
-    """A native condition, computed as a column of this name."""
+    """A condition that Spark computes as a boolean column."""
 
     flag: str
     condition: str
@@ -34,18 +34,18 @@ class Flagged:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What happens to rows in Python, and where they go: to a keyed step or to an output, by number."""
+    """Operations on rows in Python, then a keyed step or an output, by number."""
 
     operations: tuple[Operation | KeepFlagged, ...]
     step: int | None = None
     output: int | None = None
     input: int = 0
-    """Number of the strand among those of the step; part of the identity of elements."""
+    """Number of the path among the paths of the step; part of the identity of elements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Rows with one notion of time: what is done in Python to learn it, its column, its watermark."""
+    """Rows with one event time: operations in Python before it is known, its column, its watermark."""
 
     name: str
     operations: tuple[Operation | KeepFlagged, ...]
@@ -54,26 +54,26 @@ class Flow:
     routes: tuple[Route, ...]
     start: int | None = None
     end: int | None = None
-    """The span of time that rows are taken from, in milliseconds; None: from the beginning, or to the end."""
+    """The span of event time that rows are read from, in milliseconds; None for no bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Reads a source; what Spark itself does to its rows; and the flows they become."""
+    """Read a source, run operations in Spark, and split the rows into flows."""
 
     number: int
     source: Source
     native: tuple[Operation | Flagged, ...]
     flows: tuple[Flow, ...]
     dead_to: int
-    """The output that records which cannot be read go to."""
+    """Output that receives dead letters from records that cannot be decoded."""
     mask: tuple[str, ...] = ()
-    """The fields that are hidden there."""
+    """Fields that are masked in these dead letters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What a keyed step takes rows and time from: a flow of a scan, by its watermark, or another step."""
+    """An input of a keyed step: a flow of a scan with its watermark, or another step."""
 
     name: str
     watermark: Watermark | None
@@ -82,7 +82,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class StrandInput:
-    """One strand into a keyed step: its role, its key columns, and the name of where it comes from."""
+    """One path into a keyed step: its role, its key columns, the name of its source or step."""
 
     role: str
     keys: tuple[str, ...]
@@ -91,23 +91,23 @@ class StrandInput:
 
 @dataclass(frozen=True, slots=True)
 class KeyedStep:
-    """Play a keyed operator in every key group, then send its rows on."""
+    """Run a keyed operator in every key group and send its rows to the next steps and outputs."""
 
     number: int
     level: int
     keys: tuple[str, ...]
     operator: Operator
     inputs: tuple[Input, ...]
-    strands: tuple[StrandInput, ...]
-    """By number; a flow that reaches the step by several paths is one input and several strands."""
+    paths: tuple[StrandInput, ...]
+    """By number. A flow that reaches the step on several paths is one input."""
     routes: tuple[Route, ...]
     late_to: int
-    """The output that late elements go to."""
+    """Output that receives late elements."""
     dead_to: int
-    """The output that goes with rows which a function could not take."""
+    """Output that receives dead letters from failed user functions."""
     groups: int
     mask: tuple[str, ...] = ()
-    """The fields that are hidden in rows which a function could not take."""
+    """Fields that are masked in these dead letters."""
 
     @property
     def name(self) -> str:
@@ -120,31 +120,31 @@ class KeyedStep:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """On the driver, once a batch: rows, late elements and dead letters under one ledger entry."""
+    """Write rows, late elements and dead letters under one ledger entry. Runs once per batch, on the driver."""
 
     number: int
     sink: Sink
     delivery: Delivery
     keys: tuple[str, ...] | None
-    """What panes are told apart by, besides their windows; None where elements are written, or late ones only."""
+    """Key columns that, with the window, identify panes; None for elements and for late elements only."""
     dead: DeadLetters | None = None
-    """Where its dead letters go, if not with the rows."""
+    """Sink of its dead letters, if they do not go with the rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The path of a batch."""
+    """All stages of a job, in the order in which a batch passes them."""
 
     scans: tuple[Scan, ...]
     steps: tuple[KeyedStep, ...]
     outputs: tuple[Deliver, ...]
     fingerprint: str
     groups: int
-    """Key groups of every step."""
+    """Number of key groups of every step."""
 
     @property
     def levels(self) -> tuple[tuple[KeyedStep, ...], ...]:
-        """The keyed steps, those that run side by side together."""
+        """Return the keyed steps by level; the steps of one level run side by side."""
         highest = max((step.level for step in self.steps), default=0)
         return tuple(tuple(step for step in self.steps if step.level == level) for level in range(1, highest + 1))
 
@@ -154,10 +154,10 @@ class Stages:
 
     @property
     def timed(self) -> tuple[KeyedStep, ...]:
-        """The steps that hear of the clock from the sources themselves."""
+        """Return the steps with an input from a source; the heartbeat sends the clock to them."""
         return tuple(step for step in self.steps if any(each.watermark is not None for each in step.inputs))
 
 
 def step_name(number: int) -> str:
-    """How a keyed step is called where another takes its time from it."""
+    """Return the name of a keyed step as an input of other steps."""
     return f"step {number}"

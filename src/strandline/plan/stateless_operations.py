@@ -1,7 +1,7 @@
-"""What a stateless step does to its rows: keep some, compute columns, or hand them to a function of the user's.
+"""Define stateless operations: filter rows, compute columns, or call a user function.
 
-An expression is Spark SQL, as text, or Polars. SQL runs natively, before anything crosses to Python; Polars expressions
-and functions run in Python, on whole batches.
+An expression is Spark SQL in a string, or a Polars expression. SQL runs in Spark, before rows cross to Python. Polars
+expressions and functions run in Python, on whole batches.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +21,7 @@ class Sql:
 
 @dataclass(frozen=True, slots=True)
 class Polars:
-    """A Polars expression; told apart from others by how it is written."""
+    """A Polars expression; two are equal if their texts are."""
 
     text: str
     expression: Any = field(compare=False, repr=False)
@@ -32,14 +32,14 @@ Expr = Sql | Polars
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Keeps the rows of which the condition is true: neither those where it is false, nor where it is null."""
+    """Keep rows for which the condition is true; drop rows for which it is false or null."""
 
     condition: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """Computes columns; the others stay where `beside` says so."""
+    """Compute columns; `beside` keeps the other columns."""
 
     columns: tuple[tuple[str, Expr], ...]
     beside: bool
@@ -47,7 +47,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """A function from a frame to one of as many rows."""
+    """Apply a function from a frame to a frame with as many rows."""
 
     function: Callable[[Any], Any]
     ddl: str
@@ -55,7 +55,7 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class FlatMap:
-    """A function from a row, as a mapping, to any number of them."""
+    """Apply a function from a row, as a mapping, to any number of rows."""
 
     function: Callable[[dict[str, Any]], Any]
     ddl: str
@@ -63,19 +63,19 @@ class FlatMap:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Gives elements of hot keys places of their own: see `salting`."""
+    """Add a salt to elements of hot keys; see `salting`."""
 
     keys: tuple[str, ...]
     salts: int
     least: int
     columns: tuple[tuple[str, str | None], ...]
     step: WindowedStep
-    """The step that they go to: what its own code cannot take is told before it is held."""
+    """The original step. Elements on which its user code fails become dead letters before they are held."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """Takes elements that were spread out of the panes that held them."""
+    """Unpack the elements of hot keys from the panes that held them."""
 
     columns: tuple[tuple[str, str | None], ...]
 
@@ -84,40 +84,40 @@ Operation = Where | Select | Map | FlatMap | Spread | Gather
 
 
 def expression(given: Any) -> Expr:
-    """What a user wrote as an expression."""
+    """Convert a user's expression: SQL in a string, or Polars."""
     if isinstance(given, str):
         if not given.strip():
             raise InvalidStep(
                 "an expression is empty", hint='write Spark SQL, as in "score * 2", or a Polars expression'
             )
         return Sql(given)
-    # Known by what it can do, so that a plan is written without loading Polars.
+    # Recognized by its methods, so that a plan can be built without importing Polars.
     if hasattr(given, "meta") and hasattr(given, "over"):
         return Polars(str(given), given)
     raise InvalidStep(
-        f"{given!r} is no expression",
+        f"{given!r} is not an expression",
         hint='write Spark SQL, as in "score * 2", or a Polars expression, as in pl.col("score") * 2',
     )
 
 
 def opposite(given: Expr) -> Expr:
-    """True where the condition is not: false there, or null."""
+    """Return the condition that is true where this one is false or null."""
     if isinstance(given, Sql):
         return Sql(f"not coalesce({given.text}, false)")
     return expression(~given.expression.fill_null(value=False))
 
 
 def both(one: Expr, other: Expr) -> Expr:
-    """True where both are."""
+    """Return the conjunction of two conditions."""
     if isinstance(one, Sql) and isinstance(other, Sql):
         return Sql(f"({one.text}) and ({other.text})")
     if isinstance(one, Polars) and isinstance(other, Polars):
         return expression(one.expression & other.expression)
-    raise InvalidStep("the conditions of a branch are partly SQL, partly Polars", hint="write all of them one way")
+    raise InvalidStep("the conditions of a branch mix SQL and Polars", hint="write all of them in SQL or all in Polars")
 
 
 def is_native(operation: Operation) -> bool:
-    """Whether Spark itself runs it."""
+    """Tell whether Spark runs the operation."""
     match operation:
         case Where(condition):
             return isinstance(condition, Sql)
@@ -128,15 +128,15 @@ def is_native(operation: Operation) -> bool:
 
 
 def names_only(operation: Operation) -> bool:
-    """Whether it only picks columns by their names: that is the same in SQL and in Polars."""
+    """Tell whether the operation only selects columns by name, which is the same in SQL and Polars."""
     return isinstance(operation, Select) and all(
         isinstance(each, Sql) and each.text.isidentifier() for _, each in operation.columns
     )
 
 
 def in_polars(columns: Iterable[tuple[str, Expr]]) -> tuple[tuple[str, Expr], ...]:
-    """Columns, those that are bare names in Polars too."""
-    from polars import col  # noqa: PLC0415 - whoever mixes the two has loaded it
+    """Convert bare column names to Polars expressions."""
+    from polars import col  # noqa: PLC0415 - needed only where Polars is loaded already
 
     return tuple((name, expression(col(each.text)) if isinstance(each, Sql) else each) for name, each in columns)
 
@@ -144,13 +144,13 @@ def in_polars(columns: Iterable[tuple[str, Expr]]) -> tuple[tuple[str, Expr], ..
 def types_after(
     operation: Operation, before: Mapping[str, str | None], parse: Callable[[str], Mapping[str, str]]
 ) -> dict[str, str | None]:
-    """The columns after a step, each with its type where that is known before Spark has looked."""
+    """Return the columns after an operation, with their types where they are known without Spark."""
     match operation:
         case Where():
             return dict(before)
         case Select(columns, beside):
-            made = {name: before.get(each.text) if isinstance(each, Sql) else None for name, each in columns}
-            return {**before, **made} if beside else made
+            computed = {name: before.get(each.text) if isinstance(each, Sql) else None for name, each in columns}
+            return {**before, **computed} if beside else computed
         case Map(_, ddl) | FlatMap(_, ddl):
             return dict(parse(ddl))
         case Spread():
@@ -160,7 +160,7 @@ def types_after(
 
 
 def describe(operation: Operation) -> str:
-    """In words, for `explain`."""
+    """Describe an operation, for `explain`."""
     match operation:
         case Where(condition):
             return f"where {condition.text}"
@@ -172,9 +172,9 @@ def describe(operation: Operation) -> str:
         case FlatMap(function, _):
             return f"flat_map {_name(function)}"
         case Spread(keys, salts):
-            return f"hot keys of {', '.join(keys)} spread over {salts}"
+            return f"salt hot keys of {', '.join(keys)} with {salts} salts"
         case Gather():
-            return "gathered"
+            return "unpack salted elements"
 
 
 def _name(function: Callable[..., Any]) -> str:

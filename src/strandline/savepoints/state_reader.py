@@ -1,7 +1,7 @@
-"""What a job keeps, read from its checkpoint at the end of a batch: by keyed step, key group and slice, as frames.
+"""Read the state of a job from its checkpoint at the end of a batch: frames by keyed step, key group and slice.
 
-Spark's own reader gives the bytes, the kernel knows what they mean. The job may be running meanwhile: what is read is
-held still (`holding`), and the job is asked for nothing.
+Spark's state reader returns the bytes; the kernel decodes them. The job may run meanwhile and is not involved: a
+snapshot of hard links (`checkpoint.hardlink_snapshot`) keeps the files that are read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,37 +25,37 @@ _VARIABLE: Final = "blocks"
 
 @dataclass(frozen=True, slots=True)
 class StateSlice:
-    """A slice of a key group: its frames, how large it is at rest, and what the index says of it."""
+    """A slice of a key group: its frames, its size in bytes, and its entry in the index."""
 
     step: int
     group: int
     kind: str
     number: int | None
-    """None for what came later to slices of strips that stayed as they are."""
+    """None for late elements that are stored beside shared slices (decision 0042)."""
     size: int
     frames: Mapping[str, pl.DataFrame]
     entry: Slice | None
 
     @property
     def rows(self) -> int:
-        """Rows of the store."""
+        """Return the number of rows in the main frame of its store."""
         found = self.frames.get(store_of(self.kind).rows)
         return 0 if found is None else found.height
 
 
 @dataclass(frozen=True, slots=True)
 class KeyGroup:
-    """What one key group of one keyed step keeps: blocks by place, as bytes."""
+    """The state of one key group of one keyed step: blocks by place, as bytes."""
 
     step: int
     group: int
     partition: int
-    """Where Spark keeps it."""
+    """Partition of Spark's state store."""
     blocks: Mapping[str, bytes]
 
     @property
     def index(self) -> Index:
-        """How far it is, and which slices there are."""
+        """Return its index: progress and slices."""
         return read_index(self.blocks)
 
     @property
@@ -63,7 +63,7 @@ class KeyGroup:
         return sum(map(len, self.blocks.values()))
 
     def slices(self) -> Iterator[StateSlice]:
-        """Each slice, decoded."""
+        """Decode and yield each slice."""
         index = self.index
         for place, frames in frames_of(self.blocks, f"step {self.step}, key group {self.group}, "):
             if place == BESIDE:
@@ -79,14 +79,14 @@ class KeyGroup:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """What a job keeps at the end of a batch: every key group of every keyed step, in order."""
+    """The state of a job at the end of a batch: every key group of every keyed step, in order."""
 
     batch: int
     groups: tuple[KeyGroup, ...]
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """The keyed steps that keep something, by number."""
+        """Return the numbers of the keyed steps with state."""
         return tuple(sorted({each.step for each in self.groups}))
 
     def of_step(self, number: int) -> tuple[KeyGroup, ...]:
@@ -94,25 +94,25 @@ class JobState:
 
 
 def read_state(spark: SparkSession, home: Checkpoint, batch: int | None = None) -> JobState:
-    """The state at the end of a batch, the last one that was committed unless said, while the job may be running."""
-    with held(home) as still:
-        return read_still(spark, still, batch)
+    """Read the state at the end of a batch, by default the last committed one. The job may be running."""
+    with held(home) as snapshot:
+        return read_snapshot(spark, snapshot, batch)
 
 
-def read_still(spark: SparkSession, still: Checkpoint, batch: int | None = None) -> JobState:
-    """The same, of a checkpoint that nobody changes: one that is held, or of a job that is stopped."""
-    at = committed_batch(still, batch)
-    # Spark starts what coordinates its state stores only for those who ask for streams, and its reader forgets to.
+def read_snapshot(spark: SparkSession, checkpoint: Checkpoint, batch: int | None = None) -> JobState:
+    """Read the state from a checkpoint that does not change: a snapshot, or that of a stopped job."""
+    at = committed_batch(checkpoint, batch)
+    # Spark starts its state store coordinator on the first use of `streams`; the state reader does not start it.
     _ = spark.streams.active
-    groups = [group for operator in _operators(still) for group in _groups(spark, still, operator, at)]
+    groups = [group for operator in _operators(checkpoint) for group in _groups(spark, checkpoint, operator, at)]
     return JobState(at, tuple(sorted(groups, key=lambda each: (each.step, each.group))))
 
 
-def committed_batch(still: Checkpoint, batch: int | None = None) -> int:
-    """The batch that is meant: the last that was committed, or a named one that is still kept."""
-    kept = still.committed()
+def committed_batch(checkpoint: Checkpoint, batch: int | None = None) -> int:
+    """Return the last committed batch, or check that the named batch is still kept."""
+    kept = checkpoint.committed()
     if not kept:
-        raise StateError(f"no batch was committed in {still.folder}", hint="let the job run a batch first")
+        raise StateError(f"no batch is committed in {checkpoint.folder}", hint="let the job run a batch first")
     if batch is not None and batch not in kept:
         raise StateError(
             f"batch {batch} is not kept", detail=f"batches {kept[0]} to {kept[-1]} are", hint="name one of these"
@@ -120,16 +120,16 @@ def committed_batch(still: Checkpoint, batch: int | None = None) -> int:
     return kept[-1] if batch is None else batch
 
 
-def _operators(still: Checkpoint) -> list[int]:
-    """The state operators, one for each level of keyed steps."""
-    folder = still.spark / "state"
+def _operators(checkpoint: Checkpoint) -> list[int]:
+    """Return the numbers of Spark's state operators, one for each level of keyed steps."""
+    folder = checkpoint.spark / "state"
     return sorted(int(each.name) for each in folder.iterdir() if each.name.isdigit()) if folder.is_dir() else []
 
 
-def _groups(spark: SparkSession, still: Checkpoint, operator: int, batch: int) -> list[KeyGroup]:
+def _groups(spark: SparkSession, checkpoint: Checkpoint, operator: int, batch: int) -> list[KeyGroup]:
     reader = spark.read.format("statestore").option("stateVarName", _VARIABLE).option("operatorId", str(operator))
     try:
-        rows = reader.option("batchId", str(still.in_spark(batch))).load(str(still.spark))
+        rows = reader.option("batchId", str(checkpoint.in_spark(batch))).load(str(checkpoint.spark))
         named = rows.select("key.*", "user_map_key.*", "user_map_value.*", "partition_id")
         found = pl.DataFrame(named.toDF("kg", "place", "block", "partition").toArrow())
     except (PySparkException, Py4JJavaError) as problem:
@@ -139,14 +139,14 @@ def _groups(spark: SparkSession, still: Checkpoint, operator: int, batch: int) -
             hint="name a later batch, or restore the checkpoint from a copy",
         ) from None
     groups = []
-    for (to, partition), mine in found.group_by("kg", "partition", maintain_order=True):
+    for (to, partition), rows_of_group in found.group_by("kg", "partition", maintain_order=True):
         step, group = place_of(int(str(to)))
-        blocks = dict(mine.select("place", "block").iter_rows())
+        blocks = dict(rows_of_group.select("place", "block").iter_rows())
         groups.append(KeyGroup(step, group, int(str(partition)), blocks))
     return groups
 
 
 def _cause(problem: Exception) -> str:
-    """The innermost of what Spark says, in a line."""
-    said = [line.removeprefix("Caused by: ") for line in str(problem).splitlines() if line.startswith("Caused by: ")]
-    return (said or str(problem).splitlines() or [""])[-1][:300]
+    """Return the innermost cause of a Spark error, in one line."""
+    causes = [line.removeprefix("Caused by: ") for line in str(problem).splitlines() if line.startswith("Caused by: ")]
+    return (causes or str(problem).splitlines() or [""])[-1][:300]

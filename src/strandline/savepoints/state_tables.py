@@ -1,8 +1,8 @@
-"""What a job keeps, as tables: open windows by step, with plain names and times; and how much each key group holds.
+"""Show the state of a job as tables: the rows of each step with readable names and times, and the slices.
 
 slices           a row for each slice of each key group: rows, bytes, the oldest window in it
-step_0           the open windows of keyed step 0: key group, slice, keys, bounds, and what is kept of each
-step_0_strips    what overlapping windows share while they wait
+step_0           the state of keyed step 0, such as open windows: key group, slice, keys, bounds, aggregates
+step_0_strips    slices that overlapping windows share until their end
 step_0_…         items that windows hold, one table for each aggregate that needs them
 """
 
@@ -27,14 +27,14 @@ _PLACE: Final = ("key_group", "slice")
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What is kept in a step and for how long, in the words of `explain`."""
+    """The state of a step and its retention, as `explain` describes them."""
 
     step: int
     words: str
 
 
 def tables_of(state: JobState) -> dict[str, pl.DataFrame]:
-    """All of it, by name."""
+    """Return all tables of a state by name."""
     slices = [each for group in state.groups for each in group.slices()]
     found: dict[str, list[pl.DataFrame]] = {}
     for each in slices:
@@ -45,7 +45,7 @@ def tables_of(state: JobState) -> dict[str, pl.DataFrame]:
 
 
 def key_groups_of(state: JobState) -> pl.DataFrame:
-    """A row for each key group of each step: its rows, its bytes, its oldest window, and how far its time is."""
+    """Return a row for each key group of each step: rows, bytes, the oldest window, the watermark."""
     rows = []
     for group in state.groups:
         slices = list(group.slices())
@@ -74,27 +74,27 @@ def chosen(
         values = _values(key, len(keys))
         if len(values) != len(keys):
             raise SetupError(
-                f"a key here has {len(keys)} columns, and {key!r} is {len(values)} values",
+                f"keys have {len(keys)} columns here; the number of values in {key!r} is {len(values)}",
                 hint=f"give {','.join(keys)}",
             )
-        told = (pl.col(name).cast(pl.String) == value for name, value in zip(keys, values, strict=True))
-        table = table.filter(pl.all_horizontal(told))
+        equal = (pl.col(name).cast(pl.String) == value for name, value in zip(keys, values, strict=True))
+        table = table.filter(pl.all_horizontal(equal))
     if window is not None:
         if "window_start" not in table.columns:
-            raise SetupError("this step keeps no windows", hint="leave --window out")
+            raise SetupError("this step has no windows", hint="leave --window out")
         start, end = pl.col("window_start"), pl.col("window_end")
         table = table.filter((start.is_null() | (start <= window)) & (end.is_null() | (end > window)))
     return table
 
 
 def keys_of(table: pl.DataFrame) -> list[str]:
-    """The columns that elements were keyed by: those between the place of a window and its bounds."""
+    """Return the key columns: those between the slice and the window bounds."""
     names = table.columns
     return names[len(_PLACE) : names.index("window_start")]
 
 
 def retention_of(stages: str) -> list[Retention]:
-    """For how long each step keeps what, from the stages as a job's identity tells them."""
+    """Read the retention of each step from the stages that a job's identity stores."""
     found: list[Retention] = []
     step = 0
     for line in stages.splitlines():
@@ -107,18 +107,18 @@ def retention_of(stages: str) -> list[Retention]:
 
 
 def _table(of: StateSlice, frame: str) -> str:
-    """Name the table of a frame; the rows of a step's first store have the step's own name."""
+    """Return the table name of a frame. The main rows of a step have the name of the step."""
     is_main = frame == store_of(of.kind).rows and of.kind != SHARED.name
     return f"step_{of.step}" if is_main else f"step_{of.step}_{frame.replace(':', '_')}"
 
 
 def _plain(frame: pl.DataFrame, of: StateSlice) -> pl.DataFrame:
-    """Where a row is kept, its keys, its bounds as times, and the kernel's own columns without their sign."""
+    """Select key group, slice, keys, bounds as timestamps, and the kernel's columns without their @ prefix."""
     place = [pl.lit(of.group, pl.Int64).alias(_PLACE[0]), pl.lit(of.number, pl.Int64).alias(_PLACE[1])]
     keys = [name for name in frame.columns if not name.startswith(OWN)]
     bounds = [instant(name).alias(f"window_{name.removeprefix(OWN)}") for name in _BOUNDS if name in frame.columns]
-    taken = {*keys, *_PLACE, "window_start", "window_end"}
-    own = [pl.col(name).alias(_told(name, taken))
+    used = {*keys, *_PLACE, "window_start", "window_end"}
+    own = [pl.col(name).alias(_public_name(name, used))
            for name in frame.columns if name.startswith(OWN) and name not in (*_BOUNDS, *_HIDDEN)]  # fmt: skip
     if of.kind not in (WINDOWS.name, SHARED.name) and AT in frame.columns:
         bounds.append(instant(AT).alias("event_time"))
@@ -126,9 +126,9 @@ def _plain(frame: pl.DataFrame, of: StateSlice) -> pl.DataFrame:
     return frame.select(*place, *keys, *bounds, *own)
 
 
-def _told(name: str, taken: set[str]) -> str:
+def _public_name(name: str, used: set[str]) -> str:
     plain = name.removeprefix(OWN)
-    return f"kept_{plain}" if plain in taken else plain
+    return f"kept_{plain}" if plain in used else plain
 
 
 def _slices(slices: Sequence[StateSlice]) -> pl.DataFrame:
@@ -143,7 +143,7 @@ def _slices(slices: Sequence[StateSlice]) -> pl.DataFrame:
 
 
 def _oldest(each: StateSlice) -> int | None:
-    """Return where its first window begins, or the time of its first row, in milliseconds."""
+    """Return the start of its first window, or the time of its first row, in milliseconds."""
     times = ((frame, START if START in frame.columns else AT) for frame in each.frames.values() if frame.height)
     starts = [_least(frame[name]) for frame, name in times if name in frame.columns]
     return min(starts, default=None)
@@ -154,7 +154,7 @@ def _least(column: pl.Series) -> int:
 
 
 def _values(key: str, columns: int) -> list[str]:
-    """A comma may be part of a key that has one column."""
+    """Split a key at commas, unless it has one column: its value may contain commas."""
     return [key] if columns == 1 else list(_split(key))
 
 

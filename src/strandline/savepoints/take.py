@@ -18,7 +18,7 @@ from strandline.kernel.watermarks import NEVER
 from strandline.plan.upgrade.definitions import Definition, name_of, read_definition
 from strandline.ports.ledger import Sealed
 from strandline.savepoints.files import Draft, Manifest, Savepoint, SinkPosition, StepFiles
-from strandline.savepoints.state_reader import JobState, committed_batch, read_still
+from strandline.savepoints.state_reader import JobState, committed_batch, read_snapshot
 from strandline.spark.backfill import keep, plan_at, plan_in
 
 
@@ -38,7 +38,7 @@ def create(spark: SparkSession, checkpoint: str | Path, to: str | Path, *, batch
 
 def _written(spark: SparkSession, frozen: Checkpoint, draft: Draft, batch: int | None) -> Manifest:
     identity, at = frozen.identity, committed_batch(frozen, batch)
-    state = read_still(spark, frozen, at)
+    state = read_snapshot(spark, frozen, at)
     definition = read_definition(identity.definition)
     _require_whole(state, identity, definition)
     sealed = position_at(frozen, at)

@@ -1,9 +1,9 @@
-"""Bounded input as one batch job: no micro-batches, no state store; every key group steps once, to the end of time.
+"""Run bounded input as one batch job, without micro-batches and without a state store (decision 0016).
 
-    read all ──► prepare ──► shuffle by key group ──► step, with nothing held before and nothing kept after ──► deliver
+    read all ──► prepare ──► shuffle by key group ──► step, from empty state, once ──► deliver
 
-It is the same prepare, the same step and the same delivery under the same ledger as a stream's; only that the whole
-input is one range, and that the heartbeat's only tick asks for a drain.
+Prepare, step, delivery and ledger are those of a stream. The whole input is one range, and the heartbeat ticks once,
+with a drain, so that every key group advances to the end of time.
 """
 
 import threading
@@ -22,10 +22,11 @@ from strandline.ports.protocols import Ending, InPieces
 from strandline.ports.raw_records import DRAINED, RAW_COLUMNS
 from strandline.spark.launch.session import OF_RECORDS
 from strandline.spark.patches.worker_gc import spare_imports
-from strandline.spark.sources.read_in_task import is_here, pieces_task
+from strandline.spark.sources.read_in_task import is_here as is_read_in_task
+from strandline.spark.sources.read_in_task import pieces_task
 from strandline.spark.sources.source_extent import Extent
 from strandline.spark.tasks.block_addresses import CARRIER
-from strandline.spark.tasks.keyed_step import Play, place_of, play_level
+from strandline.spark.tasks.keyed_step import Play, play_level, sender_of
 from strandline.spark.tasks.prepare import CARRIED, tick_task
 from strandline.spark.tasks.row_decoding import Batches
 from strandline.spark.tasks.task_metrics import Measured, asked_for, telling
@@ -36,10 +37,10 @@ _GROUP: Final = "strandline-at-once"
 
 
 class Query:
-    """A batch job where a streaming query is expected: it ends, it may have failed, it can be stopped."""
+    """A batch job with the interface of a streaming query: it ends, it may fail, it can be stopped."""
 
     lastProgress: Final = {"batchId": 1}  # noqa: N815 - Spark's name
-    """Its only batch is behind it, and Spark tells nothing of that."""
+    """The job counts its only batch as done; Spark reports no progress for it."""
     recentProgress: Final = ()  # noqa: N815 - Spark's name
 
     def __init__(self, spark: SparkSession, act: Callable[[], None], name: str) -> None:
@@ -57,7 +58,7 @@ class Query:
         self._spark.sparkContext.setJobGroup(self._name, "bounded input, at once", interruptOnCancel=True)
         try:
             act()
-        except Exception as problem:  # noqa: BLE001 - whoever waits asks for it
+        except Exception as problem:  # noqa: BLE001 - exception() returns it
             self._problem = problem
         finally:
             self._ended.set()
@@ -76,26 +77,26 @@ class Query:
 
 
 def all_at_once(stages: Stages, extent: Extent, spark: SparkSession, writers: Writers = NOBODY) -> DataFrame:
-    """Addressed blocks, of which those that are left at the end are to be delivered."""
-    mine = _session(spark)
+    """Return the blocks for delivery, as a DataFrame of addressed blocks."""
+    session = _session(spark)
     frames: list[DataFrame] = []
     for scan, part in zip(stages.scans, extent.sources, strict=True):
-        frames += _read(scan, part, stages, mine, writers)
-    last = mine.createDataFrame([(None, 0, None, DRAINED)], RAW_COLUMNS).coalesce(1)
+        frames += _read(scan, part, stages, session, writers)
+    last = session.createDataFrame([(None, 0, None, DRAINED)], RAW_COLUMNS).coalesce(1)
     frames.append(last.mapInArrow(tick_task(stages.timed), CARRIER))
     carried = reduce(DataFrame.unionByName, frames)
     for level, _ in enumerate(stages.levels, 1):
-        play, is_mine = play_level(stages.by_number, level)
-        # Blocks of one address come together, so that one key group is in memory at a time.
-        spread = carried.repartition(spark.sparkContext.defaultParallelism, "kg")
-        carried = spread.sortWithinPartitions("kg").mapInArrow(_play(play, is_mine), CARRIER)
+        play, is_here = play_level(stages.by_number, level)
+        # Sorted by address, so that one key group is in memory at a time.
+        shuffled = carried.repartition(spark.sparkContext.defaultParallelism, "kg")
+        carried = shuffled.sortWithinPartitions("kg").mapInArrow(_play(play, is_here), CARRIER)
     return carried
 
 
 def _read(scan: Scan, part: Any, stages: Stages, spark: SparkSession, writers: Writers) -> list[DataFrame]:
-    """What a source holds on its way to the key groups; where Python can read it, rows never pass through Spark."""
-    assert isinstance(scan.source, Ending)  # noqa: S101 - or there would be no extent
-    pieces = scan.source.pieces(part) if is_here(scan, spark) and isinstance(scan.source, InPieces) else None
+    """Read a source and prepare its rows. Where tasks can read it in Python, rows do not pass through Spark."""
+    assert isinstance(scan.source, Ending)  # noqa: S101 - an extent exists only for such sources
+    pieces = scan.source.pieces(part) if is_read_in_task(scan, spark) and isinstance(scan.source, InPieces) else None
     if pieces and isinstance(scan.source, InPieces):
         numbers = spark.range(0, len(pieces), 1, len(pieces))
         task = pieces_task(scan, stages.by_number, pieces, scan.source.reader(part), writers)
@@ -105,22 +106,22 @@ def _read(scan: Scan, part: Any, stages: Stages, spark: SparkSession, writers: W
 
 
 def _session(spark: SparkSession) -> SparkSession:
-    """The same Spark with settings of its own: blocks are long, and an Arrow batch of two gigabytes would end it."""
-    mine = spark.newSession()
+    """Return a session with smaller Arrow batches: blocks are long, and an Arrow batch over 2 GB fails."""
+    session = spark.newSession()
     for name, value in (spark.conf.getAll | OF_RECORDS).items():
-        if mine.conf.isModifiable(name):
-            mine.conf.set(name, value)
-    return mine
+        if session.conf.isModifiable(name):
+            session.conf.set(name, value)
+    return session
 
 
-def _play(play: Play, mine: Callable[[int], bool]) -> Callable[[Batches], Batches]:
+def _play(play: Play, is_here: Callable[[int], bool]) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
         spare_imports()
         for to, packed in groupby(_rows(batches), key=lambda row: row[0]):
-            if not mine(to):
+            if not is_here(to):
                 yield from (_carried([(to, data)]) for _, data in packed)
                 continue
-            blocks = sorted((unpack(data, f"key group {to}, input") for _, data in packed), key=place_of)
+            blocks = sorted((unpack(data, f"key group {to}, input") for _, data in packed), key=sender_of)
             begun, seen = time.perf_counter(), asked_for(blocks)
             _, sent = play(to, {}, blocks)
             if seen is not None:

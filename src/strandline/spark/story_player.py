@@ -1,8 +1,8 @@
-"""Spark as a player of stories: many stories at once in one query, each in key groups of its own, in lockstep.
+"""Play stories on Spark: many stories in one query, each in its own key groups, in lockstep.
 
-A move of every story makes one micro-batch. Players run in threads of their own and wait for each other; the carrier
-writes their packets to a folder that a source of its own reads batch by batch, and hands the output back. Whoever asks
-for a restart has the whole query stopped and started again from its checkpoint.
+One move of every story makes one micro-batch. Each player runs in a thread and waits for the others. The carrier writes
+their packets to a folder, a streaming source reads one file per batch, and the carrier hands the output back. A restart
+of any story stops the query and starts it again from its checkpoint.
 """
 
 import shutil
@@ -31,21 +31,21 @@ from strandline.spark.tasks.prepare import Blocks
 
 _FORMAT: Final = "strandline_packets"
 _ANSWER_WITHIN_SECONDS: Final = 300
-_LOOK_EVERY_SECONDS: Any = 0.05  # Spark takes parts of a second, though its annotation says otherwise
+_LOOK_EVERY_SECONDS: Any = 0.05  # Spark accepts fractions of a second, though its annotation says int
 _ELEMENTS: Final = "elements"
 
-Asks = Mapping[int, StepSpec]
+StepSpecs = Mapping[int, StepSpec]
 
 
 class Carrier:
-    """One Spark query for many players; a batch runs when every player has handed in a packet or left."""
+    """Run one Spark query for many players. A batch runs when every player has submitted a packet or left."""
 
-    def __init__(self, spark: SparkSession, asks: Asks) -> None:
+    def __init__(self, spark: SparkSession, specs: StepSpecs) -> None:
         self._spark = spark
-        self._asks = dict(asks)
+        self._specs = dict(specs)
         self._folder = Path(tempfile.mkdtemp(prefix="strandline-play-"))
         self._turn = threading.Condition()
-        self._playing = set(self._asks)
+        self._playing = set(self._specs)
         self._packets: dict[int, Packet] = {}
         self._answers: dict[int, list[Block]] = {}
         self._batch = 0
@@ -55,32 +55,34 @@ class Carrier:
         self._query = self._start()
 
     def carry(self, story: int, packet: Packet) -> list[Block]:
-        """Hands in a packet and waits for what becomes of it."""
+        """Submit a packet and wait for its output."""
         with self._turn:
             self._packets[story] = packet
-            self._go_on()
+            self._run_if_ready()
             done = self._turn.wait_for(lambda: story in self._answers or self._problem, _ANSWER_WITHIN_SECONDS)
             if self._problem is not None:
                 raise self._problem
             if not done:
-                raise RunError("Spark did not answer", detail=f"batch {self._batch}", hint="look at the Spark log")
+                raise RunError(
+                    "Spark did not return a batch", detail=f"batch {self._batch}", hint="check the Spark log"
+                )
             return self._answers.pop(story)
 
     def restart(self) -> None:
-        """Before the next batch the query is stopped and starts again from its checkpoint."""
+        """Restart the query from its checkpoint before the next batch."""
         self._restarting = True
 
     def leave(self, story: int) -> None:
-        """A player that has ended no longer keeps the others waiting."""
+        """Remove a player that has ended; the others stop waiting for it."""
         with self._turn:
             self._playing.discard(story)
             if self._playing:
-                self._go_on()
+                self._run_if_ready()
             else:
                 self._query.stop()
                 shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _go_on(self) -> None:
+    def _run_if_ready(self) -> None:
         if self._playing and self._packets.keys() >= self._playing:
             packets, self._packets = self._packets, {}
             threading.Thread(target=self._run, args=(self._batch, packets), daemon=True).start()
@@ -95,10 +97,10 @@ class Carrier:
             staged.write_bytes(_to_file(packets))
             staged.rename(self._folder / f"{batch}.packets")
             while self._delivered < batch:
-                # A query that has answered may be stopped for a restart while its last batch is still watched here.
+                # A restart may stop the query after it has delivered, while this thread still waits for the batch.
                 if self._query.awaitTermination(_LOOK_EVERY_SECONDS) and self._delivered < batch:
-                    raise RunError("Spark stopped playing")
-        except BaseException as problem:  # noqa: BLE001 - every waiting player must hear of it
+                    raise RunError("the Spark query stopped", hint="see the Spark log")
+        except BaseException as problem:  # noqa: BLE001 - every waiting player raises it
             with self._turn:
                 self._problem = problem
                 self._turn.notify_all()
@@ -106,10 +108,10 @@ class Carrier:
     def _start(self) -> Any:
         name = registered(self._spark, PacketSource)
         packets = self._spark.readStream.format(name).option("folder", str(self._folder)).load()
-        asks = self._asks
-        blocks = packets.mapInArrow(prepare_packets(asks), CARRIER)
+        specs = self._specs
+        blocks = packets.mapInArrow(prepare_packets(specs), CARRIER)
         played = blocks.groupBy("kg").transformWithState(
-            KeyGroupProcessor(_played_by(asks), lambda _: True), CARRIER, "Append", "None"
+            KeyGroupProcessor(_play(specs), lambda _: True), CARRIER, "Append", "None"
         )
         writing = played.writeStream.foreachBatch(self._deliver)
         return writing.option("checkpointLocation", str(self._folder / "checkpoint")).start()
@@ -121,21 +123,21 @@ class Carrier:
             found.setdefault(group // GROUPS, []).append(unpack(data, f"key group {group}, output"))
         with self._turn:
             if batch <= self._delivered:
-                return  # stopped before Spark noted it, so it is played again; its players have their answers
+                return  # stopped before Spark committed it, so Spark replays it; its players have the output
             self._delivered = batch
             self._answers.update(found)
             self._turn.notify_all()
 
 
-def prepare_packets(asks: Asks) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that Spark runs over packets: each becomes a block for each of its story's key groups."""
+def prepare_packets(specs: StepSpecs) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that Spark runs over packets: each becomes one block per key group of its story."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         groups: list[int] = []
         blocks: list[bytes] = []
         for batch in batches:
             for story, data in zip(batch["story"].to_pylist(), batch["packet"].to_pylist(), strict=True):
-                for group, block in _blocks(unpack(data, f"packet of story {story}"), asks[story]).items():
+                for group, block in _blocks(unpack(data, f"packet of story {story}"), specs[story]).items():
                     groups.append(story * GROUPS + group)
                     blocks.append(pack(block))
         if groups:
@@ -146,27 +148,27 @@ def prepare_packets(asks: Asks) -> Callable[[Iterator[pa.RecordBatch]], Iterator
     return run
 
 
-def _played_by(asks: Asks) -> Play:
-    """What a key group of a story does with a batch."""
+def _play(specs: StepSpecs) -> Play:
+    """Return the play function for key groups of stories."""
 
     def play(to: int, held: Mapping[str, bytes], blocks: Sequence[Block]) -> tuple[Mapping[str, bytes | None], Blocks]:
         controls = [control_from_facts(block.facts["control"]) for block in blocks]
-        stepped = step(held, blocks, controls, asks[to // GROUPS])
+        stepped = step(held, blocks, controls, specs[to // GROUPS])
         letters = [block.frames["dead"] for block in blocks if "dead" in block.frames]
         return stepped.writes, [(to, to_block(stepped, pl.concat(letters) if letters else None, Counts()))]
 
     return play
 
 
-def _blocks(data: Block, ask: StepSpec) -> dict[int, Block]:
+def _blocks(data: Block, spec: StepSpec) -> dict[int, Block]:
     packet = Packet(data.frames.get(_ELEMENTS), control_from_facts(data.facts["control"]), data.facts["horizon"])
-    found, dead = prepared(packet, ask)
+    found, dead = prepared(packet, spec)
     facts = {"control": data.facts["control"], "from": "story", "counts": counts_to_facts(Counts())}
     blocks = {}
     for group in range(GROUPS):
-        mine = found.get(group, Block())
+        block = found.get(group, Block())
         letters = {"dead": dead} if group == 0 and dead is not None and dead.height else {}
-        blocks[group] = Block({**mine.frames, **letters}, {**mine.facts, **facts})
+        blocks[group] = Block({**block.frames, **letters}, {**block.facts, **facts})
     return blocks
 
 
@@ -185,7 +187,7 @@ def _to_file(packets: Mapping[int, Packet]) -> bytes:
 
 
 class PacketSource(DataSource):
-    """A folder of packets, one file a batch."""
+    """Read a folder of packets, one file per batch."""
 
     @classmethod
     def name(cls) -> str:
@@ -199,7 +201,7 @@ class PacketSource(DataSource):
 
 
 class PacketReader(DataSourceStreamReader):
-    """The position is the number of the next file; a batch takes one."""
+    """Read packets. The offset is the number of the next file; a batch reads one file."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -220,20 +222,20 @@ class PacketReader(DataSourceStreamReader):
 
 
 class SparkPlayer(BlockPlayer):
-    """One story among those that a carrier plays."""
+    """Play one of the stories of a carrier."""
 
-    def __init__(self, carrier: Carrier, story: int, ask: Operator, rule: Rule, **options: Any) -> None:
-        super().__init__(ask, rule, **options)
+    def __init__(self, carrier: Carrier, story: int, operator: Operator, rule: Rule, **options: Any) -> None:
+        super().__init__(operator, rule, **options)
         self._carrier, self._story = carrier, story
 
     def _carry(self, packet: Packet) -> Iterable[Block]:
         return self._carrier.carry(self._story, packet)
 
     def restart(self) -> Self:
-        """The query starts again from its checkpoint; the story's own script goes on."""
+        """Restart the query from its checkpoint; this player continues."""
         self._carrier.restart()
         return self
 
     def close(self) -> None:
-        """The others need no longer wait for this story."""
+        """Leave the carrier, so that other stories do not wait for this one."""
         self._carrier.leave(self._story)

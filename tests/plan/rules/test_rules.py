@@ -1,4 +1,4 @@
-"""What each rule refuses, and beside it the smallest change after which it does not."""
+"""Every rule refuses a pipeline, and accepts it after a small change."""
 
 from collections.abc import Callable
 
@@ -18,12 +18,12 @@ def keyed() -> Keyed:
     return scores().event_time("at", WATERMARK).key_by("team").window(sl.tumbling(minutes=1))
 
 
-def counted(said: Keyed) -> Pipeline:
-    return said.aggregate(plays=sl.count()).write(PaperSink())
+def counted(step: Keyed) -> Pipeline:
+    return step.aggregate(plays=sl.count()).write(PaperSink())
 
 
-def again(said: Keyed, **options: bool) -> Pipeline:
-    panes = said.aggregate(plays=sl.count())
+def again(step: Keyed, **options: bool) -> Pipeline:
+    panes = step.aggregate(plays=sl.count())
     return counted(panes.key_by("team", **options).window(sl.tumbling(minutes=5)))
 
 
@@ -43,7 +43,7 @@ CASES: dict[str, tuple[Callable[[], Pipeline], str, Callable[[], Pipeline]]] = {
         "scores has no column 'when'",
         lambda: counted(keyed()),
     ),
-    "a time that is none": (
+    "an event time that is a number": (
         lambda: counted(scores().event_time("score", WATERMARK).key_by("team").window(sl.tumbling(minutes=1))),
         "the event time 'score' is a long",
         lambda: counted(
@@ -61,7 +61,7 @@ CASES: dict[str, tuple[Callable[[], Pipeline], str, Callable[[], Pipeline]]] = {
     ),
     "a sum of texts": (
         lambda: keyed().aggregate(total=sl.sum("user")).write(PaperSink()),
-        "'total' computes with 'user', which is a string",
+        "'total' needs a number, and the column 'user' is a string",
         lambda: keyed().aggregate(total=sl.sum("score")).write(PaperSink()),
     ),
     "a key and a value of one name": (
@@ -89,14 +89,14 @@ CASES: dict[str, tuple[Callable[[], Pipeline], str, Callable[[], Pipeline]]] = {
         "paper cannot take retractions, and n by team sends them",
         lambda: keyed().accumulate(sl.accumulating).aggregate(n=sl.count()).write(PaperSink(takes_retractions=False)),
     ),
-    "panes that repeat each other": (
+    "accumulating panes": (
         lambda: again(keyed().trigger(sl.repeatedly(sl.after_count(1))).accumulate(sl.accumulating)),
-        "plays by team would count twice",
+        "plays by team would count elements twice",
         lambda: again(keyed().trigger(sl.repeatedly(sl.after_count(1))).accumulate(sl.retracting)),
     ),
-    "panes that repeat each other, meant": (
+    "accumulating panes, accepted": (
         lambda: again(keyed().allow_lateness("1m").accumulate(sl.accumulating)),
-        "plays by team would count twice",
+        "plays by team would count elements twice",
         lambda: again(keyed().allow_lateness("1m").accumulate(sl.accumulating), even_repeated=True),
     ),
     "a trigger that closes": (
@@ -111,20 +111,20 @@ CASES: dict[str, tuple[Callable[[], Pipeline], str, Callable[[], Pipeline]]] = {
     ),
     "a global window without a time to live": (
         lambda: counted(keyed().window(sl.everything())),
-        "keeps a row for every key it ever sees",
+        "keeps a row for every key forever",
         lambda: counted(keyed().window(sl.everything()).time_to_live("1h")),
     ),
-    "a global window for ever, meant": (
+    "a global window, accepted": (
         lambda: counted(keyed().window(sl.everything())),
-        "keeps a row for every key it ever sees",
+        "keeps a row for every key forever",
         lambda: counted(keyed().window(sl.everything()).keep_for_ever()),
     ),
     "lateness without end": (
         lambda: counted(keyed().allow_lateness("forever")),
-        "keeps every window it ever opens",
+        "keeps every window forever",
         lambda: counted(keyed().allow_lateness("forever").keep_for_ever()),
     ),
-    "an evictor over panes that are taken back": (
+    "an evictor over retractions": (
         lambda: counted(
             keyed()
             .accumulate(sl.retracting)
@@ -133,7 +133,7 @@ CASES: dict[str, tuple[Callable[[], Pipeline], str, Callable[[], Pipeline]]] = {
             .window(sl.tumbling("5m"))
             .evict(sl.keep_last(2))
         ),
-        "goes by the order in which elements come",
+        "depends on arrival order",
         lambda: counted(
             keyed().aggregate(n=sl.count()).key_by("team").window(sl.tumbling("5m")).evict(sl.keep_last(2))
         ),

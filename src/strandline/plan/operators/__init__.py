@@ -1,4 +1,4 @@
-"""What the plan knows of each keyed operator: columns, checks, explanation. The one place that matches the union."""
+"""Find the plan of a keyed operator: its columns, checks and explanation. The one place that matches the union."""
 
 from typing import assert_never
 
@@ -13,7 +13,7 @@ __all__ = ["Accepted", "Columns", "OperatorPlan", "plan_of"]
 
 
 def plan_of(operator: Operator) -> OperatorPlan:
-    """Return the plan's side of an operator."""
+    """Return the plan of an operator."""
     match operator:
         case WindowedStep():
             return WindowPlan(operator)

@@ -1,4 +1,4 @@
-"""The contract of keyed operators towards the plan. `kernel/operator.py` has the contract towards the kernel."""
+"""Define what the planner needs from a keyed operator. `kernel/operator.py` defines what the kernel needs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
@@ -8,28 +8,28 @@ from strandline.model.operators import Operator
 from strandline.model.triggers import Trigger
 
 Columns = dict[str, str | None]
-"""Columns with their types as DDL writes them; None where Spark must look first."""
+"""Columns with their types in DDL; None where only Spark knows the type."""
 
 INPUT: str = "input"
 """The role of the only input."""
 
 
 class Accepted(StrEnum):
-    """What is refused unless the pipeline's author accepts it."""
+    """What a rule refuses unless the author of the pipeline accepts it."""
 
     REPEATED = "repeated"
     """Panes that repeat each other are aggregated again."""
     FOR_EVER = "for_ever"
-    """State is kept for every key that was ever seen."""
+    """State is kept forever for every key."""
     CLOSING = "closing"
-    """Windows close before their lateness is over."""
+    """Windows close before their allowed lateness has passed."""
 
 
 class OperatorPlan(Protocol):
-    """What the plan asks of a keyed operator."""
+    """What the planner needs from a keyed operator."""
 
     @property
-    def takes_back(self) -> bool:
+    def retracts(self) -> bool:
         """Tell whether it emits retractions."""
         ...
 
@@ -40,7 +40,7 @@ class OperatorPlan(Protocol):
 
     @property
     def declared(self) -> Mapping[str, str]:
-        """Columns that it declares beside user columns, as the next operations read them, with their types."""
+        """Return the columns that it adds to user columns, with their types, as the next operations read them."""
         ...
 
     @property
@@ -50,20 +50,20 @@ class OperatorPlan(Protocol):
 
     @property
     def order_dependence(self) -> str | None:
-        """Say why its rows depend on the order in which elements arrive; None if they do not."""
+        """Return why its rows depend on the order in which elements arrive; None if they do not."""
         ...
 
     @property
     def next_trigger(self) -> Trigger:
-        """Return the trigger of a windowed operator over its rows, unless the pipeline names one."""
+        """Return the default trigger of a windowed operator over its rows."""
         ...
 
     def with_signs(self, signs: bool) -> Operator:
-        """Return the operator for input that retracts, or does not."""
+        """Return the operator for input with retractions, or without."""
         ...
 
     def name(self, keys: Sequence[str]) -> str:
-        """Name it in errors."""
+        """Return its name in error messages."""
         ...
 
     def columns(self, known: Columns, keys: Sequence[str]) -> Columns:
@@ -79,25 +79,25 @@ class OperatorPlan(Protocol):
         ...
 
     def refuse(self, name: str, accepted: frozenset[Accepted]) -> None:
-        """Raise if state grows without bound, or data is refused unexpectedly, and the author has not accepted that."""
+        """Raise if its state is unbounded or its windows close early, unless the author has accepted that."""
         ...
 
     def explain_prepare(self, keys: Sequence[str]) -> str:
-        """Say what tasks do before the shuffle."""
+        """Describe what tasks do before the shuffle."""
         ...
 
     def explain_step(self) -> str:
-        """Say what a key group does."""
+        """Describe what a key group does."""
         ...
 
     def explain_state(self) -> str:
-        """Say what is kept, and until when."""
+        """Describe the state and its retention. The text starts with `keeps`; `strandline state` searches for it."""
         ...
 
     def describe(self) -> str:
-        """Describe it in a few words: its windows, or what it keeps."""
+        """Describe the operator in a few words: its windows, or what it keeps."""
         ...
 
     def cautions(self) -> tuple[str, ...]:
-        """Return what is allowed but easily not meant, each in a sentence with the way out."""
+        """Return warnings about settings that are allowed but often unintended, with the way out."""
         ...

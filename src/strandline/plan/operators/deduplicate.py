@@ -1,4 +1,4 @@
-"""Plan the deduplication operator."""
+"""Plan deduplication: its columns, checks and explanation."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from strandline.plan.operators.contract import Accepted, Columns
 
 @dataclass(frozen=True, slots=True)
 class DeduplicatePlan:
-    """The plan's side of a deduplication."""
+    """The plan of a deduplication."""
 
     operator: Deduplicate
 
     @property
-    def takes_back(self) -> bool:
+    def retracts(self) -> bool:
         return self.operator.keep is Keep.LAST
 
     @property
@@ -39,10 +39,10 @@ class DeduplicatePlan:
     @property
     def order_dependence(self) -> str | None:
         if self.operator.time is TimeDomain.PROCESSING:
-            return "time is the clock's"
+            return "it uses processing time"
         if self.operator.keep is Keep.FIRST and self.operator.within is None:
             return None
-        return "which element is kept depends on the batch it comes in" if self.operator.within is not None else None
+        return "which element of a key is kept depends on the batches" if self.operator.within is not None else None
 
     def with_signs(self, signs: bool) -> Deduplicate:  # noqa: ARG002 - retractions are refused
         return self.operator
@@ -54,23 +54,23 @@ class DeduplicatePlan:
         return known
 
     def check_columns(self, need: Callable[[str], str | None], keys: Sequence[str]) -> None:
-        """Nothing but keys is read."""
+        """Accept any columns: only keys are read, and they are checked already."""
 
     def refuse_retractions(self, name: str, before: str) -> None:
         raise InvalidStep(
             f"{name} cannot process retractions, and {before} sends them",
-            hint="let that step be discarding or accumulating, or deduplicate before it",
+            hint="make that step discarding or accumulating, or deduplicate before it",
         )
 
     def refuse(self, name: str, accepted: frozenset[Accepted]) -> None:
         if self.operator.within is None and Accepted.FOR_EVER not in accepted:
             raise InvalidStep(
-                f"{name} keeps every key it ever sees",
-                hint='give it a span, as in within="10m", or say forever=True',
+                f"{name} keeps every key forever, so its state has no bound",
+                hint='set a span, as in within="10m", or accept it with forever=True',
             )
 
     def explain_prepare(self, keys: Sequence[str]) -> str:
-        return f"group by {', '.join(keys)} one by one"
+        return f"group by {', '.join(keys)} without pre-aggregation"
 
     def explain_step(self) -> str:
         within = "" if self.operator.within is None else f" within {self.operator.within} of event time"
@@ -80,8 +80,8 @@ class DeduplicatePlan:
         kept = "keys and times" if self.operator.keep is Keep.FIRST else "the last element of each key"
         if self.operator.within is None:
             return f"keeps {kept} forever"
-        late = "" if self.operator.lateness == ZERO else f" and {self.operator.lateness} of lateness"
-        return f"keeps {kept} until {self.operator.within}{late} after their time"
+        late = "" if self.operator.lateness == ZERO else f", plus {self.operator.lateness} of allowed lateness"
+        return f"keeps {kept} until the watermark is {self.operator.within} past their time{late}"
 
     def describe(self) -> str:
         return self.explain_step()

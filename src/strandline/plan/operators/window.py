@@ -1,4 +1,4 @@
-"""Plan the window operator."""
+"""Plan windowed aggregation: its columns, checks and explanation."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,19 +54,19 @@ PANE: Final[Mapping[str, str]] = {
     "is_last": "boolean",
     "retraction": "boolean",
 }
-"""Columns of a pane besides its key and its values, as the next operations read them."""
+"""Columns of a pane beside its keys and aggregates, as the next operations read them."""
 
 _NUMERIC = (Sum, Mean, Variance, StdDev, Quantile, BitAnd, BitOr, BitXor)
 
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """The plan's side of a windowed aggregation."""
+    """The plan of a windowed aggregation."""
 
     step: WindowedStep
 
     @property
-    def takes_back(self) -> bool:
+    def retracts(self) -> bool:
         return self.step.accumulation is Accumulation.RETRACTING
 
     @property
@@ -90,28 +90,28 @@ class WindowPlan:
     def order_dependence(self) -> str | None:
         step = self.step
         if step.time is TimeDomain.PROCESSING:
-            return "time is the clock's"
+            return "it uses processing time"
         if isinstance(step.window, CountWindow):
-            return "windows hold elements as they come"
+            return "count windows take elements in arrival order"
         if step.evictor is not None:
-            return "an evictor looks at what came last"
+            return "an evictor depends on arrival order"
         if step.ttl is not None:
-            return "state has a time to live, by the clock"
+            return "state has a time to live in processing time"
         trigger = step.trigger
         match trigger.of if isinstance(trigger, Repeatedly) else trigger:
             case Never() | AfterWatermark(None, _):
                 return None
             case AfterWatermark() if step.accumulation is Accumulation.DISCARDING:
-                return f"{describe(trigger)} divides what windows hold among panes"
+                return f"{describe(trigger)} splits the elements of a window between discarding panes"
             case AfterWatermark() if step.accumulation is Accumulation.ACCUMULATING and isinstance(
                 step.window, Session
             ):
-                return "sessions that grow leave panes under the bounds they had"
+                return "panes of a session have its bounds at the time of firing, and sessions grow"
             case AfterWatermark():
-                # Of panes that each hold all before them the last one says it all, and nothing is early at the end.
+                # Each pane replaces the one before it, so one batch leaves the same final pane.
                 return None
             case _:
-                return f"{describe(trigger)} speaks by what has come so far"
+                return f"{describe(trigger)} fires on the elements that have arrived so far"
 
     def with_signs(self, signs: bool) -> WindowedStep:
         return replace(self.step, signed=signs)
@@ -129,7 +129,8 @@ class WindowPlan:
                 kind = need(column)
                 if isinstance(aggregate, _NUMERIC) and not ddl.is_number(kind) and kind != "boolean":
                     raise InvalidStep(
-                        f"{name!r} computes with {column!r}, which is a {kind}", hint="choose a column of numbers"
+                        f"{name!r} needs a number, and the column {column!r} is a {kind}",
+                        hint="choose or cast a column",
                     )
         match self.step.window:
             case Session(GapColumn(column)):
@@ -137,46 +138,46 @@ class WindowPlan:
             case Custom(start, end):
                 need(start)
                 need(end)
-        clash = sorted({name for name, _ in self.step.aggregates} & set(keys))
-        if clash:
-            raise InvalidStep(f"{clash[0]!r} is both a key and an aggregate", hint="give the aggregate another name")
+        both = sorted({name for name, _ in self.step.aggregates} & set(keys))
+        if both:
+            raise InvalidStep(f"{both[0]!r} is both a key and an aggregate", hint="give the aggregate another name")
 
     def refuse_retractions(self, name: str, before: str) -> None:
         if self.step.evictor is not None or isinstance(self.step.window, CountWindow):
             raise InvalidStep(
-                f"{name} goes by the order in which elements come, and {before} sends retractions",
-                hint="let that step be discarding, or this one do without an evictor and count windows",
+                f"{name} depends on arrival order and cannot process retractions, and {before} sends them",
+                hint="make that step discarding, or use neither an evictor nor count windows here",
             )
         for aggregate, kind in self.step.aggregates:
             if isinstance(kind, ApproxCountDistinct):
                 raise InvalidStep(
-                    f"nothing can be taken back from {aggregate!r}, an approximate count", hint="use count_distinct"
+                    f"{aggregate!r} is an approximate count and cannot process retractions", hint="use count_distinct"
                 )
 
     def refuse(self, name: str, accepted: frozenset[Accepted]) -> None:
         if Accepted.CLOSING not in accepted and closes_early(self.step):
             raise InvalidStep(
-                f"the trigger of {name} finishes, and its windows take no elements after that",
-                detail=f"{describe(self.step.trigger)}; what comes later goes to the late output as closed",
-                hint="wrap it in repeatedly(…), give after_watermark a late part, or say trigger(…, may_close=True)",
+                f"the trigger of {name} finishes, and its windows then accept no more elements",
+                detail=f"{describe(self.step.trigger)}; later elements go to the late output with reason closed",
+                hint="wrap it in repeatedly(…), give after_watermark a late part, or set trigger(…, may_close=True)",
             )
         if Accepted.FOR_EVER in accepted:
             return
         if isinstance(self.step.window, Global) and self.step.ttl is None:
             raise InvalidStep(
-                f"{name} keeps a row for every key it ever sees: its window has no end",
-                hint="give it a window or time_to_live(…), or say keep_for_ever()",
+                f"{name} keeps a row for every key forever: its window has no end",
+                hint="set a window or time_to_live(…), or accept it with keep_for_ever()",
             )
         if not isinstance(self.step.window, Global | CountWindow) and self.step.lateness.allowed is None:
             raise InvalidStep(
-                f"{name} keeps every window it ever opens: its lateness has no end",
-                hint="allow a length of time, or say keep_for_ever()",
+                f"{name} keeps every window forever: its allowed lateness has no end",
+                hint="set a length of time, or accept it with keep_for_ever()",
             )
 
     def explain_prepare(self, keys: Sequence[str]) -> str:
         by = ", ".join(keys)
-        combined = f"combine by {by}" if lifts(self.step) else f"group by {by} one by one"
-        return f"{describe_window(self.step.window)}, {combined}"
+        grouped = f"pre-aggregate by {by}" if lifts(self.step) else f"group by {by} without pre-aggregation"
+        return f"{describe_window(self.step.window)}, {grouped}"
 
     def explain_step(self) -> str:
         return f"{describe(self.step.trigger)}, {self.step.accumulation}"
@@ -188,7 +189,7 @@ class WindowPlan:
     def _until(self) -> str:
         allowed = self.step.lateness.allowed
         if self.step.ttl is not None:
-            return f"{self.step.ttl} after its last element"
+            return f"{self.step.ttl} of processing time after its last element"
         return "the end of the stream" if allowed is None else f"{allowed} after the window's end"
 
     def describe(self) -> str:
@@ -199,14 +200,14 @@ class WindowPlan:
 
 
 def closes_early(step: WindowedStep) -> bool:
-    """Tell whether a window may close while it could still take elements."""
+    """Tell whether a window may close before its allowed lateness has passed."""
     if not may_finish(step.trigger):
         return False
     return not finishes_by_watermark_only(step.trigger) or step.lateness.allowed != ZERO
 
 
 def _value_type(aggregate: Aggregate, known: Columns) -> str | None:
-    of = known.get(aggregate.column or "")
+    kind = known.get(aggregate.column or "")
     match aggregate:
         case Count() | CountDistinct() | ApproxCountDistinct():
             return "long"
@@ -217,10 +218,12 @@ def _value_type(aggregate: Aggregate, known: Columns) -> str | None:
         case StringAgg():
             return "string"
         case Sum():
-            return "double" if of in ("float", "double") else of and (of if of.startswith("decimal") else "long")
+            return (
+                "double" if kind in ("float", "double") else kind and (kind if kind.startswith("decimal") else "long")
+            )
         case Collect() | TopK():
-            return of and f"array<{of}>"
+            return kind and f"array<{kind}>"
         case UserAggregate():
             return None
         case _:
-            return of
+            return kind

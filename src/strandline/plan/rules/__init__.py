@@ -1,4 +1,4 @@
-"""The rules of a plan, in order: each takes a pipeline and returns it, or says why it cannot run."""
+"""List the rules that check a pipeline, in order. Each returns the pipeline or raises the reason why it cannot run."""
 
 from collections.abc import Callable
 from typing import Final

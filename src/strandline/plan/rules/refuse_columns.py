@@ -7,7 +7,7 @@ from strandline.plan.stateless_operations import Polars, Select, Sql
 
 
 def refuse_columns(root: Root) -> Root:
-    """Check names and types, as far as they are known before Spark looks at an expression."""
+    """Check the names and types of columns, as far as they are known without Spark."""
     for node in walk(root):
         match node:
             case EventTime(of, str() as column, _):
@@ -15,7 +15,7 @@ def refuse_columns(root: Root) -> Root:
                 if not ddl.is_time(kind):
                     raise InvalidStep(
                         f"the event time {column!r} is a {kind}",
-                        hint=f'make it a timestamp first, as in with_columns({column}="timestamp_millis({column})")',
+                        hint=f'convert it to a timestamp, as in with_columns({column}="timestamp_millis({column})")',
                     )
             case KeyedNode():
                 _check_operator(node)
@@ -33,7 +33,7 @@ def _check_operator(node: KeyedNode) -> None:
         for key in stream.keys:
             kind = _need(key, stream.of)
             if kind is not None and kind.startswith(("array", "map", "struct", "binary")):
-                raise InvalidStep(f"the key {key!r} is a {kind}", hint="key by texts, numbers or times")
+                raise InvalidStep(f"the key {key!r} is a {kind}", hint="key by strings, numbers or timestamps")
     of = node.streams[0].of
     node.plan.check_columns(lambda column: _need(column, of), node.keys)
 
@@ -50,7 +50,7 @@ def _need(column: str, of: Node) -> str | None:
 
 
 def _origin(node: Node) -> str:
-    """Name the node that a column should have come from."""
+    """Return the name of the node that should have a missing column."""
     match node:
         case EventTime(of):
             return _origin(of)
@@ -69,11 +69,11 @@ def _check_union(streams: tuple[Node, ...]) -> None:
     for stream in streams[1:]:
         other = stream.columns
         if set(other) != set(first):
-            different = ", ".join(sorted(set(first) ^ set(other)))
+            missing = ", ".join(sorted(set(first) ^ set(other)))
             raise InvalidStep(
                 "the streams of a union have different columns",
-                detail=f"only some have {different}",
-                hint="select the same columns of each",
+                detail=f"only some have {missing}",
+                hint="select the same columns from each",
             )
         for name, kind in first.items():
             if kind is not None and other[name] is not None and kind != other[name]:

@@ -6,7 +6,7 @@ from strandline.plan.nodes import KeyedNode, Root, outputs_of, walk
 
 
 def refuse_delivery(root: Root) -> Root:
-    """Check every sink of rows and of late elements; late elements have the delivery of their output."""
+    """Check the sinks of rows and of late elements. Late elements have the delivery guarantee of their output."""
     for write in outputs_of(root):
         _check(write.sink, write.delivery)
         for node in walk(write):

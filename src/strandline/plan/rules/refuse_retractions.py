@@ -1,24 +1,24 @@
-"""Refuse retractions where they are not understood."""
+"""Refuse retractions to sinks and operators that cannot process them."""
 
 from strandline.errors import InvalidStep
-from strandline.plan.lineage import strands_to
+from strandline.plan.lineage import paths_to
 from strandline.plan.nodes import KeyedNode, Root, outputs_of, walk
 
 
 def refuse_retractions(root: Root) -> Root:
-    """Check that sinks and operators can take the retractions that they get."""
+    """Check that sinks and operators can process the retractions that they receive."""
     for write in outputs_of(root):
-        for strand in strands_to(write.of):
-            step = strand.origin
-            if isinstance(step, KeyedNode) and step.takes_back and not write.sink.takes_retractions:
+        for path in paths_to(write.of):
+            step = path.origin
+            if isinstance(step, KeyedNode) and step.retracts and not write.sink.takes_retractions:
                 raise InvalidStep(
                     f"{write.sink.name} cannot take retractions, and {step.name} sends them",
-                    hint="accumulate(accumulating), or another sink",
+                    hint="use accumulate(accumulating), or another sink",
                 )
     for node in walk(root):
         if isinstance(node, KeyedNode):
-            origins = [strand.origin for stream in node.inputs for strand in strands_to(stream)]
-            retracting = [step for step in origins if isinstance(step, KeyedNode) and step.takes_back]
+            origins = [path.origin for stream in node.inputs for path in paths_to(stream)]
+            retracting = [step for step in origins if isinstance(step, KeyedNode) and step.retracts]
             if retracting:
                 node.plan.refuse_retractions(node.name, retracting[0].name)
     return root

@@ -4,7 +4,7 @@ from strandline.plan.nodes import KeyedNode, Root, walk
 
 
 def refuse_unbounded_state(root: Root) -> Root:
-    """Ask every operator; each knows what its state and its triggers do."""
+    """Let every operator check its own state and triggers."""
     for node in walk(root):
         if isinstance(node, KeyedNode):
             node.plan.refuse(node.name, node.accepted)

@@ -1,4 +1,4 @@
-"""Whether what came out is what a story expects, and where it is not, a difference one can read."""
+"""Compare the output of a player with the rows that a story expects, and describe the difference."""
 
 import math
 from collections import Counter
@@ -16,13 +16,13 @@ from strandline.reference.values import Rank, rank
 Fields = Mapping[str, Any]
 
 _SEARCHED: Final = 10_000
-"""Dead ends after which a search for an order gives up; rows that name key and window need none."""
+"""Dead ends after which the search for a matching order gives up. Rows that name key and window cause none."""
 _TOLERANCE: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Expected rows and rows that came, those of the same place in both paired; and a sentence about them."""
+    """A difference: a summary, the expected and the actual rows with unmatched ones marked, and remarks."""
 
     summary: str
     expected: tuple[str, ...]
@@ -31,7 +31,7 @@ class Difference:
 
 
 def pane_fields(pane: Pane) -> Fields:
-    """A pane as a story writes it."""
+    """Return the fields of a pane as a story writes them."""
     return {
         "key": pane.key,
         "window": pane.window,
@@ -52,21 +52,27 @@ def row_fields(row: ChangelogRow) -> Fields:
 
 
 def late_fields(late: Late) -> Fields:
-    """A late row as a story writes it."""
+    """Return the fields of a late row as a story writes them."""
     element = late.element
-    told = {"at": element.at, "key": element.key, **element.columns, "reason": str(late.reason), "window": late.window}
-    return {**told, "watermark": late.watermark, "partial": late.partial, "partition": element.partition}
+    fields = {
+        "at": element.at,
+        "key": element.key,
+        **element.columns,
+        "reason": str(late.reason),
+        "window": late.window,
+    }
+    return {**fields, "watermark": late.watermark, "partial": late.partial, "partition": element.partition}
 
 
 def dead_fields(letter: DeadLetter) -> Fields:
-    """A dead letter as a story writes it."""
+    """Return the fields of a dead letter as a story writes them."""
     return {**letter.columns, "reason": str(letter.reason)}
 
 
 def panes_differ(
     rows: Sequence[Row], panes: Sequence[Pane], multisets: Collection[str], *, some: bool
 ) -> Difference | None:
-    """None if these rows are what came out: in any order between identities, in this order within one."""
+    """Compare expected and actual panes; None if they match. Order counts only within one key and window."""
     got = [pane_fields(pane) for pane in panes]
     queues: dict[tuple[Rank, Window], list[int]] = {}
     for place, pane in enumerate(panes):
@@ -78,7 +84,7 @@ def panes_differ(
 
 
 def rows_differ(what: str, rows: Sequence[Row], got: Sequence[Fields], *, some: bool = False) -> Difference | None:
-    """None if each row has come, and no others, in whatever order."""
+    """Compare expected and actual rows in any order; None if they match. `some` allows other rows."""
     fits = _fitting(rows, got, ())
     if (some or len(rows) == len(got)) and _can_pair(fits):
         return None
@@ -86,18 +92,19 @@ def rows_differ(what: str, rows: Sequence[Row], got: Sequence[Fields], *, some: 
 
 
 def _fitting(rows: Sequence[Row], got: Sequence[Fields], multisets: Collection[str]) -> list[list[int]]:
-    """For each row the places of those that could be it."""
+    """Return, for each expected row, the positions of actual rows that match it."""
     by_key: dict[Rank, list[int]] = {}
     for place, one in enumerate(got):
         by_key.setdefault(rank(one.get("key")), []).append(place)
-    near = [by_key.get(rank(row.fields["key"]), []) if "key" in row.fields else range(len(got)) for row in rows]
+    candidates = [by_key.get(rank(row.fields["key"]), []) if "key" in row.fields else range(len(got)) for row in rows]
     return [
-        [place for place in places if _fits(row, got[place], multisets)] for row, places in zip(rows, near, strict=True)
+        [place for place in places if _fits(row, got[place], multisets)]
+        for row, places in zip(rows, candidates, strict=True)
     ]
 
 
 def _can_pair(fits: Sequence[Sequence[int]]) -> bool:
-    """Whether each row can have one of its own among those that came, in whatever order; rows give way to others."""
+    """Tell whether every expected row can be paired with its own actual row (bipartite matching)."""
     owner: dict[int, int] = {}
 
     def finds(row: int, tried: set[int]) -> bool:
@@ -113,7 +120,7 @@ def _can_pair(fits: Sequence[Sequence[int]]) -> bool:
 
 
 class _Search:
-    """Each row in turn takes the next of some queue; if some are enough, others in the queue may be passed over."""
+    """Search for an order: each expected row takes the next pane of a key and window; `some` may skip panes."""
 
     def __init__(self, fits: Sequence[Sequence[int]], queues: Sequence[Sequence[int]], *, some: bool) -> None:
         self._fits = fits
@@ -127,14 +134,14 @@ class _Search:
 
     def _match(self, taken: tuple[int, ...], row: int) -> bool:
         while row < len(self._fits):
-            # What few other rows want is tried first, so that rows that name little seldom stand in the way.
+            # Panes that few other rows match are tried first, so that rows with few fields rarely take the wrong one.
             choices = sorted(self._choices(taken, row), key=lambda choice: self._wanted[choice])
             if len(choices) != 1:
-                return any(self._is_way(self._took(taken, choice), row + 1) for choice in choices)
-            taken, row = self._took(taken, choices[0]), row + 1
+                return any(self._reaches_end(self._taking(taken, choice), row + 1) for choice in choices)
+            taken, row = self._taking(taken, choices[0]), row + 1
         return True
 
-    def _is_way(self, taken: tuple[int, ...], row: int) -> bool:
+    def _reaches_end(self, taken: tuple[int, ...], row: int) -> bool:
         if taken in self._hopeless or len(self._hopeless) > _SEARCHED:
             return False
         if self._match(taken, row):
@@ -148,18 +155,18 @@ class _Search:
             if place == taken[queue] or (self._some and place > taken[queue]):
                 yield one
 
-    def _took(self, taken: tuple[int, ...], one: int) -> tuple[int, ...]:
+    def _taking(self, taken: tuple[int, ...], one: int) -> tuple[int, ...]:
         queue, place = self._spot[one]
         return (*taken[:queue], place + 1, *taken[queue + 1 :])
 
 
 def _fits(row: Row, got: Fields, multisets: Collection[str]) -> bool:
-    """Whether what came is the expected row; fields that are not named are not compared."""
+    """Tell whether an actual row matches an expected row; only the fields that it names are compared."""
     return next(_misfits(row, got, multisets), None) is None
 
 
 def _misfits(row: Row, got: Fields, multisets: Collection[str]) -> Iterator[str]:
-    """The fields in which what came is not the expected row."""
+    """Yield the fields in which an actual row differs from an expected row."""
     for name, value in row.fields.items():
         if name not in got or not _same(value, got[name], as_multiset=name in multisets):
             yield name
@@ -193,7 +200,7 @@ def _same_multiset(expected: Sequence[Any], got: Sequence[Any]) -> bool:
 def _difference(
     what: str, rows: Sequence[Row], got: Sequence[Fields], multisets: Collection[str], *, some: bool
 ) -> Difference:
-    """What matches is marked alike on both sides; what is left is paired with its nearest, field by field."""
+    """Mark unmatched rows on both sides, and compare each with the most similar one, field by field."""
     missing, extra = list(range(len(rows))), list(range(len(got)))
     for row in range(len(rows)):
         found = next((one for one in extra if _fits(rows[row], got[one], multisets)), None)
@@ -203,7 +210,7 @@ def _difference(
     remarks = list(_remarks(rows, got, missing, extra, multisets))
     unwanted = [] if some else extra
     if not missing and not unwanted:
-        remarks = ["all of them came, but in another order within one key and window"]
+        remarks = ["all rows match, but in another order within one key and window"]
     return Difference(
         f"expected {_many(len(rows), what)}{' among others' if some else ''}, got {_many(len(got), what)}",
         tuple(("- " if i in missing else "  ") + shown(row.fields) for i, row in enumerate(rows)),
@@ -219,11 +226,11 @@ def _remarks(
     for row in missing:
         if not left:
             return
-        near = min(left, key=lambda one: len([*_misfits(rows[row], got[one], multisets)]))
-        left.remove(near)
-        for name in _misfits(rows[row], got[near], multisets):
-            came = text_of(got[near][name]) if name in got[near] else "no such field"
-            yield f"{shown(rows[row].fields)}: {name} was expected to be {text_of(rows[row].fields[name])}, is {came}"
+        nearest = min(left, key=lambda one: len([*_misfits(rows[row], got[one], multisets)]))
+        left.remove(nearest)
+        for name in _misfits(rows[row], got[nearest], multisets):
+            actual = text_of(got[nearest][name]) if name in got[nearest] else "missing"
+            yield f"{shown(rows[row].fields)}: {name} is {actual}, expected {text_of(rows[row].fields[name])}"
 
 
 def _many(count: int, what: str) -> str:
@@ -231,25 +238,25 @@ def _many(count: int, what: str) -> str:
 
 
 _NOT_SHOWN: Final = ("nonspeculative_index", "first", "timestamp", "watermark")
-_DULL: Final = {"last": False, "retraction": False, "partial": False, "partition": ""}
+_DEFAULTS: Final = {"last": False, "retraction": False, "partial": False, "partition": ""}
 
 
 def _brief(fields: Fields) -> Fields:
-    """What is worth showing of a row that came."""
+    """Return the fields of an actual row without defaults and details."""
     return {
         name: value
         for name, value in fields.items()
-        if name not in _NOT_SHOWN and not (name in _DULL and value == _DULL[name])
+        if name not in _NOT_SHOWN and not (name in _DEFAULTS and value == _DEFAULTS[name])
     }
 
 
 def shown(fields: Fields) -> str:
-    """Fields as one writes them in a story."""
+    """Write fields as a story does."""
     return "{" + ", ".join(f"{name}: {text_of(value)}" for name, value in fields.items()) + "}"
 
 
 def text_of(value: Any) -> str:
-    """A value as one writes it in a story."""
+    """Write a value as a story does."""
     match value:
         case None:
             return "null"

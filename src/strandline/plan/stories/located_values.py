@@ -1,7 +1,7 @@
-"""A tree of plain values, each of which knows where it was written: what a story is read from.
+"""Read YAML or Python values as a tree in which every value knows its position.
 
-It comes from YAML, safely and within limits, or from Python values. YAML is read as in its version 1.2: only `true` and
-`false` are truths, and dates stay texts.
+YAML is read safely, within limits, as version 1.2 reads it: only `true` and `false` are booleans, and dates stay
+strings.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -24,17 +24,17 @@ _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A scalar, a list of such values or a mapping of them by name; and its place, as an error tells it."""
+    """A scalar, list or mapping with its position, as error messages show it."""
 
     value: Any
     place: str
 
-    def wrong(self, expected: str, *, hint: str = "") -> InvalidStory:
-        """The error that says what stands here and what should."""
+    def error(self, expected: str, *, hint: str = "") -> InvalidStory:
+        """Return the error that shows the value found here and what was expected."""
         return InvalidStory(f"{self.place}: found {_shown(self.plain())}, expected {expected}", hint=hint)
 
     def plain(self) -> Any:
-        """The value without its places."""
+        """Return the value without positions."""
         match self.value:
             case list():
                 return [each.plain() for each in self.value]
@@ -42,71 +42,71 @@ class Written:
                 return {name: each.plain() for name, each in self.value.items()}
         return self.value
 
-    def text(self, expected: str = "a text") -> str:
+    def text(self, expected: str = "a string") -> str:
         if isinstance(self.value, str):
             return self.value
-        raise self.wrong(expected)
+        raise self.error(expected)
 
-    def whole(self, expected: str = "a whole number") -> int:
+    def integer(self, expected: str = "a whole number") -> int:
         if isinstance(self.value, int) and not isinstance(self.value, bool):
             return self.value
-        raise self.wrong(expected)
+        raise self.error(expected)
 
     def number(self, expected: str = "a number") -> float:
         if isinstance(self.value, int | float) and not isinstance(self.value, bool):
             return self.value
-        raise self.wrong(expected)
+        raise self.error(expected)
 
-    def truth(self) -> bool:
+    def boolean(self) -> bool:
         if isinstance(self.value, bool):
             return self.value
-        raise self.wrong("true or false")
+        raise self.error("true or false")
 
     def one_of(self, words: Collection[str]) -> str:
         if isinstance(self.value, str) and self.value in words:
             return self.value
-        raise self.wrong(" or ".join(words), hint=_nearest(self.value, words))
+        raise self.error(" or ".join(words), hint=_nearest(self.value, words))
 
     def length(self) -> Duration:
-        """A length of time; bare milliseconds are whole numbers."""
+        """Return a length of time; integers are milliseconds."""
         if isinstance(self.value, int) and not isinstance(self.value, bool):
             return Duration(self.value)
-        with self.telling():
+        with self.locating():
             return duration(self.value)
 
     def time(self) -> Timestamp:
-        with self.telling():
+        with self.locating():
             return instant(self.value)
 
     def items(self, expected: str = "a list") -> list["Written"]:
         if isinstance(self.value, list):
             return self.value
-        raise self.wrong(expected)
+        raise self.error(expected)
 
     def members(self, expected: str = "a mapping") -> dict[str, "Written"]:
         if isinstance(self.value, dict):
             return self.value
-        raise self.wrong(expected)
+        raise self.error(expected)
 
-    def worded(self, kinds: Mapping[str, Collection[str]], what: str) -> tuple[str, "Written", dict[str, "Written"]]:
-        """A mapping that names one of these kinds: the word, what stands under it, and what may stand beside it."""
+    def variant(self, kinds: Mapping[str, Collection[str]], what: str) -> tuple[str, "Written", dict[str, "Written"]]:
+        """Split a mapping that names one of these kinds: the kind, its value, and the options beside it."""
         members = self.members(f"{what}: one of {', '.join(kinds)}")
-        named = [name for name in members if name in kinds]
-        if not named:
-            raise self.wrong(f"{what}: one of {', '.join(kinds)}", hint=_nearest(next(iter(members), ""), kinds))
-        word = named[0]
-        self.only((word, *kinds[word]), f"{what} {word!r}")
+        found = [name for name in members if name in kinds]
+        if not found:
+            raise self.error(f"{what}: one of {', '.join(kinds)}", hint=_nearest(next(iter(members), ""), kinds))
+        word = found[0]
+        self.members_among((word, *kinds[word]), f"{what} {word!r}")
         return word, members[word], {name: member for name, member in members.items() if name != word}
 
-    def has(self, members: Mapping[str, "Written"], name: str) -> "Written":
-        """A member that must be there."""
+    def required(self, members: Mapping[str, "Written"], name: str) -> "Written":
+        """Return a member; raise if it is missing."""
         if name not in members:
-            raise self.wrong(f"{name!r} too")
+            raise self.error(f"{name!r} too")
         return members[name]
 
     @contextmanager
-    def telling(self) -> Iterator[None]:
-        """Errors of the model are told with this place."""
+    def locating(self) -> Iterator[None]:
+        """Add this position to errors of the model."""
         try:
             yield
         except InvalidStory:
@@ -114,8 +114,8 @@ class Written:
         except PlanError as error:
             raise InvalidStory(f"{self.place}: {error.message}", detail=error.detail, hint=error.hint) from None
 
-    def only(self, words: Collection[str], what: str) -> dict[str, "Written"]:
-        """The members of a mapping that may hold these words and no others."""
+    def members_among(self, words: Collection[str], what: str) -> dict[str, "Written"]:
+        """Return the members of a mapping; raise if it has others than these words."""
         members = self.members(f"a mapping with {', '.join(words)}")
         for name, member in members.items():
             if name not in words:
@@ -136,7 +136,7 @@ def _nearest(given: Any, words: Collection[str]) -> str:
 
 
 def from_value(value: Any, place: str) -> Written:
-    """A tree from Python values; places are paths."""
+    """Convert Python values to a tree; positions are paths."""
     match value:
         case Mapping():
             return Written({str(name): from_value(each, f"{place}.{name}") for name, each in value.items()}, place)
@@ -146,7 +146,7 @@ def from_value(value: Any, place: str) -> Written:
 
 
 def from_yaml(text: str, name: str) -> list[Written]:
-    """The documents of a YAML text; places are `name:line`."""
+    """Read the documents of a YAML text; positions are `name:line`."""
     if len(text) > MOST_CHARACTERS:
         raise InvalidStory(f"{name}: {len(text):,} characters, expected at most {MOST_CHARACTERS:,}")
     try:
@@ -156,13 +156,13 @@ def from_yaml(text: str, name: str) -> list[Written]:
         mark = getattr(error, "problem_mark", None)
         place = f"{name}:{mark.line + 1}" if mark else name
         problem = getattr(error, "problem", None) or str(error)
-        raise InvalidStory(f"{place}: this is not YAML: {problem}") from None
+        raise InvalidStory(f"{place}: invalid YAML: {problem}") from None
     reader = _Reader(name)
     return [reader.read(document, 0) for document in documents if document is not None]
 
 
 def _check_depth(text: str, name: str) -> None:
-    """Looked at before the nodes are made: libyaml makes them by recursion, and very deep ones end the process."""
+    """Check the depth before nodes are built: libyaml builds them by recursion, and deep ones crash the process."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -174,7 +174,7 @@ def _check_depth(text: str, name: str) -> None:
 
 
 class _Reader:
-    """Turns YAML's nodes into values, and counts them: aliases can make a short text very long."""
+    """Convert YAML nodes to values and count them, because aliases can expand a short text."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -199,13 +199,13 @@ class _Reader:
         for name_node, value_node in node.value:
             place = f"{self._name}:{name_node.start_mark.line + 1}"
             if not isinstance(name_node, yaml.ScalarNode) or name_node.tag == "tag:yaml.org,2002:merge":
-                raise InvalidStory(f"{place}: found a {name_node.id} as a name, expected a word")
+                raise InvalidStory(f"{place}: found a {name_node.id} as a name, expected a string")
             name = name_node.value
             if name in seen:
                 raise InvalidStory(f"{place}: {name!r} is given twice")
             seen.add(name)
             member = self.read(value_node, depth + 1)
-            # An empty value has no text of its own to point at; its name has.
+            # An empty value has no position of its own, so it gets the position of its name.
             yield name, Written(member.value, place) if member.value is None else member
 
 
@@ -213,7 +213,7 @@ _ENDS: Final = {".inf": float("inf"), "+.inf": float("inf"), "-.inf": float("-in
 
 
 def _scalar(node: yaml.ScalarNode, place: str) -> Any:
-    """A scalar as version 1.2 of YAML reads it: `no` is a text, `010` is ten, `1:30` is a text."""
+    """Read a scalar as YAML 1.2 does: `no` is a string, `010` is ten, `1:30` is a string."""
     text: str = node.value
     kind = node.tag.rpartition(":")[2]
     try:
@@ -230,4 +230,4 @@ def _scalar(node: yaml.ScalarNode, place: str) -> Any:
                 return text
     except ValueError:
         return text
-    raise InvalidStory(f"{place}: found a value of the kind {node.tag}, expected plain YAML")
+    raise InvalidStory(f"{place}: found a value with the tag {node.tag}, expected plain YAML")

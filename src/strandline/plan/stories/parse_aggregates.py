@@ -1,4 +1,4 @@
-"""A story's words for what is computed, read into the model's aggregates."""
+"""Parse the aggregates of a story."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -9,7 +9,7 @@ from strandline.plan.stories.located_values import Written
 
 Readers = Mapping[str, Callable[[Written], Any]]
 
-_POPULATION: Final[Readers] = {"population": Written.truth}
+_POPULATION: Final[Readers] = {"population": Written.boolean}
 _BY: Final[Readers] = {"by": Written.text}
 _KINDS: Final[Mapping[str, tuple[Callable[..., Aggregate], Readers]]] = {
     "count": (aggregates.Count, {}),
@@ -25,9 +25,9 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., Aggregate], Readers]]] = {
     "argmax": (aggregates.ArgMax, _BY),
     "collect": (aggregates.Collect, {}),
     "count_distinct": (aggregates.CountDistinct, {}),
-    "approx_count_distinct": (aggregates.ApproxCountDistinct, {"precision": Written.whole}),
+    "approx_count_distinct": (aggregates.ApproxCountDistinct, {"precision": Written.integer}),
     "quantile": (aggregates.Quantile, {"q": Written.number}),
-    "top_k": (aggregates.TopK, {"k": Written.whole, **_BY}),
+    "top_k": (aggregates.TopK, {"k": Written.integer, **_BY}),
     "any_true": (aggregates.AnyTrue, {}),
     "all_true": (aggregates.AllTrue, {}),
     "bit_and": (aggregates.BitAnd, {}),
@@ -39,13 +39,15 @@ _NEEDED: Final = {"argmin": "by", "argmax": "by", "quantile": "q", "top_k": "k"}
 
 
 def aggregate(given: Written) -> Aggregate:
-    """`{sum: column}`, or `{top_k: {column: …, k: 3}}` where there is more to say."""
-    word, of, _ = given.worded(dict.fromkeys(_KINDS, ()), "an aggregate")
+    """Parse an aggregate: `{sum: column}`, or `{top_k: {column: …, k: 3}}` with options."""
+    word, of, _ = given.variant(dict.fromkeys(_KINDS, ()), "an aggregate")
     kind, readers = _KINDS[word]
-    named = of.only(("column", *readers), word) if isinstance(of.value, dict) else {"column": of}
+    named = of.members_among(("column", *readers), word) if isinstance(of.value, dict) else {"column": of}
     if word in _NEEDED:
-        of.has(named, _NEEDED[word])
-    said = {name: readers[name](each) for name, each in named.items() if name != "column"}
-    column = of.has(named, "column")
-    with given.telling():
-        return kind(None if word == "count" and column.value is None else column.text("the name of a column"), **said)
+        of.required(named, _NEEDED[word])
+    options = {name: readers[name](each) for name, each in named.items() if name != "column"}
+    column = of.required(named, "column")
+    with given.locating():
+        return kind(
+            None if word == "count" and column.value is None else column.text("the name of a column"), **options
+        )

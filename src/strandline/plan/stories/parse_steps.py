@@ -1,4 +1,4 @@
-"""A story's words for its steps: what comes in, how time moves, what must come out."""
+"""Parse the steps of a story: input, time and expectations."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -40,14 +40,14 @@ Readers = Mapping[str, Callable[[Written], Any]]
 
 
 def steps_of(given: Written, aggregates: Collection[str], *, has_windows: bool = True) -> tuple[Step, ...]:
-    """The steps of a story, in order. Elements are numbered in their partitions as they come."""
+    """Parse the steps of a story, in order. Elements get an offset in their partition."""
     offsets = Counter[str]()
     fields = {**_PANE, **dict.fromkeys(aggregates, Written.plain)} if has_windows else None
     return tuple(_step(each, fields, offsets) for each in given.items("a list of steps"))
 
 
 def _step(given: Written, fields: Readers | None, offsets: Counter[str]) -> Step:
-    word, of, _ = given.worded(dict.fromkeys(WORDS, ()), "a step")
+    word, of, _ = given.variant(dict.fromkeys(WORDS, ()), "a step")
     if word == "input":
         elements = [_element(each, offsets) for each in of.items("a list of elements")]
         return Step(Feed(tuple(elements)), given.place)
@@ -55,17 +55,17 @@ def _step(given: Written, fields: Readers | None, offsets: Counter[str]) -> Step
         if fields is None:
             rows = _rows(of, Written.members, _ROW)
         else:
-            rows = _rows(of, lambda row: row.only(fields, "a pane"), fields)
+            rows = _rows(of, lambda row: row.members_among(fields, "a pane"), fields)
         return Step(ExpectPanes(rows, some=word == "expect_some"), given.place)
     return Step(_expectation(word, of) if word.startswith("expect") else _move(word, of), given.place)
 
 
 def _element(given: Written, offsets: Counter[str]) -> Element:
-    """An element: a time that is missing or cannot be read is the beginning of time, and makes it a dead letter."""
+    """Parse an element. A missing or unreadable time is the beginning of time, which makes it a dead letter."""
     columns = {name: each.plain() for name, each in given.members("an element, as a mapping").items()}
     partition = columns.pop("partition", "")
     if not isinstance(partition, str):
-        raise given.wrong("a partition's name as a text")
+        raise given.error("the name of a partition as a string")
     offsets[partition] += 1
     return Element(
         at=_at(columns.pop("at", None)),
@@ -86,8 +86,8 @@ def _at(given: Any) -> Timestamp:
 def _move(word: str, of: Written) -> Move | Ignore:
     match word:
         case "watermark" if isinstance(of.value, dict):
-            named = of.only(("of", "to"), "a watermark of one partition")
-            return MoveWatermark(of.has(named, "to").time(), of.has(named, "of").text())
+            named = of.members_among(("of", "to"), "a watermark of one partition")
+            return MoveWatermark(of.required(named, "to").time(), of.required(named, "of").text())
         case "watermark":
             return MoveWatermark(of.time())
         case "clock":
@@ -99,7 +99,7 @@ def _move(word: str, of: Written) -> Move | Ignore:
         case "finish":
             return Finish(of.text("the name of a partition or input"))
     if of.value is not None:
-        raise of.wrong(f"nothing after {word!r}")
+        raise of.error(f"nothing after {word!r}")
     bare: dict[str, Move | Ignore] = {"restart": Restart(), "drain": Drain(), "ignore": Ignore()}
     return bare[word]
 
@@ -111,7 +111,7 @@ def _expectation(word: str, of: Written) -> Expectation:
         case "expect_dead":
             return ExpectDead(_rows(of, Written.members, _DEAD))
         case "expect_idle":
-            return ExpectIdle(of.truth())
+            return ExpectIdle(of.boolean())
         case "expect_state":
             return ExpectState(0 if of.value == "empty" else _state_rows(of))
         case _:
@@ -121,12 +121,12 @@ def _expectation(word: str, of: Written) -> Expectation:
 
 def _state_rows(of: Written) -> int:
     if not isinstance(of.value, dict):
-        raise of.wrong("'empty', or {rows: how many windows are held}")
-    return of.has(of.only(("rows",), "a state"), "rows").whole()
+        raise of.error("'empty', or {rows: the number of windows held}")
+    return of.required(of.members_among(("rows",), "a state"), "rows").integer()
 
 
 def _rows(given: Written, members: Callable[[Written], Mapping[str, Written]], readers: Readers) -> tuple[Row, ...]:
-    """Expected rows; a field that no reader knows is a column, compared as it stands."""
+    """Parse expected rows. A field without a reader is a column and is compared as it is."""
     return tuple(
         Row({name: readers.get(name, Written.plain)(each) for name, each in members(row).items()}, row.place)
         for row in given.items("a list of rows")
@@ -138,7 +138,7 @@ def _window(given: Written) -> Window:
         return EVERYTHING
     bounds = given.items("a window: [start, end], or global")
     if len(bounds) != 2:
-        raise given.wrong("a window: [start, end], or global")
+        raise given.error("a window: [start, end], or global")
     return Window(bounds[0].time(), bounds[1].time())
 
 
@@ -155,19 +155,19 @@ _PANE: Final[Readers] = {
     "key": Written.plain,
     "window": _window,
     "timing": _word(Timing),
-    "index": Written.whole,
-    "nonspeculative_index": Written.whole,
-    "first": Written.truth,
-    "last": Written.truth,
+    "index": Written.integer,
+    "nonspeculative_index": Written.integer,
+    "first": Written.boolean,
+    "last": Written.boolean,
     "timestamp": Written.time,
-    "retraction": Written.truth,
+    "retraction": Written.boolean,
 }
-_ROW: Final[Readers] = {"at": Written.time, "retraction": Written.truth}
+_ROW: Final[Readers] = {"at": Written.time, "retraction": Written.boolean}
 _LATE: Final[Readers] = {
     "at": Written.time,
     "reason": _word(LateReason),
     "window": _optional(_window),
     "watermark": Written.time,
-    "partial": Written.truth,
+    "partial": Written.boolean,
 }
 _DEAD: Final[Readers] = {"at": _optional(Written.time), "reason": Written.text}

@@ -1,4 +1,4 @@
-"""A story's words for when to speak, read into the model's triggers."""
+"""Parse the triggers of a story."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -21,7 +21,7 @@ from strandline.model.triggers import (
 )
 from strandline.plan.stories.located_values import Written
 
-_ALONE: Final[Mapping[str, Trigger]] = {"after_watermark": AfterWatermark(), "never": Never()}
+_WITHOUT_OPTIONS: Final[Mapping[str, Trigger]] = {"after_watermark": AfterWatermark(), "never": Never()}
 _WORDS: Final = (
     "after_watermark", "after_count", "after_processing_time", "after_event_time", "when", "never", "every",
     "repeatedly", "first_of", "all_of", "in_sequence", "or_finally",
@@ -29,14 +29,14 @@ _WORDS: Final = (
 
 
 def trigger(given: Written) -> Trigger:
-    """A word alone, or a mapping with one word and what belongs to it; parts are triggers again."""
+    """Parse a trigger: a word, or a mapping with one word and its options. Parts are triggers too."""
     if isinstance(given.value, str):
-        return _ALONE[given.one_of([*_ALONE])]
-    word, of, _ = given.worded(dict.fromkeys(_WORDS, ()), "a trigger")
-    with given.telling():
+        return _WITHOUT_OPTIONS[given.one_of([*_WITHOUT_OPTIONS])]
+    word, of, _ = given.variant(dict.fromkeys(_WORDS, ()), "a trigger")
+    with given.locating():
         match word:
             case "after_count":
-                return AfterCount(of.whole())
+                return AfterCount(of.integer())
             case "when":
                 return when(of.text("a condition, such as 'total > 100'"))
             case "every":
@@ -64,32 +64,34 @@ def _timed(word: str, of: Written) -> Trigger:
         case "after_event_time":
             return _after_event_time(of)
         case _:
-            parts = {} if of.value is None else of.only(("early", "late"), "after_watermark")
-            read = {name: trigger(part) for name, part in parts.items()}
-            return after_watermark(early=read.get("early"), late=read.get("late"))
+            parts = {} if of.value is None else of.members_among(("early", "late"), "after_watermark")
+            triggers = {name: trigger(part) for name, part in parts.items()}
+            return after_watermark(early=triggers.get("early"), late=triggers.get("late"))
 
 
 def _after_processing_time(of: Written) -> AfterProcessingTime:
     if not isinstance(of.value, dict):
         return AfterProcessingTime(of.length())
-    named = of.only(("delay", "aligned", "offset"), "after_processing_time")
+    named = of.members_among(("delay", "aligned", "offset"), "after_processing_time")
     lengths = {name: each.length() for name, each in named.items()}
     if "aligned" not in named and ("offset" in named or "delay" not in named):
-        raise of.wrong("'aligned' too")
+        raise of.error("'aligned' too")
     return AfterProcessingTime(lengths.get("delay", ZERO), lengths.get("aligned"), lengths.get("offset", ZERO))
 
 
 def _after_event_time(of: Written) -> AfterEventTime:
     if not isinstance(of.value, dict):
         return AfterEventTime(of.length())
-    named = of.only(("period", "offset"), "after_event_time")
-    return AfterEventTime(of.has(named, "period").length(), named["offset"].length() if "offset" in named else ZERO)
+    named = of.members_among(("period", "offset"), "after_event_time")
+    return AfterEventTime(
+        of.required(named, "period").length(), named["offset"].length() if "offset" in named else ZERO
+    )
 
 
 def _or_finally(of: Written) -> OrFinally:
     parts = _parts(of)
     if len(parts) != 2:
-        raise of.wrong("two triggers: one that speaks, and one that ends it")
+        raise of.error("two triggers: one that fires, and one that ends it")
     return OrFinally(*parts)
 
 

@@ -1,4 +1,4 @@
-"""A story's words for where, what is let go of, and how time moves: windows, evictors, watermarks as model values."""
+"""Parse the windows, evictors and watermarks of a story."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -30,33 +30,33 @@ _WINDOWS: Final = {
 
 
 def window(given: Written) -> WindowKind:
-    """`global`, or a mapping with the kind of window and what belongs to it."""
+    """Parse a window: `global`, or a mapping with its kind and options."""
     if given.value == "global":
         return Global()
-    word, of, more = given.worded(_WINDOWS, "a window")
-    with given.telling():
+    word, of, more = given.variant(_WINDOWS, "a window")
+    with given.locating():
         match word:
             case "tumbling":
                 return Tumbling(of.length(), _length(more, "offset"))
             case "sliding":
-                return Sliding(of.length(), given.has(more, "every").length(), _length(more, "offset"))
+                return Sliding(of.length(), given.required(more, "every").length(), _length(more, "offset"))
             case "cumulating":
-                return Cumulating(of.length(), given.has(more, "step").length(), _length(more, "offset"))
+                return Cumulating(of.length(), given.required(more, "step").length(), _length(more, "offset"))
             case "session":
                 return _session(of, more)
             case "count":
-                return Count(of.whole(), more["every"].whole() if "every" in more else None)
+                return Count(of.integer(), more["every"].integer() if "every" in more else None)
             case _:
-                bounds = of.only(("start", "end"), "a custom window")
-                return Custom(of.has(bounds, "start").text(), of.has(bounds, "end").text())
+                bounds = of.members_among(("start", "end"), "a custom window")
+                return Custom(of.required(bounds, "start").text(), of.required(bounds, "end").text())
 
 
 def _session(of: Written, more: Mapping[str, Written]) -> Session:
     touching = more["touching"].text() if "touching" in more else "merge"
     if not isinstance(of.value, dict):
         return session(of.length(), touching=touching)
-    named = of.only(("column",), "a session's gap")
-    return session(column=of.has(named, "column").text(), touching=touching)
+    named = of.members_among(("column",), "a session's gap")
+    return session(column=of.required(named, "column").text(), touching=touching)
 
 
 def _length(more: Mapping[str, Written], name: str, otherwise: Duration = ZERO) -> Duration:
@@ -64,35 +64,35 @@ def _length(more: Mapping[str, Written], name: str, otherwise: Duration = ZERO) 
 
 
 def evictor(given: Written) -> Evictor:
-    """`{keep_last: 4, when: before}` and its kin."""
+    """Parse an evictor, such as `{keep_last: 4, when: before}`."""
     kinds = {"keep_last": ("when",), "keep_within": ("when",), "keep_delta": ("from", "when")}
-    word, of, more = given.worded(kinds, "an evictor")
+    word, of, more = given.variant(kinds, "an evictor")
     moment = Moment(more["when"].one_of([*Moment])) if "when" in more else Moment.BEFORE
-    with given.telling():
+    with given.locating():
         match word:
             case "keep_last":
-                return KeepLast(of.whole(), moment)
+                return KeepLast(of.integer(), moment)
             case "keep_within":
                 return KeepWithin(of.length(), moment)
             case _:
                 distance = expression(of.text("a distance, such as 'last.value - value'"))
-                return KeepDelta(distance, given.has(more, "from").number(), moment)
+                return KeepDelta(distance, given.required(more, "from").number(), moment)
 
 
-_AROUND: Final = ("idle_after", "future", "future_dead_letter", "on_return")
+_COMMON: Final = ("idle_after", "future", "future_dead_letter", "on_return")
 _WATERMARKS: Final = {
-    "bounded": ("partitions", *_AROUND),
-    "percentile": ("horizon", "least", "most", "first", "enough", "partitions", *_AROUND),
-    "from_source": _AROUND,
+    "bounded": ("partitions", *_COMMON),
+    "percentile": ("horizon", "least", "most", "first", "enough", "partitions", *_COMMON),
+    "from_source": _COMMON,
     "inputs": ("on_return",),
 }
 
 
 def watermark(given: Written) -> tuple[Watermark | Inputs, tuple[str, ...]]:
-    """The rule that the watermark follows, and the partitions that are known from the start."""
-    word, of, more = given.worded(_WATERMARKS, "a watermark")
+    """Parse the rule of the watermark and the partitions known from the start."""
+    word, of, more = given.variant(_WATERMARKS, "a watermark")
     on_return = OnReturn(more["on_return"].one_of([*OnReturn])) if "on_return" in more else None
-    with given.telling():
+    with given.locating():
         if word == "inputs":
             return Inputs(_names(of), on_return or OnReturn.CATCH_UP), ()
         rule = Watermark(
@@ -101,7 +101,7 @@ def watermark(given: Written) -> tuple[Watermark | Inputs, tuple[str, ...]]:
             future=_future(given, more),
             on_return=on_return or OnReturn.WAIT,
         )
-    known = of.only(("partitions",), "from_source") if word == "from_source" and of.value is not None else more
+    known = of.members_among(("partitions",), "from_source") if word == "from_source" and of.value is not None else more
     return rule, _names(known["partitions"]) if "partitions" in known else ()
 
 
@@ -110,27 +110,27 @@ def _generator(word: str, of: Written, more: Mapping[str, Written]) -> Generator
         case "bounded":
             return Bounded(of.length())
         case "percentile":
-            said: dict[str, Any] = {
+            options: dict[str, Any] = {
                 name: more[name].length() for name in ("horizon", "least", "most", "first") if name in more
             }
             if "enough" in more:
-                said["enough"] = more["enough"].whole()
-            return Percentile(of.number("a share, such as 0.99"), **said)
+                options["enough"] = more["enough"].integer()
+            return Percentile(of.number("a share, such as 0.99"), **options)
         case _:
             return FromSource()
 
 
 def _future(given: Written, more: Mapping[str, Written]) -> FutureBound | None:
     if "future" in more:
-        dead_letter = more["future_dead_letter"].truth() if "future_dead_letter" in more else False
+        dead_letter = more["future_dead_letter"].boolean() if "future_dead_letter" in more else False
         return FutureBound(more["future"].length(), dead_letter)
     if "future_dead_letter" in more:
-        raise given.wrong("'future' too, since without a bound nothing lies too far ahead")
+        raise given.error("'future' too, because 'future_dead_letter' needs a bound")
     return None
 
 
 def _names(given: Written) -> tuple[str, ...]:
     names = tuple(each.text("a name") for each in given.items("a list of names"))
     if len(set(names)) < len(names):
-        raise given.wrong("names that differ")
+        raise given.error("different names")
     return names

@@ -1,4 +1,4 @@
-"""Plays a story on a player, step by step, and says at which step it did not hold."""
+"""Play a story on a player, step by step, and report the steps that fail."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -41,7 +41,7 @@ from strandline.plan.stories.story_steps import (
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Where a story did not hold: the step, counted from 1, its place, what was expected there, and what came."""
+    """A failed step: its number, counted from 1, its position, and the difference."""
 
     step: int
     place: str
@@ -49,17 +49,17 @@ class Failure:
     is_error: bool = False
 
     def __str__(self) -> str:
-        told = self.difference
-        lines = [f"{self.place}: step {self.step}: {told.summary}" if self.step else f"{self.place}: {told.summary}"]
-        if told.expected or told.got:
-            lines += ["  expected", *(f"    {row}" for row in told.expected or ("  nothing",))]
-            lines += ["  got", *(f"    {row}" for row in told.got or ("  nothing",))]
-        return "\n".join([*lines, *(f"  {remark}" for remark in told.remarks)])
+        found = self.difference
+        lines = [f"{self.place}: step {self.step}: {found.summary}" if self.step else f"{self.place}: {found.summary}"]
+        if found.expected or found.got:
+            lines += ["  expected", *(f"    {row}" for row in found.expected or ("  nothing",))]
+            lines += ["  got", *(f"    {row}" for row in found.got or ("  nothing",))]
+        return "\n".join([*lines, *(f"  {remark}" for remark in found.remarks)])
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a story went: whether it held, where it did not, and everything that came out of it."""
+    """The result of a story: its failures and all output of the player."""
 
     story: Story
     failures: tuple[Failure, ...]
@@ -71,14 +71,14 @@ class Outcome:
 
     def __str__(self) -> str:
         if self.ok:
-            return f"{self.story.name}: holds"
-        return "\n".join([f"{self.story.name}: does not hold", *map(str, self.failures)])
+            return f"{self.story.name}: passes"
+        return "\n".join([f"{self.story.name}: fails", *map(str, self.failures)])
 
 
 def perform(story: Story, player_of: Callable[[StoryPipeline], Player]) -> Outcome:
-    """Plays a story to its end, or to an error, on a player made for its pipeline."""
+    """Play a story to its end, or to an error, on a player made for its pipeline."""
     failures, outputs = _refused(story) if story.refusal else _played(story, player_of)
-    return Outcome(story, _as_meant(story, failures), outputs)
+    return Outcome(story, _as_intended(story, failures), outputs)
 
 
 def _refused(story: Story) -> tuple[tuple[Failure, ...], Emitted]:
@@ -106,23 +106,23 @@ def _played(story: Story, player_of: Callable[[StoryPipeline], Player]) -> tuple
         stage.player.close()
 
 
-def _as_meant(story: Story, failures: tuple[Failure, ...]) -> tuple[Failure, ...]:
-    """A story that is meant to fail holds when it does so in the way it says."""
+def _as_intended(story: Story, failures: tuple[Failure, ...]) -> tuple[Failure, ...]:
+    """Return the failures of a story; a story with `fails` passes if it fails as it says."""
     if story.fails is None:
         return failures
     if story.fails == EXPECTATION:
-        held = any(not failure.is_error for failure in failures)
+        matches = any(not failure.is_error for failure in failures)
     else:
-        held = any(story.fails in str(failure) for failure in failures)
-    if held:
+        matches = any(story.fails in str(failure) for failure in failures)
+    if matches:
         return ()
-    wanted = "some expectation" if story.fails == EXPECTATION else f"the text {story.fails!r}"
-    summary = f"it should fail with {wanted}, and {'fails otherwise' if failures else 'does not fail'}"
+    expected = "an expectation" if story.fails == EXPECTATION else f"the text {story.fails!r}"
+    summary = f"it should fail with {expected}, and {'fails otherwise' if failures else 'passes'}"
     return (Failure(0, story.place, Difference(summary, (), ())), *failures)
 
 
 class _Stage:
-    """A player, and what it has brought out that no expectation has seen yet."""
+    """A player with its output, of which `pending` is not yet compared with an expectation."""
 
     def __init__(self, player: Player, pipeline: StoryPipeline) -> None:
         self.player = player
@@ -165,7 +165,7 @@ class _Stage:
         assert_never(move)
 
     def _look_at_output(self, expected: ExpectPanes | ExpectLate | ExpectDead | Ignore) -> Difference | None:
-        """Compares what is pending, which is then no longer so."""
+        """Compare pending output with an expectation and discard it."""
         pending = self._pending
         match expected:
             case ExpectPanes(rows, some):
@@ -188,7 +188,9 @@ class _Stage:
         match expected:
             case ExpectWatermark(at, of_output):
                 got = self.player.output_watermark if of_output else self.player.watermark
-                return _unequal("the output watermark" if of_output else "the watermark", _told(at), _told(got))
+                return _unequal(
+                    "the output watermark" if of_output else "the watermark", _time_text(at), _time_text(got)
+                )
             case ExpectIdle(is_idle):
                 return _unequal("idleness", str(is_idle).lower(), str(self.player.is_idle).lower())
             case ExpectState(rows):
@@ -196,14 +198,16 @@ class _Stage:
         assert_never(expected)
 
     def left_over(self) -> list[Difference]:
-        """What came out and was never expected."""
-        seen = [self._look_at_output(expected) for expected in (ExpectPanes(()), ExpectLate(()), ExpectDead(()))]
-        return [replace(left, summary=f"at the end of the story {left.summary}") for left in seen if left is not None]
+        """Return the differences for output that no expectation covers."""
+        differences = [self._look_at_output(expected) for expected in (ExpectPanes(()), ExpectLate(()), ExpectDead(()))]
+        return [
+            replace(left, summary=f"at the end of the story {left.summary}") for left in differences if left is not None
+        ]
 
 
-def _told(at: Timestamp) -> str:
+def _time_text(at: Timestamp) -> str:
     return "none" if at == BEGINNING else str(at)
 
 
 def _unequal(what: str, expected: str, got: str) -> Difference | None:
-    return None if expected == got else Difference(f"{what} was expected to be {expected}, is {got}", (), ())
+    return None if expected == got else Difference(f"{what} is {got}, expected {expected}", (), ())

@@ -1,4 +1,4 @@
-"""What every player of a story can do, whether it is the oracle, the kernel or Spark carrying it."""
+"""Define the protocol of story players: the reference, the kernel and Spark implement it."""
 
 from collections.abc import Sequence
 from typing import Protocol, Self
@@ -8,60 +8,60 @@ from strandline.model.panes import Emitted
 
 
 class Player(Protocol):
-    """Plays one pipeline. Each call but the last two is a batch, and returns all that the batch brought out."""
+    """Play one pipeline. Every call that returns `Emitted` is a batch and returns its whole output."""
 
     def feed(self, elements: Sequence[Element]) -> Emitted:
-        """One batch of elements, in the order in which they were written; the clock stands still."""
+        """Play a batch of elements, in their order in the story; processing time does not advance."""
         ...
 
     def move_watermark(self, to: Timestamp, of: str | None = None) -> Emitted:
-        """The watermark of a partition or input is told, or that of all; a smaller one is ignored."""
+        """Advance the watermark of a partition or input, or of all; a lower one is ignored."""
         ...
 
     def move_clock(self, to: Timestamp) -> Emitted:
-        """Processing time moves on; an earlier one is ignored."""
+        """Advance processing time; an earlier time is ignored."""
         ...
 
     def fall_idle(self, name: str) -> Emitted:
-        """A partition or input falls idle."""
+        """Mark a partition or input as idle."""
         ...
 
     def return_active(self, name: str) -> Emitted:
-        """A partition or input returns; a partition may be new."""
+        """Mark a partition or input as active; a partition may be new."""
         ...
 
     def finish(self, name: str) -> Emitted:
-        """A partition or input ends."""
+        """End a partition or input."""
         ...
 
     def drain(self) -> Emitted:
-        """The end of input."""
+        """End all input."""
         ...
 
     def restart(self) -> Self:
-        """Stops, and gives the player that goes on from what was kept: nothing else may be known to it."""
+        """Stop, and return a player that continues from the saved state only."""
         ...
 
     def close(self) -> None:
-        """Lets go of whatever is held outside of memory."""
+        """Release resources outside memory."""
         ...
 
     @property
     def watermark(self) -> Timestamp:
-        """The beginning of time before there is one."""
+        """Return the watermark; the beginning of time before there is one."""
         ...
 
     @property
     def output_watermark(self) -> Timestamp:
-        """What the step forwards."""
+        """Return the watermark that the step forwards."""
         ...
 
     @property
     def is_idle(self) -> bool:
-        """Whether every partition or input is idle."""
+        """Tell whether every partition or input is idle."""
         ...
 
     @property
     def rows(self) -> int:
-        """The windows still held, over all keys: open ones, and marks of closed ones; zero when nothing is kept."""
+        """Return the number of windows held, over all keys: open ones, and marks of closed ones."""
         ...

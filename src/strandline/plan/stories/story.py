@@ -1,4 +1,4 @@
-"""A transcript as a value, read from YAML or from a mapping: a pipeline, and the steps that are played on it."""
+"""Parse a story from YAML or from a mapping: a pipeline, and the steps that are played on it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,19 +21,19 @@ from strandline.plan.stories.story_steps import FallIdle, Feed, Finish, MoveWate
 
 SUFFIX: Final = ".story.yaml"
 EXPECTATION: Final = "expectation"
-"""`fails: expectation`: some expectation does not hold."""
+"""`fails: expectation`: an expectation fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoryPipeline:
-    """What a player is made for: the step, the rule for its watermark, and how batches are cut."""
+    """The pipeline of a story: the operator, the rule of its watermark, and whether each element is a batch."""
 
     step: WindowedStep = WindowedStep()
     watermark: Watermark | Inputs = BY_HAND
     partitions: tuple[str, ...] = ()
     fires_per_element: bool = False
     deduplicate: Deduplicate | None = None
-    """In place of the windowed step."""
+    """Replaces the windowed step."""
 
     @property
     def operator(self) -> Operator:
@@ -42,7 +42,7 @@ class StoryPipeline:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A transcript. Where it is meant to fail, `fails` says how, and a refusal met while reading it is kept."""
+    """A story. `fails` says how it must fail; `refusal` is the error from parsing it, if it must fail with one."""
 
     name: str
     pipeline: StoryPipeline
@@ -53,24 +53,24 @@ class Story:
 
 
 def read_stories(path: Path | str) -> list[Story]:
-    """The stories of a file, one for each of its documents."""
+    """Read the stories of a file, one per document."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
         raise InvalidStory(f"{path}: cannot be read", detail=str(problem)) from None
     documents = from_yaml(text, str(path))
     if not documents:
-        raise InvalidStory(f"{path}: no story in it, expected a mapping with story, pipeline and steps")
+        raise InvalidStory(f"{path}: there is no story, expected a mapping with story, pipeline and steps")
     return [_story(document) for document in documents]
 
 
 def to_story(given: Mapping[str, Any], place: str = "story") -> Story:
-    """A story from a mapping that is built like the YAML."""
+    """Parse a story from a mapping with the structure of the YAML."""
     return _story(from_value(given, place))
 
 
 def story_over(pipeline: StoryPipeline, steps: Sequence[Mapping[str, Any]], name: str) -> Story:
-    """A story over a pipeline that was written as code; its steps are mappings, built like the YAML."""
+    """Parse a story over a pipeline from code; its steps are mappings with the structure of the YAML."""
     return Story(name, pipeline, _steps(pipeline, from_value(list(steps), "steps")), place=name)
 
 
@@ -82,12 +82,12 @@ def _steps(pipeline: StoryPipeline, given: Written) -> tuple[Step, ...]:
 
 
 def _story(given: Written) -> Story:
-    members = given.only(("story", "rule", "pipeline", "fails", "steps"), "a story")
-    name = given.has(members, "story").text()
+    members = given.members_among(("story", "rule", "pipeline", "fails", "steps"), "a story")
+    name = given.required(members, "story").text()
     fails = members["fails"].text("'expectation', or the text of an error") if "fails" in members else None
     try:
         pipeline = to_pipeline(members.get("pipeline", Written({}, given.place)))
-        steps = _steps(pipeline, given.has(members, "steps"))
+        steps = _steps(pipeline, given.required(members, "steps"))
     except PlanError as refusal:
         if fails in (None, EXPECTATION):
             raise
@@ -105,69 +105,73 @@ _DEDUPLICATE_FIELDS: Final = ("deduplicate", "time", "allowed_lateness", "waterm
 
 
 def to_pipeline(given: Written) -> StoryPipeline:
-    """The pipeline of a story; every field has its default."""
+    """Parse the pipeline of a story; every field has a default."""
     for word in ("join", "pattern"):
         if word in given.members("a pipeline, as a mapping"):
-            raise Unsupported(f"{given.place}: a story with a {word} cannot be played yet")
+            raise Unsupported(f"{given.place}: stories cannot play a {word} yet", hint="use a window or deduplicate")
     without_windows = "deduplicate" in given.members("a pipeline, as a mapping")
-    said = given.only(_DEDUPLICATE_FIELDS if without_windows else _FIELDS, "a pipeline")
-    deduplicate = _deduplicate(given, said) if without_windows else None
-    step = WindowedStep() if without_windows else _windowed_step(given, said)
+    settings = given.members_among(_DEDUPLICATE_FIELDS if without_windows else _FIELDS, "a pipeline")
+    deduplicate = _deduplicate(given, settings) if without_windows else None
+    step = WindowedStep() if without_windows else _windowed_step(given, settings)
     time = step.time if deduplicate is None else deduplicate.time
     rule: Watermark | Inputs = Watermark(ByClock()) if time is TimeDomain.PROCESSING else BY_HAND
     partitions: tuple[str, ...] = ()
-    if "watermark" in said:
+    if "watermark" in settings:
         if time is TimeDomain.PROCESSING:
-            raise said["watermark"].wrong("none: in processing time the clock is the watermark")
-        rule, partitions = watermark(said["watermark"])
-    fires = said["fires"].one_of(("per_batch", "per_element")) if "fires" in said else "per_batch"
+            raise settings["watermark"].error("none: in processing time the clock is the watermark")
+        rule, partitions = watermark(settings["watermark"])
+    fires = settings["fires"].one_of(("per_batch", "per_element")) if "fires" in settings else "per_batch"
     return StoryPipeline(step, rule, partitions, fires == "per_element", deduplicate)
 
 
-def _deduplicate(given: Written, said: Mapping[str, Written]) -> Deduplicate:
-    fields = said["deduplicate"].only(("keep", "within"), "a deduplication")
+def _deduplicate(given: Written, settings: Mapping[str, Written]) -> Deduplicate:
+    fields = settings["deduplicate"].members_among(("keep", "within"), "a deduplication")
     parts: dict[str, Any] = {}
     if "keep" in fields:
         parts["keep"] = Keep(fields["keep"].one_of([*Keep]))
     if "within" in fields:
         parts["within"] = fields["within"].length()
-    if "allowed_lateness" in said:
-        parts["lateness"] = said["allowed_lateness"].length()
-    if "time" in said:
-        parts["time"] = TimeDomain(said["time"].one_of([*TimeDomain]))
-    with given.telling():
+    if "allowed_lateness" in settings:
+        parts["lateness"] = settings["allowed_lateness"].length()
+    if "time" in settings:
+        parts["time"] = TimeDomain(settings["time"].one_of([*TimeDomain]))
+    with given.locating():
         return Deduplicate(**parts)
 
 
-def _windowed_step(given: Written, said: Mapping[str, Written]) -> WindowedStep:
+def _windowed_step(given: Written, settings: Mapping[str, Written]) -> WindowedStep:
     parts: dict[str, Any] = {
-        "time": TimeDomain(said["time"].one_of([*TimeDomain])) if "time" in said else TimeDomain.EVENT,
-        "lateness": _lateness(said),
+        "time": TimeDomain(settings["time"].one_of([*TimeDomain])) if "time" in settings else TimeDomain.EVENT,
+        "lateness": _lateness(settings),
     }
-    if "aggregate" in said:
-        named = said["aggregate"].members("aggregates by name")
+    if "aggregate" in settings:
+        named = settings["aggregate"].members("aggregates by name")
         parts["aggregates"] = tuple((name, aggregate(each)) for name, each in named.items())
-    words = {"window": window, "trigger": trigger, "evict": evictor}
-    parts |= {"evictor" if name == "evict" else name: read(said[name]) for name, read in words.items() if name in said}
+    parsers = {"window": window, "trigger": trigger, "evict": evictor}
+    parts |= {
+        "evictor" if name == "evict" else name: read(settings[name])
+        for name, read in parsers.items()
+        if name in settings
+    }
     choices = {"accumulation": Accumulation, "pane_timestamp": PaneTimestamp, "on_time_pane": Emit, "final_pane": Emit}
-    parts |= {name: kind(said[name].one_of([*kind])) for name, kind in choices.items() if name in said}
-    if "ttl" in said:
-        parts["ttl"] = said["ttl"].length()
-    with given.telling():
+    parts |= {name: kind(settings[name].one_of([*kind])) for name, kind in choices.items() if name in settings}
+    if "ttl" in settings:
+        parts["ttl"] = settings["ttl"].length()
+    with given.locating():
         return WindowedStep(**parts)
 
 
-def _lateness(said: Mapping[str, Written]) -> Lateness:
-    rows = LateRows(said["late"].one_of([*LateRows])) if "late" in said else LateRows.PER_ELEMENT
-    if "allowed_lateness" not in said:
+def _lateness(settings: Mapping[str, Written]) -> Lateness:
+    rows = LateRows(settings["late"].one_of([*LateRows])) if "late" in settings else LateRows.PER_ELEMENT
+    if "allowed_lateness" not in settings:
         return Lateness(rows=rows)
-    allowed = said["allowed_lateness"]
-    with allowed.telling():
+    allowed = settings["allowed_lateness"]
+    with allowed.locating():
         return Lateness(None if allowed.value == "forever" else allowed.length(), rows)
 
 
 def _check_names(pipeline: StoryPipeline, steps: tuple[Step, ...]) -> None:
-    """Time is moved only where the story may move it, and only of what is known by then.
+    """Check that steps move only a watermark that the story controls, of partitions and inputs known by then.
 
     Elements and `active` make partitions of a source known; inputs are all known from the start.
     """
@@ -176,7 +180,7 @@ def _check_names(pipeline: StoryPipeline, steps: tuple[Step, ...]) -> None:
     for step in steps:
         match step.act:
             case MoveWatermark() if isinstance(rule, Watermark) and not isinstance(rule.generator, FromSource):
-                raise InvalidStory(f"{step.place}: the watermark is moved by hand, but the pipeline says how it moves")
+                raise InvalidStory(f"{step.place}: a step moves the watermark, but the pipeline has a rule for it")
             case Feed(elements) if isinstance(rule, Watermark):
                 known |= {element.partition for element in elements}
             case Feed(elements) if rule != BY_HAND:
@@ -192,5 +196,7 @@ def _check_names(pipeline: StoryPipeline, steps: tuple[Step, ...]) -> None:
 def _check_known(step: Step, known: set[str], *names: str) -> None:
     for name in names:
         if name not in known:
-            there = ", ".join(sorted(known)) or "none, the watermark is one and has no name"
-            raise InvalidStory(f"{step.place}: no partition or input is called {name!r}", detail=f"known: {there}")
+            names_known = ", ".join(sorted(known)) or "none; the pipeline has one watermark without a name"
+            raise InvalidStory(
+                f"{step.place}: no partition or input is called {name!r}", detail=f"known: {names_known}"
+            )

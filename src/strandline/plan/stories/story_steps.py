@@ -1,4 +1,4 @@
-"""The steps of a story as values: what comes in, how time moves, and what must come out."""
+"""Define the steps of a story: input, time and expectations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class MoveWatermark:
-    """The watermark of one partition or input is told, or the whole one."""
+    """Advance the watermark of a partition or input, or of all."""
 
     to: Timestamp
     of: str | None = None
@@ -44,12 +44,12 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """The end of input."""
+    """End all input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Stop, restore from what was kept, go on."""
+    """Stop, restore from the saved state, and continue."""
 
 
 Move = Feed | MoveWatermark | MoveClock | FallIdle | ReturnActive | Finish | Drain | Restart
@@ -57,7 +57,7 @@ Move = Feed | MoveWatermark | MoveClock | FallIdle | ReturnActive | Finish | Dra
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An expected row: the fields it names, as values of the model where it is a field of the model."""
+    """An expected row: fields with values, converted to model values where the model has the field."""
 
     fields: Mapping[str, Any]
     place: str = ""
@@ -65,7 +65,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class ExpectPanes:
-    """These panes came out since the last expectation; unless some are enough, no others."""
+    """Expect these panes since the last expectation, and no others unless `some` is set."""
 
     rows: tuple[Row, ...]
     some: bool = False
@@ -83,7 +83,7 @@ class ExpectDead:
 
 @dataclass(frozen=True, slots=True)
 class ExpectWatermark:
-    """Where the watermark is, or what the step forwards; none before there is one."""
+    """Expect a watermark, or a forwarded watermark; the beginning of time before there is one."""
 
     at: Timestamp
     of_output: bool = False
@@ -96,14 +96,14 @@ class ExpectIdle:
 
 @dataclass(frozen=True, slots=True)
 class ExpectState:
-    """How many windows are still held, over all keys: open ones, and marks of closed ones; none is `empty`."""
+    """Expect a number of windows held, over all keys: open ones, and marks of closed ones; `empty` is zero."""
 
     rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """Throws away what is pending."""
+    """Discard pending output."""
 
 
 Expectation = ExpectPanes | ExpectLate | ExpectDead | ExpectWatermark | ExpectIdle | ExpectState | Ignore
@@ -111,7 +111,7 @@ Expectation = ExpectPanes | ExpectLate | ExpectDead | ExpectWatermark | ExpectId
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step, and where it was written."""
+    """One step with its position."""
 
     act: Move | Expectation
     place: str = ""

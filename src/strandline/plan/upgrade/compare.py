@@ -1,4 +1,4 @@
-"""Two definitions of one pipeline: what has changed, and what that would do to the state that the first one made."""
+"""List the changes between two definitions of a pipeline, with their effect on existing state."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,24 +6,24 @@ from typing import Any, Final
 
 _KEEPS: Final = "the state fits"
 _EFFECTS: Final[Mapping[str, str]] = {
-    "keys": "the state is by other keys and cannot be used",
-    "window": "open windows have other bounds than new elements would get",
-    "trigger": "what triggers have counted so far does not fit the new one",
-    "accumulation": "open windows have kept more, or less, than the new way needs",
-    "aggregates": "open windows know nothing of a new value, and hold what an old one needed",
-    "lateness": f"{_KEEPS}; windows that are open live by the new length",
-    "evictor": "open windows have kept more, or less, than the new way needs",
-    "ttl": f"{_KEEPS}; keys live by the new length",
-    "pane_timestamp": "times that open windows hold back were chosen the old way",
+    "keys": "the state has other keys and cannot be used",
+    "window": "open windows have other bounds than the new windows",
+    "trigger": "the state of the old trigger does not fit the new one",
+    "accumulation": "open windows hold more, or less, than the new mode needs",
+    "aggregates": "open windows lack a new aggregate, and hold the state of an old one",
+    "lateness": f"{_KEEPS}; open windows use the new lateness",
+    "evictor": "open windows hold more, or less, than the new evictor needs",
+    "ttl": f"{_KEEPS}; keys use the new time to live",
+    "pane_timestamp": "open windows hold the watermark at timestamps of the old setting",
     "on_time_pane": _KEEPS,
     "final_pane": _KEEPS,
-    "time": "windows were found by another clock",
-    "watermark": f"{_KEEPS}; the watermark goes on by the new rule, and never back",
-    "column": "windows were found by another column's times",
-    "source": "positions of one source mean nothing to another",
-    "sink": f"{_KEEPS}; the new sink starts without the rows that went to the old one",
+    "time": "open windows were assigned in another time domain",
+    "watermark": f"{_KEEPS}; the watermark continues by the new rule and never goes back",
+    "column": "open windows were assigned by another column",
+    "source": "positions in one source have no meaning in another",
+    "sink": f"{_KEEPS}; the new sink starts without the rows of the old one",
     "delivery": _KEEPS,
-    "operation": f"{_KEEPS}; elements that came before went the old way",
+    "operation": f"{_KEEPS}; earlier elements were processed by the old operation",
     "rest": _KEEPS,
     "accepted": _KEEPS,
 }
@@ -31,7 +31,7 @@ _EFFECTS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something said otherwise than before, and what it would do to the state."""
+    """A changed setting and its effect on the state."""
 
     what: str
     was: str
@@ -43,7 +43,7 @@ class Change:
 
 
 def changes(was: Any, now: Any) -> tuple[Change, ...]:
-    """What differs between two definitions, as `to_plain` gives them."""
+    """Return the changes between two definitions in the form of `to_plain`."""
     return tuple(dict.fromkeys(_changes(was, now, "pipeline")))
 
 
@@ -53,7 +53,7 @@ def _changes(was: Any, now: Any, what: str) -> Iterator[Change]:
     same_kind = isinstance(was, dict) and isinstance(now, dict) and was.get("is") == now.get("is")
     if not same_kind or (what in _EFFECTS and what not in ("source", "sink")):
         if isinstance(was, dict) and isinstance(now, dict) and what in ("of", "pipeline"):
-            effect = "the steps are others, and the state belongs to the old ones"
+            effect = "the steps are different, and the state belongs to the old steps"
             yield Change("the pipeline", words(was), words(now), effect)
             return
         yield Change(what.replace("_", " "), words(was), words(now), _EFFECTS.get(what, "the state may not fit"))
@@ -67,7 +67,7 @@ def _changes(was: Any, now: Any, what: str) -> Iterator[Change]:
 
 
 def words(value: Any) -> str:
-    """A value as it could be written."""
+    """Write a value of a definition as text."""
     match value:
         case {"is": "Duration" | "Timestamp", "ms": ms}:
             return f"{ms} ms"

@@ -1,7 +1,7 @@
-"""A definition as it was written down: its sources, keyed steps and sinks, found without the code that made it.
+"""Find the sources, keyed steps and sinks in a stored definition, without the code of the pipeline.
 
-What `to_plain` gives is all that a checkpoint knows of an older pipeline. The order is that of `walk`, so a number here
-is the number that the compiled stages have.
+A checkpoint stores the result of `to_plain`, and nothing else about an older pipeline. Nodes are in the order of
+`walk`, so their numbers are those of the compiled stages.
 """
 
 import json
@@ -12,14 +12,14 @@ from typing import Any, Final
 Plain = dict[str, Any]
 
 KEYED: Final = ("Aggregated", "Keyed")
-"""What keyed steps are called: windowed steps by their first name, all others by the second."""
+"""Stored names of keyed steps: the first for windowed steps, the second for all others."""
 _READING: Final = frozenset({"value", "columns", "decoder", "format", "header", "metadata"})
-"""Of a source: how its records are read. Everything else says which records those are."""
+"""Fields of a source that say how records are decoded. The other fields identify the records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to a keyed step or an output: where its rows come from, what happens on it, and their time."""
+    """A path to a keyed step: its origin, operations and event time; the stored form of `LineagePath`."""
 
     origin: Plain
     operations: tuple[Plain, ...] = ()
@@ -28,16 +28,16 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a pipeline reads, keeps and writes, each by number."""
+    """The sources, keyed steps and sinks of a pipeline, each by number."""
 
     sources: tuple[Plain, ...]
     steps: tuple[Plain, ...]
     sinks: tuple[Plain, ...]
-    """Those of the outputs, then those of late elements."""
+    """Sinks of outputs, then sinks of late elements."""
 
 
 def read_definition(plain: Any) -> Definition:
-    """The parts of a definition; of none, if there is none."""
+    """Return the parts of a stored definition; no parts if there is none."""
     nodes: list[Plain] = []
     for node in _walk(plain):
         if node not in nodes:
@@ -51,9 +51,9 @@ def read_definition(plain: Any) -> Definition:
     return Definition(tuple(sources), tuple(steps), (*(each["sink"] for each in ordered), *rests))
 
 
-def ways_to(step: Plain) -> list[Way]:
-    """Return the ways that lead to a keyed step, from sources or from other keyed steps."""
-    return [way for stream in step["streams"] for way in _ways(stream["of"])]
+def paths_to_step(step: Plain) -> list[Way]:
+    """Return the paths to a keyed step, from sources or from other keyed steps."""
+    return [path for stream in step["streams"] for path in _paths(stream["of"])]
 
 
 def _as_keyed(node: Plain) -> Plain:
@@ -65,33 +65,33 @@ def _as_keyed(node: Plain) -> Plain:
     return {**rest, "is": "Keyed", "streams": [stream], "operator": node["step"]}
 
 
-def place_of(source: Plain) -> str:
-    """What a source is, however its records are read: positions of one mean something to another that is the same."""
+def source_identity(source: Plain) -> str:
+    """Return the identity of a source without its decoding. Positions are valid between equal sources."""
     kept = {name: each for name, each in source.items() if name not in _READING}
     return json.dumps(kept, sort_keys=True)
 
 
 def name_of(source: Plain) -> str:
-    """How a source or a sink is called."""
-    known = [source.get(name) for name in ("name", "topics", "topic", "path", "table")]
-    told = next((each for each in known if each), None)
-    where = ", ".join(map(str, told)) if isinstance(told, list) else told
+    """Return the name of a source or a sink, as in `kafka(scores)`."""
+    names = [source.get(name) for name in ("name", "topics", "topic", "path", "table")]
+    name = next((each for each in names if each), None)
+    where = ", ".join(map(str, name)) if isinstance(name, list) else name
     return f"{str(source['is']).lower()}({where})" if where else str(source["is"]).lower()
 
 
-def _ways(node: Plain) -> list[Way]:
+def _paths(node: Plain) -> list[Way]:
     match node["is"]:
         case "Read":
             return [Way(node)]
         case "Aggregated" | "Keyed":
             return [Way(_as_keyed(node))]
         case "Union":
-            return [way for stream in node["streams"] for way in _ways(stream)]
+            return [path for stream in node["streams"] for path in _paths(stream)]
         case "Stateless":
-            return [Way(way.origin, (*way.operations, node["operation"]), way.time) for way in _ways(node["of"])]
+            return [Way(path.origin, (*path.operations, node["operation"]), path.time) for path in _paths(node["of"])]
         case "EventTime":
             time = {name: each for name, each in node.items() if name != "of"}
-            return [Way(way.origin, way.operations, time) for way in _ways(node["of"])]
+            return [Way(path.origin, path.operations, time) for path in _paths(node["of"])]
     return []
 
 

@@ -1,11 +1,11 @@
-"""A new definition against the state that an older one made: what becomes of each keyed step, source and sink.
+"""Compare a new definition with the one that wrote the state, and decide what happens to each step, source and sink.
 
-    same          nothing to do
-    compatible    the state goes on as it is, or with what is said here done to it
-    migratable    only its author knows what the old state means to the new definition: a function must say so
-    incompatible  there is no way; the new definition starts from its sources
+    same          nothing changes
+    compatible    the state is used as it is, or with the changes listed here
+    migratable    the state needs a migration function from the author of the pipeline
+    incompatible  the state cannot be used; the new definition starts from its sources
 
-Restoring does exactly what this says, and nothing that it does not say.
+A restore applies exactly these decisions.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,11 +14,19 @@ from enum import StrEnum
 from typing import Any, Final
 
 from strandline.plan.upgrade.compare import words
-from strandline.plan.upgrade.definitions import Definition, Plain, Way, name_of, place_of, read_definition, ways_to
+from strandline.plan.upgrade.definitions import (
+    Definition,
+    Plain,
+    Way,
+    name_of,
+    paths_to_step,
+    read_definition,
+    source_identity,
+)
 
 
 class Verdict(StrEnum):
-    """What becomes of a part; the later, the worse."""
+    """What happens to a part, from best to worst."""
 
     SAME = "same"
     COMPATIBLE = "compatible"
@@ -33,7 +41,7 @@ Finding = tuple[Verdict, str]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the new definition, what becomes of it, and why, in words."""
+    """A part of a definition, its verdict, and the reasons."""
 
     what: str
     verdict: Verdict = Verdict.SAME
@@ -42,7 +50,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class StepUpgrade:
-    """A keyed step of the new definition: the old one whose state it takes over, and what is done to that."""
+    """A keyed step of the new definition, the old step whose state it takes over, and the changes to that state."""
 
     part: Part
     number: int
@@ -58,11 +66,11 @@ class Upgrade:
 
     steps: tuple[StepUpgrade, ...] = ()
     sources: tuple[int | None, ...] = ()
-    """For each source of the new definition, the number that it had; None if it is new."""
+    """For each source of the new definition, its number in the old one; None if it is new."""
     new_sinks: tuple[int, ...] = ()
-    """The outputs of the new definition that the old one did not have, by number."""
+    """Outputs of the new definition that the old one did not have, by number."""
     others: tuple[Part, ...] = field(default=())
-    """Sources, sinks, and steps that are gone."""
+    """Sources, sinks, and removed steps."""
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -70,7 +78,7 @@ class Upgrade:
 
     @property
     def verdict(self) -> Verdict:
-        """That of the part that fares worst."""
+        """Return the worst verdict of all parts."""
         return max((part.verdict for part in self.parts), key=_ORDER.index, default=Verdict.SAME)
 
     def of(self, verdict: Verdict) -> tuple[Part, ...]:
@@ -78,45 +86,48 @@ class Upgrade:
 
 
 _CHANGED: Final[Mapping[str, Finding]] = {
-    "window": (Verdict.MIGRATABLE, "open windows have other bounds than new elements would get"),
-    "accumulation": (Verdict.MIGRATABLE, "open windows have kept more, or less, than the new way needs"),
-    "evictor": (Verdict.MIGRATABLE, "open windows have kept more, or less, than the new way needs"),
-    "pane_timestamp": (Verdict.MIGRATABLE, "times that open windows hold back were chosen the old way"),
-    "time": (Verdict.MIGRATABLE, "windows were found by another clock"),
-    "trigger": (Verdict.COMPATIBLE, "in windows that are open it begins anew, as if nothing had come to them yet"),
+    "window": (Verdict.MIGRATABLE, "open windows have other bounds than the new windows"),
+    "accumulation": (Verdict.MIGRATABLE, "open windows hold more, or less, than the new mode needs"),
+    "evictor": (Verdict.MIGRATABLE, "open windows hold more, or less, than the new evictor needs"),
+    "pane_timestamp": (Verdict.MIGRATABLE, "open windows hold the watermark at timestamps of the old setting"),
+    "time": (Verdict.MIGRATABLE, "open windows were assigned in another time domain"),
+    "trigger": (Verdict.COMPATIBLE, "it starts over in open windows, as if they had no elements yet"),
     "lateness": (
         Verdict.COMPATIBLE,
-        "windows that are open live by the new length; those that are gone do not come back",
+        "open windows use the new lateness; deleted windows do not come back",
     ),
-    "ttl": (Verdict.COMPATIBLE, "keys live by the new length"),
+    "ttl": (Verdict.COMPATIBLE, "keys use the new time to live"),
     "on_time_pane": (Verdict.COMPATIBLE, "the state fits"),
     "final_pane": (Verdict.COMPATIBLE, "the state fits"),
 }
 
 
 _CHANGED_DEDUPLICATE: Final[Mapping[str, Finding]] = {
-    "keep": (Verdict.INCOMPATIBLE, "what is kept of a key is another element"),
-    "within": (Verdict.COMPATIBLE, "elements are compared over the new span; keys that have expired are not known"),
-    "lateness": (Verdict.COMPATIBLE, "the state fits; keys that have expired are not known"),
-    "time": (Verdict.MIGRATABLE, "elements were compared by another clock"),
+    "keep": (Verdict.INCOMPATIBLE, "the state holds another element of each key"),
+    "within": (Verdict.COMPATIBLE, "elements are compared over the new span; keys that have expired stay unknown"),
+    "lateness": (Verdict.COMPATIBLE, "the state fits; keys that have expired stay unknown"),
+    "time": (Verdict.MIGRATABLE, "elements were compared in another time domain"),
 }
 
 
 def compare(was: Any, now: Any) -> Upgrade:
-    """Two definitions, as `to_plain` gives them: the one that made the state, and the one that is to go on with it."""
+    """Compare the definition that wrote the state with the new one, both in the form of `to_plain`."""
     old, new = read_definition(was), read_definition(now)
     pairs = _matched(old.steps, new.steps)
     steps = tuple(_step(number, step, pairs.get(number), old) for number, step in enumerate(new.steps))
-    places = [place_of(source) for source in old.sources]
-    sources = tuple(places.index(place_of(source)) if place_of(source) in places else None for source in new.sources)
+    identities = [source_identity(source) for source in old.sources]
+    sources = tuple(
+        identities.index(source_identity(source)) if source_identity(source) in identities else None
+        for source in new.sources
+    )
     fresh = tuple(number for number, sink in enumerate(new.sinks) if sink not in old.sinks)
-    gone = [step for number, step in enumerate(old.steps) if number not in pairs.values()]
-    others = (*_sources(old, new, sources), *_sinks(old, new, fresh), *(_forgotten(step) for step in gone))
+    removed = [step for number, step in enumerate(old.steps) if number not in pairs.values()]
+    others = (*_sources(old, new, sources), *_sinks(old, new, fresh), *(_removed(step) for step in removed))
     return Upgrade(steps, sources, fresh, others)
 
 
 def step_words(step: Plain) -> str:
-    """How a keyed step is spoken of: what it computes, by what."""
+    """Return the name of a keyed step: its aggregates or operator, and its keys."""
     operator = step["operator"]
     what = ", ".join(name for name, _ in operator["aggregates"]) if "aggregates" in operator else _verb(operator)
     return f"{what} by {', '.join(step['keys'])}"
@@ -127,14 +138,14 @@ def _verb(operator: Plain) -> str:
 
 
 def _matched(old: tuple[Plain, ...], new: tuple[Plain, ...]) -> dict[int, int]:
-    """Which old step each new one takes over: the most alike first, each once."""
+    """Match each new step with at most one old step, the most similar first."""
     pairs: dict[int, int] = {}
-    for alike in (_equal, _same_work, _same_place, _same_keys, lambda _one, _other: True):
+    for is_match in (_equal, _same_work, _same_windows, _same_keys, lambda _one, _other: True):
         free = [number for number in range(len(old)) if number not in pairs.values()]
         for number, step in enumerate(new):
             if number in pairs:
                 continue
-            found = next((each for each in free if alike(old[each], step)), None)
+            found = next((each for each in free if is_match(old[each], step)), None)
             if found is not None:
                 pairs[number] = found
                 free.remove(found)
@@ -149,7 +160,7 @@ def _same_work(one: Plain, other: Plain) -> bool:
     return bool(one["keys"] == other["keys"] and one["operator"] == other["operator"])
 
 
-def _same_place(one: Plain, other: Plain) -> bool:
+def _same_windows(one: Plain, other: Plain) -> bool:
     here, there = one["operator"], other["operator"]
     same = here["is"] == there["is"] and here.get("window") == there.get("window")
     return bool(one["keys"] == other["keys"] and same)
@@ -162,14 +173,14 @@ def _same_keys(one: Plain, other: Plain) -> bool:
 def _step(number: int, now: Plain, was: int | None, old: Definition) -> StepUpgrade:
     what = f"step {number}, {step_words(now)}"
     if was is None:
-        said = "it is new, and begins with nothing at the positions of the savepoint"
-        return StepUpgrade(Part(what, Verdict.COMPATIBLE, (said,)), number, None)
+        reason = "it is new, and starts without state at the positions of the savepoint"
+        return StepUpgrade(Part(what, Verdict.COMPATIBLE, (reason,)), number, None)
     before = old.steps[was]
     here, there = before["operator"], now["operator"]
     aggregates = _Aggregates.between(here, there)
     found = [*_keys(before, now), *_operators(here, there), *_inputs(before, now)]
     part = Part(what, max((verdict for verdict, _ in found), key=_ORDER.index, default=Verdict.SAME),
-                tuple(dict.fromkeys(said for _, said in found)))  # fmt: skip
+                tuple(dict.fromkeys(reason for _, reason in found)))  # fmt: skip
     new_trigger = here.get("trigger") != there.get("trigger")
     return StepUpgrade(part, number, was, aggregates.added, (*aggregates.removed,), new_trigger)
 
@@ -177,7 +188,7 @@ def _step(number: int, now: Plain, was: int | None, old: Definition) -> StepUpgr
 def _operators(was: Plain, now: Plain) -> Iterator[Finding]:
     """Compare two definitions of an operator."""
     if was["is"] != now["is"]:
-        yield Verdict.INCOMPATIBLE, f"it was a {_verb(was)} and is a {_verb(now)}: neither can use the other's state"
+        yield Verdict.INCOMPATIBLE, f"it was {_verb(was)} and is {_verb(now)}, which cannot use each other's state"
         return
     match now["is"]:
         case "WindowedStep":
@@ -200,43 +211,40 @@ class _Aggregates:
         return cls(tuple(n for n in new if n not in old), tuple(n for n in old if n not in new), changed)
 
     def findings(self, now: Plain) -> Iterator[Finding]:
-        kept_whole = now["evictor"] is not None
+        keeps_elements = now["evictor"] is not None
         for name in self.added:
-            said = (
-                f"{name} is new: in windows that are open it begins with nothing, and tells of what comes from now on"
-            )
-            if kept_whole:
-                yield Verdict.MIGRATABLE, f"{name} is new, and the elements that were kept may lack what it reads"
+            if keeps_elements:
+                yield Verdict.MIGRATABLE, f"{name} is new, and the kept elements may lack the columns that it reads"
             else:
-                yield Verdict.COMPATIBLE, said
+                yield Verdict.COMPATIBLE, f"{name} is new: in open windows it covers elements from the restore on"
         for name in self.removed:
-            yield Verdict.COMPATIBLE, f"{name} is gone: what was kept for it is forgotten"
+            yield Verdict.COMPATIBLE, f"{name} is removed, with its state"
         for name, old, new in self.changed:
-            yield Verdict.MIGRATABLE, f"{name} was {old} and is {new}: open windows hold what the old one needed"
+            yield Verdict.MIGRATABLE, f"{name} was {old} and is {new}: open windows hold the state of the old aggregate"
 
 
 def _keys(was: Plain, now: Plain) -> Iterator[Finding]:
     if was["keys"] != now["keys"]:
         yield (
             Verdict.MIGRATABLE,
-            f"keys were {', '.join(was['keys'])} and are {', '.join(now['keys'])}: the state is by other keys",
+            f"keys were {', '.join(was['keys'])} and are {', '.join(now['keys'])}: the state has other keys",
         )
     if was.get("rest") != now.get("rest"):
-        yield Verdict.COMPATIBLE, "late elements go elsewhere from now on"
+        yield Verdict.COMPATIBLE, "late elements go to another sink from the restore on"
 
 
 def _fields(was: Plain, now: Plain, changed: Mapping[str, Finding]) -> Iterator[Finding]:
     for name, (verdict, effect) in changed.items():
         if was.get(name) != now.get(name):
-            told = f"{name.replace('_', ' ')} was {words(was.get(name))} and is {words(now.get(name))}"
-            yield verdict, f"{told}: {effect}"
+            change = f"{name.replace('_', ' ')} was {words(was.get(name))} and is {words(now.get(name))}"
+            yield verdict, f"{change}: {effect}"
 
 
 def _layout(was: Plain, now: Plain) -> Iterator[Finding]:
-    """Overlapping windows share what they hold as long as none speaks before its end."""
+    """Compare state layouts: overlapping windows share slices unless a trigger fires before their end."""
     overlap = now["window"]["is"] in ("Sliding", "Cumulating") and was["window"] == now["window"]
     if overlap and _waits(was["trigger"]) != _waits(now["trigger"]):
-        yield Verdict.MIGRATABLE, "overlapping windows were kept together until their end, or are to be, but not both"
+        yield Verdict.MIGRATABLE, "overlapping windows share slices in only one of the two definitions"
 
 
 def _waits(trigger: Plain) -> bool:
@@ -245,36 +253,38 @@ def _waits(trigger: Plain) -> bool:
 
 
 def _inputs(was: Plain, now: Plain) -> Iterator[Finding]:
-    """What lies between a step and where its rows come from."""
-    before, after = ways_to(was), ways_to(now)
+    """Compare the paths from sources and other steps to a step."""
+    before, after = paths_to_step(was), paths_to_step(now)
     if len(before) != len(after) or any(not _same_origin(*pair) for pair in zip(before, after, strict=False)):
-        told = f"it takes its elements from {_origins(after)}, and took them from {_origins(before)}"
-        yield Verdict.INCOMPATIBLE, f"{told}: positions of one source mean nothing to another"
+        change = f"it takes its elements from {_origins(after)}, and took them from {_origins(before)}"
+        yield Verdict.INCOMPATIBLE, f"{change}: positions in one source have no meaning in another"
         return
     for one, other in zip(before, after, strict=True):
         if one.operations != other.operations:
             yield (
                 Verdict.COMPATIBLE,
-                "what is done to elements before it has changed: those that came before went the old way",
+                "operations before it have changed: earlier elements were processed by the old ones",
             )
         if one.time is not None and other.time is not None:
             if one.time["column"] != other.time["column"]:
-                told = f"event time was {one.time['column']} and is {other.time['column']}"
-                yield Verdict.MIGRATABLE, f"{told}: windows were found by another column's times"
+                change = f"event time was {one.time['column']} and is {other.time['column']}"
+                yield Verdict.MIGRATABLE, f"{change}: open windows were assigned by another column"
             if one.time["watermark"] != other.time["watermark"]:
-                yield Verdict.COMPATIBLE, "the watermark goes on by the new rule, and never back"
+                yield Verdict.COMPATIBLE, "the watermark continues by the new rule and never goes back"
 
 
 def _same_origin(one: Way, other: Way) -> bool:
     if one.origin["is"] != other.origin["is"]:
         return False
     if one.origin["is"] == "Read":
-        return place_of(one.origin["source"]) == place_of(other.origin["source"])
+        return source_identity(one.origin["source"]) == source_identity(other.origin["source"])
     return _same_keys(one.origin, other.origin)
 
 
 def _origins(found: Iterable[Way]) -> str:
-    names = [name_of(way.origin["source"]) if way.origin["is"] == "Read" else step_words(way.origin) for way in found]
+    names = [
+        name_of(path.origin["source"]) if path.origin["is"] == "Read" else step_words(path.origin) for path in found
+    ]
     return " and ".join(dict.fromkeys(names))
 
 
@@ -283,27 +293,27 @@ def _sources(old: Definition, new: Definition, matched: tuple[int | None, ...]) 
         before = matched[number]
         what = f"source {name_of(source)}"
         if before is None:
-            yield Part(what, Verdict.COMPATIBLE, ("it is new, and read from where it says",))
+            yield Part(what, Verdict.COMPATIBLE, ("it is new, and is read from its own start position",))
         elif source != old.sources[before]:
-            yield Part(what, Verdict.COMPATIBLE, ("its records are read another way from its position on",))
+            yield Part(what, Verdict.COMPATIBLE, ("its records are decoded differently from its position on",))
         else:
-            yield Part(what, words=("goes on from its position",))
+            yield Part(what, words=("continues from its position",))
     for number, source in enumerate(old.sources):
         if number not in matched:
-            yield Part(f"source {name_of(source)}", Verdict.COMPATIBLE, ("is no longer read",))
+            yield Part(f"source {name_of(source)}", Verdict.COMPATIBLE, ("it is no longer read",))
 
 
 def _sinks(old: Definition, new: Definition, fresh: tuple[int, ...]) -> Iterator[Part]:
     for number, sink in enumerate(new.sinks):
         if number in fresh:
-            said = "it is new, and starts without the rows that went elsewhere before"
-            yield Part(f"sink {name_of(sink)}", Verdict.COMPATIBLE, (said,))
+            reason = "it is new, and starts without the rows of other sinks"
+            yield Part(f"sink {name_of(sink)}", Verdict.COMPATIBLE, (reason,))
         else:
-            yield Part(f"sink {name_of(sink)}", words=("goes on where its ledger stands",))
+            yield Part(f"sink {name_of(sink)}", words=("continues from its ledger",))
     for sink in old.sinks:
         if sink not in new.sinks:
-            yield Part(f"sink {name_of(sink)}", Verdict.COMPATIBLE, ("gets nothing any more",))
+            yield Part(f"sink {name_of(sink)}", Verdict.COMPATIBLE, ("it receives no more rows",))
 
 
-def _forgotten(step: Plain) -> Part:
-    return Part(f"old step {step_words(step)}", Verdict.COMPATIBLE, ("is gone, and its state with it",))
+def _removed(step: Plain) -> Part:
+    return Part(f"old step {step_words(step)}", Verdict.COMPATIBLE, ("it is removed, with its state",))

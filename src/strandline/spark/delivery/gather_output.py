@@ -1,4 +1,4 @@
-"""What a batch says, from all tasks and key groups: for each output its rows, and how far each keyed step has come."""
+"""Gather the output blocks of a batch: rows by output, and the progress of each keyed step. Runs on the driver."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,47 +16,48 @@ from strandline.spark.tasks.task_writes import SOME, parts_of
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """A keyed step after a batch: its progress, what it forwards, the windows it keeps."""
+    """A keyed step after a batch: its progress, output watermark, and the size of its state."""
 
     progress: Progress = field(default_factory=Progress)
     output_watermark: int = NEVER
     rows: int = 0
+    """Rows of state, such as windows."""
     size: int = 0
-    """Bytes that it keeps."""
+    """Bytes of state."""
     groups: tuple[int, ...] = ()
-    """Elements that each key group took in this batch."""
+    """Elements that each key group contributed in this batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """A whole batch."""
+    """The output of a whole batch."""
 
     frames: Mapping[str, pl.DataFrame]
     steps: Mapping[int, StepOutput]
     counts: Mapping[str, Counts]
-    """By the keyed step or the output that elements were offered to; their sum is the job's."""
+    """By the keyed step or output that elements were offered to; their sum is that of the job."""
     clock: int
     drained: bool
     ended: Mapping[int, frozenset[str]]
-    """By scan, the partitions that have ended, where nothing is kept of it."""
+    """By scan, the partitions that have ended; needed where no keyed step stores them."""
     measured: Measured = field(default_factory=Measured)
     parts: Mapping[int, tuple[Part, ...]] = field(default_factory=dict)
-    """By output, rows that tasks have put where its sink keeps them."""
+    """By output, rows that tasks have written to its sink already."""
 
     @property
-    def everyone(self) -> Counts:
-        """What came from the sources, and what became of it in all steps."""
+    def total_counts(self) -> Counts:
+        """Return the counts of all steps and outputs."""
         return sum(self.counts.values(), Counts())
 
     def output(self, number: int, progress: Progress, rows: int) -> Output:
-        """What one output is to hold."""
+        """Return the rows, late elements and dead letters of one output."""
         panes, late, dead, some = (self.frames.get(f"{name}:{number}") for name in ("out", "late", "dead", SOME))
         parts = self.parts.get(number, ())
-        return Output(panes, late, dead, progress, self.everyone, progress.watermark, rows, parts, some)
+        return Output(panes, late, dead, progress, self.total_counts, progress.watermark, rows, parts, some)
 
 
 def gather(blocks: Iterable[Block]) -> Gathered:
-    """The blocks of a batch as one."""
+    """Combine the blocks of a batch."""
     frames: dict[str, list[pl.DataFrame]] = {}
     steps: dict[int, StepOutput] = {}
     counts: dict[str, Counts] = {}
@@ -70,30 +71,30 @@ def gather(blocks: Iterable[Block]) -> Gathered:
             frames.setdefault(name, []).append(frame)
         for output, part in parts_of(facts):
             parts[output] = (*parts.get(output, ()), part)
-        for name, told in facts.get("counts", {}).items():
-            counts[name] = counts.get(name, Counts()) + Counts(**told)
+        for name, fields in facts.get("counts", {}).items():
+            counts[name] = counts.get(name, Counts()) + Counts(**fields)
         if "step" in facts:
             progress = progress_from_facts(facts["progress"])
-            steps[facts["step"]] = _joined(steps.get(facts["step"]), progress, facts)
+            steps[facts["step"]] = _with_group(steps.get(facts["step"]), progress, facts)
             clock = max(clock, progress.clock)
         else:
             clock, drained = max(clock, facts["clock"]), drained or facts["drain"]
         if "scan" in facts:
             ended[facts["scan"]] = ended.get(facts["scan"], frozenset()) | {*facts["ended"]}
-    whole = {name: stacked(each) for name, each in frames.items()}
-    return Gathered(whole, steps, counts, clock, drained, ended, asked_for(blocks) or Measured(), parts)
+    stacked_frames = {name: stacked(each) for name, each in frames.items()}
+    return Gathered(stacked_frames, steps, counts, clock, drained, ended, asked_for(blocks) or Measured(), parts)
 
 
-def _joined(known: StepOutput | None, progress: Progress, facts: Mapping[str, Any]) -> StepOutput:
-    """Key groups of a step have the same progress, since all fold the same control rows."""
-    taken = sum(told["contributed"] for told in facts["counts"].values())
-    mine = StepOutput(progress, facts["output_watermark"], facts["rows"], facts["size"], (taken,))
+def _with_group(known: StepOutput | None, progress: Progress, facts: Mapping[str, Any]) -> StepOutput:
+    """Add a key group to its step. All key groups of a step have the same progress: they fold the same control rows."""
+    contributed = sum(fields["contributed"] for fields in facts["counts"].values())
+    group = StepOutput(progress, facts["output_watermark"], facts["rows"], facts["size"], (contributed,))
     if known is None:
-        return mine
+        return group
     return StepOutput(
         progress,
-        min(known.output_watermark, mine.output_watermark),
-        known.rows + mine.rows,
-        known.size + mine.size,
-        known.groups + mine.groups,
+        min(known.output_watermark, group.output_watermark),
+        known.rows + group.rows,
+        known.size + group.size,
+        known.groups + group.groups,
     )

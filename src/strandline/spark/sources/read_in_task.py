@@ -17,7 +17,7 @@ from strandline.ports.raw_records import FILE_NAME
 from strandline.ports.sources import SparkSource, TaskReadSource
 from strandline.spark.batch_properties import current_batch, task_number
 from strandline.spark.patches.worker_gc import freeze_imports
-from strandline.spark.tasks.prepare import Called, Steps, carried, leaving_task, prepare_scan
+from strandline.spark.tasks.prepare import SourceName, Steps, carried, leaving_task, prepare_scan
 from strandline.spark.tasks.row_decoding import Batches
 from strandline.spark.tasks.task_writes import Writers
 
@@ -60,7 +60,7 @@ def _task(
 ) -> Callable[[Batches], Batches]:
     source: SparkSource = scan.source  # type: ignore[assignment]
     single_partition, decoder = source.partitions == ("",), source.decoder
-    scan = replace(scan, source=Called(scan.source.name))  # type: ignore[arg-type]
+    scan = replace(scan, source=SourceName(scan.source.name))  # type: ignore[arg-type]
 
     def run(batches: Batches) -> Batches:
         freeze_imports()

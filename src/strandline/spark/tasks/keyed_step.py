@@ -1,4 +1,4 @@
-"""transformWithState around the kernel's step: Spark keeps the bytes, the kernel knows what they mean."""
+"""Run the kernel step in transformWithState. Spark stores state as bytes; the kernel encodes and decodes them."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,23 +33,23 @@ from strandline.ports.dead_letter_masking import failures, outgoing
 from strandline.spark.batch_properties import Batch, told
 from strandline.spark.patches.worker_gc import spare_imports
 from strandline.spark.tasks.block_addresses import address, to_deliver_from
-from strandline.spark.tasks.prepare import Blocks, From, Steps, feed
+from strandline.spark.tasks.prepare import Blocks, RowSource, Steps, feed
 from strandline.spark.tasks.state_map import BLOCK, PLACE, Held
 from strandline.spark.tasks.stateless_steps import aggregating, run_operations
 from strandline.spark.tasks.task_metrics import Measured, asked_for, telling
 
 Play = Callable[[int, Mapping[str, bytes], Sequence[Block]], tuple[Mapping[str, bytes | None], Blocks]]
-"""What a key group does with a batch: from its address, what it holds and what comes, to what it keeps and sends."""
+"""Play one batch of a key group: from its address, state and input blocks to state changes and output blocks."""
 
 _SPAN = 1 << 32
-"""The most panes of one key group in one batch."""
+"""Upper bound of the panes of one key group in one batch."""
 
 
 class KeyGroupProcessor(StatefulProcessor):
-    """One key group, one batch at a time. What is addressed past this level goes on as it came."""
+    """Process one key group, one batch at a time. Blocks for later levels pass unchanged."""
 
-    def __init__(self, play: Play, mine: Callable[[int], bool]) -> None:
-        self._play, self._mine = play, mine
+    def __init__(self, play: Play, is_here: Callable[[int], bool]) -> None:
+        self._play, self._is_here = play, is_here
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         spare_imports()
@@ -57,11 +57,11 @@ class KeyGroupProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
         to = int(key[0])
-        if not self._mine(to):
+        if not self._is_here(to):
             yield from (Row(kg=to, block=bytes(row.block)) for row in rows)
             return
-        # Spark promises no order inside a group, and a replayed batch must give the same bytes.
-        blocks = sorted((unpack(bytes(row.block), f"key group {to}, input") for row in rows), key=place_of)
+        # Spark guarantees no order inside a group, and a replayed batch must give the same bytes.
+        blocks = sorted((unpack(bytes(row.block), f"key group {to}, input") for row in rows), key=sender_of)
         begun, held, seen = time.perf_counter(), Held(self._state, to), asked_for(blocks)
         writes, sent = self._play(to, held, blocks)
         held.write(writes)
@@ -76,8 +76,8 @@ class KeyGroupProcessor(StatefulProcessor):
 
 
 def play_level(steps: Steps, level: int) -> tuple[Play, Callable[[int], bool]]:
-    """How the key groups of one level play, and which they are."""
-    mine = {
+    """Return the play function of one level, and a test whether an address belongs to the level."""
+    key_groups = {
         address(step, group): (step, group)
         for step in steps.values()
         if step.level == level
@@ -85,14 +85,14 @@ def play_level(steps: Steps, level: int) -> tuple[Play, Callable[[int], bool]]:
     }
 
     def play(to: int, held: Mapping[str, bytes], blocks: Sequence[Block]) -> tuple[Mapping[str, bytes | None], Blocks]:
-        step, group = mine[to]
+        step, group = key_groups[to]
         return play_group(step, group, held, blocks, steps, told())
 
-    return play, mine.__contains__
+    return play, key_groups.__contains__
 
 
 def spec_of(keyed: KeyedStep) -> StepSpec:
-    """What the kernel is asked for a step; how several inputs meet is said by the inputs."""
+    """Return the step as the kernel needs it. With several inputs, their watermarks are combined."""
     (first, *more) = keyed.inputs
     if not more and first.watermark is not None:
         return StepSpec(keyed.keys, keyed.operator, first.watermark, first.partitions)
@@ -103,29 +103,29 @@ def spec_of(keyed: KeyedStep) -> StepSpec:
 def play_group(
     keyed: KeyedStep, group: int, held: Mapping[str, bytes], blocks: Sequence[Block], steps: Steps, batch: Batch
 ) -> tuple[Mapping[str, bytes | None], Blocks]:
-    """One batch of one key group: what it keeps, and what it sends to the steps after it and to be delivered."""
+    """Play one batch of one key group; return its state changes, and blocks for later steps and delivery."""
     controls = [control_from_facts(block.facts["control"]) for block in blocks]
     counts = sum((Counts(**block.facts["counts"]) for block in blocks), Counts())
     dead: list[pl.DataFrame] = []
-    stepped = _without_problems(step(held, blocks, controls, spec_of(keyed)), keyed, group, dead)
+    stepped = _without_failures(step(held, blocks, controls, spec_of(keyed)), keyed, group, dead)
     sent: Blocks = []
     frames: dict[str, pl.DataFrame] = {}
     for route in keyed.routes:
-        rows = _passed(stepped, keyed, group, route, dead)
+        rows = _routed(stepped, keyed, group, route, dead)
         if route.output is not None:
             frames |= {} if rows is None else {f"out:{route.output}": _with_retraction(rows)}
         else:
-            sent += _fed(rows, stepped, (keyed, group), steps[route.step or 0], route.input, batch, dead)
+            sent += _to_next_step(rows, stepped, (keyed, group), steps[route.step or 0], route.input, batch, dead)
     if stepped.late is not None:
         frames[f"late:{keyed.late_to}"] = _late(stepped.late, keyed)
     if dead:
-        # Panes are no records of a source, and their columns are JSON already.
+        # Panes are not source records, and their columns are JSON already.
         frames[f"dead:{keyed.dead_to}"] = outgoing(pl.concat(dead, how="vertical"), None, None, keyed.mask)
-    everyone = counts + Counts(contributed=stepped.contributed, late=stepped.refused, filtered=stepped.filtered)
+    total = counts + Counts(contributed=stepped.contributed, late=stepped.refused, filtered=stepped.filtered)
     facts = {
         "step": keyed.number,
         "progress": progress_to_facts(stepped.progress),
-        "counts": {keyed.name: counts_to_facts(everyone)},
+        "counts": {keyed.name: counts_to_facts(total)},
         "output_watermark": stepped.output_watermark,
         "rows": stepped.state_rows,
         "size": stepped.size,
@@ -134,17 +134,17 @@ def play_group(
 
 
 def _late(late: pl.DataFrame, keyed: KeyedStep) -> pl.DataFrame:
-    """Name the origin of each late element where a step has several; partition and offset alone do not identify it."""
+    """Add the source of each late element if the step has several; partition and offset alone do not identify it."""
     shown = late.drop(SALT, HELD, strict=False)
     if INPUT not in shown.columns:
         return shown
-    names = {number: strand.origin for number, strand in enumerate(keyed.strands)}
+    names = {number: path.origin for number, path in enumerate(keyed.paths)}
     origin = pl.col(INPUT).replace_strict(names, return_dtype=pl.String).alias(SOURCE)
     return shown.with_columns(origin).drop(INPUT)
 
 
-def _without_problems(stepped: Stepped, keyed: KeyedStep, group: int, dead: list[pl.DataFrame]) -> Stepped:
-    """Panes for which a user's aggregate raised have null in its place, and a dead letter that says why."""
+def _without_failures(stepped: Stepped, keyed: KeyedStep, group: int, dead: list[pl.DataFrame]) -> Stepped:
+    """Make dead letters of panes on which a user aggregate raised; the pane itself has null for that aggregate."""
     if stepped.rows is None or PROBLEM not in stepped.rows.columns:
         return stepped
     placed = stepped.rows.with_columns(*_visible(stepped.rows), *_position(stepped, keyed, group))
@@ -153,45 +153,45 @@ def _without_problems(stepped: Stepped, keyed: KeyedStep, group: int, dead: list
 
 
 def _position(stepped: Stepped, keyed: KeyedStep, group: int) -> list[pl.Expr]:
-    """Where a pane stands among all that a key group has ever told."""
+    """Return the partition and offset of panes as elements: the key group, and a number that never repeats there."""
     return [
         pl.lit(f"{keyed.name}.{group}").alias(PARTITION),
         (pl.int_range(pl.len(), dtype=pl.Int64) + stepped.turn * _SPAN).alias(OFFSET),
     ]
 
 
-def _passed(
+def _routed(
     stepped: Stepped, keyed: KeyedStep, group: int, route: Route, dead: list[pl.DataFrame]
 ) -> pl.DataFrame | None:
-    """The panes at the end of a route, and dead letters for those that a function could not take."""
+    """Run the operations of a route on rows; rows on which a user function fails become dead letters."""
     rows = stepped.rows
     if rows is None or (not route.operations and route.output is not None):
         return rows
-    # As elements of another step rows are identified by where they come from; on their way out they keep their own.
+    # As elements of another step, rows get a new position; on the way to an output they keep their own.
     keeps = route.output is not None and OFFSET in rows.columns
-    seen = rows.with_columns(*_visible(rows), *([] if keeps else _position(stepped, keyed, group)))
-    passed = run_operations(seen, route.operations)
+    visible = rows.with_columns(*_visible(rows), *([] if keeps else _position(stepped, keyed, group)))
+    passed = run_operations(visible, route.operations)
     if passed.failed is not None:
         dead.append(failures(passed.failed))
     if route.output is not None:
-        return passed.rows.drop(*_own(keyed, rows), strict=False)
+        return passed.rows.drop(*_added(keyed, rows), strict=False)
     return passed.rows
 
 
 def _with_retraction(rows: pl.DataFrame) -> pl.DataFrame:
-    """Mark retractions for sinks, where rows carry a sign; panes are marked already."""
+    """Mark retractions for sinks in rows with a sign. Panes are marked already."""
     if SIGN not in rows.columns or RETRACTION in rows.columns:
         return rows
     return rows.with_columns((pl.col(SIGN) < 0).alias(RETRACTION)).drop(SIGN)
 
 
-def _own(keyed: KeyedStep, rows: pl.DataFrame) -> list[str]:
-    """Name the columns that were added for operations only; rows that are elements keep their position."""
+def _added(keyed: KeyedStep, rows: pl.DataFrame) -> list[str]:
+    """Return the columns that were added for operations only. Rows that are elements keep their position."""
     return [*(name for name in (PARTITION, OFFSET) if name not in rows.columns), ORIGIN, *keyed.plan.declared]
 
 
 def _visible(rows: pl.DataFrame) -> list[pl.Expr]:
-    """Return what operations can read of a pane, under public names; other rows declare nothing."""
+    """Return the pane columns that operations can read, under public names; none for other rows."""
     if TIMING not in rows.columns:
         return []
     return [
@@ -201,22 +201,22 @@ def _visible(rows: pl.DataFrame) -> list[pl.Expr]:
 
 
 def instant(name: str) -> pl.Expr:
-    """A bound as a time; the ends of time are none."""
+    """Convert milliseconds to a timestamp; the ends of time become null."""
     ms = pl.col(name)
     inside = pl.when((ms != NEVER) & (ms != FOREVER)).then(ms)
     return pl.from_epoch(inside, time_unit="ms").cast(pl.Datetime("us")).dt.replace_time_zone("UTC")
 
 
-def _fed(
+def _to_next_step(
     rows: pl.DataFrame | None,
     stepped: Stepped,
     sender: tuple[KeyedStep, int],
     target: KeyedStep,
-    strand: int,
+    path: int,
     batch: Batch,
     dead: list[pl.DataFrame],
 ) -> Blocks:
-    """Panes as the elements of another step; with them, how far time has come here."""
+    """Send rows to the next step as elements, with the output watermark of this key group."""
     keyed, group = sender
     name = f"{keyed.name}.{group:03}"
     mark = Seen(keyed.name, watermark=stepped.output_watermark, idle=stepped.progress.is_idle)
@@ -224,22 +224,22 @@ def _fed(
     if rows is None:
         facts = {"control": control, "from": name, "counts": counts_to_facts(Counts())}
         return [(address(target, number), Block(facts=facts)) for number in range(target.groups)]
-    # Elements that were spread and are gathered here keep the time they came with.
-    gathered = AT in rows.columns
+    # Salted elements that are unpacked here keep their time.
+    has_time = AT in rows.columns
     elements = rows.select(pl.exclude("^@.*$"), PARTITION, OFFSET, *_time_and_sign(rows, target))
     counts = Counts(again=elements.height)
-    sent = From(name, strand, is_probed=gathered)
-    blocks, refused = feed(elements, target, sent, control, batch, counts)
+    origin = RowSource(name, path, is_probed=has_time)
+    blocks, refused = feed(elements, target, origin, control, batch, counts)
     if refused.height:
         dead.append(refused)
     return blocks
 
 
 def _time_and_sign(rows: pl.DataFrame, target: KeyedStep) -> list[pl.Expr]:
-    """Return the time of rows as elements of another step, and their sign where that step takes one."""
+    """Return the time of rows as elements of another step, and their sign if that step reads signs."""
     at = pl.col(AT)
     if AT not in rows.columns:
-        # A window without an end has panes at the end of time, which elements cannot have.
+        # Panes of a global window have the end of time, which elements cannot have.
         at = pl.min_horizontal(pl.col(TIMESTAMP), pl.lit(FOREVER - 1)).alias(AT)
     if not operator_of(target.operator, target.keys).takes_signs:
         return [at]
@@ -250,6 +250,6 @@ def _time_and_sign(rows: pl.DataFrame, target: KeyedStep) -> list[pl.Expr]:
     return [at, pl.when(pl.col(RETRACTION)).then(-1).otherwise(1).cast(pl.Int64).alias(SIGN)]
 
 
-def place_of(block: Block) -> str:
-    """Which task or key group sent it: no two are the same."""
+def sender_of(block: Block) -> str:
+    """Return the task or key group that sent a block, as a key to sort by; it is unique in a batch."""
     return f"{block.facts['from']} {block.facts['control']['of']} {block.facts.get('input', 0):06}"

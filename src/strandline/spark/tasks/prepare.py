@@ -1,4 +1,8 @@
-"""mapInArrow: in every partition, rows become blocks, one for each key group, with what was seen of the source."""
+"""Prepare the rows of a task: decode them, run stateless steps, and pack one block per key group (mapInArrow).
+
+Every key group gets a block, even without rows, with what the task saw of each source partition. Key groups compute the
+watermark from it.
+"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -44,15 +48,15 @@ CARRIED: Final = pa.schema([("kg", pa.int64()), ("block", pa.binary())])
 _DETAILS: Final = {
     DeadReason.FUTURE.value: "its time is further ahead of the clock than allowed",
     DeadReason.BAD_GAP.value: "its gap is missing, unreadable or not above zero",
-    DeadReason.BAD_WINDOW.value: "its bounds are missing, unreadable or not a span of time",
+    DeadReason.BAD_WINDOW.value: "its bounds are missing, unreadable, or the end is not after the start",
 }
 
-_WINDOWING: Final = dict.fromkeys([DeadReason.BAD_GAP.value, DeadReason.BAD_WINDOW.value], "window")
+_WINDOW_REASONS: Final = dict.fromkeys([DeadReason.BAD_GAP.value, DeadReason.BAD_WINDOW.value], "window")
 
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """Where history ends and a topic goes on: by the names of their flows, what is told of their partitions."""
+    """The switch of a backfill from history to the topic: by flow, what is sent of partitions on each side."""
 
     over: Mapping[str, tuple[Seen, ...]]
     live: Mapping[str, tuple[Seen, ...]]
@@ -63,8 +67,8 @@ Blocks = list[tuple[int, Block]]
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
-    """What is left of a source in a task."""
+class SourceName:
+    """The part of a source that travels to tasks: its name."""
 
     name: str
 
@@ -72,35 +76,38 @@ class Called:
 def prepare_task(
     scan: Scan, steps: Steps, decoder: Decoder | None, writers: Writers = NOBODY
 ) -> Callable[[Batches], Batches]:
-    """The function that Spark runs over one partition of a source; a source itself need not travel."""
+    """Return the function that Spark runs over one partition of a source. The source itself is not pickled."""
     alone, topic = scan.source.partitions == ("",), topic_of(scan.source)
-    scan = replace(scan, source=Called(scan.source.name))  # type: ignore[arg-type]
+    scan = replace(scan, source=SourceName(scan.source.name))  # type: ignore[arg-type]
 
     def run(batches: Batches) -> Batches:
         spare_imports()
         begun = time.perf_counter()
         tables = [batch for batch in batches if batch.num_rows]
         if tables:
-            came, batch = time.perf_counter(), told()
+            read, batch = time.perf_counter(), told()
             frame = as_crossed(tables, batch.files, topic)
             blocks = prepare_scan(frame, scan, steps, decoder, batch, task_number(), alone=alone)
-            yield from carried(leaving_task(blocks, writers, batch, begun, came))
+            yield from carried(leaving_task(blocks, writers, batch, begun, read))
 
     return run
 
 
-def leaving_task(blocks: Blocks, writers: Writers, batch: Batch, begun: float, came: float) -> Blocks:
-    """The blocks of a task without rows that are put away; the first tells where its time went, if that is asked."""
-    made = time.perf_counter()
+def leaving_task(blocks: Blocks, writers: Writers, batch: Batch, begun: float, read: float) -> Blocks:
+    """Write rows to sinks that tasks can write, and return the other blocks; add timings to the first if measured.
+
+    `begun` and `read` are when the task started and when its input had been read.
+    """
+    prepared = time.perf_counter()
     blocks = put_away(blocks, writers, batch)
     if not batch.measured or not blocks:
         return blocks
-    spent = {"read": came - begun, "prepare": made - came, "write": time.perf_counter() - made}
+    spent = {"read": read - begun, "prepare": prepared - read, "write": time.perf_counter() - prepared}
     return [(blocks[0][0], telling(blocks[0][1], Measured(spent))), *blocks[1:]]
 
 
 def tick_task(steps: tuple[KeyedStep, ...], seam: Seam | None = None) -> Callable[[Batches], Batches]:
-    """The function that Spark runs over the heartbeat: every key group hears of the clock, of the end, of a seam."""
+    """Return the function that Spark runs over the heartbeat: it sends clock, drain or seam to every key group."""
 
     def run(batches: Batches) -> Batches:
         spare_imports()
@@ -114,26 +121,26 @@ def tick_task(steps: tuple[KeyedStep, ...], seam: Seam | None = None) -> Callabl
 def tick(
     frame: pl.DataFrame, steps: tuple[KeyedStep, ...], batch: Batch, task: int, seam: Seam | None = None
 ) -> Blocks:
-    """Controls without rows."""
+    """Return blocks with controls and without rows."""
     clock = _clock(frame, batch)
     drain = bool((frame["mark"] == DRAINED).any())
     control = control_to_facts(Control(clock, drain=drain))
     facts = {"control": control, "from": "tick", "counts": counts_to_facts(Counts())}
     blocks = [(address(step, group), Block(facts=facts)) for step in steps for group in range(step.groups)]
     if seam is not None and bool((frame["mark"] == SEAM).any()):
-        blocks += _at_the_seam(steps, seam, facts, clock)
+        blocks += _seam_blocks(steps, seam, facts, clock)
     return [*blocks, (to_deliver(task), Block(facts={"clock": clock, "drain": drain}))]
 
 
-def _at_the_seam(steps: tuple[KeyedStep, ...], seam: Seam, facts: Mapping[str, Any], clock: int) -> Blocks:
-    """Said once: history has ended, and what comes after it has come as far as the cut."""
+def _seam_blocks(steps: tuple[KeyedStep, ...], seam: Seam, facts: Mapping[str, Any], clock: int) -> Blocks:
+    """Return the controls at the seam: history has ended, and the topic has reached the cut. Sent once."""
     blocks: Blocks = []
     for step in steps:
         for each in step.inputs:
             if each.name in seam.over or each.name in seam.live:
                 seen = seam.over.get(each.name) or seam.live[each.name]
-                told_of = {**facts, "control": control_to_facts(Control(clock, seen, of=each.name))}
-                blocks += [(address(step, group), Block(facts=told_of)) for group in range(step.groups)]
+                seam_facts = {**facts, "control": control_to_facts(Control(clock, seen, of=each.name))}
+                blocks += [(address(step, group), Block(facts=seam_facts)) for group in range(step.groups)]
     return blocks
 
 
@@ -148,18 +155,18 @@ def prepare_scan(  # noqa: PLR0913 - what a task has
     alone: bool = False,
     part: int = 0,
 ) -> Blocks:
-    """The blocks of one task: for every key group of every step that its rows may go to, and for delivery.
+    """Return the blocks of one task: for every key group of every step that its rows may reach, and for delivery.
 
-    A source that is `alone` has one partition, whatever places its records name. A task may have several parts.
+    A source that is `alone` has one partition, whatever partitions its records name. `part` numbers parts of a task.
     """
     clock = _clock(frame, batch)
     arrived = _arrived(without(frame, (CLOCK,)), decoder, clock, task, alone=alone)
     leaving = _Leaving([letters_of(arrived.dead, step="decode")])
     blocks: Blocks = []
-    # Records that are none are offered to nobody; they are counted where the first rows go.
-    unread = Counts(read=arrived.dead.height, dead=arrived.dead.height)
-    # Whoever goes several ways came once.
-    came = Counts(read=arrived.rows.height)
+    # Undecodable records never reach a step. They are counted at the first route.
+    undecoded = Counts(read=arrived.dead.height, dead=arrived.dead.height)
+    # A record on several routes is read once.
+    read = Counts(read=arrived.rows.height)
     for flow in scan.flows:
         timed = _with_time(run_operations(arrived.rows, flow.operations), flow)
         leaving.fail(timed.failed, flow)
@@ -168,16 +175,16 @@ def prepare_scan(  # noqa: PLR0913 - what a task has
         for route in flow.routes:
             passed = run_operations(timed.rows, route.operations)
             leaving.fail(passed.failed, flow)
-            offered = unread + came + _counts(timed) + _counts(passed)
-            unread, came = Counts(), Counts(again=arrived.rows.height)
+            offered = undecoded + read + _counts(timed) + _counts(passed)
+            undecoded, read = Counts(), Counts(again=arrived.rows.height)
             if route.output is not None:
                 leaving.leave(route.output, *_leaving(passed.rows, flow), offered)
                 continue
             step, sender = steps[route.step or 0], f"{scan.number}.{task:06}.{part:06}"
-            sent = From(sender, route.input, flow.watermark, flow.event_time)
-            made, refused = feed(passed.rows, step, sent, control, batch, offered)
+            origin = RowSource(sender, route.input, flow.watermark, flow.event_time)
+            fed, refused = feed(passed.rows, step, origin, control, batch, offered)
             leaving.letters.append(refused)
-            blocks += made
+            blocks += fed
     ended = sorted(arrived.marks.filter(pl.col(MARK) == ENDED)[PARTITION])
     facts = {"clock": clock, "drain": False, "scan": scan.number, "ended": ended}
     return [*blocks, *leaving.blocks(scan, decoder, task, facts)]
@@ -185,7 +192,7 @@ def prepare_scan(  # noqa: PLR0913 - what a task has
 
 @dataclass
 class _Leaving:
-    """What a task sends past all key groups: dead letters, and rows that go straight to an output."""
+    """Collect what a task sends past the key groups: dead letters, and rows that go straight to an output."""
 
     letters: list[pl.DataFrame]
     exits: dict[str, pl.DataFrame] = field(default_factory=dict)
@@ -195,7 +202,7 @@ class _Leaving:
         if failed is None:
             return
         if flow.event_time is not None and AT not in failed.columns and flow.event_time in failed.columns:
-            # It failed before its time was asked for, and knows it all the same.
+            # The row failed before its time was read; the dead letter still gets it.
             is_time = failed.schema[flow.event_time] == pl.Datetime
             failed = failed.with_columns(_milliseconds(flow.event_time).alias(AT)) if is_time else failed
         self.letters.append(failures(failed))
@@ -212,34 +219,34 @@ class _Leaving:
         if letters:
             dead = outgoing(pl.concat(letters, how="vertical"), scan.source.name, decoder, scan.mask)
             frames[f"dead:{scan.dead_to}"] = dead
-        full = {name: frame for name, frame in frames.items() if frame.height}
-        if not full and not self.counts:
+        filled = {name: frame for name, frame in frames.items() if frame.height}
+        if not filled and not self.counts:
             return []
-        return [(to_deliver(task), Block(full, {**facts, "counts": self.counts}))]
+        return [(to_deliver(task), Block(filled, {**facts, "counts": self.counts}))]
 
 
 @dataclass(frozen=True, slots=True)
-class From:
-    """Where rows for a keyed step come from: the sender, the number of the strand, and how their time was found."""
+class RowSource:
+    """The origin of rows for a keyed step: the sender, the number of the path, the watermark and the time column."""
 
     sender: str
-    strand: int = 0
+    path: int = 0
     rule: Rule | None = None
     event_time: str | None = None
     is_probed: bool = False
-    """Whether a user's own code was tried on these rows already."""
+    """User aggregates have been tried on these rows already."""
 
 
 def feed(
-    rows: pl.DataFrame, step: KeyedStep, sent: From, control: Mapping[str, Any], batch: Batch, known: Counts
+    rows: pl.DataFrame, step: KeyedStep, origin: RowSource, control: Mapping[str, Any], batch: Batch, known: Counts
 ) -> tuple[Blocks, pl.DataFrame]:
-    """Make a block for each key group of a step, the control in all of them; return also the rows it cannot take."""
-    operator = operator_of(step.operator, step.strands[sent.strand].keys)
-    if len(step.strands) > 1:
-        rows = rows.with_columns(pl.lit(sent.strand, pl.Int32).alias(INPUT))
-    taken, refused = operator.admit(rows, sent.rule, int(control["clock"]))
-    dead = _refused(refused, sent.event_time) if refused.height else no_letters()
-    taken, failed = (taken, None) if sent.is_probed else operator.probe(taken)
+    """Return a block for each key group of a step, all with the control, and dead letters of rows it cannot take."""
+    operator = operator_of(step.operator, step.paths[origin.path].keys)
+    if len(step.paths) > 1:
+        rows = rows.with_columns(pl.lit(origin.path, pl.Int32).alias(INPUT))
+    taken, refused = operator.admit(rows, origin.rule, int(control["clock"]))
+    dead = _refused(refused, origin.event_time) if refused.height else no_letters()
+    taken, failed = (taken, None) if origin.is_probed else operator.probe(taken)
     if failed is not None:
         dead = pl.concat([dead, failures(failed, aggregating(step))], how="vertical")
     prepared = operator.prepare(without(taken, (RAW, ORIGIN)), step.groups, batch.horizons.get(step.number))
@@ -248,28 +255,28 @@ def feed(
     blocks: Blocks = []
     for group in range(step.groups):
         found = prepared.blocks.get(group, Block())
-        mine: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "control": control,
-            "from": sent.sender,
+            "from": origin.sender,
             "counts": counts_to_facts(counts if group == 0 else Counts()),
         }
-        if len(step.strands) > 1:
-            mine["input"] = sent.strand
+        if len(step.paths) > 1:
+            facts["input"] = origin.path
         if seen is not None:
-            mine[FACT] = to_facts(seen) if group == 0 else {}
-        blocks.append((address(step, group), Block(found.frames, {**found.facts, **mine})))
+            facts[FACT] = to_facts(seen) if group == 0 else {}
+        blocks.append((address(step, group), Block(found.frames, {**found.facts, **facts})))
     return blocks, dead
 
 
 def _refused(rows: pl.DataFrame, event_time: str | None) -> pl.DataFrame:
-    """Dead letters of rows that a step cannot take."""
-    why = pl.col(REASON).replace_strict(_DETAILS, default=f"{event_time} is missing or unreadable")
-    where = pl.col(REASON).replace_strict(_WINDOWING, default="event_time").alias(STEP)
-    return letters_of(with_raw(rows).with_columns(where), why)
+    """Return dead letters of rows that a step cannot take."""
+    detail = pl.col(REASON).replace_strict(_DETAILS, default=f"{event_time} is missing or unreadable")
+    failed_step = pl.col(REASON).replace_strict(_WINDOW_REASONS, default="event_time").alias(STEP)
+    return letters_of(with_raw(rows).with_columns(failed_step), detail)
 
 
 def carried(blocks: Blocks) -> Batches:
-    """Blocks as Spark carries them."""
+    """Pack addressed blocks as an Arrow batch."""
     addresses = pa.array([to for to, _ in blocks], pa.int64())
     packed = pa.array([pack(block) for _, block in blocks], pa.binary())
     yield pa.RecordBatch.from_arrays([addresses, packed], schema=CARRIED)
@@ -290,14 +297,14 @@ def _clock(frame: pl.DataFrame, batch: Batch) -> int:
 
 
 def _with_time(passed: Passed, flow: Flow) -> Passed:
-    """Rows with their event time in milliseconds."""
+    """Add the event time in milliseconds."""
     name = flow.event_time
     at = pl.lit(None, pl.Int64) if name is None else _milliseconds(name)
     return passed.then(lambda rows: Passed(rows.with_columns(at.alias(AT)))).then(lambda rows: _within(rows, flow))
 
 
 def _within(rows: pl.DataFrame, flow: Flow) -> Passed:
-    """Those inside the flow's span. Whoever has no time is not asked; what comes next tells of them."""
+    """Keep rows in the span of the flow. Rows without a time pass; the next step makes them dead letters."""
     if flow.start is None and flow.end is None:
         return Passed(rows)
     after = pl.lit(True) if flow.start is None else pl.col(AT) >= flow.start
@@ -307,7 +314,7 @@ def _within(rows: pl.DataFrame, flow: Flow) -> Passed:
 
 
 def _milliseconds(name: str) -> pl.Expr:
-    """Division floors, so that times before the epoch round alike."""
+    """Convert to milliseconds, rounding down before the epoch too."""
     return pl.col(name).dt.timestamp("us") // 1000
 
 
@@ -317,47 +324,48 @@ def _counts(passed: Passed) -> Counts:
 
 
 def _leaving(rows: pl.DataFrame, flow: Flow) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Elements that go straight to an output; those that should have a time and have none do not."""
+    """Split elements for an output from dead letters: elements without the time that the flow has."""
     shown = rows.drop(RAW, ORIGIN, strict=False)
     if flow.event_time is None:
         return shown, no_letters()
     missing = rows.filter(pl.col(AT).is_null())
     if missing.is_empty():
         return shown, no_letters()
-    why = pl.lit(DeadReason.NO_EVENT_TIME.value).alias(REASON)
-    dead = letters_of(with_raw(missing).with_columns(why), pl.lit(f"{flow.event_time} is missing"), "event_time")
+    reason = pl.lit(DeadReason.NO_EVENT_TIME.value).alias(REASON)
+    dead = letters_of(with_raw(missing).with_columns(reason), pl.lit(f"{flow.event_time} is missing"), "event_time")
     return shown.filter(pl.col(AT).is_not_null()), dead
 
 
 def _control(arrived: Arrived, rows: pl.DataFrame, clock: int, flow: Flow, known: tuple[str, ...]) -> Control:
-    """What this task saw of each partition, which others there are, and the batch's clock."""
+    """Return what this task saw of each partition, the other known partitions, and the clock of the batch."""
     names = arrived.marks[PARTITION].unique().to_list()
-    one = names == [""]
+    is_single = names == [""]
     timed = rows_advancing_watermark(rows, flow.watermark, clock)
     if len(names) == 1:
         highest: dict[str, Any] = {names[0]: timed[AT].max()}
     else:
         highest = dict(timed.group_by(PARTITION).agg(pl.col(AT).max()).iter_rows())
-    times = _times(timed, one) if _goes_by_lag(flow.watermark) else {}
+    times = _times(timed, is_single) if _needs_times(flow.watermark) else {}
     seen = []
     alone = [((names[0],), arrived.marks)] if len(names) == 1 else None
-    for (name,), told_of in alone or arrived.marks.group_by(PARTITION, maintain_order=True):
-        records = told_of.filter(pl.col(MARK) == RECORD)
-        ended = bool((told_of[MARK] == ENDED).any())
-        first: Any = told_of[OFFSET].min()
-        many = int(records["rows"].sum())
-        seen.append(Seen(str(name), many, highest.get(str(name)), ended, times=times.get(str(name), ()), first=first))
-    heard = {each.partition for each in seen}
-    seen += [Seen(name) for name in known if name not in heard]
+    for (name,), marks in alone or arrived.marks.group_by(PARTITION, maintain_order=True):
+        records = marks.filter(pl.col(MARK) == RECORD)
+        ended = bool((marks[MARK] == ENDED).any())
+        first: Any = marks[OFFSET].min()
+        count = int(records["rows"].sum())
+        seen.append(Seen(str(name), count, highest.get(str(name)), ended, times=times.get(str(name), ()), first=first))
+    present = {each.partition for each in seen}
+    seen += [Seen(name) for name in known if name not in present]
     return Control(clock, tuple(seen), of=flow.name)
 
 
-def _goes_by_lag(watermark: Watermark | None) -> bool:
+def _needs_times(watermark: Watermark | None) -> bool:
+    """Tell whether the watermark needs the times of all elements: a percentile of their delay does."""
     return watermark is not None and isinstance(watermark.generator, Percentile)
 
 
-def _times(timed: pl.DataFrame, one: bool) -> dict[str, tuple[tuple[int, int], ...]]:
+def _times(timed: pl.DataFrame, is_single: bool) -> dict[str, tuple[tuple[int, int], ...]]:
     ordered = timed.sort(PARTITION, OFFSET)
-    if one:
+    if is_single:
         return {"": counted_times(ordered[AT])}
     return {str(name): counted_times(each[AT]) for (name,), each in ordered.group_by(PARTITION, maintain_order=True)}

@@ -31,7 +31,7 @@ IN_ROWS: Final[tuple[tuple[str, Aggregate], ...]] = (
 ALWAYS, HALF = 0, 2
 FEW, MANY = 2, 4
 """Numbers of deltas that are merged."""
-ENOUGH: Final = 12
+ENOUGH: Final = 48
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from strandline.observe.metrics.pane_recording import PaneSelector
 from strandline.observe.metrics.space_saving import HeavyHitters
 from strandline.spark.delivery.deliver import Delivered
 from strandline.spark.delivery.gather_output import StepOutput
-from strandline.spark.tasks.task_metrics import Measured, asked_for, buckets, highest, look, telling
+from strandline.spark.tasks.task_metrics import Measured, buckets, collected, highest, measure, with_metrics
 
 NOW = 1_700_000_000_000
 
@@ -130,7 +130,7 @@ def test_the_hot_key_of_very_many_unaggregated_rows_is_found_in_any_frame() -> N
     frames = [pl.DataFrame({"team": [f"{name} {each}" for each in range(9_001)]}) for name in ("red", "blue")]
     hot = pl.DataFrame({"team": ["hot"] * 6_000})
     blocks = {number: Block({ROWS: frame}) for number, frame in enumerate([frames[0], hot, frames[1]])}
-    seen = look(frames[0].with_columns(pl.lit(NOW).alias(AT)), blocks, "step 1", ["team"], None).hot["step 1"]
+    seen = measure(frames[0].with_columns(pl.lit(NOW).alias(AT)), blocks, "step 1", ["team"], None).hot["step 1"]
     assert max(seen, key=seen.__getitem__) == '{"team":"hot"}'
     assert abs(seen['{"team":"hot"}'] - 6_000) <= 6
 
@@ -140,7 +140,7 @@ def test_a_key_seen_once_in_a_sample_is_not_hot() -> None:
     teams = ["hot"] * 900 + [f"team {each}" for each in range(30_000)]
     parts = pl.DataFrame({"team": teams, COUNTED: [1] * len(teams)})
     twice = pl.concat([parts, parts.with_columns(pl.lit(0, pl.Int64).alias(COUNTED))])  # in two windows, counted in one
-    seen = look(
+    seen = measure(
         parts.with_columns(pl.lit(NOW).alias(AT)), {0: Block({PARTS: twice}, {REPEATS: True})}, "s", ["team"], None
     )
     ((key, many),) = seen.hot["s"].items()
@@ -166,19 +166,19 @@ def test_a_task_reports_lateness_and_hot_keys() -> None:
         0: Block({PARTS: pl.DataFrame({"team": ["blue", "jade"], COUNTED: [50, 2]})}),
         1: Block({ROWS: rows}),
     }
-    result = look(taken, blocks, "step 1", ["team"], head=1_000)
+    result = measure(taken, blocks, "step 1", ["team"], head=1_000)
     assert result.behind == {0: 1, bucket_of(100): 1, bucket_of(1_000): 1}
     assert result.hot["step 1"] == {'{"team":"blue"}': 50, '{"team":"red"}': 9, '{"team":"jade"}': 2}
-    assert look(taken, blocks, "step 1", ["team"], None).behind == {}
+    assert measure(taken, blocks, "step 1", ["team"], None).behind == {}
 
 
 def test_task_metrics_add_up_over_blocks() -> None:
     one, other = Measured({"step": 1.0}, {3: 1}, {"s": {"k": 1}}), Measured({"step": 0.5}, {3: 2}, {"s": {"k": 4}})
-    block = telling(telling(Block(), one), other)
-    found = asked_for([block, Block(), telling(Block(), one)])
+    block = with_metrics(with_metrics(Block(), one), other)
+    found = collected([block, Block(), with_metrics(Block(), one)])
     assert found is not None
     assert (found.seconds["step"], found.behind, found.hot) == (2.5, {3: 4}, {"s": {"k": 6}})
-    assert asked_for([Block()]) is None
+    assert collected([Block()]) is None
 
 
 @given(st.lists(st.sampled_from("abcdefghijklmnopqrstuvwxyz"), max_size=300))

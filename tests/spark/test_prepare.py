@@ -11,7 +11,7 @@ from strandline.plan.compile import to_stages
 from strandline.plan.stages import Stages
 from strandline.ports.codecs import DETAIL, RAW, REASON
 from strandline.ports.raw_records import ANNOUNCED, ENDED
-from strandline.spark.batch_properties import Batch, told
+from strandline.spark.batch_properties import Batch, current_batch
 from strandline.spark.tasks.block_addresses import place, to_deliver
 from tests.plan.endpoints import PaperSink
 from tests.spark.by_hand import Raw, rows, task
@@ -104,7 +104,7 @@ def test_what_the_driver_says_of_the_watermark_lets_a_task_combine(stages: Stage
 
 
 def test_outside_of_a_task_nothing_was_told() -> None:
-    assert told() == Batch()
+    assert current_batch() == Batch()
 
 
 def test_a_partition_without_rows_sends_nothing(stages: Stages) -> None:

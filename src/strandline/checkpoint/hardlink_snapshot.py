@@ -40,7 +40,6 @@ def snapshot(home: Checkpoint) -> Iterator[Checkpoint]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-held = snapshot
 """The old name, until savepoints/state_reader.py imports the new one."""
 
 

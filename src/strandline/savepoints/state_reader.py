@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from strandline.checkpoint.hardlink_snapshot import held
+from strandline.checkpoint.hardlink_snapshot import snapshot
 from strandline.checkpoint.job_folder import Checkpoint
 from strandline.errors import StateError
 from strandline.kernel.state.slice_rows import store_of
@@ -95,8 +95,8 @@ class JobState:
 
 def read_state(spark: SparkSession, home: Checkpoint, batch: int | None = None) -> JobState:
     """Read the state at the end of a batch, by default the last committed one. The job may be running."""
-    with held(home) as snapshot:
-        return read_snapshot(spark, snapshot, batch)
+    with snapshot(home) as frozen:
+        return read_snapshot(spark, frozen, batch)
 
 
 def read_snapshot(spark: SparkSession, checkpoint: Checkpoint, batch: int | None = None) -> JobState:

@@ -86,7 +86,3 @@ def task_number() -> int:
     """Return the number of this task in its stage."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
-
-
-# Old names, until the last modules import the new ones.
-told = current_batch

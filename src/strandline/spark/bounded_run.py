@@ -18,19 +18,19 @@ from pyspark.sql import DataFrame, SparkSession
 
 from strandline.kernel.blocks.block import pack, unpack
 from strandline.plan.stages import Scan, Stages
-from strandline.ports.protocols import Ending, InPieces
 from strandline.ports.raw_records import DRAINED, RAW_COLUMNS
+from strandline.ports.sources import BoundedSource, SplittableSource
 from strandline.spark.launch.session import OF_RECORDS
-from strandline.spark.patches.worker_gc import spare_imports
-from strandline.spark.sources.read_in_task import is_here as is_read_in_task
+from strandline.spark.patches.worker_gc import freeze_imports
 from strandline.spark.sources.read_in_task import pieces_task
+from strandline.spark.sources.read_in_task import tasks_can_read as is_read_in_task
 from strandline.spark.sources.source_extent import Extent
 from strandline.spark.tasks.block_addresses import CARRIER
 from strandline.spark.tasks.keyed_step import Play, play_level, sender_of
 from strandline.spark.tasks.prepare import CARRIED, tick_task
 from strandline.spark.tasks.row_decoding import Batches
-from strandline.spark.tasks.task_metrics import Measured, asked_for, telling
-from strandline.spark.tasks.task_writes import NOBODY, Writers
+from strandline.spark.tasks.task_metrics import Measured, collected, with_metrics
+from strandline.spark.tasks.task_writes import NO_WRITERS, Writers
 from strandline.spark.translate import prepared
 
 _GROUP: Final = "strandline-at-once"
@@ -76,7 +76,7 @@ class Query:
             self._ended.wait()
 
 
-def all_at_once(stages: Stages, extent: Extent, spark: SparkSession, writers: Writers = NOBODY) -> DataFrame:
+def all_at_once(stages: Stages, extent: Extent, spark: SparkSession, writers: Writers = NO_WRITERS) -> DataFrame:
     """Return the blocks for delivery, as a DataFrame of addressed blocks."""
     session = _session(spark)
     frames: list[DataFrame] = []
@@ -86,18 +86,20 @@ def all_at_once(stages: Stages, extent: Extent, spark: SparkSession, writers: Wr
     frames.append(last.mapInArrow(tick_task(stages.timed), CARRIER))
     carried = reduce(DataFrame.unionByName, frames)
     for level, _ in enumerate(stages.levels, 1):
-        play, is_here = play_level(stages.by_number, level)
+        play, tasks_can_read = play_level(stages.by_number, level)
         # Sorted by address, so that one key group is in memory at a time.
         shuffled = carried.repartition(spark.sparkContext.defaultParallelism, "kg")
-        carried = shuffled.sortWithinPartitions("kg").mapInArrow(_play(play, is_here), CARRIER)
+        carried = shuffled.sortWithinPartitions("kg").mapInArrow(_play(play, tasks_can_read), CARRIER)
     return carried
 
 
 def _read(scan: Scan, part: Any, stages: Stages, spark: SparkSession, writers: Writers) -> list[DataFrame]:
     """Read a source and prepare its rows. Where tasks can read it in Python, rows do not pass through Spark."""
-    assert isinstance(scan.source, Ending)  # noqa: S101 - an extent exists only for such sources
-    pieces = scan.source.pieces(part) if is_read_in_task(scan, spark) and isinstance(scan.source, InPieces) else None
-    if pieces and isinstance(scan.source, InPieces):
+    assert isinstance(scan.source, BoundedSource)  # noqa: S101 - an extent exists only for such sources
+    pieces = (
+        scan.source.pieces(part) if is_read_in_task(scan, spark) and isinstance(scan.source, SplittableSource) else None
+    )
+    if pieces and isinstance(scan.source, SplittableSource):
         numbers = spark.range(0, len(pieces), 1, len(pieces))
         task = pieces_task(scan, stages.by_number, pieces, scan.source.reader(part), writers)
         return [numbers.mapInArrow(task, CARRIER)]
@@ -114,19 +116,19 @@ def _session(spark: SparkSession) -> SparkSession:
     return session
 
 
-def _play(play: Play, is_here: Callable[[int], bool]) -> Callable[[Batches], Batches]:
+def _play(play: Play, tasks_can_read: Callable[[int], bool]) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
-        spare_imports()
+        freeze_imports()
         for to, packed in groupby(_rows(batches), key=lambda row: row[0]):
-            if not is_here(to):
+            if not tasks_can_read(to):
                 yield from (_carried([(to, data)]) for _, data in packed)
                 continue
             blocks = sorted((unpack(data, f"key group {to}, input") for _, data in packed), key=sender_of)
-            begun, seen = time.perf_counter(), asked_for(blocks)
+            begun, seen = time.perf_counter(), collected(blocks)
             _, sent = play(to, {}, blocks)
             if seen is not None:
                 where, last = sent[-1]
-                sent[-1] = where, telling(last, seen + Measured({"step": time.perf_counter() - begun}))
+                sent[-1] = where, with_metrics(last, seen + Measured({"step": time.perf_counter() - begun}))
             yield from (_carried([(where, pack(block))]) for where, block in sent)
 
     return run

@@ -10,7 +10,7 @@ from strandline.kernel.blocks.block import Block
 from strandline.kernel.blocks.small_frames import stacked
 from strandline.kernel.output import Counts, Output, Part
 from strandline.kernel.watermarks import NEVER, Progress, progress_from_facts
-from strandline.spark.tasks.task_metrics import Measured, asked_for
+from strandline.spark.tasks.task_metrics import Measured, collected
 from strandline.spark.tasks.task_writes import SOME, parts_of
 
 
@@ -82,7 +82,7 @@ def gather(blocks: Iterable[Block]) -> Gathered:
         if "scan" in facts:
             ended[facts["scan"]] = ended.get(facts["scan"], frozenset()) | {*facts["ended"]}
     stacked_frames = {name: stacked(each) for name, each in frames.items()}
-    return Gathered(stacked_frames, steps, counts, clock, drained, ended, asked_for(blocks) or Measured(), parts)
+    return Gathered(stacked_frames, steps, counts, clock, drained, ended, collected(blocks) or Measured(), parts)
 
 
 def _with_group(known: StepOutput | None, progress: Progress, facts: Mapping[str, Any]) -> StepOutput:

@@ -19,5 +19,4 @@ def freeze_imports() -> None:
         gc.freeze()
 
 
-spare_imports = freeze_imports
 """The old name, until prepare.py, keyed_step.py and bounded_run.py import the new one."""

@@ -72,7 +72,3 @@ def _task(
             started = time.perf_counter()
 
     return run
-
-
-# Old names, until the last modules import the new ones.
-is_here = tasks_can_read

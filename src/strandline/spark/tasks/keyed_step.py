@@ -30,13 +30,13 @@ from strandline.kernel.window.panes import INDEX, LAST, RETRACTION, TIMESTAMP, T
 from strandline.model.watermarks import Inputs
 from strandline.plan.stages import KeyedStep, Route
 from strandline.ports.dead_letter_masking import failures, outgoing
-from strandline.spark.batch_properties import Batch, told
-from strandline.spark.patches.worker_gc import spare_imports
+from strandline.spark.batch_properties import Batch, current_batch
+from strandline.spark.patches.worker_gc import freeze_imports
 from strandline.spark.tasks.block_addresses import address, to_deliver_from
 from strandline.spark.tasks.prepare import Blocks, RowSource, Steps, feed
 from strandline.spark.tasks.state_map import BLOCK, PLACE, Held
 from strandline.spark.tasks.stateless_steps import aggregating, run_operations
-from strandline.spark.tasks.task_metrics import Measured, asked_for, telling
+from strandline.spark.tasks.task_metrics import Measured, collected, with_metrics
 
 Play = Callable[[int, Mapping[str, bytes], Sequence[Block]], tuple[Mapping[str, bytes | None], Blocks]]
 """Play one batch of a key group: from its address, state and input blocks to state changes and output blocks."""
@@ -52,7 +52,7 @@ class KeyGroupProcessor(StatefulProcessor):
         self._play, self._is_here = play, is_here
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        spare_imports()
+        freeze_imports()
         self._state = handle.getMapState("blocks", PLACE, BLOCK)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
@@ -62,13 +62,13 @@ class KeyGroupProcessor(StatefulProcessor):
             return
         # Spark guarantees no order inside a group, and a replayed batch must give the same bytes.
         blocks = sorted((unpack(bytes(row.block), f"key group {to}, input") for row in rows), key=sender_of)
-        begun, held, seen = time.perf_counter(), Held(self._state, to), asked_for(blocks)
+        begun, held, seen = time.perf_counter(), Held(self._state, to), collected(blocks)
         writes, sent = self._play(to, held, blocks)
         held.write(writes)
         if seen is not None:
             spent = Measured({"step": time.perf_counter() - begun - held.seconds, "state": held.seconds})
             (where, last), sent = sent[-1], sent[:-1]
-            sent.append((where, telling(last, seen + spent)))
+            sent.append((where, with_metrics(last, seen + spent)))
         yield from (Row(kg=where, block=pack(block)) for where, block in sent)
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ def play_level(steps: Steps, level: int) -> tuple[Play, Callable[[int], bool]]:
 
     def play(to: int, held: Mapping[str, bytes], blocks: Sequence[Block]) -> tuple[Mapping[str, bytes | None], Blocks]:
         step, group = key_groups[to]
-        return play_group(step, group, held, blocks, steps, told())
+        return play_group(step, group, held, blocks, steps, current_batch())
 
     return play, key_groups.__contains__
 

@@ -22,11 +22,12 @@ from strandline.kernel.watermarks import Control, Rule, Seen, control_to_facts, 
 from strandline.model.panes import DeadReason
 from strandline.model.watermarks import Percentile, Watermark
 from strandline.plan.stages import Flow, KeyedStep, Scan
+from strandline.ports.codecs import RAW, REASON, Decoder
 from strandline.ports.dead_letter_masking import failures, outgoing, with_raw
-from strandline.ports.protocols import RAW, REASON, Decoder, topic_of
 from strandline.ports.raw_records import DRAINED, ENDED, RECORD, SEAM
-from strandline.spark.batch_properties import Batch, task_number, told
-from strandline.spark.patches.worker_gc import spare_imports
+from strandline.ports.sources import topic_of
+from strandline.spark.batch_properties import Batch, current_batch, task_number
+from strandline.spark.patches.worker_gc import freeze_imports
 from strandline.spark.tasks.block_addresses import address, to_deliver
 from strandline.spark.tasks.row_decoding import (
     CLOCK,
@@ -40,8 +41,8 @@ from strandline.spark.tasks.row_decoding import (
     of_records,
 )
 from strandline.spark.tasks.stateless_steps import aggregating, run_operations
-from strandline.spark.tasks.task_metrics import FACT, Measured, look, telling, to_facts
-from strandline.spark.tasks.task_writes import NOBODY, Writers, put_away
+from strandline.spark.tasks.task_metrics import FACT, Measured, measure, to_facts, with_metrics
+from strandline.spark.tasks.task_writes import NO_WRITERS, Writers, write_rows
 
 CARRIED: Final = pa.schema([("kg", pa.int64()), ("block", pa.binary())])
 
@@ -74,18 +75,18 @@ class SourceName:
 
 
 def prepare_task(
-    scan: Scan, steps: Steps, decoder: Decoder | None, writers: Writers = NOBODY
+    scan: Scan, steps: Steps, decoder: Decoder | None, writers: Writers = NO_WRITERS
 ) -> Callable[[Batches], Batches]:
     """Return the function that Spark runs over one partition of a source. The source itself is not pickled."""
     alone, topic = scan.source.partitions == ("",), topic_of(scan.source)
     scan = replace(scan, source=SourceName(scan.source.name))  # type: ignore[arg-type]
 
     def run(batches: Batches) -> Batches:
-        spare_imports()
+        freeze_imports()
         begun = time.perf_counter()
         tables = [batch for batch in batches if batch.num_rows]
         if tables:
-            read, batch = time.perf_counter(), told()
+            read, batch = time.perf_counter(), current_batch()
             frame = as_crossed(tables, batch.files, topic)
             blocks = prepare_scan(frame, scan, steps, decoder, batch, task_number(), alone=alone)
             yield from carried(leaving_task(blocks, writers, batch, begun, read))
@@ -99,21 +100,23 @@ def leaving_task(blocks: Blocks, writers: Writers, batch: Batch, begun: float, r
     `begun` and `read` are when the task started and when its input had been read.
     """
     prepared = time.perf_counter()
-    blocks = put_away(blocks, writers, batch)
+    blocks = write_rows(blocks, writers, batch)
     if not batch.measured or not blocks:
         return blocks
     spent = {"read": read - begun, "prepare": prepared - read, "write": time.perf_counter() - prepared}
-    return [(blocks[0][0], telling(blocks[0][1], Measured(spent))), *blocks[1:]]
+    return [(blocks[0][0], with_metrics(blocks[0][1], Measured(spent))), *blocks[1:]]
 
 
 def tick_task(steps: tuple[KeyedStep, ...], seam: Seam | None = None) -> Callable[[Batches], Batches]:
     """Return the function that Spark runs over the heartbeat: it sends clock, drain or seam to every key group."""
 
     def run(batches: Batches) -> Batches:
-        spare_imports()
+        freeze_imports()
         tables = [batch for batch in batches if batch.num_rows]
         if tables:
-            yield from carried(tick(pl.DataFrame(pa.Table.from_batches(tables)), steps, told(), task_number(), seam))
+            yield from carried(
+                tick(pl.DataFrame(pa.Table.from_batches(tables)), steps, current_batch(), task_number(), seam)
+            )
 
     return run
 
@@ -251,7 +254,9 @@ def feed(
         dead = pl.concat([dead, failures(failed, aggregating(step))], how="vertical")
     prepared = operator.prepare(without(taken, (RAW, ORIGIN)), step.groups, batch.horizons.get(step.number))
     counts = known + Counts(dead=dead.height, filtered=prepared.filtered)
-    seen = look(taken, prepared.blocks, step.name, step.keys, batch.heads.get(step.number)) if batch.measured else None
+    seen = (
+        measure(taken, prepared.blocks, step.name, step.keys, batch.heads.get(step.number)) if batch.measured else None
+    )
     blocks: Blocks = []
     for group in range(step.groups):
         found = prepared.blocks.get(group, Block())

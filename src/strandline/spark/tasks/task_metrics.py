@@ -174,9 +174,3 @@ def _short(value: Any) -> Any:
         return value
     text = str(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-
-
-# Old names, until the last modules import the new ones.
-asked_for = collected
-telling = with_metrics
-look = measure

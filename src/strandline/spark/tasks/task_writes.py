@@ -56,8 +56,3 @@ def sweep(opened: Sequence[OpenSink], stamps: Sequence[Stamp]) -> None:
     for sink, stamp in zip(opened, stamps, strict=True):
         if isinstance(sink, TaskWrittenSink):
             sink.swept(stamp)
-
-
-# Old names, until the last modules import the new ones.
-NOBODY = NO_WRITERS
-put_away = write_rows

@@ -136,7 +136,7 @@ def test_a_function_that_gives_another_number_of_rows_is_told_so_in_the_dead_let
     mapped = timed().map(lambda frame: frame.head(0), "team string, score long, at timestamp")
     (output,) = run(totals(mapped).write(PaperSink()), {0: rows(("red", 5, 1))})
     assert output.dead is not None
-    assert "gave a frame of 0 rows for 1 rows" in output.dead[DETAIL][0]
+    assert "returned a frame of 0 rows for 1 rows" in output.dead[DETAIL][0]
 
 
 def test_flat_map_makes_none_one_or_many_of_a_row() -> None:

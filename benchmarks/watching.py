@@ -50,7 +50,7 @@ WARM: Final = 2 * STRETCH
 BATCHES: Final = WARM + 60
 JOBS: Final = 8
 _DRAWN: Final = 2_000
-_SWITCHED: Final[Sequence[tuple[Any, str]]] = ((deliver, "tell"), (Recorder, "delivered"), (Recorder, "_step"))
+_SWITCHED: Final[Sequence[tuple[Any, str]]] = ((deliver, "send"), (Recorder, "delivered"), (Recorder, "_step"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +97,11 @@ class Switch:
 
     def put(self) -> None:
         """Patch the functions that start a batch and record metrics."""
-        tell, delivered, turn = (getattr(*each) for each in _SWITCHED)
+        send, delivered, turn = (getattr(*each) for each in _SWITCHED)
 
         def told(context: Any, batch: "Batch") -> None:
             on = is_kept(len(self.heard), self.stretch)
-            tell(context, batch if on else replace(batch, measured=False, heads={}))
+            send(context, batch if on else replace(batch, measured=False, heads={}))
 
         def hear(recorder: Recorder, batch: "Delivered", spent: float | None) -> None:
             on = is_kept(len(self.heard), self.stretch)

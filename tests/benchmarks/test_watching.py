@@ -55,13 +55,13 @@ def test_the_middle_of_more_values_is_surer() -> None:
 def test_metrics_are_switched_for_tasks_and_for_who_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[bool] = []
     kept: list[int] = []
-    monkeypatch.setattr(deliver, "tell", lambda _, batch: told.append(batch.measured))
+    monkeypatch.setattr(deliver, "send", lambda _, batch: told.append(batch.measured))
     monkeypatch.setattr(Recorder, "delivered", lambda _, batch, __: kept.append(batch))
     monkeypatch.setattr(Recorder, "_step", Recorder._step)  # to be put back
     switch = Switch(stretch=1)
     switch.put()
     for number in range(4):
-        getattr(deliver, "tell")(None, Batch(measured=True))  # noqa: B009 - it is there by import, and not for others
+        getattr(deliver, "send")(None, Batch(measured=True))  # noqa: B009 - it is there by import, and not for others
         Recorder.delivered(None, number, None)  # type: ignore[arg-type]
     assert (told, kept) == ([True, False, False, True], [0, 3])
     assert [each.kept for each in switch.heard] == told

@@ -217,7 +217,7 @@ def test_a_demo_runs_on_without_a_dashboard(
     shown = RecordingView()
     with with_dashboard(tmp_path, shown) as view:
         view.delivered(a_batch(PANES))
-        assert shown.await_text("No dashboard: ")[0].startswith("cannot keep a key")
+        assert shown.await_text("No dashboard: ")[0].startswith("cannot store a key")
     assert started[0].process.wait(60) == 0
 
 

@@ -24,7 +24,7 @@ import strandline as sl
 from strandline.kernel.output import Output
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
-from strandline.spark.delivery.deliver import Patience, deliver
+from strandline.spark.delivery.deliver import Retry, deliver
 from strandline.ports.ledger import LedgerEntry
 
 makers = {
@@ -36,7 +36,7 @@ makers = {
 definition, delivery = makers[sys.argv[3]](sys.argv[1]), Delivery(sys.argv[2])
 sink = definition.open(Deliver(0, definition, delivery, None))
 entry = LedgerEntry("mine", sink.claim("mine"), 0, "range", None, "at 1")
-deliver(sink, delivery, Output(pl.DataFrame({"id": [1, 2, 3]})), entry, Patience())
+deliver(sink, delivery, Output(pl.DataFrame({"id": [1, 2, 3]})), entry, Retry())
 """
 
 

@@ -308,7 +308,7 @@ def test_its_letter_goes_to_the_configured_output(
 
 @pytest.mark.services
 def test_a_prefix_of_another_application_ends_the_job(store: ValkeyStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ENOUGH", 10)
+    monkeypatch.setattr(module, "MOST_REFUSED", 10)
     sink = opened(store, key=["team"])
     for name in WHOLE:
         store.client.set(f"{store.prefix()}:{name}", "mine")
@@ -323,7 +323,7 @@ def test_a_row_that_is_too_large_is_a_cut_dead_letter(
     store: ValkeyStore, sink: OpenSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LARGEST", 2_000)
-    monkeypatch.setattr(module, "_KEPT", 100)
+    monkeypatch.setattr(module, "_KEPT_BYTES", 100)
     both = panes(pane("red", 5), pane("x" * 3_000, 6))
     long = Output(both.panes, late("y" * 3_000, 1), progress=both.progress)
     assert sink.commit(long, entry(sink, 0)).refused == 2

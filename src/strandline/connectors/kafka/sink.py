@@ -222,7 +222,7 @@ class OpenKafka:
             window = tuple(names[each] for each in (START, END) if each in panes.columns)
             return (*(self._keys or ()), *(window if self._place.by_key else ()))
         key = configured.columns if isinstance(configured, Format) else configured
-        refuse_unknown(key, panes, "the key needs the columns {}, which the rows do not have", self._name)
+        refuse_unknown(key, panes, "it needs the key columns {}, which the rows do not have", self._name)
         return key
 
     def _keys_for(self, rows: pl.DataFrame, key: tuple[str, ...], number: int) -> pl.Series | None:

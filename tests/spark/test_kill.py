@@ -154,7 +154,7 @@ def test_ctrl_c_stops_the_demo_cleanly_and_the_next_start_goes_on(tmp_path: Path
         stopped.signal(signal.SIGINT)
         assert stopped.end() == 0, stopped.lines[-5:]
         assert stopped.lines[-1] == (
-            f"Stopped. Run the same command again: it goes on from its checkpoint in {folder}."
+            f"Stopped. Run the same command again: it resumes from its checkpoint in {folder}."
         )
         assert not agreement(stopped)
     assert "Traceback" not in (tmp_path / "errors.txt").read_text()

@@ -4,6 +4,7 @@ A pid alone is not an identity: the system reuses it once its process is gone. T
 tells the two apart, so that no signal reaches another process.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -50,11 +51,11 @@ class Process:
         return True
 
     def children(self) -> tuple["Process", ...]:
-        """The processes that it started, where the system lists them."""
-        try:
-            pids = (_PROC / f"{self.pid}/task/{self.pid}/children").read_text(encoding="ascii").split()
-        except OSError:
-            return ()
+        """Return the processes that any of its threads started, where the system lists them."""
+        pids: list[str] = []
+        for thread in (_PROC / f"{self.pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):  # the thread has ended
+                pids += thread.read_text(encoding="ascii").split()
         return tuple(Process(int(pid), birth) for pid in pids if (birth := birth_of(int(pid))) is not None)
 
 

@@ -1,6 +1,7 @@
 """Fetching the pinned JVM packages: once, checked by hash, never kept in part."""
 
 import hashlib
+import importlib
 import os
 import subprocess
 import sys
@@ -153,3 +154,9 @@ print(stream.load().columns)
     environ = {**os.environ, "JAVA_HOME": str(find_java().home)}
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environ)
     assert "'partition', 'offset'" in ran.stdout, ran.stderr[-2000:]
+
+
+def test_the_name_of_release_0_1_still_works_and_warns() -> None:
+    with pytest.warns(DeprecationWarning, match=r"is now strandline\.spark\.launch\.jars"):
+        old = importlib.import_module("strandline.spark.jars")
+    assert old.paths is jars.paths

@@ -37,7 +37,7 @@ from strandline.spark.delivery import deliver
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from strandline.spark.batch_properties import Batch
+    from strandline.execution.batch import Batch
     from strandline.spark.delivery.deliver import Delivered
 
 RESULTS: Final = Path(__file__).with_name("results") / "watching.json"

@@ -22,10 +22,10 @@ from strandline.checkpoint.examine import require_sound
 from strandline.checkpoint.file_copies import COPIES, with_copies
 from strandline.checkpoint.job_folder import Checkpoint, Identity
 from strandline.errors import StateError
+from strandline.execution.block_addresses import to_deliver
 from strandline.kernel.blocks.block import pack
 from strandline.plan.stages import Scan, Stages
 from strandline.spark.delivery.deliver import Delivered, Deliverer, Retry
-from strandline.spark.tasks.block_addresses import to_deliver
 
 PER_BATCH: Final = 9
 _ATTEMPTS: Final = 40

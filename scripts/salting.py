@@ -17,9 +17,9 @@ import polars as pl
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import strandline as sl
+from strandline.execution.batch import Batch
 from strandline.kernel.blocks.block import OFFSET, PARTITION
 from strandline.plan.compile import to_stages
-from strandline.spark.batch_properties import Batch
 from tests.plan.endpoints import PaperSink, scores
 from tests.properties.test_chains import Typed
 from tests.spark.by_hand import Carrier

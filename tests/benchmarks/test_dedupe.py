@@ -17,13 +17,13 @@ from benchmarks.dedupe.events import REACH, SPAN, START, Resent, batch_of, writt
 from benchmarks.results import Measured, to_results
 from benchmarks.runs import Run
 from benchmarks.workloads import Contestant
+from strandline.execution.batch import Batch
+from strandline.execution.block_addresses import place
+from strandline.execution.gather_output import gather
+from strandline.execution.keyed_step import play_group
+from strandline.execution.prepare import SourceName, prepare_scan
 from strandline.kernel.blocks.block import pack, unpack
 from strandline.plan.compile import to_stages
-from strandline.spark.batch_properties import Batch
-from strandline.spark.delivery.gather_output import gather
-from strandline.spark.tasks.block_addresses import place
-from strandline.spark.tasks.keyed_step import play_group
-from strandline.spark.tasks.prepare import SourceName, prepare_scan
 from tests.benchmarks.sample import results
 
 TINY = Resent(batches=9, per_batch=500, rate=50)

@@ -17,6 +17,7 @@ from benchmarks.results import Measured, to_results
 from benchmarks.runs import Run
 from benchmarks.turns import Asked
 from benchmarks.workloads import Contestant
+from strandline.execution.stateless_steps import run_operations
 from strandline.kernel.player import KernelPlayer
 from strandline.model.elements import Element, Timestamp
 from strandline.model.panes import Emitted
@@ -28,7 +29,6 @@ from strandline.plan.stories.player_protocol import Player
 from strandline.ports.sources import TaskReadSource
 from strandline.reference.player import ReferencePlayer
 from strandline.spark.sources.read_in_task import passes_no_row
-from strandline.spark.tasks.stateless_steps import run_operations
 from tests.benchmarks.sample import results
 
 TINY = Log(batches=3, per_batch=2_000)

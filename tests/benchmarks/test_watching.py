@@ -7,8 +7,8 @@ import pytest
 from benchmarks import render
 from benchmarks.corpus import Corpus
 from benchmarks.watching import Heard, Pair, Switch, interval, is_kept, pairs_of, to_results
+from strandline.execution.batch import Batch
 from strandline.observe.metrics.observer import Recorder
-from strandline.spark.batch_properties import Batch
 from strandline.spark.delivery import deliver
 from tests.benchmarks.sample import results
 

@@ -12,12 +12,13 @@ import strandline as sl
 from strandline.connectors.files import Files, parquet_splits
 from strandline.connectors.files.listing import Waiting, refuse_gone, waiting_here
 from strandline.errors import InvalidStep, LostRecords, RunError
+from strandline.execution.row_decoding import MARK, Arrived, as_one, of_records
 from strandline.kernel.blocks.block import OFFSET, PARTITION
 from strandline.plan.nodes import to_plain
 from strandline.ports.codecs import RAW, REASON
 from strandline.ports.raw_records import RECORD, SPLIT
 from strandline.ports.sources import ListedFile
-from strandline.spark.tasks.row_decoding import MARK, Arrived, as_one, decode_task, of_records
+from strandline.spark.tasks.decode_task import decode_task
 
 JSON = sl.json("n long")
 CSV = sl.csv("team string, n long")

@@ -16,8 +16,8 @@ from strandline.connectors.files import line_files
 from strandline.connectors.files.line_files import can_read_lines, line_pieces, read_line_pieces, read_lines
 from strandline.connectors.files.line_views import as_lines
 from strandline.errors import RunError
+from strandline.execution.row_decoding import Arrived, of_records
 from strandline.ports.raw_records import SPLIT
-from strandline.spark.tasks.row_decoding import Arrived, of_records
 
 signs = st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"a", b"\0", "ü".encode(), b"long enough for a view"]))
 blocks = signs.map(b"".join)

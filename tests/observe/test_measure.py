@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline.execution.gather_output import StepOutput
+from strandline.execution.task_metrics import Measured, buckets, collected, highest, measure, with_metrics
 from strandline.kernel.blocks.block import AT, COUNTED, END, START, Block
 from strandline.kernel.operator import ROWS
 from strandline.kernel.output import Output
@@ -23,8 +25,6 @@ from strandline.observe.metrics.measure import Meter, by_timing, held_by, latenc
 from strandline.observe.metrics.pane_recording import PaneSelector
 from strandline.observe.metrics.space_saving import HeavyHitters
 from strandline.spark.delivery.deliver import Delivered
-from strandline.spark.delivery.gather_output import StepOutput
-from strandline.spark.tasks.task_metrics import Measured, buckets, collected, highest, measure, with_metrics
 
 NOW = 1_700_000_000_000
 

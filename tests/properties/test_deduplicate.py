@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strandline.execution.block_addresses import place
 from strandline.kernel.blocks.block import AT
 from strandline.kernel.operators import operator_of
 from strandline.kernel.state import slice_deltas
@@ -24,7 +25,6 @@ from strandline.plan.endpoints import Delivery
 from strandline.plan.nodes import EventTime, Read, Union, Write, over
 from strandline.plan.operators import Accepted
 from strandline.reference.deduplicate import Deduplicated, DeduplicateState, deduplicate
-from strandline.spark.tasks.block_addresses import place
 from tests.plan.endpoints import PaperSink
 from tests.spark.by_hand import Carrier, MapState
 from tests.spark.test_flows import Typed, rows

@@ -11,15 +11,16 @@ import polars as pl
 from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
+from strandline.execution.batch import Batch
+from strandline.execution.block_addresses import place
+from strandline.execution.gather_output import StepOutput, gather
+from strandline.execution.keyed_step import play_group
+from strandline.execution.prepare import prepare_scan, tick
 from strandline.kernel.blocks.block import Block, pack, unpack
 from strandline.kernel.output import Counts, Output
 from strandline.plan.stages import Stages
 from strandline.ports.raw_records import DRAINED, RECORD, TICKED
-from strandline.spark.batch_properties import Batch
-from strandline.spark.delivery.gather_output import StepOutput, gather
-from strandline.spark.tasks.block_addresses import place
-from strandline.spark.tasks.keyed_step import KeyGroupProcessor, play_group, play_level
-from strandline.spark.tasks.prepare import prepare_scan, tick
+from strandline.spark.tasks.key_group_processor import KeyGroupProcessor, play_level
 
 Raw = tuple[str, int, bytes | None, int]
 """A row of a source's stream: partition, offset, value, mark."""

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from strandline.execution.block_addresses import address, place, to_deliver, to_deliver_from
 from strandline.plan.compile import to_stages
-from strandline.spark.tasks.block_addresses import address, place, to_deliver, to_deliver_from
 from tests.plan.endpoints import totals
 
 (STEP,) = to_stages(totals().root, groups=256).steps

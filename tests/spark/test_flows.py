@@ -7,15 +7,15 @@ from typing import Any
 import polars as pl
 
 import strandline as sl
+from strandline.execution.batch import Batch
+from strandline.execution.gather_output import gather
+from strandline.execution.prepare import prepare_scan
 from strandline.kernel.output import Output
 from strandline.kernel.stateless_steps import FAILED
 from strandline.observe.number_format import conserved
 from strandline.plan.compile import to_stages
 from strandline.plan.pipeline import Elements, Panes, Pipeline, read
 from strandline.ports.codecs import DETAIL, RAW, REASON
-from strandline.spark.batch_properties import Batch
-from strandline.spark.delivery.gather_output import gather
-from strandline.spark.tasks.prepare import prepare_scan
 from tests.plan.endpoints import NoRunner, PaperSink, PaperSource
 from tests.spark.by_hand import Carrier
 

@@ -224,7 +224,7 @@ def test_afterwards_the_environment_is_what_it_was(before: str | None, monkeypat
 
 def test_workers_of_a_spark_of_ours_are_forked_with_everything_imported(spark: SparkSession) -> None:
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        known = "strandline.spark.tasks.keyed_step" in sys.modules
+        known = "strandline.execution.keyed_step" in sys.modules
         for _ in batches:
             yield pa.RecordBatch.from_pydict({"name": [Path("/proc/self/comm").read_text().strip()], "known": [known]})
 

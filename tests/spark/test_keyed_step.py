@@ -11,6 +11,8 @@ from strandline.cli.demo.demo import WINDOW_SECONDS, pipeline
 from strandline.cli.demo.recount import Recount, recount
 from strandline.connectors import scores
 from strandline.connectors.scores import Scores, ScoresReader
+from strandline.execution.batch import Batch
+from strandline.execution.block_addresses import address
 from strandline.kernel.output import Counts
 from strandline.kernel.state.slice_store import read_index
 from strandline.kernel.watermarks import FOREVER
@@ -19,8 +21,6 @@ from strandline.plan.stages import Stages
 from strandline.ports.codecs import RAW
 from strandline.ports.ledger import LedgerEntry
 from strandline.ports.sinks import OpenSink, SparkSink
-from strandline.spark.batch_properties import Batch
-from strandline.spark.tasks.block_addresses import address
 from tests.plan.endpoints import PaperSink
 from tests.spark.by_hand import Carrier, MapState, Raw, frame_of, packed, rows
 

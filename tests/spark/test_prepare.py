@@ -4,6 +4,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import strandline as sl
+from strandline.execution.batch import Batch
+from strandline.execution.block_addresses import place, to_deliver
 from strandline.kernel.blocks.block import AT, Block, unpack
 from strandline.kernel.output import Counts
 from strandline.kernel.watermarks import Control, Seen, control_from_facts
@@ -11,8 +13,7 @@ from strandline.plan.compile import to_stages
 from strandline.plan.stages import Stages
 from strandline.ports.codecs import DETAIL, RAW, REASON
 from strandline.ports.raw_records import ANNOUNCED, ENDED
-from strandline.spark.batch_properties import Batch, current_batch
-from strandline.spark.tasks.block_addresses import place, to_deliver
+from strandline.spark.batch_properties import current_batch
 from tests.plan.endpoints import PaperSink
 from tests.spark.by_hand import Raw, rows, task
 

@@ -16,6 +16,7 @@ import pytest
 import strandline as sl
 from strandline.checkpoint.job_folder import Identity
 from strandline.errors import SavepointError
+from strandline.execution.block_addresses import place
 from strandline.kernel.blocks.block import END, START
 from strandline.kernel.state_export import export, with_group_numbers
 from strandline.plan.compile import to_stages
@@ -24,7 +25,6 @@ from strandline.plan.pipeline import Panes, Pipeline, read
 from strandline.plan.upgrade.state_upgrade import compare
 from strandline.savepoints.files import Draft, Manifest, Savepoint, load, verify
 from strandline.savepoints.restore import Migrate, blocks_of, require_way, states_of
-from strandline.spark.tasks.block_addresses import place
 from tests.plan.endpoints import NoRunner, PaperSink, PaperSource
 from tests.spark.by_hand import Carrier, MapState
 

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 import strandline as sl
-from strandline.spark.tasks.row_decoding import decoded, of_decoded, of_records
+from strandline.execution.row_decoding import decoded, of_decoded, of_records
 
 GOOD, CUT = b'{"team": "red"}', b'{"team": "blue"}'
 FORM = sl.json("team string")

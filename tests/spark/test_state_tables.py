@@ -8,12 +8,12 @@ import pytest
 
 import strandline as sl
 from strandline.errors import SetupError
+from strandline.execution.block_addresses import place
 from strandline.plan.compile import to_stages
 from strandline.plan.explain import explain_stages
 from strandline.plan.pipeline import Panes
 from strandline.savepoints.state_reader import JobState, KeyGroup
 from strandline.savepoints.state_tables import Retention, chosen, key_groups_of, keys_of, retention_of, tables_of
-from strandline.spark.tasks.block_addresses import place
 from tests.plan.endpoints import PaperSink
 from tests.spark.by_hand import Carrier, rows
 

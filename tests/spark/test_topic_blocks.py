@@ -23,7 +23,7 @@ from strandline.spark.job import Job
 from strandline.spark.patches import topic_blocks as patch
 from strandline.spark.patches.switch import is_on
 from strandline.spark.patches.topic_blocks import probe_topic_blocks
-from strandline.spark.tasks.row_decoding import as_crossed
+from strandline.spark.tasks.decode_task import as_crossed
 from strandline.spark.tasks.unpack_topic_rows import is_packed, unpacked
 
 pytestmark = [

@@ -12,9 +12,9 @@ import polars as pl
 from strandline.advise.sample import Columns, Origin, Sample, sample_of
 from strandline.connectors.files.source import Files
 from strandline.errors import InvalidStep
+from strandline.execution.row_decoding import Arrived, of_columns, of_records
 from strandline.model.ddl import parse
 from strandline.ports.raw_records import RECORD
-from strandline.spark.tasks.row_decoding import Arrived, of_columns, of_records
 
 _KINDS: Final = {
     ".parquet": "parquet", ".pq": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv",

@@ -15,6 +15,7 @@ from strandline.advise.topic_sample import SENT, decoded, tail_of
 from strandline.connectors.files.source import Files
 from strandline.connectors.kafka.source import Kafka
 from strandline.errors import InvalidStep
+from strandline.execution.stateless_steps import run_operations
 from strandline.kernel.blocks.block import PARTITION
 from strandline.kernel.stateless_steps import PROBLEM
 from strandline.model.steps import WindowedStep
@@ -26,7 +27,6 @@ from strandline.plan.lineage import LineagePath
 from strandline.plan.nodes import KeyedNode, Read, Root, Write, outputs_of, walk
 from strandline.plan.salting import SALT
 from strandline.plan.stateless_operations import Operation, Select, Spread, Sql, Where, describe, is_native
-from strandline.spark.tasks.stateless_steps import run_operations
 
 
 @dataclass(frozen=True, slots=True)

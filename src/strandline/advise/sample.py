@@ -11,9 +11,9 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.errors import InvalidStep
+from strandline.execution.row_decoding import Arrived
 from strandline.formats.time_parsing import instants
 from strandline.ports.codecs import DETAIL
-from strandline.spark.tasks.row_decoding import Arrived
 
 TIME, ARRIVAL, PARTITION, KEY = "time", "arrival", "partition", "key"
 DECODED: Final = "decoded"

@@ -14,11 +14,11 @@ from strandline.connectors.kafka.clients import reader, records_from
 from strandline.connectors.kafka.security import Security
 from strandline.connectors.kafka.source import FIELDS, Kafka, kafka
 from strandline.errors import InvalidStep
+from strandline.execution.row_decoding import Arrived, of_records
 from strandline.formats.json.codec import json as json_records
 from strandline.kernel.blocks.block import PARTITION
 from strandline.kernel.blocks.column_types import to_polars
 from strandline.ports.raw_records import RECORD
-from strandline.spark.tasks.row_decoding import Arrived, of_records
 
 KEY, SENT = "record_key", "@sent"
 _SENT: Final = "sent by strandline"

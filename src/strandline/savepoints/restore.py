@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from strandline.checkpoint.job_folder import NO_OFFSET, Checkpoint, Identity
 from strandline.errors import SavepointError
+from strandline.execution.block_addresses import address
 from strandline.kernel.blocks.column_types import to_polars
 from strandline.kernel.operator import Exported, Fit
 from strandline.kernel.operators import operator_of
@@ -40,7 +41,6 @@ from strandline.savepoints.sink_positions import require_positions
 from strandline.spark.backfill import Cut, keep, plan_in, requested, require_same
 from strandline.spark.launch.preflight import local_folder
 from strandline.spark.launch.session import require_rocksdb
-from strandline.spark.tasks.block_addresses import address
 
 Migrate = Callable[[int, dict[str, pl.DataFrame]], Mapping[str, pl.DataFrame]]
 """From the number of a step and the frames of its old definition to the frames of the new one."""

@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 from strandline.checkpoint.hardlink_snapshot import snapshot
 from strandline.checkpoint.job_folder import Checkpoint
 from strandline.errors import StateError
+from strandline.execution.block_addresses import place as place_of
 from strandline.kernel.state.slice_rows import store_of
 from strandline.kernel.state.slice_store import BESIDE, Index, Slice, frames_of, read_index
-from strandline.spark.tasks.block_addresses import place as place_of
 
 _VARIABLE: Final = "blocks"
 

@@ -14,10 +14,10 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.errors import SetupError
+from strandline.execution.keyed_step import instant
 from strandline.kernel.blocks.block import AT, END, OWN, START
 from strandline.kernel.state.slice_rows import SHARED, WINDOWS, store_of
 from strandline.savepoints.state_reader import JobState, StateSlice
-from strandline.spark.tasks.keyed_step import instant
 
 SLICES: Final = "slices"
 _HIDDEN: Final = ("@hash",)

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from strandline.checkpoint.job_folder import BACKFILL, Checkpoint, write_durably
 from strandline.errors import CheckpointMismatch, InvalidStep, SavepointError, SetupError
+from strandline.execution.prepare import Seam
 from strandline.kernel.watermarks import Seen
 from strandline.model.elements import Timestamp
 from strandline.plan.backfill import backfilled, sources_of
@@ -31,7 +32,6 @@ from strandline.plan.stages import Scan, Stages
 from strandline.ports.crash_points import crash_point
 from strandline.ports.sources import BackfillTarget, BoundedSource, CommittingSource
 from strandline.spark.sources.paused_source import PausedSource
-from strandline.spark.tasks.prepare import Seam
 
 Cut = datetime | Mapping[str, Mapping[str, int]]
 """Where history ends: an event time, or offsets by topic and partition."""

@@ -4,36 +4,16 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple
 from typing import Any, Final
 
 from pyspark import SparkContext, TaskContext
 
+from strandline.execution.batch import Batch
 from strandline.ports.sinks import Stamp
 
 _PROPERTY: Final = "strandline.batch"
 _CALL_SITE: Final = "callSite.short"
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """The clock in milliseconds, and the watermark of each keyed step before the batch, where it is known.
-
-    The watermark is an upper bound: tasks pre-aggregate elements that are certainly not late.
-    """
-
-    clock: int | None = None
-    horizons: Mapping[int, int] = field(default_factory=dict)
-    partitions: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    """For each scan, its known partitions, also those without records."""
-    files: Mapping[int, str] = field(default_factory=dict)
-    """The files of the batch, by the numbers that stand for their names."""
-    measured: bool = False
-    """Whether tasks collect metrics."""
-    heads: Mapping[int, int] = field(default_factory=dict)
-    """For metrics: for each step, the event time that all its partitions had reached before the batch."""
-    stamps: tuple[Stamp, ...] = ()
-    """For each output, the stamp with which tasks write to its sink."""
 
 
 def send(context: SparkContext, batch: Batch) -> None:

@@ -16,6 +16,12 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from strandline.execution.block_addresses import CARRIER
+from strandline.execution.keyed_step import sender_of
+from strandline.execution.prepare import CARRIED
+from strandline.execution.row_decoding import Batches
+from strandline.execution.task_metrics import Measured, collected, with_metrics
+from strandline.execution.task_writes import NO_WRITERS, Writers
 from strandline.kernel.blocks.block import pack, unpack
 from strandline.plan.stages import Scan, Stages
 from strandline.ports.raw_records import DRAINED, RAW_COLUMNS
@@ -25,12 +31,8 @@ from strandline.spark.patches.worker_gc import freeze_imports
 from strandline.spark.sources.read_in_task import pieces_task
 from strandline.spark.sources.read_in_task import tasks_can_read as is_read_in_task
 from strandline.spark.sources.source_extent import Extent
-from strandline.spark.tasks.block_addresses import CARRIER
-from strandline.spark.tasks.keyed_step import Play, play_level, sender_of
-from strandline.spark.tasks.prepare import CARRIED, tick_task
-from strandline.spark.tasks.row_decoding import Batches
-from strandline.spark.tasks.task_metrics import Measured, collected, with_metrics
-from strandline.spark.tasks.task_writes import NO_WRITERS, Writers
+from strandline.spark.tasks.key_group_processor import Play, play_level
+from strandline.spark.tasks.prepare_task import tick_task
 from strandline.spark.translate import prepared
 
 _GROUP: Final = "strandline-at-once"

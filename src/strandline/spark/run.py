@@ -15,6 +15,8 @@ from strandline.checkpoint.examine import require_sound
 from strandline.checkpoint.file_copies import with_copies
 from strandline.checkpoint.job_folder import Checkpoint, Identity
 from strandline.errors import CheckpointMismatch, SetupError, StrandlineError
+from strandline.execution.prepare import Seam
+from strandline.execution.task_writes import writers_of
 from strandline.plan.arrival_order import order_dependence
 from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.endpoints import Source
@@ -45,8 +47,6 @@ from strandline.spark.patches.table import ANY_SESSION, apply_patches
 from strandline.spark.sources.heartbeat import heartbeat
 from strandline.spark.sources.read_in_task import passes_no_row
 from strandline.spark.sources.source_extent import Extent, SingleRange, Way, is_bounded, limited_to, stored_extent
-from strandline.spark.tasks.prepare import Seam
-from strandline.spark.tasks.task_writes import writers_of
 from strandline.spark.translate import translate
 
 Deliver = Callable[[DataFrame, int], None]

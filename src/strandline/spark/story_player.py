@@ -18,6 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from strandline.errors import RunError
+from strandline.execution.block_addresses import CARRIER
+from strandline.execution.prepare import Blocks
 from strandline.kernel.blocks.block import Block, pack, unpack
 from strandline.kernel.output import Counts, counts_to_facts, to_block
 from strandline.kernel.player import GROUPS, BlockPlayer, Packet, prepared
@@ -25,9 +27,7 @@ from strandline.kernel.step import StepSpec, step
 from strandline.kernel.watermarks import Rule, control_from_facts, control_to_facts
 from strandline.model.operators import Operator
 from strandline.ports.register_data_source import registered
-from strandline.spark.tasks.block_addresses import CARRIER
-from strandline.spark.tasks.keyed_step import KeyGroupProcessor, Play
-from strandline.spark.tasks.prepare import Blocks
+from strandline.spark.tasks.key_group_processor import KeyGroupProcessor, Play
 
 _FORMAT: Final = "strandline_packets"
 _ANSWER_WITHIN_SECONDS: Final = 300

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from strandline.errors import InvalidStep
+from strandline.execution.keyed_step import instant
 from strandline.kernel.blocks.block import END, START, unpack
 from strandline.kernel.blocks.column_types import to_polars
 from strandline.kernel.window.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
@@ -25,7 +26,6 @@ from strandline.ports.dead_letter_masking import with_raw
 from strandline.spark.launch.session import require_rocksdb
 from strandline.spark.patches.table import ANY_SESSION, apply_patches
 from strandline.spark.sources.heartbeat import heartbeat
-from strandline.spark.tasks.keyed_step import instant
 from strandline.spark.translate import translate
 
 KINDS: Final = {"out": "pane", "late": "late", "dead": "dead"}

@@ -5,6 +5,10 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
+from strandline.execution.block_addresses import CARRIER
+from strandline.execution.prepare import Seam
+from strandline.execution.row_decoding import CLOCK, DECODED, MARK
+from strandline.execution.task_writes import NO_WRITERS, Writers
 from strandline.kernel.blocks.block import OWN
 from strandline.plan.stages import Flagged, Scan, Stages
 from strandline.plan.stateless_operations import FlatMap, Gather, Map, Operation, Select, Spread, Where
@@ -13,12 +17,10 @@ from strandline.ports.raw_records import RECORD
 from strandline.ports.sources import FileListSource, SparkSource, TaskReadSource, topic_of
 from strandline.spark.sources.paused_source import PausedSource
 from strandline.spark.sources.read_in_task import named_task, tasks_can_read
-from strandline.spark.tasks.block_addresses import CARRIER
-from strandline.spark.tasks.keyed_step import KeyGroupProcessor, play_level
+from strandline.spark.tasks.decode_task import decode_task
+from strandline.spark.tasks.key_group_processor import KeyGroupProcessor, play_level
 from strandline.spark.tasks.partition_codes import without_names
-from strandline.spark.tasks.prepare import Seam, prepare_task, tick_task
-from strandline.spark.tasks.row_decoding import CLOCK, DECODED, MARK, decode_task
-from strandline.spark.tasks.task_writes import NO_WRITERS, Writers
+from strandline.spark.tasks.prepare_task import prepare_task, tick_task
 
 
 def translate(

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from strandline.execution.task_metrics import buckets
 from strandline.kernel.blocks.block import AT, END
 from strandline.kernel.output import Output
 from strandline.kernel.watermarks import FOREVER, NEVER, PartitionProgress, Progress
@@ -18,7 +19,6 @@ from strandline.observe.metrics.metrics import BatchMetrics, HotKey, PartitionMe
 from strandline.observe.metrics.space_saving import HeavyHitters
 from strandline.plan.stages import step_name
 from strandline.spark.delivery.deliver import Delivered
-from strandline.spark.tasks.task_metrics import buckets
 
 SHOWN_PARTITIONS: Final = 64
 SHOWN_KEYS: Final = 10

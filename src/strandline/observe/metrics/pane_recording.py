@@ -10,12 +10,12 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from strandline.execution.task_metrics import hashes, named
 from strandline.kernel.blocks.block import END, OWN, START
 from strandline.kernel.window.panes import INDEX, LAST, RETRACTION, TIMING
 from strandline.observe.metrics.measure import known_time
 from strandline.observe.metrics.tables import PaneLine
 from strandline.spark.delivery.deliver import Delivered
-from strandline.spark.tasks.task_metrics import hashes, named
 
 PER_BATCH: Final = 60
 _COLUMNS: Final = 8

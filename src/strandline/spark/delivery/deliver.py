@@ -26,6 +26,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from strandline.checkpoint.job_folder import Identity, Noted
 from strandline.errors import RegistryDown, RunError, SinkError, SinkUnavailable, StateError
+from strandline.execution.batch import Batch
+from strandline.execution.block_addresses import place
+from strandline.execution.gather_output import Gathered, StepOutput, gather
+from strandline.execution.task_metrics import Measured
+from strandline.execution.task_writes import sweep
 from strandline.kernel.blocks.block import unpack
 from strandline.kernel.dead_letters import Reasons, reasons_of
 from strandline.kernel.dead_letters import complete_envelopes as seal_letters
@@ -37,12 +42,8 @@ from strandline.ports.crash_points import crash_point
 from strandline.ports.ledger import LedgerEntry, Recorded, Sealed, Written, output_digest
 from strandline.ports.sinks import OpenSink, Stamp
 from strandline.ports.sources import CommittingSource, FileListSource, ListedFile
-from strandline.spark.batch_properties import Batch, name_jobs, send
-from strandline.spark.delivery.gather_output import Gathered, StepOutput, gather
-from strandline.spark.tasks.block_addresses import place
+from strandline.spark.batch_properties import name_jobs, send
 from strandline.spark.tasks.partition_codes import numbered
-from strandline.spark.tasks.task_metrics import Measured
-from strandline.spark.tasks.task_writes import sweep
 
 SHORTEST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 30.0

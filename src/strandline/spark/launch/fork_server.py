@@ -37,8 +37,8 @@ IMPORTED: Final = (
     "pyspark.sql.streaming.transform_with_state_driver_worker",
     "pandas",
     "pyarrow.parquet",
-    "strandline.spark.tasks.prepare",
-    "strandline.spark.tasks.keyed_step",
+    "strandline.execution.prepare",
+    "strandline.execution.keyed_step",
     "strandline.spark.sources.read_in_task",
 )
 _READ_AT_LOAD: Final = (

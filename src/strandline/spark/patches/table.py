@@ -190,7 +190,7 @@ RELIANCES: Final = (
     Reliance("checksum files (.crc) of Hadoop", "checkpoint/hadoop_checksums.py", _SPARK, "checksums are not verified"),
     Reliance("the offset log of a restored job", "savepoints/seed_state.py", _SPARK, "a restore fails"),
     Reliance(
-        "the hash of partitioning (Murmur3)", "spark/tasks/block_addresses.py", _SPARK, "key groups spread unevenly"
+        "the hash of partitioning (Murmur3)", "execution/block_addresses.py", _SPARK, "key groups spread unevenly"
     ),
     Reliance("xxhash64 of file names", "spark/tasks/partition_codes.py", _SPARK, "files are named by numbers"),
 )

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
+from strandline.execution.block_addresses import CARRIER
 from strandline.plan.endpoints import Source
 from strandline.ports.register_data_source import registered
-from strandline.spark.tasks.block_addresses import CARRIER
 
 _FORMAT: Final = "strandline_silence"
 

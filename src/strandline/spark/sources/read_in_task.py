@@ -12,14 +12,14 @@ from typing import Any
 import polars as pl
 from pyspark.sql import SparkSession
 
+from strandline.execution.prepare import SourceName, Steps, carried, leaving_task, prepare_scan
+from strandline.execution.row_decoding import Batches
+from strandline.execution.task_writes import Writers
 from strandline.plan.stages import Scan
 from strandline.ports.raw_records import FILE_NAME
 from strandline.ports.sources import SparkSource, TaskReadSource
 from strandline.spark.batch_properties import current_batch, task_number
 from strandline.spark.patches.worker_gc import freeze_imports
-from strandline.spark.tasks.prepare import SourceName, Steps, carried, leaving_task, prepare_scan
-from strandline.spark.tasks.row_decoding import Batches
-from strandline.spark.tasks.task_writes import Writers
 
 
 def passes_no_row(scan: Scan) -> bool:

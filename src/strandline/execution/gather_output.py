@@ -6,12 +6,12 @@ from typing import Any
 
 import polars as pl
 
+from strandline.execution.task_metrics import Measured, collected
+from strandline.execution.task_writes import SOME, parts_of
 from strandline.kernel.blocks.block import Block
 from strandline.kernel.blocks.small_frames import stacked
 from strandline.kernel.output import Counts, Output, Part
 from strandline.kernel.watermarks import NEVER, Progress, progress_from_facts
-from strandline.spark.tasks.task_metrics import Measured, collected
-from strandline.spark.tasks.task_writes import SOME, parts_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Turn Arrow batches from Spark into rows: raw records to decode, columns of Spark, or records decoded earlier."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,9 +12,6 @@ from strandline.kernel.dead_letters import CUT, MASKED, TOO_LARGE
 from strandline.kernel.stateless_steps import spread
 from strandline.ports.codecs import DETAIL, RAW, REASON, Decoded, Decoder
 from strandline.ports.raw_records import RECORD, SIZE, SPLIT, TICKED
-from strandline.spark.batch_properties import current_batch
-from strandline.spark.tasks.partition_codes import with_names
-from strandline.spark.tasks.unpack_topic_rows import is_packed, unpacked
 
 MARK: Final = "@mark"
 CLOCK: Final = "@clock"
@@ -125,31 +122,6 @@ def of_decoded(frame: pl.DataFrame) -> Arrived:
     rows = records.filter(pl.col(REASON).is_null()).drop(MARK, REASON, DETAIL, MASKED)
     dead = records.filter(pl.col(REASON).is_not_null()).select(*_DECODED)
     return Arrived(rows, dead, _marks(frame), records.height)
-
-
-def decode_task(decoder: Decoder, topic: str | None = None) -> Callable[[Batches], Batches]:
-    """Return the function for mapInArrow that decodes records for expressions of Spark."""
-
-    def run(batches: Batches) -> Batches:
-        for some in _grouped(batches):
-            frame = decoded(as_crossed(some, current_batch().files, topic), decoder)
-            yield from frame.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
-
-    return run
-
-
-def _grouped(batches: Batches) -> Iterator[list[pa.RecordBatch]]:
-    """Group batches: one at a time, but lines all at once, because they are numbered."""
-    full = (batch for batch in batches if batch.num_rows)
-    for batch in full:
-        yield [batch, *full] if SPLIT in batch.schema.names else [batch]
-
-
-def as_crossed(batches: Sequence[pa.RecordBatch], files: Mapping[int, str], topic: str | None = None) -> pl.DataFrame:
-    """Return rows with the columns of the source's stream, packed or not."""
-    if is_packed(batches[0]):
-        return unpacked(batches)
-    return with_names(pl.DataFrame(pa.Table.from_batches(batches)), files, topic)
 
 
 def decoded(frame: pl.DataFrame, decoder: Decoder) -> pl.DataFrame:

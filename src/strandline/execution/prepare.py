@@ -1,17 +1,32 @@
-"""Prepare the rows of a task: decode them, run stateless steps, and pack one block per key group (mapInArrow).
+"""Prepare the rows of a task: decode them, run stateless steps, and pack one block per key group.
 
 Every key group gets a block, even without rows, with what the task saw of each source partition. Key groups compute the
 watermark from it.
 """
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import polars as pl
 import pyarrow as pa
 
+from strandline.execution.batch import Batch
+from strandline.execution.block_addresses import address, to_deliver
+from strandline.execution.row_decoding import (
+    CLOCK,
+    MARK,
+    Arrived,
+    Batches,
+    as_one,
+    of_columns,
+    of_decoded,
+    of_records,
+)
+from strandline.execution.stateless_steps import aggregating, run_operations
+from strandline.execution.task_metrics import FACT, Measured, measure, to_facts, with_metrics
+from strandline.execution.task_writes import Writers, write_rows
 from strandline.kernel.blocks.block import AT, INPUT, OFFSET, PARTITION, Block, pack
 from strandline.kernel.blocks.small_frames import without
 from strandline.kernel.dead_letters import letters_of, no_letters
@@ -25,24 +40,6 @@ from strandline.plan.stages import Flow, KeyedStep, Scan
 from strandline.ports.codecs import RAW, REASON, Decoder
 from strandline.ports.dead_letter_masking import failures, outgoing, with_raw
 from strandline.ports.raw_records import DRAINED, ENDED, RECORD, SEAM
-from strandline.ports.sources import topic_of
-from strandline.spark.batch_properties import Batch, current_batch, task_number
-from strandline.spark.patches.worker_gc import freeze_imports
-from strandline.spark.tasks.block_addresses import address, to_deliver
-from strandline.spark.tasks.row_decoding import (
-    CLOCK,
-    MARK,
-    Arrived,
-    Batches,
-    as_crossed,
-    as_one,
-    of_columns,
-    of_decoded,
-    of_records,
-)
-from strandline.spark.tasks.stateless_steps import aggregating, run_operations
-from strandline.spark.tasks.task_metrics import FACT, Measured, measure, to_facts, with_metrics
-from strandline.spark.tasks.task_writes import NO_WRITERS, Writers, write_rows
 
 CARRIED: Final = pa.schema([("kg", pa.int64()), ("block", pa.binary())])
 
@@ -74,26 +71,6 @@ class SourceName:
     name: str
 
 
-def prepare_task(
-    scan: Scan, steps: Steps, decoder: Decoder | None, writers: Writers = NO_WRITERS
-) -> Callable[[Batches], Batches]:
-    """Return the function that Spark runs over one partition of a source. The source itself is not pickled."""
-    alone, topic = scan.source.partitions == ("",), topic_of(scan.source)
-    scan = replace(scan, source=SourceName(scan.source.name))  # type: ignore[arg-type]
-
-    def run(batches: Batches) -> Batches:
-        freeze_imports()
-        begun = time.perf_counter()
-        tables = [batch for batch in batches if batch.num_rows]
-        if tables:
-            read, batch = time.perf_counter(), current_batch()
-            frame = as_crossed(tables, batch.files, topic)
-            blocks = prepare_scan(frame, scan, steps, decoder, batch, task_number(), alone=alone)
-            yield from carried(leaving_task(blocks, writers, batch, begun, read))
-
-    return run
-
-
 def leaving_task(blocks: Blocks, writers: Writers, batch: Batch, begun: float, read: float) -> Blocks:
     """Write rows to sinks that tasks can write, and return the other blocks; add timings to the first if measured.
 
@@ -105,20 +82,6 @@ def leaving_task(blocks: Blocks, writers: Writers, batch: Batch, begun: float, r
         return blocks
     spent = {"read": read - begun, "prepare": prepared - read, "write": time.perf_counter() - prepared}
     return [(blocks[0][0], with_metrics(blocks[0][1], Measured(spent))), *blocks[1:]]
-
-
-def tick_task(steps: tuple[KeyedStep, ...], seam: Seam | None = None) -> Callable[[Batches], Batches]:
-    """Return the function that Spark runs over the heartbeat: it sends clock, drain or seam to every key group."""
-
-    def run(batches: Batches) -> Batches:
-        freeze_imports()
-        tables = [batch for batch in batches if batch.num_rows]
-        if tables:
-            yield from carried(
-                tick(pl.DataFrame(pa.Table.from_batches(tables)), steps, current_batch(), task_number(), seam)
-            )
-
-    return run
 
 
 def tick(

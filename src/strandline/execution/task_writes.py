@@ -7,10 +7,10 @@ be in its memory at once (decision 0031).
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from strandline.execution.batch import Batch
 from strandline.kernel.blocks.block import Block
 from strandline.kernel.output import Part
 from strandline.ports.sinks import OpenSink, Stamp, TaskWrittenSink, Writer
-from strandline.spark.batch_properties import Batch
 
 Writers = Mapping[int, Writer]
 """The writer of each output that tasks can write to."""

@@ -1,15 +1,15 @@
-"""Run the kernel step in transformWithState. Spark stores state as bytes; the kernel encodes and decodes them."""
+"""Play one batch of one key group: run the kernel step, and send its rows to the next steps and to delivery."""
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import polars as pl
-from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from strandline.kernel.blocks.block import AT, END, INPUT, OFFSET, PARTITION, SIGN, START, Block, pack, unpack
+from strandline.execution.batch import Batch
+from strandline.execution.block_addresses import address, to_deliver_from
+from strandline.execution.prepare import Blocks, RowSource, Steps, feed
+from strandline.execution.stateless_steps import aggregating, run_operations
+from strandline.kernel.blocks.block import AT, END, INPUT, OFFSET, PARTITION, SIGN, START, Block
 from strandline.kernel.dead_letters import SOURCE
 from strandline.kernel.operators import operator_of
 from strandline.kernel.output import Counts, counts_to_facts
@@ -30,65 +30,9 @@ from strandline.kernel.window.panes import INDEX, LAST, RETRACTION, TIMESTAMP, T
 from strandline.model.watermarks import Inputs
 from strandline.plan.stages import KeyedStep, Route
 from strandline.ports.dead_letter_masking import failures, outgoing
-from strandline.spark.batch_properties import Batch, current_batch
-from strandline.spark.patches.worker_gc import freeze_imports
-from strandline.spark.tasks.block_addresses import address, to_deliver_from
-from strandline.spark.tasks.prepare import Blocks, RowSource, Steps, feed
-from strandline.spark.tasks.state_map import BLOCK, PLACE, Held
-from strandline.spark.tasks.stateless_steps import aggregating, run_operations
-from strandline.spark.tasks.task_metrics import Measured, collected, with_metrics
-
-Play = Callable[[int, Mapping[str, bytes], Sequence[Block]], tuple[Mapping[str, bytes | None], Blocks]]
-"""Play one batch of a key group: from its address, state and input blocks to state changes and output blocks."""
 
 _SPAN = 1 << 32
 """Upper bound of the panes of one key group in one batch."""
-
-
-class KeyGroupProcessor(StatefulProcessor):
-    """Process one key group, one batch at a time. Blocks for later levels pass unchanged."""
-
-    def __init__(self, play: Play, is_here: Callable[[int], bool]) -> None:
-        self._play, self._is_here = play, is_here
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        freeze_imports()
-        self._state = handle.getMapState("blocks", PLACE, BLOCK)
-
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
-        to = int(key[0])
-        if not self._is_here(to):
-            yield from (Row(kg=to, block=bytes(row.block)) for row in rows)
-            return
-        # Spark guarantees no order inside a group, and a replayed batch must give the same bytes.
-        blocks = sorted((unpack(bytes(row.block), f"key group {to}, input") for row in rows), key=sender_of)
-        begun, held, seen = time.perf_counter(), Held(self._state, to), collected(blocks)
-        writes, sent = self._play(to, held, blocks)
-        held.write(writes)
-        if seen is not None:
-            spent = Measured({"step": time.perf_counter() - begun - held.seconds, "state": held.seconds})
-            (where, last), sent = sent[-1], sent[:-1]
-            sent.append((where, with_metrics(last, seen + spent)))
-        yield from (Row(kg=where, block=pack(block)) for where, block in sent)
-
-    def close(self) -> None:
-        pass
-
-
-def play_level(steps: Steps, level: int) -> tuple[Play, Callable[[int], bool]]:
-    """Return the play function of one level, and a test whether an address belongs to the level."""
-    key_groups = {
-        address(step, group): (step, group)
-        for step in steps.values()
-        if step.level == level
-        for group in range(step.groups)
-    }
-
-    def play(to: int, held: Mapping[str, bytes], blocks: Sequence[Block]) -> tuple[Mapping[str, bytes | None], Blocks]:
-        step, group = key_groups[to]
-        return play_group(step, group, held, blocks, steps, current_batch())
-
-    return play, key_groups.__contains__
 
 
 def spec_of(keyed: KeyedStep) -> StepSpec:

@@ -1,0 +1,38 @@
+"""Decode records in mapInArrow, before expressions of Spark run on them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import polars as pl
+import pyarrow as pa
+
+from strandline.execution.row_decoding import Batches, decoded
+from strandline.ports.codecs import Decoder
+from strandline.ports.raw_records import SPLIT
+from strandline.spark.batch_properties import current_batch
+from strandline.spark.tasks.partition_codes import with_names
+from strandline.spark.tasks.unpack_topic_rows import is_packed, unpacked
+
+
+def decode_task(decoder: Decoder, topic: str | None = None) -> Callable[[Batches], Batches]:
+    """Return the function for mapInArrow that decodes records for expressions of Spark."""
+
+    def run(batches: Batches) -> Batches:
+        for some in _grouped(batches):
+            frame = decoded(as_crossed(some, current_batch().files, topic), decoder)
+            yield from frame.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
+
+    return run
+
+
+def _grouped(batches: Batches) -> Iterator[list[pa.RecordBatch]]:
+    """Group batches: one at a time, but lines all at once, because they are numbered."""
+    full = (batch for batch in batches if batch.num_rows)
+    for batch in full:
+        yield [batch, *full] if SPLIT in batch.schema.names else [batch]
+
+
+def as_crossed(batches: Sequence[pa.RecordBatch], files: Mapping[int, str], topic: str | None = None) -> pl.DataFrame:
+    """Return rows with the columns of the source's stream, packed or not."""
+    if is_packed(batches[0]):
+        return unpacked(batches)
+    return with_names(pl.DataFrame(pa.Table.from_batches(batches)), files, topic)

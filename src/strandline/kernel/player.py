@@ -29,10 +29,10 @@ from strandline.kernel.watermarks import (
 )
 from strandline.kernel.window import panes as columns
 from strandline.model.aggregates import columns_of
-from strandline.model.deduplicate import Deduplicate
 from strandline.model.elements import EPOCH, Element, Timestamp
 from strandline.model.operators import Operator
 from strandline.model.panes import DeadLetter, Emitted, Late, LateReason, Pane, Row, Timing
+from strandline.model.steps import WindowedStep
 from strandline.model.watermarks import Inputs
 from strandline.model.windows import Window
 
@@ -71,11 +71,11 @@ class BlockPlayer(ABC):
         self, definition: Operator, rule: Rule, *, partitions: Sequence[str] = (), fires_per_element: bool = False
     ) -> None:
         self._definition = definition
-        self._values = () if isinstance(definition, Deduplicate) else tuple(name for name, _ in definition.aggregates)
+        known = definition.aggregates if isinstance(definition, WindowedStep) else ()
+        self._values = tuple(name for name, _ in known)
         self._spec = step_spec_of(definition, rule, partitions)
         self._fires_per_element = fires_per_element
         self._clock = EPOCH.ms
-        known = () if isinstance(definition, Deduplicate) else definition.aggregates
         self._known_columns = dict.fromkeys(name for _, each in known for name in columns_of(each))
         self._key_type: pl.DataType = pl.String()
         self._last = Output()
@@ -180,7 +180,7 @@ class BlockPlayer(ABC):
 
     def _to_emitted(self, output: Output) -> Emitted:
         rows = [*_rows(output.panes)]
-        has_windows = not isinstance(self._definition, Deduplicate)
+        has_windows = isinstance(self._definition, WindowedStep)
         return Emitted(
             tuple(self._pane(row) for row in rows if has_windows),
             tuple(self._late(row) for row in _rows(output.late)),

@@ -193,3 +193,5 @@ class Element:
     offset: int = 0
     retraction: bool = False
     """Whether it retracts an equal earlier element. Only panes of another step, used as elements, may retract."""
+    input: str = ""
+    """The role of the input that it came from, for an operator with several."""

@@ -11,6 +11,7 @@ from strandline.model.expressions import Expression, names_of
 from strandline.model.expressions import expression as parse_condition
 from strandline.model.joins import LEFT, RIGHT, How, IntervalJoin
 from strandline.plan.endpoints import Sink
+from strandline.plan.lineage import paths_to
 from strandline.plan.nodes import KeyedInput, KeyedNode, Node
 from strandline.plan.operators.contract import Columns
 
@@ -60,6 +61,12 @@ def interval_join(  # noqa: PLR0913 - the options of a join
     """Return the node of an interval join."""
     if before is None and after is None:
         raise InvalidStep("a join needs an interval", hint='as in within(before="10m"), or within(before="0s")')
+    for role, node in ((LEFT, left), (RIGHT, right)):
+        if any(path.time is not None and path.time.column is None for path in paths_to(node)):
+            raise InvalidStep(
+                f"a join compares event times, and the {role} stream uses processing time",
+                hint="call event_time(column, watermark) on both streams",
+            )
     narrower = Duration(0) if inclusive else INSTANT
     lower = -(ZERO if before is None else duration(before))
     upper = ZERO if after is None else duration(after)

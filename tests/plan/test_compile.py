@@ -9,7 +9,7 @@ from strandline.model.steps import WindowedStep
 from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.nodes import fingerprint
 from strandline.plan.pipeline import Elements, Panes
-from strandline.plan.stages import Deliver, Flagged, Flow, Input, KeepFlagged, KeyedStep, Route, Scan, InputPath
+from strandline.plan.stages import Deliver, Flagged, Flow, Input, InputPath, KeepFlagged, KeyedStep, Route, Scan
 from strandline.plan.stateless_operations import Polars, Select, Sql, Where, is_native
 from tests.plan.endpoints import PaperSink, PaperSource, scores, totals
 

@@ -22,6 +22,7 @@ def stream(name: str = "orders", columns: str = "order_id long, amount double, a
 
 
 ORDERS = stream()
+TIMELESS = read(Source(), NoRunner())
 PAYMENTS = stream("payments", "id long, order_id long, amount double, method string, at timestamp")
 
 
@@ -64,8 +65,7 @@ def test_explain_states_interval_and_state() -> None:
         (lambda: joined(where="last.amount > 1"), "write amount alone"),
         (lambda: joined(allowed_lateness="-1s"), "negative"),
         (lambda: joined(suffix=""), "choose another suffix"),
-        (lambda: stream().join(read(Source(), NoRunner())).on("order_id").within(after="1s").write(PaperSink()).explain(),
-         "have no time"),
+        (lambda: ORDERS.join(TIMELESS).on("order_id").within(after="1s").write(PaperSink()).explain(), "have no time"),
     ],
 )  # fmt: skip
 def test_a_wrong_join_is_refused_with_the_way_out(build: Any, words: str) -> None:

@@ -1,7 +1,6 @@
 """Join benchmark without Spark: the streams, the judge against the kernel, and the page."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -21,12 +20,12 @@ from tests.plan.endpoints import NoRunner, PaperSink
 from tests.spark.by_hand import Carrier
 from tests.spark.test_flows import Typed
 
-TINY = Streams(batches=12, per_batch=200, rate=20, keys=60)
+TINY = Streams(batches=8, per_batch=10_000, rate=1_000, keys=10_000)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    yield written(TINY, tmp_path_factory.mktemp("joins"))[0]
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(TINY, tmp_path_factory.mktemp("joins"))[0]
 
 
 def emitted(how: str, tmp_path: Path) -> str:

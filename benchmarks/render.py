@@ -13,6 +13,7 @@ from benchmarks.render_bounded import bounded
 from benchmarks.render_dashboard import dashboard
 from benchmarks.render_dedupe import dedupe
 from benchmarks.render_delivery import delivery
+from benchmarks.render_joins import joins
 from benchmarks.render_latency import latency
 from benchmarks.render_nexmark import nexmark
 from benchmarks.render_peers import peers
@@ -33,6 +34,7 @@ RESULTS: Final = ROOT / "benchmarks" / "results" / "windows.json"
 OTHERS: Final[Mapping[str, tuple[str, Callable[[dict[str, Any]], str]]]] = {
     "of_shapes": ("shapes.json", shapes),
     "of_dedupe": ("dedupe.json", dedupe),
+    "of_joins": ("joins.json", joins),
     "of_sources": ("sources.json", sources),
     "of_delivery": ("throughput-of-delivery.json", delivery),
     "of_bounded": ("bounded.json", bounded),

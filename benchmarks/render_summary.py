@@ -12,6 +12,7 @@ SECTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "windows": ("Windows", "windows"),
     "of_shapes": ("Other shapes", "other-shapes-late-events-deduplication-keys-without-windows"),
     "of_dedupe": ("Deduplication", "deduplication"),
+    "of_joins": ("Joins", "joins"),
     "of_sources": ("Sources", "sources-from-kafkas-records-to-windows"),
     "of_delivery": ("Delivery", "delivery-exactly-once-and-upserts"),
     "of_bounded": ("Bounded input", "bounded-input-history-as-one-batch"),

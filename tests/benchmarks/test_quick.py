@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks import delivery, ladder, scale, shapes, soak, sources, suite, windows
 from benchmarks.dedupe import bench as dedupe
+from benchmarks.joins import bench as joins
 from benchmarks.nexmark import bench as nexmark
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.peers import bench as peers
@@ -34,6 +35,13 @@ def test_a_storm_is_told_copies_are_known_and_keys_are_forgotten(
 @pytest.mark.timeout(1800)
 def test_every_contestant_emits_each_id_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert dedupe.main(Asked(quick=True, work=tmp_path)) == 0, capsys.readouterr().out
+
+
+@pytest.mark.spark
+@pytest.mark.campaign
+@pytest.mark.timeout(1800)
+def test_every_contestant_emits_each_pair_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert joins.main(Asked(quick=True, work=tmp_path)) == 0, capsys.readouterr().out
 
 
 @pytest.mark.spark

@@ -9,7 +9,7 @@ from strandline.model.steps import WindowedStep
 from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.nodes import fingerprint
 from strandline.plan.pipeline import Elements, Panes
-from strandline.plan.stages import Deliver, Flagged, Flow, Input, KeepFlagged, KeyedStep, Route, Scan, StrandInput
+from strandline.plan.stages import Deliver, Flagged, Flow, Input, InputPath, KeepFlagged, KeyedStep, Route, Scan
 from strandline.plan.stateless_operations import Polars, Select, Sql, Where, is_native
 from tests.plan.endpoints import PaperSink, PaperSource, scores, totals
 
@@ -33,7 +33,7 @@ def test_a_pipeline_becomes_a_scan_a_keyed_step_and_a_delivery() -> None:
     assert stages.scans == (Scan(0, PaperSource(), (), (flow,), dead_to=0),)
     inputs = (Input("flow 0", watermark, ("0", "1")),)
     routes = (Route((), output=0),)
-    paths = (StrandInput("input", ("team",), "scores"),)
+    paths = (InputPath("input", ("team",), "scores"),)
     assert step == KeyedStep(0, 1, ("team",), step.operator, inputs, paths, routes, late_to=0, dead_to=0, groups=6)
     assert stages.outputs == (Deliver(0, PaperSink(), sl.Delivery.EXACTLY_ONCE, ("team",)),)
     assert stages.fingerprint == fingerprint(root)

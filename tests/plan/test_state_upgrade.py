@@ -134,3 +134,21 @@ def test_a_step_over_panes_is_matched_too_and_sources_keep_their_positions() -> 
     assert more.sources == (None, 0)
     assert more.steps[0].part.verdict is INCOMPATIBLE
     assert "it takes its elements from papersource(a) and papersource(b)" in more.steps[0].part.words[0]
+
+
+def test_a_join_keeps_its_state_over_a_wider_interval_and_not_over_another_kind() -> None:
+    def definition(**options: Any) -> Any:
+        left, right = (
+            read(PaperSource(name, columns="team string, at timestamp"), NoRunner()).event_time(
+                "at", sl.bounded(seconds=1)
+            )
+            for name in ("left", "right")
+        )
+        return to_plain(left.join(right).on("team").within(**{"after": "1m", **options}).write(PaperSink()).root)
+
+    assert compare(definition(), definition()).verdict is Verdict.SAME
+    wider = compare(definition(), definition(after="2m", where="at < at_right"))
+    assert wider.verdict is Verdict.COMPATIBLE
+    assert wider.steps[0].part.what == "step 0, interval join by team"
+    assert compare(definition(), definition(how="left")).verdict is Verdict.INCOMPATIBLE
+    assert compare(definition(), definition(suffix="_other")).verdict is Verdict.MIGRATABLE

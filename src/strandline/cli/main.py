@@ -247,6 +247,16 @@ def dedupe(
 
 
 @bench.command()
+def joins(
+    quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
+) -> None:
+    """Join two streams by key and event time, against Spark's stream-stream join, each judged."""
+    from strandline.cli.actions.bench import run_bench
+
+    raise typer.Exit(run_bench("joins.bench", quick=quick, only=only or [], rounds=rounds, work=work, again=again))
+
+
+@bench.command()
 def sources(
     quick: Quick = False, only: Only = None, rounds: Rounds = None, work: Work = None, again: Again = False
 ) -> None:

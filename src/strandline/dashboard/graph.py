@@ -1,6 +1,7 @@
 """Read a job's graph from the definition in its folder: sources, keyed steps, sinks, and their edges."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,7 +125,8 @@ def _draw_step(
     """Draw a keyed step: what it computes, and by which keys."""
     known = operator if isinstance(operator, Mapping) else {}
     values = [str(pair[0]) for pair in known.get("aggregates", ())]
-    label = ", ".join(values) or str(known.get("is", "keyed step")).lower()
+    kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", str(known.get("is", "keyed step"))).lower()
+    label = ", ".join(values) or kind
     detail = f"by {', '.join(map(str, keys))}"
     return [_link(builder, before, _add(builder, node, "step", label, detail, column + 1))], column + 1
 

@@ -39,9 +39,10 @@ def spec_of(keyed: KeyedStep) -> StepSpec:
     """Return the step as the kernel needs it. With several inputs, their watermarks are combined."""
     (first, *more) = keyed.inputs
     if not more and first.watermark is not None:
-        return StepSpec(keyed.keys, keyed.operator, first.watermark, first.partitions)
+        return StepSpec(keyed.keys, keyed.operator, first.watermark, first.partitions, paths=keyed.operator_inputs)
     inputs = tuple(Input(each.name, each.watermark, each.partitions) for each in keyed.inputs)
-    return StepSpec(keyed.keys, keyed.operator, Inputs(tuple(each.name for each in inputs)), inputs=inputs)
+    rule = Inputs(tuple(each.name for each in inputs))
+    return StepSpec(keyed.keys, keyed.operator, rule, inputs=inputs, paths=keyed.operator_inputs)
 
 
 def play_group(
@@ -185,7 +186,7 @@ def _time_and_sign(rows: pl.DataFrame, target: KeyedStep) -> list[pl.Expr]:
     if AT not in rows.columns:
         # Panes of a global window have the end of time, which elements cannot have.
         at = pl.min_horizontal(pl.col(TIMESTAMP), pl.lit(FOREVER - 1)).alias(AT)
-    if not operator_of(target.operator, target.keys).takes_signs:
+    if not operator_of(target.operator, target.keys, target.operator_inputs).takes_signs:
         return [at]
     if SIGN in rows.columns:
         return [at, pl.col(SIGN)]

@@ -207,7 +207,7 @@ def feed(
     rows: pl.DataFrame, step: KeyedStep, origin: RowSource, control: Mapping[str, Any], batch: Batch, known: Counts
 ) -> tuple[Blocks, pl.DataFrame]:
     """Return a block for each key group of a step, all with the control, and dead letters of rows it cannot take."""
-    operator = operator_of(step.operator, step.paths[origin.path].keys)
+    operator = operator_of(step.operator, step.keys, step.operator_inputs)
     if len(step.paths) > 1:
         rows = rows.with_columns(pl.lit(origin.path, pl.Int32).alias(INPUT))
     taken, refused = operator.admit(rows, origin.rule, int(control["clock"]))

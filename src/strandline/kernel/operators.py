@@ -4,19 +4,23 @@ from functools import lru_cache
 from typing import assert_never
 
 from strandline.kernel.deduplicate.operator import DeduplicateOperator
+from strandline.kernel.join.operator import IntervalJoinOperator
 from strandline.kernel.operator import KeyedOperator
 from strandline.kernel.window.operator import WindowOperator
 from strandline.model.deduplicate import Deduplicate
-from strandline.model.operators import Operator
+from strandline.model.joins import IntervalJoin
+from strandline.model.operators import Operator, OperatorInput
 from strandline.model.steps import WindowedStep
 
 
 @lru_cache(maxsize=256)
-def operator_of(definition: Operator, keys: tuple[str, ...]) -> KeyedOperator:
-    """Return the operator for a definition and its key columns."""
+def operator_of(definition: Operator, keys: tuple[str, ...], inputs: tuple[OperatorInput, ...] = ()) -> KeyedOperator:
+    """Return the operator for a definition, the key columns of its rows, and its inputs by number."""
     match definition:
         case WindowedStep():
             return WindowOperator(definition, keys)
         case Deduplicate():
             return DeduplicateOperator(definition, keys)
+        case IntervalJoin():
+            return IntervalJoinOperator(definition, keys, inputs)
     assert_never(definition)

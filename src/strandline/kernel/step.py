@@ -13,7 +13,7 @@ from strandline.kernel.operator import PARTIAL, WATERMARK, Batch, Instant, Write
 from strandline.kernel.operators import operator_of
 from strandline.kernel.state.slice_store import INDEX, Index, read_index, write_index
 from strandline.kernel.watermarks import Control, Input, Progress, Rule, advance, advance_inputs
-from strandline.model.operators import Operator
+from strandline.model.operators import Operator, OperatorInput
 
 __all__ = ["PARTIAL", "WATERMARK", "StepSpec", "Stepped", "step"]
 
@@ -28,6 +28,8 @@ class StepSpec:
     partitions: tuple[str, ...] = ()
     inputs: tuple[Input, ...] = ()
     """Set for several inputs, or if an input is another step; `watermark` then combines them."""
+    paths: tuple[OperatorInput, ...] = ()
+    """The paths into the operator by number, with their roles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
     before = index.progress
     progress = _advance(before, controls, spec)
     now = Instant(before.watermark, progress.watermark, before.clock, progress.clock, index.turn)
-    played = operator_of(spec.operator, spec.keys).play(Batch(held, index, blocks, now, progress))
+    played = operator_of(spec.operator, spec.keys, spec.paths).play(Batch(held, index, blocks, now, progress))
     after = Index(progress, index.turn + 1, played.stores)
     return Stepped(
         {**played.writes, INDEX: write_index(after, played.writes, index)},

@@ -11,7 +11,7 @@ from strandline.plan.lineage import LineagePath, paths_to
 from strandline.plan.nodes import KeyedNode, Node, Read, Root, Write, fingerprint, outputs_of, walk
 from strandline.plan.rules import RULES
 from strandline.plan.sql_pushdown import cross, in_python
-from strandline.plan.stages import Deliver, Flow, Input, KeyedStep, Route, Scan, Stages, StrandInput, step_name
+from strandline.plan.stages import Deliver, Flow, Input, InputPath, KeyedStep, Route, Scan, Stages, step_name
 
 FEWEST, MOST = 4, 256
 
@@ -122,7 +122,7 @@ class _Plan:
         dead_to = self._first_output(node)
         late_to = dead_to if node.rest is None else len(self.writes) + self.late_steps.index(node)
         operator = node.plan.with_signs(any(_retracts(path) for path in paths[node]))
-        path_inputs = tuple(StrandInput(*role, name) for role, name in zip(roles, names, strict=True))
+        path_inputs = tuple(InputPath(*role, name) for role, name in zip(roles, names, strict=True))
         return KeyedStep(
             number,
             self._level(node),

@@ -153,7 +153,7 @@ class KeyedNode:
 
     @property
     def columns(self) -> Columns:
-        return self.plan.columns(self.streams[0].of.columns, self.keys)
+        return self.plan.columns({stream.role: stream.of.columns for stream in self.streams}, self.keys)
 
     @property
     def retracts(self) -> bool:

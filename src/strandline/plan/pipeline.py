@@ -11,6 +11,7 @@ from strandline.model.aggregates import Aggregate
 from strandline.model.deduplicate import Deduplicate, Keep
 from strandline.model.elements import ZERO, Duration, Length, TimeDomain, duration
 from strandline.model.evictors import Evictor
+from strandline.model.joins import How
 from strandline.model.panes import Accumulation, Emit, Lateness, LateRows, PaneTimestamp
 from strandline.model.steps import WindowedStep
 from strandline.model.triggers import DEFAULT, Trigger
@@ -18,6 +19,7 @@ from strandline.model.watermarks import Watermark, by_clock
 from strandline.model.windows import Global, WindowKind
 from strandline.plan.endpoints import DeadLetters, Delivery, Sink, Source
 from strandline.plan.explain import explain
+from strandline.plan.joining import SUFFIX, JoinedKeys, interval_join, joined_keys
 from strandline.plan.lineage import paths_to
 from strandline.plan.nodes import (
     EventTime,
@@ -166,6 +168,54 @@ class Keyed:
 
 
 @dataclass(frozen=True, slots=True)
+class Join:
+    """Two streams to join."""
+
+    left: Node
+    right: Node
+    runner: Runner = field(repr=False, compare=False)
+
+    def on(self, *columns: str, **pairs: str) -> "JoinOnKeys":
+        """Set the key columns: `on("order_id")`, or `on(order_id="id")` if the right column has another name."""
+        return JoinOnKeys(self.left, self.right, joined_keys(self.left, self.right, columns, pairs), self.runner)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinOnKeys:
+    """Two streams to join on key columns."""
+
+    left: Node
+    right: Node
+    keys: JoinedKeys
+    runner: Runner = field(repr=False, compare=False)
+
+    def within(  # noqa: PLR0913 - the options of a join
+        self,
+        *,
+        before: Length | None = None,
+        after: Length | None = None,
+        how: How | str = How.INNER,
+        where: str | None = None,
+        inclusive: bool = True,
+        allowed_lateness: Length | None = None,
+        suffix: str = SUFFIX,
+        late: Sink | None = None,
+    ) -> "Elements":
+        """Join each left row with the right rows up to `before` earlier and `after` later in event time.
+
+        `how` is `inner`, `left`, `right`, `full`, `semi` or `anti`. Rows without a partner are emitted when the
+        watermark shows that none can come. `where` is a condition on a pair, such as `"amount >= price"`. A right
+        column whose name the left stream has, too, gets the suffix. Rows behind the watermark by `allowed_lateness` or
+        more go to the late output, beside the rows or to the sink `late`. The time of a pair is the later of the two.
+        """
+        node = interval_join(
+            self.left, self.right, self.keys, before=before, after=after, how=how, where=where, inclusive=inclusive,
+            allowed_lateness=allowed_lateness, suffix=suffix, late=late,
+        )  # fmt: skip
+        return Elements(node, self.runner)
+
+
+@dataclass(frozen=True, slots=True)
 class Stream:
     """A stream of rows with stateless operations."""
 
@@ -243,6 +293,10 @@ class Stream:
         accepted = frozenset({Accepted.FOR_EVER}) if forever else frozenset[Accepted]()
         keys = _keys((by,) if isinstance(by, str) else tuple(by))
         return Elements(over(self.root, keys, operator, accepted=accepted, rest=late), self.runner)
+
+    def join(self, other: "Stream") -> Join:
+        """Join with another stream: `orders.join(payments).on("order_id").within(before="10m", how="left")`."""
+        return Join(self.root, other.root, self.runner)
 
     def write(
         self, sink: Sink, *, delivery: Delivery | str = Delivery.EXACTLY_ONCE, dead: DeadLetters | None = None

@@ -10,7 +10,7 @@ share a shuffle and a state operator. The level of a step is one more than the h
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from strandline.model.operators import Operator
+from strandline.model.operators import Operator, OperatorInput
 from strandline.model.watermarks import Inputs, Watermark
 from strandline.plan.endpoints import DeadLetters, Delivery, Sink, Source
 from strandline.plan.operators import OperatorPlan, plan_of
@@ -81,7 +81,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class StrandInput:
+class InputPath:
     """One path into a keyed step: its role, its key columns, the name of its source or step."""
 
     role: str
@@ -98,7 +98,7 @@ class KeyedStep:
     keys: tuple[str, ...]
     operator: Operator
     inputs: tuple[Input, ...]
-    paths: tuple[StrandInput, ...]
+    paths: tuple[InputPath, ...]
     """By number. A flow that reaches the step on several paths is one input."""
     routes: tuple[Route, ...]
     late_to: int
@@ -112,6 +112,11 @@ class KeyedStep:
     @property
     def name(self) -> str:
         return step_name(self.number)
+
+    @property
+    def operator_inputs(self) -> tuple[OperatorInput, ...]:
+        """Return the paths by number, as operators need them."""
+        return tuple(OperatorInput(path.role, path.keys) for path in self.paths)
 
     @property
     def plan(self) -> OperatorPlan:

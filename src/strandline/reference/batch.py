@@ -3,23 +3,26 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from strandline.model.deduplicate import Deduplicate
 from strandline.model.elements import EPOCH, INSTANT, Element, Timestamp
+from strandline.model.joins import IntervalJoin
 from strandline.model.operators import Operator
 from strandline.model.panes import DeadLetter, DeadReason, Emitted
 from strandline.model.watermarks import Watermark
 from strandline.model.windows import Count
 from strandline.reference.counts import CountState, count
 from strandline.reference.deduplicate import DeduplicateState, deduplicate
+from strandline.reference.interval_join import JoinState, interval_join
 from strandline.reference.lateness import Judged, dead_letter
 from strandline.reference.state import KeyState
 from strandline.reference.step import Passage, Stepped, step
 from strandline.reference.values import Rank, rank
 from strandline.reference.watermarks import Progress, Rule, is_dead_lettered
 
-AnyState = KeyState | CountState | DeduplicateState
+AnyState = KeyState | CountState | DeduplicateState | JoinState
 
 Keys = Mapping[Rank, tuple[Any, AnyState]]
 """The state of each key that has any; by rank, so that keys of all types are distinct and ordered."""
@@ -53,9 +56,14 @@ class StepState:
     @property
     def output_watermark(self) -> Timestamp:
         """Return the watermark that the step forwards: its own, but below the hold of every open window."""
-        states = [state for _, state in self.keys.values() if isinstance(state, KeyState)]
-        holds = [held.hold for state in states for held in state.windows.values() if held.hold is not None]
+        holds = [hold for _, state in self.keys.values() for hold in _holds(state)]
         return min([self.progress.watermark, *(hold - INSTANT for hold in holds)])
+
+
+def _holds(state: AnyState) -> list[Timestamp]:
+    if isinstance(state, KeyState):
+        return [held.hold for held in state.windows.values() if held.hold is not None]
+    return [state.hold] if isinstance(state, JoinState) and state.hold is not None else []
 
 
 def play(
@@ -66,16 +74,18 @@ def play(
     progress: Progress,
     clock: Timestamp,
     refused: Sequence[DeadLetter] = (),
+    roles: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[StepState, Emitted]:
     """Process a batch: advance to its progress and clock, with its elements in order of arrival.
 
-    `refused` are elements of the batch that were not admitted by the watermark of their own input.
+    `refused` are elements of the batch that were not admitted by the watermark of their own input. `roles` has the role
+    of each input.
     """
     time = Passage(before.progress.watermark, progress.watermark, before.clock, clock)
     admitted, dead = admit(rule, elements, clock)
     keys, stepped = dict(before.keys), []
     for place, key, rows in _keys_to_process({} if time.stands_still else before.keys, admitted):
-        turn = _process_key(ask, key, keys.get(place, (key, None))[1], rows, time)
+        turn = _process_key(ask, key, keys.get(place, (key, None))[1], rows, time, roles)
         stepped.append(turn)
         keys[place] = (key, turn.state)
     emitted = Emitted(
@@ -111,7 +121,14 @@ def _keys_to_process(keys: Keys, elements: Iterable[Element]) -> list[tuple[Rank
     return [(place, *turns[place]) for place in sorted(turns)]
 
 
-def _process_key(ask: Operator, key: Any, state: AnyState | None, rows: Sequence[Element], time: Passage) -> Stepped:
+def _process_key(
+    ask: Operator,
+    key: Any,
+    state: AnyState | None,
+    rows: Sequence[Element],
+    time: Passage,
+    roles: Mapping[str, str],
+) -> Stepped:
     if isinstance(ask, Deduplicate):
         known = state if isinstance(state, DeduplicateState) else DeduplicateState()
         done = deduplicate(ask, key, known, rows, time.watermark_before, time.watermark)
@@ -120,6 +137,14 @@ def _process_key(ask: Operator, key: Any, state: AnyState | None, rows: Sequence
             {}, len(rows), contributed=done.contributed, filtered=done.duplicates, refused=reasons, late=done.late
         )
         return Stepped(done.state, (), judged, tuple(done.rows))
+    if isinstance(ask, IntervalJoin):
+        waiting = state if isinstance(state, JoinState) else JoinState()
+        joined = interval_join(ask, key, waiting, rows, time.watermark_before, time.watermark, roles)
+        judged = Judged(
+            {}, len(rows), contributed=joined.contributed, filtered=joined.filtered,
+            refused=[late.reason for late in joined.late], late=joined.late,
+        )  # fmt: skip
+        return Stepped(joined.state, (), judged, tuple(joined.rows))
     if isinstance(ask.window, Count):
         before = state if isinstance(state, CountState) else CountState()
         after, panes = count(ask, ask.window, key, before, rows, time.watermark)

@@ -22,6 +22,7 @@ class Path:
     """Number of the step that sends the rows, if no source does."""
     time: str | None = None
     """Column of event time; None for processing time and for rows of a step, which have a time."""
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,9 @@ class GraphPlayer:
         for step, before in zip(self._graph.steps, self._steps, strict=True):
             inputs, progress = self._advanced(step, before, change, done, is_drain=is_drain)
             admitted, refused = self._admitted(step, elements, sent)
-            state, said = play(step.operator, None, before.state, admitted, progress, self._clock, refused)
+            state, said = play(
+                step.operator, None, before.state, admitted, progress, self._clock, refused, _roles(step)
+            )
             rows = [*_rows_of(step, said)]
             first = sum(self._is_first(step, path, each) for path in step.paths for each in elements)
             done.append(GraphStep(state, inputs, before.sent + len(rows), before.read + first))
@@ -359,6 +361,13 @@ def _instant(value: Any) -> Timestamp:
 
 def _keys_of(step: Step, key: Any) -> dict[str, Any]:
     return dict(zip(step.keys, (key,) if len(step.keys) == 1 else key, strict=True))
+
+
+def _roles(step: Step) -> Mapping[str, str]:
+    """Return the role of each path, by its place in the identity of elements."""
+    if len(step.paths) == 1:
+        return {"": step.paths[0].role}
+    return {f"{number:03}": path.role for number, path in enumerate(step.paths)}
 
 
 def _rows_of(step: Step, said: Emitted) -> Iterator[Moved]:

@@ -19,6 +19,7 @@ from strandline.model.panes import Pane, Timing
 from strandline.model.windows import Window
 from strandline.reference.counts import CountState
 from strandline.reference.deduplicate import DeduplicateState
+from strandline.reference.interval_join import JoinState, WaitingRow
 from strandline.reference.state import Arrived, KeyState, Open
 from strandline.reference.triggers import TriggerState
 from strandline.reference.watermarks import Partition, Progress
@@ -28,8 +29,8 @@ VERSION: Final = 1
 _RECORDS: Final[Mapping[str, type]] = {
     kind.__name__: kind
     for kind in (
-        Arrived, CountState, DeduplicateState, Duration, Element, KeyState, Open, Pane, Partition, Progress, Timestamp,
-        TriggerState, Window,
+        Arrived, CountState, DeduplicateState, Duration, Element, JoinState, KeyState, Open, Pane, Partition, Progress,
+        Timestamp, TriggerState, WaitingRow, Window,
     )
 }  # fmt: skip
 _ENUMS: Final[Mapping[str, type[Enum]]] = {kind.__name__: kind for kind in (Timing,)}

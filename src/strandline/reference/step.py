@@ -10,6 +10,7 @@ from strandline.model.steps import WindowedStep
 from strandline.model.windows import Session, Window
 from strandline.reference.counts import CountState
 from strandline.reference.deduplicate import DeduplicateState
+from strandline.reference.interval_join import JoinState
 from strandline.reference.lateness import Judged, expiry, judge
 from strandline.reference.panes import condition_holds, fire, timing_of
 from strandline.reference.state import KeyState, Open, combined, merged_session
@@ -34,7 +35,7 @@ class Passage:
 class Stepped:
     """A key's state after a batch, the emitted panes, and the outcome of each element."""
 
-    state: KeyState | CountState | DeduplicateState
+    state: KeyState | CountState | DeduplicateState | JoinState
     panes: tuple[Pane, ...]
     judged: Judged
     rows: tuple[Row, ...] = ()

@@ -162,7 +162,7 @@ def _fitted(
 ) -> Exported:
     if each.part.verdict is Verdict.MIGRATABLE and migrate is not None:
         state = replace(state, frames=_migrated(state, each, migrate))
-    operator = operator_of(keyed.operator, keyed.keys)
+    operator = operator_of(keyed.operator, keyed.keys, keyed.operator_inputs)
     state = operator.fitted(_widened(state, keyed, types), Fit(each.added, each.removed, each.new_trigger))
     absent = operator.missing(state)
     if absent:
@@ -302,7 +302,9 @@ def blocks_of(stages: Stages, steps: Mapping[int, Exported]) -> dict[int, Mappin
     found: dict[int, Mapping[str, bytes]] = {}
     for number, moved in steps.items():
         keyed = stages.by_number[number]
-        for group, blocks in distribute(moved, operator_of(keyed.operator, keyed.keys), keyed.groups).items():
+        for group, blocks in distribute(
+            moved, operator_of(keyed.operator, keyed.keys, keyed.operator_inputs), keyed.groups
+        ).items():
             found[address(keyed, group)] = blocks
     return found
 

@@ -11,20 +11,20 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from strandline.kernel.blocks.block import AT, INPUT, REASON, Block, element_columns
+from strandline.kernel.blocks.block import AT, INPUT, REASON, element_columns
 from strandline.kernel.blocks.small_frames import only, without
-from strandline.kernel.blocks.sorting import is_worth_it, partition_by_number
 from strandline.kernel.deduplicate.keep_first import keep_first
 from strandline.kernel.deduplicate.keep_last import keep_last
 from strandline.kernel.deduplicate.stores import FIRST, HASH, LAST, first_slices, with_deadline, with_hash, write_rows
 from strandline.kernel.operator import PARTIAL, ROWS, WATERMARK, Batch, Exported, Fit, Played, Prepared
-from strandline.kernel.state.partitioning import group_numbers, key_slices
+from strandline.kernel.single_elements import by_key_group, with_valid_time
+from strandline.kernel.state.partitioning import key_slices
 from strandline.kernel.state.slice_rows import Store
 from strandline.kernel.state.slice_store import INDEX, Index, write_index
-from strandline.kernel.watermarks import FOREVER, NEVER, Rule, dead_letter_after
+from strandline.kernel.watermarks import NEVER, Rule
 from strandline.model.deduplicate import Deduplicate, Keep
 from strandline.model.elements import TimeDomain
-from strandline.model.panes import DeadReason, LateReason
+from strandline.model.panes import LateReason
 
 _ROW: Final = "@row"
 """Number of an element in its batch."""
@@ -50,11 +50,7 @@ class DeduplicateOperator:
     def admit(self, elements: pl.DataFrame, rule: Rule | None, clock: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         if self.definition.time is TimeDomain.PROCESSING:
             elements = elements.with_columns(pl.lit(clock, pl.Int64).alias(AT))
-        at, last = pl.col(AT), dead_letter_after(rule, clock)
-        missing = pl.when(at.is_null() | (at == NEVER) | (at == FOREVER)).then(pl.lit(DeadReason.NO_EVENT_TIME.value))
-        reason = missing if last is None else missing.when(at > last).then(pl.lit(DeadReason.FUTURE.value))
-        judged = elements.with_columns(reason.alias(REASON))
-        return judged.filter(pl.col(REASON).is_null()).drop(REASON), judged.filter(pl.col(REASON).is_not_null())
+        return with_valid_time(elements, rule, clock)
 
     def probe(self, elements: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame | None]:
         return elements, None
@@ -62,14 +58,7 @@ class DeduplicateOperator:
     def prepare(self, elements: pl.DataFrame, groups: int, horizon: int | None) -> Prepared:  # noqa: ARG002 - a part of the protocol
         if elements.is_empty():
             return Prepared({}, 0)
-        numbers = group_numbers(only(elements, self.keys), groups)
-        if is_worth_it(elements.height):
-            split = partition_by_number(elements, numbers, groups)
-        else:
-            placed = elements.with_columns(pl.Series("@group", numbers))
-            parts = placed.partition_by("@group", as_dict=True, include_key=False, maintain_order=True)
-            split = {int(group): part for (group,), part in parts.items()}
-        return Prepared({group: Block({ROWS: split[group]}) for group in sorted(split)}, 0)
+        return by_key_group(elements, self.keys, groups)
 
     def play(self, batch: Batch) -> Played:
         elements = [block.frames[ROWS] for block in batch.blocks if ROWS in block.frames]

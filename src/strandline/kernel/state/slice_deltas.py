@@ -149,7 +149,7 @@ def end(changes: SliceChanges, rows: pl.DataFrame, names: Sequence[str]) -> tupl
     entry = Slice(
         row_count,
         sum(run.size for run in changes.runs[:left]) + len(data),
-        min(changes.entry.due_watermark, _least(rows[DUE_WATERMARK])),
+        min(each for each in (changes.entry.due_watermark, _least(rows[DUE_WATERMARK])) if each is not None),
         _earlier(changes.entry.due_clock, _least(rows[DUE_CLOCK])),
         _hold(changes, rows) if HOLD in rows.columns else None,
         since + now.height - row_count,

@@ -3,10 +3,12 @@
 from typing import assert_never
 
 from strandline.model.deduplicate import Deduplicate
+from strandline.model.joins import IntervalJoin
 from strandline.model.operators import Operator
 from strandline.model.steps import WindowedStep
 from strandline.plan.operators.contract import Accepted, Columns, OperatorPlan
 from strandline.plan.operators.deduplicate import DeduplicatePlan
+from strandline.plan.operators.interval_join import IntervalJoinPlan
 from strandline.plan.operators.window import WindowPlan
 
 __all__ = ["Accepted", "Columns", "OperatorPlan", "plan_of"]
@@ -19,4 +21,6 @@ def plan_of(operator: Operator) -> OperatorPlan:
             return WindowPlan(operator)
         case Deduplicate():
             return DeduplicatePlan(operator)
+        case IntervalJoin():
+            return IntervalJoinPlan(operator)
     assert_never(operator)

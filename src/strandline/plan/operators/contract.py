@@ -66,8 +66,8 @@ class OperatorPlan(Protocol):
         """Return its name in error messages."""
         ...
 
-    def columns(self, known: Columns, keys: Sequence[str]) -> Columns:
-        """Return the columns of its rows."""
+    def columns(self, inputs: Mapping[str, Columns], keys: Sequence[str]) -> Columns:
+        """Return the columns of its rows, from those of its inputs by role."""
         ...
 
     def check_columns(self, need: Callable[[str], str | None], keys: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from strandline.errors import InvalidStep
 from strandline.model.deduplicate import Deduplicate, Keep
 from strandline.model.elements import ZERO, TimeDomain
 from strandline.model.triggers import DEFAULT, Trigger
-from strandline.plan.operators.contract import Accepted, Columns
+from strandline.plan.operators.contract import INPUT, Accepted, Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class DeduplicatePlan:
     def name(self, keys: Sequence[str]) -> str:
         return f"deduplicate by {', '.join(keys)}"
 
-    def columns(self, known: Columns, keys: Sequence[str]) -> Columns:  # noqa: ARG002 - rows are elements
-        return known
+    def columns(self, inputs: Mapping[str, Columns], keys: Sequence[str]) -> Columns:  # noqa: ARG002 - rows are elements
+        return inputs[INPUT]
 
     def check_columns(self, need: Callable[[str], str | None], keys: Sequence[str]) -> None:
         """Accept any columns: only keys are read, and they are checked already."""

@@ -44,7 +44,7 @@ from strandline.model.triggers import (
 from strandline.model.windows import Count as CountWindow
 from strandline.model.windows import Cumulating, Custom, GapColumn, Global, Session, Sliding, Tumbling
 from strandline.model.windows import describe as describe_window
-from strandline.plan.operators.contract import Accepted, Columns
+from strandline.plan.operators.contract import INPUT, Accepted, Columns
 
 PANE: Final[Mapping[str, str]] = {
     "window_start": "timestamp",
@@ -119,7 +119,8 @@ class WindowPlan:
     def name(self, keys: Sequence[str]) -> str:
         return f"{', '.join(name for name, _ in self.step.aggregates)} by {', '.join(keys)}"
 
-    def columns(self, known: Columns, keys: Sequence[str]) -> Columns:
+    def columns(self, inputs: Mapping[str, Columns], keys: Sequence[str]) -> Columns:
+        known = inputs[INPUT]
         values = {name: _value_type(aggregate, known) for name, aggregate in self.step.aggregates}
         return {**{key: known.get(key) for key in keys}, **values, **PANE}
 

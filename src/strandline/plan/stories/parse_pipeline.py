@@ -28,16 +28,18 @@ _EXPECTED: Final = "a pipeline, as a mapping"
 def to_pipeline(given: Written) -> StoryPipeline:
     """Parse the pipeline of a story; every field has a default."""
     members = given.members(_EXPECTED)
-    for word in ("join", "pattern"):
-        if word in members:
-            raise Unsupported(f"{given.place}: stories cannot play a {word} yet", hint="use a window or deduplicate")
+    if "pattern" in members:
+        raise Unsupported(f"{given.place}: stories cannot play a pattern yet", hint="use another operator")
     if "operators" in members:
         return _several(given)
     words = words_among(members)
     if "inputs" in members:
-        settings = given.members_among((*words.fields, "inputs", "key", "fires"), "a pipeline")
+        roles = [role for role in words.roles if role != OF]
+        settings = given.members_among((*words.fields, *roles, "inputs", "key", "fires"), "a pipeline")
         streams = _inputs(settings["inputs"], _time(settings))
         node = _node(words, given, settings, streams, _time(settings))
+    elif OF not in words.roles:
+        raise InvalidStory(f"{given.place}: {words.word} needs inputs by name", hint="as in inputs: {left: , right: }")
     else:
         settings = given.members_among((*words.fields, *_BESIDE, "key"), "a pipeline")
         time = _time(settings)
@@ -117,12 +119,11 @@ def _node(
     streams: Mapping[str, Node],
     time: TimeDomain,
 ) -> KeyedNode:
-    of = {role: _union([*streams.values()]) if role == OF else streams[_role(settings, role)] for role in words.roles}
+    of = {
+        role: _union([streams[name] for name in _names(settings, role, streams, [*streams], given)])
+        for role in words.roles
+    }
     return _over(words.parse(given, settings, time), of, settings)
-
-
-def _role(settings: Mapping[str, Written], role: str) -> str:
-    return settings[role].text("the name of an input")
 
 
 def _over(operator: Operator, streams: Mapping[str, Node], settings: Mapping[str, Written]) -> KeyedNode:

@@ -62,12 +62,12 @@ def _path(
     ways: list[tuple[Scan, Flow, Route]],
     steps: tuple[KeyedStep, ...],
 ) -> Path:
-    keys = step.paths[number].keys
+    keys, role = step.paths[number].keys, step.paths[number].role
     for scan, flow, route in ways:
         if route.step == step.number and route.input == number:
             name = pipeline.input_name(scan.source)
-            return Path(keys, flow.name, scan.source.name, source=name, time=flow.event_time)
+            return Path(keys, flow.name, scan.source.name, source=name, time=flow.event_time, role=role)
     sender = next(
         each for each in steps if any(route.step == step.number and route.input == number for route in each.routes)
     )
-    return Path(keys, sender.name, pipeline.name_of(sender), step=sender.number)
+    return Path(keys, sender.name, pipeline.name_of(sender), step=sender.number, role=role)

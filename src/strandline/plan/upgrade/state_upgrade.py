@@ -8,6 +8,7 @@
 A restore applies exactly these decisions.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -110,6 +111,23 @@ _CHANGED_DEDUPLICATE: Final[Mapping[str, Finding]] = {
 }
 
 
+_CHANGED_JOIN: Final[Mapping[str, Finding]] = {
+    "how": (Verdict.INCOMPATIBLE, "the state does not say which stored rows had a partner"),
+    "lower": (
+        Verdict.COMPATIBLE,
+        "stored rows are joined over the new interval; rows that have ended do not come back",
+    ),
+    "upper": (
+        Verdict.COMPATIBLE,
+        "stored rows are joined over the new interval; rows that have ended do not come back",
+    ),
+    "lateness": (Verdict.COMPATIBLE, "the state fits; rows that have ended do not come back"),
+    "condition": (Verdict.COMPATIBLE, "pairs are tested by the new condition from the restore on"),
+    "renamed": (Verdict.MIGRATABLE, "stored rows have the old names"),
+    "columns": (Verdict.COMPATIBLE, "stored rows have null in columns that are new"),
+}
+
+
 def compare(was: Any, now: Any) -> Upgrade:
     """Compare the definition that wrote the state with the new one, both in the form of `to_plain`."""
     old, new = read_definition(was), read_definition(now)
@@ -134,7 +152,7 @@ def step_words(step: Plain) -> str:
 
 
 def _verb(operator: Plain) -> str:
-    return str(operator["is"]).lower()
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", str(operator["is"])).lower()
 
 
 def _matched(old: tuple[Plain, ...], new: tuple[Plain, ...]) -> dict[int, int]:
@@ -194,6 +212,8 @@ def _operators(was: Plain, now: Plain) -> Iterator[Finding]:
         case "WindowedStep":
             aggregates = _Aggregates.between(was, now)
             yield from (*_fields(was, now, _CHANGED), *aggregates.findings(now), *_layout(was, now))
+        case "IntervalJoin":
+            yield from _fields(was, now, _CHANGED_JOIN)
         case _:
             yield from _fields(was, now, _CHANGED_DEDUPLICATE)
 

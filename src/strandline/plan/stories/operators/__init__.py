@@ -4,16 +4,18 @@ from collections.abc import Collection
 from typing import Final, assert_never
 
 from strandline.model.deduplicate import Deduplicate
+from strandline.model.joins import IntervalJoin
 from strandline.model.operators import Operator
 from strandline.model.steps import WindowedStep
 from strandline.plan.stories.operators.contract import OperatorWords, Readers
 from strandline.plan.stories.operators.deduplicate import DeduplicateWords
+from strandline.plan.stories.operators.interval_join import JoinWords
 from strandline.plan.stories.operators.window import WindowWords
 
 __all__ = ["USUAL", "WORDS", "OperatorWords", "Readers", "words_among", "words_of"]
 
-_WINDOW, _DEDUPLICATE = WindowWords(), DeduplicateWords()
-WORDS: Final[tuple[OperatorWords, ...]] = (_DEDUPLICATE, _WINDOW)
+_WINDOW, _DEDUPLICATE, _JOIN = WindowWords(), DeduplicateWords(), JoinWords()
+WORDS: Final[tuple[OperatorWords, ...]] = (_DEDUPLICATE, _JOIN, _WINDOW)
 USUAL: Final[OperatorWords] = _WINDOW
 """The words of a mapping that names no operator: a window over all time."""
 
@@ -30,4 +32,6 @@ def words_of(operator: Operator) -> OperatorWords:
             return _WINDOW
         case Deduplicate():
             return _DEDUPLICATE
+        case IntervalJoin():
+            return _JOIN
     assert_never(operator)

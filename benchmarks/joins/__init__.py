@@ -1,0 +1,1 @@
+"""Benchmark of interval joins against Spark's stream-stream join."""

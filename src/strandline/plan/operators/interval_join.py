@@ -1,0 +1,93 @@
+"""Plan an interval join: its columns, checks and explanation."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from strandline.errors import InvalidStep
+from strandline.model.elements import ZERO, Duration
+from strandline.model.joins import LEFT, RIGHT, How, IntervalJoin
+from strandline.model.triggers import DEFAULT, Trigger
+from strandline.plan.operators.contract import Accepted, Columns
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalJoinPlan:
+    """The plan of an interval join."""
+
+    operator: IntervalJoin
+
+    @property
+    def retracts(self) -> bool:
+        return False
+
+    @property
+    def repeats(self) -> bool:
+        return False
+
+    @property
+    def declared(self) -> Mapping[str, str]:
+        return {}
+
+    @property
+    def has_fixed_windows(self) -> bool:
+        return False
+
+    @property
+    def next_trigger(self) -> Trigger:
+        return DEFAULT
+
+    @property
+    def order_dependence(self) -> str | None:
+        return "the time of a row depends on when its partner arrives" if self.operator.how is How.SEMI else None
+
+    def with_signs(self, signs: bool) -> IntervalJoin:  # noqa: ARG002 - retractions are refused
+        return self.operator
+
+    def name(self, keys: Sequence[str]) -> str:
+        return f"join by {', '.join(keys)}"
+
+    def columns(self, inputs: Mapping[str, Columns], keys: Sequence[str]) -> Columns:
+        left = inputs[LEFT]
+        known: Columns = {key: left.get(key) for key in keys}
+        sides = (LEFT, RIGHT) if self.operator.emits_pairs else (LEFT,)
+        return known | {name: kind for role, name, kind in self.operator.columns if role in sides}
+
+    def check_columns(self, need: Callable[[str], str | None], keys: Sequence[str]) -> None:
+        """Accept any columns: `join` has checked keys and condition."""
+
+    def refuse_retractions(self, name: str, before: str) -> None:
+        raise InvalidStep(
+            f"{name} cannot process retractions, and {before} sends them",
+            hint="make that step discarding or accumulating, or join before it",
+        )
+
+    def refuse(self, name: str, accepted: frozenset[Accepted]) -> None:
+        """Accept the state: the interval bounds it."""
+
+    def explain_prepare(self, keys: Sequence[str]) -> str:
+        return f"group by {', '.join(keys)} without pre-aggregation"
+
+    def explain_step(self) -> str:
+        asked = self.operator
+        words = f"{asked.how} join: right event time from {_distance(asked.lower)} to {_distance(asked.upper)}"
+        return words if asked.condition is None else f"{words}, where {asked.condition}"
+
+    def explain_state(self) -> str:
+        late = "" if self.operator.lateness == ZERO else f", plus {self.operator.lateness} of allowed lateness"
+        left, right = (max(self.operator.reach(role).ms, 0) for role in (LEFT, RIGHT))
+        return (
+            f"keeps left rows until the watermark is {Duration(left)} past their time, "
+            f"right rows until it is {Duration(right)} past{late}"
+        )
+
+    def describe(self) -> str:
+        return self.explain_step()
+
+    def cautions(self) -> tuple[str, ...]:
+        return ()
+
+
+def _distance(bound: Duration) -> str:
+    if bound == ZERO:
+        return "the left one"
+    return f"{bound} after the left one" if bound > ZERO else f"{-bound} before the left one"

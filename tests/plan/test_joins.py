@@ -1,0 +1,86 @@
+"""Joins are checked when they are built, and explained."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import strandline as sl
+from strandline.errors import InvalidStep
+from strandline.plan.pipeline import Elements, read
+from tests.plan.endpoints import NoRunner, PaperSink, PaperSource
+
+
+@dataclass(frozen=True)
+class Source(PaperSource):
+    name: str = "orders"
+    columns: str = "order_id long, amount double, at timestamp"
+
+
+def stream(name: str = "orders", columns: str = "order_id long, amount double, at timestamp") -> Elements:
+    return read(Source(name=name, columns=columns), NoRunner()).event_time("at", sl.bounded(seconds=5))
+
+
+ORDERS = stream()
+TIMELESS = read(Source(), NoRunner())
+PAYMENTS = stream("payments", "id long, order_id long, amount double, method string, at timestamp")
+
+
+def joined(**options: Any) -> Elements:
+    return ORDERS.join(PAYMENTS).on("order_id").within(**{"before": "1m", "after": "1h", **options})
+
+
+def test_columns_of_both_sides_are_named_without_clash() -> None:
+    assert list(joined().root.columns) == ["order_id", "amount", "at", "id", "amount_right", "method", "at_right"]
+    assert list(joined(suffix="_paid").root.columns)[-3:] == ["amount_paid", "method", "at_paid"]
+    assert list(joined(how="anti").root.columns) == ["order_id", "amount", "at"]
+
+
+def test_key_columns_may_have_two_names() -> None:
+    pairs = ORDERS.join(PAYMENTS).on(order_id="id").within(after="1h")
+    assert list(pairs.root.columns) == [
+        "order_id", "amount", "at", "order_id_right", "amount_right", "method", "at_right",
+    ]  # fmt: skip
+
+
+def test_explain_states_interval_and_state() -> None:
+    text = joined(how="left", where="amount <= amount_right").write(PaperSink()).explain()
+    assert "left join: right event time from 1m before the left one to 1h after the left one" in text
+    assert "where amount <= amount_right" in text
+    assert "keeps left rows until the watermark is 1h past their time, right rows until it is 1m past" in text
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: ORDERS.join(PAYMENTS).on(), "names no column"),
+        (lambda: ORDERS.join(PAYMENTS).on("order"), "did you mean 'order_id'"),
+        (lambda: ORDERS.join(PAYMENTS).on("amount", amount="amount"), "twice"),
+        (lambda: ORDERS.join(PAYMENTS).on(order_id="method"), "long on the left, string on the right"),
+        (lambda: ORDERS.join(PAYMENTS).on("order_id").within(), "needs an interval"),
+        (lambda: joined(before="-2h", after="1h"), "the bounds cross"),
+        (lambda: joined(before="0s", after="0s", inclusive=False), "the bounds cross"),
+        (lambda: joined(how="outer"), "choose one of inner, left, right, full, semi, anti"),
+        (lambda: joined(where="amont > 1"), "did you mean 'amount'"),
+        (lambda: joined(where="last.amount > 1"), "write amount alone"),
+        (lambda: joined(allowed_lateness="-1s"), "negative"),
+        (lambda: joined(suffix=""), "choose another suffix"),
+        (lambda: ORDERS.join(TIMELESS).on("order_id").within(after="1s").write(PaperSink()).explain(), "have no time"),
+    ],
+)  # fmt: skip
+def test_a_wrong_join_is_refused_with_the_way_out(build: Any, words: str) -> None:
+    with pytest.raises(InvalidStep) as refused:
+        build()
+    assert words in str(refused.value), str(refused.value)
+
+
+def test_a_join_over_retractions_is_refused() -> None:
+    totals = ORDERS.key_by("order_id").window(sl.tumbling(seconds=10)).accumulate(sl.retracting).aggregate(n=sl.count())
+    with pytest.raises(InvalidStep, match="cannot process retractions"):
+        ORDERS.join(totals).on("order_id").within(after="1h").write(PaperSink()).explain()
+
+
+def test_processing_time_is_refused() -> None:
+    clock = read(Source(), NoRunner()).processing_time()
+    with pytest.raises(InvalidStep, match="event time"):
+        clock.join(PAYMENTS).on("order_id").within(after="1h")

@@ -136,8 +136,8 @@ def play(history: History, player_of: Callable[[StoryPipeline], Player] = on_ref
             case Restart():
                 player = player.restart()
                 emitted.append(Emitted())
-        watermarks.append((player.watermark, player.output_watermark))
-        rows.append(player.rows)
+        watermarks.append((player.watermark_of(), player.output_watermark_of()))
+        rows.append(player.rows_of())
     return Played(tuple(emitted), tuple(watermarks), tuple(rows), player, uses_shared_slices(history.pipeline.step))
 
 

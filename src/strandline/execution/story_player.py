@@ -129,12 +129,18 @@ class StagesPlayer(ABC):
         places = {
             PARTITION: pl.Series([each.partition for each in elements], dtype=pl.String),
             OFFSET: pl.Series([each.offset for each in elements], dtype=pl.Int64),
+            RAW: pl.Series([self._record(each) for each in elements], dtype=pl.Binary),
         }
         if not self._pipeline.is_spelled:
             kinds = {name: to_polars(kind) for name, kind in scan.source.types.items()}
             rows = [[_in_frame(each.columns.get(name)) for name in kinds] for each in elements]
             return pl.DataFrame(rows, schema=kinds, orient="row").with_columns(**places)
         return self._spelled_frame(scan, elements).with_columns(**places)
+
+    def _record(self, element: Element) -> bytes:
+        """Return the record of an element, which a dead letter carries."""
+        record = {KEY: element.key, **element.columns} if self._pipeline.is_spelled else element.columns
+        return json.dumps(record, default=str).encode()
 
     def _spelled_frame(self, scan: Scan, elements: Sequence[Element]) -> pl.DataFrame:
         """Return elements of a story's own input as columns; a column that a batch lacks is null."""
@@ -311,7 +317,7 @@ class StagesPlayer(ABC):
         names = {f"step {step.number}": self._pipeline.name_of(step) for step in self._stages.steps}
         element = Element(
             Timestamp(row[AT]),
-            _key(row, keys),
+            _key(row, [name for name in keys if name in row]),  # a salt is not shown
             self._present(row),
             row[PARTITION],
             row[OFFSET],
@@ -326,7 +332,9 @@ class StagesPlayer(ABC):
         fields = {name: value for name, value in record.items() if value is not None or name == KEY}
         if self._hidden:
             fields.pop(TIME, None)
-        return DeadLetter(row[REASON], {**fields, **known}, output)
+        return DeadLetter(
+            row[REASON], {**known, **{name: each for name, each in fields.items() if name not in known}}, output
+        )
 
 
 class KernelPlayer(StagesPlayer):

@@ -232,8 +232,8 @@ class GraphPlayer:
         if path.step is not None:
             first = self._steps[path.step].sent
             name = f"step {path.step}"
-            for place, row in enumerate(sent[path.step]):
-                yield self._element(path, row.columns, row.at, name, first + place, row.retraction)
+            for place, moved in enumerate(sent[path.step]):
+                yield self._element(path, moved.columns, moved.at, name, first + place, moved.retraction)
             return
         for each in elements:
             if each.input in ("", path.source):
@@ -270,10 +270,9 @@ class GraphPlayer:
     def _shown(self, step: Step, said: Emitted) -> Emitted:
         """Return what a step emits as its outputs show it."""
         hidden = self._graph.hidden
-        also = lambda key: {name: each for name, each in _keys_of(step, key).items() if name not in hidden}  # noqa: E731
         return Emitted(
             tuple(
-                replace(pane, values={**also(pane.key), **pane.values}, output=output)
+                replace(pane, values={**_without(_keys_of(step, pane.key), hidden), **pane.values}, output=output)
                 for output in step.outputs
                 for pane in said.panes
             ),

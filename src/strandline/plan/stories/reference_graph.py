@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from strandline.errors import Unsupported
-from strandline.plan.stages import Flow, KeyedStep, Route, Scan
-from strandline.plan.stateless_operations import describe
+from strandline.plan.stages import Flagged, Flow, KeepFlagged, KeyedStep, Route, Scan, Stages
+from strandline.plan.stateless_operations import Operation, describe
 from strandline.plan.stories.story_pipeline import AT, KEY, StoryPipeline
 from strandline.reference.graph import Graph, Path, Step, StepInput
 
@@ -13,15 +13,9 @@ def graph_of(pipeline: StoryPipeline) -> Graph:
     """Return the steps of a pipeline; raise if rows pass stateless operations, which the oracle does not run."""
     stages = pipeline.stages
     ways = [*_ways(stages.scans)]
-    refused = next((flow.operations or route.operations for _, flow, route in ways), None) or _native(stages.scans)
-    for step in stages.steps:
-        refused = refused or next((route.operations for route in step.routes if route.operations), None)
-    if refused:
-        first = refused[0]
-        raise Unsupported(
-            f"the reference does not run «{describe(first)}»",  # type: ignore[arg-type]
-            hint="play the story on kernel or on spark",
-        )
+    refused = next(_operations(stages), None)
+    if refused is not None:
+        raise Unsupported(f"the reference does not run «{refused}»", hint="play the story on kernel or on spark")
     steps = tuple(_step(pipeline, step, ways, stages.steps) for step in stages.steps)
     if not steps:
         raise Unsupported("the reference plays keyed operators", hint="play the story on kernel or on spark")
@@ -29,8 +23,26 @@ def graph_of(pipeline: StoryPipeline) -> Graph:
     return Graph(steps, hidden, {pipeline.name_of(step): step.number for step in stages.steps})
 
 
-def _native(scans: tuple[Scan, ...]) -> tuple[object, ...]:
-    return next((scan.native for scan in scans if scan.native), ())
+def _operations(stages: Stages) -> Iterator[str]:
+    """Describe every stateless operation that rows pass."""
+    for scan in stages.scans:
+        yield from (_described(each) for each in scan.native)
+    for _, flow, route in _ways(stages.scans):
+        yield from (_described(each) for each in (*flow.operations, *route.operations))
+        if (flow.start, flow.end) != (None, None):
+            yield "a span of event time"
+    for step in stages.steps:
+        yield from (_described(each) for route in step.routes for each in route.operations)
+
+
+def _described(operation: Operation | Flagged | KeepFlagged) -> str:
+    match operation:
+        case Flagged(_, condition):
+            return f"where {condition}"
+        case KeepFlagged(flag):
+            return f"where {flag}"
+        case _:
+            return describe(operation)
 
 
 def _ways(scans: tuple[Scan, ...]) -> Iterator[tuple[Scan, Flow, Route]]:

@@ -18,7 +18,6 @@ from benchmarks.runs import Run
 from benchmarks.turns import Asked
 from benchmarks.workloads import Contestant
 from strandline.execution.stateless_steps import run_operations
-from strandline.kernel.player import KernelPlayer
 from strandline.model.elements import Element, Timestamp
 from strandline.model.panes import Emitted
 from strandline.model.steps import WindowedStep
@@ -30,6 +29,7 @@ from strandline.ports.sources import TaskReadSource
 from strandline.reference.player import ReferencePlayer
 from strandline.spark.sources.read_in_task import passes_no_row
 from tests.benchmarks.sample import results
+from tests.kernel.players import KernelPlayer
 
 TINY = Log(batches=3, per_batch=2_000)
 KEYS = {"q7": ("house",), "q11": ("bidder",), "q18": ("bidder", "auction"), "q19": ("auction",)}

@@ -11,10 +11,10 @@ from benchmarks.corpus import FLUSH_KEY, Batch, Corpus, batches_of, written
 from benchmarks.oracle import expect
 from benchmarks.ours import kind_of
 from benchmarks.workloads import DELAY, Contestant, Panes, Session, Sliding, Tumbling, Workload, from_json, to_json
-from strandline.kernel.player import KernelPlayer
 from strandline.model.elements import Duration, Element, Timestamp
 from strandline.model.panes import Lateness, Pane
 from strandline.model.steps import WindowedStep
+from tests.kernel.players import KernelPlayer
 
 TINY = Corpus(keys=7, batches=4, per_batch=400, seed=3)
 """Batches of eight milliseconds: without more between them, all would fall into one window."""

@@ -14,11 +14,11 @@ from benchmarks.results import Measured, to_results
 from benchmarks.runs import Run
 from benchmarks.suite import TUMBLING
 from benchmarks.workloads import DELAY, Contestant
-from strandline.kernel.player import KernelPlayer
 from strandline.model.elements import Duration, Element, Timestamp
 from strandline.model.panes import Pane
 from strandline.model.steps import WindowedStep
 from tests.benchmarks.sample import results
+from tests.kernel.players import KernelPlayer
 
 REPEATED = Corpus(keys=7, batches=4, per_batch=400, seed=3, late=False, repeated=True)
 

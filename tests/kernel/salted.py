@@ -1,101 +1,22 @@
-"""Play stories with every key salted: two kernel steps in a row, partial aggregates by salt, then their merge."""
+"""Play stories with every key salted: two steps in a row, as the plan of salted keys has them."""
 
-from collections.abc import Iterator
-from copy import copy
-from dataclasses import replace
-from typing import Any, Self
+from strandline.execution.story_player import KernelPlayer
+from strandline.plan.nodes import Node, Stateless, over
+from strandline.plan.operators.contract import Accepted
+from strandline.plan.salting import SALT, columns_read, in_two
+from strandline.plan.stateless_operations import Gather, Spread
+from strandline.plan.stories.story_pipeline import KEY, ONLY, StoryPipeline, story_input, written
 
-import polars as pl
-
-from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, START, Block, pack, unpack
-from strandline.kernel.operators import operator_of
-from strandline.kernel.output import Counts, to_block
-from strandline.kernel.player import GROUPS, KEY, BlockPlayer, Packet, step_spec_of
-from strandline.kernel.salting import HELD, SALT, gather, spread
-from strandline.kernel.step import Stepped, StepSpec, step
-from strandline.kernel.watermarks import NEVER, Control, Input, Rule, Seen
-from strandline.model.steps import WindowedStep
-from strandline.model.watermarks import Inputs
-from strandline.plan.salting import columns_read, in_two
-
-NAME = "hold"
 SALTS = 3
 
 
-class SaltedPlayer(BlockPlayer):
-    """Treat every key as hot."""
-
-    def __init__(
-        self, definition: WindowedStep, rule: Rule, *, partitions: Any = (), fires_per_element: bool = False
-    ) -> None:
-        super().__init__(definition, rule, partitions=partitions, fires_per_element=fires_per_element)
-        hold, take = in_two(definition)
-        self._hold = replace(step_spec_of(hold, rule, partitions), keys=(KEY, SALT))
-        self._take = StepSpec((KEY,), take, Inputs((NAME,)), inputs=(Input(NAME),))
-        self._held: list[dict[str, bytes]] = [{} for _ in range(2 * GROUPS)]
-        self._reached = NEVER
-
-    def _carry(self, packet: Packet) -> Iterator[Block]:
-        rows, dead = (None, None) if packet.elements is None else self._admitted(packet.elements, packet.control.clock)
-        first_steps = self._stepped(0, rows, packet.horizon, self._hold, [packet.control])
-        found = [gather(_placed(each.rows)) for each in first_steps if each.rows is not None]
-        controls = [self._control_of(each, packet.control.clock) for each in first_steps]
-        partials = pl.concat(found, how="diagonal_relaxed") if found else None
-        if partials is not None:
-            columns = [KEY, AT, PARTITION, OFFSET, *self._columns(partials), "window_start", "window_end"]
-            partials, _ = operator_of(self._take.operator, self._take.keys).admit(
-                partials.select(columns), None, packet.control.clock
-            )
-        second_steps = self._stepped(GROUPS, partials, self._reached, self._take, controls)
-        self._reached = second_steps[0].progress.watermark
-        for number, (first, last) in enumerate(zip(first_steps, second_steps, strict=True)):
-            assert last.late is None
-            late = None if first.late is None else first.late.drop(SALT, HELD, strict=False)
-            both = replace(last, late=late, progress=first.progress, state_rows=first.state_rows + last.state_rows)
-            yield to_block(both, dead if number == 0 else None, Counts())
-
-    def _admitted(self, elements: pl.DataFrame, clock: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-        rows, dead = operator_of(self._spec.operator, self._spec.keys).admit(elements, self._spec.watermark, clock)
-        return spread(rows, (KEY,), SALTS, 1, self._columns(rows)), dead
-
-    def _columns(self, rows: pl.DataFrame) -> list[str]:
-        assert isinstance(self._definition, WindowedStep)
-        return [name for name in columns_read(self._definition) if name in rows.columns]
-
-    def _stepped(
-        self, first: int, rows: pl.DataFrame | None, horizon: int, definition: StepSpec, controls: list[Control]
-    ) -> list[Stepped]:
-        blocks = (
-            {}
-            if rows is None
-            else operator_of(definition.operator, definition.keys).prepare(rows, GROUPS, horizon).blocks
-        )
-        found = []
-        for group in range(GROUPS):
-            held = self._held[first + group]
-            input_blocks = [unpack(pack(blocks[group]), "input")] if group in blocks else []
-            found.append(step(held, input_blocks, controls, definition))
-            for place, data in found[-1].writes.items():
-                if data is None:
-                    held.pop(place, None)
-                else:
-                    held[place] = data
-        return found
-
-    def _control_of(self, stepped: Stepped, clock: int) -> Control:
-        mark = Seen(NAME, watermark=stepped.output_watermark, idle=stepped.progress.is_idle)
-        return Control(clock, (mark,), of=NAME)
-
-    def restart(self) -> Self:
-        restarted = copy(self)
-        restarted._held = [dict(held) for held in self._held]
-        return restarted
-
-    def close(self) -> None:
-        """Do nothing: the player only uses memory."""
-
-
-def _placed(panes: pl.DataFrame) -> pl.DataFrame:
-    """Return panes with their bounds as columns, and with placeholder positions."""
-    place = (pl.lit("").alias(PARTITION), pl.lit(0).alias(OFFSET))
-    return panes.with_columns(pl.col(START).alias("window_start"), pl.col(END).alias("window_end"), *place)
+def salted_player(pipeline: StoryPipeline) -> KernelPlayer:
+    """Return a player that treats every key as hot."""
+    step, accepted = pipeline.step, frozenset(Accepted)
+    of: Node = story_input(ONLY, pipeline.watermark, pipeline.partitions)
+    columns = tuple((name, None) for name in columns_read(step) if name != KEY)
+    hold, aggregate = in_two(step)
+    spread = Stateless(of, Spread((KEY,), SALTS, 1, columns, step))
+    held = over(spread, (KEY, SALT), hold, accepted=accepted)
+    whole = over(Stateless(held, Gather(columns)), (KEY,), aggregate, accepted=accepted)
+    return KernelPlayer(StoryPipeline(written(whole, ""), fires_per_element=pipeline.fires_per_element))

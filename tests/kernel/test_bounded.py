@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import pytest
 
-from strandline.kernel.player import KernelPlayer, _seen
 from strandline.model.elements import Element, Timestamp
 from strandline.model.panes import Accumulation, Emitted, Lateness, Pane, Timing
 from strandline.model.steps import WindowedStep
@@ -27,6 +26,7 @@ from strandline.model.windows import (
 )
 from strandline.plan.operators import plan_of
 from tests.contracts.test_aggregates import ALL
+from tests.kernel.players import KernelPlayer
 from tests.properties.histories import seconds
 
 LATE: Final = 20
@@ -76,8 +76,8 @@ def by_arrival(step: WindowedStep, elements: Sequence[Element]) -> Emitted:
 def at_once(step: WindowedStep, elements: Sequence[Element]) -> Emitted:
     """The only batch is also the last: its elements come with the end of the input."""
     mine = player(step)
-    frame = mine._frame(elements)
-    return mine._play(_seen(frame, None, 0), frame, drain=True)
+    (scan,) = mine._stages.scans
+    return mine._play({0: mine._frame(scan, elements)}, drain=True)
 
 
 def answers(emitted: Emitted) -> dict[tuple[Any, Window], Mapping[str, Any]]:

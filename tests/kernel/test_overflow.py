@@ -5,13 +5,13 @@ import pytest
 
 import strandline as sl
 from strandline.kernel.aggregation.overflow import LIMIT, at_risk
-from strandline.kernel.player import KernelPlayer
 from strandline.model.elements import Element, Timestamp
 from strandline.model.panes import Accumulation, Lateness
 from strandline.model.steps import WindowedStep
 from strandline.model.watermarks import BY_HAND
 from strandline.model.windows import WindowKind
 from strandline.reference.player import ReferencePlayer
+from tests.kernel.players import KernelPlayer
 
 WINDOWS = [sl.tumbling("1m"), sl.sliding("1m", every="10s"), sl.session("1m")]
 

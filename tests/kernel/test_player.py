@@ -8,13 +8,14 @@ import pytest
 
 import strandline as sl
 from strandline.errors import InvalidWatermark
-from strandline.kernel.player import GROUPS, KernelPlayer
 from strandline.model.aggregates import Aggregate
 from strandline.model.elements import BEGINNING, END, Duration, Element, TimeDomain, Timestamp
 from strandline.model.panes import DeadReason, Emitted, Lateness, LateReason, LateRows
 from strandline.model.steps import WindowedStep
 from strandline.model.watermarks import BY_HAND, Inputs, by_clock, from_source
+from strandline.plan.stories.story_pipeline import GROUPS
 from strandline.reference.player import ReferencePlayer
+from tests.kernel.players import KernelPlayer
 
 COUNTS = WindowedStep((("n", sl.count()),), sl.tumbling("10s"))
 

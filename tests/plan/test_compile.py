@@ -134,3 +134,11 @@ def test_sql_after_python_is_refused_with_the_step_before_it() -> None:
         to_stages(by_team(mixed).write(PaperSink()).root)
     assert "points" in refused.value.detail
     assert "write it in Polars" in refused.value.hint
+
+
+def test_sql_over_the_rows_of_a_keyed_step_is_refused_and_names_are_chosen_in_python() -> None:
+    chosen = by_team(timed()).select("plays").write(PaperSink())
+    (route,) = to_stages(chosen.root).steps[0].routes
+    assert route.operations == (Select((("plays", Polars(str(pl.col("plays")), pl.col("plays"))),), beside=False),)
+    with pytest.raises(InvalidStep, match="«where plays > 3» would run on the rows of a keyed step"):
+        to_stages(by_team(timed()).where("plays > 3").write(PaperSink()).root)

@@ -7,7 +7,8 @@ import pytest
 from strandline.errors import SetupError
 from strandline.plan.stories.play import Outcome, perform
 from strandline.plan.stories.player_protocol import Player
-from strandline.plan.stories.story import StoryPipeline, to_story
+from strandline.plan.stories.story import to_story
+from strandline.plan.stories.story_pipeline import StoryPipeline
 from strandline.reference.player import ReferencePlayer
 
 SUMS = {"window": {"tumbling": "10s"}, "aggregate": {"total": {"sum": "v"}}}

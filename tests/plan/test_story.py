@@ -29,7 +29,8 @@ from strandline.model.triggers import (
 )
 from strandline.model.watermarks import BY_HAND, ByClock, Inputs, OnReturn, bounded, from_source, percentile
 from strandline.model.windows import EVERYTHING, Count, Custom, Global, Window, cumulating, session, sliding, tumbling
-from strandline.plan.stories.story import Story, StoryPipeline, read_stories, story_over, to_story
+from strandline.plan.stories.story import Story, read_stories, story_over, to_story
+from strandline.plan.stories.story_pipeline import StoryPipeline, one_operator
 from strandline.plan.stories.story_steps import (
     Drain,
     ExpectDead,
@@ -61,7 +62,7 @@ def acts(*steps: dict[str, Any], **fields: Any) -> list[Any]:
 
 
 def test_everything_has_its_default() -> None:
-    assert pipeline() == StoryPipeline(WindowedStep(), BY_HAND)
+    assert pipeline() == one_operator(WindowedStep(), BY_HAND)
     assert pipeline().step.window == Global()
     assert pipeline().step.trigger == DEFAULT
 
@@ -387,7 +388,7 @@ def test_elements_make_partitions_known_before_they_fall_idle() -> None:
 
 
 def test_a_story_over_a_pipeline_in_code_is_checked_too() -> None:
-    story = story_over(StoryPipeline(), [{"clock": "1s"}], "mine")
-    assert story == Story("mine", StoryPipeline(), story.steps, place="mine")
+    story = story_over(one_operator(WindowedStep()), [{"clock": "1s"}], "mine")
+    assert story == Story("mine", one_operator(WindowedStep()), story.steps, place="mine")
     with pytest.raises(InvalidStory, match=r"steps\[0\].*expected a step"):
-        story_over(StoryPipeline(), [{"clok": "1s"}], "mine")
+        story_over(one_operator(WindowedStep()), [{"clok": "1s"}], "mine")

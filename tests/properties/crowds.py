@@ -45,7 +45,7 @@ from strandline.model.windows import (
     WindowKind,
 )
 from strandline.plan.stories.player_protocol import Player
-from strandline.plan.stories.story import StoryPipeline
+from strandline.plan.stories.story_pipeline import StoryPipeline
 from strandline.plan.stories.story_steps import Feed, Move
 from tests.properties.histories import (
     AGGREGATES,

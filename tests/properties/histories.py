@@ -44,7 +44,7 @@ from strandline.model.watermarks import (
 )
 from strandline.model.windows import Cumulating, Global, Session, Sliding, Touching, Tumbling, Window, WindowKind
 from strandline.plan.stories.player_protocol import Player
-from strandline.plan.stories.story import StoryPipeline
+from strandline.plan.stories.story_pipeline import StoryPipeline, one_operator
 from strandline.plan.stories.story_steps import (
     Drain,
     FallIdle,
@@ -70,8 +70,13 @@ class History:
 
     def under(self, **changes: Any) -> "History":
         """Return the same history with changes to the step."""
-        step = replace(self.pipeline.step, **changes)
-        return replace(self, pipeline=replace(self.pipeline, step=step))
+        return self.over(replace(self.pipeline.step, **changes))
+
+    def over(self, step: WindowedStep) -> "History":
+        """Return the same history over another step."""
+        given = self.pipeline
+        changed = one_operator(step, given.watermark, given.partitions, given.fires_per_element)
+        return replace(self, pipeline=changed)
 
     @property
     def elements(self) -> list[Element]:
@@ -131,8 +136,8 @@ def play(history: History, player_of: Callable[[StoryPipeline], Player] = on_ref
             case Restart():
                 player = player.restart()
                 emitted.append(Emitted())
-        watermarks.append((player.watermark, player.output_watermark))
-        rows.append(player.rows)
+        watermarks.append((player.watermark_of(), player.output_watermark_of()))
+        rows.append(player.rows_of())
     return Played(tuple(emitted), tuple(watermarks), tuple(rows), player, uses_shared_slices(history.pipeline.step))
 
 
@@ -367,7 +372,7 @@ def histories(
     for event in draw(EVENTS):
         writer.write(event)
     writer.end_batch()
-    return History(StoryPipeline(asked, rule, partitions), (*writer.moves, Drain()))
+    return History(one_operator(asked, rule, partitions), (*writer.moves, Drain()))
 
 
 def crowded(asked: WindowedStep, rule: Rules, keys: Sequence[Any], chance: Random) -> History:
@@ -384,7 +389,7 @@ def crowded(asked: WindowedStep, rule: Rules, keys: Sequence[Any], chance: Rando
             writer.moves.append(Restart())
         else:
             writer.write(10 * chance.randrange(1000) + chance.choice((6, 7, 8, 9)))
-    return History(StoryPipeline(asked, *rule), (*writer.moves, Drain()))
+    return History(one_operator(asked, *rule), (*writer.moves, Drain()))
 
 
 Identity = tuple[Any, Window]

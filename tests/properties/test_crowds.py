@@ -4,7 +4,7 @@ A run of the kernel with fifty keys costs little more than one with a single key
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any, Final
@@ -14,20 +14,19 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from strandline.execution.batch import Batch
+from strandline.execution.prepare import Blocks, prepare_scan
+from strandline.execution.story_batch import Packet, prepared
 from strandline.kernel.aggregation import skip_preaggregation
-from strandline.kernel.blocks.block import Block, pack, unpack
-from strandline.kernel.operators import operator_of
-from strandline.kernel.output import Counts, to_block
-from strandline.kernel.player import GROUPS, KernelPlayer, Packet
-from strandline.kernel.step import step
 from strandline.model.aggregates import Aggregate, Count, Max, Mean, Min, Sum
 from strandline.model.panes import Emitted
 from strandline.model.steps import WindowedStep
 from strandline.model.triggers import AfterCount, Repeatedly
 from strandline.model.watermarks import BY_HAND
 from strandline.model.windows import Tumbling
-from strandline.plan.stories.story import StoryPipeline
+from strandline.plan.stories.story_pipeline import StoryPipeline
 from strandline.reference.player import ReferencePlayer
+from tests.kernel.players import KernelPlayer
 from tests.properties.crowds import check, crowds
 from tests.properties.histories import AGGREGATES, History, crowded, play, seconds
 
@@ -51,37 +50,24 @@ calm = settings(
 
 
 class Scattered(KernelPlayer):
-    """Split each batch into several tasks in any order, each with another horizon or none."""
+    """Split each batch into several tasks, each with another horizon or none."""
 
     chance: Random
 
-    def _carry(self, packet: Packet) -> Iterator[Block]:
-        blocks: dict[int, list[Block]] = {}
-        letters = [dead for task in self._tasks(packet) for dead in self._prepare(task, packet, blocks)]
-        for group, held in enumerate(self._held):
-            mine = [unpack(pack(block), "input") for block in blocks.get(group, [])]
-            self.chance.shuffle(mine)
-            stepped = step(held, mine, [packet.control], self._spec)
-            for place, data in stepped.writes.items():
-                if data is None:
-                    held.pop(place, None)
-                else:
-                    held[place] = data
-            yield to_block(stepped, pl.concat(letters) if letters and group == 0 else None, Counts())
+    def _prepared(self, packet: Packet, batch: Batch) -> Blocks:
+        blocks = prepared(replace(packet, rows={}), self._stages, batch)
+        for number, rows in packet.rows.items():
+            of = pl.Series([self.chance.randrange(3) for _ in range(rows.height)], dtype=pl.Int64)
+            for task in range(3):
+                if (of == task).any():
+                    blocks += self._task(rows.filter(of == task), number, task, batch)
+        return blocks
 
-    def _tasks(self, packet: Packet) -> Iterator[pl.DataFrame]:
-        """Split the rows of a batch into three tasks."""
-        if packet.elements is not None:
-            of = pl.Series([self.chance.randrange(3) for _ in range(packet.elements.height)])
-            yield from (packet.elements.filter(of == task) for task in range(3))
-
-    def _prepare(self, task: pl.DataFrame, packet: Packet, blocks: dict[int, list[Block]]) -> Iterator[pl.DataFrame]:
-        horizon = self.chance.choice([None, packet.horizon, packet.horizon + self.chance.randrange(20_000)])
-        operator = operator_of(self._spec.operator, self._spec.keys)
-        taken, dead = operator.admit(task, self._spec.watermark, packet.control.clock)
-        for group, block in operator.prepare(taken, GROUPS, horizon).blocks.items():
-            blocks.setdefault(group, []).append(block)
-        yield dead
+    def _task(self, rows: pl.DataFrame, scan: int, task: int, batch: Batch) -> Blocks:
+        exact = batch.horizons[0]
+        horizon = self.chance.choice([None, exact, exact + self.chance.randrange(20_000)])
+        known = Batch(batch.clock, {} if horizon is None else {0: horizon})
+        return prepare_scan(rows, self._stages.scans[scan], self._stages.by_number, None, known, task)
 
 
 def on_kernel(pipeline: StoryPipeline) -> KernelPlayer:
@@ -111,10 +97,10 @@ def test_it_does_not_matter_which_task_an_element_came_from_nor_what_it_knew_of_
 class Uncombined(Scattered):
     """Skip pre-aggregation in some tasks."""
 
-    def _prepare(self, task: pl.DataFrame, packet: Packet, blocks: dict[int, list[Block]]) -> Iterator[pl.DataFrame]:
+    def _task(self, rows: pl.DataFrame, scan: int, task: int, batch: Batch) -> Blocks:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(skip_preaggregation, "_rarely_repeats", lambda *_: self.chance.random() < 0.7)
-            yield from super()._prepare(task, packet, blocks)
+            return super()._task(rows, scan, task, batch)
 
 
 @pytest.mark.slow
@@ -132,8 +118,8 @@ def test_it_does_not_matter_whether_elements_were_combined_before_they_came(hist
 class Forgetful(ReferencePlayer):
     """A faulty player: one key gets only the first pane of each window."""
 
-    def _play(self, *batch: Any) -> Emitted:
-        emitted = super()._play(*batch)
+    def _play(self, *batch: Any, is_drain: bool = False) -> Emitted:
+        emitted = super()._play(*batch, is_drain=is_drain)
         panes = [pane for pane in emitted.panes if pane.key != "key 7" or pane.is_first]
         return replace(emitted, panes=tuple(panes))
 

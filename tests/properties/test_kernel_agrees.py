@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strandline.kernel.player import KernelPlayer
 from strandline.model.aggregates import Aggregate, AnyTrue, Count, CountDistinct, Last, Max, Mean, Min, Sum, TopK
 from strandline.model.elements import Element
 from strandline.model.panes import Emitted, LateRows
 from strandline.model.windows import Count as CountWindow
 from strandline.model.windows import Tumbling
-from strandline.plan.stories.story import StoryPipeline
+from strandline.plan.stories.story_pipeline import StoryPipeline
 from strandline.plan.stories.story_steps import Feed, Move, MoveWatermark, Restart
+from tests.kernel.players import KernelPlayer
 from tests.properties.histories import (
     ALL_TRIGGERS,
     SHARING,
@@ -151,7 +151,7 @@ def test_windows_that_share_elements_agree_when_time_jumps(history: History, pla
 def test_windows_by_arrival_agree(history: History, window: CountWindow) -> None:
     step = history.pipeline.step
     asked = type(step)(step.aggregates, window, pane_timestamp=step.pane_timestamp)
-    agree(replace(history, pipeline=replace(history.pipeline, step=asked)))
+    agree(history.over(asked))
 
 
 @pytest.mark.slow

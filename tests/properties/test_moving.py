@@ -10,13 +10,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from strandline.execution.block_addresses import address
 from strandline.kernel.operator import Exported
 from strandline.kernel.operators import operator_of
-from strandline.kernel.player import GROUPS, KernelPlayer
 from strandline.kernel.state_export import distribute, export, with_group_numbers
 from strandline.model.windows import Count as CountWindow
-from strandline.plan.stories.story import StoryPipeline
+from strandline.plan.stories.story_pipeline import GROUPS, StoryPipeline
 from strandline.plan.stories.story_steps import Feed
+from tests.kernel.players import KernelPlayer
 from tests.properties.histories import ALL_TRIGGERS, SHARING, History, histories, on_reference, play, steps
 from tests.properties.test_kernel_agrees import PLAIN, UNLIKE, in_order, restarted, thinned
 
@@ -51,11 +52,13 @@ class MovedPlayer(KernelPlayer):
     """A player that restarts through a savepoint and another number of key groups."""
 
     def restart(self) -> Self:
-        again, operator = super().restart(), operator_of(self._spec.operator, self._spec.keys)
-        spread = distribute(through_parquet(export(self._held), operator.keys), operator, FIVE)
+        (step,) = self._stages.steps
+        again, operator = super().restart(), operator_of(step.operator, step.keys)
+        held = [self._held.get(address(step, group), {}) for group in range(GROUPS)]
+        spread = distribute(through_parquet(export(held), operator.keys), operator, FIVE)
         assert [*spread] == [*range(FIVE)]
         gone_back = distribute(export(spread.values()), operator, GROUPS)
-        again._held = [gone_back[group] for group in range(GROUPS)]
+        again._held = {address(step, group): dict(gone_back[group]) for group in range(GROUPS)}
         return again
 
 
@@ -97,4 +100,4 @@ def test_windows_that_share_elements_go_on(history: History, places: set[int]) -
 def test_windows_by_arrival_go_on(history: History, window: CountWindow, places: set[int]) -> None:
     step = history.pipeline.step
     asked = type(step)(step.aggregates, window, pane_timestamp=step.pane_timestamp)
-    agree(restarted(replace(history, pipeline=replace(history.pipeline, step=asked)), places))
+    agree(restarted(history.over(asked), places))

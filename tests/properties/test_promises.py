@@ -223,7 +223,7 @@ def test_time_never_runs_back_and_nothing_timely_is_behind_what_was_forwarded(hi
 
 @promise(history=histories(by_hand=True), size=st.integers(1, 4), every=st.none() | st.integers(1, 4))
 def test_count_windows_hold_exactly_what_they_count(history: History, size: int, every: int | None) -> None:
-    history = replace(history, pipeline=replace(history.pipeline, step=WindowedStep(AGGREGATES, Count(size, every))))
+    history = history.over(WindowedStep(AGGREGATES, Count(size, every)))
     told = by_key(play(history).panes)
     for key in "ab":
         batches = [

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from pyspark.sql import SparkSession
 
-from strandline.kernel.player import step_spec_of
 from strandline.plan.stories.story_steps import Restart
 from strandline.spark.story_player import Carrier, SparkPlayer
 from tests.properties.crowds import crowds, difference, shown
@@ -47,12 +46,10 @@ def without_restarts(history: History) -> History:
 
 def play_together(spark: SparkSession, histories: Sequence[History]) -> list[Played]:
     pipelines = [history.pipeline for history in histories]
-    asks = {number: step_spec_of(each.step, each.watermark, each.partitions) for number, each in enumerate(pipelines)}
-    carrier = Carrier(spark, asks)
+    carrier = Carrier(spark, {number: each.stages for number, each in enumerate(pipelines)})
 
     def played(number: int, history: History) -> Played:
-        pipeline = history.pipeline
-        player = SparkPlayer(carrier, number, pipeline.step, pipeline.watermark, partitions=pipeline.partitions)
+        player = SparkPlayer(carrier, number, history.pipeline)
         try:
             return play(history, lambda _: player)
         finally:

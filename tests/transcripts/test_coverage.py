@@ -30,7 +30,7 @@ STEPS: Final = (
 )  # fmt: skip
 FIELDS: Final = (
     "window", "time", "trigger", "accumulation", "allowed_lateness", "aggregate", "pane_timestamp", "on_time_pane",
-    "final_pane", "late", "evict", "watermark", "fires", "ttl",
+    "final_pane", "late", "evict", "watermark", "fires", "ttl", "inputs", "operators", "key",
 )  # fmt: skip
 STRATEGIES: Final = (
     "bounded", "percentile", "from_source", "inputs", "idle_after", "future", "future_dead_letter", "on_return",

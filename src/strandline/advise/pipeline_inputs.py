@@ -19,7 +19,7 @@ from strandline.execution.stateless_steps import run_operations
 from strandline.kernel.blocks.block import PARTITION
 from strandline.kernel.stateless_steps import PROBLEM
 from strandline.model.steps import WindowedStep
-from strandline.model.watermarks import Bounded
+from strandline.model.watermarks import Bounded, Watermark
 from strandline.model.windows import Tumbling
 from strandline.plan.compile import paths_into
 from strandline.plan.endpoints import Source
@@ -41,7 +41,8 @@ class SourceUse:
 
     @property
     def delay(self) -> int | None:
-        generator = None if self.path.time is None else self.path.time.watermark.generator
+        rule = None if self.path.time is None else self.path.time.watermark
+        generator = rule.generator if isinstance(rule, Watermark) else None
         return generator.delay.ms if isinstance(generator, Bounded) else None
 
 

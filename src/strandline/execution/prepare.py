@@ -170,7 +170,7 @@ class _Leaving:
         if flow.event_time is not None and AT not in failed.columns and flow.event_time in failed.columns:
             # The row failed before its time was read; the dead letter still gets it.
             is_time = failed.schema[flow.event_time] == pl.Datetime
-            failed = failed.with_columns(_milliseconds(flow.event_time).alias(AT)) if is_time else failed
+            failed = failed.with_columns(_milliseconds(failed, flow.event_time).alias(AT)) if is_time else failed
         self.letters.append(failures(failed))
 
     def leave(self, output: int, rows: pl.DataFrame, refused: pl.DataFrame, offered: Counts) -> None:
@@ -267,8 +267,12 @@ def _clock(frame: pl.DataFrame, batch: Batch) -> int:
 def _with_time(passed: Passed, flow: Flow) -> Passed:
     """Add the event time in milliseconds."""
     name = flow.event_time
-    at = pl.lit(None, pl.Int64) if name is None else _milliseconds(name)
-    return passed.then(lambda rows: Passed(rows.with_columns(at.alias(AT)))).then(lambda rows: _within(rows, flow))
+
+    def timed(rows: pl.DataFrame) -> Passed:
+        at = pl.lit(None, pl.Int64) if name is None else _milliseconds(rows, name)
+        return Passed(rows.with_columns(at.alias(AT)))
+
+    return passed.then(timed).then(lambda rows: _within(rows, flow))
 
 
 def _within(rows: pl.DataFrame, flow: Flow) -> Passed:
@@ -281,8 +285,11 @@ def _within(rows: pl.DataFrame, flow: Flow) -> Passed:
     return Passed(kept, filtered=rows.height - kept.height)
 
 
-def _milliseconds(name: str) -> pl.Expr:
-    """Convert to milliseconds, rounding down before the epoch too."""
+def _milliseconds(rows: pl.DataFrame, name: str) -> pl.Expr:
+    """Convert to milliseconds, rounding down before the epoch too. Columns of milliseconds stay as they are."""
+    kind = rows.schema[name]
+    if isinstance(kind, pl.Datetime) and kind.time_unit == "ms":
+        return pl.col(name).to_physical()
     return pl.col(name).dt.timestamp("us") // 1000
 
 
@@ -327,9 +334,9 @@ def _control(arrived: Arrived, rows: pl.DataFrame, clock: int, flow: Flow, known
     return Control(clock, tuple(seen), of=flow.name)
 
 
-def _needs_times(watermark: Watermark | None) -> bool:
+def _needs_times(rule: Rule | None) -> bool:
     """Tell whether the watermark needs the times of all elements: a percentile of their delay does."""
-    return watermark is not None and isinstance(watermark.generator, Percentile)
+    return isinstance(rule, Watermark) and isinstance(rule.generator, Percentile)
 
 
 def _times(timed: pl.DataFrame, is_single: bool) -> dict[str, tuple[tuple[int, int], ...]]:

@@ -58,7 +58,7 @@ class Input:
     """Input of a step: a source with its watermark rule and known partitions, or another step (no rule)."""
 
     name: str
-    rule: Watermark | None = None
+    rule: Rule | None = None
     partitions: tuple[str, ...] = ()
 
 

@@ -193,3 +193,5 @@ class Element:
     offset: int = 0
     retraction: bool = False
     """Whether it retracts an equal earlier element. Only panes of another step, used as elements, may retract."""
+    input: str = ""
+    """The input that it came from, where there are several. Input, partition and offset identify it."""

@@ -91,6 +91,8 @@ class Pane:
     is_last: bool
     timestamp: Timestamp
     retraction: bool = False
+    output: str = ""
+    """The output that it was written to, where a pipeline has several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ class Row:
     at: Timestamp
     values: Mapping[str, Any]
     retraction: bool = False
+    output: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ class Late:
     window: Window | None
     watermark: Timestamp
     partial: bool = False
+    output: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,7 @@ class DeadLetter:
 
     reason: str
     columns: Mapping[str, Any] = field(default_factory=dict)
+    output: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,16 @@
 """Compile a pipeline to stages: apply the rules, then number its nodes and connect them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from strandline.errors import InvalidStep
-from strandline.model.watermarks import Watermark
+from strandline.model.watermarks import Inputs, Watermark
 from strandline.plan.columns import columns_after
 from strandline.plan.endpoints import Source
 from strandline.plan.lineage import LineagePath, paths_to
 from strandline.plan.nodes import KeyedNode, Node, Read, Root, Write, fingerprint, outputs_of, walk
 from strandline.plan.rules import RULES
-from strandline.plan.sql_pushdown import cross
+from strandline.plan.sql_pushdown import cross, in_python
 from strandline.plan.stages import Deliver, Flow, Input, KeyedStep, Route, Scan, Stages, StrandInput, step_name
 
 FEWEST, MOST = 4, 256
@@ -28,9 +28,9 @@ def groups_for(cores: int) -> int:
 Consumer = KeyedNode | Write
 
 
-def to_stages(root: Root, groups: int = FEWEST) -> Stages:
+def to_stages(root: Root, groups: int = FEWEST, rules: Sequence[Callable[[Root], Root]] = RULES) -> Stages:
     """Return the stages of a pipeline; raise if a rule refuses it."""
-    for rule in RULES:
+    for rule in rules:
         root = rule(root)
     return _Plan(root, groups).stages()
 
@@ -111,7 +111,7 @@ class _Plan:
     ) -> KeyedStep:
         number = self.steps.index(node)
         routes = tuple(
-            self._route(consumer, position, path.after)
+            self._route(consumer, position, in_python(path.after))
             for consumer, found in paths.items()
             for position, path in enumerate(found)
             if path.origin == node
@@ -192,7 +192,7 @@ def _span_of(path: LineagePath) -> tuple[int | None, int | None]:
     return (None, None) if path.within is None else (path.within.start, path.within.end)
 
 
-def _time_of(path: LineagePath) -> tuple[str | None, Watermark | None]:
+def _time_of(path: LineagePath) -> tuple[str | None, Watermark | Inputs | None]:
     return (None, None) if path.time is None else (path.time.column, path.time.watermark)
 
 

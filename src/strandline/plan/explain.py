@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from strandline.model.watermarks import Inputs
 from strandline.model.watermarks import describe as describe_watermark
 from strandline.plan.arrival_order import order_dependence
 from strandline.plan.compile import to_stages
@@ -105,5 +106,7 @@ def _time(flow: Flow) -> str:
 def _watermark(given: Input) -> str:
     if given.watermark is None:
         return f"watermark of {given.name.replace('step', 'keyed')}"
+    if isinstance(given.watermark, Inputs):
+        return "watermark set by hand"
     idle = f", partitions idle after {given.watermark.idle}" if given.watermark.idle else ""
     return f"watermark {describe_watermark(given.watermark.generator)}{idle}"

@@ -12,7 +12,7 @@ from typing import Any
 from strandline.model import ddl
 from strandline.model.operators import Operator
 from strandline.model.steps import WindowedStep
-from strandline.model.watermarks import Watermark
+from strandline.model.watermarks import Inputs, Watermark
 from strandline.plan.endpoints import DeadLetters, Delivery, Sink, Source
 from strandline.plan.operators import plan_of
 from strandline.plan.operators.contract import INPUT, Accepted, Columns, OperatorPlan
@@ -83,7 +83,7 @@ class EventTime:
 
     of: "Node"
     column: str | None
-    watermark: Watermark
+    watermark: Watermark | Inputs
 
     @property
     def inputs(self) -> "tuple[Node, ...]":

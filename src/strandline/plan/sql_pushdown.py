@@ -57,6 +57,22 @@ def cross(paths: Sequence[LineagePath]) -> Crossing:
     return Crossing((*native, *late), tuple(before), tuple(after))
 
 
+def in_python(operations: Sequence[Operation]) -> tuple[Operation, ...]:
+    """Return operations on the rows of a keyed step, which Python runs; raise if one is Spark SQL."""
+    found: list[Operation] = []
+    for operation in operations:
+        if isinstance(operation, Select) and names_only(operation):
+            found.append(replace(operation, columns=in_polars(operation.columns)))
+        elif is_native(operation):
+            raise InvalidStep(
+                f"the SQL of «{describe(operation)}» would run on the rows of a keyed step, and these are in Python",
+                hint='write it in Polars, as in where(pl.col("total") > 3)',
+            )
+        else:
+            found.append(operation)
+    return tuple(found)
+
+
 class _Flags:
     """Number the conditions that Spark computes as boolean columns."""
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from strandline.model.operators import Operator
-from strandline.model.watermarks import Watermark
+from strandline.model.watermarks import Inputs, Watermark
 from strandline.plan.endpoints import DeadLetters, Delivery, Sink, Source
 from strandline.plan.operators import OperatorPlan, plan_of
 from strandline.plan.stateless_operations import Operation
@@ -50,7 +50,7 @@ class Flow:
     name: str
     operations: tuple[Operation | KeepFlagged, ...]
     event_time: str | None
-    watermark: Watermark | None
+    watermark: Watermark | Inputs | None
     routes: tuple[Route, ...]
     start: int | None = None
     end: int | None = None
@@ -76,7 +76,7 @@ class Input:
     """An input of a keyed step: a flow of a scan with its watermark, or another step."""
 
     name: str
-    watermark: Watermark | None
+    watermark: Watermark | Inputs | None
     partitions: tuple[str, ...] = ()
 
 

@@ -159,7 +159,7 @@ def accumulation_of(aggregate: Aggregate) -> Accumulation:  # noqa: C901, PLR091
         case CountDistinct():
             return _counts(lambda each: rank(value(each)), len)
         case Collect():
-            return _counts(lambda each: _Entry(position(each)[:3], value(each)), _listed)
+            return _counts(lambda each: _Entry(position(each)[:4], value(each)), _listed)
         case Quantile(_, q):
             return _counts(lambda each: sketches.bucket(value(each)), lambda state: sketches.quantile(state, q))
         case Min():

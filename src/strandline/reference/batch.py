@@ -59,11 +59,20 @@ class StepState:
 
 
 def play(
-    ask: Operator, rule: Rule, before: StepState, elements: Sequence[Element], progress: Progress, clock: Timestamp
+    ask: Operator,
+    rule: Rule | None,
+    before: StepState,
+    elements: Sequence[Element],
+    progress: Progress,
+    clock: Timestamp,
+    refused: Sequence[DeadLetter] = (),
 ) -> tuple[StepState, Emitted]:
-    """Process a batch: advance to its progress and clock, with its elements in order of arrival."""
+    """Process a batch: advance to its progress and clock, with its elements in order of arrival.
+
+    `refused` are elements of the batch that were not admitted by the watermark of their own input.
+    """
     time = Passage(before.progress.watermark, progress.watermark, before.clock, clock)
-    admitted, dead = _admit(rule, elements, clock)
+    admitted, dead = admit(rule, elements, clock)
     keys, stepped = dict(before.keys), []
     for place, key, rows in _keys_to_process({} if time.stands_still else before.keys, admitted):
         turn = _process_key(ask, key, keys.get(place, (key, None))[1], rows, time)
@@ -72,15 +81,15 @@ def play(
     emitted = Emitted(
         tuple(pane for turn in stepped for pane in turn.panes),
         tuple(late for turn in stepped for late in turn.judged.late),
-        (*dead, *(letter for turn in stepped for letter in turn.judged.dead)),
+        (*refused, *dead, *(letter for turn in stepped for letter in turn.judged.dead)),
         tuple(row for turn in stepped for row in turn.rows),
     )
-    tally = _tally(before.tally, len(elements), [turn.judged for turn in stepped], emitted.dead)
+    tally = _tally(before.tally, len(elements) + len(refused), [turn.judged for turn in stepped], emitted.dead)
     left = {place: (key, state) for place, (key, state) in keys.items() if not state.is_empty}
     return StepState(left, progress, clock, tally), emitted
 
 
-def _admit(rule: Rule, elements: Iterable[Element], clock: Timestamp) -> tuple[list[Element], list[DeadLetter]]:
+def admit(rule: Rule | None, elements: Iterable[Element], clock: Timestamp) -> tuple[list[Element], list[DeadLetter]]:
     """Dead-letter elements without a valid time, and, if so configured, elements too far in the future."""
     future = rule.future if isinstance(rule, Watermark) else None
     admitted, dead = [], []

@@ -43,7 +43,7 @@ def deduplicate(
     """Play one batch of one key while the watermark moves from `before` to `after`."""
     done = Deduplicated(state)
     timely = []
-    for element in sorted(elements, key=lambda each: (each.at, each.partition, each.offset)):
+    for element in sorted(elements, key=lambda each: (each.at, each.input, each.partition, each.offset)):
         if ask.within is not None and element.at + ask.lateness <= before:
             done.late.append(Late(element, LateReason.EXPIRED, None, before))
         else:

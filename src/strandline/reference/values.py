@@ -41,4 +41,4 @@ def rank(value: Any) -> Rank:
 
 def position(element: Element) -> Rank:
     """Return the default order of elements: event time, then source position, then the whole row."""
-    return (element.at.ms, element.partition, element.offset, rank(element.columns))
+    return (element.at.ms, element.input, element.partition, element.offset, rank(element.columns))

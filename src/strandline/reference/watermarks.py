@@ -113,6 +113,22 @@ def on_finish(rule: Rule, progress: Progress, name: str, clock: Timestamp) -> Pr
     return _recomputed(rule, progress, {**progress.partitions, name: ended}, clock)
 
 
+def on_inputs(
+    rule: Inputs, progress: Progress, reached: Mapping[str, tuple[Timestamp, bool]], clock: Timestamp
+) -> Progress:
+    """Set the watermarks of inputs at once, each with whether it is idle. An input at the end of time has ended."""
+    partitions = dict(progress.partitions)
+    for name, (watermark, is_idle) in reached.items():
+        known = partitions.get(name, Partition(heard=clock))
+        if is_idle:
+            after = replace(known, idle=True, returning=False)
+        else:
+            awake = _activated(rule, known, progress.watermark, clock)
+            after = replace(awake, watermark=max(awake.watermark, watermark))
+        partitions[name] = replace(after, finished=after.finished or watermark == END)
+    return _recomputed(rule, progress, partitions, clock)
+
+
 def on_clock(rule: Rule, progress: Progress, clock: Timestamp) -> Progress:
     """Advance the clock: partitions without recent activity become idle."""
     return _recomputed(rule, progress, progress.partitions, clock)

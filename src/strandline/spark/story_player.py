@@ -2,13 +2,15 @@
 
 One move of every story makes one micro-batch. Each player runs in a thread and waits for the others. The carrier writes
 their packets to a folder, a streaming source reads one file per batch, and the carrier hands the output back. A restart
-of any story stops the query and starts it again from its checkpoint.
+of any story stops the query and starts it again from its checkpoint. Tasks run the functions that tasks of a job run.
 """
 
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -18,46 +20,87 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from strandline.errors import RunError
-from strandline.execution.block_addresses import CARRIER
-from strandline.execution.prepare import Blocks
+from strandline.execution.batch import Batch
+from strandline.execution.block_addresses import CARRIER, address, place
+from strandline.execution.gather_output import Gathered, gather
+from strandline.execution.keyed_step import play_group
+from strandline.execution.prepare import Blocks, SourceName
+from strandline.execution.story_batch import Packet, prepared
+from strandline.execution.story_player import StagesPlayer
 from strandline.kernel.blocks.block import Block, pack, unpack
-from strandline.kernel.output import Counts, counts_to_facts, to_block
-from strandline.kernel.player import GROUPS, BlockPlayer, Packet, prepared
-from strandline.kernel.step import StepSpec, step
-from strandline.kernel.watermarks import Rule, control_from_facts, control_to_facts
-from strandline.model.operators import Operator
+from strandline.kernel.watermarks import Control, control_from_facts, control_to_facts
+from strandline.plan.stages import KeyedStep, Scan, Stages
+from strandline.plan.stories.story_pipeline import StoryPipeline
 from strandline.ports.register_data_source import registered
+from strandline.spark.batch_properties import current_batch, send
 from strandline.spark.tasks.key_group_processor import KeyGroupProcessor, Play
+from strandline.spark.translate import with_native
 
 _FORMAT: Final = "strandline_packets"
 _ANSWER_WITHIN_SECONDS: Final = 300
 _LOOK_EVERY_SECONDS: Any = 0.05  # Spark accepts fractions of a second, though its annotation says int
-_ELEMENTS: Final = "elements"
+_SCAN: Final = "scan:"
+_PLACE: Final = "place"
+"""Fact of a delivered block: the address that it would have in a job, which orders the output."""
+_STORIES: Final = 1 << 20
+"""Upper bound of the addresses of one story."""
 
-StepSpecs = Mapping[int, StepSpec]
+Told = tuple[Packet, Batch]
+
+
+@dataclass(frozen=True)
+class Played:
+    """The stages of one story of a query, and the numbers by which its key groups are addressed."""
+
+    number: int
+    stages: Stages
+
+    @cached_property
+    def groups(self) -> Mapping[int, tuple[KeyedStep, int]]:
+        """Return the key groups by their number in the query."""
+        found = [(step, group) for step in self.stages.steps for group in range(step.groups)]
+        return {self.number * _STORIES + place: each for place, each in enumerate(found)}
+
+    @cached_property
+    def _numbers(self) -> Mapping[int, int]:
+        return {address(step, group): number for number, (step, group) in self.groups.items()}
+
+    def sent(self, blocks: Blocks) -> Blocks:
+        """Return blocks with the numbers of the query for addresses; those for delivery keep theirs as a fact."""
+        return [
+            (self._numbers[to], block)
+            if to in self._numbers
+            else (-1 - self.number, replace(block, facts={**block.facts, _PLACE: to}))
+            for to, block in blocks
+        ]
 
 
 class Carrier:
     """Run one Spark query for many players. A batch runs when every player has submitted a packet or left."""
 
-    def __init__(self, spark: SparkSession, specs: StepSpecs) -> None:
+    def __init__(self, spark: SparkSession, stories: Mapping[int, Stages]) -> None:
         self._spark = spark
-        self._specs = dict(specs)
+        self._stories = {number: Played(number, _without_sources(each)) for number, each in stories.items()}
         self._folder = Path(tempfile.mkdtemp(prefix="strandline-play-"))
         self._turn = threading.Condition()
-        self._playing = set(self._specs)
-        self._packets: dict[int, Packet] = {}
+        self._playing = set(self._stories)
+        self._packets: dict[int, Told] = {}
         self._answers: dict[int, list[Block]] = {}
         self._batch = 0
         self._delivered = -1
         self._problem: BaseException | None = None
         self._restarting = False
+        self._horizons: dict[int, int] = {}
         self._query = self._start()
 
-    def carry(self, story: int, packet: Packet) -> list[Block]:
+    @property
+    def spark(self) -> SparkSession:
+        return self._spark
+
+    def carry(self, story: int, packet: Packet, batch: Batch) -> list[Block]:
         """Submit a packet and wait for its output."""
         with self._turn:
-            self._packets[story] = packet
+            self._packets[story] = (packet, batch)
             self._run_if_ready()
             done = self._turn.wait_for(lambda: story in self._answers or self._problem, _ANSWER_WITHIN_SECONDS)
             if self._problem is not None:
@@ -88,8 +131,9 @@ class Carrier:
             threading.Thread(target=self._run, args=(self._batch, packets), daemon=True).start()
             self._batch += 1
 
-    def _run(self, batch: int, packets: Mapping[int, Packet]) -> None:
+    def _run(self, batch: int, packets: Mapping[int, Told]) -> None:
         try:
+            self._horizons = self._horizons_of(packets)
             if self._restarting:
                 self._query.stop()
                 self._query, self._restarting = self._start(), False
@@ -105,22 +149,34 @@ class Carrier:
                 self._problem = problem
                 self._turn.notify_all()
 
+    def _horizons_of(self, packets: Mapping[int, Told]) -> dict[int, int]:
+        """Return the watermark of every step of every story before the batch, by a number for both."""
+        return {
+            story * _STORIES + number: at
+            for story, (_, batch) in packets.items()
+            for number, at in batch.horizons.items()
+        }
+
     def _start(self) -> Any:
         name = registered(self._spark, PacketSource)
         packets = self._spark.readStream.format(name).option("folder", str(self._folder)).load()
-        specs = self._specs
-        blocks = packets.mapInArrow(prepare_packets(specs), CARRIER)
-        played = blocks.groupBy("kg").transformWithState(
-            KeyGroupProcessor(_play(specs), lambda _: True), CARRIER, "Append", "None"
-        )
-        writing = played.writeStream.foreachBatch(self._deliver)
+        stories = self._stories
+        carried = packets.mapInArrow(prepare_packets(stories), CARRIER)
+        for level in range(1, max(len(each.stages.levels) for each in stories.values()) + 1):
+            play, is_here = _level(stories, level)
+            carried = carried.groupBy("kg").transformWithState(
+                KeyGroupProcessor(play, is_here), CARRIER, "Append", "None"
+            )
+        writing = carried.writeStream.foreachBatch(self._deliver)
         return writing.option("checkpointLocation", str(self._folder / "checkpoint")).start()
 
     def _deliver(self, frame: DataFrame, batch: int) -> None:
+        if batch > self._delivered:
+            send(self._spark.sparkContext, Batch(horizons=self._horizons))
         found: dict[int, list[Block]] = {}
-        table = frame.toArrow().sort_by("kg")
-        for group, data in zip(table["kg"].to_pylist(), table["block"].to_pylist(), strict=True):
-            found.setdefault(group // GROUPS, []).append(unpack(data, f"key group {group}, output"))
+        table = frame.toArrow()
+        for to, data in zip(table["kg"].to_pylist(), table["block"].to_pylist(), strict=True):
+            found.setdefault(-1 - to, []).append(unpack(data, f"story {-1 - to}, output"))
         with self._turn:
             if batch <= self._delivered:
                 return  # stopped before Spark committed it, so Spark replays it; its players have the output
@@ -129,56 +185,68 @@ class Carrier:
             self._turn.notify_all()
 
 
-def prepare_packets(specs: StepSpecs) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that Spark runs over packets: each becomes one block per key group of its story."""
+def _without_sources(stages: Stages) -> Stages:
+    """Return stages whose sources and sinks do not travel to tasks; they may hold connections."""
+    return replace(stages, scans=tuple(_without_source(scan) for scan in stages.scans), outputs=())
+
+
+def _without_source(scan: Scan) -> Scan:
+    return replace(scan, source=SourceName(scan.source.name))  # type: ignore[arg-type]
+
+
+def prepare_packets(stories: Mapping[int, Played]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that Spark runs over packets: each becomes blocks for the key groups of its story."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        groups: list[int] = []
-        blocks: list[bytes] = []
+        sent: Blocks = []
         for batch in batches:
             for story, data in zip(batch["story"].to_pylist(), batch["packet"].to_pylist(), strict=True):
-                for group, block in _blocks(unpack(data, f"packet of story {story}"), specs[story]).items():
-                    groups.append(story * GROUPS + group)
-                    blocks.append(pack(block))
-        if groups:
-            yield pa.RecordBatch.from_pydict(
-                {"kg": pa.array(groups, pa.int64()), "block": pa.array(blocks, pa.binary())}
-            )
+                packet = _unpacked(unpack(data, f"packet of story {story}"))
+                played = stories[story]
+                sent += played.sent(prepared(packet, played.stages, _batch_of(story, packet.clock)))
+        if sent:
+            numbers = pa.array([to for to, _ in sent], pa.int64())
+            blocks = pa.array([pack(block) for _, block in sent], pa.binary())
+            yield pa.RecordBatch.from_pydict({"kg": numbers, "block": blocks})
 
     return run
 
 
-def _play(specs: StepSpecs) -> Play:
-    """Return the play function for key groups of stories."""
+def _level(stories: Mapping[int, Played], level: int) -> tuple[Play, Callable[[int], bool]]:
+    """Return the play function for the key groups of all stories at one level, and a test for their addresses."""
+    here = {number for played in stories.values() for number, (step, _) in played.groups.items() if step.level == level}
 
     def play(to: int, held: Mapping[str, bytes], blocks: Sequence[Block]) -> tuple[Mapping[str, bytes | None], Blocks]:
-        controls = [control_from_facts(block.facts["control"]) for block in blocks]
-        stepped = step(held, blocks, controls, specs[to // GROUPS])
-        letters = [block.frames["dead"] for block in blocks if "dead" in block.frames]
-        return stepped.writes, [(to, to_block(stepped, pl.concat(letters) if letters else None, Counts()))]
+        story = to // _STORIES
+        played = stories[story]
+        step, group = played.groups[to]
+        writes, sent = play_group(step, group, held, blocks, played.stages.by_number, _batch_of(story))
+        return writes, played.sent(sent)
 
-    return play
-
-
-def _blocks(data: Block, spec: StepSpec) -> dict[int, Block]:
-    packet = Packet(data.frames.get(_ELEMENTS), control_from_facts(data.facts["control"]), data.facts["horizon"])
-    found, dead = prepared(packet, spec)
-    facts = {"control": data.facts["control"], "from": "story", "counts": counts_to_facts(Counts())}
-    blocks = {}
-    for group in range(GROUPS):
-        block = found.get(group, Block())
-        letters = {"dead": dead} if group == 0 and dead is not None and dead.height else {}
-        blocks[group] = Block({**block.frames, **letters}, {**block.facts, **facts})
-    return blocks
+    return play, here.__contains__
 
 
-def _to_file(packets: Mapping[int, Packet]) -> bytes:
+def _batch_of(story: int, clock: int | None = None) -> Batch:
+    """Return the facts of the batch of one story."""
+    known = current_batch().horizons
+    return Batch(clock, {to % _STORIES: at for to, at in known.items() if to // _STORIES == story})
+
+
+def _unpacked(data: Block) -> Packet:
+    rows = {int(name.removeprefix(_SCAN)): frame for name, frame in data.frames.items()}
+    reports = {name: control_from_facts(each).seen for name, each in data.facts["reports"].items()}
+    return Packet(rows, data.facts["clock"], reports, data.facts["drain"], frozenset(data.facts["alone"]))
+
+
+def _packed(packet: Packet) -> bytes:
+    reports = {name: control_to_facts(Control(packet.clock, seen)) for name, seen in packet.reports.items()}
+    facts = {"reports": reports, "clock": packet.clock, "drain": packet.drain, "alone": sorted(packet.alone)}
+    return pack(Block({f"{_SCAN}{number}": rows for number, rows in packet.rows.items()}, facts))
+
+
+def _to_file(packets: Mapping[int, Told]) -> bytes:
     stories = sorted(packets)
-    data = []
-    for story in stories:
-        packet = packets[story]
-        frames = {} if packet.elements is None else {_ELEMENTS: packet.elements}
-        data.append(pack(Block(frames, {"control": control_to_facts(packet.control), "horizon": packet.horizon})))
+    data = [_packed(packets[story][0]) for story in stories]
     table = pa.table({"story": pa.array(stories, pa.int64()), "packet": pa.array(data, pa.binary())})
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, table.schema) as writer:
@@ -221,15 +289,23 @@ class PacketReader(DataSourceStreamReader):
             yield from reader
 
 
-class SparkPlayer(BlockPlayer):
+class SparkPlayer(StagesPlayer):
     """Play one of the stories of a carrier."""
 
-    def __init__(self, carrier: Carrier, story: int, operator: Operator, rule: Rule, **options: Any) -> None:
-        super().__init__(operator, rule, **options)
+    def __init__(self, carrier: Carrier, story: int, pipeline: StoryPipeline) -> None:
+        super().__init__(pipeline)
         self._carrier, self._story = carrier, story
 
-    def _carry(self, packet: Packet) -> Iterable[Block]:
-        return self._carrier.carry(self._story, packet)
+    def _narrowed(self, scan: Scan, rows: pl.DataFrame) -> pl.DataFrame:
+        """Let Spark run the SQL of a pipeline, as in a job."""
+        if not scan.native:
+            return rows
+        frame = self._carrier.spark.createDataFrame(rows.to_arrow(compat_level=pl.CompatLevel.oldest()))
+        return pl.DataFrame(with_native(frame, scan).toArrow())
+
+    def _carry(self, packet: Packet, batch: Batch) -> Gathered:
+        blocks = self._carrier.carry(self._story, packet, batch)
+        return gather(sorted(blocks, key=lambda block: place(block.facts[_PLACE])))
 
     def restart(self) -> Self:
         """Restart the query from its checkpoint; this player continues."""

@@ -72,12 +72,18 @@ def prepared(scan: Scan, stages: Stages, frame: DataFrame, writers: Writers, *, 
     if decoder is not None and scan.native:
         columns = ", ".join(f"`{name}` {kind}" for name, kind in source.types.items())
         frame = frame.mapInArrow(decode_task(decoder, topic_of(source)), f"{DECODED}, {columns}")
-    for operation in scan.native:
-        frame = _native(frame, operation)
+    frame = with_native(frame, scan)
     if clock:
         # The clock is the timestamp of the batch, which Spark stores in its offset log and repeats on replay.
         frame = frame.withColumn(CLOCK, F.current_timestamp())
     return frame.mapInArrow(prepare_task(scan, stages.by_number, decoder, writers), CARRIER)
+
+
+def with_native(frame: DataFrame, scan: Scan) -> DataFrame:
+    """Run the operations of a scan that are expressions of Spark."""
+    for operation in scan.native:
+        frame = _native(frame, operation)
+    return frame
 
 
 def _native(frame: DataFrame, operation: Operation | Flagged) -> DataFrame:

@@ -7,31 +7,23 @@ from typing import Any, Final
 from strandline.errors import InvalidStory, Unsupported
 from strandline.plan.stories.play import Outcome, perform
 from strandline.plan.stories.player_protocol import Player
-from strandline.plan.stories.story import Story, StoryPipeline, read_stories, to_story
-from strandline.reference.player import ReferencePlayer
+from strandline.plan.stories.reference_graph import graph_of
+from strandline.plan.stories.story import Story, read_stories, to_story
+from strandline.plan.stories.story_pipeline import StoryPipeline
+from strandline.reference.graph_player import GraphPlayer
 
 USUAL_PLAYER: Final = "kernel"
 SPARK: Final = "spark"
 
 
 def _reference(pipeline: StoryPipeline) -> Player:
-    return ReferencePlayer(
-        pipeline.operator,
-        pipeline.watermark,
-        partitions=pipeline.partitions,
-        fires_per_element=pipeline.fires_per_element,
-    )
+    return GraphPlayer(graph_of(pipeline), fires_per_element=pipeline.fires_per_element)
 
 
 def _kernel(pipeline: StoryPipeline) -> Player:
-    from strandline.kernel.player import KernelPlayer  # loads Polars only if this player is used
+    from strandline.execution.story_player import KernelPlayer  # loads Polars only if this player is used
 
-    return KernelPlayer(
-        pipeline.operator,
-        pipeline.watermark,
-        partitions=pipeline.partitions,
-        fires_per_element=pipeline.fires_per_element,
-    )
+    return KernelPlayer(pipeline)
 
 
 def _spark(pipeline: StoryPipeline) -> Player:

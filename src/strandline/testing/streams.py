@@ -8,7 +8,8 @@ from strandline.model.elements import TimeDomain
 from strandline.model.steps import WindowedStep
 from strandline.model.watermarks import BY_HAND, ByClock, Inputs, Watermark
 from strandline.plan.stories.play import Outcome, perform
-from strandline.plan.stories.story import Story, StoryPipeline, story_over
+from strandline.plan.stories.story import Story, story_over
+from strandline.plan.stories.story_pipeline import one_operator
 from strandline.testing.playing import USUAL_PLAYER, player_named
 
 Rows = Sequence[Mapping[str, Any]]
@@ -41,7 +42,7 @@ class TestStream:
         if by_clock and watermark is not None:
             raise InvalidWatermark("in processing time the clock is the watermark", hint="leave the watermark out")
         rule = watermark or (Watermark(ByClock()) if by_clock else BY_HAND)
-        self._pipeline = StoryPipeline(step, rule, tuple(partitions), fires_per_element)
+        self._pipeline = one_operator(step, rule, partitions, fires_per_element)
         self._steps: tuple[Mapping[str, Any], ...] = ()
         self._name = name
 

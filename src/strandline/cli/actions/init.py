@@ -27,20 +27,20 @@ pipeline = (
 '''
 
 STORY: Final = """story: a late score corrects the total of its minute
-pipeline:
-  window: {tumbling: 1m}
-  trigger: {after_watermark: {late: {after_count: 1}}}
-  accumulation: retracting
-  allowed_lateness: 5m
-  aggregate: {total: {sum: score}}
+pipeline: pipeline.py:pipeline
 steps:
-  - input: [{at: 5s, key: red, score: 3}, {at: 40s, key: red, score: 4}]
+  - input: [{team: red, score: 3, at: 5s}, {team: red, score: 4, at: 40s}, {team: blue, score: 2, at: 45s}]
   - watermark: 1m
-  - expect: [{key: red, window: [0s, 1m], total: 7, timing: on_time}]
-  - input: [{at: 50s, key: red, score: 1}]
   - expect:
-      - {key: red, total: 7, retraction: true}
-      - {key: red, total: 8, timing: late}
+      - {team: red, window: [0s, 1m], total: 7, timing: on_time}
+      - {team: blue, window: [0s, 1m], total: 2, timing: on_time}
+  - input: [{team: red, score: 1, at: 50s}]
+  - expect:
+      - {team: red, total: 7, retraction: true}
+      - {team: red, total: 8, timing: late}
+  - watermark: 7m
+  - input: [{team: red, score: 9, at: 55s}]
+  - expect_late: [{team: red, score: 9, reason: expired}]
 """
 
 CONFIG: Final = """# `strandline config show` prints the settings in effect and their sources.
@@ -70,7 +70,7 @@ EVENTS: Final = """{"team": "red", "score": 3, "at": "2026-01-01T12:00:05Z"}
 
 README: Final = """# NAME
 
-    strandline play totals.story.yaml         # test what the pipeline means, in milliseconds
+    strandline play totals.story.yaml         # test pipeline.py without Spark, in milliseconds
     strandline run pipeline.py                # reads events/, writes totals.db; Ctrl-C stops it
     strandline status checkpoint              # its status, from another terminal
     strandline drain checkpoint               # close every window, then end the job

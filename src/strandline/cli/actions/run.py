@@ -1,9 +1,6 @@
 """Load a pipeline from a file or module, run it, and show its progress: `strandline run`."""
 
-import importlib
-import importlib.util
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ from strandline.errors import SetupError
 from strandline.observe.known_jobs import remember
 from strandline.observe.number_format import conserved
 from strandline.plan.compile import to_stages
+from strandline.plan.import_path import object_at
 from strandline.plan.pipeline import Pipeline
 from strandline.spark.job import Job
 
@@ -79,13 +77,12 @@ def _stages(pipeline: Pipeline) -> dict[str, Any]:
 
 def find(where: str) -> Pipeline:
     """Load the pipeline at `file.py:name` or `package.module:name`; the default name is `pipeline`."""
-    place, _, name = where.partition(":")
-    found = getattr(_module(place), name or "pipeline", None)
+    found = object_at(where, "pipeline")
     if not isinstance(found, Pipeline):
         what = "nothing" if found is None else f"a {type(found).__name__}"
         raise SetupError(
             f"{where} is not a pipeline",
-            detail=f"{name or 'pipeline'} is {what}",
+            detail=f"{where.partition(':')[2] or 'pipeline'} is {what}",
             hint="assign a pipeline, with its write(…), to a name at module level, and give that name after a colon",
         )
     return found
@@ -93,33 +90,7 @@ def find(where: str) -> Pipeline:
 
 def function_at(where: str) -> Callable[..., Any]:
     """Load the function at `file.py:name` or `package.module:name`."""
-    place, _, name = where.partition(":")
-    found = getattr(_module(place), name, None) if name else None
+    found = object_at(where)
     if not callable(found):
         raise SetupError(f"{where} is not a function", hint="give its name after a colon, as in job.py:migrate")
     return found  # type: ignore[no-any-return]
-
-
-def _module(place: str) -> Any:
-    path = Path(place)
-    if path.suffix != ".py":
-        try:
-            sys.path.insert(0, str(Path.cwd()))
-            return importlib.import_module(place)
-        except ModuleNotFoundError as problem:
-            raise SetupError(
-                f"there is no module {place}", detail=str(problem), hint="give a file, as in job.py"
-            ) from None
-        finally:
-            sys.path.pop(0)
-    if not path.is_file():
-        raise SetupError(f"there is no file {place}", hint="check the path")
-    # Workers import the file's functions by its module name, so its folder must be on the path.
-    sys.path.insert(0, str(path.absolute().parent))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None  # noqa: S101 - a .py file has a loader
-    assert spec.loader is not None  # noqa: S101
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from strandline.errors import StrandlineError
-from strandline.model.aggregates import Collect
 from strandline.model.elements import BEGINNING, Timestamp
 from strandline.model.panes import Emitted
+from strandline.plan.nodes import KeyedNode, outputs_of
 from strandline.plan.stories.expectations import (
     Difference,
     dead_fields,
@@ -16,8 +16,10 @@ from strandline.plan.stories.expectations import (
     row_fields,
     rows_differ,
 )
+from strandline.plan.stories.operators import words_of
 from strandline.plan.stories.player_protocol import Player
-from strandline.plan.stories.story import EXPECTATION, Story, StoryPipeline
+from strandline.plan.stories.story import EXPECTATION, Story
+from strandline.plan.stories.story_pipeline import StoryPipeline
 from strandline.plan.stories.story_steps import (
     Drain,
     Expectation,
@@ -128,8 +130,17 @@ class _Stage:
         self.player = player
         self.outputs = Emitted()
         self._pending = Emitted()
-        self._has_rows = pipeline.deduplicate is not None
-        self._multisets = {name for name, kind in pipeline.step.aggregates if isinstance(kind, Collect)}
+        self._fed = 0
+        self._is_spelled = pipeline.is_spelled
+        self._outputs = pipeline.output_names
+        self._of_rows = {
+            name
+            for name, write in zip(self._outputs, outputs_of(pipeline.root), strict=False)
+            if not (isinstance(write.of, KeyedNode) and words_of(write.of.operator).readers(write.of.operator))
+        }
+        """Outputs of rows; the others are of panes."""
+        operators = [node.operator for node in pipeline.nodes]
+        self._multisets = {name for each in operators for name in words_of(each).multisets(each)}
 
     def act(self, act: Move | Expectation) -> Difference | None:
         match act:
@@ -144,22 +155,36 @@ class _Stage:
                 emitted = self._move(act)
                 self.outputs += emitted
                 self._pending += emitted
-                return None
+                self._fed += len(act.elements) if isinstance(act, Feed) else 0
+                return self._conserved()
+
+    def _conserved(self) -> Difference | None:
+        """Check that every element has one outcome: read = contributed + late + dead + filtered."""
+        counts = self.player.counts
+        lost = {name: each.missing for name, each in counts.items() if each.missing}
+        if lost:
+            named = ", ".join(f"{many} of {name or 'the operator'}" for name, many in lost.items())
+            return Difference(f"elements are unaccounted for: {named}", (), (), tuple(map(str, counts.values())))
+        read = sum(each.read for each in counts.values())
+        # Spark drops rows by SQL before a job counts them.
+        if self._is_spelled and read != self._fed:
+            return Difference(f"{read} elements are counted, expected {self._fed}", (), ())
+        return None
 
     def _move(self, move: Feed | MoveWatermark | MoveClock | FallIdle | ReturnActive | Finish | Drain) -> Emitted:
         match move:
             case Feed(elements):
                 return self.player.feed(elements)
-            case MoveWatermark(to, of):
-                return self.player.move_watermark(to, of)
+            case MoveWatermark(to, of, source):
+                return self.player.move_watermark(to, of, source)
             case MoveClock(to):
                 return self.player.move_clock(to)
-            case FallIdle(name):
-                return self.player.fall_idle(name)
-            case ReturnActive(name):
-                return self.player.return_active(name)
-            case Finish(name):
-                return self.player.finish(name)
+            case FallIdle(name, source):
+                return self.player.fall_idle(name, source)
+            case ReturnActive(name, source):
+                return self.player.return_active(name, source)
+            case Finish(name, source):
+                return self.player.finish(name, source)
             case Drain():
                 return self.player.drain()
         assert_never(move)
@@ -168,17 +193,25 @@ class _Stage:
         """Compare pending output with an expectation and discard it."""
         pending = self._pending
         match expected:
-            case ExpectPanes(rows, some):
-                self._pending = replace(pending, panes=(), rows=())
-                if self._has_rows:
-                    return rows_differ("row", rows, [row_fields(row) for row in pending.rows], some=some)
-                return panes_differ(rows, pending.panes, self._multisets, some=some)
-            case ExpectLate(rows):
-                self._pending = replace(pending, late=())
-                return rows_differ("late row", rows, [late_fields(late) for late in pending.late])
-            case ExpectDead(rows):
-                self._pending = replace(pending, dead=())
-                return rows_differ("dead letter", rows, [dead_fields(letter) for letter in pending.dead])
+            case ExpectPanes(rows, some, output):
+                panes = [pane for pane in pending.panes if pane.output == output]
+                found = [row for row in pending.rows if row.output == output]
+                self._pending = replace(
+                    pending,
+                    panes=tuple(pane for pane in pending.panes if pane.output != output),
+                    rows=tuple(row for row in pending.rows if row.output != output),
+                )
+                if found or output in self._of_rows:
+                    return rows_differ("row", rows, [row_fields(row) for row in found], some=some)
+                return panes_differ(rows, panes, self._multisets, some=some)
+            case ExpectLate(rows, output):
+                late = [each for each in pending.late if each.output == output]
+                self._pending = replace(pending, late=tuple(each for each in pending.late if each.output != output))
+                return rows_differ("late row", rows, [late_fields(each) for each in late])
+            case ExpectDead(rows, output):
+                dead = [each for each in pending.dead if each.output == output]
+                self._pending = replace(pending, dead=tuple(each for each in pending.dead if each.output != output))
+                return rows_differ("dead letter", rows, [dead_fields(letter) for letter in dead])
             case Ignore():
                 self._pending = Emitted()
                 return None
@@ -186,20 +219,25 @@ class _Stage:
 
     def _look_at_player(self, expected: ExpectWatermark | ExpectIdle | ExpectState) -> Difference | None:
         match expected:
-            case ExpectWatermark(at, of_output):
-                got = self.player.output_watermark if of_output else self.player.watermark
+            case ExpectWatermark(at, of_output, name):
+                got = self.player.output_watermark_of(name) if of_output else self.player.watermark_of(name)
                 return _unequal(
                     "the output watermark" if of_output else "the watermark", _time_text(at), _time_text(got)
                 )
             case ExpectIdle(is_idle):
                 return _unequal("idleness", str(is_idle).lower(), str(self.player.is_idle).lower())
-            case ExpectState(rows):
-                return _unequal("the number of windows held", str(rows), str(self.player.rows))
+            case ExpectState(rows, name):
+                return _unequal("the number of windows held", str(rows), str(self.player.rows_of(name)))
         assert_never(expected)
 
     def left_over(self) -> list[Difference]:
         """Return the differences for output that no expectation covers."""
-        differences = [self._look_at_output(expected) for expected in (ExpectPanes(()), ExpectLate(()), ExpectDead(()))]
+        expectations = [
+            expected
+            for output in self._outputs
+            for expected in (ExpectPanes((), output=output), ExpectLate((), output), ExpectDead((), output))
+        ]
+        differences = [self._look_at_output(expected) for expected in expectations]
         return [
             replace(left, summary=f"at the end of the story {left.summary}") for left in differences if left is not None
         ]

@@ -1,8 +1,9 @@
 """Define the protocol of story players: the reference, the kernel and Spark implement it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, Self
 
+from strandline.model.counts import Counts
 from strandline.model.elements import Element, Timestamp
 from strandline.model.panes import Emitted
 
@@ -14,23 +15,26 @@ class Player(Protocol):
         """Play a batch of elements, in their order in the story; processing time does not advance."""
         ...
 
-    def move_watermark(self, to: Timestamp, of: str | None = None) -> Emitted:
-        """Advance the watermark of a partition or input, or of all; a lower one is ignored."""
+    def move_watermark(self, to: Timestamp, of: str | None = None, source: str | None = None) -> Emitted:
+        """Advance the watermark of a partition or input, or of all; a lower one is ignored.
+
+        `source` names the input where a pipeline has several.
+        """
         ...
 
     def move_clock(self, to: Timestamp) -> Emitted:
         """Advance processing time; an earlier time is ignored."""
         ...
 
-    def fall_idle(self, name: str) -> Emitted:
+    def fall_idle(self, name: str | None, source: str | None = None) -> Emitted:
         """Mark a partition or input as idle."""
         ...
 
-    def return_active(self, name: str) -> Emitted:
+    def return_active(self, name: str | None, source: str | None = None) -> Emitted:
         """Mark a partition or input as active; a partition may be new."""
         ...
 
-    def finish(self, name: str) -> Emitted:
+    def finish(self, name: str | None, source: str | None = None) -> Emitted:
         """End a partition or input."""
         ...
 
@@ -46,14 +50,16 @@ class Player(Protocol):
         """Release resources outside memory."""
         ...
 
-    @property
-    def watermark(self) -> Timestamp:
-        """Return the watermark; the beginning of time before there is one."""
+    def watermark_of(self, name: str | None = None) -> Timestamp:
+        """Return the watermark of an operator, or the lowest; the beginning of time before there is one."""
         ...
 
-    @property
-    def output_watermark(self) -> Timestamp:
-        """Return the watermark that the step forwards."""
+    def output_watermark_of(self, name: str | None = None) -> Timestamp:
+        """Return the watermark that an operator forwards, or the lowest of those that write to an output."""
+        ...
+
+    def rows_of(self, name: str | None = None) -> int:
+        """Return the number of windows held, over all keys: open ones, and marks of closed ones."""
         ...
 
     @property
@@ -62,6 +68,6 @@ class Player(Protocol):
         ...
 
     @property
-    def rows(self) -> int:
-        """Return the number of windows held, over all keys: open ones, and marks of closed ones."""
+    def counts(self) -> Mapping[str, Counts]:
+        """Return what became of all elements so far, by step, or by output that elements reach without one."""
         ...

@@ -5,39 +5,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from strandline.errors import InvalidStory, PlanError, Unsupported
-from strandline.model.deduplicate import Deduplicate, Keep
-from strandline.model.elements import TimeDomain
-from strandline.model.operators import Operator
-from strandline.model.panes import Accumulation, Emit, Lateness, LateRows, PaneTimestamp
+from strandline.errors import InvalidStory, PlanError
+from strandline.model.elements import Element
 from strandline.model.steps import WindowedStep
-from strandline.model.watermarks import BY_HAND, ByClock, FromSource, Inputs, Watermark
+from strandline.model.watermarks import BY_HAND, FromSource, Inputs, Watermark
+from strandline.plan.endpoints import Source
+from strandline.plan.nodes import KeyedNode, Node, outputs_of
 from strandline.plan.stories.located_values import Written, from_value, from_yaml
-from strandline.plan.stories.parse_aggregates import aggregate
-from strandline.plan.stories.parse_steps import steps_of
-from strandline.plan.stories.parse_triggers import trigger
-from strandline.plan.stories.parse_windows import evictor, watermark, window
+from strandline.plan.stories.operators import words_of
+from strandline.plan.stories.operators.window import PANE
+from strandline.plan.stories.parse_pipeline import to_pipeline
+from strandline.plan.stories.parse_rows import ROW
+from strandline.plan.stories.parse_steps import Fields, Known, keyed_element, steps_of
+from strandline.plan.stories.story_pipeline import ONLY, StoryPipeline, one_operator
 from strandline.plan.stories.story_steps import FallIdle, Feed, Finish, MoveWatermark, ReturnActive, Step
+from strandline.plan.stories.user_pipeline import element_of, names_a_pipeline, user_pipeline
 
 SUFFIX: Final = ".story.yaml"
+USER_FIELDS: Final = Fields({name: read for name, read in PANE.items() if name != "key"})
+"""Fields of a user's panes beside their columns."""
 EXPECTATION: Final = "expectation"
 """`fails: expectation`: an expectation fails."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoryPipeline:
-    """The pipeline of a story: the operator, the rule of its watermark, and whether each element is a batch."""
-
-    step: WindowedStep = WindowedStep()
-    watermark: Watermark | Inputs = BY_HAND
-    partitions: tuple[str, ...] = ()
-    fires_per_element: bool = False
-    deduplicate: Deduplicate | None = None
-    """Replaces the windowed step."""
-
-    @property
-    def operator(self) -> Operator:
-        return self.step if self.deduplicate is None else self.deduplicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +49,7 @@ def read_stories(path: Path | str) -> list[Story]:
     documents = from_yaml(text, str(path))
     if not documents:
         raise InvalidStory(f"{path}: there is no story, expected a mapping with story, pipeline and steps")
-    return [_story(document) for document in documents]
+    return [_story(document, Path(path).parent) for document in documents]
 
 
 def to_story(given: Mapping[str, Any], place: str = "story") -> Story:
@@ -74,123 +62,103 @@ def story_over(pipeline: StoryPipeline, steps: Sequence[Mapping[str, Any]], name
     return Story(name, pipeline, _steps(pipeline, from_value(list(steps), "steps")), place=name)
 
 
+def known_of(pipeline: StoryPipeline) -> Known:
+    """Return what the steps of a story can name in its pipeline."""
+    inputs = tuple(pipeline.input_name(source) for source in pipeline.sources)
+    operators = tuple(pipeline.name_of(number) for number in range(len(pipeline.nodes)))
+    writes = dict(zip(pipeline.output_names, outputs_of(pipeline.root), strict=False))
+    if pipeline.is_spelled:
+        outputs = {name: _fields(write.of) for name, write in writes.items()}
+        return Known(inputs, operators, outputs, lambda _, each: keyed_element(each), names_inputs=inputs != (ONLY,))
+    parsers = {pipeline.input_name(source): element_of(source) for source in pipeline.sources}
+    # Outputs of late elements follow those that are written.
+    fields = dict.fromkeys(pipeline.output_names, USER_FIELDS)
+    return Known(inputs, operators, fields, lambda name, each: parsers[name](each), names_inputs=True)
+
+
+def _fields(node: Node) -> Fields:
+    """Return the fields of an output's rows, and whether there are no others."""
+    if isinstance(node, KeyedNode) and (readers := words_of(node.operator).readers(node.operator)) is not None:
+        return Fields({**readers, **dict.fromkeys(node.keys, Written.plain)}, only=True)
+    return Fields(ROW)
+
+
 def _steps(pipeline: StoryPipeline, given: Written) -> tuple[Step, ...]:
-    names = [] if pipeline.deduplicate is not None else [name for name, _ in pipeline.step.aggregates]
-    steps = steps_of(given, names, has_windows=pipeline.deduplicate is None)
-    _check_names(pipeline, steps)
+    steps = steps_of(given, known_of(pipeline))
+    if pipeline.is_spelled:
+        _check_names(pipeline, steps)
     return steps
 
 
-def _story(given: Written) -> Story:
+def _story(given: Written, folder: Path | None = None) -> Story:
     members = given.members_among(("story", "rule", "pipeline", "fails", "steps"), "a story")
     name = given.required(members, "story").text()
     fails = members["fails"].text("'expectation', or the text of an error") if "fails" in members else None
     try:
-        pipeline = to_pipeline(members.get("pipeline", Written({}, given.place)))
+        pipeline = _pipeline(members.get("pipeline", Written({}, given.place)), folder)
         steps = _steps(pipeline, given.required(members, "steps"))
     except PlanError as refusal:
         if fails in (None, EXPECTATION):
             raise
-        return Story(name, StoryPipeline(), (), fails, given.place, refusal)
+        return Story(name, one_operator(WindowedStep()), (), fails, given.place, refusal)
     return Story(name, pipeline, steps, fails, given.place)
 
 
-_FIELDS: Final = (
-    "window", "time", "trigger", "accumulation", "allowed_lateness", "aggregate", "pane_timestamp", "on_time_pane",
-    "final_pane", "late", "evict", "ttl", "watermark", "fires",
-)  # fmt: skip
-
-
-_DEDUPLICATE_FIELDS: Final = ("deduplicate", "time", "allowed_lateness", "watermark", "fires")
-
-
-def to_pipeline(given: Written) -> StoryPipeline:
-    """Parse the pipeline of a story; every field has a default."""
-    for word in ("join", "pattern"):
-        if word in given.members("a pipeline, as a mapping"):
-            raise Unsupported(f"{given.place}: stories cannot play a {word} yet", hint="use a window or deduplicate")
-    without_windows = "deduplicate" in given.members("a pipeline, as a mapping")
-    settings = given.members_among(_DEDUPLICATE_FIELDS if without_windows else _FIELDS, "a pipeline")
-    deduplicate = _deduplicate(given, settings) if without_windows else None
-    step = WindowedStep() if without_windows else _windowed_step(given, settings)
-    time = step.time if deduplicate is None else deduplicate.time
-    rule: Watermark | Inputs = Watermark(ByClock()) if time is TimeDomain.PROCESSING else BY_HAND
-    partitions: tuple[str, ...] = ()
-    if "watermark" in settings:
-        if time is TimeDomain.PROCESSING:
-            raise settings["watermark"].error("none: in processing time the clock is the watermark")
-        rule, partitions = watermark(settings["watermark"])
-    fires = settings["fires"].one_of(("per_batch", "per_element")) if "fires" in settings else "per_batch"
-    return StoryPipeline(step, rule, partitions, fires == "per_element", deduplicate)
-
-
-def _deduplicate(given: Written, settings: Mapping[str, Written]) -> Deduplicate:
-    fields = settings["deduplicate"].members_among(("keep", "within"), "a deduplication")
-    parts: dict[str, Any] = {}
-    if "keep" in fields:
-        parts["keep"] = Keep(fields["keep"].one_of([*Keep]))
-    if "within" in fields:
-        parts["within"] = fields["within"].length()
-    if "allowed_lateness" in settings:
-        parts["lateness"] = settings["allowed_lateness"].length()
-    if "time" in settings:
-        parts["time"] = TimeDomain(settings["time"].one_of([*TimeDomain]))
-    with given.locating():
-        return Deduplicate(**parts)
-
-
-def _windowed_step(given: Written, settings: Mapping[str, Written]) -> WindowedStep:
-    parts: dict[str, Any] = {
-        "time": TimeDomain(settings["time"].one_of([*TimeDomain])) if "time" in settings else TimeDomain.EVENT,
-        "lateness": _lateness(settings),
-    }
-    if "aggregate" in settings:
-        named = settings["aggregate"].members("aggregates by name")
-        parts["aggregates"] = tuple((name, aggregate(each)) for name, each in named.items())
-    parsers = {"window": window, "trigger": trigger, "evict": evictor}
-    parts |= {
-        "evictor" if name == "evict" else name: read(settings[name])
-        for name, read in parsers.items()
-        if name in settings
-    }
-    choices = {"accumulation": Accumulation, "pane_timestamp": PaneTimestamp, "on_time_pane": Emit, "final_pane": Emit}
-    parts |= {name: kind(settings[name].one_of([*kind])) for name, kind in choices.items() if name in settings}
-    if "ttl" in settings:
-        parts["ttl"] = settings["ttl"].length()
-    with given.locating():
-        return WindowedStep(**parts)
-
-
-def _lateness(settings: Mapping[str, Written]) -> Lateness:
-    rows = LateRows(settings["late"].one_of([*LateRows])) if "late" in settings else LateRows.PER_ELEMENT
-    if "allowed_lateness" not in settings:
-        return Lateness(rows=rows)
-    allowed = settings["allowed_lateness"]
-    with allowed.locating():
-        return Lateness(None if allowed.value == "forever" else allowed.length(), rows)
+def _pipeline(given: Written, folder: Path | None) -> StoryPipeline:
+    return user_pipeline(given, folder) if names_a_pipeline(given) else to_pipeline(given)
 
 
 def _check_names(pipeline: StoryPipeline, steps: tuple[Step, ...]) -> None:
-    """Check that steps move only a watermark that the story controls, of partitions and inputs known by then.
+    """Check that steps move only watermarks that the story controls, of partitions and inputs known by then.
 
-    Elements and `active` make partitions of a source known; inputs are all known from the start.
+    Elements and `active` make partitions of a source known; inputs of a watermark by hand are all known from the start.
     """
-    rule = pipeline.watermark
-    known = {*pipeline.partitions} if isinstance(rule, Watermark) else {*rule.names}
+    rules = pipeline.times
+    known = {source.name: _names_of(rules[source.name], source) for source in pipeline.sources}
     for step in steps:
         match step.act:
-            case MoveWatermark() if isinstance(rule, Watermark) and not isinstance(rule.generator, FromSource):
-                raise InvalidStory(f"{step.place}: a step moves the watermark, but the pipeline has a rule for it")
-            case Feed(elements) if isinstance(rule, Watermark):
-                known |= {element.partition for element in elements}
-            case Feed(elements) if rule != BY_HAND:
-                _check_known(step, known, *(element.partition for element in elements if element.partition))
-            case ReturnActive(name) if isinstance(rule, Watermark):
-                known.add(name)
-            case FallIdle(name) | ReturnActive(name) | Finish(name) | MoveWatermark(of=str(name)):
-                _check_known(step, known - {""}, name)
+            case Feed(elements):
+                for element in elements:
+                    _meet(step, element, pipeline, known, rules)
+            case MoveWatermark(of=of, input=source):
+                for name in _sources(pipeline, source):
+                    _check_by_hand(step, rules[name])
+                    _check_known(step, known[name] - {""}, *([] if of is None else [of]))
+            case FallIdle(str() as of, source) | Finish(str() as of, source) | ReturnActive(str() as of, source):
+                for name in _sources(pipeline, source):
+                    if isinstance(step.act, ReturnActive) and isinstance(rules[name], Watermark):
+                        known[name].add(of)
+                    _check_known(step, known[name] - {""}, of)
             case _:
                 pass
+
+
+def _meet(
+    step: Step,
+    element: Element,
+    pipeline: StoryPipeline,
+    known: Mapping[str, set[str]],
+    rules: Mapping[str, Watermark | Inputs],
+) -> None:
+    """Add the partition of an element to those known, or check it against the inputs of a watermark by hand."""
+    (name,) = _sources(pipeline, element.input or None)
+    if isinstance(rules[name], Watermark):
+        known[name].add(element.partition)
+    elif rules[name] != BY_HAND and element.partition:
+        _check_known(step, known[name], element.partition)
+
+
+def _sources(pipeline: StoryPipeline, name: str | None) -> list[str]:
+    return [source.name for source in pipeline.sources] if name is None else [name]
+
+
+def _names_of(rule: Watermark | Inputs, source: Source) -> set[str]:
+    return {*rule.names} if isinstance(rule, Inputs) else {*source.partitions}
+
+
+def _check_by_hand(step: Step, rule: Watermark | Inputs) -> None:
+    if isinstance(rule, Watermark) and not isinstance(rule.generator, FromSource):
+        raise InvalidStory(f"{step.place}: a step moves the watermark, but the pipeline has a rule for it")
 
 
 def _check_known(step: Step, known: set[str], *names: str) -> None:

@@ -20,6 +20,9 @@ class MoveWatermark:
 
     to: Timestamp
     of: str | None = None
+    """A partition; None for all of them."""
+    input: str | None = None
+    """An input by name; None for all, or the only one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +32,23 @@ class MoveClock:
 
 @dataclass(frozen=True, slots=True)
 class FallIdle:
-    name: str
+    name: str | None
+    """A partition; None for all of the input."""
+    input: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReturnActive:
-    name: str
+    name: str | None
+    """A partition; None for all of the input."""
+    input: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    name: str
+    name: str | None
+    """A partition; None for all of the input."""
+    input: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +78,19 @@ class ExpectPanes:
 
     rows: tuple[Row, ...]
     some: bool = False
+    output: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectLate:
     rows: tuple[Row, ...]
+    output: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectDead:
     rows: tuple[Row, ...]
+    output: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +99,8 @@ class ExpectWatermark:
 
     at: Timestamp
     of_output: bool = False
+    operator: str | None = None
+    """An operator by name; None for the lowest watermark of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +113,7 @@ class ExpectState:
     """Expect a number of windows held, over all keys: open ones, and marks of closed ones; `empty` is zero."""
 
     rows: int
+    operator: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

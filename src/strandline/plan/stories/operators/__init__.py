@@ -1,0 +1,33 @@
+"""Find the story words of an operator. An operator that stories can play is registered here."""
+
+from collections.abc import Collection
+from typing import Final, assert_never
+
+from strandline.model.deduplicate import Deduplicate
+from strandline.model.operators import Operator
+from strandline.model.steps import WindowedStep
+from strandline.plan.stories.operators.contract import OperatorWords, Readers
+from strandline.plan.stories.operators.deduplicate import DeduplicateWords
+from strandline.plan.stories.operators.window import WindowWords
+
+__all__ = ["USUAL", "WORDS", "OperatorWords", "Readers", "words_among", "words_of"]
+
+_WINDOW, _DEDUPLICATE = WindowWords(), DeduplicateWords()
+WORDS: Final[tuple[OperatorWords, ...]] = (_DEDUPLICATE, _WINDOW)
+USUAL: Final[OperatorWords] = _WINDOW
+"""The words of a mapping that names no operator: a window over all time."""
+
+
+def words_among(fields: Collection[str]) -> OperatorWords:
+    """Return the words of the operator that these fields choose."""
+    return next((words for words in WORDS if words.word in fields), USUAL)
+
+
+def words_of(operator: Operator) -> OperatorWords:
+    """Return the words of an operator."""
+    match operator:
+        case WindowedStep():
+            return _WINDOW
+        case Deduplicate():
+            return _DEDUPLICATE
+    assert_never(operator)

@@ -2,6 +2,7 @@
 
 StrandlineError
 ├── PlanError       refused before anything runs
+│   ├── InvalidArgument  an argument of a type that the function does not take
 │   ├── InvalidTime, InvalidWindow, InvalidWatermark, InvalidTrigger, InvalidAggregate, InvalidStep
 │   ├── InvalidSchema    a schema that cannot be read, or has no column form
 │   ├── InvalidSecret    a secret that is not given by reference
@@ -45,6 +46,10 @@ class StrandlineError(Exception):
 
 class PlanError(StrandlineError):
     """The pipeline was refused before anything ran."""
+
+
+class InvalidArgument(PlanError):
+    """An argument that is missing, unknown, or of a type that the function does not take."""
 
 
 class InvalidTime(PlanError):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from strandline.errors import InvalidStep
 from strandline.kernel.blocks.block import OFFSET, OWN, PARTITION
+from strandline.model.arguments import checked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,6 +43,7 @@ class Frame:
         return self.frame.selectExpr("*", *place)
 
 
+@checked
 def frame(
     dataframe: "DataFrame", *, name: str = "frame", partition: str | None = None, offset: str | None = None
 ) -> Frame:

@@ -9,6 +9,7 @@ import polars as pl
 from strandline.errors import InvalidStep, SinkError, SinkUnavailable
 from strandline.formats.row_files import to_public_columns
 from strandline.kernel.output import Output
+from strandline.model.arguments import checked
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
 from strandline.ports.crash_points import crash_point
@@ -59,6 +60,7 @@ class Call:
         return OpenCall(self)
 
 
+@checked
 def call(function: BatchFunction, *, name: str | None = None) -> Call:
     """Call a function on the driver with each batch: `write(call(send), delivery="at_least_once")`.
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
 from strandline.errors import InvalidStep
+from strandline.model.arguments import checked
 
 
 class Delivery(StrEnum):
@@ -79,6 +80,7 @@ class DeadTable:
         return "the sink's own table"
 
 
+@checked
 def dead_table(*, mask: Iterable[str] = ()) -> DeadTable:
     """Write dead letters to the sink's own table with fields masked: `write(sink, dead=dead_table(mask=["card"]))`."""
     return DeadTable(fields_of(mask))

@@ -33,6 +33,7 @@ from strandline.formats.sink_columns import names_beside
 from strandline.kernel.blocks.block import END, START
 from strandline.kernel.latest_per_key import latest_rows
 from strandline.kernel.output import Output
+from strandline.model.arguments import checked
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
 from strandline.ports.crash_points import crash_point
@@ -93,6 +94,7 @@ class Delta(Ledgered):
         return {name: each if isinstance(each, str) else each.reveal() for name, each in self.options}
 
 
+@checked
 def delta(
     path: str | Path,
     *,

@@ -18,6 +18,7 @@ from strandline.errors import InvalidStep, LostRecords, SetupError
 from strandline.formats.secrets import Secret
 from strandline.kernel.blocks.block import OFFSET, PARTITION
 from strandline.kernel.blocks.column_types import to_arrow, to_polars
+from strandline.model.arguments import checked
 from strandline.model.ddl import parse
 from strandline.ports.register_data_source import registered
 
@@ -116,6 +117,7 @@ class DeltaRows:
         return {name: each if isinstance(each, str) else each.reveal() for name, each in self.options}
 
 
+@checked
 def delta_table(
     path: str | Path,
     columns: str,

@@ -18,6 +18,7 @@ from strandline.kernel.blocks.block import END, START
 from strandline.kernel.output import Output
 from strandline.kernel.window.panes import INDEX, RETRACTION
 from strandline.letters.file_notes import NotedLetters
+from strandline.model.arguments import checked
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
 from strandline.ports.crash_points import crash_point
@@ -62,6 +63,7 @@ class Folder(Ledgered):
         return letters_in(Path(self.path))
 
 
+@checked
 def folder(path: str | Path, *, format: str = "parquet", evolve: bool = False) -> Folder:  # noqa: A002 - Spark's term
     """Write files to a folder, whole batches only: `write(folder("totals/", format="parquet"))`, or "jsonl", or "csv".
 

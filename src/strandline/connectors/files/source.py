@@ -17,6 +17,7 @@ from strandline.formats.debezium import Debezium
 from strandline.formats.json.codec import Json
 from strandline.formats.text import Raw, Text
 from strandline.kernel.blocks.block import OFFSET, PARTITION
+from strandline.model.arguments import checked
 from strandline.model.ddl import parse
 from strandline.ports.codecs import Decoder
 from strandline.ports.raw_records import FILE_NAME, RAW_SCHEMA, RECORD, SPLIT
@@ -233,6 +234,7 @@ class Files:
         return waiting(self.path, self.pattern, listed, spark)
 
 
+@checked
 def files(  # noqa: PLR0913 - one option each
     path: str | Path,
     columns: str | Decoder,

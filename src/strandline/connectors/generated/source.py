@@ -12,6 +12,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from strandline.connectors.generated.draw_events import due, records
 from strandline.connectors.generated.settings import COLUMNS, POISONS, Knobs, from_option, to_option
+from strandline.model.arguments import checked
 from strandline.model.ddl import parse
 from strandline.model.elements import Length, Timestamp, duration
 from strandline.ports.raw_records import ENDED, RAW_COLUMNS, RAW_SCHEMA, RECORD
@@ -47,6 +48,7 @@ class Generated(Knobs):
         return spark.readStream.format(registered(spark, GeneratedDataSource)).option("knobs", to_option(self)).load()
 
 
+@checked
 def generator(  # noqa: PLR0913 - one setting each
     *,
     seed: int = 0,

@@ -20,6 +20,7 @@ from strandline.errors import InvalidStep, SetupError, SinkUnavailable
 from strandline.kernel.dead_letters import CUT, NAMES
 from strandline.letters.envelope_json import from_json, to_json
 from strandline.letters.store import KEPT, NEW, REDRIVE, REDRIVEN, STATE, Marks, Redrive, in_order, refuse_overlap
+from strandline.model.arguments import checked
 from strandline.plan.endpoints import fields_of
 from strandline.ports.ledger import LedgerEntry
 
@@ -60,6 +61,7 @@ class DeadTopic:
         return TopicLetters(self)
 
 
+@checked
 def dead_topic(topic: str, *, servers: str, mask: Iterable[str] = (), security: Security | None = None) -> DeadTopic:
     """Send dead letters to a topic: `write(sink, dead=dead_topic("scores.dead", servers="localhost:9092"))`."""
     if not topic:

@@ -6,6 +6,7 @@ from typing import Final
 
 from strandline.errors import InvalidStep
 from strandline.formats.secrets import Secret, secret
+from strandline.model.arguments import checked
 
 _MODULES: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -76,12 +77,14 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"')
 
 
+@checked
 def tls(*, authority: str | Path | None = None, certificate: str | Path | None = None) -> Security:
     """Connect over TLS. Both arguments are PEM files: the brokers' certificate authorities, and the client's
     certificate."""
     return Security("SSL", authority=_text(authority), certificate=_text(certificate))
 
 
+@checked
 def sasl(
     mechanism: str,
     *,

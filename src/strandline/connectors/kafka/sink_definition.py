@@ -10,6 +10,7 @@ from strandline.connectors.kafka.security import Security
 from strandline.connectors.kafka.sink import OpenKafka, Place
 from strandline.connectors.kafka.topic_admin import Topics
 from strandline.errors import InvalidStep
+from strandline.model.arguments import checked
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
 
@@ -42,6 +43,7 @@ class KafkaTopic(Ledgered):
         return TopicLetters(DeadTopic(self.place.topics.dead, self.place.servers, security=self.place.security))
 
 
+@checked
 def kafka_topic(  # noqa: PLR0913 - one choice each
     topic: str,
     *,

@@ -13,6 +13,7 @@ from strandline.connectors.kafka.topic_extent import Slice, slice_of
 from strandline.errors import InvalidStep, LostRecords
 from strandline.kernel.blocks.binary_views import LONGEST
 from strandline.letters.store import Marks, Redrive
+from strandline.model.arguments import checked
 from strandline.model.elements import Timestamp
 from strandline.ports.codecs import Decoder
 from strandline.ports.raw_records import PARTITION_CODE, RAW_SCHEMA, RECORD, SIZE
@@ -273,6 +274,7 @@ class Kafka:
             consumer_groups.commit(self.servers, self.security, self.group or job, offsets)
 
 
+@checked
 def kafka(  # noqa: PLR0913 - one option of Kafka each
     *topics: str,
     servers: str,

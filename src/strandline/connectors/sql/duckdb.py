@@ -13,6 +13,7 @@ from strandline.connectors.sql.dialect import Refusal, Traits
 from strandline.connectors.sql.sink import OpenSql, Table, open_table, table_of
 from strandline.errors import SetupError, SinkError, SinkUnavailable
 from strandline.formats.sink_columns import Column, Kind, SinkRows
+from strandline.model.arguments import checked
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
@@ -75,6 +76,7 @@ class DuckDb(Ledgered):
         return DuckDbFile(self.path)
 
 
+@checked
 def duckdb(
     path: str | Path,
     *,

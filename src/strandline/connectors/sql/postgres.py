@@ -16,6 +16,7 @@ from strandline.connectors.sql.sink import OpenSql, Table, open_table, table_of
 from strandline.errors import SinkError, SinkUnavailable
 from strandline.formats.secrets import Secret
 from strandline.formats.sink_columns import Column, Kind, SinkRows
+from strandline.model.arguments import checked
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
@@ -84,6 +85,7 @@ class Postgres(Ledgered):
         return PostgresDatabase(self.place, self.schema)
 
 
+@checked
 def postgres(
     table: str,
     *,

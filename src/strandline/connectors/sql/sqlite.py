@@ -14,6 +14,7 @@ from strandline.connectors.sql.dialect import Refusal, Traits
 from strandline.connectors.sql.sink import OpenSql, Table, open_table, table_of
 from strandline.errors import SetupError, SinkError, SinkUnavailable
 from strandline.formats.sink_columns import Column, Kind, SinkRows
+from strandline.model.arguments import checked
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
@@ -61,6 +62,7 @@ class Sqlite(Ledgered):
         return SqliteFile(self.path, patience=30)
 
 
+@checked
 def sqlite(
     path: str | Path,
     *,

@@ -9,6 +9,7 @@ from strandline.connectors.valkey.server import server_of
 from strandline.connectors.valkey.sink import OpenValkey, Place
 from strandline.errors import InvalidStep
 from strandline.formats.secrets import Secret
+from strandline.model.arguments import checked
 from strandline.model.elements import Length, duration
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
@@ -37,6 +38,7 @@ class Valkey(Ledgered):
         return StreamLetters(self.place.server, f"{self.place.prefix}.dead")
 
 
+@checked
 def valkey(
     url: str | Secret,
     *,

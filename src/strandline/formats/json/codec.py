@@ -27,6 +27,7 @@ from strandline.formats.undecodable_records import (
     to_decoded,
 )
 from strandline.formats.varints import NOT_UTF8
+from strandline.model.arguments import checked
 from strandline.ports.codecs import RAW, Decoded, Masked
 from strandline.ports.dead_letter_masking import mask_json
 
@@ -109,6 +110,7 @@ class Json:
         return pl.Series(found.encode().split(b"\n")[:-1], dtype=pl.Binary)
 
 
+@checked
 def json(ddl: str, *, registry: Registry | None = None, largest: int = LARGEST) -> Json:
     """Read JSON records with these columns: `json("team string, score long, at timestamp")`."""
     return Json(ddl, registry, largest)

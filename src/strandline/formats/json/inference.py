@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from strandline.errors import InvalidSchema
 from strandline.formats.schema import parse_ddl
+from strandline.model.arguments import checked
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
@@ -17,6 +18,7 @@ _LONG: Final = 2**63
 _ORDER: Final = ("null", "boolean", "long", "double", "date", "timestamp", "string")
 
 
+@checked
 def infer_json(sample: str | Path | bytes | Iterable[bytes]) -> str:
     """Infer DDL from a sample: the path of a JSON lines file, JSON lines as bytes, or records. Pin the result."""
     kinds: dict[str, Any] = {}

@@ -57,6 +57,14 @@ class Sink(Protocol):
 
 
 @runtime_checkable
+class WritesColumns(Protocol):
+    """A sink that needs columns by name: those of its key, or of its format."""
+
+    @property
+    def needed_columns(self) -> tuple[str, ...]: ...
+
+
+@runtime_checkable
 class DeadLetters(Protocol):
     """A sink of dead letters, and the fields it masks."""
 

@@ -78,6 +78,10 @@ class Delta(Ledgered):
         """The fields that make it the same sink to a checkpoint; storage options are left out."""
         return {"path": self.path, "mode": self.mode, "key": self.key}
 
+    @property
+    def needed_columns(self) -> tuple[str, ...]:
+        return self.key
+
     def open(self, output: Deliver) -> "OpenDelta":
         if self.mode is Mode.UPSERT and not self.key and output.keys is None:
             raise InvalidStep(

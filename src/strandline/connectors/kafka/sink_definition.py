@@ -35,6 +35,12 @@ class KafkaTopic(Ledgered):
         names = {"topic": topics.rows, "late": topics.late, "dead": topics.dead, "ledger": topics.ledger}
         return {**names, "by_key": place.by_key, "key": place.key, "value": place.value}
 
+    @property
+    def needed_columns(self) -> tuple[str, ...]:
+        key, value = self.place.key, self.place.value
+        keys = key.columns if isinstance(key, Format) else key or ()
+        return (*keys, *(() if value is None else value.columns))
+
     def open(self, output: Deliver) -> OpenKafka:
         return OpenKafka(self.place, output, self.name)
 

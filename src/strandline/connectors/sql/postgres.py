@@ -72,6 +72,10 @@ class Postgres(Ledgered):
         """Leave out the server, which may move; the ledger shows whether it is still the same database."""
         return {"schema": self.schema, **self.table.definition}
 
+    @property
+    def needed_columns(self) -> tuple[str, ...]:
+        return self.table.key
+
     def open(self, output: Deliver) -> OpenSql:
         return open_table(self.database(), self.table, output, self.name)
 

@@ -43,6 +43,10 @@ class Sqlite(Ledgered):
     def definition(self) -> dict[str, Any]:
         return {"path": self.path, **self.table.definition}
 
+    @property
+    def needed_columns(self) -> tuple[str, ...]:
+        return self.table.key
+
     def open(self, output: Deliver) -> OpenSql:
         return open_table(self.database(), self.table, output, self.name)
 

@@ -30,6 +30,10 @@ class Valkey(Ledgered):
         """Leave out the server, which may move; the ledger shows whether it still has the data."""
         return {"prefix": self.place.prefix, "key": self.place.key}
 
+    @property
+    def needed_columns(self) -> tuple[str, ...]:
+        return self.place.key
+
     def open(self, output: Deliver) -> OpenValkey:
         return OpenValkey(self.place, output, self.name)
 

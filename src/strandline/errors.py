@@ -25,6 +25,20 @@ StrandlineError
     └── BrokenBlock
 """
 
+import re
+from typing import Final
+
+_LISTED: Final = re.compile(r"""(?<![\w@])[`"']?@[A-Za-z_]\w*(?:#\d+L?)?[`"']?\s*,\s*""")
+_LAST: Final = re.compile(r"""\s*,\s*[`"']?(?<![\w@])@[A-Za-z_]\w*(?:#\d+L?)?[`"']?(?=\s*[\])])""")
+_ALONE: Final = re.compile(r"""[`"']?(?<![\w@])@[A-Za-z_]\w*(?:#\d+L?)?[`"']?""")
+
+
+def hide_internal_columns(text: str) -> str:
+    """Remove Strandline's own columns, which start with @, from a text of Spark or Polars."""
+    if "@" not in text:
+        return text
+    return _ALONE.sub("an internal column", _LAST.sub("", _LISTED.sub("", text)))
+
 
 class StrandlineError(Exception):
     """An error with a message; optionally the detail behind it, and a hint what to do about it."""

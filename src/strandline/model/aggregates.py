@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from strandline.errors import InvalidAggregate
-from strandline.model.arguments import checked
+from strandline.model.arguments import check_fields, checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +243,9 @@ class UserAggregate:
     merge: Callable[[Any, Any], Any] | None = None
     retract: Callable[[Any, Any], Any] | None = None
     name: str = "user"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def merges(self) -> bool:

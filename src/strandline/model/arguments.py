@@ -8,7 +8,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import wraps
 from types import NoneType, UnionType
@@ -102,6 +102,14 @@ def checked_methods(owner: Class) -> Class:
     return owner
 
 
+def check_fields(value: Any) -> None:
+    """Check the fields of a value that users construct themselves. Called from its `__post_init__`."""
+    owner = type(value)
+    for each in fields(value):
+        parameter = _Parameter(each.name, _resolved(each.type, owner), inspect.Parameter.KEYWORD_ONLY)
+        _one(owner, parameter, each.name, getattr(value, each.name))
+
+
 def _signature(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, _Parameter]]:
     signature = inspect.signature(function)
     found = {
@@ -127,7 +135,8 @@ def _wrong_call(
 ) -> InvalidArgument:
     """Describe a call with missing, unknown or too many arguments."""
     names = [name for name in signature.parameters if name != "self"]
-    unknown = [name for name in named if name not in names]
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values())
+    unknown = [name for name in named if name not in names and not takes_any]
     shown = f"it takes {', '.join(names)}" if names else "it takes no arguments"
     if unknown:
         hint = did_you_mean(unknown[0], names, "leave it out")

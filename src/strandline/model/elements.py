@@ -192,6 +192,17 @@ def _read_instant(text: str) -> Timestamp:
         raise InvalidTime(f"{text!r} is not a time", hint="write 26s, -5s or 2024-05-01T12:00:00Z") from None
 
 
+def zoned(at: datetime, name: str) -> Timestamp:
+    """Convert a datetime that an argument gives; raise if it has no zone, since it could mean any."""
+    if at.tzinfo is None:
+        raise InvalidTime(
+            f"{name}={at.isoformat()} has no time zone",
+            detail="the same clock time is another moment in every zone",
+            hint="write datetime(…, tzinfo=UTC), with UTC from datetime",
+        )
+    return Timestamp.from_datetime(at)
+
+
 class TimeDomain(StrEnum):
     """The clock that gives an element its time."""
 

@@ -19,7 +19,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "check the name") -> str:
     """Return a hint that suggests the nearest known name."""
     found = nearest(name, known)
-    return otherwise if found is None else f"did you mean {found!r}?"
+    return otherwise if found is None else f"did you mean {str(found)!r}?"
 
 
 def listed(names: Iterable[str]) -> str:

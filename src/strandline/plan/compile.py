@@ -167,7 +167,14 @@ class _Plan:
 
     def _outputs(self) -> tuple[Deliver, ...]:
         outputs = [
-            Deliver(number, write.sink, write.delivery, _pane_keys(write), write.dead)
+            Deliver(
+                number,
+                write.sink,
+                write.delivery,
+                _pane_keys(write),
+                write.dead,
+                tuple(columns_after(write.of).items()),
+            )
             for number, write in enumerate(self.writes)
         ]
         for step in self.late_steps:

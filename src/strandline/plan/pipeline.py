@@ -196,12 +196,12 @@ class Stream:
 
         Rows on which it raises become dead letters; the other rows pass.
         """
-        ddl.parse(columns)
+        ddl.require_types(ddl.parse(columns))
         return self._then(Map(function, columns))
 
     def flat_map(self, function: Callable[[dict[str, Any]], Any], columns: str) -> Self:
         """Apply a function from a row, as a dictionary, to any number of rows; `columns` is their DDL."""
-        ddl.parse(columns)
+        ddl.require_types(ddl.parse(columns))
         return self._then(FlatMap(function, columns))
 
     def branch(self, *conditions: Any) -> "tuple[Self, ...]":

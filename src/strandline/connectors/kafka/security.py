@@ -1,5 +1,6 @@
 """Configure TLS and SASL for a Kafka cluster, with the option names of both clients, Java's and librdkafka's."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -71,6 +72,15 @@ class Security:
             client = {"sasl.oauthbearer.client.id": self.user or "", "sasl.oauthbearer.client.secret": password}
             return options | tokens | client
         return options | {"sasl.username": self.user or "", "sasl.password": password}
+
+
+def server_list(servers: str | Sequence[str]) -> str:
+    """Return bootstrap servers as Kafka's clients take them: `a:9092,b:9092`."""
+    given = servers.split(",") if isinstance(servers, str) else servers
+    found = [each.strip() for each in given]
+    if not found or not all(found):
+        raise InvalidStep("a server has no name", hint='write servers="localhost:9092", or a list of such texts')
+    return ",".join(found)
 
 
 def _escaped(value: str) -> str:

@@ -1,12 +1,12 @@
 """Define Kafka topics as sinks: the `kafka_topic` function and its checks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from strandline.connectors.kafka.dead_letters import DeadTopic, TopicLetters
 from strandline.connectors.kafka.encode_rows import Format
-from strandline.connectors.kafka.security import Security
+from strandline.connectors.kafka.security import Security, server_list
 from strandline.connectors.kafka.sink import OpenKafka, Place
 from strandline.connectors.kafka.topic_admin import Topics
 from strandline.errors import InvalidStep
@@ -53,7 +53,7 @@ class KafkaTopic(Ledgered):
 def kafka_topic(  # noqa: PLR0913 - one choice each
     topic: str,
     *,
-    servers: str,
+    servers: str | Sequence[str],
     value: Format | None = None,
     key: Iterable[str] | Format | None = None,
     mode: str = "append",
@@ -84,7 +84,9 @@ def kafka_topic(  # noqa: PLR0913 - one choice each
         raise InvalidStep(
             "two of the sink's topics have the same name", hint="give rows, late, dead and ledger different topics"
         )
-    place = Place(servers, topics, mode == "upsert", chosen, value, security or Security(), _checked(options or {}))
+    place = Place(
+        server_list(servers), topics, mode == "upsert", chosen, value, security or Security(), _checked(options or {})
+    )
     return KafkaTopic(place)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from strandline.connectors.sql.dead_letters import TableLetters
-from strandline.connectors.sql.dialect import Refusal, Traits
+from strandline.connectors.sql.dialect import Refusal, Traits, require_folder
 from strandline.connectors.sql.sink import OpenSql, Table, open_table, table_of
 from strandline.errors import SetupError, SinkError, SinkUnavailable
 from strandline.formats.sink_columns import Column, Kind, SinkRows
@@ -105,10 +105,10 @@ class DuckDbFile:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        require_folder(path)
         self._done: list[Callable[[], object]] = []
         engine = _engine()
         try:
-            Path(path).absolute().parent.mkdir(parents=True, exist_ok=True)
             self._connection = engine.connect(path)
             self._connection.execute("SET TimeZone = 'UTC'")
         except (engine.Error, OSError) as problem:

@@ -17,7 +17,7 @@ import polars as pl
 
 from strandline.connectors.sql.dialect import Dialect
 from strandline.connectors.sql.isolate_bad_rows import write_isolating_refused
-from strandline.connectors.sql.tables import create_now_view, fit, refuse_long_names
+from strandline.connectors.sql.tables import create_now_view, fit, refuse_long_names, refuse_misfit
 from strandline.connectors.sql.upserts import Upsert
 from strandline.errors import InvalidStep, SinkError
 from strandline.formats.refused_rows import Refused, refused_letters
@@ -105,6 +105,7 @@ class OpenSql:
             )
         refuse_long_names(database, [table.name + suffix for suffix in ("_late", "_dead", "_now", "_key")])
         with database.transaction():
+            refuse_misfit(database, table.name, output.columns, widen=table.evolve)
             self._create_ledger()
 
     def refused_to(self, keep: Callable[[pl.DataFrame, LedgerEntry], None]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.connectors.sql.dead_letters import TableLetters
-from strandline.connectors.sql.dialect import Refusal, Traits
+from strandline.connectors.sql.dialect import Refusal, Traits, require_folder
 from strandline.connectors.sql.sink import OpenSql, Table, open_table, table_of
 from strandline.errors import SetupError, SinkError, SinkUnavailable
 from strandline.formats.sink_columns import Column, Kind, SinkRows
@@ -90,9 +90,9 @@ class SqliteFile:
 
     def __init__(self, path: str, patience: float = 5) -> None:
         self._path = path
+        require_folder(path)
         self._staged: tuple[str, ...] = ()
         try:
-            Path(path).absolute().parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=patience)
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")

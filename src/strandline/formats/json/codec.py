@@ -122,6 +122,12 @@ def _refuse_unreadable(kind: pa.DataType, name: str, *, top: bool = False) -> No
             f"the column {name!r} cannot be read from JSON as {ddl_of(kind)}",
             hint="declare an object's fields: struct<a: long, b: string>; a date must be a top-level column",
         )
+    if pa.types.is_timestamp(kind) and kind.tz is None:
+        raise InvalidStep(
+            f"the column {name!r} cannot be read from JSON as timestamp_ntz",
+            detail="a time in JSON has a zone, or is in UTC",
+            hint=f"declare it as {name} timestamp; cast it to timestamp_ntz afterwards if a sink needs that",
+        )
     if pa.types.is_list(kind):
         _refuse_unreadable(kind.value_type, name)
     if pa.types.is_struct(kind):

@@ -40,7 +40,14 @@ def infer_json(sample: str | Path | bytes | Iterable[bytes]) -> str:
 
 def _records(sample: str | Path | bytes | Iterable[bytes]) -> Iterable[bytes]:
     if isinstance(sample, str | Path):
-        sample = Path(sample).read_bytes()
+        try:
+            sample = Path(sample).read_bytes()
+        except (OSError, ValueError) as problem:
+            raise InvalidSchema(
+                f"the sample {str(sample)!r} cannot be read",
+                detail=getattr(problem, "strerror", None) or str(problem),
+                hint="give the path of a file with a JSON object on each line, or the lines as bytes",
+            ) from None
     return [line for line in sample.split(b"\n") if line.strip()] if isinstance(sample, bytes) else sample
 
 

@@ -38,6 +38,7 @@ from strandline.ports.ledger import LedgerEntry, Recorded, Sealed, Written, outp
 from strandline.ports.sinks import OpenSink, Stamp
 from strandline.ports.sources import CommittingSource, FileListSource, ListedFile
 from strandline.spark.batch_properties import Batch, name_jobs, send
+from strandline.spark.delivery.failed_tasks import reporting_failed_tasks
 from strandline.spark.delivery.gather_output import Gathered, StepOutput, gather
 from strandline.spark.tasks.block_addresses import place
 from strandline.spark.tasks.partition_codes import numbered
@@ -226,7 +227,8 @@ class Deliverer:
 
     def _collect(self, frame: DataFrame, stamps: Sequence[Stamp]) -> Gathered:
         try:
-            return _gather(frame)
+            with reporting_failed_tasks(self._spark, self._retry.report):
+                return _gather(frame)
         except UNREACHABLE:
             sweep(self._sinks, stamps)
             raise

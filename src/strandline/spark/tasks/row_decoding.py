@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from strandline.kernel.blocks.block import OFFSET, OWN, PARTITION
+from strandline.kernel.blocks.column_types import to_arrow
 from strandline.kernel.dead_letters import CUT, MASKED, TOO_LARGE
 from strandline.kernel.stateless_steps import spread
 from strandline.ports.codecs import DETAIL, RAW, REASON, Decoded, Decoder
@@ -133,9 +134,19 @@ def decode_task(decoder: Decoder, topic: str | None = None) -> Callable[[Batches
     def run(batches: Batches) -> Batches:
         for some in _grouped(batches):
             frame = decoded(as_crossed(some, current_batch().files, topic), decoder)
-            yield from frame.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
+            yield from _for_spark(frame, decoder).to_batches()
 
     return run
+
+
+def _for_spark(frame: pl.DataFrame, decoder: Decoder) -> pa.Table:
+    """Convert decoded rows to Arrow types that Spark reads: it knows no large lists, which Polars makes."""
+    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    nested = {name: to_arrow(kind) for name, kind in decoder.types.items() if "<" in kind}
+    if not nested:
+        return table
+    kinds = [each.with_type(nested.get(each.name) or each.type) for each in table.schema]
+    return table.cast(pa.schema(kinds))
 
 
 def _grouped(batches: Batches) -> Iterator[list[pa.RecordBatch]]:

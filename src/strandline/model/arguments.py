@@ -141,9 +141,7 @@ def _wrong_call(
     if unknown:
         hint = did_you_mean(unknown[0], names, "leave it out")
         return InvalidArgument(f"{function.__name__}(…) has no argument {unknown[0]!r}", detail=shown, hint=hint)
-    return InvalidArgument(
-        f"{function.__name__}(…): {problem}", detail=shown, hint="compare it with the reference page"
-    )
+    return InvalidArgument(f"{function.__name__}(…): {problem}", detail=shown, hint="see docs/reference/names.md")
 
 
 def _taken(function: Callable[..., Any], parameter: _Parameter, given: Any) -> Any:

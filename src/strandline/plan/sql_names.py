@@ -44,6 +44,8 @@ def columns_read(sql: str) -> tuple[str, ...]:
     tokens = [(str(each.lastgroup), each.group()) for each in _TOKEN.finditer(sql) if each.lastgroup != "space"]
     if any(kind == "word" and text.lower() in ("select", "over") for kind, text in tokens):
         return ()
+    if any(kind == "sign" and text in "'\"`" for kind, text in tokens):
+        return ()  # a quote that is not closed: Spark says where
     bound = _lambda_parameters(tokens)
     found = []
     for place, (kind, text) in enumerate(tokens):

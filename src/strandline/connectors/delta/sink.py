@@ -102,7 +102,7 @@ class Delta(Ledgered):
 def delta(
     path: str | Path,
     *,
-    mode: str | None = None,
+    mode: Mode | str | None = None,
     key: Iterable[str] | None = None,
     evolve: bool = False,
     options: Mapping[str, str | Secret] | None = None,
@@ -113,10 +113,7 @@ def delta(
     applied. Late elements and dead letters go to `<path>_late` and `<path>_dead`. `evolve` allows adding columns.
     """
     columns = () if key is None else (key,) if isinstance(key, str) else tuple(key)
-    try:
-        chosen = Mode(mode or (Mode.UPSERT if columns else Mode.APPEND))
-    except ValueError:
-        raise InvalidStep(f"unknown mode {mode!r}", hint=f"choose one of {', '.join(Mode)}") from None
+    chosen = Mode(mode or (Mode.UPSERT if columns else Mode.APPEND))
     if not str(path):
         raise InvalidStep("the table has no path", hint="give a path")
     if columns and chosen is Mode.APPEND:

@@ -11,6 +11,7 @@ from strandline.connectors.kafka.sink import OpenKafka, Place
 from strandline.connectors.kafka.topic_admin import Topics
 from strandline.errors import InvalidStep
 from strandline.model.arguments import checked
+from strandline.model.suggestions import did_you_mean
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
 
@@ -73,7 +74,9 @@ def kafka_topic(  # noqa: PLR0913 - one choice each
     if not topic:
         raise InvalidStep("the topic has no name", hint='write kafka_topic("totals", …)')
     if mode not in _MODES:
-        raise InvalidStep(f"unknown mode {mode!r}", hint=f"choose one of {', '.join(_MODES)}")
+        raise InvalidStep(
+            f"unknown mode {mode!r}", hint=did_you_mean(mode, _MODES, f"choose one of {', '.join(_MODES)}")
+        )
     if value is not None and not isinstance(value, Format):
         raise InvalidStep(f"rows cannot be written as {value!r}", hint="use json, avro, protobuf, text or raw")
     chosen = key if key is None or isinstance(key, Format) else (key,) if isinstance(key, str) else tuple(key)

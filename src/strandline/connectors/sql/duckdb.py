@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from strandline.connectors.sql.dead_letters import TableLetters
 from strandline.connectors.sql.dialect import Refusal, Traits, require_folder
-from strandline.connectors.sql.sink import OpenSql, Table, open_table, table_of
+from strandline.connectors.sql.sink import Mode, OpenSql, Table, open_table, table_of
 from strandline.errors import SetupError, SinkError, SinkUnavailable
 from strandline.formats.sink_columns import Column, Kind, SinkRows
 from strandline.model.arguments import checked
@@ -85,7 +85,7 @@ def duckdb(
     path: str | Path,
     *,
     table: str = "panes",
-    mode: str | None = None,
+    mode: Mode | str | None = None,
     key: Iterable[str] | None = None,
     evolve: bool = False,
 ) -> DuckDb:

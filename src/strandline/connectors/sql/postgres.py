@@ -12,7 +12,7 @@ from strandline.connectors.sql.binary_copy import binary_form, has_binary_form
 from strandline.connectors.sql.conninfo import Place, place_of
 from strandline.connectors.sql.dead_letters import TableLetters
 from strandline.connectors.sql.dialect import Refusal, Traits
-from strandline.connectors.sql.sink import OpenSql, Table, open_table, table_of
+from strandline.connectors.sql.sink import Mode, OpenSql, Table, open_table, table_of
 from strandline.errors import SinkError, SinkUnavailable
 from strandline.formats.secrets import Secret
 from strandline.formats.sink_columns import Column, Kind, SinkRows
@@ -96,7 +96,7 @@ def postgres(
     dsn: str | Secret,
     password: str | Secret | None = None,
     schema: str | None = None,
-    mode: str | None = None,
+    mode: Mode | str | None = None,
     key: Iterable[str] | None = None,
     evolve: bool = False,
 ) -> Postgres:

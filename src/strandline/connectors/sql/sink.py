@@ -66,13 +66,10 @@ class Table:
         return {"table": self.name, "mode": self.mode, "key": self.key}
 
 
-def table_of(name: str, mode: str | None, key: Iterable[str] | None, evolve: bool) -> Table:
+def table_of(name: str, mode: Mode | str | None, key: Iterable[str] | None, evolve: bool) -> Table:
     """Check a table's settings; with a key, the default mode is upsert."""
     columns = () if key is None else (key,) if isinstance(key, str) else tuple(key)
-    try:
-        chosen = Mode(mode or (Mode.UPSERT if columns else Mode.APPEND))
-    except ValueError:
-        raise InvalidStep(f"unknown mode {mode!r}", hint=f"choose one of {', '.join(Mode)}") from None
+    chosen = Mode(mode or (Mode.UPSERT if columns else Mode.APPEND))
     if not name:
         raise InvalidStep("the table has no name", hint="name the table")
     if columns and chosen is Mode.APPEND:

@@ -11,7 +11,7 @@ import polars as pl
 
 from strandline.connectors.sql.dead_letters import TableLetters
 from strandline.connectors.sql.dialect import Refusal, Traits, require_folder
-from strandline.connectors.sql.sink import OpenSql, Table, open_table, table_of
+from strandline.connectors.sql.sink import Mode, OpenSql, Table, open_table, table_of
 from strandline.errors import SetupError, SinkError, SinkUnavailable
 from strandline.formats.sink_columns import Column, Kind, SinkRows
 from strandline.model.arguments import checked
@@ -71,7 +71,7 @@ def sqlite(
     path: str | Path,
     *,
     table: str = "panes",
-    mode: str | None = None,
+    mode: Mode | str | None = None,
     key: Iterable[str] | None = None,
     evolve: bool = False,
 ) -> Sqlite:

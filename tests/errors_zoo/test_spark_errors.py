@@ -120,7 +120,7 @@ def test_sql_that_fails_on_a_row_says_so(name: str, spark: SparkSession, tmp_pat
 
 def test_a_task_that_is_tried_again_says_its_error_before_the_batch_fails(spark: SparkSession, tmp_path: Path) -> None:
     # Each attempt takes seconds before it reaches the bad row, as over a large batch.
-    slow = "java_method('java.lang.Thread', 'sleep', 100L) is null and cast(score as int) > 3"
+    slow = "java_method('java.lang.Thread', 'sleep', 100L) is not null and cast(score as int) > 3"
     stream = lines(tmp_path / "in", *["1"] * 40, "bad").where(slow)
     job = to_nowhere(stream).run(spark, checkpoint=tmp_path / "job")
     seen, until = list[str](), time.monotonic() + 120

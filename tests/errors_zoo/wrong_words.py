@@ -125,6 +125,12 @@ WORDS: Final[dict[str, Wrong]] = {
         lambda: sl.json("team"), "cannot read the column 'team'", "", "a name and a type"
     ),
     "a type that is none": Wrong(lambda: sl.json("team strin"), "cannot read the column 'team strin'", "", "string"),
+    "a type of Parquet columns that is none": Wrong(
+        lambda: sl.files("in", "team strin"),
+        "there is no type 'strin', which the column 'team' has",
+        "",
+        "did you mean 'string'?",
+    ),
     "a time without a zone in JSON": Wrong(
         lambda: sl.json("team string, at timestamp_ntz"),
         "'at' cannot be read from JSON as timestamp_ntz",

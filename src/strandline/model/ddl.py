@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from strandline.errors import InvalidStep
-from strandline.model.suggestions import did_you_mean
+from strandline.model.suggestions import nearest
 
 SCALARS: Final = (
     "string", "long", "bigint", "int", "double", "boolean", "timestamp", "float", "date", "binary",
@@ -22,6 +22,11 @@ _TIMES: Final = frozenset({"timestamp", "timestamp_ntz"})
 _DECIMAL: Final = re.compile(r"decimal\s*\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)", re.IGNORECASE)
 _NESTED: Final = re.compile(r"(array|map|struct)\s*<(.*)>", re.IGNORECASE | re.DOTALL)
 _MOST_DIGITS: Final = 38
+_WORD: Final = re.compile(r"\w+")
+_MORE_OF_SPARK: Final = (
+    "array", "map", "struct", "decimal", "dec", "numeric", "real", "char", "character", "varchar", "timestamp_ltz",
+    "time", "interval", "variant", "void",
+)  # fmt: skip
 _COLUMN: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))\s*[:\s]\s*(\S.*?)\s*", re.DOTALL)
 
 
@@ -41,6 +46,12 @@ def parse(text: str) -> dict[str, str]:
     return columns
 
 
+def hint_for(kind: str) -> str:
+    """Return the hint for a type that is none: the nearest one, and the list."""
+    found = nearest(kind, SCALARS)
+    return HINT if found is None else f"did you mean {found!r}? {HINT}"
+
+
 def require_types(columns: Mapping[str, str]) -> None:
     """Raise for the first column whose type is not in DDL, with the nearest type."""
     for name, kind in columns.items():
@@ -48,8 +59,16 @@ def require_types(columns: Mapping[str, str]) -> None:
         if wrong is not None:
             raise InvalidStep(
                 f"there is no type {wrong!r}, which the column {name!r} has",
-                hint=did_you_mean(wrong, SCALARS, HINT),
+                hint=hint_for(wrong),
             )
+
+
+def require_spark_types(columns: Mapping[str, str]) -> None:
+    """Raise for the first column whose type no column of Spark has. What is inside a nested type is left to Spark."""
+    for name, kind in columns.items():
+        word = _WORD.match(kind)
+        if word is None or word[0].lower() not in (*SCALARS, *_MORE_OF_SPARK):
+            raise InvalidStep(f"there is no type {kind!r}, which the column {name!r} has", hint=hint_for(kind))
 
 
 def _wrong_type(kind: str) -> str | None:

@@ -18,7 +18,7 @@ from strandline.formats.json.codec import Json
 from strandline.formats.text import Raw, Text
 from strandline.kernel.blocks.block import OFFSET, PARTITION
 from strandline.model.arguments import checked
-from strandline.model.ddl import parse
+from strandline.model.ddl import parse, require_spark_types
 from strandline.ports.codecs import Decoder
 from strandline.ports.raw_records import FILE_NAME, RAW_SCHEMA, RECORD, SPLIT
 from strandline.ports.sources import ListedFile
@@ -60,7 +60,7 @@ class Files:
 
     def __post_init__(self) -> None:
         if isinstance(self.columns, str):
-            parse(self.columns)
+            require_spark_types(parse(self.columns))
         elif not isinstance(self.columns, LINES) or getattr(self.columns, "registry", None) is not None:
             raise InvalidStep(
                 f"{type(self.columns).__name__} cannot decode lines",

@@ -19,7 +19,7 @@ from strandline.connectors.kafka.clients import Writer
 from strandline.connectors.kafka.encode_rows import encode_or_refuse, in_format
 from strandline.connectors.kafka.security import Security
 from strandline.connectors.kafka.topic_admin import Found
-from strandline.errors import Fenced, InvalidStep, RunError, SetupError, SinkError, SinkUnavailable
+from strandline.errors import Fenced, InvalidStep, PlanError, RunError, SetupError, SinkError, SinkUnavailable
 from strandline.formats.json.write_rows import as_json
 from strandline.kernel.blocks.block import END, OFFSET, PARTITION
 from strandline.kernel.watermarks import FOREVER
@@ -237,12 +237,12 @@ def test_an_unreachable_broker_is_reported_with_its_address(monkeypatch: pytest.
         ({"mode": "replace"}, "unknown mode"),
         ({"key": []}, "the key has no columns"),
         ({"late": "totals"}, "two of the sink's topics"),
-        ({"value": "json"}, "cannot be written as"),
+        ({"value": "json"}, "cannot take 'json' as value"),
         ({"topic": ""}, "has no name"),
     ],
 )
 def test_invalid_topic_settings_are_refused(asked: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidStep, match=message):
+    with pytest.raises(PlanError, match=message):
         sl.kafka_topic(**{"topic": "totals", "servers": "127.0.0.1:1", **asked})
 
 

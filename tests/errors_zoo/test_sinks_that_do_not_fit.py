@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import strandline as sl
@@ -56,6 +57,20 @@ def test_a_table_of_duckdb_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="does not fit") as refused:
         opened(sl.duckdb(tmp_path / "a.duckdb", table="totals"))
     assert "total is date, expected integer" in refused.value.detail
+
+
+def test_a_table_with_a_user_column_of_a_panes_name_is_opened(tmp_path: Path) -> None:
+    table(tmp_path / "a.db", f"team TEXT, total INTEGER, {PANE.replace('timing TEXT', 'timing INTEGER, timing_ TEXT')}")
+    opened(sl.sqlite(tmp_path / "a.db", table="totals"))
+
+
+def test_a_delta_table_that_lacks_a_column_is_refused(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake(tmp_path / "lake", pl.DataFrame({"team": ["red"]}).to_arrow())
+    with pytest.raises(SinkError, match="does not fit") as refused:
+        opened(sl.delta(tmp_path / "lake"))
+    assert refused.value.detail == "total is missing"
+    opened(sl.delta(tmp_path / "lake", evolve=True))
 
 
 @pytest.mark.parametrize("sink", [sl.sqlite, sl.duckdb])

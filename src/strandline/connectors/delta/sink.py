@@ -87,7 +87,9 @@ class Delta(Ledgered):
             raise InvalidStep(
                 f"{self.name} writes elements by key, and no key is given", hint='name the columns: key=["id"]'
             )
-        return OpenDelta(self, output.keys)
+        opened = OpenDelta(self, output.keys)
+        opened.refuse_missing(name for name, kind in output.columns if kind is not None)
+        return opened
 
     def letters(self) -> DeltaLetters:
         """Open the dead letters beside the table."""
@@ -129,6 +131,17 @@ class OpenDelta:
         self._options = sink.revealed()
         self._panes = DeltaLog(sink.path, self._options)
         self._beside: dict[str, DeltaLog] = {}
+
+    def refuse_missing(self, names: Iterable[str]) -> None:
+        """Raise if an existing table lacks columns that the plan knows. Called before Spark starts."""
+        known = self._panes.columns()
+        absent = [name for name in names if name not in known]
+        if absent and [*known] != [BATCH] and known and not self._sink.evolve:
+            raise SinkError(
+                f"the table {self._sink.path} does not fit the rows to write",
+                detail="; ".join(f"{name} is missing" for name in absent),
+                hint="write to another table; or allow adding columns: evolve=True",
+            )
 
     def claim(self, lineage: str) -> int:
         def once() -> int:

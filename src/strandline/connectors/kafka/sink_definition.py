@@ -77,8 +77,6 @@ def kafka_topic(  # noqa: PLR0913 - one choice each
         raise InvalidStep(
             f"unknown mode {mode!r}", hint=did_you_mean(mode, _MODES, f"choose one of {', '.join(_MODES)}")
         )
-    if value is not None and not isinstance(value, Format):
-        raise InvalidStep(f"rows cannot be written as {value!r}", hint="use json, avro, protobuf, text or raw")
     chosen = key if key is None or isinstance(key, Format) else (key,) if isinstance(key, str) else tuple(key)
     if chosen == ():
         raise InvalidStep("the key has no columns", hint="name at least one column, or leave key out")

@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,23 @@ def test_missing_topics_and_ledgers_with_retention_are_refused_before_the_job_ru
     forgets = sl.kafka_topic(new_topic(), servers=kafka.address, ledger=new_topic())
     with pytest.raises(SetupError, match="deletes old records"):
         forgets.open(Deliver(0, forgets, Delivery.EXACTLY_ONCE, None))
+
+
+@pytest.mark.services
+def test_a_missing_topic_of_a_source_is_refused_before_spark_starts_with_the_nearest_one(
+    kafka: Service, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic()
+    source = partial(sl.kafka, servers=[kafka.address], value=sl.json("team string, at timestamp"))
+    source(topic).refuse_missing()
+    source(f"{topic[:-1]}.*", pattern=True).refuse_missing()
+    with pytest.raises(SetupError, match=f"there is no topic {topic}s at") as refused:
+        source(topic, f"{topic}s").refuse_missing()
+    assert topic in refused.value.hint
+
+
+def test_the_topics_of_an_unreachable_broker_are_not_refused() -> None:
+    sl.kafka("scores", servers="127.0.0.1:1", value=sl.json("team string")).refuse_missing()
 
 
 def test_an_unreachable_broker_is_reported_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from strandline.model.suggestions import did_you_mean, listed
 
 _log: Final = logging.getLogger("strandline.kafka")
 
+_LOOK_WITHIN_SECONDS: Final = 2.0
 REPLICAS: Final = 3
 IN_SYNC: Final = 2
 
@@ -124,7 +125,7 @@ def refuse_missing_topics(servers: str, security: Security, names: Sequence[str]
     from confluent_kafka import KafkaException
 
     try:
-        known = admin_of(servers, security).list_topics(timeout=FIRST_ANSWER_WITHIN_SECONDS).topics
+        known = admin_of(servers, security).list_topics(timeout=_LOOK_WITHIN_SECONDS).topics
     except KafkaException:
         return
     missing = [name for name in names if name not in known]

@@ -1,9 +1,12 @@
 """The table of translated errors: one text of each error as Spark, Java, Kafka's client or a worker writes it."""
 
+import re
+from pathlib import Path
 from typing import Final
 
 import pytest
 
+import strandline
 from strandline.errors import StrandlineError, hide_internal_columns
 from strandline.spark.error_messages import TABLE, translate_error
 
@@ -204,8 +207,16 @@ def test_an_unknown_error_is_not_translated() -> None:
         ('unable to find column "@at"', "unable to find column an internal column"),
         ("(NOT (@mark#121 = 0) OR isnull(x))", "(NOT (an internal column = 0) OR isnull(x))"),
         ("postgresql://me@localhost/scores", "postgresql://me@localhost/scores"),
+        ("The value '@home' of the type \"STRING\"", "The value '@home' of the type \"STRING\""),
         ("mail to a.b@example.org, please", "mail to a.b@example.org, please"),
     ],
 )
 def test_internal_columns_are_hidden_from_foreign_texts(text: str, shown: str) -> None:
     assert hide_internal_columns(text) == shown
+
+
+def test_every_internal_column_is_hidden() -> None:
+    package = Path(strandline.__file__).parent
+    names = {name for path in package.rglob("*.py") for name in re.findall(r'"(@[a-z_]{3,})"', path.read_text())}
+    assert len(names) > 50
+    assert {name for name in names if "@" in hide_internal_columns(f"[team, {name}]")} == set()

@@ -131,7 +131,8 @@ def _run_by_halves(
     except Exception as problem:  # noqa: BLE001 - a user's code may raise anything
         if rows.height < 2 or isinstance(problem, _WrongShape):
             kind = InvalidStep if isinstance(problem, _WrongShape) else type(problem)
-            message = hide_internal_columns(f"{kind.__name__}: {problem}")
+            said = hide_internal_columns(str(problem)) if isinstance(problem, pl.exceptions.PolarsError) else problem
+            message = f"{kind.__name__}: {said}"
             empty = (
                 _kernel_columns(rows).clear()
                 if shape is None

@@ -7,10 +7,13 @@ from typing import Any, Final
 
 import polars as pl
 
-import strandline as sl
-from strandline.plan.pipeline import Elements, Keyed, Panes
-from tests.plan.endpoints import scores
+import strandline
+from strandline.plan.pipeline import Elements, Keyed
+from tests.plan import endpoints
 
+sl: Any = strandline
+scores: Any = endpoints.scores
+"""Without types: what is wrong here is wrong for a type checker too."""
 SCHEMA: Final = "team string, user string, score long, at timestamp"
 LOCK: Final = threading.Lock()
 SERVERS: Final = "localhost:9092"
@@ -26,19 +29,19 @@ class Wrong:
     hint: str
 
 
-def timed(elements: Elements | None = None) -> Elements:
+def timed(elements: Elements | None = None) -> Any:
     return (scores() if elements is None else elements).event_time("at", sl.bounded(seconds=1))
 
 
-def keyed(*columns: str) -> Keyed:
+def keyed(*columns: str) -> Any:
     return timed().key_by(*(columns or ("team",))).window(sl.tumbling(minutes=1))
 
 
-def counted(elements: Elements) -> Panes:
+def counted(elements: Elements) -> Any:
     return timed(elements).key_by("team").window(sl.tumbling(minutes=1)).aggregate(plays=sl.count())
 
 
-def totals(step: Keyed | None = None, **aggregates: Any) -> Panes:
+def totals(step: Keyed | None = None, **aggregates: Any) -> Any:
     return (keyed() if step is None else step).aggregate(**(aggregates or {"total": sl.sum("score")}))
 
 
@@ -48,4 +51,4 @@ def waits_for_lock(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def from_kafka(**settings: Any) -> Any:
-    return sl.kafka(**{"servers": SERVERS, "value": sl.json(SCHEMA), **settings})  # type: ignore[arg-type]
+    return sl.kafka(**{"servers": SERVERS, "value": sl.json(SCHEMA), **settings})

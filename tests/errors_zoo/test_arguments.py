@@ -299,9 +299,19 @@ def _replaced(call: Call) -> Iterator[tuple[str, Callable[[Any], Any]]]:
     names = [*inspect.signature(function).parameters.values()]
     for place in range(len(args)):
         of = names[min(place, len(names) - 1)]
-        yield of.name, lambda given, place=place: function(*args[:place], given, *args[place + 1 :], **named)
+        yield of.name, _positional(call, place)
     for name in named:
-        yield name, lambda given, name=name: function(*args, **{**named, name: given})
+        yield name, _named(call, name)
+
+
+def _positional(call: Call, place: int) -> Callable[[Any], Any]:
+    function, args, named = call
+    return lambda given: function(*args[:place], given, *args[place + 1 :], **named)
+
+
+def _named(call: Call, name: str) -> Callable[[Any], Any]:
+    function, args, named = call
+    return lambda given: function(*args, **{**named, name: given})
 
 
 FUNCTIONS: Final = sorted(set(sl.__all__) - NOT_FUNCTIONS)

@@ -138,7 +138,7 @@ def test_a_task_that_is_tried_again_says_its_error_before_the_batch_fails(spark:
 
 def attempts(spark: SparkSession) -> int:
     """Return how often Spark runs a task before a batch fails."""
-    return int(spark.sparkContext.master.partition(",")[2].rstrip("]") or 1)
+    return int(str(spark.sparkContext.master).partition(",")[2].rstrip("]") or 1)
 
 
 def test_a_folder_that_is_not_there_is_refused(spark: SparkSession, tmp_path: Path) -> None:

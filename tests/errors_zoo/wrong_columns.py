@@ -4,9 +4,8 @@ from typing import Final
 
 import polars as pl
 
-import strandline as sl
-from tests.errors_zoo.animals import SERVERS, Wrong, counted, keyed, timed, totals
-from tests.plan.endpoints import PaperSource, scores
+from tests.errors_zoo.animals import SERVERS, Wrong, counted, keyed, scores, sl, timed, totals
+from tests.plan.endpoints import PaperSource
 
 COLUMNS: Final[dict[str, Wrong]] = {
     "a typo in SQL": Wrong(

@@ -4,9 +4,8 @@ from typing import Final
 
 import polars as pl
 
-import strandline as sl
-from tests.errors_zoo.animals import LOCK, SCHEMA, Wrong, counted, keyed, timed, totals, waits_for_lock
-from tests.plan.endpoints import PaperSink, scores
+from tests.errors_zoo.animals import LOCK, SCHEMA, Wrong, counted, keyed, scores, sl, timed, totals, waits_for_lock
+from tests.plan.endpoints import PaperSink
 
 STEPS: Final[dict[str, Wrong]] = {
     "no time": Wrong(
@@ -100,13 +99,13 @@ STEPS: Final[dict[str, Wrong]] = {
         "missing a required argument: 'columns'",
         "function, columns",
         "names.md",
-    ),  # type: ignore[call-arg]
+    ),
     "a map of too many arguments": Wrong(
         lambda: scores().map(lambda frame, other: frame, SCHEMA),
         "cannot take",
         "a function",
         "it is called with one argument",
-    ),  # type: ignore[arg-type]
+    ),
     "a type that is none in flat_map": Wrong(
         lambda: scores().flat_map(lambda row: [row], "team strin, at timestamp"),
         "there is no type 'strin'",
@@ -127,12 +126,12 @@ STEPS: Final[dict[str, Wrong]] = {
     ),
     "a stream that is not written": Wrong(
         lambda: sl.together(totals()), "as pipelines", "a pipeline", "end a stream with write(sink)"
-    ),  # type: ignore[arg-type]
+    ),
     "a salt that is too large": Wrong(
         lambda: keyed().hot_keys(salt=1000), "a salt of 1000 is out of range", "", "from 2 to 256"
     ),
     "a lock in a function": Wrong(
-        lambda: counted(scores().map(lambda frame: waits_for_lock(frame) if LOCK else frame, SCHEMA)),
+        lambda: counted(scores().map(lambda frame: (LOCK, waits_for_lock(frame))[1], SCHEMA)),
         "uses the variable 'LOCK'",
         "_thread.lock",
         "inside the function",

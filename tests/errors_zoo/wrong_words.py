@@ -3,9 +3,8 @@
 from datetime import datetime
 from typing import Final
 
-import strandline as sl
-from tests.errors_zoo.animals import SCHEMA, SERVERS, Wrong, from_kafka, keyed, timed, totals
-from tests.plan.endpoints import PaperSink, scores
+from tests.errors_zoo.animals import SCHEMA, SERVERS, Wrong, from_kafka, keyed, scores, sl, timed, totals
+from tests.plan.endpoints import PaperSink
 
 WORDS: Final[dict[str, Wrong]] = {
     "an accumulation that is none": Wrong(
@@ -37,30 +36,30 @@ WORDS: Final[dict[str, Wrong]] = {
         "cannot take ['team'] as columns",
         "columns is a text",
         "give them one by one: key_by('team')",
-    ),  # type: ignore[arg-type]
+    ),
     "a window as text": Wrong(
         lambda: timed().key_by("team").window("2m"), "cannot take '2m' as kind", "a window", "sl.tumbling"
-    ),  # type: ignore[arg-type]
+    ),
     "a trigger as text": Wrong(
         lambda: keyed().trigger("2m"), "cannot take '2m' as trigger", "a trigger", "sl.after_count"
-    ),  # type: ignore[arg-type]
+    ),
     "an early part as text": Wrong(
         lambda: sl.after_watermark(early="10s"), "cannot take '10s' as early", "a trigger", "sl.every"
-    ),  # type: ignore[arg-type]
+    ),
     "a watermark as text": Wrong(
         lambda: scores().event_time("at", "10s"), "cannot take '10s' as watermark", "", "sl.bounded"
-    ),  # type: ignore[arg-type]
-    "an aggregate as text": Wrong(lambda: keyed().aggregate(total="sum(score)"), "as total", "an aggregate", "sl.sum"),  # type: ignore[arg-type]
+    ),
+    "an aggregate as text": Wrong(lambda: keyed().aggregate(total="sum(score)"), "as total", "an aggregate", "sl.sum"),
     "an aggregate that was not called": Wrong(
         lambda: keyed().aggregate(n=sl.count), "the function count", "an aggregate", "call it: count(…)"
-    ),  # type: ignore[arg-type]
+    ),
     "a sink as text": Wrong(
         lambda: totals().write("totals.db"), "cannot take 'totals.db' as sink", "a sink", "sl.sqlite"
-    ),  # type: ignore[arg-type]
-    "a source as text": Wrong(lambda: sl.read("topic"), "cannot take 'topic' as source", "a source", "sl.kafka"),  # type: ignore[arg-type]
+    ),
+    "a source as text": Wrong(lambda: sl.read("topic"), "cannot take 'topic' as source", "a source", "sl.kafka"),
     "a lateness as a number": Wrong(
         lambda: keyed().allow_lateness(5), "cannot take 5 as allowed", "a length of time", "10s"
-    ),  # type: ignore[arg-type]
+    ),
     "a length that is none": Wrong(
         lambda: sl.tumbling("two minutes"), "'two minutes' is not a length of time", "", "90s"
     ),
@@ -70,13 +69,13 @@ WORDS: Final[dict[str, Wrong]] = {
     "two lengths": Wrong(lambda: sl.tumbling("5m", minutes=5), "given twice", "", "give it once"),
     "an argument that is missing": Wrong(
         lambda: sl.sliding("5m"), "missing a required argument: 'every'", "it takes size, every", "names.md"
-    ),  # type: ignore[call-arg]
+    ),
     "an argument that there is not": Wrong(
         lambda: sl.sqlite("a.db", tabel="t"),
         "sqlite(…) has no argument 'tabel'",
         "path, table",
         "did you mean 'table'?",
-    ),  # type: ignore[call-arg]
+    ),
     "a window of no length": Wrong(lambda: sl.tumbling("0s"), "a tumbling window's size is 0s", "", "above zero"),
     "a step that does not divide": Wrong(
         lambda: sl.cumulating("1h", step="7m"), "is not a whole number of steps", "", "divides the size"
@@ -120,7 +119,7 @@ WORDS: Final[dict[str, Wrong]] = {
         "cannot take ['a', 'b'] as topics",
         "a text",
         "kafka('a', 'b')",
-    ),  # type: ignore[arg-type]
+    ),
     "a schema that cannot be read": Wrong(
         lambda: sl.json("team"), "cannot read the column 'team'", "", "a name and a type"
     ),
@@ -165,6 +164,6 @@ WORDS: Final[dict[str, Wrong]] = {
         "cannot take 'dead/' as dead",
         "a sink of dead letters",
         "dead_files",
-    ),  # type: ignore[arg-type]
+    ),
     "a share above one": Wrong(lambda: sl.failure_budget(10), "10 is no share", "", "from 0"),
 }

@@ -146,7 +146,7 @@ RULES: Final[dict[str, str]] = {
     "11 keep_delta": "keep_delta(f, x) drops elements whose distance from the last reaches x.",
     "11 count": "A count window is exact, has no lateness, and is emitted partially filled at the end of input.",
     "11 count slide": "A sliding count window emits the last n after each slide.",
-    "9 pairs": "Rows with equal keys whose event times are in the interval are a pair, emitted once, at the later time.",
+    "9 pairs": "Rows with equal keys and event times in the interval are a pair, emitted once, at the later time.",
     "9 bounds": "A right row is a partner from `before` earlier to `after` later than the left row, bounds included.",
     "9 condition": "A pair must also fulfil the condition; a condition that is null does not hold.",
     "9 null key": "A null key has no partner.",

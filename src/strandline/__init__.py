@@ -33,6 +33,7 @@ from strandline.model.aggregates import (
     top_k,
     variance,
 )
+from strandline.model.arguments import checked
 from strandline.model.elements import Duration, Timestamp
 from strandline.model.evictors import keep_delta, keep_last, keep_within
 from strandline.model.panes import Accumulation, Timing
@@ -138,6 +139,7 @@ class _SparkRunner:
         return import_module("strandline.spark.to_dataframe").to_dataframe(root, spark, **options)
 
 
+@checked
 def read(source: Source) -> Elements:
     """Start a pipeline from a source."""
     return _read(source, _SparkRunner())

@@ -2,6 +2,7 @@
 
 StrandlineError
 ├── PlanError       refused before anything runs
+│   ├── InvalidArgument  an argument of a type that the function does not take
 │   ├── InvalidTime, InvalidWindow, InvalidWatermark, InvalidTrigger, InvalidAggregate, InvalidStep
 │   ├── InvalidSchema    a schema that cannot be read, or has no column form
 │   ├── InvalidSecret    a secret that is not given by reference
@@ -24,6 +25,30 @@ StrandlineError
     └── BrokenBlock
 """
 
+import re
+from typing import Final
+
+_INTERNAL: Final = """
+    added age arrived at batch before block by cell change clock closed code counted cover_end cover_start detail
+    due_clock due_watermark earliest emitted end exception fires first from front gap gone group hash held hold id
+    index input joined key last left length live many mark marked masked new new_problem newest nonspeculative_index
+    now number off offset old one ordinal origin over owner_end owner_start partial partition pipeline place problem
+    rank raw reached reason records retraction row salt schema seen sent settled sha sign size slice source split
+    spoken start step sure time timestamp timing to told trigger turn untold value version watermark window
+""".split()  # noqa: SIM905 - a long list of words
+"""Strandline's own columns, without their @. Other words that start with @ are values of users."""
+_COLUMN: Final = rf"""[`"']?(?<![\w@])@(?:{"|".join(_INTERNAL)}|flag\d+)\b(?:#\d+L?)?[`"']?"""
+_LISTED: Final = re.compile(rf"{_COLUMN}\s*,\s*")
+_LAST: Final = re.compile(rf"\s*,\s*{_COLUMN}(?=\s*[\])])")
+_ALONE: Final = re.compile(_COLUMN)
+
+
+def hide_internal_columns(text: str) -> str:
+    """Remove Strandline's own columns, which start with @, from a text of Spark or Polars."""
+    if "@" not in text:
+        return text
+    return _ALONE.sub("an internal column", _LAST.sub("", _LISTED.sub("", text)))
+
 
 class StrandlineError(Exception):
     """An error with a message; optionally the detail behind it, and a hint what to do about it."""
@@ -45,6 +70,10 @@ class StrandlineError(Exception):
 
 class PlanError(StrandlineError):
     """The pipeline was refused before anything ran."""
+
+
+class InvalidArgument(PlanError):
+    """An argument that is missing, unknown, or of a type that the function does not take."""
 
 
 class InvalidTime(PlanError):

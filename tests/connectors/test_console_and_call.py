@@ -10,7 +10,7 @@ import pytest
 import strandline as sl
 from strandline.connectors.console import OpenConsole
 from strandline.connectors.function_sink import BatchPart
-from strandline.errors import InvalidStep, SinkError, SinkUnavailable
+from strandline.errors import InvalidArgument, InvalidStep, SinkError, SinkUnavailable
 from strandline.kernel.blocks.block import END, START
 from strandline.kernel.output import Output
 from strandline.kernel.window.panes import INDEX, RETRACTION
@@ -115,5 +115,5 @@ def test_both_sinks_offer_at_least_once_only(sink: Any) -> None:
 def test_invalid_settings_are_refused() -> None:
     with pytest.raises(InvalidStep, match="rows is 0"):
         sl.console(rows=0)
-    with pytest.raises(InvalidStep, match="is not callable"):
+    with pytest.raises(InvalidArgument, match="cannot take 'send' as function"):
         sl.call("send")  # type: ignore[arg-type]

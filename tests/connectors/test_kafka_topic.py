@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from strandline.connectors.kafka.clients import Writer
 from strandline.connectors.kafka.encode_rows import encode_or_refuse, in_format
 from strandline.connectors.kafka.security import Security
 from strandline.connectors.kafka.topic_admin import Found
-from strandline.errors import Fenced, InvalidStep, RunError, SetupError, SinkError, SinkUnavailable
+from strandline.errors import Fenced, InvalidStep, PlanError, RunError, SetupError, SinkError, SinkUnavailable
 from strandline.formats.json.write_rows import as_json
 from strandline.kernel.blocks.block import END, OFFSET, PARTITION
 from strandline.kernel.watermarks import FOREVER
@@ -222,6 +223,23 @@ def test_missing_topics_and_ledgers_with_retention_are_refused_before_the_job_ru
         forgets.open(Deliver(0, forgets, Delivery.EXACTLY_ONCE, None))
 
 
+@pytest.mark.services
+def test_a_missing_topic_of_a_source_is_refused_before_spark_starts_with_the_nearest_one(
+    kafka: Service, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic()
+    source = partial(sl.kafka, servers=[kafka.address], value=sl.json("team string, at timestamp"))
+    source(topic).refuse_missing()
+    source(f"{topic[:-1]}.*", pattern=True).refuse_missing()
+    with pytest.raises(SetupError, match=f"there is no topic {topic}s at") as refused:
+        source(topic, f"{topic}s").refuse_missing()
+    assert topic in refused.value.hint
+
+
+def test_the_topics_of_an_unreachable_broker_are_not_refused() -> None:
+    sl.kafka("scores", servers="127.0.0.1:1", value=sl.json("team string")).refuse_missing()
+
+
 def test_an_unreachable_broker_is_reported_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_admin, "FIRST_ANSWER_WITHIN_SECONDS", 0.2)
     definition = sl.kafka_topic("totals", servers="127.0.0.1:1")
@@ -237,12 +255,12 @@ def test_an_unreachable_broker_is_reported_with_its_address(monkeypatch: pytest.
         ({"mode": "replace"}, "unknown mode"),
         ({"key": []}, "the key has no columns"),
         ({"late": "totals"}, "two of the sink's topics"),
-        ({"value": "json"}, "cannot be written as"),
+        ({"value": "json"}, "cannot take 'json' as value"),
         ({"topic": ""}, "has no name"),
     ],
 )
 def test_invalid_topic_settings_are_refused(asked: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidStep, match=message):
+    with pytest.raises(PlanError, match=message):
         sl.kafka_topic(**{"topic": "totals", "servers": "127.0.0.1:1", **asked})
 
 

@@ -40,7 +40,7 @@ TOTAL = (("total", Sum("v")),)
         (lambda: keep_last(-1), InvalidStep, "keeps less than nothing"),
         (lambda: keep_within("0s"), InvalidStep, "keep_within(0s) keeps nothing"),
         (lambda: keep_delta("first.v - v", bound=1), InvalidStep, "reads first.v"),
-        (lambda: keep_last(1, when="later"), InvalidStep, "an evictor cannot run 'later'"),
+        (lambda: keep_last(1, when="later"), PlanError, "keep_last(…) cannot take 'later' as when"),
         (lambda: top_k("v", 0), InvalidAggregate, "a top 0 is empty"),
         (lambda: quantile("v", 1.5), InvalidAggregate, "1.5 is not a quantile"),
         (lambda: approx_count_distinct("v", precision=3), InvalidAggregate, "a precision of 3 is out of range"),

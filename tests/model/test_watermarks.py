@@ -36,7 +36,6 @@ from strandline.model.watermarks import (
         (lambda: percentile(0.9, enough=0), "0 samples are never enough"),
         (lambda: bounded("1s").idle_after("0s"), "a partition cannot be idle after 0s"),
         (lambda: bounded("1s").future_bound("-1s"), "a bound for the future is -1s"),
-        (lambda: bounded("1s").returning("sometime"), "'sometime' is not a way to return"),
         (lambda: Inputs(()), "inputs need distinct names"),
         (lambda: Inputs(("a", "a")), "inputs need distinct names"),
     ],

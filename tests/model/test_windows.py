@@ -39,7 +39,6 @@ from strandline.model.windows import (
         (lambda: cumulating("1m", step="0s"), "a cumulating window's step is 0s"),
         (lambda: cumulating("1m", step="7s"), "a cumulating window of 1m is not a whole number of steps of 7s"),
         (lambda: session("0s"), "a session's gap is 0s"),
-        (lambda: session("1m", touching="sideways"), "touching sessions cannot 'sideways'"),
         (lambda: session("1m", column="gap"), "given twice"),
         (lambda: count_window(0), "a count window's size is 0"),
         (lambda: count_window(3, every=0), "a count window's slide is 0"),

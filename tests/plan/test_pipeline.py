@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import strandline as sl
-from strandline.errors import InvalidAggregate, InvalidStep, InvalidTime
+from strandline.errors import InvalidAggregate, InvalidArgument, InvalidStep, InvalidTime
 from strandline.model.elements import Duration
 from strandline.model.panes import Lateness, LateRows
 from strandline.model.triggers import DEFAULT
@@ -109,7 +109,7 @@ def test_delivery_is_exactly_once_by_default() -> None:
 
 
 def test_an_unknown_delivery_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(InvalidStep, match="there is no delivery 'perhaps'") as refused:
+    with pytest.raises(InvalidArgument, match="cannot take 'perhaps' as delivery") as refused:
         keyed().aggregate(plays=sl.count()).write(PaperSink(), delivery="perhaps")
     assert refused.value.hint == "choose one of at_most_once, at_least_once, exactly_once"
 

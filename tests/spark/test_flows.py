@@ -139,6 +139,17 @@ def test_a_function_that_gives_another_number_of_rows_is_told_so_in_the_dead_let
     assert "returned a frame of 0 rows for 1 rows" in output.dead[DETAIL][0]
 
 
+def test_a_function_that_drops_rows_makes_all_of_them_dead_letters_however_they_are_divided() -> None:
+    mapped = timed().map(lambda frame: frame.filter(pl.col("score") > 1), "team string, score long, at timestamp")
+    (output,) = run(totals(mapped).write(PaperSink()), {0: rows(("red", 5, 1), ("red", 0, 2), ("red", 7, 3))})
+    assert output.counts.dead == 3
+    assert output.dead is not None
+    assert {
+        "InvalidStep: the function returned a frame of 2 rows for 3 rows" in why for why in output.dead[DETAIL]
+    } == {True}
+    assert "use where or flat_map" in output.dead[DETAIL][0]
+
+
 def test_flat_map_makes_none_one_or_many_of_a_row() -> None:
     def times(row: dict[str, Any]) -> list[dict[str, Any]]:
         if row["score"] < 0:

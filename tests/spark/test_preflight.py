@@ -24,9 +24,20 @@ def test_a_folder_that_does_not_exist_yet_can_be_used_and_is_not_made(tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("place", ["s3a://bucket/job", Path("s3a://bucket/job"), "file:///jobs/a", "dbfs:/jobs/a"])
+@pytest.mark.parametrize("place", ["s3a://bucket/job", Path("s3a://bucket/job"), "file://host/jobs/a", "dbfs:/jobs/a"])
 def test_an_address_is_no_folder_and_makes_none(place: str | Path) -> None:
     with pytest.raises(SetupError, match="is no folder of a mounted file system"):
+        local_folder(place)
+
+
+@pytest.mark.parametrize("place", ["file:/jobs/a", "file:///jobs/a", "file://localhost/jobs/a"])
+def test_a_file_uri_of_this_machine_is_its_path(place: str) -> None:
+    assert local_folder(place) == Path("/jobs/a")
+
+
+@pytest.mark.parametrize("place", ["", " "])
+def test_a_folder_needs_a_name(place: str) -> None:
+    with pytest.raises(SetupError, match="has no name"):
         local_folder(place)
 
 

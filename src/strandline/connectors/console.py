@@ -15,6 +15,7 @@ from strandline.formats.row_files import as_texts, encode_file, to_public_column
 from strandline.kernel.blocks.block import END, START
 from strandline.kernel.output import Output
 from strandline.kernel.window.panes import RETRACTION
+from strandline.model.arguments import checked
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
 from strandline.ports.ledger import LedgerEntry, Written
@@ -54,6 +55,7 @@ class Console:
         return OpenConsole(self.rows, sys.stdout)
 
 
+@checked
 def console(*, rows: int = 20) -> Console:
     """Print the output: `write(console(), delivery="at_least_once")`.
 

@@ -3,8 +3,10 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from strandline.errors import InvalidStep
+from strandline.errors import InvalidArgument, InvalidStep, Unsupported
 from strandline.kernel.blocks.block import OFFSET, OWN, PARTITION
+from strandline.model.arguments import checked
+from strandline.model.suggestions import did_you_mean, listed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,6 +44,7 @@ class Frame:
         return self.frame.selectExpr("*", *place)
 
 
+@checked
 def frame(
     dataframe: "DataFrame", *, name: str = "frame", partition: str | None = None, offset: str | None = None
 ) -> Frame:
@@ -50,6 +53,18 @@ def frame(
     If it has columns with a partition and an offset, name them: each partition then has its own watermark, and late
     elements and dead letters can be traced to their records. The `name` identifies the source in a checkpoint.
     """
+    if type(dataframe).__module__.startswith("pyspark.sql.connect"):
+        raise Unsupported(
+            "a DataFrame of Spark Connect cannot be a source",
+            detail="Strandline needs the JVM of the driver, which Spark Connect does not reach",
+            hint="use a session of the driver itself: SparkSession.builder without remote(…)",
+        )
+    if not hasattr(dataframe, "isStreaming"):
+        raise InvalidArgument(
+            f"frame(…) cannot take a value of type {type(dataframe).__name__} as dataframe",
+            detail="dataframe is a streaming DataFrame of Spark",
+            hint="create it with spark.readStream",
+        )
     if not dataframe.isStreaming:
         raise InvalidStep("this DataFrame is not a stream", hint="create it with spark.readStream")
     if (partition is None) != (offset is None):
@@ -61,7 +76,9 @@ def frame(
     missing = [each for each in (partition, offset) if each is not None and each not in dataframe.columns]
     if missing:
         raise InvalidStep(
-            f"there is no column {missing[0]!r}", detail=f"the DataFrame has {', '.join(dataframe.columns)}"
+            f"there is no column {missing[0]!r}",
+            detail=f"the DataFrame has {listed(dataframe.columns)}",
+            hint=did_you_mean(missing[0], dataframe.columns),
         )
     return Frame(
         name, tuple((each.name, each.dataType.simpleString()) for each in fields), partition, offset, dataframe

@@ -22,6 +22,7 @@ from strandline.kernel.dead_letters import NAMES, PUBLIC
 from strandline.letters.envelope_json import from_json, to_json
 from strandline.letters.file_notes import NotedLetters
 from strandline.letters.store import TIMES, envelopes
+from strandline.model.arguments import checked
 from strandline.plan.endpoints import fields_of
 from strandline.ports.durable_files import remove, write_whole
 from strandline.ports.ledger import LedgerEntry
@@ -61,6 +62,7 @@ class DeadFiles:
         return NotedLetters(str(folder), folder, partial(_find, folder), partial(_erase, folder))
 
 
+@checked
 def dead_files(path: str | Path, *, format: str = "parquet", mask: Iterable[str] = ()) -> DeadFiles:  # noqa: A002 - Spark's term
     """Send dead letters to a folder, a file per batch: `write(sink, dead=dead_files("dead/", format="jsonl"))`."""
     return DeadFiles(str(path), format, fields_of(mask))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from strandline.kernel.output import Output, Part
+from strandline.model.arguments import checked
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
 from strandline.ports.ledger import LedgerEntry, Recorded, Written
@@ -70,6 +71,7 @@ class DiscardWriter:
         return Part(rows.height)
 
 
+@checked
 def discard() -> Discard:
     """Discard the output: `write(discard())`."""
     return Discard()

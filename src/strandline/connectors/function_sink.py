@@ -6,9 +6,10 @@ from typing import Any
 
 import polars as pl
 
-from strandline.errors import InvalidStep, SinkError, SinkUnavailable
+from strandline.errors import SinkError, SinkUnavailable
 from strandline.formats.row_files import to_public_columns
 from strandline.kernel.output import Output
+from strandline.model.arguments import checked
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
 from strandline.ports.crash_points import crash_point
@@ -59,6 +60,7 @@ class Call:
         return OpenCall(self)
 
 
+@checked
 def call(function: BatchFunction, *, name: str | None = None) -> Call:
     """Call a function on the driver with each batch: `write(call(send), delivery="at_least_once")`.
 
@@ -66,8 +68,6 @@ def call(function: BatchFunction, *, name: str | None = None) -> Call:
     `batch.key` is the same when a batch is repeated. The batch is delivered when the function returns. After a
     ConnectionError or a TimeoutError the batch is retried; any other exception ends the job.
     """
-    if not callable(function):
-        raise InvalidStep(f"{function!r} is not callable", hint="pass a function of a frame and a batch")
     return Call(function, name or f"call({getattr(function, '__qualname__', type(function).__qualname__)})")
 
 

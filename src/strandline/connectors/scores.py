@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from strandline.errors import InvalidStep
+from strandline.model.arguments import checked
 from strandline.model.ddl import parse
 from strandline.ports.raw_records import ANNOUNCED, ENDED, RAW_COLUMNS, RAW_SCHEMA, RECORD
 from strandline.ports.register_data_source import registered
@@ -81,6 +82,7 @@ class Scores:
         return spark.readStream.format(registered(spark, ScoresDataSource)).option("scores", records_range).load()
 
 
+@checked
 def scores(*, seed: int = 7, events: int = 15_000, rate: int = 500) -> Scores:
     """Generate a demo stream of team scores."""
     return Scores(seed, events, rate)

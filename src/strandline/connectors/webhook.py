@@ -15,6 +15,7 @@ from strandline.formats.refused_rows import Refused, refused_letters
 from strandline.formats.row_files import encode_file, to_public_columns
 from strandline.formats.secrets import Secret, secret
 from strandline.kernel.output import Output
+from strandline.model.arguments import checked
 from strandline.model.elements import Duration, Length, duration
 from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
@@ -94,6 +95,7 @@ class Webhook:
         return OpenWebhook(self, output.dead.mask)
 
 
+@checked
 def webhook(
     url: str,
     *,

@@ -17,6 +17,7 @@ from strandline.formats.text import texts_of
 from strandline.formats.time_parsing import days, instants, out_of_range
 from strandline.formats.undecodable_records import LARGEST, DecodeProblem, check_sizes, refuse_bad_limit, to_decoded
 from strandline.formats.varints import NOT_UTF8
+from strandline.model.arguments import checked
 from strandline.ports.codecs import RAW, Decoded, Masked
 from strandline.ports.dead_letter_masking import HIDDEN
 
@@ -111,6 +112,7 @@ class Csv:
         return pl.Series(found, dtype=pl.Binary)
 
 
+@checked
 def csv(ddl: str, *, delimiter: str = ",", largest: int = LARGEST) -> Csv:
     """Read CSV records with these columns, in this order: `csv("team string, score long, at timestamp")`."""
     return Csv(ddl, delimiter, largest)

@@ -13,6 +13,7 @@ from strandline.formats.json.codec import read_objects
 from strandline.formats.schema import ddl_of, parse_ddl, types_of
 from strandline.formats.time_parsing import days, instants, out_of_range
 from strandline.formats.undecodable_records import LARGEST, DecodeProblem, check_sizes, dead_letters, refuse_bad_limit
+from strandline.model.arguments import checked
 from strandline.model.row_kinds import Change
 from strandline.ports.codecs import RAW, Decoded
 
@@ -132,6 +133,7 @@ class Debezium:
         return {**row, CHANGE: pl.String(), CHANGED_AT: pl.Datetime("us", "UTC")}
 
 
+@checked
 def debezium(ddl: str, *, times: str = "ms", largest: int = LARGEST) -> Debezium:
     """Read change events of a table with these columns: `debezium("id long, name string", times="us")`."""
     return Debezium(ddl, times, largest)

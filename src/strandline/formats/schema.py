@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from strandline.errors import InvalidStep
 from strandline.kernel.blocks.column_types import scalars, to_arrow
-from strandline.model.ddl import HINT, parse
+from strandline.model.ddl import HINT, hint_for, parse
 
 
 def parse_ddl(text: str) -> pa.Schema:
@@ -15,7 +15,7 @@ def parse_ddl(text: str) -> pa.Schema:
 def _type(name: str, kind: str) -> pa.DataType:
     found = to_arrow(kind)
     if found is None:
-        raise InvalidStep(f"cannot read the column {f'{name} {kind}'!r}", hint=HINT)
+        raise InvalidStep(f"cannot read the column {f'{name} {kind}'!r}", hint=hint_for(kind))
     return found
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from strandline.errors import InvalidSecret, SetupError
+from strandline.model.arguments import checked
 
 _WAYS: Final = ("env", "file")
 _LARGEST: Final = 64 * 1024
@@ -44,6 +45,7 @@ class Secret:
         return self.reference
 
 
+@checked
 def secret(reference: str | Secret) -> Secret:
     """Refer to a secret: `secret("env:PASSWORD")`."""
     return reference if isinstance(reference, Secret) else Secret(reference)

@@ -8,8 +8,10 @@ from typing import Any, Final
 
 import polars as pl
 
+from strandline.errors import Unsupported
 from strandline.kernel import dead_letters
 from strandline.kernel.blocks.block import AT, END, OFFSET, OWN, PARTITION, START
+from strandline.kernel.blocks.column_types import to_polars
 from strandline.kernel.step import PARTIAL, WATERMARK
 from strandline.kernel.window.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
 from strandline.ports.codecs import REASON
@@ -110,6 +112,14 @@ def names_beside(columns: Iterable[str]) -> dict[str, str]:
 def row_as_json(row: Mapping[str, Any]) -> bytes:
     """Encode one row as JSON, to be read by people and to be redriven."""
     return json.dumps(dict(row), default=_json_default, ensure_ascii=False).encode()
+
+
+def declared_column(name: str, kind: str) -> Column | None:
+    """Return the column that values of a DDL type need; None if only values show it."""
+    try:
+        return _column(name, to_polars(kind), instant=False)
+    except Unsupported:
+        return None
 
 
 _KINDS: Final[tuple[tuple[Any, Kind], ...]] = (

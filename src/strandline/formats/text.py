@@ -9,6 +9,7 @@ import polars as pl
 from strandline.formats.schema import parse_ddl
 from strandline.formats.undecodable_records import LARGEST, DecodeProblem, check_sizes, refuse_bad_limit, to_decoded
 from strandline.formats.varints import NOT_UTF8, is_text
+from strandline.model.arguments import checked
 from strandline.ports.codecs import RAW, Decoded
 
 
@@ -80,11 +81,13 @@ def texts_of(values: pl.Series) -> pl.Series:
         return pl.Series(values.name, [each.decode() if is_text(each) else None for each in values], pl.String)
 
 
+@checked
 def text(column: str = "value", *, largest: int = LARGEST) -> Text:
     """Read records as text in one column: `text()`, `text("line")`."""
     return Text(column, largest)
 
 
+@checked
 def raw(column: str = "value", *, largest: int = LARGEST) -> Raw:
     """Read records as bytes in one column: `raw()`."""
     return Raw(column, largest)

@@ -1,7 +1,7 @@
 """Run stateless steps on whole frames: filter rows, compute columns, call user functions, and separate failed rows.
 
 If a user function raises, it is called again on each half of its rows, until the failing rows are found. They become
-dead letters with the error message; the other rows pass.
+dead letters with the error message; the other rows pass. If a function returns too few rows, all its rows do.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from strandline.errors import InvalidStep
+from strandline.errors import InvalidStep, hide_internal_columns
 from strandline.kernel.blocks.block import OFFSET, OWN
 from strandline.kernel.blocks.column_types import to_polars
 
@@ -27,6 +27,10 @@ CHILDREN: Final = 1 << 16
 """Exclusive limit of rows made from one row. Their offsets lie between its own (multiplied by this) and the next."""
 
 Columns = Sequence[tuple[str, str]]
+
+
+class _WrongShape(InvalidStep):
+    """A result that is wrong as a whole. A part of the rows by itself would give another result by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +85,9 @@ def apply(rows: pl.DataFrame, function: Callable[[Any], Any], columns: Columns) 
         made = function(_user_columns(each))
         if not isinstance(made, pl.DataFrame) or made.height != each.height:
             what = f"a frame of {made.height} rows" if isinstance(made, pl.DataFrame) else f"a {type(made).__name__}"
-            raise InvalidStep(
-                f"the function returned {what} for {each.height} rows", hint="use flat_map to change their number"
+            raise _WrongShape(
+                f"the function returned {what} for {each.height} rows",
+                hint="map returns a row for each row; use where or flat_map to change their number",
             )
         return pl.concat([_kernel_columns(each), made.select(*shape).cast(pl.Schema(shape))], how="horizontal")
 
@@ -124,8 +129,10 @@ def _run_by_halves(
     try:
         return run(rows), None
     except Exception as problem:  # noqa: BLE001 - a user's code may raise anything
-        if rows.height < 2:
-            message = f"{type(problem).__name__}: {problem}"
+        if rows.height < 2 or isinstance(problem, _WrongShape):
+            kind = InvalidStep if isinstance(problem, _WrongShape) else type(problem)
+            said = hide_internal_columns(str(problem)) if isinstance(problem, pl.exceptions.PolarsError) else problem
+            message = f"{kind.__name__}: {said}"
             empty = (
                 _kernel_columns(rows).clear()
                 if shape is None
@@ -133,9 +140,7 @@ def _run_by_halves(
                 .clear()
                 .with_columns(pl.lit(None, kind).alias(name) for name, kind in shape.items())
             )
-            return empty, rows.with_columns(
-                pl.lit(message).alias(PROBLEM), pl.lit(type(problem).__name__).alias(EXCEPTION)
-            )
+            return empty, rows.with_columns(pl.lit(message).alias(PROBLEM), pl.lit(kind.__name__).alias(EXCEPTION))
     middle = rows.height // 2
     halves = [_run_by_halves(part, run, shape) for part in (rows[:middle], rows[middle:])]
     failed = [each for _, each in halves if each is not None]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from strandline.errors import InvalidAggregate
+from strandline.model.arguments import check_fields, checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +244,9 @@ class UserAggregate:
     retract: Callable[[Any, Any], Any] | None = None
     name: str = "user"
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @property
     def merges(self) -> bool:
         return self.merge is not None
@@ -285,111 +289,133 @@ def columns_of(aggregate: Aggregate) -> tuple[str, ...]:
     return tuple(column for column in (aggregate.column, by) if column is not None)
 
 
+@checked
 def count(column: str | None = None) -> Count:
     """Count elements, or the values of a column that are not null."""
     return Count(column)
 
 
+@checked
 def sum(column: str) -> Sum:  # noqa: A001 - the model's own word
     """Sum a column."""
     return Sum(column)
 
 
+@checked
 def min(column: str) -> Min:  # noqa: A001 - the model's own word
     """Return the least value."""
     return Min(column)
 
 
+@checked
 def max(column: str) -> Max:  # noqa: A001 - the model's own word
     """Return the greatest value."""
     return Max(column)
 
 
+@checked
 def mean(column: str) -> Mean:
     """Average a column."""
     return Mean(column)
 
 
+@checked
 def variance(column: str, *, population: bool = False) -> Variance:
     """Return the sample variance, or the population variance."""
     return Variance(column, population)
 
 
+@checked
 def stddev(column: str, *, population: bool = False) -> StdDev:
     """Return the standard deviation."""
     return StdDev(column, population)
 
 
+@checked
 def first(column: str) -> First:
     """Return the earliest value."""
     return First(column)
 
 
+@checked
 def last(column: str) -> Last:
     """Return the latest value."""
     return Last(column)
 
 
+@checked
 def argmin(column: str, *, by: str) -> ArgMin:
     """Return the column's value where `by` is least."""
     return ArgMin(column, by)
 
 
+@checked
 def argmax(column: str, *, by: str) -> ArgMax:
     """Return the column's value where `by` is greatest."""
     return ArgMax(column, by)
 
 
+@checked
 def collect(column: str) -> Collect:
     """Collect all values in a list."""
     return Collect(column)
 
 
+@checked
 def count_distinct(column: str) -> CountDistinct:
     """Count distinct values exactly."""
     return CountDistinct(column)
 
 
+@checked
 def approx_count_distinct(column: str, *, precision: int = 14) -> ApproxCountDistinct:
     """Estimate the number of distinct values."""
     return ApproxCountDistinct(column, precision)
 
 
+@checked
 def quantile(column: str, q: float) -> Quantile:
     """Return a quantile, within 0.8 %."""
     return Quantile(column, q)
 
 
+@checked
 def top_k(column: str, k: int, *, by: str | None = None) -> TopK:
     """Return the k greatest values."""
     return TopK(column, k, by)
 
 
+@checked
 def any_true(column: str) -> AnyTrue:
     """Return whether any value is true."""
     return AnyTrue(column)
 
 
+@checked
 def all_true(column: str) -> AllTrue:
     """Return whether all values are true."""
     return AllTrue(column)
 
 
+@checked
 def bit_and(column: str) -> BitAnd:
     """Combine all values with a bitwise and."""
     return BitAnd(column)
 
 
+@checked
 def bit_or(column: str) -> BitOr:
     """Combine all values with a bitwise or."""
     return BitOr(column)
 
 
+@checked
 def bit_xor(column: str) -> BitXor:
     """Combine all values with a bitwise xor."""
     return BitXor(column)
 
 
+@checked
 def string_agg(column: str, *, separator: str = ",") -> StringAgg:
     """Join all texts."""
 

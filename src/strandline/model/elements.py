@@ -19,15 +19,30 @@ _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_0
 _LENGTH: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>ms|s|m|h|d)")
 
 
+def _require_whole(what: str, ms: object) -> None:
+    if type(ms) is not int:
+        raise InvalidTime(
+            f"a {what} cannot be {ms!r}",
+            detail="it is a whole number of milliseconds",
+            hint=f"give an int, as in {what.capitalize()}(5_000)",
+        )
+
+
 @dataclass(frozen=True, order=True, slots=True)
 class Duration:
     """A duration in whole milliseconds; it may be negative, as an offset."""
 
     ms: int
 
+    def __post_init__(self) -> None:
+        _require_whole("duration", self.ms)
+
     @classmethod
     def of(cls, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, ms: float = 0) -> Self:
-        given = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=ms)
+        try:
+            given = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=ms)
+        except (TypeError, ValueError, OverflowError) as problem:
+            raise InvalidTime("not a length of time", detail=str(problem), hint="give finite numbers") from None
         return cls.from_timedelta(given)
 
     @classmethod
@@ -47,6 +62,8 @@ class Duration:
         if not parts or "".join(part.group() for part in parts) != body:
             raise InvalidTime(f"{text!r} is not a length of time", hint="write it like 250ms, 90s, 2m, 1h30m or 7d")
         ms = sum(float(part["number"]) * _UNITS[part["unit"]] for part in parts)
+        if ms > _GREATEST:
+            raise InvalidTime("a length of time is too long", detail=text[:40], hint="give a shorter one")
         if ms != int(ms):
             raise InvalidTime(f"{text!r} is not a whole number of milliseconds", hint="round it to milliseconds")
         return cls(sign * int(ms))
@@ -102,6 +119,9 @@ class Timestamp:
     """A timestamp: milliseconds since the epoch, or one of the two ends of time."""
 
     ms: int
+
+    def __post_init__(self) -> None:
+        _require_whole("timestamp", self.ms)
 
     @classmethod
     def from_datetime(cls, at: datetime) -> Self:
@@ -170,6 +190,17 @@ def _read_instant(text: str) -> Timestamp:
         return Timestamp.from_datetime(datetime.fromisoformat(text))
     except ValueError:
         raise InvalidTime(f"{text!r} is not a time", hint="write 26s, -5s or 2024-05-01T12:00:00Z") from None
+
+
+def zoned(at: datetime, name: str) -> Timestamp:
+    """Convert a datetime that an argument gives; raise if it has no zone, since it could mean any."""
+    if at.tzinfo is None:
+        raise InvalidTime(
+            f"{name}={at.isoformat()} has no time zone",
+            detail="the same clock time is another moment in every zone",
+            hint="write datetime(…, tzinfo=UTC), with UTC from datetime",
+        )
+    return Timestamp.from_datetime(at)
 
 
 class TimeDomain(StrEnum):

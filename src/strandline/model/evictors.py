@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from strandline.errors import InvalidStep
+from strandline.model.arguments import checked
 from strandline.model.elements import Duration, Length, duration
 from strandline.model.expressions import Expression, expression, names_of
 
@@ -59,23 +60,19 @@ class KeepDelta:
 Evictor = KeepLast | KeepWithin | KeepDelta
 
 
-def keep_last(n: int, *, when: str = "before") -> KeepLast:
+@checked
+def keep_last(n: int, *, when: Moment | str = Moment.BEFORE) -> KeepLast:
     """Keep the n newest elements by arrival."""
-    return KeepLast(n, _moment(when))
+    return KeepLast(n, Moment(when))
 
 
-def keep_within(length: Length | None = None, /, *, when: str = "before", **units: float) -> KeepWithin:
+@checked
+def keep_within(length: Length | None = None, /, *, when: Moment | str = Moment.BEFORE, **units: float) -> KeepWithin:
     """Keep elements close to the newest event time."""
-    return KeepWithin(duration(length, **units), _moment(when))
+    return KeepWithin(duration(length, **units), Moment(when))
 
 
-def keep_delta(distance: str, *, bound: float, when: str = "before") -> KeepDelta:
+@checked
+def keep_delta(distance: str, *, bound: float, when: Moment | str = Moment.BEFORE) -> KeepDelta:
     """Keep elements near the last one: `keep_delta("last.value - value", bound=2)`."""
-    return KeepDelta(expression(distance), bound, _moment(when))
-
-
-def _moment(when: str) -> Moment:
-    try:
-        return Moment(when)
-    except ValueError:
-        raise InvalidStep(f"an evictor cannot run {when!r}", hint='use "before" or "after"') from None
+    return KeepDelta(expression(distance), bound, Moment(when))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from strandline.errors import InvalidTrigger
+from strandline.model.arguments import checked
 from strandline.model.elements import ZERO, Duration, Length, duration
 from strandline.model.expressions import Expression, expression
 
@@ -296,6 +297,7 @@ def _several(name: str, parts: tuple[Trigger, ...]) -> None:
         raise InvalidTrigger(f"{name} has no parts", hint="give it one trigger or more")
 
 
+@checked
 def after_watermark(*, early: Trigger | None = None, late: Trigger | None = None) -> AfterWatermark:
     """Fire on time; with `early` also before that, with `late` also after, each repeatedly."""
     return AfterWatermark(_unrepeated(early), _unrepeated(late))
@@ -306,11 +308,13 @@ def _unrepeated(part: Trigger | None) -> Trigger | None:
     return part.of if isinstance(part, Repeatedly) else part
 
 
+@checked
 def after_count(n: int) -> AfterCount:
     """Fire once at least n elements have arrived."""
     return AfterCount(n)
 
 
+@checked
 def after_processing_time(
     delay: Length | None = None, /, *, aligned: Length | None = None, offset: Length = ZERO, **units: float
 ) -> AfterProcessingTime:
@@ -319,46 +323,55 @@ def after_processing_time(
     return AfterProcessingTime(wait, None if aligned is None else duration(aligned), duration(offset))
 
 
+@checked
 def after_event_time(period: Length | None = None, /, *, offset: Length = ZERO, **units: float) -> AfterEventTime:
     """Fire when the watermark reaches the next boundary of a period."""
     return AfterEventTime(duration(period, **units), duration(offset))
 
 
+@checked
 def when(condition: str) -> When:
     """Fire when an expression over the pane's values is true: `when("total > 100")`."""
     return When(expression(condition))
 
 
+@checked
 def never() -> Never:
     """Fire only when the window expires."""
     return Never()
 
 
+@checked
 def repeatedly(of: Trigger) -> Repeatedly:
     """Repeat a trigger."""
     return Repeatedly(of)
 
 
+@checked
 def every(delay: Length | None = None, /, **units: float) -> Repeatedly:
     """Fire each time this much processing time has passed since the first new element: `every(seconds=30)`."""
     return Repeatedly(AfterProcessingTime(duration(delay, **units)))
 
 
+@checked
 def first_of(*parts: Trigger) -> FirstOf:
     """Fire when any part would."""
     return FirstOf(parts)
 
 
+@checked
 def all_of(*parts: Trigger) -> AllOf:
     """Fire when every part would."""
     return AllOf(parts)
 
 
+@checked
 def in_sequence(*parts: Trigger) -> InSequence:
     """Run one part after the other."""
     return InSequence(parts)
 
 
+@checked
 def or_finally(main: Trigger, until: Trigger) -> OrFinally:
     """Fire as `main` does, until the other fires."""
     return OrFinally(main, until)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final, Self, assert_never
 
 from strandline.errors import InvalidWatermark
+from strandline.model.arguments import checked, checked_methods
 from strandline.model.elements import ZERO, Duration, Length, duration
 
 
@@ -87,6 +88,7 @@ class OnReturn(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+@checked_methods
 class Watermark:
     """A generator for each partition, and how partitions are combined."""
 
@@ -109,10 +111,7 @@ class Watermark:
 
     def returning(self, how: OnReturn | str) -> Self:
         """Choose `wait` (the default) for a returning partition, or let it `catch_up` by itself."""
-        try:
-            return replace(self, on_return=OnReturn(how))
-        except ValueError:
-            raise InvalidWatermark(f"{how!r} is not a way to return", hint='use "wait" or "catch_up"') from None
+        return replace(self, on_return=OnReturn(how))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,16 +149,19 @@ def _not_negative(what: str, length: Duration) -> None:
         raise InvalidWatermark(f"{what} is {length}", hint="give zero or more")
 
 
+@checked
 def bounded(delay: Length | None = None, /, **units: float) -> Watermark:
     """Allow elements to be out of order by at most this much: `bounded(seconds=10)`."""
     return Watermark(Bounded(duration(delay, **units)))
 
 
+@checked
 def monotone() -> Watermark:
     """Expect elements in order."""
     return Watermark(Bounded(ZERO))
 
 
+@checked
 def percentile(
     p: float,
     *,
@@ -174,11 +176,13 @@ def percentile(
     return Watermark(Percentile(p, enough=enough, **{name: duration(given) for name, given in lengths.items()}))
 
 
+@checked
 def from_source() -> Watermark:
     """Use the watermark that the source reports."""
     return Watermark(FromSource())
 
 
+@checked
 def by_clock() -> Watermark:
     """Use processing time in place of event time."""
     return Watermark(ByClock())

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final, assert_never
 
 from strandline.errors import InvalidWindow
+from strandline.model.arguments import checked
 from strandline.model.elements import BEGINNING, END, INSTANT, ZERO, Duration, Length, Timestamp, duration
 
 
@@ -165,21 +166,25 @@ def _positive(what: str, length: Duration) -> None:
         raise InvalidWindow(f"{what} is {length}", hint="give a length above zero")
 
 
+@checked
 def tumbling(size: Length | None = None, /, *, offset: Length = ZERO, **units: float) -> Tumbling:
     """Create windows of one size, end to end: `tumbling(minutes=2)`."""
     return Tumbling(duration(size, **units), duration(offset))
 
 
+@checked
 def sliding(size: Length | None = None, /, *, every: Length, offset: Length = ZERO, **units: float) -> Sliding:
     """Create overlapping windows: `sliding(minutes=10, every="1m")`."""
     return Sliding(duration(size, **units), duration(every), duration(offset))
 
 
+@checked
 def cumulating(size: Length | None = None, /, *, step: Length, offset: Length = ZERO, **units: float) -> Cumulating:
     """Create growing windows: `cumulating(hours=1, step="10m")`."""
     return Cumulating(duration(size, **units), duration(step), duration(offset))
 
 
+@checked
 def session(
     gap: Length | None = None,
     /,
@@ -189,10 +194,7 @@ def session(
     **units: float,
 ) -> Session:
     """Create sessions that end with a gap: `session(minutes=30)`, or `session(column="gap")` for a gap per element."""
-    try:
-        touch = Touching(touching)
-    except ValueError:
-        raise InvalidWindow(f"touching sessions cannot {touching!r}", hint='use "merge" or "separate"') from None
+    touch = Touching(touching)
     if column is None:
         return Session(duration(gap, **units), touch)
     if gap is not None or units:
@@ -200,16 +202,19 @@ def session(
     return Session(GapColumn(column), touch)
 
 
+@checked
 def everything() -> Global:
     """Create one window over all time."""
     return Global()
 
 
+@checked
 def count_window(size: int, *, every: int | None = None) -> Count:
     """Create windows by arrival: `count_window(100)`, or the last 100 after every 10: `count_window(100, every=10)`."""
     return Count(size, every)
 
 
+@checked
 def custom(*, start: str, end: str) -> Custom:
     """Create windows with bounds from two columns of each element."""
     return Custom(start, end)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from strandline.errors import RunError, SetupError
+from strandline.model.arguments import checked
 from strandline.observe.alarms.alarm_file import Alarms, read_alarms
 from strandline.observe.alarms.watch import AlarmWatcher
 from strandline.observe.export.json_lines import Lines
@@ -22,6 +23,7 @@ from strandline.spark.run import run as run_on_spark
 _log: Final = logging.getLogger("strandline")
 
 
+@checked
 def run(  # noqa: PLR0913 - options of a job, each with its default
     root: Root,
     spark: Any = None,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from strandline.errors import InvalidStep
 from strandline.model.watermarks import Inputs, Watermark
-from strandline.plan.columns import columns_after
+from strandline.plan.columns import PANE, columns_after
 from strandline.plan.endpoints import Source
 from strandline.plan.lineage import LineagePath, paths_to
 from strandline.plan.nodes import KeyedNode, Node, Read, Root, Write, fingerprint, outputs_of, walk
@@ -167,7 +167,7 @@ class _Plan:
 
     def _outputs(self) -> tuple[Deliver, ...]:
         outputs = [
-            Deliver(number, write.sink, write.delivery, _pane_keys(write), write.dead)
+            Deliver(number, write.sink, write.delivery, _pane_keys(write), write.dead, _known_columns(write))
             for number, write in enumerate(self.writes)
         ]
         for step in self.late_steps:
@@ -198,6 +198,11 @@ def _time_of(path: LineagePath) -> tuple[str | None, Watermark | Inputs | None]:
 
 def _retracts(path: LineagePath) -> bool:
     return isinstance(path.origin, KeyedNode) and path.origin.retracts
+
+
+def _known_columns(write: Write) -> tuple[tuple[str, str | None], ...]:
+    """Return the columns of written rows. A user's column may have the name of a pane's, so those have no type here."""
+    return tuple((name, None if name in PANE else kind) for name, kind in write.columns.items())
 
 
 def _pane_keys(write: Write) -> tuple[str, ...] | None:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
 from strandline.errors import InvalidStep
+from strandline.model.arguments import checked
 
 
 class Delivery(StrEnum):
@@ -56,6 +57,14 @@ class Sink(Protocol):
 
 
 @runtime_checkable
+class WritesColumns(Protocol):
+    """A sink that needs columns by name: those of its key, or of its format."""
+
+    @property
+    def needed_columns(self) -> tuple[str, ...]: ...
+
+
+@runtime_checkable
 class DeadLetters(Protocol):
     """A sink of dead letters, and the fields it masks."""
 
@@ -79,6 +88,7 @@ class DeadTable:
         return "the sink's own table"
 
 
+@checked
 def dead_table(*, mask: Iterable[str] = ()) -> DeadTable:
     """Write dead letters to the sink's own table with fields masked: `write(sink, dead=dead_table(mask=["card"]))`."""
     return DeadTable(fields_of(mask))

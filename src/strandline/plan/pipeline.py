@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from enum import StrEnum
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self
 
 from strandline.errors import InvalidStep
 from strandline.model import ddl
 from strandline.model.aggregates import Aggregate
+from strandline.model.arguments import checked, checked_methods
 from strandline.model.deduplicate import Deduplicate, Keep
 from strandline.model.elements import ZERO, Duration, Length, TimeDomain, duration
 from strandline.model.evictors import Evictor
@@ -49,8 +49,6 @@ from strandline.plan.stateless_operations import (
     opposite,
 )
 
-Choice = TypeVar("Choice", bound=StrEnum)
-
 FOREVER = "forever"
 """An allowed lateness without end."""
 MOST_SALTS = 256
@@ -80,6 +78,7 @@ class Questions:
 
 
 @dataclass(frozen=True, slots=True)
+@checked_methods
 class Keyed:
     """Elements grouped by key, before an aggregation is chosen."""
 
@@ -99,16 +98,16 @@ class Keyed:
         """Set the trigger: when panes are emitted. `may_close` accepts a trigger that closes windows early."""
         return replace(self._accept(Accepted.CLOSING, may_close), asked=replace(self.asked, trigger=trigger))
 
-    def accumulate(self, how: Accumulation) -> "Keyed":
+    def accumulate(self, how: Accumulation | str) -> "Keyed":
         """Set how the panes of a window relate: discarding, accumulating or retracting."""
-        return self._with(accumulation=how)
+        return self._with(accumulation=Accumulation(how))
 
     def allow_lateness(
         self,
         allowed: Length | None = None,
         /,
         *,
-        rows: LateRows = LateRows.PER_ELEMENT,
+        rows: LateRows | str = LateRows.PER_ELEMENT,
         rest: Sink | None = None,
         **units: float,
     ) -> "Keyed":
@@ -117,7 +116,7 @@ class Keyed:
         Later elements go to the late output: beside the panes, or to the sink `rest`.
         """
         length = None if allowed == FOREVER else duration(allowed, **units)
-        return replace(self._with(lateness=Lateness(length, rows)), rest=rest)
+        return replace(self._with(lateness=Lateness(length, LateRows(rows))), rest=rest)
 
     def evict(self, evictor: Evictor) -> "Keyed":
         """Set an evictor, which removes elements from a window when it fires. Windows then keep every element."""
@@ -142,15 +141,15 @@ class Keyed:
 
     def stamp_panes(self, how: PaneTimestamp | str) -> "Keyed":
         """Set the timestamp of panes: `end_of_window`, `earliest` or `latest`."""
-        return self._with(pane_timestamp=_chosen(PaneTimestamp, how))
+        return self._with(pane_timestamp=PaneTimestamp(how))
 
     def on_time_pane(self, when: Emit | str) -> "Keyed":
         """Set whether the on-time pane is emitted without new elements: `always` (the default), or `if_non_empty`."""
-        return self._with(on_time_pane=_chosen(Emit, when))
+        return self._with(on_time_pane=Emit(when))
 
     def final_pane(self, when: Emit | str) -> "Keyed":
         """Set whether the final pane is emitted without new elements: `always`, or `if_non_empty` (the default)."""
-        return self._with(final_pane=_chosen(Emit, when))
+        return self._with(final_pane=Emit(when))
 
     def aggregate(self, **aggregates: Aggregate) -> "Panes":
         """Compute aggregates. Each name becomes a column of the panes."""
@@ -168,6 +167,7 @@ class Keyed:
 
 
 @dataclass(frozen=True, slots=True)
+@checked_methods
 class Join:
     """Two streams to join."""
 
@@ -181,6 +181,7 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+@checked_methods
 class JoinOnKeys:
     """Two streams to join on key columns."""
 
@@ -216,6 +217,7 @@ class JoinOnKeys:
 
 
 @dataclass(frozen=True, slots=True)
+@checked_methods
 class Stream:
     """A stream of rows with stateless operations."""
 
@@ -246,12 +248,12 @@ class Stream:
 
         Rows on which it raises become dead letters; the other rows pass.
         """
-        ddl.parse(columns)
+        ddl.require_types(ddl.parse(columns))
         return self._then(Map(function, columns))
 
     def flat_map(self, function: Callable[[dict[str, Any]], Any], columns: str) -> Self:
         """Apply a function from a row, as a dictionary, to any number of rows; `columns` is their DDL."""
-        ddl.parse(columns)
+        ddl.require_types(ddl.parse(columns))
         return self._then(FlatMap(function, columns))
 
     def branch(self, *conditions: Any) -> "tuple[Self, ...]":
@@ -285,7 +287,7 @@ class Stream:
         they go to the late output, beside the rows or to the sink `late`.
         """
         operator = Deduplicate(
-            _chosen(Keep, keep),
+            Keep(keep),
             None if within is None else duration(within),
             ZERO if allowed_lateness is None else duration(allowed_lateness),
             _time_domain(self.root),
@@ -302,22 +304,14 @@ class Stream:
         self, sink: Sink, *, delivery: Delivery | str = Delivery.EXACTLY_ONCE, dead: DeadLetters | None = None
     ) -> "Pipeline":
         """Write rows to a sink, with late elements and dead letters; `dead` names another place for dead letters."""
-        try:
-            guarantee = Delivery(delivery)
-        except ValueError:
-            known = ", ".join(Delivery)
-            raise InvalidStep(f"there is no delivery {delivery!r}", hint=f"choose one of {known}") from None
-        if dead is not None and not isinstance(dead, DeadLetters):
-            raise InvalidStep(
-                f"{dead!r} is not a sink of dead letters", hint="give dead_table(…), dead_files(…) or dead_topic(…)"
-            )
-        return Pipeline(Write(self.root, sink, guarantee, dead), self.runner)
+        return Pipeline(Write(self.root, sink, Delivery(delivery), dead), self.runner)
 
     def _then(self, operation: Any) -> Self:
         return replace(self, root=Stateless(self.root, operation))
 
 
 @dataclass(frozen=True, slots=True)
+@checked_methods
 class Elements(Stream):
     """A stream of elements."""
 
@@ -335,6 +329,7 @@ class Elements(Stream):
 
 
 @dataclass(frozen=True, slots=True)
+@checked_methods
 class Panes(Stream):
     """A stream of panes."""
 
@@ -350,6 +345,7 @@ class Panes(Stream):
 
 
 @dataclass(frozen=True, slots=True)
+@checked_methods
 class Pipeline:
     """A pipeline from sources to sinks: a value that can be explained, compared and run."""
 
@@ -369,12 +365,14 @@ class Pipeline:
         return self.runner.to_dataframe(self.root, spark, **options)
 
 
+@checked
 def union(first: Elements, *others: Elements) -> Elements:
     """Merge several streams. Each keeps its own watermark; the lowest one is the watermark of the union."""
     streams = [stream.root for stream in (first, *others)]
     return Elements(Union(tuple(dict.fromkeys(streams))), first.runner) if len(set(streams)) > 1 else first
 
 
+@checked
 def together(*pipelines: Pipeline) -> Pipeline:
     """Run several outputs as one job. Sources and steps that they share run once."""
     if not pipelines:
@@ -409,13 +407,6 @@ def _one_language(named: dict[str, Expr]) -> tuple[tuple[str, Expr], ...]:
                 hint="write all of them in SQL or all in Polars",
             )
     return in_polars(named.items())
-
-
-def _chosen(family: type[Choice], given: str) -> Choice:
-    try:
-        return family(given)
-    except ValueError:
-        raise InvalidStep(f"{given!r} is not a valid choice", hint=f"choose one of {', '.join(family)}") from None
 
 
 def read(source: Source, runner: Runner) -> Elements:

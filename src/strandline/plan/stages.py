@@ -8,7 +8,7 @@ share a shuffle and a state operator. The level of a step is one more than the h
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from strandline.model.operators import Operator, OperatorInput
 from strandline.model.watermarks import Inputs, Watermark
@@ -134,6 +134,8 @@ class Deliver:
     """Key columns that, with the window, identify panes; None for elements and for late elements only."""
     dead: DeadLetters | None = None
     """Sink of its dead letters, if they do not go with the rows."""
+    columns: tuple[tuple[str, str | None], ...] = field(default=(), compare=False)
+    """Columns of its rows with their types, as far as they are known without Spark; sinks check them when they open."""
 
 
 @dataclass(frozen=True, slots=True)

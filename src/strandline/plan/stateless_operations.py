@@ -178,4 +178,6 @@ def describe(operation: Operation) -> str:
 
 
 def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__qualname__", repr(function))
+    """Return the name of a function, of the function inside a partial, or of a callable object's class."""
+    inner = getattr(function, "func", function)
+    return str(getattr(inner, "__qualname__", type(inner).__qualname__))

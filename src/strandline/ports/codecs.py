@@ -21,6 +21,7 @@ class Decoded:
     dead: pl.DataFrame
 
 
+@runtime_checkable
 class Decoder(Protocol):
     """Decodes batches of records. One undecodable record does not affect the others."""
 

@@ -30,6 +30,15 @@ class SparkSource(Source, Protocol):
 
 
 @runtime_checkable
+class NamedInputs(Protocol):
+    """A source that can tell, without Spark, whether what it names exists."""
+
+    def refuse_missing(self) -> None:
+        """Raise if a topic of it does not exist. Called before Spark starts."""
+        ...
+
+
+@runtime_checkable
 class CommittingSource(Protocol):
     """A source that commits a job's offsets to an external system, and that may lose records."""
 

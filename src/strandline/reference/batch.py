@@ -66,7 +66,7 @@ def _holds(state: AnyState) -> list[Timestamp]:
     return [state.hold] if isinstance(state, JoinState) and state.hold is not None else []
 
 
-def play(
+def play(  # noqa: PLR0913, PLR0917 - what a batch has
     ask: Operator,
     rule: Rule | None,
     before: StepState,

@@ -24,7 +24,7 @@ from strandline.checkpoint.job_folder import BACKFILL, Checkpoint, write_durably
 from strandline.errors import CheckpointMismatch, InvalidStep, SavepointError, SetupError
 from strandline.execution.prepare import Seam
 from strandline.kernel.watermarks import Seen
-from strandline.model.elements import Timestamp
+from strandline.model.elements import Timestamp, zoned
 from strandline.plan.backfill import backfilled, sources_of
 from strandline.plan.endpoints import Source
 from strandline.plan.nodes import Root
@@ -100,6 +100,8 @@ def requested(root: Root, history: Source | None, topic: Source | None, at: Cut 
         )
     if at is None or not isinstance(at, datetime | Mapping):
         raise InvalidStep("a backfill needs a cut", hint="say at= with a time of events, or with offsets of the topic")
+    if isinstance(at, datetime):
+        zoned(at, "at")
     if not isinstance(live, BackfillTarget):
         raise InvalidStep(f"{live.name} cannot go on after a backfill", hint="let it be a topic: kafka(…)")
     if not isinstance(history, BoundedSource) or history.partitions != ("",):

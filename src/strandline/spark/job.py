@@ -14,12 +14,13 @@ from pyspark.errors import PySparkException
 
 from strandline.checkpoint.folder_lock import share
 from strandline.checkpoint.job_folder import Checkpoint
-from strandline.errors import CheckpointDamaged, RunError, StrandlineError
+from strandline.errors import CheckpointDamaged, RunError, StrandlineError, hide_internal_columns
 from strandline.kernel.output import Counts
 from strandline.kernel.watermarks import FOREVER
 from strandline.ports.sinks import OpenSink
 from strandline.spark.delivery.dead_letter_limit import BudgetUsage, FailureBudget
 from strandline.spark.delivery.deliver import UNREACHABLE, Delivered, Retry
+from strandline.spark.error_messages import innermost, translate_error
 from strandline.spark.job_observer import Observer
 from strandline.spark.progress import JobProgress, State, Status, progress_of
 
@@ -258,7 +259,9 @@ class Job:
                 self._problem = problem
                 return
             except PySparkException as problem:
-                self._problem = RunError("Spark could not go on", detail=_reason(str(problem)), hint="see spark.log")
+                self._problem = translate_error(problem) or RunError(
+                    "Spark could not go on", detail=_reason(problem), hint="see spark.log"
+                )
                 return
         self._query.awaitTermination()
 
@@ -301,11 +304,15 @@ class Job:
         file = _UNREADABLE.search(str(problem))
         if file is not None:
             hint = "put a whole file of that name in its place, and run once with files(…, on_lost='continue')"
-            return RunError(f"the file {file[1]} cannot be read", detail=_reason(str(problem)), hint=hint)
+            return RunError(f"the file {file[1]} cannot be read", detail=_reason(problem), hint=hint)
         if _DAMAGED.search(str(problem)):
             hint = f"strandline checkpoint check {self._checkpoint.folder}"
-            return CheckpointDamaged("what the job has kept cannot be read", detail=_reason(str(problem)), hint=hint)
-        return RunError("Spark stopped the job", detail=_reason(str(problem)), hint="see spark.log")
+            return CheckpointDamaged("what the job has kept cannot be read", detail=_reason(problem), hint=hint)
+        if problem is not None and (translated := translate_error(problem)) is not None:
+            return translated
+        unknown = RunError("Spark stopped the job", detail=_reason(problem), hint="see spark.log")
+        unknown.__cause__ = problem
+        return unknown
 
     def __enter__(self) -> Self:
         return self
@@ -316,13 +323,5 @@ class Job:
         self.stop()
 
 
-def _reason(text: str) -> str:
-    """Return the innermost error of Python or Java, from a text of nested stack traces."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    python = [
-        line
-        for line in lines
-        if re.match(r"[\w.]+(?:Error|Exception|Mismatch|Block): .*[^:]$", line) and "py4j" not in line
-    ]
-    java = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    return next(iter([*python[-1:], *java[-1:], *lines[:1]]), "no reason given")
+def _reason(problem: Exception | None) -> str:
+    return hide_internal_columns(innermost(str(problem)))

@@ -1,10 +1,12 @@
 """Run a pipeline: compile, translate to Spark, start, return a job."""
 
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -14,21 +16,31 @@ from pyspark.sql.streaming.query import StreamingQuery
 from strandline.checkpoint.examine import require_sound
 from strandline.checkpoint.file_copies import with_copies
 from strandline.checkpoint.job_folder import Checkpoint, Identity
-from strandline.errors import CheckpointMismatch, SetupError, StrandlineError
+from strandline.errors import (
+    CheckpointMismatch,
+    InvalidArgument,
+    RunError,
+    SetupError,
+    StrandlineError,
+    hide_internal_columns,
+)
 from strandline.execution.prepare import Seam
 from strandline.execution.task_writes import writers_of
+from strandline.model.arguments import checked
+from strandline.model.elements import ZERO, Length, duration
 from strandline.plan.arrival_order import order_dependence
 from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.endpoints import Source
 from strandline.plan.nodes import Root
 from strandline.plan.stages import Stages
 from strandline.ports.sinks import OpenSink
-from strandline.ports.sources import CommittingSource, FileListSource, TopicSource
+from strandline.ports.sources import CommittingSource, FileListSource, NamedInputs, TopicSource
 from strandline.spark.backfill import Backfill, Cut, Phase, begin, enter_live_phase, in_phase, requested, seam_of
 from strandline.spark.bounded_run import Query, all_at_once
 from strandline.spark.delivery.dead_letter_limit import FailureBudget
 from strandline.spark.delivery.deliver import Deliverer, Ranges
 from strandline.spark.delivery.open_sinks import close_sinks, open_sinks
+from strandline.spark.error_messages import innermost, translate_error
 from strandline.spark.job import Job, Listener
 from strandline.spark.job_observer import Observer
 from strandline.spark.launch.background import BackgroundTask
@@ -41,9 +53,11 @@ from strandline.spark.launch.session import (
     of_records,
     require_classes,
     require_rocksdb,
+    require_session,
     submitted_session,
 )
 from strandline.spark.patches.table import ANY_SESSION, apply_patches
+from strandline.spark.portable_functions import require_portable
 from strandline.spark.sources.heartbeat import heartbeat
 from strandline.spark.sources.read_in_task import passes_no_row
 from strandline.spark.sources.source_extent import Extent, SingleRange, Way, is_bounded, limited_to, stored_extent
@@ -51,14 +65,17 @@ from strandline.spark.translate import translate
 
 Deliver = Callable[[DataFrame, int], None]
 
+_INTERVAL: Final = re.compile(r"\d+ (?:millisecond|second|minute|hour|day)s?")
 
+
+@checked
 def run(  # noqa: PLR0913 - options of a job, each with its default
     root: Root,
-    spark: SparkSession | None = None,
+    spark: Any = None,
     *,
     checkpoint: str | Path,
     listener: Listener | None = None,
-    every: str = "0 seconds",
+    every: Length = "0 seconds",
     available_now: bool = False,
     heartbeat_seconds: float = 2,
     failure_budget: FailureBudget | None = None,
@@ -84,13 +101,14 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     read before the topic of the pipeline (`then` names it if there are several sources). Records before the cut `at`
     come from history, the others from the topic. The cut is an event time, or offsets by partition.
     """
-    folder = local_folder(checkpoint)
+    folder, pause = local_folder(checkpoint), _pause(every, heartbeat_seconds)
     spark = _given_session(spark, settings)
     backfill_request = requested(root, backfill, then, at)
     root = root if backfill_request is None else backfill_request.over(root)
     home = Checkpoint(folder)
     require_sound(folder)
     stages = to_stages(root, _groups(home, spark, key_groups))
+    require_portable(root)
     java = require_machine(folder) if spark is None else None
     if spark is not None:
         require_rocksdb(spark)
@@ -99,6 +117,8 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
         raise SetupError("by_arrival is for input that ends", hint="leave it out: a stream is played as it arrives")
     identity = home.claim(root, stages)
     for place, scan in enumerate(stages.scans):
+        if isinstance(scan.source, NamedInputs) and not home.latest_offsets(place):
+            scan.source.refuse_missing()
         if isinstance(scan.source, CommittingSource):
             scan.source.refuse_lost(home.latest_offsets(place))
     if home.has_ended:
@@ -114,19 +134,14 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
         apply_patches(spark, names=ANY_SESSION)
         opened, session = open_sinks(stages, identity.lineage), spark
     job = Job(home, listener, available_now=available_now, budget=failure_budget, observer=observer)
-    runner = _Run(session, stages, home, identity, opened, job, heartbeat_seconds, every, measures=observer is not None)
+    runner = _Run(session, stages, home, identity, opened, job, heartbeat_seconds, pause, measures=observer is not None)
     job.hold()
-    try:
+    with _cleaned_up(job, opened):
         if backfill_request is not None:
             return runner.fill(backfill_request, available_now=available_now)
         if bounded:
             return runner.to_the_end(by_arrival=by_arrival)
         return job.attach(runner.stream(available_now=available_now), opened, runner.backlog)
-    except BaseException:
-        job.retry.stopping.set()
-        job.release()
-        close_sinks(opened)
-        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +226,38 @@ class _Run:
         return _keeping_errors(deliverer, self.job)
 
 
-def _given_session(spark: SparkSession | None, settings: Mapping[str, str] | None) -> SparkSession | None:
+@contextmanager
+def _cleaned_up(job: Job, opened: tuple[OpenSink, ...]) -> Iterator[None]:
+    """Undo a start that failed; raise an error of Spark in the user's words, with the original as its cause."""
+    try:
+        yield
+    except BaseException as problem:
+        job.retry.stopping.set()
+        job.release()
+        close_sinks(opened)
+        if not isinstance(problem, PySparkException | Py4JError):
+            raise
+        detail = hide_internal_columns(innermost(str(problem)))
+        unknown = RunError("Spark could not start the job", detail=detail, hint="see spark.log")
+        raise (translate_error(problem) or unknown) from problem
+
+
+def _pause(every: Length, heartbeat_seconds: float) -> str:
+    """Return the time between batches in Spark's words, from a length of time or from those words."""
+    if heartbeat_seconds <= 0:
+        raise InvalidArgument(f"heartbeat_seconds is {heartbeat_seconds}", hint="give a number above 0")
+    if isinstance(every, str) and _INTERVAL.fullmatch(every.strip()):
+        return every.strip()
+    length = duration(every)
+    if length < ZERO:
+        raise InvalidArgument(f"every is {every}", hint='give a length of time such as "10s", or leave it out')
+    return f"{length.ms} milliseconds"
+
+
+def _given_session(spark: Any, settings: Mapping[str, str] | None) -> SparkSession | None:
     """Return the given session, or that of spark-submit's cluster; None if one must be started."""
+    if spark is not None:
+        require_session(spark)
     if spark is not None and settings:
         raise SetupError("a session that runs already takes no settings", hint="set them where the session is made")
     return submitted_session(settings) if spark is None and is_submitted() else spark

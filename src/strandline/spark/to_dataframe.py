@@ -6,25 +6,27 @@ Panes, late elements and dead letters come in one stream with the column `kind`.
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from strandline.errors import InvalidStep
 from strandline.execution.keyed_step import instant
 from strandline.kernel.blocks.block import END, START, unpack
 from strandline.kernel.blocks.column_types import to_polars
 from strandline.kernel.window.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
+from strandline.model.arguments import checked
 from strandline.model.ddl import parse
 from strandline.plan.columns import PANE, columns_after
 from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.nodes import Root, outputs_of
 from strandline.ports.codecs import DETAIL, RAW, REASON
 from strandline.ports.dead_letter_masking import with_raw
-from strandline.spark.launch.session import require_rocksdb
+from strandline.spark.launch.session import require_rocksdb, require_session
 from strandline.spark.patches.table import ANY_SESSION, apply_patches
+from strandline.spark.portable_functions import require_portable
 from strandline.spark.sources.heartbeat import heartbeat
 from strandline.spark.translate import translate
 
@@ -40,11 +42,13 @@ _NAMES: Final = {
 }  # fmt: skip
 
 
-def to_dataframe(root: Root, spark: SparkSession, *, heartbeat_seconds: float = 2) -> DataFrame:
+@checked
+def to_dataframe(root: Root, spark: Any, *, heartbeat_seconds: float = 2) -> DataFrame:
     """Return the rows of a pipeline's output: `kind` is "pane", "late" or "dead". Its sink is not opened."""
     if len(outputs_of(root)) > 1:
         raise InvalidStep("a DataFrame holds one output", hint="make one of each pipeline")
-    require_rocksdb(spark)
+    require_rocksdb(require_session(spark))
+    require_portable(root)
     apply_patches(spark, names=ANY_SESSION)
     stages = to_stages(root, groups_for(spark.sparkContext.defaultParallelism))
     known = columns_after(outputs_of(root)[0].of)

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
+from strandline.errors import InvalidStep, hide_internal_columns
 from strandline.execution.block_addresses import CARRIER
 from strandline.execution.prepare import Seam
 from strandline.execution.row_decoding import CLOCK, DECODED, MARK
@@ -15,6 +17,7 @@ from strandline.plan.stateless_operations import FlatMap, Gather, Map, Operation
 from strandline.ports.codecs import REASON
 from strandline.ports.raw_records import RECORD
 from strandline.ports.sources import FileListSource, SparkSource, TaskReadSource, topic_of
+from strandline.spark.error_messages import translate_error, unresolved, without_query_context_logs
 from strandline.spark.sources.paused_source import PausedSource
 from strandline.spark.sources.read_in_task import named_task, tasks_can_read
 from strandline.spark.tasks.decode_task import decode_task
@@ -87,10 +90,57 @@ def with_native(frame: DataFrame, scan: Scan) -> DataFrame:
 
 
 def _native(frame: DataFrame, operation: Operation | Flagged) -> DataFrame:
-    """Apply an operation as a Spark expression. Undecodable records and marks pass every condition."""
+    """Apply an operation as a Spark expression; raise Spark's error in the user's words."""
+    with without_query_context_logs():
+        return _translated(frame, operation)
+
+
+def _translated(frame: DataFrame, operation: Operation | Flagged) -> DataFrame:
+    try:
+        return _applied(frame, operation)
+    except PySparkException as problem:
+        for sql in _texts(operation):
+            _refuse_sql(frame, sql, is_condition=not isinstance(operation, Select))
+        raise (translate_error(problem) or InvalidStep("Spark cannot run this step", hint="see spark.log")) from problem
+
+
+def _refuse_sql(frame: DataFrame, sql: str, *, is_condition: bool) -> None:
+    """Raise the error of an expression by itself, without what Strandline adds to it."""
+    try:
+        (field,) = frame.select(F.expr(sql)).schema.fields
+    except PySparkException as problem:
+        found = unresolved(problem, sql, frame.columns)
+        if found is not None:
+            raise found from problem
+        first = hide_internal_columns(str(problem).strip().partition("\n")[0])
+        raise InvalidStep(f"Spark cannot run «{sql}»", detail=first, hint="correct the expression") from problem
+    kind = field.dataType.simpleString()
+    if is_condition and kind != "boolean":
+        raise InvalidStep(
+            f"the condition «{sql}» is a {kind}", detail="a condition is true or false", hint="compare it: … > 0"
+        )
+
+
+def _texts(operation: Operation | Flagged) -> tuple[str, ...]:
+    match operation:
+        case Flagged(_, condition):
+            return (condition,)
+        case Where(condition):
+            return (condition.text,)
+        case Select(columns, _):
+            return tuple(each.text for _, each in columns)
+        case _:
+            return ()
+
+
+def _applied(frame: DataFrame, operation: Operation | Flagged) -> DataFrame:
+    """Return the frame after an operation. Undecodable records and marks pass every condition."""
     match operation:
         case Flagged(flag, condition):
-            return frame.withColumn(flag, F.expr(condition))
+            flagged = frame.withColumn(flag, F.expr(condition))
+            if flagged.schema[flag].dataType.simpleString() != "boolean":
+                _refuse_sql(frame, condition, is_condition=True)
+            return flagged
         case Where(condition):
             held = F.expr(condition.text)
             if MARK in frame.columns:

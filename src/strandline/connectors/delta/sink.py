@@ -33,6 +33,7 @@ from strandline.formats.sink_columns import names_beside
 from strandline.kernel.blocks.block import END, START
 from strandline.kernel.latest_per_key import latest_rows
 from strandline.kernel.output import Output
+from strandline.model.arguments import checked
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
 from strandline.ports.crash_points import crash_point
@@ -77,12 +78,18 @@ class Delta(Ledgered):
         """The fields that make it the same sink to a checkpoint; storage options are left out."""
         return {"path": self.path, "mode": self.mode, "key": self.key}
 
+    @property
+    def needed_columns(self) -> tuple[str, ...]:
+        return self.key
+
     def open(self, output: Deliver) -> "OpenDelta":
         if self.mode is Mode.UPSERT and not self.key and output.keys is None:
             raise InvalidStep(
                 f"{self.name} writes elements by key, and no key is given", hint='name the columns: key=["id"]'
             )
-        return OpenDelta(self, output.keys)
+        opened = OpenDelta(self, output.keys)
+        opened.refuse_missing(name for name, kind in output.columns if kind is not None)
+        return opened
 
     def letters(self) -> DeltaLetters:
         """Open the dead letters beside the table."""
@@ -93,10 +100,11 @@ class Delta(Ledgered):
         return {name: each if isinstance(each, str) else each.reveal() for name, each in self.options}
 
 
+@checked
 def delta(
     path: str | Path,
     *,
-    mode: str | None = None,
+    mode: Mode | str | None = None,
     key: Iterable[str] | None = None,
     evolve: bool = False,
     options: Mapping[str, str | Secret] | None = None,
@@ -107,10 +115,7 @@ def delta(
     applied. Late elements and dead letters go to `<path>_late` and `<path>_dead`. `evolve` allows adding columns.
     """
     columns = () if key is None else (key,) if isinstance(key, str) else tuple(key)
-    try:
-        chosen = Mode(mode or (Mode.UPSERT if columns else Mode.APPEND))
-    except ValueError:
-        raise InvalidStep(f"unknown mode {mode!r}", hint=f"choose one of {', '.join(Mode)}") from None
+    chosen = Mode(mode or (Mode.UPSERT if columns else Mode.APPEND))
     if not str(path):
         raise InvalidStep("the table has no path", hint="give a path")
     if columns and chosen is Mode.APPEND:
@@ -126,6 +131,17 @@ class OpenDelta:
         self._options = sink.revealed()
         self._panes = DeltaLog(sink.path, self._options)
         self._beside: dict[str, DeltaLog] = {}
+
+    def refuse_missing(self, names: Iterable[str]) -> None:
+        """Raise if an existing table lacks columns that the plan knows. Called before Spark starts."""
+        known = self._panes.columns()
+        absent = [name for name in names if name not in known]
+        if absent and [*known] != [BATCH] and known and not self._sink.evolve:
+            raise SinkError(
+                f"the table {self._sink.path} does not fit the rows to write",
+                detail="; ".join(f"{name} is missing" for name in absent),
+                hint="write to another table; or allow adding columns: evolve=True",
+            )
 
     def claim(self, lineage: str) -> int:
         def once() -> int:

@@ -18,7 +18,8 @@ from strandline.errors import InvalidStep, LostRecords, SetupError
 from strandline.formats.secrets import Secret
 from strandline.kernel.blocks.block import OFFSET, PARTITION
 from strandline.kernel.blocks.column_types import to_arrow, to_polars
-from strandline.model.ddl import parse
+from strandline.model.arguments import checked
+from strandline.model.ddl import parse, require_spark_types
 from strandline.ports.register_data_source import registered
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class DeltaRows:
     options: tuple[tuple[str, str | Secret], ...] = ()
 
     def __post_init__(self) -> None:
-        parse(self.columns)
+        require_spark_types(parse(self.columns))
         if self.files_per_batch < 1:
             raise InvalidStep(f"files_per_batch is {self.files_per_batch}", hint="use 1 or more, or leave it out")
 
@@ -116,6 +117,7 @@ class DeltaRows:
         return {name: each if isinstance(each, str) else each.reveal() for name, each in self.options}
 
 
+@checked
 def delta_table(
     path: str | Path,
     columns: str,

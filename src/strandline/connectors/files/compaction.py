@@ -14,6 +14,7 @@ from strandline.connectors.files.manifest_log import STATE, File, FolderState, L
 from strandline.connectors.files.task_files import PARTS, add_file
 from strandline.errors import InvalidStep, SetupError, SinkUnavailable
 from strandline.formats.row_files import decode_file
+from strandline.model.arguments import checked
 from strandline.ports.file_stamps import job_label
 
 TARGET: Final = 128 * 2**20
@@ -31,6 +32,7 @@ class Compacted:
     deleted: int
 
 
+@checked
 def compact(path: str | Path, *, target_bytes: int = TARGET, keep_seconds: int = KEEP) -> Compacted:
     """Merge small files of a folder that `folder(…)` writes, while jobs write and other processes read.
 

@@ -9,10 +9,12 @@ from strandline.connectors.files.manifest_log import FolderState, Log
 from strandline.connectors.files.task_files import PARTS
 from strandline.errors import InvalidStep, SetupError
 from strandline.formats.row_files import decode_file, kinds_of
+from strandline.model.arguments import checked
 
 _ATTEMPTS: Final = 5
 
 
+@checked
 def manifested_files(path: str | Path, part: str = "panes") -> list[str]:
     """List the live files for any engine: `spark.read.parquet(*manifested_files("totals/"))`.
 
@@ -21,6 +23,7 @@ def manifested_files(path: str | Path, part: str = "panes") -> list[str]:
     return [str(Path(path) / file.path) for file in _state(path, part).files.values() if file.part == part]
 
 
+@checked
 def read_manifested(path: str | Path, part: str = "panes", *, now: bool = False) -> pl.DataFrame:
     """Read the rows of a folder that `folder(…)` writes, whole batches only: `read_manifested("totals/", "late")`.
 

@@ -18,6 +18,7 @@ from strandline.kernel.blocks.block import END, START
 from strandline.kernel.output import Output
 from strandline.kernel.window.panes import INDEX, RETRACTION
 from strandline.letters.file_notes import NotedLetters
+from strandline.model.arguments import checked
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
 from strandline.ports.crash_points import crash_point
@@ -55,13 +56,16 @@ class Folder(Ledgered):
         return {"path": self.path}
 
     def open(self, output: Deliver) -> "OpenFolder":
-        return OpenFolder(self, output.keys)
+        opened = OpenFolder(self, output.keys)
+        opened.refuse_missing(name for name, _ in output.columns)
+        return opened
 
     def letters(self) -> NotedLetters:
         """Open the dead letters among the folder's parts."""
         return letters_in(Path(self.path))
 
 
+@checked
 def folder(path: str | Path, *, format: str = "parquet", evolve: bool = False) -> Folder:  # noqa: A002 - Spark's term
     """Write files to a folder, whole batches only: `write(folder("totals/", format="parquet"))`, or "jsonl", or "csv".
 
@@ -97,6 +101,17 @@ class OpenFolder:
             for place in (self._log.folder, self._root, self._root.absolute().parent):
                 sync_folder(place)
         self._state = self._log.state()
+
+    def refuse_missing(self, names: Iterable[str]) -> None:
+        """Raise if earlier files lack columns that the plan knows. Called before Spark starts."""
+        known = self._state.columns.get(PANES)
+        absent = [] if not known else [name for name in names if name not in known]
+        if absent and not self._sink.evolve:
+            raise SinkError(
+                f"the {PANES} in {self._root} do not fit the rows to write",
+                detail="; ".join(f"{name} is missing" for name in absent),
+                hint="write to another folder; or allow adding columns: evolve=True",
+            )
 
     def claim(self, lineage: str) -> int:
         for _ in range(_ATTEMPTS):

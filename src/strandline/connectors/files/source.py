@@ -17,7 +17,8 @@ from strandline.formats.debezium import Debezium
 from strandline.formats.json.codec import Json
 from strandline.formats.text import Raw, Text
 from strandline.kernel.blocks.block import OFFSET, PARTITION
-from strandline.model.ddl import parse
+from strandline.model.arguments import checked
+from strandline.model.ddl import parse, require_spark_types
 from strandline.ports.codecs import Decoder
 from strandline.ports.raw_records import FILE_NAME, RAW_SCHEMA, RECORD, SPLIT
 from strandline.ports.sources import ListedFile
@@ -59,7 +60,7 @@ class Files:
 
     def __post_init__(self) -> None:
         if isinstance(self.columns, str):
-            parse(self.columns)
+            require_spark_types(parse(self.columns))
         elif not isinstance(self.columns, LINES) or getattr(self.columns, "registry", None) is not None:
             raise InvalidStep(
                 f"{type(self.columns).__name__} cannot decode lines",
@@ -233,6 +234,7 @@ class Files:
         return waiting(self.path, self.pattern, listed, spark)
 
 
+@checked
 def files(  # noqa: PLR0913 - one option each
     path: str | Path,
     columns: str | Decoder,

@@ -12,8 +12,9 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from strandline.connectors.generated.draw_events import due, records
 from strandline.connectors.generated.settings import COLUMNS, POISONS, Knobs, from_option, to_option
+from strandline.model.arguments import checked
 from strandline.model.ddl import parse
-from strandline.model.elements import Length, Timestamp, duration
+from strandline.model.elements import Length, duration, zoned
 from strandline.ports.raw_records import ENDED, RAW_COLUMNS, RAW_SCHEMA, RECORD
 from strandline.ports.register_data_source import registered
 
@@ -47,6 +48,7 @@ class Generated(Knobs):
         return spark.readStream.format(registered(spark, GeneratedDataSource)).option("knobs", to_option(self)).load()
 
 
+@checked
 def generator(  # noqa: PLR0913 - one setting each
     *,
     seed: int = 0,
@@ -81,7 +83,7 @@ def generator(  # noqa: PLR0913 - one setting each
     docs/reference/generator.md for every setting.
     """
     return Generated(
-        seed, float(rate), events, partitions, None if start is None else Timestamp.from_datetime(start).ms,
+        seed, float(rate), events, partitions, None if start is None else zoned(start, "start").ms,
         keys, float(skew), float(mean), float(spread), float(mean_per_hour),
         float(disorder), duration(distance).ms, float(late), duration(late_by).ms,
         float(future), duration(future_by).ms, float(duplicates), float(poison), tuple(poisons),

@@ -14,12 +14,13 @@ import polars as pl
 
 from strandline.connectors.kafka.clients import Writer, admin_of, ends, partitions, reader, records_from
 from strandline.connectors.kafka.encode_rows import Headers
-from strandline.connectors.kafka.security import Security
+from strandline.connectors.kafka.security import Security, server_list
 from strandline.connectors.kafka.topic_admin import describe_topics
 from strandline.errors import InvalidStep, SetupError, SinkUnavailable
 from strandline.kernel.dead_letters import CUT, NAMES
 from strandline.letters.envelope_json import from_json, to_json
 from strandline.letters.store import KEPT, NEW, REDRIVE, REDRIVEN, STATE, Marks, Redrive, in_order, refuse_overlap
+from strandline.model.arguments import checked
 from strandline.plan.endpoints import fields_of
 from strandline.ports.ledger import LedgerEntry
 
@@ -60,11 +61,14 @@ class DeadTopic:
         return TopicLetters(self)
 
 
-def dead_topic(topic: str, *, servers: str, mask: Iterable[str] = (), security: Security | None = None) -> DeadTopic:
+@checked
+def dead_topic(
+    topic: str, *, servers: str | Sequence[str], mask: Iterable[str] = (), security: Security | None = None
+) -> DeadTopic:
     """Send dead letters to a topic: `write(sink, dead=dead_topic("scores.dead", servers="localhost:9092"))`."""
     if not topic:
         raise InvalidStep("the dead-letter topic has no name", hint='write dead_topic("scores.dead", …)')
-    return DeadTopic(topic, servers, fields_of(mask), security or Security())
+    return DeadTopic(topic, server_list(servers), fields_of(mask), security or Security())
 
 
 class OpenTopic:

@@ -1,11 +1,13 @@
 """Configure TLS and SASL for a Kafka cluster, with the option names of both clients, Java's and librdkafka's."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from strandline.errors import InvalidStep
 from strandline.formats.secrets import Secret, secret
+from strandline.model.arguments import checked
 
 _MODULES: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -72,16 +74,27 @@ class Security:
         return options | {"sasl.username": self.user or "", "sasl.password": password}
 
 
+def server_list(servers: str | Sequence[str]) -> str:
+    """Return bootstrap servers as Kafka's clients take them: `a:9092,b:9092`."""
+    given = servers.split(",") if isinstance(servers, str) else servers
+    found = [each.strip() for each in given]
+    if not found or not all(found):
+        raise InvalidStep("a server has no name", hint='write servers="localhost:9092", or a list of such texts')
+    return ",".join(found)
+
+
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"')
 
 
+@checked
 def tls(*, authority: str | Path | None = None, certificate: str | Path | None = None) -> Security:
     """Connect over TLS. Both arguments are PEM files: the brokers' certificate authorities, and the client's
     certificate."""
     return Security("SSL", authority=_text(authority), certificate=_text(certificate))
 
 
+@checked
 def sasl(
     mechanism: str,
     *,

@@ -1,15 +1,17 @@
 """Define Kafka topics as sinks: the `kafka_topic` function and its checks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from strandline.connectors.kafka.dead_letters import DeadTopic, TopicLetters
 from strandline.connectors.kafka.encode_rows import Format
-from strandline.connectors.kafka.security import Security
+from strandline.connectors.kafka.security import Security, server_list
 from strandline.connectors.kafka.sink import OpenKafka, Place
 from strandline.connectors.kafka.topic_admin import Topics
 from strandline.errors import InvalidStep
+from strandline.model.arguments import checked
+from strandline.model.suggestions import did_you_mean
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
 
@@ -34,6 +36,12 @@ class KafkaTopic(Ledgered):
         names = {"topic": topics.rows, "late": topics.late, "dead": topics.dead, "ledger": topics.ledger}
         return {**names, "by_key": place.by_key, "key": place.key, "value": place.value}
 
+    @property
+    def needed_columns(self) -> tuple[str, ...]:
+        key, value = self.place.key, self.place.value
+        keys = key.columns if isinstance(key, Format) else key or ()
+        return (*keys, *(() if value is None else value.columns))
+
     def open(self, output: Deliver) -> OpenKafka:
         return OpenKafka(self.place, output, self.name)
 
@@ -42,10 +50,11 @@ class KafkaTopic(Ledgered):
         return TopicLetters(DeadTopic(self.place.topics.dead, self.place.servers, security=self.place.security))
 
 
+@checked
 def kafka_topic(  # noqa: PLR0913 - one choice each
     topic: str,
     *,
-    servers: str,
+    servers: str | Sequence[str],
     value: Format | None = None,
     key: Iterable[str] | Format | None = None,
     mode: str = "append",
@@ -65,9 +74,9 @@ def kafka_topic(  # noqa: PLR0913 - one choice each
     if not topic:
         raise InvalidStep("the topic has no name", hint='write kafka_topic("totals", …)')
     if mode not in _MODES:
-        raise InvalidStep(f"unknown mode {mode!r}", hint=f"choose one of {', '.join(_MODES)}")
-    if value is not None and not isinstance(value, Format):
-        raise InvalidStep(f"rows cannot be written as {value!r}", hint="use json, avro, protobuf, text or raw")
+        raise InvalidStep(
+            f"unknown mode {mode!r}", hint=did_you_mean(mode, _MODES, f"choose one of {', '.join(_MODES)}")
+        )
     chosen = key if key is None or isinstance(key, Format) else (key,) if isinstance(key, str) else tuple(key)
     if chosen == ():
         raise InvalidStep("the key has no columns", hint="name at least one column, or leave key out")
@@ -76,7 +85,9 @@ def kafka_topic(  # noqa: PLR0913 - one choice each
         raise InvalidStep(
             "two of the sink's topics have the same name", hint="give rows, late, dead and ledger different topics"
         )
-    place = Place(servers, topics, mode == "upsert", chosen, value, security or Security(), _checked(options or {}))
+    place = Place(
+        server_list(servers), topics, mode == "upsert", chosen, value, security or Security(), _checked(options or {})
+    )
     return KafkaTopic(place)
 
 

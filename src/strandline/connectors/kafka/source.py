@@ -1,19 +1,20 @@
 """Read topics as a source through Spark's Kafka connector, with a watermark per partition."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.connectors.kafka import consumer_groups, redrive, topic_blocks
-from strandline.connectors.kafka.security import Security
-from strandline.connectors.kafka.topic_admin import largest_record
+from strandline.connectors.kafka.security import Security, server_list
+from strandline.connectors.kafka.topic_admin import largest_record, refuse_missing_topics
 from strandline.connectors.kafka.topic_extent import Slice, slice_of
 from strandline.errors import InvalidStep, LostRecords
 from strandline.kernel.blocks.binary_views import LONGEST
 from strandline.letters.store import Marks, Redrive
-from strandline.model.elements import Timestamp
+from strandline.model.arguments import checked
+from strandline.model.elements import zoned
 from strandline.ports.codecs import Decoder
 from strandline.ports.raw_records import PARTITION_CODE, RAW_SCHEMA, RECORD, SIZE
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 Offsets = Mapping[str, Mapping[str, int]]
 """Offsets by topic and partition, as Spark writes them."""
+Position = str | datetime | Offsets | Mapping[str, Mapping[int, int]]
+"""A place in topics, as a user may give it."""
 
 FIELDS: Final = {
     "key": "binary",
@@ -241,6 +244,11 @@ class Kafka:
         record."""
         return tuple(f"{topic}-{number}" for topic, each in offsets.items() for number in each)
 
+    def refuse_missing(self) -> None:
+        """Before Spark starts, raise an error if the broker answers and has no such topic."""
+        if not self.is_pattern and consumer_groups.is_installed():
+            refuse_missing_topics(self.servers, self.security, self.topics)
+
     def refuse_lost(self, offsets: Offsets) -> None:
         """Before a job continues, raise an error if the records it would read next are deleted."""
         if self.goes_on_after_loss or not consumer_groups.is_installed():
@@ -273,12 +281,13 @@ class Kafka:
             consumer_groups.commit(self.servers, self.security, self.group or job, offsets)
 
 
+@checked
 def kafka(  # noqa: PLR0913 - one option of Kafka each
     *topics: str,
-    servers: str,
+    servers: str | Sequence[str],
     value: Decoder,
-    starting: str | datetime | Offsets = "earliest",
-    until: str | datetime | Offsets | None = None,
+    starting: Position = "earliest",
+    until: Position | None = None,
     pattern: bool = False,
     metadata: Mapping[str, str] | None = None,
     records_per_batch: int | None = RECORDS_PER_BATCH,
@@ -295,6 +304,8 @@ def kafka(  # noqa: PLR0913 - one option of Kafka each
     consumer `group`, for other tools to see. Records that are deleted before they are read stop the job, unless
     `on_lost="continue"`.
     """
+    if not all(topics):
+        raise InvalidStep("a topic has no name", hint='write kafka("scores", …)')
     if not topics or (pattern and len(topics) > 1):
         raise InvalidStep("kafka needs one or more topics, or one pattern", hint='write kafka("scores", …)')
     for name, field in (metadata or {}).items():
@@ -311,8 +322,9 @@ def kafka(  # noqa: PLR0913 - one option of Kafka each
     if records_per_batch is not None and records_per_batch < 1:
         raise InvalidStep(f"records_per_batch is {records_per_batch}", hint="use 1 or more, or leave it out")
     return Kafka(
-        topics, servers, value, _position(starting), pattern, tuple((metadata or {}).items()), records_per_batch, group,
-        on_lost == "continue", security or Security(), None if until is None else _position(until),
+        topics, server_list(servers), value, _position(starting), pattern, tuple((metadata or {}).items()),
+        records_per_batch, group,
+        on_lost == "continue", security or Security(), None if until is None else _position(until, "until"),
     )  # fmt: skip
 
 
@@ -326,9 +338,9 @@ def _slice_condition(until: str | None) -> str:
     return f"case {' '.join(cases)} else false end"
 
 
-def _position(given: str | datetime | Offsets) -> str:
+def _position(given: Position, name: str = "starting") -> str:
     if isinstance(given, datetime):
-        return str(Timestamp.from_datetime(given).ms)
+        return str(zoned(given, name).ms)
     if isinstance(given, Mapping):
         return json.dumps({topic: {str(number): at for number, at in each.items()} for topic, each in given.items()})
     if given not in ("earliest", "latest"):

@@ -15,9 +15,11 @@ from strandline.connectors.kafka.clients import (
 )
 from strandline.connectors.kafka.security import Security
 from strandline.errors import SetupError, SinkError, SinkUnavailable
+from strandline.model.suggestions import did_you_mean, listed
 
 _log: Final = logging.getLogger("strandline.kafka")
 
+_LOOK_WITHIN_SECONDS: Final = 2.0
 REPLICAS: Final = 3
 IN_SYNC: Final = 2
 
@@ -116,6 +118,24 @@ def describe_topics(admin: Any, names: tuple[str, ...]) -> dict[str, Found]:
         )
         for name in names
     }
+
+
+def refuse_missing_topics(servers: str, security: Security, names: Sequence[str]) -> None:
+    """Raise if the broker answers and has not these topics. An unreachable broker is reported by the job itself."""
+    from confluent_kafka import KafkaException
+
+    try:
+        known = admin_of(servers, security).list_topics(timeout=_LOOK_WITHIN_SECONDS).topics
+    except KafkaException:
+        return
+    missing = [name for name in names if name not in known]
+    if missing:
+        shown = [name for name in known if not name.startswith("__")]
+        raise SetupError(
+            f"there is no topic {missing[0]} at {servers}",
+            detail=f"it has {listed(shown)}" if shown else "it has no topics",
+            hint=did_you_mean(missing[0], shown, "check the name, or create the topic"),
+        )
 
 
 def largest_record(servers: str, security: Security, names: Sequence[str]) -> int | None:

@@ -1,10 +1,12 @@
 """Dialect of one SQL database: connection, quoting, types, and how rows are loaded."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
+from strandline.errors import SetupError
 from strandline.formats.sink_columns import Column, Kind, SinkRows
 
 
@@ -31,6 +33,19 @@ class Traits:
     """Clause for a table whose rows will be updated: it leaves room for new row versions on the same page."""
     creation_lock: str = ""
     """Statement that takes a lock before creating a table that other processes may be creating too."""
+
+
+def require_folder(path: str) -> None:
+    """Create the folder of a database file. Raise if its parent is missing too: that is a typo, not a new folder."""
+    folder = Path(path).absolute().parent
+    if not folder.parent.is_dir():
+        raise SetupError(
+            f"the folder {folder} does not exist",
+            detail=f"its parent {folder.parent} does not exist either, so {Path(path).name} is not made there",
+            hint=f"check the path, or create the folder: mkdir -p {folder}",
+        )
+    with suppress(OSError):  # opening the file says what is wrong with the folder
+        folder.mkdir(exist_ok=True)
 
 
 class Dialect(Protocol):

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from strandline.connectors.sql.dead_letters import TableLetters
-from strandline.connectors.sql.dialect import Refusal, Traits
-from strandline.connectors.sql.sink import OpenSql, Table, open_table, table_of
+from strandline.connectors.sql.dialect import Refusal, Traits, require_folder
+from strandline.connectors.sql.sink import Mode, OpenSql, Table, open_table, table_of
 from strandline.errors import SetupError, SinkError, SinkUnavailable
 from strandline.formats.sink_columns import Column, Kind, SinkRows
+from strandline.model.arguments import checked
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
@@ -56,6 +57,10 @@ class DuckDb(Ledgered):
     def definition(self) -> dict[str, Any]:
         return {"path": self.path, **self.table.definition}
 
+    @property
+    def needed_columns(self) -> tuple[str, ...]:
+        return self.table.key
+
     def open(self, output: Deliver) -> OpenSql:
         return open_table(self.database(), self.table, output, self.name)
 
@@ -75,11 +80,12 @@ class DuckDb(Ledgered):
         return DuckDbFile(self.path)
 
 
+@checked
 def duckdb(
     path: str | Path,
     *,
     table: str = "panes",
-    mode: str | None = None,
+    mode: Mode | str | None = None,
     key: Iterable[str] | None = None,
     evolve: bool = False,
 ) -> DuckDb:
@@ -99,10 +105,10 @@ class DuckDbFile:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        require_folder(path)
         self._done: list[Callable[[], object]] = []
         engine = _engine()
         try:
-            Path(path).absolute().parent.mkdir(parents=True, exist_ok=True)
             self._connection = engine.connect(path)
             self._connection.execute("SET TimeZone = 'UTC'")
         except (engine.Error, OSError) as problem:

@@ -12,10 +12,11 @@ from strandline.connectors.sql.binary_copy import binary_form, has_binary_form
 from strandline.connectors.sql.conninfo import Place, place_of
 from strandline.connectors.sql.dead_letters import TableLetters
 from strandline.connectors.sql.dialect import Refusal, Traits
-from strandline.connectors.sql.sink import OpenSql, Table, open_table, table_of
+from strandline.connectors.sql.sink import Mode, OpenSql, Table, open_table, table_of
 from strandline.errors import SinkError, SinkUnavailable
 from strandline.formats.secrets import Secret
 from strandline.formats.sink_columns import Column, Kind, SinkRows
+from strandline.model.arguments import checked
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
@@ -71,6 +72,10 @@ class Postgres(Ledgered):
         """Leave out the server, which may move; the ledger shows whether it is still the same database."""
         return {"schema": self.schema, **self.table.definition}
 
+    @property
+    def needed_columns(self) -> tuple[str, ...]:
+        return self.table.key
+
     def open(self, output: Deliver) -> OpenSql:
         return open_table(self.database(), self.table, output, self.name)
 
@@ -84,13 +89,14 @@ class Postgres(Ledgered):
         return PostgresDatabase(self.place, self.schema)
 
 
+@checked
 def postgres(
     table: str,
     *,
     dsn: str | Secret,
     password: str | Secret | None = None,
     schema: str | None = None,
-    mode: str | None = None,
+    mode: Mode | str | None = None,
     key: Iterable[str] | None = None,
     evolve: bool = False,
 ) -> Postgres:

@@ -17,7 +17,7 @@ import polars as pl
 
 from strandline.connectors.sql.dialect import Dialect
 from strandline.connectors.sql.isolate_bad_rows import write_isolating_refused
-from strandline.connectors.sql.tables import create_now_view, fit, refuse_long_names
+from strandline.connectors.sql.tables import create_now_view, fit, refuse_long_names, refuse_misfit
 from strandline.connectors.sql.upserts import Upsert
 from strandline.errors import InvalidStep, SinkError
 from strandline.formats.refused_rows import Refused, refused_letters
@@ -66,13 +66,10 @@ class Table:
         return {"table": self.name, "mode": self.mode, "key": self.key}
 
 
-def table_of(name: str, mode: str | None, key: Iterable[str] | None, evolve: bool) -> Table:
+def table_of(name: str, mode: Mode | str | None, key: Iterable[str] | None, evolve: bool) -> Table:
     """Check a table's settings; with a key, the default mode is upsert."""
     columns = () if key is None else (key,) if isinstance(key, str) else tuple(key)
-    try:
-        chosen = Mode(mode or (Mode.UPSERT if columns else Mode.APPEND))
-    except ValueError:
-        raise InvalidStep(f"unknown mode {mode!r}", hint=f"choose one of {', '.join(Mode)}") from None
+    chosen = Mode(mode or (Mode.UPSERT if columns else Mode.APPEND))
     if not name:
         raise InvalidStep("the table has no name", hint="name the table")
     if columns and chosen is Mode.APPEND:
@@ -105,6 +102,7 @@ class OpenSql:
             )
         refuse_long_names(database, [table.name + suffix for suffix in ("_late", "_dead", "_now", "_key")])
         with database.transaction():
+            refuse_misfit(database, table.name, output.columns, widen=table.evolve)
             self._create_ledger()
 
     def refused_to(self, keep: Callable[[pl.DataFrame, LedgerEntry], None]) -> None:

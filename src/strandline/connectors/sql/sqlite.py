@@ -10,10 +10,11 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.connectors.sql.dead_letters import TableLetters
-from strandline.connectors.sql.dialect import Refusal, Traits
-from strandline.connectors.sql.sink import OpenSql, Table, open_table, table_of
+from strandline.connectors.sql.dialect import Refusal, Traits, require_folder
+from strandline.connectors.sql.sink import Mode, OpenSql, Table, open_table, table_of
 from strandline.errors import SetupError, SinkError, SinkUnavailable
 from strandline.formats.sink_columns import Column, Kind, SinkRows
+from strandline.model.arguments import checked
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
@@ -42,6 +43,10 @@ class Sqlite(Ledgered):
     def definition(self) -> dict[str, Any]:
         return {"path": self.path, **self.table.definition}
 
+    @property
+    def needed_columns(self) -> tuple[str, ...]:
+        return self.table.key
+
     def open(self, output: Deliver) -> OpenSql:
         return open_table(self.database(), self.table, output, self.name)
 
@@ -61,11 +66,12 @@ class Sqlite(Ledgered):
         return SqliteFile(self.path, patience=30)
 
 
+@checked
 def sqlite(
     path: str | Path,
     *,
     table: str = "panes",
-    mode: str | None = None,
+    mode: Mode | str | None = None,
     key: Iterable[str] | None = None,
     evolve: bool = False,
 ) -> Sqlite:
@@ -84,9 +90,9 @@ class SqliteFile:
 
     def __init__(self, path: str, patience: float = 5) -> None:
         self._path = path
+        require_folder(path)
         self._staged: tuple[str, ...] = ()
         try:
-            Path(path).absolute().parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=patience)
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")

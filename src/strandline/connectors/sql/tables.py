@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from strandline.connectors.sql.dialect import Dialect
 from strandline.errors import SinkError
-from strandline.formats.sink_columns import BATCH, NEWEST, Column
+from strandline.formats.sink_columns import BATCH, NEWEST, Column, declared_column
 from strandline.kernel.blocks.block import END, START
 from strandline.kernel.window.panes import INDEX, RETRACTION
 
@@ -33,6 +33,29 @@ def fit(database: Dialect, table: str, columns: Sequence[Column], *, widen: bool
     for column in missing:
         added = f"{database.quoted(column.name)} {database.type_of(column)}"
         database.execute(f"ALTER TABLE {database.quoted(table)} ADD COLUMN {added}")
+
+
+def refuse_misfit(database: Dialect, table: str, columns: Sequence[tuple[str, str | None]], *, widen: bool) -> None:
+    """Raise if an existing table does not fit the columns that the plan knows. Called before Spark starts."""
+    found = {_folded(database, name): kind for name, kind in database.columns(table).items()}
+    if not found:
+        return
+    missing = [name for name, _ in columns if _folded(database, name) not in found]
+    wrong = []
+    for name, kind in columns:
+        declared = found.get(_folded(database, name))
+        if kind is None or declared is None:
+            continue
+        column = declared_column(name, kind)
+        if column is not None and not database.fits(column.kind, declared):
+            wrong.append(f"{name} is {declared.lower()}, expected {column.kind}")
+    absent = [] if widen else [f"{name} is missing" for name in missing]
+    if wrong or absent:
+        raise SinkError(
+            f"the table {table!r} does not fit the rows to write",
+            detail="; ".join([*wrong, *absent]),
+            hint="change the table, or write to another" + ("" if wrong else "; or allow adding columns: evolve=True"),
+        )
 
 
 def create_now_view(database: Dialect, table: str, names: Mapping[str, str], keys: Sequence[str]) -> None:

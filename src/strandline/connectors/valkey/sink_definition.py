@@ -9,6 +9,7 @@ from strandline.connectors.valkey.server import server_of
 from strandline.connectors.valkey.sink import OpenValkey, Place
 from strandline.errors import InvalidStep
 from strandline.formats.secrets import Secret
+from strandline.model.arguments import checked
 from strandline.model.elements import Length, duration
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
@@ -29,6 +30,10 @@ class Valkey(Ledgered):
         """Leave out the server, which may move; the ledger shows whether it still has the data."""
         return {"prefix": self.place.prefix, "key": self.place.key}
 
+    @property
+    def needed_columns(self) -> tuple[str, ...]:
+        return self.place.key
+
     def open(self, output: Deliver) -> OpenValkey:
         return OpenValkey(self.place, output, self.name)
 
@@ -37,6 +42,7 @@ class Valkey(Ledgered):
         return StreamLetters(self.place.server, f"{self.place.prefix}.dead")
 
 
+@checked
 def valkey(
     url: str | Secret,
     *,

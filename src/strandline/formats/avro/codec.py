@@ -38,6 +38,7 @@ from strandline.formats.undecodable_records import (
     to_decoded,
 )
 from strandline.formats.varints import cursor_over
+from strandline.model.arguments import checked
 from strandline.ports.codecs import RAW, Decoded
 
 Uses = tuple[tuple[str, str], ...]
@@ -127,6 +128,7 @@ class Avro:
         return pl.Series([each if number is None else framed(number, each) for each in found], dtype=pl.Binary)
 
 
+@checked
 def avro(
     schema: str | None = None,
     *,

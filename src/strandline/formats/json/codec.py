@@ -27,6 +27,7 @@ from strandline.formats.undecodable_records import (
     to_decoded,
 )
 from strandline.formats.varints import NOT_UTF8
+from strandline.model.arguments import checked
 from strandline.ports.codecs import RAW, Decoded, Masked
 from strandline.ports.dead_letter_masking import mask_json
 
@@ -109,6 +110,7 @@ class Json:
         return pl.Series(found.encode().split(b"\n")[:-1], dtype=pl.Binary)
 
 
+@checked
 def json(ddl: str, *, registry: Registry | None = None, largest: int = LARGEST) -> Json:
     """Read JSON records with these columns: `json("team string, score long, at timestamp")`."""
     return Json(ddl, registry, largest)
@@ -119,6 +121,12 @@ def _refuse_unreadable(kind: pa.DataType, name: str, *, top: bool = False) -> No
         raise InvalidStep(
             f"the column {name!r} cannot be read from JSON as {ddl_of(kind)}",
             hint="declare an object's fields: struct<a: long, b: string>; a date must be a top-level column",
+        )
+    if pa.types.is_timestamp(kind) and kind.tz is None:
+        raise InvalidStep(
+            f"the column {name!r} cannot be read from JSON as timestamp_ntz",
+            detail="a time in JSON has a zone, or is in UTC",
+            hint=f"declare it as {name} timestamp; cast it to timestamp_ntz afterwards if a sink needs that",
         )
     if pa.types.is_list(kind):
         _refuse_unreadable(kind.value_type, name)

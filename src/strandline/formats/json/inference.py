@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from strandline.errors import InvalidSchema
 from strandline.formats.schema import parse_ddl
+from strandline.model.arguments import checked
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
@@ -17,6 +18,7 @@ _LONG: Final = 2**63
 _ORDER: Final = ("null", "boolean", "long", "double", "date", "timestamp", "string")
 
 
+@checked
 def infer_json(sample: str | Path | bytes | Iterable[bytes]) -> str:
     """Infer DDL from a sample: the path of a JSON lines file, JSON lines as bytes, or records. Pin the result."""
     kinds: dict[str, Any] = {}
@@ -38,7 +40,14 @@ def infer_json(sample: str | Path | bytes | Iterable[bytes]) -> str:
 
 def _records(sample: str | Path | bytes | Iterable[bytes]) -> Iterable[bytes]:
     if isinstance(sample, str | Path):
-        sample = Path(sample).read_bytes()
+        try:
+            sample = Path(sample).read_bytes()
+        except (OSError, ValueError) as problem:
+            raise InvalidSchema(
+                f"the sample {str(sample)!r} cannot be read",
+                detail=getattr(problem, "strerror", None) or str(problem),
+                hint="give the path of a file with a JSON object on each line, or the lines as bytes",
+            ) from None
     return [line for line in sample.split(b"\n") if line.strip()] if isinstance(sample, bytes) else sample
 
 

@@ -38,6 +38,7 @@ from strandline.formats.registry.subjects import Kind, Schema
 from strandline.formats.schema import types_of
 from strandline.formats.undecodable_records import LARGEST, DecodeProblem, check_sizes, refuse_bad_limit, to_decoded
 from strandline.formats.varints import NO_TIME
+from strandline.model.arguments import checked
 from strandline.ports.codecs import RAW, Decoded
 
 
@@ -153,6 +154,7 @@ class Protobuf:
         return pl.Series(found, dtype=pl.Binary)
 
 
+@checked
 def protobuf(
     schema: str | None = None,
     *,

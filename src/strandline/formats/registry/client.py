@@ -21,6 +21,7 @@ from strandline.errors import (
 from strandline.formats.http import Answer, ForeignRedirect, TooLarge, send_request
 from strandline.formats.registry.subjects import Kind, Level, Reference, Schema, Version
 from strandline.formats.secrets import Secret, secret
+from strandline.model.arguments import checked
 from strandline.model.elements import Duration
 
 _TYPE: Final = "application/vnd.schemaregistry.v1+json"
@@ -79,6 +80,7 @@ class Registry:
         return _client(self)
 
 
+@checked
 def registry(
     url: str,
     *,

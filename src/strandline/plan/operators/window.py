@@ -28,6 +28,8 @@ from strandline.model.aggregates import (
 )
 from strandline.model.aggregates import columns_of as read_by
 from strandline.model.elements import ZERO, TimeDomain
+from strandline.model.evictors import KeepDelta
+from strandline.model.expressions import names_of
 from strandline.model.panes import Accumulation
 from strandline.model.steps import WindowedStep, cautions, lifts
 from strandline.model.triggers import (
@@ -139,6 +141,9 @@ class WindowPlan:
             case Custom(start, end):
                 need(start)
                 need(end)
+        if isinstance(self.step.evictor, KeepDelta):
+            for read in sorted(names_of(self.step.evictor.distance.tree), key=lambda each: each.name):
+                need(read.name)
         both = sorted({name for name, _ in self.step.aggregates} & set(keys))
         if both:
             raise InvalidStep(f"{both[0]!r} is both a key and an aggregate", hint="give the aggregate another name")

@@ -1,9 +1,20 @@
 """Refuse columns that are missing or of a wrong type."""
 
+import re
+from collections.abc import Iterable
+from typing import Final
+
 from strandline.errors import InvalidStep
 from strandline.model import ddl
-from strandline.plan.nodes import EventTime, KeyedNode, Node, Root, Stateless, Union, walk
-from strandline.plan.stateless_operations import Polars, Select, Sql
+from strandline.model.suggestions import did_you_mean, listed
+from strandline.plan.columns import PUBLIC
+from strandline.plan.endpoints import Sink, WritesColumns
+from strandline.plan.nodes import EventTime, KeyedNode, Node, Root, Stateless, Union, Write, walk
+from strandline.plan.sql_names import columns_read
+from strandline.plan.stateless_operations import Expr, Operation, Polars, Select, Sql, Where, describe
+
+_BY_NAME: Final = re.compile(r"cs\.by_name\(('.*?'), require_all=true\)")
+"""How Polars shows columns that an expression names several at a time."""
 
 
 def refuse_columns(root: Root) -> Root:
@@ -21,8 +32,13 @@ def refuse_columns(root: Root) -> Root:
                 _check_operator(node)
             case Union(streams):
                 _check_union(streams)
-            case Stateless(_, Select(columns, _)):
+            case Stateless(of, Select(columns, _) as operation):
                 _check_names(columns)
+                _check_computed(columns, of, operation)
+            case Stateless(of, Where(condition) as operation):
+                _check_reads(condition, of.columns, of, operation)
+            case Write(of, sink):
+                _check_written(sink, of)
             case _:
                 pass
     return root
@@ -43,10 +59,54 @@ def _need(column: str, of: Node) -> str | None:
     if column not in known:
         raise InvalidStep(
             f"{_origin(of)} has no column {column!r}",
-            detail=f"it has {', '.join(known)}",
-            hint="check the name",
+            detail=f"it has {listed(known)}",
+            hint=did_you_mean(column, known),
         )
     return known[column]
+
+
+def _check_computed(columns: tuple[tuple[str, Expr], ...], of: Node, operation: Operation) -> None:
+    """Check the columns that a selection reads. In SQL, a column may read those that are computed before it."""
+    known = list(of.columns)
+    for name, each in columns:
+        _check_reads(each, known, of, operation)
+        if isinstance(each, Sql):
+            known.append(name)
+
+
+def _check_reads(given: Expr, known: Iterable[str], of: Node, operation: Operation) -> None:
+    names = list(known)
+    folded = {name.lower() for name in names}
+    for name in _read_by(given):
+        # Spark ignores the case of names in SQL; Polars does not.
+        if (name.lower() not in folded) if isinstance(given, Sql) else (name not in names):
+            raise InvalidStep(
+                f"{_origin(of)} has no column {name!r}",
+                detail=f"«{describe(operation)}» reads it; there are {listed(names)}",
+                hint=did_you_mean(name, names),
+            )
+
+
+def _read_by(given: Expr) -> tuple[str, ...]:
+    """Return the columns that an expression surely reads; selections by type or pattern name none."""
+    if isinstance(given, Sql):
+        return columns_read(given.text)
+    named = [each for part in _BY_NAME.findall(given.text) for each in re.findall(r"'([^']+)'", part)]
+    return tuple(dict.fromkeys([*given.expression.meta.root_names(), *named]))
+
+
+def _check_written(sink: Sink, of: Node) -> None:
+    """Check the columns that a sink needs: its key, or the columns of its format."""
+    if not isinstance(sink, WritesColumns):
+        return
+    known = of.columns
+    for name in sink.needed_columns:
+        if name not in known and name.rstrip("_") not in PUBLIC:
+            raise InvalidStep(
+                f"{sink.name} needs the column {name!r}, which the rows do not have",
+                detail=f"the rows have {listed(known)}",
+                hint=did_you_mean(name, [*known, *PUBLIC], "name another column"),
+            )
 
 
 def _origin(node: Node) -> str:

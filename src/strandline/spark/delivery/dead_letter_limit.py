@@ -7,6 +7,7 @@ from typing import Final
 from strandline.errors import BudgetExceeded, InvalidStep
 from strandline.kernel.dead_letters import Reasons
 from strandline.kernel.output import Counts
+from strandline.model.arguments import checked
 from strandline.model.elements import Duration, Length, duration
 
 _REASONS: Final = 3
@@ -68,6 +69,7 @@ class BudgetUsage:
         )
 
 
+@checked
 def failure_budget(share: float, *, over: Length = "5m", at_least: int = 100) -> FailureBudget:
     """Allow a share of dead letters over a span, once enough records were read: `failure_budget(0.1, over="10m")`."""
     return FailureBudget(share, duration(over), at_least)

@@ -43,6 +43,7 @@ from strandline.ports.ledger import LedgerEntry, Recorded, Sealed, Written, outp
 from strandline.ports.sinks import OpenSink, Stamp
 from strandline.ports.sources import CommittingSource, FileListSource, ListedFile
 from strandline.spark.batch_properties import name_jobs, send
+from strandline.spark.delivery.failed_tasks import reporting_failed_tasks
 from strandline.spark.tasks.partition_codes import numbered
 
 SHORTEST_WAIT: Final = 0.2
@@ -227,7 +228,8 @@ class Deliverer:
 
     def _collect(self, frame: DataFrame, stamps: Sequence[Stamp]) -> Gathered:
         try:
-            return _gather(frame)
+            with reporting_failed_tasks(self._spark, self._retry.report):
+                return _gather(frame)
         except UNREACHABLE:
             sweep(self._sinks, stamps)
             raise

@@ -16,12 +16,16 @@ MEMORY_NEEDED = int(1.5 * GIB)
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 """The scheme of a URI. One letter is a drive of Windows."""
+_LOCAL_URI = re.compile(r"^file:(?://(?:localhost)?)?/(?=[^/]|$)")
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 
 
 def local_folder(place: str | Path) -> Path:
-    """Return a job's folder as a path; raise for a URI, which would become a folder of that name."""
+    """Return a job's folder as a path, also from a file: URI; raise for another URI, or for an empty path."""
+    place = _LOCAL_URI.sub("/", str(place))
+    if not place.strip():
+        raise SetupError("the job's folder has no name", hint='write run(checkpoint="totals.checkpoint")')
     scheme = _SCHEME.match(str(place))
     if scheme is not None:
         raise SetupError(

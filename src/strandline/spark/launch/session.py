@@ -12,7 +12,8 @@ from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 import strandline.spark.patches.hadoop_files  # noqa: F401 - registers how connectors look at remote files
-from strandline.errors import SetupError
+from strandline.errors import InvalidArgument, SetupError, Unsupported
+from strandline.spark.error_messages import silence_query_context_logs
 from strandline.spark.launch.background import BackgroundTask
 from strandline.spark.launch.class_data_sharing import ClassArchive
 from strandline.spark.launch.find_java import Java, find_java
@@ -156,6 +157,7 @@ def begin_session(
     session cannot be given jars and the next job may need them; with `jars` they must be there. `java` is the Java to
     use, if it is known. A `plain` session has these settings, and no patch that changes a running Spark.
     """
+    silence_query_context_logs()
     # By default workers start the `python3` of PATH, which may lack every dependency.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     packages = {"spark.jars": ",".join(map(str, paths()))} if jars or (are_for_this_spark() and not missing()) else {}
@@ -281,6 +283,22 @@ def require_classes(session: SparkSession, names: Sequence[str]) -> None:
                 hint='set "spark.jars" to ",".join(map(str, strandline.spark.launch.jars.paths())) where the session '
                 "is made, give the same to spark-submit --jars, or run without a session",
             )
+
+
+def require_session(session: Any) -> SparkSession:
+    """Return a user's session; raise if it is none, or one of Spark Connect, which has no access to the JVM."""
+    if type(session).__module__.startswith("pyspark.sql.connect"):
+        raise Unsupported(
+            "a Spark Connect session cannot run a pipeline",
+            detail="Strandline needs the JVM of the driver, which Spark Connect does not reach",
+            hint="run the program on the cluster with spark-submit, or without a session and Strandline starts its own",
+        )
+    if not isinstance(session, SparkSession):
+        raise InvalidArgument(
+            f"a value of type {type(session).__name__} is no Spark session",
+            hint="give spark=SparkSession…getOrCreate(), or leave it out and Strandline starts its own",
+        )
+    return session
 
 
 def require_rocksdb(session: SparkSession) -> None:

@@ -6,6 +6,7 @@ import polars as pl
 import pyarrow as pa
 
 from strandline.execution.row_decoding import Batches, decoded
+from strandline.kernel.blocks.column_types import to_arrow
 from strandline.ports.codecs import Decoder
 from strandline.ports.raw_records import SPLIT
 from strandline.spark.batch_properties import current_batch
@@ -19,9 +20,19 @@ def decode_task(decoder: Decoder, topic: str | None = None) -> Callable[[Batches
     def run(batches: Batches) -> Batches:
         for some in _grouped(batches):
             frame = decoded(as_crossed(some, current_batch().files, topic), decoder)
-            yield from frame.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
+            yield from _for_spark(frame, decoder).to_batches()
 
     return run
+
+
+def _for_spark(frame: pl.DataFrame, decoder: Decoder) -> pa.Table:
+    """Convert decoded rows to Arrow types that Spark reads: it knows no large lists, which Polars makes."""
+    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    nested = {name: to_arrow(kind) for name, kind in decoder.types.items() if "<" in kind}
+    if not nested:
+        return table
+    kinds = [each.with_type(nested.get(each.name) or each.type) for each in table.schema]
+    return table.cast(pa.schema(kinds))
 
 
 def _grouped(batches: Batches) -> Iterator[list[pa.RecordBatch]]:

@@ -1,10 +1,11 @@
 """Run a pipeline: compile, translate to Spark, start, return a job."""
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -18,7 +19,7 @@ from strandline.errors import CheckpointMismatch, SetupError, StrandlineError
 from strandline.plan.arrival_order import order_dependence
 from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.endpoints import Source
-from strandline.plan.nodes import Root
+from strandline.plan.nodes import Root, fingerprint
 from strandline.plan.stages import Stages
 from strandline.ports.sinks import OpenSink
 from strandline.ports.sources import CommittingSource, FileListSource, TopicSource
@@ -50,6 +51,8 @@ from strandline.spark.tasks.task_writes import writers_of
 from strandline.spark.translate import translate
 
 Deliver = Callable[[DataFrame, int], None]
+
+_log: Final = logging.getLogger("strandline")
 
 
 def run(  # noqa: PLR0913 - options of a job, each with its default
@@ -90,6 +93,7 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     root = root if backfill_request is None else backfill_request.over(root)
     home = Checkpoint(folder)
     require_sound(folder)
+    root = _as_stored(home, root)
     stages = to_stages(root, _groups(home, spark, key_groups))
     java = require_machine(folder) if spark is None else None
     if spark is not None:
@@ -209,6 +213,18 @@ class _Run:
             measures=self.measures,
         )  # fmt: skip
         return _keeping_errors(deliverer, self.job)
+
+
+def _as_stored(home: Checkpoint, root: Root) -> Root:
+    """Return the pipeline as the folder holds it; say so if that is not what it means today."""
+    stored = home.as_stored(root)
+    if fingerprint(stored) != fingerprint(root):
+        _log.warning(
+            "the job in %s was made when a keyed step over panes inherited neither retractions nor allowed lateness, "
+            "and goes on like that; a new folder, or a savepoint restored with a migration, gets today's defaults",
+            home.folder,
+        )
+    return stored
 
 
 def _given_session(spark: SparkSession | None, settings: Mapping[str, str] | None) -> SparkSession | None:

@@ -33,7 +33,7 @@ from strandline.formats.sink_columns import names_beside
 from strandline.kernel.blocks.block import END, START
 from strandline.kernel.latest_per_key import latest_rows
 from strandline.kernel.output import Output
-from strandline.plan.endpoints import Ledgered
+from strandline.plan.endpoints import Ledgered, UpsertKey
 from strandline.plan.stages import Deliver
 from strandline.ports.crash_points import crash_point
 from strandline.ports.file_stamps import label, show
@@ -76,6 +76,10 @@ class Delta(Ledgered):
     def definition(self) -> Mapping[str, Any]:
         """The fields that make it the same sink to a checkpoint; storage options are left out."""
         return {"path": self.path, "mode": self.mode, "key": self.key}
+
+    @property
+    def upsert_key(self) -> UpsertKey | None:
+        return UpsertKey(self.key) if self.mode is Mode.UPSERT else None
 
     def open(self, output: Deliver) -> "OpenDelta":
         if self.mode is Mode.UPSERT and not self.key and output.keys is None:

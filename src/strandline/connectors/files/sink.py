@@ -54,8 +54,12 @@ class Folder(Ledgered):
         """The fields that make it the same sink to a checkpoint; the format may change between runs."""
         return {"path": self.path}
 
+    @property
+    def latest_view(self) -> str:
+        return "read_manifested(…, now=True)"
+
     def open(self, output: Deliver) -> "OpenFolder":
-        return OpenFolder(self, output.keys)
+        return OpenFolder(self, output.keys if output.has_latest_view else None)
 
     def letters(self) -> NotedLetters:
         """Open the dead letters among the folder's parts."""

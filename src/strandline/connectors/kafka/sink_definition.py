@@ -10,7 +10,7 @@ from strandline.connectors.kafka.security import Security
 from strandline.connectors.kafka.sink import OpenKafka, Place
 from strandline.connectors.kafka.topic_admin import Topics
 from strandline.errors import InvalidStep
-from strandline.plan.endpoints import Ledgered
+from strandline.plan.endpoints import Ledgered, UpsertKey
 from strandline.plan.stages import Deliver
 
 _MODES: Final = ("append", "upsert")
@@ -33,6 +33,11 @@ class KafkaTopic(Ledgered):
         place, topics = self.place, self.place.topics
         names = {"topic": topics.rows, "late": topics.late, "dead": topics.dead, "ledger": topics.ledger}
         return {**names, "by_key": place.by_key, "key": place.key, "value": place.value}
+
+    @property
+    def upsert_key(self) -> UpsertKey | None:
+        key = self.place.key.columns if isinstance(self.place.key, Format) else self.place.key
+        return UpsertKey(key or (), compares_windows=False) if self.place.by_key else None
 
     def open(self, output: Deliver) -> OpenKafka:
         return OpenKafka(self.place, output, self.name)

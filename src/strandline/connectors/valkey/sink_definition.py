@@ -10,7 +10,7 @@ from strandline.connectors.valkey.sink import OpenValkey, Place
 from strandline.errors import InvalidStep
 from strandline.formats.secrets import Secret
 from strandline.model.elements import Length, duration
-from strandline.plan.endpoints import Ledgered
+from strandline.plan.endpoints import Ledgered, UpsertKey
 from strandline.plan.stages import Deliver
 
 
@@ -28,6 +28,10 @@ class Valkey(Ledgered):
     def definition(self) -> dict[str, Any]:
         """Leave out the server, which may move; the ledger shows whether it still has the data."""
         return {"prefix": self.place.prefix, "key": self.place.key}
+
+    @property
+    def upsert_key(self) -> UpsertKey:
+        return UpsertKey(self.place.key)
 
     def open(self, output: Deliver) -> OpenValkey:
         return OpenValkey(self.place, output, self.name)

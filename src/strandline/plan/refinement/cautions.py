@@ -7,7 +7,7 @@ from strandline.plan.endpoints import latest_view_of, upsert_key_of
 from strandline.plan.lineage import LineagePath, paths_to
 from strandline.plan.nodes import KeyedNode, Read, Root, Write, outputs_of, walk
 from strandline.plan.operators.contract import Refinement
-from strandline.plan.refinement.row_trace import trace
+from strandline.plan.refinement.row_trace import keeps_windows, trace
 from strandline.plan.refinement.upserts import Upserted, upserted
 
 
@@ -59,8 +59,8 @@ def _between(before: KeyedNode, path: LineagePath, node: KeyedNode) -> Iterator[
         combined = before.plan.combined_by
         own = {name: combined[of] for name, of in rows.copies if of in combined and not rows.is_computed}
         misread = node.plan.misread_parts(own, rows.fixed)
-        if misread or rows.value_filters:
-            what = ", ".join(misread) if misread else f"where {rows.value_filters[0]}"
+        if misread or rows.value_filters or not keeps_windows(before.plan):
+            what = ", ".join(misread) or "".join(rows.value_filters[:1]) or "which windows they are in"
             yield (
                 f"panes of {before.name} are parts of results, and {node.name} takes each as a whole: {what} would be "
                 f"wrong; make {before.name} retracting"
@@ -93,7 +93,14 @@ def _appended(write: Write) -> Iterator[str]:
     view = latest_view_of(write.sink)
     for path in paths_to(write.of):
         origin = path.origin
-        if isinstance(origin, KeyedNode) and origin.plan.refinement is Refinement.PARTS and view is not None:
+        if not isinstance(origin, KeyedNode) or origin.plan.refinement is not Refinement.PARTS:
+            continue
+        if not keeps_windows(origin.plan):
+            yield (
+                f"panes of {origin.name} are parts of sessions, each under the bounds that its session had: rows "
+                "cannot be added up by window; call accumulate(sl.retracting)"
+            )
+        elif view is not None:
             yield (
                 f"panes of {origin.name} are parts of results, so {view} does not exist: add the rows up, or call "
                 "accumulate(sl.retracting)"

@@ -8,6 +8,7 @@ from typing import assert_never
 from strandline.model import ddl
 from strandline.plan.lineage import LineagePath
 from strandline.plan.nodes import KeyedNode
+from strandline.plan.operators.contract import OperatorPlan, Refinement
 from strandline.plan.stateless_operations import Expr, FlatMap, Gather, Map, Operation, Select, Spread, Sql, Where
 
 WINDOW = ("window_start", "window_end")
@@ -45,13 +46,20 @@ class RowTrace:
 def trace(path: LineagePath, origin: KeyedNode) -> RowTrace:
     """Follow the rows of a keyed operator to the end of a path."""
     names = tuple(origin.columns)
-    window = frozenset(WINDOW) & origin.plan.declared.keys()
-    about = frozenset(origin.plan.declared) - window
+    plan = origin.plan
+    window = frozenset(WINDOW) & plan.declared.keys()
+    about = frozenset(plan.declared) - window
+    fixed = frozenset(origin.keys) | (window if keeps_windows(plan) else frozenset[str]())
     copies = tuple((name, name) for name in names)
-    traced = RowTrace(frozenset(names), copies, frozenset(origin.keys) | window, about)
+    traced = RowTrace(frozenset(names), copies, fixed, about)
     for operation in path.operations:
         traced = _after(traced, operation)
     return traced
+
+
+def keeps_windows(plan: OperatorPlan) -> bool:
+    """Tell whether all rows of one result have the same window."""
+    return not plan.moves_windows or plan.refinement is Refinement.SINGLE
 
 
 def _after(rows: RowTrace, operation: Operation) -> RowTrace:

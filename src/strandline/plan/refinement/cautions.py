@@ -66,12 +66,14 @@ def _between(before: KeyedNode, path: LineagePath, node: KeyedNode) -> Iterator[
                 f"wrong; make {before.name} retracting"
             )
     if before.plan.refinement is Refinement.CHANGELOG and node.plan.declared:
-        varying = [key for key in node.keys if key not in rows.fixed]
-        if varying or rows.value_filters or rows.is_computed or rows.pane_filters:
-            why = ", ".join([*varying, *rows.value_filters, *rows.pane_filters]) or "a function"
+        why = [*(key for key in node.keys if key not in rows.fixed), *rows.value_filters, *rows.pane_filters]
+        why += ["a function"] if rows.is_computed else []
+        # Rows that are elements have their own time, and sessions move: a correction may be in another window.
+        why += [] if before.plan.declared and keeps_windows(before.plan) else ["the time of a row"]
+        if why:
             yield (
-                f"rows of {before.name} may leave a key of {node.name} by a change of {why}: a key that has lost all "
-                "its rows keeps a row with the values of an empty window"
+                f"rows of {before.name} may leave a key and window of {node.name} by a change of {', '.join(why)}: one "
+                "that has lost all its rows keeps a row with the values of an empty window"
             )
 
 

@@ -110,7 +110,7 @@ SHAPES: Final[Sequence[Mapping[str, Any]]] = (
 )  # fmt: skip
 
 
-def _case(
+def make_case(
     first: Settings,
     second: Settings | None,
     key: str,
@@ -156,7 +156,7 @@ SECOND: Final = st.builds(
     st.none() | LATENESS,
 )
 CASES: Final = st.builds(
-    _case,
+    make_case,
     FIRST,
     st.none() | SECOND,
     st.sampled_from(["key", "window_start", "n"]),
@@ -170,7 +170,7 @@ CASES: Final = st.builds(
 def stages_of(case: Case, path: Path) -> Stages | None:
     """Return the stages of a pipeline; None if the planner refuses it."""
     try:
-        return to_stages(case.pipeline(path).root)
+        return to_stages(case.pipeline(path).root, groups=2)
     except InvalidStep:
         return None
 

@@ -1,16 +1,21 @@
 """A pipeline that the planner accepts without a warning leaves the table that one computation over all would."""
 
 import os
+from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from strandline.model.windows import Session
-from tests.properties.tables import CASES, Case, at_once, has_parts, play, read_table, stages_of
+from strandline.model.panes import Accumulation
+from strandline.model.triggers import AfterCount, AfterWatermark
+from strandline.model.windows import Session, Tumbling
+from tests.properties.histories import seconds
+from tests.properties.tables import CASES, Case, Settings, at_once, has_parts, make_case, play, read_table, stages_of
 
-EACH: Final = max(int(os.environ.get("STRANDLINE_HISTORIES", "1000")) // 20, 50)
+EACH: Final = max(int(os.environ.get("STRANDLINE_HISTORIES", "1000")) // 40, 30)
 
 
 def verdict(case: Case) -> str:
@@ -43,3 +48,50 @@ def verdict(case: Case) -> str:
 @given(case=CASES)
 def test_what_is_accepted_without_a_warning_leaves_the_right_table(case: Case) -> None:
     verdict(case)
+
+
+def revenue(seed: int, sink: Any, second: Settings, how: Accumulation = Accumulation.RETRACTING) -> Case:
+    """Totals by key with early and late panes, and the best of each window: a step over the panes of another."""
+    refined = AfterWatermark(AfterCount(1), AfterCount(1))
+    first = Settings(Tumbling(seconds(10)), refined, how, seconds(15))
+    return make_case(first, second, "window_start", None, sink, True, seed)
+
+
+@pytest.mark.parametrize("sink", [{"mode": "upsert"}, {"mode": "append"}, {"key": ["window_start"]}])
+def test_a_second_step_with_the_defaults_takes_every_correction(sink: Any) -> None:
+    """Before, it was discarding and allowed no lateness, and most corrections went to the late output."""
+    cases = [revenue(seed, sink, Settings(Tumbling(seconds(10)))) for seed in range(6)]
+    assert {verdict(case) for case in cases} == {"right"}
+
+
+def test_a_second_step_that_refuses_corrections_is_refused_or_warned_about() -> None:
+    discarding, strict = Accumulation.DISCARDING, seconds(0)
+    upsert, append = {"mode": "upsert"}, {"mode": "append"}
+    as_before = Settings(Tumbling(seconds(10)), accumulation=discarding, lateness=strict)
+    parts = Settings(Tumbling(seconds(10)), accumulation=discarding)
+    assert verdict(revenue(1, upsert, as_before)) == "refused"
+    assert verdict(revenue(1, append, as_before)) == "warned"
+    assert verdict(revenue(1, upsert, parts)) == "refused"
+    assert verdict(revenue(1, upsert, Settings(Tumbling(seconds(10)), lateness=strict))) == "warned"
+    assert verdict(revenue(1, upsert, Settings(Tumbling(seconds(10))), discarding)) == "refused"
+    assert verdict(revenue(1, append, Settings(Tumbling(seconds(10))), discarding)) == "warned"
+
+
+@pytest.mark.slow
+def test_cases_are_worth_their_time() -> None:
+    """They contain accepted pipelines of every kind, and tables with late elements and several panes of a window."""
+    seen = Counter[str]()
+
+    @settings(max_examples=200, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
+    @given(case=CASES)
+    def look(case: Case) -> None:
+        said = verdict(case)
+        steps = "one step" if case.second is None else "two steps"
+        seen.update([said, f"{said} {steps}", f"{said} {case.sink.get('mode', 'key')}"])
+        seen.update([f"{said} {type(case.first.window).__name__}"])
+
+    look()
+    kinds = {"Tumbling", "Sliding", "Cumulating", "Global", "Session"}
+    assert seen.keys() >= {"refused", "warned", "parts", "right", *(f"right {kind}" for kind in kinds)}
+    assert seen.keys() >= {"right one step", "right two steps", "right upsert", "right append", "right key"}
+    assert seen["right"] > 40

@@ -240,6 +240,7 @@ def test_a_second_step_takes_back_what_the_first_one_does() -> None:
     second = (
         first.key_by("window_start")
         .window(sl.tumbling(seconds=10))
+        .accumulate(sl.discarding)
         .aggregate(all=sl.sum("total"), best=sl.max("total"))
     )
     pipeline = second.write(PaperSink())

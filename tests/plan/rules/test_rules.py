@@ -1,6 +1,7 @@
 """Every rule refuses a pipeline, and accepts it after a small change."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import polars as pl
 import pytest
@@ -14,6 +15,11 @@ from tests.plan.endpoints import NoRunner, PaperSink, PaperSource, scores
 
 WATERMARK = sl.bounded(seconds=10)
 OTHER = PaperSource("other", columns="team string, score double, at timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class EndedSource(PaperSource):
+    ends: bool = True
 
 
 def keyed() -> Keyed:
@@ -217,6 +223,11 @@ CASES: dict[str, tuple[Callable[[], Pipeline], str, Callable[[], Pipeline]]] = {
         lambda: counted(keyed().window(sl.everything())),
         "keeps a row for every key forever",
         lambda: counted(keyed().window(sl.everything()).keep_for_ever()),
+    ),
+    "a global window over input that ends": (
+        lambda: counted(keyed().window(sl.everything())),
+        "keeps a row for every key forever",
+        lambda: counted(scores(EndedSource()).event_time("at", WATERMARK).key_by("team").window(sl.everything())),
     ),
     "lateness without end": (
         lambda: counted(keyed().allow_lateness("forever")),

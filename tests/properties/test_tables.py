@@ -9,11 +9,27 @@ from typing import Any, Final
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+import strandline as sl
 from strandline.model.panes import Accumulation
 from strandline.model.triggers import AfterCount, AfterWatermark
 from strandline.model.windows import Session, Tumbling
+from strandline.plan.compile import to_stages
+from strandline.plan.pipeline import read
+from tests.plan.endpoints import NoRunner
 from tests.properties.histories import seconds
-from tests.properties.tables import CASES, Case, Settings, at_once, has_parts, make_case, play, read_table, stages_of
+from tests.properties.tables import (
+    CASES,
+    WATERMARK,
+    Case,
+    Settings,
+    Typed,
+    at_once,
+    has_parts,
+    make_case,
+    play,
+    read_table,
+    stages_of,
+)
 
 EACH: Final = max(int(os.environ.get("STRANDLINE_HISTORIES", "1000")) // 40, 30)
 
@@ -75,6 +91,25 @@ def test_a_second_step_that_refuses_corrections_is_refused_or_warned_about() -> 
     assert verdict(revenue(1, upsert, Settings(Tumbling(seconds(10)), lateness=strict))) == "warned"
     assert verdict(revenue(1, upsert, Settings(Tumbling(seconds(10))), discarding)) == "refused"
     assert verdict(revenue(1, append, Settings(Tumbling(seconds(10))), discarding)) == "warned"
+
+
+@pytest.mark.parametrize("within", [None, "5s", "60s"])
+def test_a_table_of_the_last_of_each_key_has_the_last_that_was_not_late(within: str | None, tmp_path: Path) -> None:
+    for seed in range(6):
+        case = revenue(seed, {"mode": "upsert"}, Settings(Tumbling(seconds(10))))
+        path = tmp_path / f"{seed}.db"
+        elements = read(Typed(), NoRunner()).event_time("at", WATERMARK)
+        last = elements.deduplicate(by="key", keep="last", within=within, forever=within is None)
+        stages = to_stages(last.write(sl.sqlite(path, table="t", mode="upsert")).root, groups=2)
+        assert not stages.cautions
+        played = play(case, stages, path)
+        late = {row["id"] for row in played.late}
+        events = enumerate(event for _, events in case.batches for event in events)
+        expected: dict[str, tuple[int, int]] = {}
+        for number, (key, _, at) in events:
+            if number not in late:
+                expected[key] = max(expected.get(key, (at, number)), (at, number))
+        assert {row["key"]: row["id"] for row in played.table} == {key: of for key, (_, of) in expected.items()}
 
 
 @pytest.mark.slow

@@ -188,7 +188,8 @@ class WindowPlan:
 
     def columns(self, known: Columns, keys: Sequence[str]) -> Columns:
         values = {name: _value_type(aggregate, known) for name, aggregate in self.step.aggregates}
-        return {**{key: known.get(key) for key in keys}, **values, **PANE}
+        own = {**{key: known.get(key) for key in keys}, **values}
+        return {**own, **{name: kind for name, kind in PANE.items() if name not in own}}
 
     def check_columns(self, need: Callable[[str], str | None], keys: Sequence[str]) -> None:
         for name, aggregate in self.step.aggregates:

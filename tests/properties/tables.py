@@ -262,7 +262,7 @@ def at_once(case: Case, late: Sequence[Row]) -> Table:
             for window in windows:
                 if (element.columns[ID], window.start.ms, window.end.ms) not in refused:
                     of_window.setdefault((key, window.start.ms, window.end.ms), []).append(element.columns["v"])
-    table = {identity: (len(values), sum(values), max(values)) for identity, values in of_window.items()}
+    table: Table = {identity: (len(values), sum(values), max(values)) for identity, values in of_window.items()}
     if case.least is not None:
         table = {identity: result for identity, result in table.items() if result[1] > case.least}
     if case.second is not None:

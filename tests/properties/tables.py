@@ -264,7 +264,7 @@ def at_once(case: Case, late: Sequence[Row]) -> Table:
                     of_window.setdefault((key, window.start.ms, window.end.ms), []).append(element.columns["v"])
     table: Table = {identity: (len(values), sum(values), max(values)) for identity, values in of_window.items()}
     if case.least is not None:
-        table = {identity: result for identity, result in table.items() if result[1] > case.least}
+        table = {identity: result for identity, result in table.items() if (result[1] or 0) > case.least}
     if case.second is not None:
         table = _again(case, table)
     return _only_latest(case, table)

@@ -1,18 +1,20 @@
 """Contract of sinks for rows: panes, late elements and dead letters, of every kind and any number."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import polars as pl
 import pytest
 
+from strandline.errors import InvalidStep
 from strandline.kernel.blocks.block import AT, END, START
 from strandline.kernel.output import Output
 from strandline.kernel.step import WATERMARK
 from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.kernel.window.panes import INDEX, RETRACTION
 from strandline.ports.sinks import OpenSink
-from tests.contracts.sinks import DEAD, entry, late, opened, pane, panes
+from tests.contracts.sinks import DEAD, entry, late, opened, pane, panes, stages
 from tests.contracts.stores import Store
 
 
@@ -91,6 +93,20 @@ def test_the_latest_answer_is_the_newest_pane_that_was_not_retracted(store: Stor
     ]
     signed = sum(row["total"] * (-1 if row["retraction"] else 1) for row in store.read())
     assert signed == sum(total for _, _, total in answers)
+
+
+@pytest.mark.needs("views")
+def test_rows_that_are_parts_of_results_have_no_latest_answer(store: Store) -> None:
+    definition = store.sink()
+    sink = definition.open(replace(stages(definition).outputs[0], has_latest_view=False))
+    sink.commit(panes(pane("red", 5), pane("red", 0, 1)), entry(sink, 0))
+    sink.close()
+    assert sorted(int(row["total"]) for row in store.read()) == [0, 5]
+    if "upsert" in store.can:
+        assert store.read("totals_now") == []
+    else:
+        with pytest.raises(InvalidStep, match="parts of results, and have no latest answers"):
+            store.read("totals_now")
 
 
 @pytest.mark.needs("views")

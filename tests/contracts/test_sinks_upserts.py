@@ -85,6 +85,19 @@ def test_by_a_key_without_a_window_the_latest_window_stays(store: Store) -> None
 
 
 @pytest.mark.needs("upsert", "compare")
+def test_by_a_key_with_the_start_of_growing_windows_the_longest_stays(store: Store) -> None:
+    sink = opened(store, asked={"key": ["team", "window_start"]})
+    epoch = sink.claim("mine")
+    sink.commit(panes(pane("red", 5), pane("red", 8) | {END: 20_000}), entry(sink, 0, epoch=epoch))
+    assert answers(store) == [("red", "00:00:00", 8)]
+    sink.commit(panes(pane("red", 5, taken_back=True), pane("red", 6, 1)), entry(sink, 1, epoch=epoch))
+    assert answers(store) == [("red", "00:00:00", 8)]
+    sink.commit(panes(pane("red", 9, 1) | {END: 20_000}), entry(sink, 2, epoch=epoch))
+    assert answers(store) == [("red", "00:00:00", 9)]
+    sink.close()
+
+
+@pytest.mark.needs("upsert", "compare")
 def test_by_a_key_without_a_window_merged_sessions_are_replaced_by_the_merged_one(store: Store) -> None:
     sink = opened(store, asked={"key": ["team"]})
     epoch = sink.claim("mine")

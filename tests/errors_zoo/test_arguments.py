@@ -236,6 +236,12 @@ def _methods() -> dict[str, Call]:
         (scores(), "branch", ("score > 1", "score > 0"), {}),
         (scores(), "deduplicate", (), {"by": "user", "keep": "last", "within": "5m", "allowed_lateness": "1m",
                                        "late": PaperSink(), "forever": False}),
+        (scores(), "join", (scores(),), {}),
+        (scores().join(scores()), "on", ("team",), {"user": "user"}),
+        (scores().join(scores()).on("team"), "within", (), {
+            "before": "5m", "after": "1m", "how": "left", "where": "score > 1", "inclusive": True, "suffix": "_right",
+            "allowed_lateness": "1m", "late": PaperSink(),
+        }),
         (scores(), "write", (PaperSink(),), {"delivery": "at_least_once", "dead": sl.dead_table()}),
         (scores(), "event_time", ("at", sl.bounded(seconds=1)), {}),
         (scores(), "processing_time", (), {}),

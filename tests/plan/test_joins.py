@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import strandline as sl
-from strandline.errors import InvalidStep
+from strandline.errors import InvalidStep, PlanError
 from strandline.plan.pipeline import Elements, read
 from tests.plan.endpoints import NoRunner, PaperSink, PaperSource
 
@@ -69,7 +69,7 @@ def test_explain_states_interval_and_state() -> None:
     ],
 )  # fmt: skip
 def test_a_wrong_join_is_refused_with_the_way_out(build: Any, words: str) -> None:
-    with pytest.raises(InvalidStep) as refused:
+    with pytest.raises(PlanError) as refused:
         build()
     assert words in str(refused.value), str(refused.value)
 

@@ -366,10 +366,18 @@ def test_a_file_may_have_several_stories(tmp_path: Path) -> None:
     assert [(story.name, story.place) for story in read_stories(file)] == [("one", f"{file}:1"), ("two", f"{file}:4")]
 
 
-def test_joins_and_patterns_are_not_supported_yet() -> None:
-    for word in ("join", "pattern"):
-        with pytest.raises(Unsupported, match=f"stories cannot play a {word} yet"):
-            pipeline(**{word: {}})
+def test_patterns_are_not_supported_yet() -> None:
+    with pytest.raises(Unsupported, match="stories cannot play a pattern yet"):
+        pipeline(pattern={})
+
+
+def test_a_join_needs_two_inputs_by_name() -> None:
+    with pytest.raises(InvalidStory, match="join needs inputs by name"):
+        pipeline(join={"after": "1s"})
+    with pytest.raises(InvalidStory, match="'left' too"):
+        pipeline(join={"after": "1s"}, inputs={"a": None, "b": None})
+    with pytest.raises(InvalidStory, match="before or after"):
+        pipeline(join={"how": "left"}, inputs={"a": None, "b": None}, left="a", right="b")
 
 
 def test_a_story_that_should_be_refused_keeps_the_error() -> None:

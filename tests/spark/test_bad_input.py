@@ -146,6 +146,7 @@ class Topics:
             .key_by("team")
             .window(sl.tumbling(minutes=1))
             .allow_lateness("1h")
+            .accumulate(sl.accumulating)
             .aggregate(total=sl.sum("score"), n=sl.count())
         )
         scores = sl.read(self._read(self.avro, self.value))

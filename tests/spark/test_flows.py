@@ -238,6 +238,19 @@ def test_panes_can_be_filtered_and_computed_with_on_their_way_out() -> None:
     assert output.panes["long"].unique().to_list() == [timedelta(seconds=10)]
 
 
+def test_a_key_with_the_name_of_a_pane_column_stays_on_the_way_out() -> None:
+    """Else rows of several first windows in one second window have one key, and overwrite each other in a table."""
+    first = timed().key_by("team").window(sl.tumbling(seconds=10)).aggregate(total=sl.sum("score"))
+    second = first.key_by("window_start").window(sl.tumbling(seconds=20)).aggregate(all=sl.sum("total"))
+    for panes in (second, second.where(pl.col("all") > 0), second.with_columns(twice=pl.col("all") * 2)):
+        carrier = Carrier(to_stages(panes.write(PaperSink()).root))
+        carrier.carry_frames({0: [rows(("red", 5, 1), ("red", 4, 12))]}, 0)
+        (output,) = carrier.carry_frames({}, 0, drain=True)
+        assert output.panes is not None
+        starts = output.panes["window_start"].dt.epoch("s").to_list()
+        assert sorted(zip(starts, output.panes["all"], strict=True)) == [(0, 5), (10, 4)]
+
+
 def test_a_second_step_takes_back_what_the_first_one_does() -> None:
     first = (
         timed()
@@ -251,6 +264,7 @@ def test_a_second_step_takes_back_what_the_first_one_does() -> None:
     second = (
         first.key_by("window_start")
         .window(sl.tumbling(seconds=10))
+        .accumulate(sl.discarding)
         .aggregate(all=sl.sum("total"), best=sl.max("total"))
     )
     pipeline = second.write(PaperSink())

@@ -16,6 +16,7 @@ from strandline.kernel.watermarks import FOREVER
 from strandline.plan.compile import FEWEST
 from strandline.plan.explain import explain_stages
 from strandline.plan.nodes import Root, to_plain
+from strandline.plan.refinement.inherited import as_stored
 from strandline.plan.stages import Stages
 from strandline.plan.upgrade.compare import changes
 from strandline.ports.durable_files import sync_folder
@@ -84,6 +85,11 @@ class Checkpoint:
         identity = Identity(stages.fingerprint, lineage, explain_stages(stages), to_plain(root), groups)
         self.adopt(identity)
         return identity
+
+    def as_stored(self, root: Root) -> Root:
+        """Return the pipeline as this folder holds it: with the defaults of the release that made it."""
+        about = self.folder / _ABOUT
+        return as_stored(root, read_identity(about).fingerprint) if about.exists() else root
 
     @property
     def key_groups(self) -> int | None:

@@ -132,17 +132,21 @@ def _with_retraction(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _added(keyed: KeyedStep, rows: pl.DataFrame) -> list[str]:
     """Return the columns that were added for operations only. Rows that are elements keep their position."""
-    return [*(name for name in (PARTITION, OFFSET) if name not in rows.columns), ORIGIN, *keyed.plan.declared]
+    return [*(name for name in (PARTITION, OFFSET, *keyed.plan.declared) if name not in rows.columns), ORIGIN]
 
 
 def _visible(rows: pl.DataFrame) -> list[pl.Expr]:
-    """Return the pane columns that operations can read, under public names; none for other rows."""
+    """Return the pane columns that operations can read, under public names; none for other rows.
+
+    A key or an aggregate of the same name stays, such as the window that a step groups panes by.
+    """
     if TIMING not in rows.columns:
         return []
-    return [
-        instant(START).alias("window_start"), instant(END).alias("window_end"), pl.col(TIMING).alias("timing"),
-        pl.col(INDEX).alias("pane_index"), pl.col(LAST).alias("is_last"), pl.col(RETRACTION).alias("retraction"),
-    ]  # fmt: skip
+    columns = {
+        "window_start": instant(START), "window_end": instant(END), "timing": pl.col(TIMING),
+        "pane_index": pl.col(INDEX), "is_last": pl.col(LAST), "retraction": pl.col(RETRACTION),
+    }  # fmt: skip
+    return [value.alias(name) for name, value in columns.items() if name not in rows.columns]
 
 
 def instant(name: str) -> pl.Expr:

@@ -9,7 +9,17 @@ from strandline.model.elements import ZERO, Duration, TimeDomain
 from strandline.model.evictors import Evictor
 from strandline.model.expressions import names_of
 from strandline.model.panes import Accumulation, Emit, Lateness, PaneTimestamp
-from strandline.model.triggers import DEFAULT, Trigger, When, describe, finishes_by_watermark_only, may_finish, parts_of
+from strandline.model.triggers import (
+    DEFAULT,
+    Trigger,
+    When,
+    describe,
+    finishes_by_watermark_only,
+    fires_once,
+    fires_only_at_the_end,
+    may_finish,
+    parts_of,
+)
 from strandline.model.windows import Count, Global, Session, Sliding, WindowKind
 
 RESERVED = frozenset(
@@ -96,6 +106,13 @@ def lifts(step: WindowedStep) -> bool:
     return finishes_by_watermark_only(step.trigger) and all(aggregate.merges for _, aggregate in step.aggregates)
 
 
+def emits_once(step: WindowedStep) -> bool:
+    """Return whether each window emits at most one pane."""
+    if isinstance(step.window, Count) or fires_once(step.trigger):
+        return True
+    return step.lateness.allowed == ZERO and fires_only_at_the_end(step.trigger)
+
+
 def cautions(step: WindowedStep) -> tuple[str, ...]:
     """Return warnings about settings that are valid but easily unintended, each with a remedy."""
     found = []
@@ -109,7 +126,7 @@ def cautions(step: WindowedStep) -> tuple[str, ...]:
         found.append("a global window completes only when the stream ends: give it a trigger for earlier results")
     if isinstance(window, Global) and step.ttl is None:
         found.append("a global window keeps a row for every key for ever: give it a time to live if keys come and go")
-    if isinstance(window, Session) and step.accumulation is Accumulation.ACCUMULATING and step.trigger != DEFAULT:
+    if isinstance(window, Session) and step.accumulation is Accumulation.ACCUMULATING and not emits_once(step):
         found.append("accumulating sessions leave stale rows under old bounds when they grow: use retracting")
     if may_finish(step.trigger):
         found.append(

@@ -182,32 +182,49 @@ def finishes_by_watermark_only(trigger: Trigger) -> bool:
         case AfterCount() | AfterProcessingTime() | AfterEventTime() | When():
             return False
         case FirstOf(parts):
-            return all(_fires_only_at_the_end(part) for part in parts)
+            return all(fires_only_at_the_end(part) for part in parts)
         case AllOf(parts):
-            return any(_fires_only_at_the_end(part) for part in parts)
+            return any(fires_only_at_the_end(part) for part in parts)
         case InSequence(parts):
             return any(finishes_by_watermark_only(part) for part in parts)
         case OrFinally(main, until):
-            return finishes_by_watermark_only(main) and _fires_only_at_the_end(until)
+            return finishes_by_watermark_only(main) and fires_only_at_the_end(until)
     assert_never(trigger)
 
 
-def _fires_only_at_the_end(trigger: Trigger) -> bool:
+def fires_only_at_the_end(trigger: Trigger) -> bool:
+    """Return whether this trigger never fires before the watermark has passed the end of the window."""
     match trigger:
         case AfterWatermark(early, _):
             return early is None
         case Never():
             return True
         case Repeatedly(of):
-            return _fires_only_at_the_end(of)
+            return fires_only_at_the_end(of)
         case FirstOf(parts) | InSequence(parts):
-            return all(_fires_only_at_the_end(part) for part in parts)
+            return all(fires_only_at_the_end(part) for part in parts)
         case AllOf(parts):
-            return any(_fires_only_at_the_end(part) for part in parts)
+            return any(fires_only_at_the_end(part) for part in parts)
         case OrFinally(main, until):
-            return _fires_only_at_the_end(main) and _fires_only_at_the_end(until)
+            return fires_only_at_the_end(main) and fires_only_at_the_end(until)
         case AfterCount() | AfterProcessingTime() | AfterEventTime() | When():
             return False
+    assert_never(trigger)
+
+
+def fires_once(trigger: Trigger) -> bool:
+    """Return whether this trigger finishes with its first firing, so that a window fires at most once."""
+    match trigger:
+        case AfterWatermark(early, late):
+            return early is None and late is None
+        case AfterCount() | AfterProcessingTime() | AfterEventTime() | When() | FirstOf() | AllOf() | Never():
+            return True
+        case Repeatedly(of):
+            return not can_fire(of)
+        case InSequence(parts):
+            return len(parts) == 1 and fires_once(parts[0])
+        case OrFinally(main, until):
+            return fires_once(main) and fires_once(until)
     assert_never(trigger)
 
 

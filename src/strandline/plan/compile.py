@@ -9,6 +9,7 @@ from strandline.plan.columns import PANE, columns_after
 from strandline.plan.endpoints import Source
 from strandline.plan.lineage import LineagePath, paths_to
 from strandline.plan.nodes import KeyedNode, Node, Read, Root, Write, fingerprint, outputs_of, walk
+from strandline.plan.refinement.cautions import cautions_of, has_latest_view, kept_rows
 from strandline.plan.rules import RULES
 from strandline.plan.sql_pushdown import cross, in_python
 from strandline.plan.stages import Deliver, Flow, Input, InputPath, KeyedStep, Route, Scan, Stages, step_name
@@ -65,7 +66,7 @@ class _Plan:
         scans = tuple(self._scan(source, paths) for source in self.sources)
         flows = {_flow_key(path): name for path, name in self._flows(paths)}
         steps = tuple(self._step(step, paths, flows) for step in self.steps)
-        return Stages(scans, steps, self._outputs(), fingerprint(self.root), self.groups)
+        return Stages(scans, steps, self._outputs(), fingerprint(self.root), self.groups, cautions_of(self.root))
 
     def _flows(self, paths: Mapping[Consumer, tuple[LineagePath, ...]]) -> Iterable[tuple[LineagePath, str]]:
         """Yield every path from a source with the name of its flow. Paths with the same rows and time share a flow."""
@@ -166,15 +167,20 @@ class _Plan:
         raise InvalidStep("a step is not connected to an output", hint="write its rows to a sink")
 
     def _outputs(self) -> tuple[Deliver, ...]:
-        outputs = [
-            Deliver(number, write.sink, write.delivery, _pane_keys(write), write.dead, _known_columns(write))
-            for number, write in enumerate(self.writes)
-        ]
+        outputs = [self._output(number, write) for number, write in enumerate(self.writes)]
         for step in self.late_steps:
             assert step.rest is not None  # noqa: S101 - by the definition of late_steps
             delivery = self.writes[self._first_output(step)].delivery
             outputs.append(Deliver(len(outputs), step.rest, delivery, None))
         return tuple(outputs)
+
+    @staticmethod
+    def _output(number: int, write: Write) -> Deliver:
+        keys, view, kept = _pane_keys(write), has_latest_view(write), kept_rows(write)
+        return Deliver(
+            number, write.sink, write.delivery, keys, write.dead, _known_columns(write), has_latest_view=view,
+            kept_rows=kept,
+        )  # fmt: skip
 
 
 def paths_into(consumer: Consumer) -> tuple[LineagePath, ...]:

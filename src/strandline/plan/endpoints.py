@@ -56,6 +56,26 @@ class Sink(Protocol):
     def takes_retractions(self) -> bool: ...
 
 
+@dataclass(frozen=True, slots=True)
+class UpsertKey:
+    """The key of a sink that upserts: a row replaces the earlier row with the same key, a retraction deletes it."""
+
+    columns: tuple[str, ...] = ()
+    """By public names; if empty, the keys and windows of the panes."""
+    compares_windows: bool = True
+    """Whether a row of an earlier window leaves the row of a later one in place."""
+
+
+def upsert_key_of(sink: Sink) -> UpsertKey | None:
+    """Return the key by which a sink upserts; None if it appends, as every sink without this property does."""
+    return getattr(sink, "upsert_key", None)
+
+
+def latest_view_of(sink: Sink) -> str | None:
+    """Return what shows the latest results of rows that a sink appends; None if nothing does."""
+    return getattr(sink, "latest_view", None)
+
+
 @runtime_checkable
 class WritesColumns(Protocol):
     """A sink that needs columns by name: those of its key, or of its format."""

@@ -27,6 +27,8 @@ def explain_stages(stages: Stages) -> str:
         lines += _step(step, stages)
     for out in stages.outputs:
         lines.append(("deliver", f"to {out.sink.name}, {out.delivery.replace('_', ' ')}"))
+        if out.kept_rows is not None:
+            lines.append(("", out.kept_rows))
         if out.dead is not None:
             hidden = f", {', '.join(out.dead.mask)} masked" if out.dead.mask else ""
             lines.append(("", f"dead letters to {out.dead.name}{hidden}"))
@@ -36,6 +38,7 @@ def explain_stages(stages: Stages) -> str:
         lines.append(("ends", how))
     for step in stages.steps:
         lines += [("caution", caution) for caution in step.plan.cautions()]
+    lines += [("caution", caution) for caution in stages.cautions]
     return "\n".join(f"{title:<9} {text}" for title, text in lines)
 
 

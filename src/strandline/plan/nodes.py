@@ -137,6 +137,8 @@ class KeyedNode:
     accepted: frozenset[Accepted] = frozenset()
     rest: Sink | None = None
     """Sink of late elements, if they are not delivered with the rows."""
+    inherited: frozenset[str] = field(default=frozenset(), compare=False)
+    """Settings of the operator that follow from its input, because the author has not chosen them."""
 
     @property
     def inputs(self) -> "tuple[Node, ...]":

@@ -16,7 +16,7 @@ from strandline.model.panes import Accumulation, Emit, Lateness, LateRows, PaneT
 from strandline.model.steps import WindowedStep
 from strandline.model.triggers import DEFAULT, Trigger
 from strandline.model.watermarks import Watermark, by_clock
-from strandline.model.windows import Global, WindowKind
+from strandline.model.windows import Count, Global, WindowKind
 from strandline.plan.endpoints import DeadLetters, Delivery, Sink, Source
 from strandline.plan.explain import explain
 from strandline.plan.joining import SUFFIX, JoinedKeys, interval_join, joined_keys
@@ -35,6 +35,7 @@ from strandline.plan.nodes import (
     over,
 )
 from strandline.plan.operators.contract import Accepted
+from strandline.plan.refinement.inherited import settings_inherited
 from strandline.plan.salting import salted
 from strandline.plan.stateless_operations import (
     Expr,
@@ -89,6 +90,8 @@ class Keyed:
     accepted: frozenset[Accepted] = frozenset()
     rest: Sink | None = None
     salt: int | None = None
+    inherited: frozenset[str] = frozenset()
+    """Settings that follow from the input and may be replaced."""
 
     def window(self, kind: WindowKind) -> "Keyed":
         """Set the window: where in event time results are computed."""
@@ -99,7 +102,10 @@ class Keyed:
         return replace(self._accept(Accepted.CLOSING, may_close), asked=replace(self.asked, trigger=trigger))
 
     def accumulate(self, how: Accumulation | str) -> "Keyed":
-        """Set how the panes of a window relate: discarding, accumulating or retracting."""
+        """Set how the panes of a window relate: discarding, accumulating or retracting.
+
+        The default is discarding; over rows with retractions it is retracting.
+        """
         return self._with(accumulation=Accumulation(how))
 
     def allow_lateness(
@@ -113,7 +119,8 @@ class Keyed:
     ) -> "Keyed":
         """Set how long after its end a window still accepts elements; `"forever"` for no limit.
 
-        Later elements go to the late output: beside the panes, or to the sink `rest`.
+        The default is zero; over the rows of another step it is what that step allows. Later elements go to the late
+        output: beside the panes, or to the sink `rest`.
         """
         length = None if allowed == FOREVER else duration(allowed, **units)
         return replace(self._with(lateness=Lateness(length, LateRows(rows))), rest=rest)
@@ -153,17 +160,21 @@ class Keyed:
 
     def aggregate(self, **aggregates: Aggregate) -> "Panes":
         """Compute aggregates. Each name becomes a column of the panes."""
-        settings = {each.name: getattr(self.asked, each.name) for each in fields(self.asked)}
+        asked = self.asked
+        if isinstance(asked.window, Count) and "lateness" in self.inherited:
+            asked = replace(asked, lateness=Lateness())  # a count window accepts elements at any time
+        settings = {each.name: getattr(asked, each.name) for each in fields(asked)}
         step = WindowedStep(aggregates=tuple(aggregates.items()), time=_time_domain(self.of), **settings)
         if self.salt is None:
-            return Panes(over(self.of, self.keys, step, accepted=self.accepted, rest=self.rest), self.runner)
+            options: dict[str, Any] = {"accepted": self.accepted, "rest": self.rest, "inherited": self.inherited}
+            return Panes(over(self.of, self.keys, step, **options), self.runner)
         return Panes(salted(self.of, self.keys, step, self.salt, self.accepted, self.rest), self.runner)
 
     def _accept(self, what: Accepted, meant: bool) -> "Keyed":
         return replace(self, accepted=self.accepted | {what} if meant else self.accepted - {what})
 
     def _with(self, **answers: Any) -> "Keyed":
-        return replace(self, asked=replace(self.asked, **answers))
+        return replace(self, asked=replace(self.asked, **answers), inherited=self.inherited - answers.keys())
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +336,8 @@ class Elements(Stream):
 
     def key_by(self, *columns: str) -> Keyed:
         """Group elements by key columns."""
-        return Keyed(self.root, _keys(columns), self.runner)
+        asked = _inherited(self.root)
+        return Keyed(self.root, _keys(columns), self.runner, asked, inherited=settings_inherited(asked))
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,12 +348,12 @@ class Panes(Stream):
     def key_by(self, *columns: str, even_repeated: bool = False) -> Keyed:
         """Group panes by key columns, as elements of another step. Its elements have the time of the panes.
 
-        Retractions of panes are processed. Without a trigger of its own, that step fires when this one does.
-        Accumulating panes would be counted twice; `even_repeated` accepts that.
+        Without settings of its own, that step fires when this one does, allows the same lateness, and retracts if this
+        one does. Accumulating panes would be counted twice; `even_repeated` accepts that.
         """
-        triggers = [path.origin.plan.next_trigger for path in paths_to(self.root) if isinstance(path.origin, KeyedNode)]
-        accepted = frozenset({Accepted.REPEATED}) if even_repeated else frozenset()
-        return Keyed(self.root, _keys(columns), self.runner, Questions(trigger=triggers[0]), accepted)
+        asked = _inherited(self.root)
+        accepted = frozenset({Accepted.REPEATED}) if even_repeated else frozenset[Accepted]()
+        return Keyed(self.root, _keys(columns), self.runner, asked, accepted, inherited=settings_inherited(asked))
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +393,19 @@ def together(*pipelines: Pipeline) -> Pipeline:
     if len(set(outputs)) < len(outputs):
         raise InvalidStep("two outputs are the same", hint="write each to its own sink")
     return Pipeline(Together(outputs), pipelines[0].runner)
+
+
+def _inherited(node: Node) -> Questions:
+    """Return the default settings of a windowed step over a node: those that make its answer right over its input."""
+    origins = [path.origin for path in paths_to(node) if isinstance(path.origin, KeyedNode)]
+    if not origins:
+        return Questions()
+    retracts = any(origin.retracts for origin in origins)
+    return Questions(
+        trigger=origins[0].plan.next_trigger,
+        accumulation=Accumulation.RETRACTING if retracts else Accumulation.DISCARDING,
+        lateness=Lateness(max(origin.plan.allowed_lateness or ZERO for origin in origins)),
+    )
 
 
 def _time_domain(node: Node) -> TimeDomain:

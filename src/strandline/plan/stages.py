@@ -136,6 +136,10 @@ class Deliver:
     """Sink of its dead letters, if they do not go with the rows."""
     columns: tuple[tuple[str, str | None], ...] = field(default=(), compare=False)
     """Columns of its rows with their types, as far as they are known without Spark; sinks check them when they open."""
+    has_latest_view: bool = True
+    """Whether the newest row of a key and window is its result; False if rows are parts of results."""
+    kept_rows: str | None = None
+    """Which rows a sink that writes by key keeps, if not one row for each key and window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +152,8 @@ class Stages:
     fingerprint: str
     groups: int
     """Number of key groups of every step."""
+    cautions: tuple[str, ...] = ()
+    """Warnings about rows that a step or a sink would not take as what they are."""
 
     @property
     def levels(self) -> tuple[tuple[KeyedStep, ...], ...]:

@@ -31,6 +31,7 @@ from strandline.plan.compile import to_stages
 from strandline.plan.endpoints import Source
 from strandline.plan.explain import explain_stages
 from strandline.plan.nodes import KeyedNode, Root, to_plain, walk
+from strandline.plan.refinement.inherited import as_stored
 from strandline.plan.stages import KeyedStep, Stages, step_name
 from strandline.plan.upgrade.state_upgrade import StepUpgrade, Upgrade, Verdict, compare
 from strandline.ports.durable_files import sync_folder
@@ -89,6 +90,7 @@ def restore(  # noqa: PLR0913 - options of a move, each with its default
     verify(found)
     require_same(plan_in(found.folder), to_fill)
     kept = found.manifest.identity
+    root = as_stored(root, kept.fingerprint)
     stages = to_stages(root, _positive("key_groups", key_groups) or kept.key_groups)
     many = _positive("partitions", partitions) or found.manifest.partitions
     upgrade = compare(kept.definition, to_plain(root))

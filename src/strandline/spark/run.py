@@ -1,5 +1,6 @@
 """Run a pipeline: compile, translate to Spark, start, return a job."""
 
+import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +32,7 @@ from strandline.model.elements import ZERO, Length, duration
 from strandline.plan.arrival_order import order_dependence
 from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.endpoints import Source
-from strandline.plan.nodes import Root
+from strandline.plan.nodes import Root, fingerprint
 from strandline.plan.stages import Stages
 from strandline.ports.sinks import OpenSink
 from strandline.ports.sources import CommittingSource, FileListSource, NamedInputs, TopicSource
@@ -66,6 +67,7 @@ from strandline.spark.translate import translate
 Deliver = Callable[[DataFrame, int], None]
 
 _INTERVAL: Final = re.compile(r"\d+ (?:millisecond|second|minute|hour|day)s?")
+_log: Final = logging.getLogger("strandline")
 
 
 @checked
@@ -107,6 +109,7 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     root = root if backfill_request is None else backfill_request.over(root)
     home = Checkpoint(folder)
     require_sound(folder)
+    root = _as_stored(home, root)
     stages = to_stages(root, _groups(home, spark, key_groups))
     require_portable(root)
     java = require_machine(folder) if spark is None else None
@@ -252,6 +255,18 @@ def _pause(every: Length, heartbeat_seconds: float) -> str:
     if length < ZERO:
         raise InvalidArgument(f"every is {every}", hint='give a length of time such as "10s", or leave it out')
     return f"{length.ms} milliseconds"
+
+
+def _as_stored(home: Checkpoint, root: Root) -> Root:
+    """Return the pipeline as the folder holds it; say so if that is not what it means today."""
+    stored = home.as_stored(root)
+    if fingerprint(stored) != fingerprint(root):
+        _log.warning(
+            "the job in %s was made when a keyed step over panes inherited neither retractions nor allowed lateness, "
+            "and goes on like that; a new folder, or a savepoint restored with a migration, gets today's defaults",
+            home.folder,
+        )
+    return stored
 
 
 def _given_session(spark: Any, settings: Mapping[str, str] | None) -> SparkSession | None:

@@ -1,17 +1,25 @@
 """Every rule refuses a pipeline, and accepts it after a small change."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
+import polars as pl
 import pytest
 
 import strandline as sl
 from strandline.errors import InvalidStep
 from strandline.plan.compile import to_stages
-from strandline.plan.pipeline import Keyed, Pipeline
+from strandline.plan.endpoints import Sink
+from strandline.plan.pipeline import Keyed, Panes, Pipeline
 from tests.plan.endpoints import NoRunner, PaperSink, PaperSource, scores
 
 WATERMARK = sl.bounded(seconds=10)
 OTHER = PaperSource("other", columns="team string, score double, at timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class EndedSource(PaperSource):
+    ends: bool = True
 
 
 def keyed() -> Keyed:
@@ -25,6 +33,25 @@ def counted(step: Keyed) -> Pipeline:
 def again(step: Keyed, **options: bool) -> Pipeline:
     panes = step.aggregate(plays=sl.count())
     return counted(panes.key_by("team", **options).window(sl.tumbling(minutes=5)))
+
+
+def again_by_window(step: Keyed) -> Keyed:
+    panes = step.accumulate(sl.retracting).aggregate(score=sl.sum("score"))
+    return panes.key_by("window_start").window(sl.tumbling(minutes=1))
+
+
+def totals_of_teams() -> Panes:
+    return keyed().aggregate(total=sl.sum("score"))
+
+
+REFINED = sl.after_watermark(early=sl.after_count(1), late=sl.after_count(1))
+UPSERT = sl.sqlite("scores.db", table="totals", mode="upsert")
+DURING = keyed().trigger(REFINED).allow_lateness("1m")
+SESSIONS = DURING.window(sl.session(seconds=5))
+
+
+def total(step: Keyed, sink: Sink = UPSERT) -> Pipeline:
+    return step.aggregate(total=sl.sum("score")).write(sink)
 
 
 CASES: dict[str, tuple[Callable[[], Pipeline], str, Callable[[], Pipeline]]] = {
@@ -99,6 +126,84 @@ CASES: dict[str, tuple[Callable[[], Pipeline], str, Callable[[], Pipeline]]] = {
         "plays by team would count elements twice",
         lambda: again(keyed().allow_lateness("1m").accumulate(sl.accumulating), even_repeated=True),
     ),
+    "parts of results by key": (
+        lambda: total(DURING),
+        r"sqlite\('totals'\) keeps one row for each key, and panes of total by team would overwrite each other",
+        lambda: total(DURING.accumulate(sl.accumulating)),
+    ),
+    "parts of results by key, retracting": (
+        lambda: total(keyed().trigger(sl.after_watermark(early=sl.after_count(1)))),
+        "each holds only a part of its window's result",
+        lambda: total(keyed().trigger(sl.after_watermark(early=sl.after_count(1))).accumulate(sl.retracting)),
+    ),
+    "parts of results by key, appended": (
+        lambda: total(keyed().allow_lateness("1m")),
+        "write to a sink that appends",
+        lambda: total(keyed().allow_lateness("1m"), sl.sqlite("scores.db", table="totals")),
+    ),
+    "parts of results in a Delta table": (
+        lambda: total(DURING, sl.delta("lake/totals", key=["team", "window_start"])),
+        "would overwrite each other",
+        lambda: total(DURING.accumulate(sl.retracting), sl.delta("lake/totals", key=["team", "window_start"])),
+    ),
+    "parts of results in Valkey": (
+        lambda: total(DURING, sl.valkey("valkey://localhost:1", prefix="totals")),
+        "would overwrite each other",
+        lambda: total(DURING.accumulate(sl.accumulating), sl.valkey("valkey://localhost:1", prefix="totals")),
+    ),
+    "parts of results in a compacted topic": (
+        lambda: total(DURING, sl.kafka_topic("totals", servers="localhost:1", mode="upsert")),
+        "would overwrite each other",
+        lambda: total(DURING, sl.kafka_topic("totals", servers="localhost:1")),
+    ),
+    "parts of results of a second step": (
+        lambda: total(again_by_window(DURING).accumulate(sl.discarding)),
+        "would overwrite each other",
+        lambda: total(again_by_window(DURING)),
+    ),
+    "accumulating sessions by key": (
+        lambda: total(SESSIONS.accumulate(sl.accumulating)),
+        "would keep stale rows: sessions of total by team grow",
+        lambda: total(SESSIONS.accumulate(sl.retracting)),
+    ),
+    "accumulating sessions by key, the latest": (
+        lambda: total(SESSIONS.accumulate(sl.accumulating)),
+        "would keep stale rows",
+        lambda: total(SESSIONS.accumulate(sl.accumulating), sl.sqlite("scores.db", key=["team"])),
+    ),
+    "keys that are dropped": (
+        lambda: totals_of_teams().select("total").write(UPSERT),
+        "its rows no longer have team",
+        lambda: totals_of_teams().select("team", "total").write(UPSERT),
+    ),
+    "keys that are renamed": (
+        lambda: totals_of_teams().select("total", club=pl.col("team")).write(UPSERT),
+        "its rows no longer have team",
+        lambda: (
+            totals_of_teams()
+            .select("total", club=pl.col("team"))
+            .write(sl.sqlite("scores.db", key=["club", "window_start"]))
+        ),
+    ),
+    "keys that are computed": (
+        lambda: totals_of_teams().with_columns(team=pl.lit("all")).write(UPSERT),
+        "its rows no longer have team",
+        lambda: totals_of_teams().with_columns(club=pl.lit("all")).write(UPSERT),
+    ),
+    "several rows of one pane": (
+        lambda: totals_of_teams().flat_map(lambda row: [row, row], "team string, rank long").write(UPSERT),
+        "flat_map may make several rows of one",
+        lambda: (
+            totals_of_teams()
+            .flat_map(lambda row: [row, row], "team string, rank long")
+            .write(sl.sqlite("scores.db", key=["team", "window_start", "rank"]))
+        ),
+    ),
+    "a compacted topic without the window": (
+        lambda: totals_of_teams().write(sl.kafka_topic("totals", servers="localhost:1", mode="upsert", key=["team"])),
+        "keys its records by team, without the window",
+        lambda: totals_of_teams().write(sl.sqlite("scores.db", key=["team"])),
+    ),
     "a trigger that closes": (
         lambda: counted(keyed().trigger(sl.after_count(3))),
         "the trigger of plays by team finishes",
@@ -118,6 +223,11 @@ CASES: dict[str, tuple[Callable[[], Pipeline], str, Callable[[], Pipeline]]] = {
         lambda: counted(keyed().window(sl.everything())),
         "keeps a row for every key forever",
         lambda: counted(keyed().window(sl.everything()).keep_for_ever()),
+    ),
+    "a global window over input that ends": (
+        lambda: counted(keyed().window(sl.everything())),
+        "keeps a row for every key forever",
+        lambda: counted(scores(EndedSource()).event_time("at", WATERMARK).key_by("team").window(sl.everything())),
     ),
     "lateness without end": (
         lambda: counted(keyed().allow_lateness("forever")),

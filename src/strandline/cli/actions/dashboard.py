@@ -16,6 +16,7 @@ from strandline.observe.known_jobs import jobs_of_this_machine, known_jobs
 from strandline.observe.metrics.history import find_jobs
 from strandline.plan.compile import to_stages
 from strandline.plan.nodes import Root
+from strandline.plan.refinement.inherited import as_stored
 
 try:
     from strandline.dashboard.server import Dashboard, Options
@@ -62,7 +63,7 @@ class RedrivePipelines:
     """Find the pipeline that redrives a job's dead letters: one given by option, or the one that started the job."""
 
     def __init__(self, pipelines: Sequence[str] = ()) -> None:
-        self._named = {to_stages(root := _find(each)).fingerprint: root for each in pipelines}
+        self._named = [_find(each) for each in pipelines]
         self._found: dict[Path, Root | None] = {}
 
     def open(self, folder: Path) -> OpenedLetters | None:
@@ -74,14 +75,20 @@ class RedrivePipelines:
 
     def _root(self, folder: Path) -> Root | None:
         fingerprint = read_definition(folder).fingerprint
-        if fingerprint in self._named:
-            return self._named[fingerprint]
+        for root in self._named:
+            if (found := _made_by(root, fingerprint)) is not None:
+                return found
         job = next((job for job in known_jobs() if Path(job.folder) == folder.absolute()), None)
         # Relative paths in a pipeline start at the folder it was started in; elsewhere they would mean other files.
         if job is None or job.pipeline is None or Path(job.started_in) != Path.cwd():
             return None
-        root = _find(job.pipeline)
-        return root if to_stages(root).fingerprint == fingerprint else None
+        return _made_by(_find(job.pipeline), fingerprint)
+
+
+def _made_by(root: Root, fingerprint: str) -> Root | None:
+    """Return a pipeline as a folder with this fingerprint holds it; None if the folder is of another pipeline."""
+    stored = as_stored(root, fingerprint)
+    return stored if to_stages(stored).fingerprint == fingerprint else None
 
 
 def single_job_dashboard(folder: Path, root: Root, used: Callable[[], None]) -> Dashboard:

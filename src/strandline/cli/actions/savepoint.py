@@ -21,6 +21,7 @@ from strandline.cli.terminal import cell, plain_console, printable
 from strandline.errors import SavepointError
 from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.plan.nodes import to_plain
+from strandline.plan.refinement.inherited import as_stored
 from strandline.plan.upgrade.state_upgrade import Upgrade, Verdict, compare
 from strandline.savepoints.files import MANIFEST, Savepoint, delete, found_in, load, verify
 
@@ -125,7 +126,8 @@ def run_delete(folder: Path, *, yes: bool) -> int:
 
 def run_plan(where: str, place: Path, *, as_json: bool) -> int:
     """Print the effect on each part of the state; return 1 if the job cannot resume."""
-    upgrade = compare(_identity(place).definition, to_plain(_compiled(where)))
+    identity = _identity(place)
+    upgrade = compare(identity.definition, to_plain(as_stored(_compiled(where), identity.fingerprint)))
     if as_json:
         print(json.dumps({"verdict": upgrade.verdict, "parts": [asdict(part) for part in upgrade.parts]}, indent=2))
     else:

@@ -34,7 +34,7 @@ from strandline.kernel.blocks.block import END, START
 from strandline.kernel.latest_per_key import latest_rows
 from strandline.kernel.output import Output
 from strandline.model.arguments import checked
-from strandline.plan.endpoints import Ledgered
+from strandline.plan.endpoints import Ledgered, UpsertKey
 from strandline.plan.stages import Deliver
 from strandline.ports.crash_points import crash_point
 from strandline.ports.file_stamps import label, show
@@ -81,6 +81,10 @@ class Delta(Ledgered):
     @property
     def needed_columns(self) -> tuple[str, ...]:
         return self.key
+
+    @property
+    def upsert_key(self) -> UpsertKey | None:
+        return UpsertKey(self.key) if self.mode is Mode.UPSERT else None
 
     def open(self, output: Deliver) -> "OpenDelta":
         if self.mode is Mode.UPSERT and not self.key and output.keys is None:

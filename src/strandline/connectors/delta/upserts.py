@@ -38,16 +38,12 @@ class Merge:
 
         return act
 
-    @property
-    def _has_window_apart(self) -> bool:
-        return self.window is not None and not set(self.window) & set(self.key)
-
     def _of_the_same_window(self) -> str:
-        return f" AND {_same(self.window)}" if self.window is not None and self._has_window_apart else ""
+        return "" if self.window is None or set(self.window) <= set(self.key) else f" AND {_same(self.window)}"
 
     def _unless_later(self) -> str:
-        """Where the window is not part of the key, keep the row of a later window."""
-        if self.window is None or not self._has_window_apart:
+        """Where the end of the window is not part of the key, keep the row of a later window."""
+        if self.window is None or self.window[1] in self.key:
             return ""
         end = _quoted(self.window[1])
         return f" AND s.{end} >= t.{end}"

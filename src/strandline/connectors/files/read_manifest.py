@@ -55,7 +55,10 @@ def rows_of(root: Path, state: FolderState, part: str) -> pl.DataFrame:
 def _latest(rows: pl.DataFrame, by: dict[str, Any] | None) -> pl.DataFrame:
     if by is None:
         if rows.width:
-            raise InvalidStep("these rows are not panes, and have no latest answers", hint="leave out now")
+            raise InvalidStep(
+                "these rows are not panes, or panes that are parts of results, and have no latest answers",
+                hint="leave out now; write panes with accumulate(sl.accumulating) or accumulate(sl.retracting)",
+            )
         return rows
     return rows.sort(by["order"], maintain_order=True).unique(by["of"], keep="last", maintain_order=True).filter(
         ~pl.col(by["retraction"])

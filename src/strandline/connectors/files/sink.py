@@ -55,8 +55,12 @@ class Folder(Ledgered):
         """The fields that make it the same sink to a checkpoint; the format may change between runs."""
         return {"path": self.path}
 
+    @property
+    def latest_view(self) -> str:
+        return "read_manifested(…, now=True)"
+
     def open(self, output: Deliver) -> "OpenFolder":
-        opened = OpenFolder(self, output.keys)
+        opened = OpenFolder(self, output.keys if output.has_latest_view else None)
         opened.refuse_missing(name for name, _ in output.columns)
         return opened
 

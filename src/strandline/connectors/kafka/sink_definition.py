@@ -12,7 +12,7 @@ from strandline.connectors.kafka.topic_admin import Topics
 from strandline.errors import InvalidStep
 from strandline.model.arguments import checked
 from strandline.model.suggestions import did_you_mean
-from strandline.plan.endpoints import Ledgered
+from strandline.plan.endpoints import Ledgered, UpsertKey
 from strandline.plan.stages import Deliver
 
 _MODES: Final = ("append", "upsert")
@@ -41,6 +41,11 @@ class KafkaTopic(Ledgered):
         key, value = self.place.key, self.place.value
         keys = key.columns if isinstance(key, Format) else key or ()
         return (*keys, *(() if value is None else value.columns))
+
+    @property
+    def upsert_key(self) -> UpsertKey | None:
+        key = self.place.key.columns if isinstance(self.place.key, Format) else self.place.key
+        return UpsertKey(key or (), compares_windows=False) if self.place.by_key else None
 
     def open(self, output: Deliver) -> OpenKafka:
         return OpenKafka(self.place, output, self.name)

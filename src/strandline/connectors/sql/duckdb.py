@@ -15,7 +15,7 @@ from strandline.errors import SetupError, SinkError, SinkUnavailable
 from strandline.formats.sink_columns import Column, Kind, SinkRows
 from strandline.model.arguments import checked
 from strandline.model.elements import BEGINNING, END
-from strandline.plan.endpoints import Ledgered
+from strandline.plan.endpoints import Ledgered, UpsertKey
 from strandline.plan.stages import Deliver
 
 Result = TypeVar("Result")
@@ -52,6 +52,14 @@ class DuckDb(Ledgered):
     @property
     def name(self) -> str:
         return f"duckdb({self.table.name!r})"
+
+    @property
+    def upsert_key(self) -> UpsertKey | None:
+        return self.table.upsert_key
+
+    @property
+    def latest_view(self) -> str | None:
+        return self.table.latest_view
 
     @property
     def definition(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from strandline.formats.secrets import Secret
 from strandline.formats.sink_columns import Column, Kind, SinkRows
 from strandline.model.arguments import checked
 from strandline.model.elements import BEGINNING, END
-from strandline.plan.endpoints import Ledgered
+from strandline.plan.endpoints import Ledgered, UpsertKey
 from strandline.plan.stages import Deliver
 
 if TYPE_CHECKING:
@@ -66,6 +66,14 @@ class Postgres(Ledgered):
     @property
     def name(self) -> str:
         return f"postgres({self.table.name!r})"
+
+    @property
+    def upsert_key(self) -> UpsertKey | None:
+        return self.table.upsert_key
+
+    @property
+    def latest_view(self) -> str | None:
+        return self.table.latest_view
 
     @property
     def definition(self) -> dict[str, Any]:

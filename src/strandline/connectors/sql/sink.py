@@ -27,6 +27,7 @@ from strandline.kernel.blocks.block import AT, END, START
 from strandline.kernel.latest_per_key import latest_rows
 from strandline.kernel.output import Output, counts_to_facts
 from strandline.kernel.watermarks import FOREVER, NEVER
+from strandline.plan.endpoints import UpsertKey
 from strandline.plan.stages import Deliver
 from strandline.ports.crash_points import crash_point
 from strandline.ports.ledger import LedgerEntry, Recorded, Written, judge
@@ -65,6 +66,14 @@ class Table:
         """The fields that make it the same table to a checkpoint."""
         return {"table": self.name, "mode": self.mode, "key": self.key}
 
+    @property
+    def upsert_key(self) -> UpsertKey | None:
+        return UpsertKey(self.key) if self.mode is Mode.UPSERT else None
+
+    @property
+    def latest_view(self) -> str | None:
+        return f"the view {self.name}_now" if self.mode is Mode.APPEND else None
+
 
 def table_of(name: str, mode: Mode | str | None, key: Iterable[str] | None, evolve: bool) -> Table:
     """Check a table's settings; with a key, the default mode is upsert."""
@@ -92,6 +101,7 @@ class OpenSql:
     def __init__(self, database: Dialect, table: Table, output: Deliver, name: str) -> None:
         self._database, self._table, self._keys, self._name = database, table, output.keys, name
         self._mask = () if output.dead is None else output.dead.mask
+        self._has_latest_view = output.has_latest_view
         self._fitted: set[tuple[str, tuple[Column, ...]]] = set()
         """Tables and columns that fit, as of the last committed transaction."""
         self._fitted_now: set[tuple[str, tuple[Column, ...]]] = set()
@@ -186,7 +196,7 @@ class OpenSql:
         if self._table.mode is Mode.UPSERT:
             return self._merge(panes, names, batch)
         first, refused = self._add(self._table.name, panes, batch, widen=self._table.evolve)
-        if first and self._keys is not None and START in panes.columns:
+        if first and self._has_latest_view and self._keys is not None and START in panes.columns:
             create_now_view(self._database, self._table.name, names, self._keys)
         return refused
 

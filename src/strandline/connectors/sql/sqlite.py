@@ -16,7 +16,7 @@ from strandline.errors import SetupError, SinkError, SinkUnavailable
 from strandline.formats.sink_columns import Column, Kind, SinkRows
 from strandline.model.arguments import checked
 from strandline.model.elements import BEGINNING, END
-from strandline.plan.endpoints import Ledgered
+from strandline.plan.endpoints import Ledgered, UpsertKey
 from strandline.plan.stages import Deliver
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
@@ -38,6 +38,14 @@ class Sqlite(Ledgered):
     @property
     def name(self) -> str:
         return f"sqlite({self.table.name!r})"
+
+    @property
+    def upsert_key(self) -> UpsertKey | None:
+        return self.table.upsert_key
+
+    @property
+    def latest_view(self) -> str | None:
+        return self.table.latest_view
 
     @property
     def definition(self) -> dict[str, Any]:

@@ -52,8 +52,8 @@ class Upsert:
         yield f"INSERT INTO {target} ({names}) SELECT {names} FROM {staged} AS s WHERE NOT {known}"
 
     def _unless_later(self, database: Dialect) -> str:
-        """Where the window is not part of the key, keep the row of a later window."""
-        if self.window is None or set(self.window) & set(self.key):
+        """Where the end of the window is not part of the key, keep the row of a later window."""
+        if self.window is None or self.window[1] in self.key:
             return ""
         end = database.quoted(self.window[1])
         return f" AND s.{end} >= {database.quoted(self.table)}.{end}"

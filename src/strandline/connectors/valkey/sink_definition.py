@@ -11,7 +11,7 @@ from strandline.errors import InvalidStep
 from strandline.formats.secrets import Secret
 from strandline.model.arguments import checked
 from strandline.model.elements import Length, duration
-from strandline.plan.endpoints import Ledgered
+from strandline.plan.endpoints import Ledgered, UpsertKey
 from strandline.plan.stages import Deliver
 
 
@@ -33,6 +33,10 @@ class Valkey(Ledgered):
     @property
     def needed_columns(self) -> tuple[str, ...]:
         return self.place.key
+
+    @property
+    def upsert_key(self) -> UpsertKey:
+        return UpsertKey(self.place.key)
 
     def open(self, output: Deliver) -> OpenValkey:
         return OpenValkey(self.place, output, self.name)

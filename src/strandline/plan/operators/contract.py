@@ -1,9 +1,12 @@
 """Define what the planner needs from a keyed operator. `kernel/operator.py` defines what the kernel needs."""
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Protocol
 
+from strandline.model.aggregates import Aggregate
+from strandline.model.elements import Duration
 from strandline.model.operators import Operator
 from strandline.model.triggers import Trigger
 
@@ -25,8 +28,48 @@ class Accepted(StrEnum):
     """Windows close before their allowed lateness has passed."""
 
 
+class Refinement(StrEnum):
+    """How later rows of an operator relate to earlier rows of the same key and window."""
+
+    SINGLE = "single"
+    """There is at most one row."""
+    SEVERAL = "several"
+    """There may be several rows, each a result of its own."""
+    PARTS = "parts"
+    """Each row holds a part of the result. The reader adds rows up."""
+    REPLACEMENTS = "replacements"
+    """Each row replaces the one before it."""
+    CHANGELOG = "changelog"
+    """Each row replaces the one before it, which is retracted first."""
+
+
 class OperatorPlan(Protocol):
     """What the planner needs from a keyed operator."""
+
+    @property
+    def refinement(self) -> Refinement:
+        """Tell how later rows relate to earlier rows of the same key and window."""
+        ...
+
+    @property
+    def moves_windows(self) -> bool:
+        """Tell whether a row may have another window than the row that it replaces, as when sessions merge."""
+        ...
+
+    @property
+    def forgets(self) -> str | None:
+        """Return when it forgets a key and window whose rows may come again, as in `for 10m`; None if it does not."""
+        ...
+
+    @property
+    def allowed_lateness(self) -> Duration | None:
+        """Return how far behind the watermark it accepts elements; None if it accepts all."""
+        ...
+
+    @property
+    def rows_behind(self) -> Duration | None:
+        """Return how far behind the watermark its rows and retractions may be; None if there is no bound."""
+        ...
 
     @property
     def retracts(self) -> bool:
@@ -49,6 +92,11 @@ class OperatorPlan(Protocol):
         ...
 
     @property
+    def has_windows_of_one_size(self) -> bool:
+        """Tell whether all its windows have one size, so that one bound of a window determines the other."""
+        ...
+
+    @property
     def order_dependence(self) -> str | None:
         """Return why its rows depend on the order in which elements arrive; None if they do not."""
         ...
@@ -56,6 +104,15 @@ class OperatorPlan(Protocol):
     @property
     def next_trigger(self) -> Trigger:
         """Return the default trigger of a windowed operator over its rows."""
+        ...
+
+    @property
+    def combined_by(self) -> Mapping[str, type[Aggregate]]:
+        """Return the aggregate that combines the values of each column in parts of a result, where there is one."""
+        ...
+
+    def misread_parts(self, combined_by: Mapping[str, type[Aggregate]], fixed: AbstractSet[str]) -> tuple[str, ...]:
+        """Return what it computes wrongly over parts of results; the columns `fixed` are equal in all parts of one."""
         ...
 
     def with_signs(self, signs: bool) -> Operator:

@@ -1,13 +1,15 @@
 """Plan deduplication: its columns, checks and explanation."""
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from strandline.errors import InvalidStep
+from strandline.model.aggregates import Aggregate
 from strandline.model.deduplicate import Deduplicate, Keep
-from strandline.model.elements import ZERO, TimeDomain
+from strandline.model.elements import ZERO, Duration, TimeDomain
 from strandline.model.triggers import DEFAULT, Trigger
-from strandline.plan.operators.contract import INPUT, Accepted, Columns
+from strandline.plan.operators.contract import INPUT, Accepted, Columns, Refinement
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +17,42 @@ class DeduplicatePlan:
     """The plan of a deduplication."""
 
     operator: Deduplicate
+
+    @property
+    def refinement(self) -> Refinement:
+        return Refinement.CHANGELOG if self.retracts else Refinement.SINGLE
+
+    @property
+    def moves_windows(self) -> bool:
+        return False
+
+    @property
+    def forgets(self) -> str | None:
+        # The last element of a key is newer than those before it, also after a gap.
+        return None if self.operator.within is None or self.retracts else f"after {self.operator.within} of event time"
+
+    @property
+    def allowed_lateness(self) -> Duration | None:
+        return None if self.operator.within is None else self.operator.lateness
+
+    @property
+    def rows_behind(self) -> Duration | None:
+        """Retractions are of any element kept; other elements are as late for the next step as for this one."""
+        within, lateness = self.operator.within, self.operator.lateness
+        if not self.retracts:
+            return ZERO if within is None else lateness
+        return None if within is None else Duration(within.ms + lateness.ms)
+
+    @property
+    def combined_by(self) -> Mapping[str, type[Aggregate]]:
+        return {}
+
+    def misread_parts(
+        self,
+        combined_by: Mapping[str, type[Aggregate]],  # noqa: ARG002 - no aggregate combines elements
+        fixed: AbstractSet[str],  # noqa: ARG002
+    ) -> tuple[str, ...]:
+        return ("which of them is kept",)
 
     @property
     def retracts(self) -> bool:
@@ -30,6 +68,10 @@ class DeduplicatePlan:
 
     @property
     def has_fixed_windows(self) -> bool:
+        return False
+
+    @property
+    def has_windows_of_one_size(self) -> bool:
         return False
 
     @property

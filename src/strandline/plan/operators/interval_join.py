@@ -1,13 +1,15 @@
 """Plan an interval join: its columns, checks and explanation."""
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from strandline.errors import InvalidStep
+from strandline.model.aggregates import Aggregate
 from strandline.model.elements import ZERO, Duration
 from strandline.model.joins import LEFT, RIGHT, How, IntervalJoin
 from strandline.model.triggers import DEFAULT, Trigger
-from strandline.plan.operators.contract import Accepted, Columns
+from strandline.plan.operators.contract import Accepted, Columns, Refinement
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +17,42 @@ class IntervalJoinPlan:
     """The plan of an interval join."""
 
     operator: IntervalJoin
+
+    @property
+    def refinement(self) -> Refinement:
+        return Refinement.SEVERAL
+
+    @property
+    def moves_windows(self) -> bool:
+        return False
+
+    @property
+    def forgets(self) -> None:
+        return None
+
+    @property
+    def allowed_lateness(self) -> Duration:
+        return self.operator.lateness
+
+    @property
+    def rows_behind(self) -> Duration:
+        """Rows without a partner hold the output watermark back; pairs are as late as their later row."""
+        return self.operator.lateness
+
+    @property
+    def combined_by(self) -> Mapping[str, type[Aggregate]]:
+        return {}
+
+    def misread_parts(
+        self,
+        combined_by: Mapping[str, type[Aggregate]],  # noqa: ARG002 - no aggregate combines pairs
+        fixed: AbstractSet[str],  # noqa: ARG002
+    ) -> tuple[str, ...]:
+        return ("which rows are a pair",)
+
+    @property
+    def has_windows_of_one_size(self) -> bool:
+        return False
 
     @property
     def retracts(self) -> bool:

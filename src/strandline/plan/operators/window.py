@@ -1,8 +1,9 @@
 """Plan windowed aggregation: its columns, checks and explanation."""
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, assert_never
 
 from strandline.errors import InvalidStep
 from strandline.model import ddl
@@ -17,7 +18,9 @@ from strandline.model.aggregates import (
     Collect,
     Count,
     CountDistinct,
+    Max,
     Mean,
+    Min,
     Quantile,
     StdDev,
     StringAgg,
@@ -27,13 +30,12 @@ from strandline.model.aggregates import (
     Variance,
 )
 from strandline.model.aggregates import columns_of as read_by
-from strandline.model.elements import ZERO, TimeDomain
+from strandline.model.elements import ZERO, Duration, TimeDomain
 from strandline.model.evictors import KeepDelta
 from strandline.model.expressions import names_of
-from strandline.model.panes import Accumulation
-from strandline.model.steps import WindowedStep, cautions, lifts
+from strandline.model.panes import Accumulation, PaneTimestamp
+from strandline.model.steps import WindowedStep, cautions, emits_once, lifts
 from strandline.model.triggers import (
-    DEFAULT,
     AfterWatermark,
     Never,
     Repeatedly,
@@ -46,7 +48,7 @@ from strandline.model.triggers import (
 from strandline.model.windows import Count as CountWindow
 from strandline.model.windows import Cumulating, Custom, GapColumn, Global, Session, Sliding, Tumbling
 from strandline.model.windows import describe as describe_window
-from strandline.plan.operators.contract import INPUT, Accepted, Columns
+from strandline.plan.operators.contract import INPUT, Accepted, Columns, Refinement
 
 PANE: Final[Mapping[str, str]] = {
     "window_start": "timestamp",
@@ -59,6 +61,10 @@ PANE: Final[Mapping[str, str]] = {
 """Columns of a pane beside its keys and aggregates, as the next operations read them."""
 
 _NUMERIC = (Sum, Mean, Variance, StdDev, Quantile, BitAnd, BitOr, BitXor)
+_ADDED_UP = (Count, Sum)
+_COMBINED_BY_ITSELF = (Min, Max, AnyTrue, AllTrue, BitAnd, BitOr, BitXor)
+_IDEMPOTENT = (Min, Max, AnyTrue, AllTrue, BitAnd, BitOr, CountDistinct, ApproxCountDistinct)
+"""Aggregates that do not change if a value is repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +78,66 @@ class WindowPlan:
         return self.step.accumulation is Accumulation.RETRACTING
 
     @property
+    def refinement(self) -> Refinement:
+        if emits_once(self.step):
+            return Refinement.SINGLE
+        match self.step.accumulation:
+            case Accumulation.DISCARDING:
+                return Refinement.PARTS
+            case Accumulation.ACCUMULATING:
+                return Refinement.REPLACEMENTS
+            case Accumulation.RETRACTING:
+                return Refinement.CHANGELOG
+        assert_never(self.step.accumulation)
+
+    @property
+    def moves_windows(self) -> bool:
+        return isinstance(self.step.window, Session)
+
+    @property
+    def forgets(self) -> str | None:
+        return None if self.step.ttl is None else f"after {self.step.ttl} of processing time"
+
+    @property
+    def allowed_lateness(self) -> Duration | None:
+        return None if isinstance(self.step.window, CountWindow) else self.step.lateness.allowed
+
+    @property
+    def rows_behind(self) -> Duration | None:
+        """A late pane is at the end of its window; a retraction is at the time of the pane that it withdraws."""
+        step, allowed = self.step, self.allowed_lateness
+        at_end, retracts = step.pane_timestamp is PaneTimestamp.END_OF_WINDOW, self.refinement is Refinement.CHANGELOG
+        if isinstance(step.window, Global):
+            return ZERO if at_end or not retracts else None
+        if allowed is None or not retracts:
+            return allowed
+        if at_end:
+            return None if self.moves_windows else allowed
+        size = step.window.size if isinstance(step.window, Tumbling | Sliding | Cumulating) else None
+        return None if size is None else Duration(size.ms + allowed.ms)
+
+    @property
     def repeats(self) -> bool:
-        once = self.step.trigger in (DEFAULT, AfterWatermark()) and self.step.lateness.allowed == ZERO
-        return self.step.accumulation is Accumulation.ACCUMULATING and not once
+        return self.refinement is Refinement.REPLACEMENTS
+
+    @property
+    def combined_by(self) -> Mapping[str, type[Aggregate]]:
+        found: dict[str, type[Aggregate]] = {}
+        for name, aggregate in self.step.aggregates:
+            if isinstance(aggregate, _ADDED_UP):
+                found[name] = Sum
+            elif isinstance(aggregate, _COMBINED_BY_ITSELF):
+                found[name] = type(aggregate)
+        return found
+
+    def misread_parts(self, combined_by: Mapping[str, type[Aggregate]], fixed: AbstractSet[str]) -> tuple[str, ...]:
+        def is_right(aggregate: Aggregate) -> bool:
+            columns = read_by(aggregate)
+            if columns and isinstance(aggregate, _IDEMPOTENT) and set(columns) <= fixed:
+                return True
+            return len(columns) == 1 and combined_by.get(columns[0]) is type(aggregate)
+
+        return tuple(name for name, aggregate in self.step.aggregates if not is_right(aggregate))
 
     @property
     def declared(self) -> Mapping[str, str]:
@@ -83,6 +146,10 @@ class WindowPlan:
     @property
     def has_fixed_windows(self) -> bool:
         return isinstance(self.step.window, Tumbling | Sliding | Cumulating)
+
+    @property
+    def has_windows_of_one_size(self) -> bool:
+        return isinstance(self.step.window, Tumbling | Sliding)
 
     @property
     def next_trigger(self) -> Trigger:
@@ -124,7 +191,8 @@ class WindowPlan:
     def columns(self, inputs: Mapping[str, Columns], keys: Sequence[str]) -> Columns:
         known = inputs[INPUT]
         values = {name: _value_type(aggregate, known) for name, aggregate in self.step.aggregates}
-        return {**{key: known.get(key) for key in keys}, **values, **PANE}
+        own = {**{key: known.get(key) for key in keys}, **values}
+        return {**own, **{name: kind for name, kind in PANE.items() if name not in own}}
 
     def check_columns(self, need: Callable[[str], str | None], keys: Sequence[str]) -> None:
         for name, aggregate in self.step.aggregates:

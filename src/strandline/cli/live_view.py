@@ -16,7 +16,7 @@ from strandline.kernel.blocks.block import END, OWN, START
 from strandline.kernel.output import Counts
 from strandline.kernel.watermarks import FOREVER, NEVER, Progress
 from strandline.kernel.window.panes import INDEX, RETRACTION, TIMING
-from strandline.observe.number_format import conserved
+from strandline.observe.number_format import conserved, duration
 from strandline.spark.delivery.deliver import Delivered
 
 COLOURS: Final = {"early": "cyan", "on_time": "green", "late": "yellow"}
@@ -109,7 +109,7 @@ class LiveView:
             Text("━" * done, style="green") + Text("╸", style="bold green") + Text("─" * (_WIDTH - done), style="dim")
         )
         idle = f"   idle: partition {printable(', '.join(self._progress.idle))}" if self._progress.idle else ""
-        lag = f"clock {_at(now)}   watermark {_at(mark)}   {(now - mark) / 1000:.1f} s behind{idle}"
+        lag = f"clock {_at(now)}   watermark {_at(mark)}   {duration((now - mark) / 1000)} behind{idle}"
         return Text(lag + "\n", style="bold") + line
 
     def _table(self) -> Table:

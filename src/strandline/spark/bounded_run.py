@@ -50,6 +50,11 @@ class Query:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, args=[act], daemon=True)
 
+    @property
+    def group(self) -> str:
+        """Return the group in which Spark runs the job."""
+        return self._name
+
     def start(self) -> "Query":
         self._thread.start()
         return self

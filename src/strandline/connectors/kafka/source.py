@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.connectors.kafka import consumer_groups, redrive, topic_blocks
+from strandline.connectors.kafka.end_offsets import EndOffsets, Offsets, by_partition
 from strandline.connectors.kafka.security import Security
 from strandline.connectors.kafka.topic_admin import largest_record
 from strandline.connectors.kafka.topic_extent import Slice, slice_of
@@ -16,13 +17,11 @@ from strandline.letters.store import Marks, Redrive
 from strandline.model.elements import Timestamp
 from strandline.ports.codecs import Decoder
 from strandline.ports.raw_records import PARTITION_CODE, RAW_SCHEMA, RECORD, SIZE
+from strandline.ports.sources import KnownEnds, Position
 
 if TYPE_CHECKING:
     import polars as pl
     from pyspark.sql import DataFrame, SparkSession
-
-Offsets = Mapping[str, Mapping[str, int]]
-"""Offsets by topic and partition, as Spark writes them."""
 
 FIELDS: Final = {
     "key": "binary",
@@ -240,6 +239,21 @@ class Kafka:
         """List the partitions in Spark's offsets, idle ones too: each holds the watermark back until it has sent a
         record."""
         return tuple(f"{topic}-{number}" for topic, each in offsets.items() for number in each)
+
+    def end_reader(self) -> EndOffsets | None:
+        """Return a client for the end offsets; None without the Python client."""
+        if not consumer_groups.is_installed():
+            return None
+        until = json.loads(self.until or "{}") if self._ends_at_offsets else None
+        return EndOffsets(self.servers, self.security, self.topics, is_pattern=self.is_pattern, until=until)
+
+    def positions(self, offsets: Offsets, ends: KnownEnds) -> tuple[Position, ...]:
+        """Return the position in each partition of these offsets whose end is known."""
+        return tuple(
+            Position(name, at, max(ends.now[name], at), ends.earlier.get(name, ()))
+            for name, at in by_partition(offsets).items()
+            if name in ends.now
+        )
 
     def refuse_lost(self, offsets: Offsets) -> None:
         """Before a job continues, raise an error if the records it would read next are deleted."""

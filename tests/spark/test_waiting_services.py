@@ -50,8 +50,8 @@ def send(servers: str, topic: str, values: Iterable[bytes]) -> None:
 
 def ends(servers: str, topic: str) -> dict[str, int]:
     """Return where the partitions end, as the broker tells every tool."""
-    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    asked = AdminClient({"bootstrap.servers": servers}).list_offsets({TopicPartition(topic, n): latest for n in (0, 1)})
+    latest, admin = OffsetSpec.latest(), AdminClient({"bootstrap.servers": servers})  # type: ignore[no-untyped-call]
+    asked = admin.list_offsets({TopicPartition(topic, number): latest for number in (0, 1)})
     return {str(place.partition): answer.result(30).offset for place, answer in asked.items()}
 
 

@@ -1,12 +1,27 @@
 """What a job waits for: since when, how often it was tried, and which of several waits is told."""
 
 import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from strandline.errors import SinkUnavailable
+import strandline as sl
+from strandline.checkpoint.job_folder import Checkpoint
+from strandline.connectors.kafka import Kafka
+from strandline.errors import JobDrained, RunError, SinkUnavailable, SourceUnavailable
+from strandline.plan.compile import to_stages
+from strandline.plan.stages import Stages
+from strandline.ports.sources import EndReader
 from strandline.ports.waiting import Waiting, Waits
 from strandline.spark.delivery.deliver import Retry
+from strandline.spark.job import Job
+from strandline.spark.progress import State
+from strandline.spark.resume import refuse_unread
+from strandline.spark.service_monitor import ServiceMonitor
 
 START = 1_700_000_000_000
 
@@ -84,3 +99,85 @@ def test_a_retry_reports_its_pause_as_the_next_try_and_clears_the_wait() -> None
     ]
     assert all(each.next_try is not None for each in seen if each is not None)
     assert seen[-1] is None
+
+
+@dataclass
+class Ends:
+    """A client of a broker that answers as it is told to."""
+
+    found: Mapping[str, int] | None
+
+    def ends(self) -> Mapping[str, int]:
+        if self.found is None:
+            raise SourceUnavailable("Kafka at b:1 does not respond")
+        return self.found
+
+    def ends_at(self, ms: int) -> Mapping[str, int]:
+        return dict.fromkeys(self.ends(), 3 if ms < START else 7)
+
+
+def reading(monkeypatch: pytest.MonkeyPatch, reader: EndReader) -> Stages:
+    monkeypatch.setattr(Kafka, "end_reader", lambda _: reader)
+    source = sl.kafka("scores", servers="b:1", value=sl.json("team string"))
+    return to_stages(sl.read(source).write(sl.discard()).root)
+
+
+def drained(folder: Path, offset: str) -> Checkpoint:
+    (folder / "spark" / "offsets").mkdir(parents=True)
+    (folder / "spark" / "offsets" / "0").write_text(f'v1\n{{"batchTimestampMs": 1}}\n{offset}\n{{}}')
+    return Checkpoint(folder)
+
+
+def test_a_drained_job_with_unread_records_is_refused_with_the_way_to_read_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = drained(tmp_path, '{"scores": {"0": 4, "1": 9}}')
+    with pytest.raises(JobDrained, match=r"was drained, and 6 records of kafka\(scores\) are unread") as refused:
+        refuse_unread(home, reading(monkeypatch, Ends({"scores-0": 10, "scores-1": 9})))
+    assert 'starting={"scores": {"0": 4, "1": 9}}' in refused.value.hint
+
+
+@pytest.mark.parametrize("ends", [{"scores-0": 4, "scores-1": 9}, None])
+def test_a_drained_job_is_complete_if_nothing_is_left_or_that_cannot_be_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: Mapping[str, int] | None
+) -> None:
+    refuse_unread(drained(tmp_path, '{"scores": {"0": 4, "1": 9}}'), reading(monkeypatch, Ends(ends)))
+
+
+def eventually(fact: Any) -> None:
+    patience = threading.Event()
+    for _ in range(600):
+        if fact():
+            return
+        patience.wait(0.05)
+    pytest.fail("it did not happen")
+
+
+def test_a_broker_is_asked_beside_the_batches_and_its_ends_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, waits = Ends({"scores-0": 10}), Waits()
+    monitor = ServiceMonitor(reading(monkeypatch, reader), waits, every=0.01)
+    try:
+        eventually(lambda: monitor.ends(0).now)
+        assert monitor.ends(0).now == {"scores-0": 10}
+        assert [end for _, end in monitor.ends(0).earlier["scores-0"]][-1] == 7
+        reader.found = None
+        eventually(lambda: waits.longest is not None and waits.longest.tries > 2)
+        assert waits.longest is not None
+        assert (waits.longest.what, waits.longest.reason) == ("kafka(scores)", "Kafka at b:1 does not respond")
+        reader.found = {"scores-0": 12}
+        eventually(lambda: waits.longest is None)
+        eventually(lambda: monitor.ends(0).now == {"scores-0": 12})
+    finally:
+        monitor.stop()
+
+
+def test_a_start_that_takes_too_long_fails_with_what_it_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(Checkpoint(tmp_path), start_within=sl.Duration.parse("100ms"))
+    job.begin(reading(monkeypatch, Ends(None)))
+    eventually(lambda: job.status.state is State.FAILED)
+    assert job.retry.stopping.is_set()
+    found = job.abandon(SinkUnavailable("what the start was busy with"))
+    assert isinstance(found, RunError)
+    assert "the job did not start within 0.1 s (Kafka at b:1 does not respond (waiting for kafka(scores)" in str(found)

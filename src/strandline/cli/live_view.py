@@ -101,7 +101,7 @@ class LiveView:
         """Draw the watermark on a line of time that ends at the clock."""
         now, mark = time.time_ns() // 1_000_000, self._progress.watermark
         if self._started is None or mark in (NEVER, FOREVER):
-            text = "no watermark yet" if mark == NEVER else "the stream has ended: every window is closed"
+            text = "no watermark yet" if mark == NEVER else "at the end of time: every window is closed"
             return Text(f"clock {_at(now)}   {text}", style="bold")
         span = max(now - self._started, 1)
         done = min(max(round((mark - self._started) / span * _WIDTH), 0), _WIDTH)

@@ -46,7 +46,15 @@ from strandline.spark.patches.table import ANY_SESSION, apply_patches
 from strandline.spark.resume import refuse_lost, refuse_unread
 from strandline.spark.sources.heartbeat import heartbeat
 from strandline.spark.sources.read_in_task import passes_no_row
-from strandline.spark.sources.source_extent import Extent, SingleRange, Way, is_bounded, limited_to, stored_extent
+from strandline.spark.sources.source_extent import (
+    Extent,
+    SingleRange,
+    Way,
+    ends_of,
+    is_bounded,
+    limited_to,
+    stored_extent,
+)
 from strandline.spark.task_failures import task_failures
 from strandline.spark.tasks.prepare import Seam
 from strandline.spark.tasks.task_writes import writers_of
@@ -203,7 +211,9 @@ class _Run:
         with_copies(self.home, self.identity.lineage)
         deliver = self._deliver(SingleRange(self.home, extent, self.stages))
         frame = all_at_once(self.stages, extent, self.session, writers_of(self.opened))
-        return Query(self.session, lambda: deliver(frame, 0), self.identity.lineage).start()
+        return Query(
+            self.session, lambda: deliver(frame, 0), self.identity.lineage, ends_of(extent, self.stages)
+        ).start()
 
     def backlog(self) -> dict[str, Any]:
         return _backlog(self.session, self.stages, self.home)

@@ -26,30 +26,23 @@ def by_partition(offsets: Offsets) -> dict[str, int]:
 
 
 class EndOffsets:
-    """The end offsets of some topics, from a client that is kept. `until` limits them to the offsets of a slice."""
+    """The end offsets of some topics, from a client that is kept."""
 
-    def __init__(
-        self, servers: str, security: Security, topics: tuple[str, ...], *, is_pattern: bool, until: Offsets | None
-    ) -> None:
+    def __init__(self, servers: str, security: Security, topics: tuple[str, ...], *, is_pattern: bool) -> None:
         self._servers, self._security, self._topics, self._is_pattern = servers, security, topics, is_pattern
-        self._limits = None if until is None else by_partition(until)
         self._client: Any = None
         self._places: list[Any] = []
         self._listed_at = 0.0
 
     def ends(self) -> dict[str, int]:
         """Return the end of each partition for a read-committed reader."""
-        return self._limited(self._ask(None))
+        return self._ask(None)
 
     def ends_at(self, ms: int) -> dict[str, int]:
         """Return the offset of the first record since a time; without one the end."""
         found = self._ask(ms)
         now = self._ask(None) if any(at < 0 for at in found.values()) else {}
-        return self._limited({name: now.get(name, 0) if at < 0 else at for name, at in found.items()})
-
-    def _limited(self, ends: dict[str, int]) -> dict[str, int]:
-        limits = self._limits
-        return ends if limits is None else {name: min(at, limits[name]) for name, at in ends.items() if name in limits}
+        return {name: now.get(name, 0) if at < 0 else at for name, at in found.items()}
 
     def _ask(self, since: int | None) -> dict[str, int]:
         from confluent_kafka import KafkaException

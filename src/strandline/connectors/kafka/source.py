@@ -244,13 +244,15 @@ class Kafka:
         """Return a client for the end offsets; None without the Python client."""
         if not consumer_groups.is_installed():
             return None
-        until = json.loads(self.until or "{}") if self._ends_at_offsets else None
-        return EndOffsets(self.servers, self.security, self.topics, is_pattern=self.is_pattern, until=until)
+        return EndOffsets(self.servers, self.security, self.topics, is_pattern=self.is_pattern)
 
     def positions(self, offsets: Offsets, ends: KnownEnds) -> tuple[Position, ...]:
-        """Return the position in each partition of these offsets whose end is known."""
+        """Return the position in each partition of these offsets whose end is known. A bounded slice ends at its own."""
+        limits = by_partition(json.loads(self.until or "{}")) if self._ends_at_offsets else {}
         return tuple(
-            Position(name, at, max(ends.now[name], at), ends.earlier.get(name, ()))
+            Position(
+                name, at, max(min(ends.now[name], limits.get(name, ends.now[name])), at), ends.earlier.get(name, ())
+            )
             for name, at in by_partition(offsets).items()
             if name in ends.now
         )

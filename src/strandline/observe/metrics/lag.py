@@ -7,8 +7,8 @@ position: the ends of earlier batches are remembered, and interpolated linearly.
 import bisect
 import json
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from strandline.ports.sources import Position
@@ -68,14 +68,6 @@ def positions_in(sources: Iterable[Mapping[str, Any]]) -> list[Position]:
                     if number in positions
                 ]
     return found
-
-
-def together(told: Sequence[Position], reported: Sequence[Position]) -> list[Position]:
-    """Join the positions that the broker told and those that Spark reported; the later end counts."""
-    ends = {each.partition: each.end for each in reported}
-    if not told:
-        return [*reported]
-    return [replace(each, end=max(each.end, ends.get(each.partition, 0))) for each in told]
 
 
 def _offsets(found: object) -> Mapping[str, Any]:

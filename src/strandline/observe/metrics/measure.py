@@ -13,7 +13,7 @@ from strandline.kernel.watermarks import FOREVER, NEVER, PartitionProgress, Prog
 from strandline.kernel.window.panes import RETRACTION, TIMING
 from strandline.model.counts import Counts
 from strandline.model.histograms import Histogram, histogram
-from strandline.observe.metrics.lag import EndHistory, Lag, positions_in, together
+from strandline.observe.metrics.lag import EndHistory, Lag, positions_in
 from strandline.observe.metrics.metrics import BatchMetrics, HotKey, PartitionMetrics, StepMetrics
 from strandline.observe.metrics.space_saving import HeavyHitters
 from strandline.plan.stages import step_name
@@ -49,8 +49,8 @@ class Meter:
         """Compute a batch's numbers; without Spark's report where that is missing."""
         progress, outputs = batch.output.progress, batch.outputs or (batch.output,)
         parts, panes_by_timing = named_partitions(progress), by_timing(outputs)
-        reported = positions_in((spark or {}).get("sources", ()))
-        lags = self.following.lags(together(batch.positions, reported), progress.clock)
+        positions = batch.positions or positions_in((spark or {}).get("sources", ()))
+        lags = self.following.lags(positions, progress.clock)
         since, self._before = self._before, batch.at
         known = [each.seconds for each in lags.values() if each.seconds is not None]
         highest = max((each.highest for each in parts.values()), default=NEVER)

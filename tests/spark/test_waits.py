@@ -124,7 +124,12 @@ def reading(monkeypatch: pytest.MonkeyPatch, reader: EndReader) -> Stages:
 
 def drained(folder: Path, offset: str) -> Checkpoint:
     (folder / "spark" / "offsets").mkdir(parents=True)
-    (folder / "spark" / "offsets" / "0").write_text(f'v1\n{{"batchTimestampMs": 1}}\n{offset}\n{{}}')
+    (folder / "spark" / "commits").mkdir()
+    (folder / "spark" / "commits" / "0").touch()
+    # Spark may have planned another batch before the job was stopped.
+    for batch, at in enumerate((offset, '{"scores": {"0": 6, "1": 9}}')):
+        entry = folder / "spark" / "offsets" / str(batch)
+        entry.write_text(f'v1\n{{"batchTimestampMs": 1}}\n{at}\n{{}}')
     return Checkpoint(folder)
 
 

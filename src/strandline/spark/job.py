@@ -169,6 +169,16 @@ class Job:
         """Report failed tasks that Spark runs again."""
         self._failed_tasks = failures
 
+    def refuse_batch_after_end(self) -> None:
+        """End the query in place of running a batch after every window has closed: its elements would all be late."""
+        last = self.last
+        if last is None or last.output.progress.watermark != FOREVER:
+            return
+        self.retry.stopping.set()
+        if self._query is not None:
+            threading.Thread(target=self._query.stop, name="strandline-end", daemon=True).start()
+        raise RuntimeError("the job has ended")
+
     @contextlib.contextmanager
     def during_batch(self) -> Iterator[None]:
         """Mark the time in which a batch runs: only then are its tasks watched."""

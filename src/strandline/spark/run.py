@@ -321,6 +321,7 @@ def _keeping_errors(deliverer: Deliverer, job: Job) -> Deliver:
 
     def deliver(frame: DataFrame, batch: int) -> None:
         try:
+            job.refuse_batch_after_end()
             with job.during_batch():
                 deliverer(frame, batch)
         except StrandlineError as problem:

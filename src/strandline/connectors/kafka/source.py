@@ -247,7 +247,7 @@ class Kafka:
         return EndOffsets(self.servers, self.security, self.topics, is_pattern=self.is_pattern)
 
     def positions(self, offsets: Offsets, ends: KnownEnds) -> tuple[Position, ...]:
-        """Return the position in each partition of these offsets whose end is known. A bounded slice ends at its own."""
+        """Return the position in each partition whose end is known; a slice ends where it was bounded."""
         limits = by_partition(json.loads(self.until or "{}")) if self._ends_at_offsets else {}
         return tuple(
             Position(

@@ -235,12 +235,7 @@ class Deliverer:
             source.delivered(f"strandline-{self._lineage}", at)
         watermarks = {number: step.progress.watermark for number, step in self._steps.items()}
         self._checkpoint.note(batch, progress.watermark, watermarks, self._epochs)
-        reached = tuple(
-            each
-            for scan, source, at in positions
-            if isinstance(source, LogSource)
-            for each in source.positions(at, self._ends(scan.number))
-        )
+        reached = self._reached(positions)
         self._listener(replace(self._delivered(batch, outputs, gathered, written, took), positions=reached))
         crash_point("C12")
 
@@ -311,6 +306,15 @@ class Deliverer:
             if isinstance(scan.source, CommittingSource) and at is not None:
                 found.append((scan, scan.source, at))
         return found
+
+    def _reached(self, positions: Sequence[tuple[Scan, CommittingSource, Any]]) -> tuple[Position, ...]:
+        """Return the position in each partition; one of the same name in another input gets the input's number."""
+        found: dict[str, Position] = {}
+        for scan, source, at in positions:
+            for each in source.positions(at, self._ends(scan.number)) if isinstance(source, LogSource) else ():
+                name = f"{each.partition} of input {scan.number}" if each.partition in found else each.partition
+                found[name] = replace(each, partition=name)
+        return tuple(found.values())
 
     def _refuse_gone(self, batch: int) -> None:
         """Raise if listed files vanished or changed. Spark skips vanished files without an error."""

@@ -13,11 +13,13 @@ import strandline as sl
 from strandline.checkpoint.job_folder import Checkpoint
 from strandline.connectors.kafka import Kafka
 from strandline.errors import JobDrained, RunError, SinkUnavailable, SourceUnavailable
+from strandline.kernel.output import Output
+from strandline.kernel.watermarks import FOREVER, Progress
 from strandline.plan.compile import to_stages
 from strandline.plan.stages import Stages
 from strandline.ports.sources import EndReader
 from strandline.ports.waiting import Waiting, Waits
-from strandline.spark.delivery.deliver import Retry
+from strandline.spark.delivery.deliver import Delivered, Retry
 from strandline.spark.job import Job
 from strandline.spark.progress import State
 from strandline.spark.resume import refuse_unread
@@ -186,3 +188,13 @@ def test_a_start_that_takes_too_long_fails_with_what_it_waits_for(
     found = job.abandon(SinkUnavailable("what the start was busy with"))
     assert isinstance(found, RunError)
     assert "the job did not start within 0.1 s (Kafka at b:1 does not respond (waiting for kafka(scores)" in str(found)
+
+
+def test_no_batch_runs_after_every_window_has_closed(tmp_path: Path) -> None:
+    job = Job(Checkpoint(tmp_path))
+    job.delivered(Delivered(0, Output(progress=Progress(5)), {}, repeated=False))
+    job.refuse_batch_after_end()
+    job.delivered(Delivered(1, Output(progress=Progress(FOREVER)), {}, repeated=False))
+    with pytest.raises(RuntimeError, match="has ended"):
+        job.refuse_batch_after_end()
+    assert job.retry.stopping.is_set()

@@ -194,7 +194,9 @@ class Job:
         began = self._batch_began
         if self._failed_tasks is not None and began is not None and time.monotonic() - began > 1:
             found = self._failed_tasks()
-            if found is not None and self._batch_began == began:
+            if found is None:
+                self.waits.answered(FAILED_TASK)
+            elif self._batch_began == began:
                 self.waits.failed(FAILED_TASK, _task_error(found[1]), tries=found[0])
         waiting, limit = self.waits.longest, self._start_within
         if limit is None or waiting is None or self.last is not None:

@@ -11,6 +11,7 @@ StrandlineError
 ├── RunError        something outside failed: Java, memory, a folder, a service
 │   ├── SetupError, BudgetExceeded, LostRecords
 │   ├── ServiceError     a service of `strandline up` did not start, or is not running
+│   ├── SourceUnavailable    temporarily: a source is unreachable
 │   ├── SinkError        a sink rejected its input
 │   │   └── SinkUnavailable  temporarily: it is unreachable or busy
 │   └── RegistryError    a schema registry's response cannot be used
@@ -19,6 +20,7 @@ StrandlineError
 │       └── SchemaRefused    the registry rejects this schema
 └── StateError      stored state does not match the request
     ├── CheckpointMismatch
+    ├── JobDrained       the job was drained with unread input, and cannot read it any more
     ├── SavepointError   a savepoint is damaged, or cannot be restored as requested
     ├── CheckpointDamaged  a file of a checkpoint is torn, empty or missing
     ├── Fenced           a newer driver of the same job has taken over
@@ -136,6 +138,10 @@ class ServiceError(RunError):
     """A service on this machine did not start, or is not running; the detail has the end of its log."""
 
 
+class SourceUnavailable(RunError):
+    """A source is unreachable; the job waits for it."""
+
+
 class SinkError(RunError):
     """A sink rejected its input."""
 
@@ -166,6 +172,10 @@ class StateError(StrandlineError):
 
 class CheckpointMismatch(StateError):
     """The checkpoint was written by another pipeline, or by another version of this one."""
+
+
+class JobDrained(StateError):
+    """A drain has closed every window of this job, so it cannot read the input that it left."""
 
 
 class SavepointError(StateError):

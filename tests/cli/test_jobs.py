@@ -160,7 +160,7 @@ def test_a_job_is_stopped_through_its_folder_and_waited_for(
     worker.start()
     assert run(word, str(folder), "--json", "--wait", str(PATIENCE)) == 0
     worker.join()
-    assert output(capsys) == {"job": "scores", "asked": word, "state": ended.value}
+    assert output(capsys) == {"job": "scores", "asked": word, "state": ended.value, "problem": ""}
     store.close()
 
 

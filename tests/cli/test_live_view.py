@@ -81,7 +81,13 @@ def test_the_panel_shows_watermark_clock_idle_partitions_and_panes() -> None:
 
 
 def test_the_panel_at_the_end_of_the_stream() -> None:
-    assert "the stream has ended: every window is closed" in drawn(delivered(0, read=1), delivered(1, FOREVER))
+    assert "at the end of time: every window is closed" in drawn(delivered(0, read=1), delivered(1, FOREVER))
+
+
+def test_a_watermark_of_years_ago_is_shown_in_days_and_not_in_millions_of_seconds() -> None:
+    printed = drawn(delivered(0, 1_714_564_800_000, read=1))
+    assert " d behind" in printed
+    assert " s behind" not in printed
 
 
 @pytest.mark.parametrize("watermark", [NEVER, -(10**12), 12_000, 10**13, FOREVER])

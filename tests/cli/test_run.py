@@ -71,3 +71,7 @@ def test_a_pipeline_runs_to_its_end_and_prints_the_counts(
     assert command("run", f"{job}:totals", "--checkpoint", str(tmp_path / "checkpoint")) == 0
     output = capsys.readouterr().out
     assert "All input was read: 400 in = " in output
+    assert command("run", f"{job}:totals", "--checkpoint", str(tmp_path / "checkpoint")) == 0
+    output = capsys.readouterr().out
+    assert f"The job in {tmp_path / 'checkpoint'} has ended before: nothing was read." in output
+    assert "0 in" not in output

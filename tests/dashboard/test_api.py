@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from strandline.cli.actions.dlq import sources_of, stores_of
 from strandline.dashboard.dead_letter_queries import OpenedLetters
 from strandline.dashboard.graph import JobDefinition, endpoint_names, hidden
+from strandline.dashboard.jobs import Jobs, id_of
+from strandline.observe.metrics.history import find_jobs
 from tests.dashboard.conftest import OURS, Served
 from tests.dashboard.filled import JobToFill, definition, fill
 from tests.dashboard.letters import letters_pipeline, put_letters
@@ -203,6 +205,34 @@ def test_a_job_with_corrupt_numbers_shows_the_error_and_the_others_are_shown(ser
     answer = served.client.get(f"/api/jobs/{served.id('broken')}/keys")
     assert answer.status_code == 409
     assert "delete metrics.db" in answer.json()["hint"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE runs SET state = 'dreaming'",
+        "UPDATE runs SET pid = 9223372036854775807",
+        "UPDATE runs SET pid = 'x'",
+        "UPDATE runs SET heartbeat = 'x'",
+        "UPDATE points SET read = 'x'",
+        "UPDATE points SET detail = 5",
+        "UPDATE alarms SET state = x'00'",
+        "DROP TABLE wholes",
+    ],
+)
+def test_an_odd_file_of_numbers_does_not_end_the_feed_of_the_other_jobs(tmp_path: Path, damage: str) -> None:
+    fill(tmp_path / "a well", JobToFill("well", batches=3))
+    fill(tmp_path / "b odd", JobToFill("odd", batches=3))
+    with sqlite3.connect(tmp_path / "b odd" / "metrics.db") as connection:
+        connection.execute(damage)
+    connection.close()
+    fill(tmp_path / "c later", JobToFill("later", batches=3))
+    jobs = Jobs(lambda: find_jobs([tmp_path]))
+    assert len(jobs.look()) == 3
+    assert {"well", "later"} <= {card.name for card in jobs.cards()}
+    fill(tmp_path / "c later", JobToFill("later", batches=6))
+    assert id_of(tmp_path / "c later") in jobs.look()
+    jobs.close()
 
 
 def test_a_job_that_dies_silently_is_detected(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

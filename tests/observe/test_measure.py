@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.streaming.listener import SourceProgress
 
 from strandline.execution.gather_output import StepOutput
 from strandline.execution.task_metrics import Measured, buckets, collected, highest, measure, with_metrics
@@ -20,10 +21,11 @@ from strandline.kernel.window.panes import INDEX, LAST, RETRACTION, TIMING
 from strandline.kernel.window.prepare import PARTS, REPEATS
 from strandline.model.counts import Counts
 from strandline.model.histograms import bucket_of
-from strandline.observe.metrics.lag import EndHistory, Position, positions_in
+from strandline.observe.metrics.lag import EndHistory, positions_in
 from strandline.observe.metrics.measure import Meter, by_timing, held_by, latencies, named_partitions, stages_of
 from strandline.observe.metrics.pane_recording import PaneSelector
 from strandline.observe.metrics.space_saving import HeavyHitters
+from strandline.ports.sources import Position
 from strandline.spark.delivery.deliver import Delivered
 
 NOW = 1_700_000_000_000
@@ -215,6 +217,13 @@ def test_lag_in_seconds_is_the_age_of_the_jobs_position() -> None:
     assert (result["scores-0"].records, result["scores-0"].seconds) == (0, 0.0)
 
 
+def test_lag_in_seconds_is_known_in_the_first_batch_if_the_broker_told_where_the_partition_ended_before() -> None:
+    earlier = ((NOW - 60_000, 0), (NOW - 10_000, 500))
+    lags = EndHistory().lags([Position("scores-0", 250, 1_000, earlier)], NOW)
+    assert lags["scores-0"].records == 750
+    assert lags["scores-0"].seconds == pytest.approx(35.0)
+
+
 def test_lag_in_seconds_is_unknown_before_the_end_has_moved() -> None:
     assert EndHistory().lags([Position("scores-0", 5, 100)], NOW)["scores-0"].seconds is None
 
@@ -224,6 +233,27 @@ def test_positions_are_found_in_sparks_progress_of_topics() -> None:
     files = {"latestOffset": None, "endOffset": {"logOffset": 3}}
     beat = {"latestOffset": {"tick": 5, "drain": 0}, "endOffset": {"tick": 5, "drain": 0}}
     assert positions_in([kafka, files, beat, {}]) == [Position("scores-0", 5, 7)]
+
+
+def test_positions_are_found_in_the_report_as_pyspark_hands_it_over() -> None:
+    report = {
+        "description": "KafkaV2[Subscribe[scores]]", "startOffset": None, "endOffset": {"scores": {"0": 5}},
+        "latestOffset": {"scores": {"0": 7}}, "numInputRows": 5, "inputRowsPerSecond": 1.0,
+        "processedRowsPerSecond": 1.0,
+    }  # fmt: skip
+    assert positions_in([SourceProgress.fromJson(report)]) == [Position("scores-0", 5, 7)]
+    assert positions_in([{"latestOffset": "17", "endOffset": "not json"}]) == []
+
+
+def test_the_ends_that_the_broker_told_come_before_those_of_sparks_report() -> None:
+    report = {"sources": [{"latestOffset": {"scores": {"0": 70}}, "endOffset": {"scores": {"0": 40}}}]}
+    metrics = Meter().measure(delivered(panes([{}]), positions=(Position("scores-0", 40, 50),)), report)
+    assert metrics.lag_records == 10
+
+
+def test_the_lag_of_a_batch_is_known_without_a_report_of_spark() -> None:
+    metrics = Meter().measure(delivered(panes([{}]), positions=(Position("scores-0", 40, 50),)), None)
+    assert (metrics.lag_records, metrics.partitions[0].lag_records) == (10, 10)
 
 
 def test_panes_are_recorded_with_their_keys_and_values() -> None:

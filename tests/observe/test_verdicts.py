@@ -47,6 +47,20 @@ def test_shrinking_lag_is_only_a_warning() -> None:
     assert found.level is Level.WARN
 
 
+def test_all_input_is_read_only_if_the_lag_is_zero() -> None:
+    assert verdict("lag", story(lag_records=0)).why == "all input is read"
+    assert verdict("lag", story(lag_records=5)).why == "it does not grow"
+
+
+def test_a_job_that_was_drained_with_a_rest_says_so() -> None:
+    last = story(lag_records=40_016, ended=True, watermark=None)
+    assert (verdict("lag", last).level, verdict("lag", last).why) == (
+        Level.WARN,
+        "the job was drained and left them unread",
+    )
+    assert verdict("watermark", last).why == "the job was drained, every window is closed"
+
+
 def test_a_source_without_lag_information_has_no_lag() -> None:
     assert verdict("lag", story(lag_records=None)).value == "–"
 

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 import strandline as sl
 from strandline.connectors.kafka import Kafka
 from strandline.errors import CheckpointMismatch, InvalidStep, LostRecords, SetupError
+from strandline.observe.metrics.history import History
 from strandline.services.service import Service
 from strandline.spark.job import Job
 
@@ -207,6 +208,9 @@ def test_a_slice_of_a_topic_ends_by_offset_or_by_time_both_ways(
     for home, options in ((tmp_path / "whole", {}), (tmp_path / "parts", {"by_arrival": True})):
         run(by_team(sl.read(source), home), spark, home, **options)
         assert held_by_team(home) == expected(rows[20:200])
+        with History(home / "job") as history:
+            assert {point.lag_records for point in history.points()[-1:]} == {0}
+            assert None not in {point.lag_records for point in history.points()}
     times = (NOON + timedelta(seconds=20), NOON + timedelta(seconds=200))
     assert slice_of(*times).extent(spark) == source.extent(spark) == {topic: {"0": (10, 100), "1": (10, 100)}}
     assert slice_of("earliest", "latest").extent(spark) == {topic: {"0": (0, 150), "1": (0, 150)}}

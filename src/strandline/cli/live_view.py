@@ -16,7 +16,7 @@ from strandline.kernel.blocks.block import END, OWN, START
 from strandline.kernel.output import Counts
 from strandline.kernel.watermarks import FOREVER, NEVER, Progress
 from strandline.kernel.window.panes import INDEX, RETRACTION, TIMING
-from strandline.observe.number_format import conserved
+from strandline.observe.number_format import conserved, duration
 from strandline.spark.delivery.deliver import Delivered
 
 COLOURS: Final = {"early": "cyan", "on_time": "green", "late": "yellow"}
@@ -101,7 +101,7 @@ class LiveView:
         """Draw the watermark on a line of time that ends at the clock."""
         now, mark = time.time_ns() // 1_000_000, self._progress.watermark
         if self._started is None or mark in (NEVER, FOREVER):
-            text = "no watermark yet" if mark == NEVER else "the stream has ended: every window is closed"
+            text = "no watermark yet" if mark == NEVER else "at the end of time: every window is closed"
             return Text(f"clock {_at(now)}   {text}", style="bold")
         span = max(now - self._started, 1)
         done = min(max(round((mark - self._started) / span * _WIDTH), 0), _WIDTH)
@@ -109,7 +109,7 @@ class LiveView:
             Text("━" * done, style="green") + Text("╸", style="bold green") + Text("─" * (_WIDTH - done), style="dim")
         )
         idle = f"   idle: partition {printable(', '.join(self._progress.idle))}" if self._progress.idle else ""
-        lag = f"clock {_at(now)}   watermark {_at(mark)}   {(now - mark) / 1000:.1f} s behind{idle}"
+        lag = f"clock {_at(now)}   watermark {_at(mark)}   {duration((now - mark) / 1000)} behind{idle}"
         return Text(lag + "\n", style="bold") + line
 
     def _table(self) -> Table:

@@ -65,6 +65,8 @@ def _by_state(job: JobView) -> tuple[Verdict, str] | None:
         case JobState.WAITING:
             return "warn", f"Waiting, no data is lost: {job.problem or 'a service is unreachable'}"
         case JobState.COMPLETE:
+            if job.problem:
+                return "warn", _sentence(job.problem)
             return "off", "Complete: every source has ended, and every window is closed."
         case JobState.STOPPED:
             return "off", "Stopped; the next start continues from here."

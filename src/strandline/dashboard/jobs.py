@@ -146,6 +146,12 @@ class Jobs:
                 changed += [job.id] if job.look(now) else []
             except StrandlineError as problem:
                 changed += [job.id] if job.show_unreadable(problem) else []
+            except Exception as problem:  # noqa: BLE001 - one damaged file must not end the feed of all jobs
+                damaged = StateError(
+                    f"the numbers in {job.folder} cannot be shown", detail=f"{type(problem).__name__}: {problem}",
+                    hint="the job does not need them: delete metrics.db, and the job starts a new file",
+                )  # fmt: skip
+                changed += [job.id] if job.show_unreadable(damaged) else []
         return [*dict.fromkeys(changed)]
 
     def _find(self) -> list[str]:
@@ -158,7 +164,7 @@ class Jobs:
         for id_ in added:
             try:
                 self._watched = {**self._watched, id_: WatchedJob(id_, found[id_])}
-            except SetupError:
+            except (SetupError, OSError):
                 continue
         return removed + added
 

@@ -69,11 +69,13 @@ def lag(history: History, limits: Limits) -> Verdict:
     seconds = "" if last.lag_seconds is None else f", {duration(last.lag_seconds)}"
     value = f"{count(last.lag_records)} records{seconds}"
     known = [float(each.lag_records) for each in history if each.lag_records is not None]
-    if grows(known, limits.growing) and last.lag_records > last.counts.read:
+    if grows(known, limits.growing) and last.lag_records > last.counts.read and not last.ended:
         return Verdict("lag", Level.BAD, value, f"it has grown over the last {limits.growing} batches")
-    if last.lag_records > 10 * max(last.counts.read, 1):
+    if last.lag_records > 10 * max(last.counts.read, 1) and not last.ended:
         return Verdict("lag", Level.WARN, value, "more is left than ten batches read; it does not grow")
-    return Verdict("lag", Level.OK, value, "all input is read")
+    if last.lag_records and last.ended:
+        return Verdict("lag", Level.WARN, value, "the job was drained and left them unread")
+    return Verdict("lag", Level.OK, value, "it does not grow" if last.lag_records else "all input is read")
 
 
 def throughput(history: History, limits: Limits) -> Verdict:  # noqa: ARG001 - all judges have the same signature
@@ -123,7 +125,8 @@ def state(history: History, limits: Limits) -> Verdict:
 def watermark(history: History, limits: Limits) -> Verdict:
     last = history[-1]
     if last.ended:
-        return Verdict("watermark", Level.OK, "at the end", "the stream has ended, every window is closed")
+        why = "the job was drained" if last.lag_records else "the stream has ended"
+        return Verdict("watermark", Level.OK, "at the end", f"{why}, every window is closed")
     holder = f"; {last.held_by} holds it back" if last.held_by else ""
     if last.watermark is None:
         level = Level.WARN if len(history) >= limits.growing and any(each.counts.read for each in history) else Level.OK

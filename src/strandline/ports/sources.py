@@ -1,7 +1,7 @@
 """Define what a source must offer to run on Spark, and what it may offer besides."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import polars as pl
@@ -128,6 +128,53 @@ class TopicSource(Protocol):
 
     def longest(self) -> int | None:
         """Return the largest size of a record in bytes, if the broker tells."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A job's position in a partition, and the partition's end."""
+
+    partition: str
+    reached: int
+    end: int
+    earlier: tuple[tuple[int, int], ...] = ()
+    """Where the partition ended at earlier times: (milliseconds, offset), oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownEnds:
+    """Where the partitions of a source end now, and where they ended before the job began to ask."""
+
+    now: Mapping[str, int] = field(default_factory=dict)
+    earlier: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+
+
+class EndReader(Protocol):
+    """Asks a service where partitions end. Called by one thread. Names are those of `partitions_at`."""
+
+    def ends(self) -> Mapping[str, int]:
+        """Return the end of each partition; raise SourceUnavailable within a few seconds without an answer."""
+        ...
+
+    def ends_at(self, ms: int) -> Mapping[str, int]:
+        """Return where the partitions ended at a time, by the timestamps of their records."""
+        ...
+
+
+@runtime_checkable
+class LogSource(Protocol):
+    """A source of partitions with offsets, whose service tells where they end without Spark."""
+
+    @property
+    def name(self) -> str: ...
+
+    def end_reader(self) -> EndReader | None:
+        """Return a client for the end offsets; None if the package for it is not installed."""
+        ...
+
+    def positions(self, offsets: Any, ends: KnownEnds) -> tuple[Position, ...]:
+        """Return the position in each partition of these offsets whose end is known."""
         ...
 
 

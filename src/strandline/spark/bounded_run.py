@@ -8,7 +8,7 @@ with a drain, so that every key group advances to the end of time.
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import groupby
 from typing import Any, Final
@@ -41,16 +41,24 @@ _GROUP: Final = "strandline-at-once"
 class Query:
     """A batch job with the interface of a streaming query: it ends, it may fail, it can be stopped."""
 
-    lastProgress: Final = {"batchId": 1}  # noqa: N815 - Spark's name
-    """The job counts its only batch as done; Spark reports no progress for it."""
     recentProgress: Final = ()  # noqa: N815 - Spark's name
 
-    def __init__(self, spark: SparkSession, act: Callable[[], None], name: str) -> None:
+    def __init__(
+        self, spark: SparkSession, act: Callable[[], None], name: str, read: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
         self._spark, self._name = spark, f"{_GROUP}-{name}"
+        ends = [{"endOffset": offsets, "latestOffset": offsets} for offsets in read]
+        self.lastProgress: dict[str, Any] = {"batchId": 0, "sources": ends}
+        """Spark reports no progress of a batch job. Its only batch reads each topic to the end of the slice."""
         self._problem: Exception | None = None
         self._stopped = False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, args=[act], daemon=True)
+
+    @property
+    def group(self) -> str:
+        """Return the group in which Spark runs the job."""
+        return self._name
 
     def start(self) -> "Query":
         self._thread.start()

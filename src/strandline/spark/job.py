@@ -5,7 +5,8 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
@@ -17,12 +18,17 @@ from strandline.checkpoint.job_folder import Checkpoint
 from strandline.errors import CheckpointDamaged, RunError, StrandlineError, hide_internal_columns
 from strandline.kernel.output import Counts
 from strandline.kernel.watermarks import FOREVER
+from strandline.model.elements import Duration
+from strandline.plan.stages import Stages
 from strandline.ports.sinks import OpenSink
+from strandline.ports.sources import KnownEnds
+from strandline.ports.waiting import Waiting, Waits
 from strandline.spark.delivery.dead_letter_limit import BudgetUsage, FailureBudget
-from strandline.spark.delivery.deliver import UNREACHABLE, Delivered, Retry
+from strandline.spark.delivery.deliver import UNREACHABLE, Delivered, Retry, raised_by_a_task
 from strandline.spark.error_messages import innermost, translate_error
 from strandline.spark.job_observer import Observer
 from strandline.spark.progress import JobProgress, State, Status, progress_of
+from strandline.spark.service_monitor import FAILED_TASK, ServiceMonitor, TaskFailures
 
 Listener = Callable[[Delivered], None]
 
@@ -74,8 +80,11 @@ class Job:
         available_now: bool = False,
         budget: FailureBudget | None = None,
         observer: Observer | None = None,
+        start_within: Duration | None = None,
     ) -> None:
         self._checkpoint = checkpoint
+        self._start_within = start_within
+        self._started_at = time.monotonic()
         self._observer = observer
         self._complete = complete
         self._available_now = available_now
@@ -94,9 +103,35 @@ class Job:
         self._query: Query | None = None
         self._backlog: Backlog = dict
         self._sinks: tuple[OpenSink, ...] = ()
-        self._unreachable: RunError | None = None
         self._hold: int | None = None
-        self.retry = Retry(self._report_wait)
+        self._monitor: ServiceMonitor | None = None
+        self._failed_tasks: TaskFailures | None = None
+        self._batch_began: float | None = None
+        self.waits = Waits(self._waits_changed)
+        self.retry = Retry(self._report_wait, waits=self.waits)
+
+    def begin(self, stages: Stages) -> None:
+        """Watch the services that the job needs, and let its folder show what it waits for."""
+        if self._observer is not None:
+            self._observer.starting(lambda: self.status, self.stop)
+        self._monitor = ServiceMonitor(stages, self.waits)
+        self._monitor.watch(self._check)
+
+    def abandon(self, problem: BaseException) -> StrandlineError | None:
+        """Record that the job could not start. Returns the error to raise in place of `problem`, if there is one."""
+        if isinstance(problem, StrandlineError) and self._problem is None:
+            self._problem = problem
+        self._end_watch()
+        self.release()
+        if self._observer is not None:
+            failed = Status(State.FAILED, None, str(self._problem or problem))
+            stopped = self._stopped or isinstance(problem, KeyboardInterrupt)
+            self._observer.ended(Status(State.STOPPED, None) if stopped else failed)
+        return self._problem if self._problem is not problem else None
+
+    def ends(self, scan: int) -> KnownEnds:
+        """Return where the partitions of a source end, as its service has told lately."""
+        return KnownEnds() if self._monitor is None else self._monitor.ends(scan)
 
     def hold(self) -> None:
         """Lock the folder against repair until the job has ended."""
@@ -117,7 +152,69 @@ class Job:
         threading.Thread(target=self._watch, args=[query, then], daemon=True).start()
         if self._observer is not None:
             self._observer.started(_Latest(self), lambda: self.status, self.stop)
+        if self._stopped or self.retry.stopping.is_set():
+            query.stop()  # a stop was requested during the start
         return self
+
+    @property
+    def folder(self) -> Path:
+        """Return the job's folder."""
+        return self._checkpoint.folder
+
+    def groups(self) -> frozenset[str]:
+        """Return the groups of Spark jobs in which the current query runs its batches."""
+        query = self._query
+        return frozenset({str(getattr(query, name)) for name in ("runId", "group") if hasattr(query, name)})
+
+    def watch_tasks(self, failures: TaskFailures) -> None:
+        """Report failed tasks that Spark runs again."""
+        self._failed_tasks = failures
+
+    def refuse_batch_after_end(self) -> None:
+        """End the query in place of running a batch after every window has closed: its elements would all be late."""
+        last = self.last
+        if last is None or last.output.progress.watermark != FOREVER:
+            return
+        self.retry.stopping.set()
+        if self._query is not None:
+            threading.Thread(target=self._query.stop, name="strandline-end", daemon=True).start()
+        raise RuntimeError("the job has ended")
+
+    @contextlib.contextmanager
+    def during_batch(self) -> Iterator[None]:
+        """Mark the time in which a batch runs: only then are its tasks watched."""
+        self._batch_began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._batch_began = None
+            self.waits.answered(FAILED_TASK)
+
+    def _check(self) -> None:
+        """Look for failed tasks, and for a start that takes too long. Called every second."""
+        began = self._batch_began
+        if self._failed_tasks is not None and began is not None and time.monotonic() - began > 1:
+            found = self._failed_tasks()
+            if found is None:
+                self.waits.answered(FAILED_TASK)
+            elif self._batch_began == began:
+                self.waits.failed(FAILED_TASK, _task_error(found[1]), tries=found[0])
+        waiting, limit = self.waits.longest, self._start_within
+        if limit is None or waiting is None or self.last is not None:
+            return
+        if time.monotonic() - self._started_at > limit.ms / 1000:
+            hint = "start what it waits for, or allow more time with start_within="
+            within = f"{limit.ms / 1000:g} s"
+            self._problem = RunError(f"the job did not start within {within}", detail=str(waiting), hint=hint)
+            self.retry.stopping.set()
+            self._end_watch()
+            if self._query is not None:
+                self._query.stop()
+
+    def _end_watch(self) -> None:
+        if self._monitor is not None:
+            self._monitor.stop()
+        self.waits.cleared()
 
     def delivered(self, batch: Delivered) -> None:
         """Record a batch that all sinks hold."""
@@ -142,10 +239,13 @@ class Job:
             self._problem = problem
 
     def _report_wait(self, problem: RunError | None) -> None:
-        """Record that a batch waits for a sink or a registry, or goes on."""
-        self._unreachable = problem
+        """Count that a batch waits for a sink or a registry, or goes on."""
         if self._observer is not None:
             self._observer.waits(problem)
+
+    def _waits_changed(self, _: Waiting | None) -> None:
+        if self._observer is not None:
+            self._observer.changed()
 
     @property
     def counts(self) -> Counts:
@@ -165,7 +265,7 @@ class Job:
         last = self.last
         batch = None if last is None else last.batch
         if self.is_complete:
-            return Status(State.COMPLETE, batch)
+            return Status(State.COMPLETE, batch, self._left())
         if self._problem is not None:
             return Status(State.FAILED, batch, str(self._problem))
         if self._terminated.is_set() and not self._stopped and not self._read_all:
@@ -174,12 +274,33 @@ class Job:
             )
         if self._terminated.is_set() or self._stopped:
             return Status(State.STOPPED, batch)
-        absent = self._unreachable
-        if absent is not None:
-            return Status(State.WAITING, batch, str(absent))
+        waiting = self.waits.longest
+        if waiting is not None:
+            return Status(State.WAITING, batch, str(waiting), waiting)
         if self._checkpoint.drain.exists():
             return Status(State.DRAINING, batch)
         return Status(State.STARTING if last is None else State.RUNNING, batch)
+
+    @property
+    def problem(self) -> str:
+        """Return why the job failed, or what it waits for; empty if neither."""
+        return self.status.problem
+
+    @property
+    def waiting(self) -> Waiting | None:
+        """Return what the job waits for; None if it waits for nothing."""
+        return self.status.waiting
+
+    @property
+    def unread(self) -> int | None:
+        """Return how many records of topics were left unread after the last batch; None if that is unknown."""
+        last = self.last
+        return sum(each.end - each.reached for each in last.positions) if last is not None and last.positions else None
+
+    def _left(self) -> str:
+        """Describe what a drain left unread; empty if nothing, or if that is unknown."""
+        unread = self.unread
+        return f"drained: every window is closed, and {unread} records were not read" if unread else ""
 
     @property
     def progress(self) -> JobProgress | None:
@@ -240,6 +361,7 @@ class Job:
             self._jvm_gone = True
         finally:
             self._terminated.set()
+            self._end_watch()
             self.release()
             self._report_end()
 
@@ -282,6 +404,7 @@ class Job:
         """End the job at once. The next run repeats a batch that was interrupted."""
         self._stopped = self._stopped or not self._terminated.is_set()
         self.retry.stopping.set()
+        self._end_watch()
         with self._switching:
             query = self._query
         if query is not None:
@@ -321,6 +444,13 @@ class Job:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _task_error(text: str) -> str:
+    """Return the reason of a failed task, from the text of its error in Spark."""
+    raised = raised_by_a_task(RuntimeError(text))
+    found = raised if isinstance(raised, StrandlineError) else translate_error(text)
+    return hide_internal_columns(innermost(text)) if found is None else str(found)
 
 
 def _reason(problem: Exception | None) -> str:

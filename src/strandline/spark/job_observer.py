@@ -11,6 +11,10 @@ from strandline.spark.progress import Status
 class Observer(Protocol):
     """Receives the events of a job. No method may raise or block."""
 
+    def starting(self, status: Callable[[], Status], stop: Callable[[], None]) -> None:
+        """The job has a folder, and waits for Spark and its services. `status` and `stop` act on the job."""
+        ...
+
     def started(self, query: Any, status: Callable[[], Status], stop: Callable[[], None]) -> None:
         """The job runs. `query` has Spark's lastProgress and recentProgress; `status` and `stop` act on the job."""
         ...
@@ -21,6 +25,10 @@ class Observer(Protocol):
 
     def waits(self, problem: RunError | None) -> None:
         """A batch waits for a sink or a registry; None when it goes on. May come before `started`."""
+        ...
+
+    def changed(self) -> None:
+        """The status has changed: the job began to wait, or waits no longer."""
         ...
 
     def ended(self, status: Status) -> None:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from strandline.kernel.output import Counts
 from strandline.model.elements import BEGINNING, END, Timestamp
 from strandline.plan.stages import step_name
+from strandline.ports.waiting import Waiting
 from strandline.spark.delivery.deliver import Delivered
 
 
@@ -15,7 +16,7 @@ class State(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     WAITING = "waiting"
-    """For a sink or a registry that is unreachable. Nothing is lost; the job goes on when it is back."""
+    """For a broker, a sink or a registry that is unreachable, or for a failed task. Nothing is lost."""
     DRAINING = "draining"
     COMPLETE = "complete"
     STOPPED = "stopped"
@@ -29,6 +30,8 @@ class Status:
     state: State
     batch: int | None
     problem: str = ""
+    waiting: Waiting | None = None
+    """What the job waits for; `problem` says the same as text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,7 @@
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -35,7 +34,7 @@ from strandline.plan.endpoints import Source
 from strandline.plan.nodes import Root, fingerprint
 from strandline.plan.stages import Stages
 from strandline.ports.sinks import OpenSink
-from strandline.ports.sources import CommittingSource, FileListSource, NamedInputs, TopicSource
+from strandline.ports.sources import FileListSource, NamedInputs, TopicSource
 from strandline.spark.backfill import Backfill, Cut, Phase, begin, enter_live_phase, in_phase, requested, seam_of
 from strandline.spark.bounded_run import Query, all_at_once
 from strandline.spark.delivery.dead_letter_limit import FailureBudget
@@ -45,10 +44,10 @@ from strandline.spark.error_messages import innermost, translate_error
 from strandline.spark.job import Job, Listener
 from strandline.spark.job_observer import Observer
 from strandline.spark.launch.background import BackgroundTask
+from strandline.spark.launch.find_java import Java
 from strandline.spark.launch.preflight import local_folder, require_machine
 from strandline.spark.launch.session import (
     WITHOUT_ROWS,
-    StartingSession,
     begin_session,
     is_submitted,
     of_records,
@@ -59,9 +58,19 @@ from strandline.spark.launch.session import (
 )
 from strandline.spark.patches.table import ANY_SESSION, apply_patches
 from strandline.spark.portable_functions import require_portable
+from strandline.spark.resume import refuse_lost, refuse_unread
 from strandline.spark.sources.heartbeat import heartbeat
 from strandline.spark.sources.read_in_task import passes_no_row
-from strandline.spark.sources.source_extent import Extent, SingleRange, Way, is_bounded, limited_to, stored_extent
+from strandline.spark.sources.source_extent import (
+    Extent,
+    SingleRange,
+    Way,
+    ends_of,
+    is_bounded,
+    limited_to,
+    stored_extent,
+)
+from strandline.spark.task_failures import task_failures
 from strandline.spark.translate import translate
 
 Deliver = Callable[[DataFrame, int], None]
@@ -87,6 +96,7 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     then: Source | None = None,
     at: Cut | None = None,
     settings: Mapping[str, str] | None = None,
+    start_within: Length | None = None,
     observer: Observer | None = None,
 ) -> Job:
     """Start a pipeline. `checkpoint` is the job's folder; a run goes on where the last one in that folder ended.
@@ -96,7 +106,9 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     time, for idle partitions, processing-time triggers and time to live. `failure_budget` limits the share of dead
     letters before the job stops. `key_groups` limits the parallelism of the job for its life; the default is two a
     core. `settings` override Strandline's own where it starts Spark. A session that is given is not changed, and a
-    program started by spark-submit gets a session of that cluster. `observer` receives the events of the job.
+    program started by spark-submit gets a session of that cluster. With `start_within`, "2m", the job waits that long
+    for the services that it needs before its first batch, sinks included, and then fails. Without it a broker is waited
+    for as long as it takes, and a sink that is unreachable ends the start. `observer` receives the events of the job.
 
     If all sources are bounded, the job ends by itself with every window closed. It runs as one batch if no result
     depends on arrival order, so that nothing is late; `by_arrival` keeps the arrival order. With `backfill`, history is
@@ -116,35 +128,36 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     if spark is not None:
         require_rocksdb(spark)
     bounded = backfill_request is None and is_bounded(stages)
+    limit = None if start_within is None else duration(start_within)
     if by_arrival and not bounded:
         raise SetupError("by_arrival is for input that ends", hint="leave it out: a stream is played as it arrives")
     identity = home.claim(root, stages)
-    for place, scan in enumerate(stages.scans):
-        if isinstance(scan.source, NamedInputs) and not home.latest_offsets(place):
-            scan.source.refuse_missing()
-        if isinstance(scan.source, CommittingSource):
-            scan.source.refuse_lost(home.latest_offsets(place))
     if home.has_ended:
+        if home.drain.exists() and not bounded:
+            refuse_unread(home, stages)
         return Job(home, listener, complete=True)
-    needed = sorted({name for scan in stages.scans if (name := getattr(scan.source, "needs", None))})
-    if spark is None:
-        wanted = session_settings(stages) | dict(settings or {})
-        log = folder / "spark.log"
-        starting = begin_session("strandline", log=log, overrides=wanted, jars=bool(needed), java=java)
-        opened, session = _open_all(stages, identity.lineage, starting)
-    else:
-        require_classes(spark, needed)
-        apply_patches(spark, names=ANY_SESSION)
-        opened, session = open_sinks(stages, identity.lineage), spark
-    job = Job(home, listener, available_now=available_now, budget=failure_budget, observer=observer)
-    runner = _Run(session, stages, home, identity, opened, job, heartbeat_seconds, pause, measures=observer is not None)
-    job.hold()
-    with _cleaned_up(job, opened):
+    job = Job(home, listener, available_now=available_now, budget=failure_budget, observer=observer, start_within=limit)
+    opened: tuple[OpenSink, ...] = ()
+    try:
+        job.begin(stages)
+        _refuse_missing(home, stages)
+        refuse_lost(home, stages, job.retry)
+        session, opened = _session_and_sinks(stages, identity, spark, settings, java, job, waits=limit is not None)
+        job.watch_tasks(task_failures(session, job.groups))
+        runner = _Run(
+            session, stages, home, identity, opened, job, heartbeat_seconds, pause, measures=observer is not None
+        )
+        job.hold()
         if backfill_request is not None:
             return runner.fill(backfill_request, available_now=available_now)
         if bounded:
             return runner.to_the_end(by_arrival=by_arrival)
         return job.attach(runner.stream(available_now=available_now), opened, runner.backlog)
+    except BaseException as problem:
+        instead = _abandon(job, opened, problem)
+        if instead is not None:
+            raise instead from problem
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +229,9 @@ class _Run:
         with_copies(self.home, self.identity.lineage)
         deliver = self._deliver(SingleRange(self.home, extent, self.stages))
         frame = all_at_once(self.stages, extent, self.session, writers_of(self.opened))
-        return Query(self.session, lambda: deliver(frame, 0), self.identity.lineage).start()
+        return Query(
+            self.session, lambda: deliver(frame, 0), self.identity.lineage, ends_of(extent, self.stages)
+        ).start()
 
     def backlog(self) -> dict[str, Any]:
         return _backlog(self.session, self.stages, self.home)
@@ -224,25 +239,24 @@ class _Run:
     def _deliver(self, ranges: Ranges) -> Deliver:
         deliverer = Deliverer(
             self.session, self.stages, self.opened, ranges, self.identity, self.job.delivered, self.job.retry,
-            measures=self.measures,
+            measures=self.measures, ends=self.job.ends,
         )  # fmt: skip
         return _keeping_errors(deliverer, self.job)
 
 
-@contextmanager
-def _cleaned_up(job: Job, opened: tuple[OpenSink, ...]) -> Iterator[None]:
-    """Undo a start that failed; raise an error of Spark in the user's words, with the original as its cause."""
-    try:
-        yield
-    except BaseException as problem:
-        job.retry.stopping.set()
-        job.release()
-        close_sinks(opened)
-        if not isinstance(problem, PySparkException | Py4JError):
-            raise
-        detail = hide_internal_columns(innermost(str(problem)))
-        unknown = RunError("Spark could not start the job", detail=detail, hint="see spark.log")
-        raise (translate_error(problem) or unknown) from problem
+def _in_the_users_words(problem: Exception) -> StrandlineError:
+    """Translate an error of Spark at the start of a job."""
+    unknown = RunError(
+        "Spark could not start the job", detail=hide_internal_columns(innermost(str(problem))), hint="see spark.log"
+    )
+    return translate_error(problem) or unknown
+
+
+def _refuse_missing(home: Checkpoint, stages: Stages) -> None:
+    """Refuse topics that do not exist, before Spark starts, if the job has not read them yet."""
+    for place, scan in enumerate(stages.scans):
+        if isinstance(scan.source, NamedInputs) and not home.latest_offsets(place):
+            scan.source.refuse_missing()
 
 
 def _pause(every: Length, heartbeat_seconds: float) -> str:
@@ -278,15 +292,33 @@ def _given_session(spark: Any, settings: Mapping[str, str] | None) -> SparkSessi
     return submitted_session(settings) if spark is None and is_submitted() else spark
 
 
-def _open_all(stages: Stages, lineage: str, starting: StartingSession) -> tuple[tuple[OpenSink, ...], SparkSession]:
-    """Open the sinks while the session starts. Returns both, or closes both."""
+def _session_and_sinks(
+    stages: Stages,
+    identity: Identity,
+    spark: SparkSession | None,
+    settings: Mapping[str, str] | None,
+    java: Java | None,
+    job: Job,
+    *,
+    waits: bool,
+) -> tuple[SparkSession, tuple[OpenSink, ...]]:
+    """Open the sinks while Spark starts, if it is not given. With `waits`, unreachable sinks are waited for."""
+    needed = sorted({name for scan in stages.scans if (name := getattr(scan.source, "needs", None))})
+    retry = job.retry if waits else None
+    if spark is not None:
+        require_classes(spark, needed)
+        apply_patches(spark, names=ANY_SESSION)
+        return spark, open_sinks(stages, identity.lineage, retry)
+    wanted = session_settings(stages) | dict(settings or {})
+    log = job.folder / "spark.log"
+    starting = begin_session("strandline", log=log, overrides=wanted, jars=bool(needed), java=java)
     try:
-        opened = open_sinks(stages, lineage)
+        opened = open_sinks(stages, identity.lineage, retry)
     except BaseException:
         starting.cancel()
         raise
     try:
-        return opened, starting.wait()
+        return starting.wait(), opened
     except BaseException:
         close_sinks(opened)
         raise
@@ -348,7 +380,9 @@ def _keeping_errors(deliverer: Deliverer, job: Job) -> Deliver:
 
     def deliver(frame: DataFrame, batch: int) -> None:
         try:
-            deliverer(frame, batch)
+            job.refuse_batch_after_end()
+            with job.during_batch():
+                deliverer(frame, batch)
         except StrandlineError as problem:
             job.failed(problem)
             raise RuntimeError(problem.message) from None

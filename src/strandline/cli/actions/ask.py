@@ -36,9 +36,9 @@ def run_ask(checkpoint: Path, what: str, *, wait: float, as_json: bool) -> int:
             ask(history.folder, what)
             job = _await_end(history, wait)
     if as_json:
-        print(json.dumps({"job": job.name, "asked": what, "state": job.state.value}))
+        print(json.dumps({"job": job.name, "asked": what, "state": job.state.value, "problem": job.problem}))
     else:
         text = f"{job.name} was asked to {what}" if job.state.is_alive else f"{job.name}: {job.state.value}"
-        print(printable(text))
+        print(printable(f"{text}: {job.problem}" if job.problem else text))
     ended_well = job.state in (JobState.STOPPED, JobState.COMPLETE)
     return int(not ended_well and (wait > 0 or not job.state.is_alive))

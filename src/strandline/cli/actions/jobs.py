@@ -14,7 +14,6 @@ from rich.text import Text
 
 from strandline.cli.config import settings
 from strandline.cli.terminal import cell, printable
-from strandline.errors import SetupError
 from strandline.observe.known_jobs import jobs_of_this_machine
 from strandline.observe.metrics.encoding import to_plain
 from strandline.observe.metrics.history import History, JobState, JobView, find_jobs
@@ -79,7 +78,7 @@ def _status(folder: Path) -> JobStatus:
     try:
         with History(folder) as history:
             return _read_status(history)
-    except (SetupError, OSError) as problem:
+    except Exception as problem:  # noqa: BLE001 - a damaged file has errors of every kind
         return JobView(str(folder), folder.name, JobState.UNKNOWN, str(problem)), [], None
 
 

@@ -45,9 +45,23 @@ def run_pipeline(pipeline: Pipeline, where: str, *, checkpoint: Path, plain: boo
         ended = False
     finally:
         view.close()
-    end = "All input was read" if ended else "Stopped; run the same command to resume"
-    console.print(f"{end}: {conserved(job.counts)}.", highlight=False, soft_wrap=True, markup=False)
+    console.print(_end(job, ended=ended), highlight=False, soft_wrap=True, markup=False)
     return 0
+
+
+def _end(job: Job, *, ended: bool) -> str:
+    """Describe how a run ended."""
+    if ended and job.last is None and job.is_complete:
+        return (
+            f"The job in {job.folder} has ended before: nothing was read. Use another folder to read its input again."
+        )
+    if not ended:
+        end = "Stopped; run the same command to resume"
+    elif job.is_complete and job.unread:
+        end = f"Drained; {job.unread} records were not read"
+    else:
+        end = "All input was read"
+    return f"{end}: {conserved(job.counts)}."
 
 
 def explain(where: str, *, as_json: bool = False) -> int:

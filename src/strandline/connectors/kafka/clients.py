@@ -22,9 +22,9 @@ _TRANSIENT: Final = (
     "_PURGE_INFLIGHT", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
     "UNKNOWN",  # from a commit that races another producer of the same name; the ledger shows whether it was done
 )  # fmt: skip
-_client_log: Final = logging.getLogger("strandline.kafka.client")
+silent_log: Final = logging.getLogger("strandline.kafka.client")
 """Logger that silences the client's own messages; every one of them is raised as an error too."""
-_client_log.setLevel(logging.CRITICAL + 1)
+silent_log.setLevel(logging.CRITICAL + 1)
 
 Ends = Mapping[str, Mapping[str, int]]
 """An offset by topic and partition."""
@@ -52,7 +52,7 @@ class Writer:
             "bootstrap.servers": servers, "transactional.id": name, "acks": "all", "linger.ms": 5,
             "delivery.report.only.error": True, "log_level": 0, "message.max.bytes": _LARGEST,
         }  # fmt: skip
-        self._producer = Producer({**defaults, **(options or {}), **security.to_librdkafka()}, logger=_client_log)
+        self._producer = Producer({**defaults, **(options or {}), **security.to_librdkafka()}, logger=silent_log)
         self._name = name
         try:
             # If the client asks for the coordinator before it is connected, it waits half a second before it asks
@@ -178,7 +178,7 @@ def admin_api() -> Any:
 def admin_of(servers: str, security: Security) -> Any:
     """Create an admin client."""
     options = {"bootstrap.servers": servers, "log_level": 0, **security.to_librdkafka()}
-    return admin_api().AdminClient(options, logger=_client_log)
+    return admin_api().AdminClient(options, logger=silent_log)
 
 
 def partitions(client: Any, topic: str) -> list[int]:

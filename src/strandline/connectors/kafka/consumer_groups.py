@@ -7,9 +7,11 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from strandline.connectors.kafka.security import Security
+from strandline.errors import SourceUnavailable
 
 _LOG: Final = logging.getLogger("strandline.kafka")
 _ANSWER_WITHIN_SECONDS: Final = 10
+_AWAY: Final = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE")
 
 Offsets = Mapping[str, Mapping[str, int]]
 
@@ -34,7 +36,10 @@ def commit(servers: str, security: Security, group: str, offsets: Offsets) -> bo
 
 
 def deleted_records(servers: str, security: Security, offsets: Offsets) -> dict[str, int]:
-    """Count, for each partition that begins after its offset, the records that were deleted between the two."""
+    """Count, for each partition that begins after its offset, the records that were deleted between the two.
+
+    Raise SourceUnavailable if the broker does not answer.
+    """
     from confluent_kafka import KafkaException, TopicPartition
 
     consumer = _consumer(servers, security, "strandline-looks")
@@ -44,6 +49,11 @@ def deleted_records(servers: str, security: Security, offsets: Offsets) -> dict[
             try:
                 first, _ = consumer.get_watermark_offsets(TopicPartition(topic, int(number)), _ANSWER_WITHIN_SECONDS)
             except KafkaException as problem:
+                if problem.args[0].name() in _AWAY:
+                    raise SourceUnavailable(
+                        f"Kafka at {servers} does not respond", detail=problem.args[0].str(),
+                        hint="start it, or correct servers=; nothing is skipped",
+                    ) from None  # fmt: skip
                 _LOG.warning("the first offset of %s-%s is not known: %s", topic, number, problem)
                 continue
             if first > at:

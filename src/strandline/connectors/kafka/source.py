@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.connectors.kafka import consumer_groups, redrive, topic_blocks
+from strandline.connectors.kafka.end_offsets import EndOffsets, Offsets, by_partition
 from strandline.connectors.kafka.security import Security, server_list
 from strandline.connectors.kafka.topic_admin import largest_record, refuse_missing_topics
 from strandline.connectors.kafka.topic_extent import Slice, slice_of
@@ -17,14 +18,13 @@ from strandline.model.arguments import checked
 from strandline.model.elements import zoned
 from strandline.ports.codecs import Decoder
 from strandline.ports.raw_records import PARTITION_CODE, RAW_SCHEMA, RECORD, SIZE
+from strandline.ports.sources import KnownEnds, Position
 
 if TYPE_CHECKING:
     import polars as pl
     from pyspark.sql import DataFrame, SparkSession
 
-Offsets = Mapping[str, Mapping[str, int]]
-"""Offsets by topic and partition, as Spark writes them."""
-Position = str | datetime | Offsets | Mapping[str, Mapping[int, int]]
+StartPosition = str | datetime | Offsets | Mapping[str, Mapping[int, int]]
 """A place in topics, as a user may give it."""
 
 FIELDS: Final = {
@@ -249,6 +249,23 @@ class Kafka:
         if not self.is_pattern and consumer_groups.is_installed():
             refuse_missing_topics(self.servers, self.security, self.topics)
 
+    def end_reader(self) -> EndOffsets | None:
+        """Return a client for the end offsets; None without the Python client."""
+        if not consumer_groups.is_installed():
+            return None
+        return EndOffsets(self.servers, self.security, self.topics, is_pattern=self.is_pattern)
+
+    def positions(self, offsets: Offsets, ends: KnownEnds) -> tuple[Position, ...]:
+        """Return the position in each partition whose end is known; a slice ends where it was bounded."""
+        limits = by_partition(json.loads(self.until or "{}")) if self._ends_at_offsets else {}
+        return tuple(
+            Position(
+                name, at, max(min(ends.now[name], limits.get(name, ends.now[name])), at), ends.earlier.get(name, ())
+            )
+            for name, at in by_partition(offsets).items()
+            if name in ends.now
+        )
+
     def refuse_lost(self, offsets: Offsets) -> None:
         """Before a job continues, raise an error if the records it would read next are deleted."""
         if self.goes_on_after_loss or not consumer_groups.is_installed():
@@ -286,8 +303,8 @@ def kafka(  # noqa: PLR0913 - one option of Kafka each
     *topics: str,
     servers: str | Sequence[str],
     value: Decoder,
-    starting: Position = "earliest",
-    until: Position | None = None,
+    starting: StartPosition = "earliest",
+    until: StartPosition | None = None,
     pattern: bool = False,
     metadata: Mapping[str, str] | None = None,
     records_per_batch: int | None = RECORDS_PER_BATCH,
@@ -338,7 +355,7 @@ def _slice_condition(until: str | None) -> str:
     return f"case {' '.join(cases)} else false end"
 
 
-def _position(given: Position, name: str = "starting") -> str:
+def _position(given: StartPosition, name: str = "starting") -> str:
     if isinstance(given, datetime):
         return str(zoned(given, name).ms)
     if isinstance(given, Mapping):

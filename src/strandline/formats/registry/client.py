@@ -47,9 +47,9 @@ class Registry:
     timeout: Duration = Duration(10_000)
     fresh: Duration = Duration(60_000)
     """How long the latest version of a subject, and the absence of a schema, are cached."""
-    attempts: int = 5
+    attempts: int = 4
     """How often a request is tried, with growing pauses, before the registry counts as down; a batch then waits for
-    it."""
+    it, and says so. That must take less than five seconds."""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)

@@ -95,7 +95,7 @@ class History:
         # Of two drivers in one folder, the one that is alive.
         query = f"SELECT {columns} FROM runs ORDER BY heartbeat DESC, run DESC LIMIT 1"  # noqa: S608
         for run, pid, host, started, heartbeat, state, problem, ended, runs in self._rows(query):
-            judged = _effective_state(JobState(state), pid, host, heartbeat, now or time.time_ns() // 1_000_000)
+            judged = _effective_state(_state(state), pid, host, heartbeat, now or time.time_ns() // 1_000_000)
             return JobView(
                 **named, state=judged, problem=problem, run=run, restarts=runs - 1, pid=pid, host=host, started=started,
                 heartbeat=heartbeat, ended=ended,
@@ -221,6 +221,11 @@ def _jobs_in(folder: Path, deep: int) -> Iterator[Path]:
             yield from _jobs_in(each, deep - 1)
 
 
+def _state(text: object) -> JobState:
+    """The state in the file; UNKNOWN for one that another version wrote, or that is damaged."""
+    return JobState(text) if text in {each.value for each in JobState} else JobState.UNKNOWN
+
+
 def _effective_state(state: JobState, pid: int, host: str, heartbeat: int, now: int) -> JobState:
     """The last reported state, or DEAD if the job can no longer report."""
     if not state.is_alive:
@@ -234,6 +239,8 @@ def _is_running(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
+    except (OverflowError, TypeError):
+        return False  # no process has such a number
     except OSError:
         pass
     return True

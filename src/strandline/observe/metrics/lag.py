@@ -1,25 +1,19 @@
-"""Compute how far a job is behind its sources, from Spark's progress reports only.
+"""Compute how far a job is behind its sources, from the ends that the broker tells and from Spark's progress reports.
 
 Records are the difference of two positions. Seconds are how long ago the source's end was at the job's current
 position: the ends of earlier batches are remembered, and interpolated linearly.
 """
 
 import bisect
+import json
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from strandline.ports.sources import Position
+
 _REMEMBERED: Final = 720
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """The job's position in a partition, and the partition's end."""
-
-    partition: str
-    reached: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +35,7 @@ class EndHistory:
         """Each partition's lag at the time of a batch."""
         found = {}
         for each in positions:
-            ends = self._ends.setdefault(each.partition, deque(maxlen=self._remembered))
+            ends = self._ends.setdefault(each.partition, deque(each.earlier, maxlen=self._remembered))
             if not ends or each.end > ends[-1][1]:
                 ends.append((clock, each.end))
             records = max(each.end - each.reached, 0)
@@ -64,14 +58,22 @@ def positions_in(sources: Iterable[Mapping[str, Any]]) -> list[Position]:
     """The positions of topics in Spark's progress report of sources; other sources report nothing countable."""
     found = []
     for source in sources:
-        latest, reached = source.get("latestOffset"), source.get("endOffset")
-        if isinstance(latest, Mapping) and isinstance(reached, Mapping):
-            for topic, ends in latest.items():
-                positions = reached.get(topic)
-                if isinstance(ends, Mapping) and isinstance(positions, Mapping):
-                    found += [
-                        Position(f"{topic}-{number}", int(positions[number]), int(end))
-                        for number, end in ends.items()
-                        if number in positions
-                    ]
+        latest, reached = _offsets(source.get("latestOffset")), _offsets(source.get("endOffset"))
+        for topic, ends in latest.items():
+            positions = reached.get(topic)
+            if isinstance(ends, Mapping) and isinstance(positions, Mapping):
+                found += [
+                    Position(f"{topic}-{number}", int(positions[number]), int(end))
+                    for number, end in ends.items()
+                    if number in positions
+                ]
     return found
+
+
+def _offsets(found: object) -> Mapping[str, Any]:
+    """The offsets in a report: PySpark turns the JSON object of Spark's own report into its text."""
+    try:
+        offsets = json.loads(found) if isinstance(found, str) else found
+    except ValueError:
+        return {}
+    return offsets if isinstance(offsets, Mapping) else {}

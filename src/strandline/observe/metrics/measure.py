@@ -49,7 +49,8 @@ class Meter:
         """Compute a batch's numbers; without Spark's report where that is missing."""
         progress, outputs = batch.output.progress, batch.outputs or (batch.output,)
         parts, panes_by_timing = named_partitions(progress), by_timing(outputs)
-        lags = self.following.lags(positions_in((spark or {}).get("sources", ())), progress.clock)
+        positions = batch.positions or positions_in((spark or {}).get("sources", ()))
+        lags = self.following.lags(positions, progress.clock)
         since, self._before = self._before, batch.at
         known = [each.seconds for each in lags.values() if each.seconds is not None]
         highest = max((each.highest for each in parts.values()), default=NEVER)

@@ -96,10 +96,8 @@ class Recorder:
         self._last_heartbeat = 0.0
         self._state: JobState | None = None
 
-    def started(self, query: Any, status: Callable[[], Status], stop: Callable[[], None]) -> None:
-        self._query, self._status, self._stop = query, status, stop
-        with self._log_errors("cores"):
-            self._meter.cores = max(SparkSession.active().sparkContext.defaultParallelism, 1)
+    def starting(self, status: Callable[[], Status], stop: Callable[[], None]) -> None:
+        self._status, self._stop = status, stop
         with self._log_errors("start"):
             take_back(self._folder, STOP)
             self._store = Store(self._folder, self._name, self._retention)
@@ -108,6 +106,13 @@ class Recorder:
             self._exporters = tuple(self._open_exporters())
         self._thread = threading.Thread(target=self._run, name="strandline-numbers", daemon=True)
         self._thread.start()
+
+    def started(self, query: Any, status: Callable[[], Status], stop: Callable[[], None]) -> None:
+        self._query = query
+        with self._log_errors("cores"):
+            self._meter.cores = max(SparkSession.active().sparkContext.defaultParallelism, 1)
+        if self._thread is None:
+            self.starting(status, stop)
 
     def delivered(self, batch: Delivered, spent: float | None) -> None:
         with self._lock:
@@ -123,6 +128,10 @@ class Recorder:
             with self._lock:
                 self._retries += 1
 
+    def changed(self) -> None:
+        self._last_heartbeat = -HEARTBEAT_SECONDS
+        self._wake.set()
+
     def ended(self, status: Status) -> None:
         with self._lock:
             self._last = self._last or status
@@ -132,7 +141,9 @@ class Recorder:
             self._thread.join(_END_SECONDS)
 
     def failed(self, problem: str) -> None:
-        """Record that the job could not start."""
+        """Record that the job could not start, unless that is recorded already."""
+        if self._thread is not None:
+            return
         with self._log_errors("start"), contextlib.closing(Store(self._folder, self._name, self._retention)) as store:
             store.start(_now())
             store.alive(_now(), JobState.FAILED, problem)
@@ -181,9 +192,10 @@ class Recorder:
             if self._store is None:
                 return
             self._store.alive(_now(), state, status.problem)
-            if state is not self._state and state is not JobState.STARTING:
+            if state is not self._state and (state is not JobState.STARTING or self._state is not None):
                 self._state = state
-                self._store.event(_now(), state.value, status.problem or f"after batch {status.batch}")
+                done = "before the first batch" if status.batch is None else f"after batch {status.batch}"
+                self._store.event(_now(), state.value, status.problem or done)
             if self._alarm_watcher is not None:
                 self._alarm_watcher.evaluate(self._store, _now())
 

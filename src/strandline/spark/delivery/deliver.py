@@ -25,7 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from strandline.checkpoint.job_folder import Identity, Noted
-from strandline.errors import RegistryDown, RunError, SinkError, SinkUnavailable, StateError
+from strandline.errors import RegistryDown, RunError, SinkError, SinkUnavailable, SourceUnavailable, StateError
 from strandline.execution.batch import Batch
 from strandline.execution.block_addresses import place
 from strandline.execution.gather_output import Gathered, StepOutput, gather
@@ -41,9 +41,9 @@ from strandline.plan.stages import Scan, Stages
 from strandline.ports.crash_points import crash_point
 from strandline.ports.ledger import LedgerEntry, Recorded, Sealed, Written, output_digest
 from strandline.ports.sinks import OpenSink, Stamp
-from strandline.ports.sources import CommittingSource, FileListSource, ListedFile
+from strandline.ports.sources import CommittingSource, FileListSource, KnownEnds, ListedFile, LogSource, Position
+from strandline.ports.waiting import Waits
 from strandline.spark.batch_properties import name_jobs, send
-from strandline.spark.delivery.failed_tasks import reporting_failed_tasks
 from strandline.spark.tasks.partition_codes import numbered
 
 SHORTEST_WAIT: Final = 0.2
@@ -52,8 +52,11 @@ LONGEST_WAIT: Final = 30.0
 LISTS: Final = 10
 """Lists of files that are checked again: a file that was read while it was written changes soon."""
 
-UNREACHABLE: Final = (SinkUnavailable, RegistryDown)
+UNREACHABLE: Final = (SinkUnavailable, RegistryDown, SourceUnavailable)
 """Errors after which a batch is tried again."""
+
+TASK_SERVICE: Final = "a service that tasks use"
+"""A registry, or a sink that tasks write to."""
 
 _TASK_ERRORS: Final = {kind.__name__: kind for kind in (RegistryDown, SinkUnavailable, SinkError)}
 """Errors that tasks raise. After the first two a batch is tried again."""
@@ -88,6 +91,8 @@ class Delivered:
     took: Mapping[str, float] = field(default_factory=dict)
     """Seconds for running the batch, and for the sinks."""
     measured: Measured = field(default_factory=Measured)
+    positions: tuple[Position, ...] = ()
+    """The position in each partition of a topic and the partition's end, as far as the broker has told it."""
 
 
 @dataclass(slots=True)
@@ -98,33 +103,37 @@ class Retry:
     stopping: threading.Event = field(default_factory=threading.Event)
     shortest: float = SHORTEST_WAIT
     longest: float = LONGEST_WAIT
+    waits: Waits = field(default_factory=Waits)
 
-    def until_done(self, act: Callable[[], Done]) -> Done:
-        """Call `act` until it succeeds; raise its error when the job is stopped."""
+    def until_done(self, act: Callable[[], Done], what: str = "a service") -> Done:
+        """Call `act` until it succeeds; raise its error when the job is stopped. `what` names what is waited for."""
         wait = self.shortest
         while True:
             try:
                 done = act()
             except UNREACHABLE as problem:
                 self.report(problem)
-                _log.warning("the batch waits: %s", problem)
+                self.waits.failed(what, str(problem), next_in=wait)
                 if self.stopping.wait(wait):
                     raise
                 wait = min(2 * wait, self.longest)
             else:
                 self.report(None)
+                self.waits.answered(what)
                 return done
 
 
-def deliver(sink: OpenSink, delivery: Delivery, output: Output, entry: LedgerEntry, retry: Retry) -> Written | None:
+def deliver(
+    sink: OpenSink, delivery: Delivery, output: Output, entry: LedgerEntry, retry: Retry, name: str = "a sink"
+) -> Written | None:
     """Write one batch to one sink with its delivery guarantee. None if it was given up (at most once only)."""
     match delivery:
         case Delivery.EXACTLY_ONCE:
-            return retry.until_done(lambda: sink.commit(output, entry))
+            return retry.until_done(lambda: sink.commit(output, entry), name)
         case Delivery.AT_LEAST_ONCE:
-            return retry.until_done(lambda: sink.write(output, entry))
+            return retry.until_done(lambda: sink.write(output, entry), name)
         case Delivery.AT_MOST_ONCE:
-            marked = retry.until_done(lambda: sink.mark(output, entry))
+            marked = retry.until_done(lambda: sink.mark(output, entry), name)
             crash_point("marked")
             try:
                 return sink.write(output, entry) if marked.fresh else marked
@@ -171,22 +180,26 @@ class Deliverer:
         retry: Retry | None = None,
         *,
         measures: bool = False,
+        ends: Callable[[int], KnownEnds] = lambda _: KnownEnds(),
     ) -> None:
-        self._measures = measures
+        self._measures, self._ends = measures, ends
         self._spark, self._stages, self._sinks = spark, stages, sinks
         self._checkpoint, self._lineage, self._listener = checkpoint, identity.lineage, listener
         self._retry = retry or Retry()
-        self._epochs = tuple(self._claim(sink) for sink in sinks)
-        self._empty = {number for number in identity.starting if self._latest(sinks[number]) is None}
+        self._names = tuple(output.sink.name for output in stages.outputs)
+        self._epochs = tuple(map(self._claim, sinks, self._names))
+        self._empty = {
+            number for number in identity.starting if self._latest(sinks[number], self._names[number]) is None
+        }
         """Sinks that were added to a restored job and hold nothing of it."""
         self._steps: dict[int, StepOutput] = {}
         self._ended: dict[int, frozenset[str]] = {}
 
-    def _claim(self, sink: OpenSink) -> int:
-        return self._retry.until_done(lambda: sink.claim(self._lineage))
+    def _claim(self, sink: OpenSink, name: str) -> int:
+        return self._retry.until_done(lambda: sink.claim(self._lineage), name)
 
-    def _latest(self, sink: OpenSink) -> Recorded | None:
-        return self._retry.until_done(lambda: sink.latest(self._lineage))
+    def _latest(self, sink: OpenSink, name: str) -> Recorded | None:
+        return self._retry.until_done(lambda: sink.latest(self._lineage), name)
 
     def __call__(self, frame: DataFrame, in_spark: int) -> None:
         crash_point("C6")
@@ -202,7 +215,7 @@ class Deliverer:
         facts = Batch(clock, horizons, partitions, self._files(batch), self._measures, heads, stamps)
         send(self._spark.sparkContext, facts)
         started = time.perf_counter()
-        gathered = self._retry.until_done(lambda: self._collect(frame, stamps))
+        gathered = self._retry.until_done(lambda: self._collect(frame, stamps), TASK_SERVICE)
         ran = time.perf_counter()
         name_jobs(self._spark.sparkContext)
         for name, counts in gathered.counts.items():
@@ -223,13 +236,13 @@ class Deliverer:
             source.delivered(f"strandline-{self._lineage}", at)
         watermarks = {number: step.progress.watermark for number, step in self._steps.items()}
         self._checkpoint.note(batch, progress.watermark, watermarks, self._epochs)
-        self._listener(self._delivered(batch, outputs, gathered, written, took))
+        reached = self._reached(positions)
+        self._listener(replace(self._delivered(batch, outputs, gathered, written, took), positions=reached))
         crash_point("C12")
 
     def _collect(self, frame: DataFrame, stamps: Sequence[Stamp]) -> Gathered:
         try:
-            with reporting_failed_tasks(self._spark, self._retry.report):
-                return _gather(frame)
+            return _gather(frame)
         except UNREACHABLE:
             sweep(self._sinks, stamps)
             raise
@@ -246,7 +259,7 @@ class Deliverer:
         epoch = self._epochs[number]
         starts = None if number in self._empty else sealed.starts
         entry = LedgerEntry(self._lineage, epoch, batch, sealed.digest, starts, sealed.ends, digest)
-        written = deliver(self._sinks[number], wanted.delivery, output, entry, self._retry)
+        written = deliver(self._sinks[number], wanted.delivery, output, entry, self._retry, self._names[number])
         self._empty.discard(number)
         if written is None:
             _log.warning(
@@ -294,6 +307,15 @@ class Deliverer:
             if isinstance(scan.source, CommittingSource) and at is not None:
                 found.append((scan, scan.source, at))
         return found
+
+    def _reached(self, positions: Sequence[tuple[Scan, CommittingSource, Any]]) -> tuple[Position, ...]:
+        """Return the position in each partition; one of the same name in another input gets the input's number."""
+        found: dict[str, Position] = {}
+        for scan, source, at in positions:
+            for each in source.positions(at, self._ends(scan.number)) if isinstance(source, LogSource) else ():
+                name = f"{each.partition} of input {scan.number}" if each.partition in found else each.partition
+                found[name] = replace(each, partition=name)
+        return tuple(found.values())
 
     def _refuse_gone(self, batch: int) -> None:
         """Raise if listed files vanished or changed. Spark skips vanished files without an error."""

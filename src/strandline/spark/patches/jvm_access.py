@@ -21,6 +21,12 @@ def hadoop_configuration(spark: SparkSession) -> Any:
     return context._jsc.hadoopConfiguration()  # noqa: SLF001
 
 
+def status_store(spark: SparkSession) -> Any:
+    """Return Spark's store of the state of jobs, stages and tasks."""
+    context: Any = spark.sparkContext
+    return context._jsc.sc().statusStore()  # noqa: SLF001
+
+
 def new_array(spark: SparkSession, kind: Any, length: int) -> Any:
     """Make a Java array."""
     context: Any = spark.sparkContext

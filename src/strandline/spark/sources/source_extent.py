@@ -19,7 +19,7 @@ from strandline.errors import CheckpointMismatch, InvalidStep
 from strandline.kernel.watermarks import NEVER
 from strandline.plan.stages import Stages
 from strandline.ports.ledger import Sealed
-from strandline.ports.sources import BoundedSource, ListedFile
+from strandline.ports.sources import BoundedSource, ListedFile, LogSource
 
 
 class Way(StrEnum):
@@ -65,6 +65,16 @@ def stored_extent(home: Checkpoint, stages: Stages, way: Way, spark: SparkSessio
     found = Extent(way, time.time_ns() // 1_000_000, sources)
     write_durably(path, json.dumps({"way": way, "clock": found.clock, "sources": sources}) + "\n")
     return found
+
+
+def ends_of(extent: Extent, stages: Stages) -> list[dict[str, dict[str, int]]]:
+    """Return where the slice of each topic ends, by topic and partition."""
+    topics = [
+        part for scan, part in zip(stages.scans, extent.sources, strict=True) if isinstance(scan.source, LogSource)
+    ]
+    return [
+        {topic: {number: end for number, (_, end) in each.items()} for topic, each in part.items()} for part in topics
+    ]
 
 
 def limited_to(stages: Stages, extent: Extent) -> Stages:

@@ -49,11 +49,16 @@ def _registers(values: pl.Series, precision: int) -> pl.Series:
 
 def _register(value: Any, precision: int) -> tuple[int, int]:
     plain = value + 0.0 if isinstance(value, float) else value  # minus zero is zero
-    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=_text)
     hashed = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
     width = 64 - precision
     rest = hashed & ((1 << width) - 1)
     return hashed >> width, width - rest.bit_length() + 1
+
+
+def _text(value: Any) -> str:
+    """Return the text by which a value without a JSON form is hashed."""
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def estimate(positions: pl.Expr, precision: int) -> pl.Expr:

@@ -9,6 +9,7 @@ import polars as pl
 from strandline.kernel.aggregation.accumulators import (
     ELEMENTS,
     Combined,
+    carries_in,
     combine,
     identity,
     parts_of,
@@ -148,6 +149,7 @@ def after_on_time_pane(rows: pl.DataFrame, step: WindowedStep, now: Instant) -> 
     state = {**initial(step), **counts, **fired}
     if closed or step.accumulation is Accumulation.DISCARDING:
         state |= {part.name: pl.lit(part.empty, rows[part.name].dtype) for part in parts_of(step)}
+        state |= {carry: pl.lit(0, pl.Int64) for carry in carries_in(step, rows)}
     return _without_batch_columns(rows.lazy().with_columns(**state)).collect()
 
 
@@ -359,7 +361,11 @@ def _after_firing(
     if step.evictor is not None and ELEMENTS in items:
         items[ELEMENTS] = _evict_after(items[ELEMENTS], windows.filter(_FIRES), keys, step)
     alive = collected(
-        _without_batch_columns(windows.lazy().filter(~pl.col(_EXPIRED)).with_columns(**_columns_after_firing(step))),
+        _without_batch_columns(
+            windows.lazy()
+            .filter(~pl.col(_EXPIRED))
+            .with_columns(**_columns_after_firing(step), **_carries_after_firing(windows, step))
+        ),
         windows.height,
     )
     return OpenWindows(alive, items, _still_pending(state.pending, windows, keys))
@@ -377,6 +383,11 @@ def _columns_after_firing(step: WindowedStep) -> Mapping[str, pl.Expr]:
         CLOSED: _CLOSES,
         **{part.name: pl.when(clears).then(part.nothing).otherwise(pl.col(part.name)) for part in parts_of(step)},
     }
+
+
+def _carries_after_firing(windows: pl.DataFrame, step: WindowedStep) -> Mapping[str, pl.Expr]:
+    clears = _clears_contents(step)
+    return {carry: pl.when(clears).then(0).otherwise(pl.col(carry)) for carry in carries_in(step, windows)}
 
 
 def _clears_contents(step: WindowedStep) -> pl.Expr:

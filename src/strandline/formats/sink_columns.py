@@ -10,6 +10,7 @@ import polars as pl
 
 from strandline.kernel import dead_letters
 from strandline.kernel.blocks.block import AT, END, OFFSET, OWN, PARTITION, START
+from strandline.kernel.blocks.python_values import python_values
 from strandline.kernel.step import PARTIAL, WATERMARK
 from strandline.kernel.window.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
 from strandline.ports.codecs import REASON
@@ -137,7 +138,7 @@ def _column(name: str, kind: Any, instant: bool) -> Column:
 def plain(values: pl.Series, kind: Kind) -> pl.Series:
     """Convert values to types that every database has: nested values to JSON, categories to text."""
     if kind is Kind.JSON:
-        texts = [None if each is None else json.dumps(each, default=_json_default) for each in values.to_list()]
+        texts = [None if each is None else json.dumps(each, default=_json_default) for each in python_values(values)]
         return pl.Series(values.name, texts, pl.String)
     if kind is Kind.TEXT:
         return values.cast(pl.String)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.kernel.blocks.block import OFFSET, OWN, PARTITION
+from strandline.kernel.blocks.python_values import UNCONVERTIBLE, readable
 from strandline.kernel.dead_letters import (
     DETAIL,
     FIELDS,
@@ -43,7 +44,10 @@ def with_raw(rows: pl.DataFrame) -> pl.DataFrame:
     if RAW in rows.columns:
         return rows
     as_json = pl.struct(pl.exclude(f"^{OWN}.*$")).struct.json_encode().cast(pl.Binary)
-    return rows.with_columns(as_json.alias(RAW))
+    try:
+        return rows.with_columns(as_json.alias(RAW))
+    except UNCONVERTIBLE:
+        return rows.with_columns(readable(rows).select(as_json.alias(RAW)).to_series())
 
 
 def outgoing(letters: pl.DataFrame, source: str | None, decoder: Decoder | None, mask: Iterable[str]) -> pl.DataFrame:

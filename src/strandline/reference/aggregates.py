@@ -206,7 +206,7 @@ def _sums(single: Callable[[Element], Any], empty: tuple[int, ...], result: Call
         return tuple(map(_add, left, right))
 
     def retract(state: Any, one: Any) -> Any:
-        return tuple(_add(each, -other) for each, other in zip(state, one, strict=True))
+        return tuple(map(_subtract, state, one))
 
     return Accumulation(empty, single, merge, result, retract)
 
@@ -215,6 +215,10 @@ def _add(one: Any, other: Any) -> Any:
     """Add two numbers; decimals without rounding."""
     is_decimal = isinstance(one, Decimal) or isinstance(other, Decimal)
     return _EXACT.add(one, other) if is_decimal else one + other
+
+
+def _subtract(one: Any, other: Any) -> Any:
+    return _EXACT.subtract(one, other) if isinstance(other, Decimal) else one - other
 
 
 def _within_limit(total: Any) -> Any:

@@ -14,7 +14,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from strandline.checkpoint.examine import require_sound
 from strandline.checkpoint.file_copies import with_copies
 from strandline.checkpoint.job_folder import Checkpoint, Identity
-from strandline.errors import CheckpointMismatch, SetupError, StrandlineError
+from strandline.errors import CheckpointMismatch, SetupError, StateError, StrandlineError
+from strandline.kernel.panics import POLARS_FAILURE, message_of
 from strandline.plan.arrival_order import order_dependence
 from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.endpoints import Source
@@ -292,6 +293,14 @@ def _keeping_errors(deliverer: Deliverer, job: Job) -> Deliver:
         except StrandlineError as problem:
             job.failed(problem)
             raise RuntimeError(problem.message) from None
+        except POLARS_FAILURE as problem:
+            failed = StateError(
+                f"batch {batch} cannot be delivered",
+                detail=message_of(problem),
+                hint="look at the types and the greatest values of the rows' columns",
+            )
+            job.failed(failed)
+            raise RuntimeError(failed.message) from None
         except (PySparkException, Py4JError):
             if not job.retry.stopping.is_set():
                 raise

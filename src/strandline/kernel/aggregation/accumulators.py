@@ -30,8 +30,10 @@ from strandline.kernel.blocks.block import (
     TIME,
     Frames,
 )
+from strandline.kernel.blocks.python_values import python_values
 from strandline.kernel.blocks.small_frames import only, stacked
 from strandline.kernel.blocks.sorting import Fold, fold_by_key, is_worth_it
+from strandline.kernel.panics import ANY_FAILURE
 from strandline.kernel.state.partitioning import span_of
 from strandline.kernel.stateless_steps import PROBLEM
 from strandline.kernel.watermarks import FOREVER, NEVER
@@ -414,11 +416,11 @@ def _with_item_value(
 def _finish_in_user_code(known: pl.DataFrame, kept: InItems, name: str) -> pl.DataFrame:
     """Compute values by the user's code. Where it raises, the value is null and PROBLEM has the error."""
     results, problems = list[Any](), list[str | None]()
-    for each in known[name].to_list():
+    for each in python_values(known[name]):
         try:
             results.append(kept.empty if each is None or kept.finish is None else kept.finish(each))
             problems.append(None)
-        except Exception as problem:  # noqa: BLE001 - a user's code may raise anything
+        except ANY_FAILURE as problem:
             results.append(None)
             problems.append(f"{type(problem).__name__}: {problem}")
     values = known.with_columns(pl.Series(name, results, strict=False))

@@ -1,8 +1,8 @@
 """Add integers and decimals exactly: a sum that outgrows its column continues in a second column, its carry.
 
-The total is `carry * base + sum`: the base is 2^62 for integers in 64 bits, and 10^38 units for decimals. The carry is 0
-as long as the total is below the base, and a frame in which all carries are 0 has no carry column. One check per frame,
-by the greatest value and the height, tells whether a sum could reach the base. Only then is it computed in 128 bits.
+The total is `carry * base + sum`: the base is 2^62 for integers in 64 bits, and 10^38 units for decimals. While the
+total is below the base, the carry is 0. A frame in which all carries are 0 has no carry column. One check per frame, by
+the greatest value and the height, tells whether a sum could reach the base. Only then is it computed in 128 bits.
 """
 
 from collections.abc import Collection, Iterable
@@ -37,7 +37,9 @@ def at_risk(values: pl.Series) -> bool:
     return least is not None and max(-least, most) * len(values) >= _half(kind) ** 2
 
 
-def sums(values: pl.Expr, name: str, kind: pl.DataType, *, carried: bool = False, stored: bool = False) -> list[pl.Expr]:
+def sums(
+    values: pl.Expr, name: str, kind: pl.DataType, *, carried: bool = False, stored: bool = False
+) -> list[pl.Expr]:
     """Return the sum of values of a type and its carry, computed in 128 bits.
 
     `carried` adds the carries of the values; `stored` looks for the mark of overflow that older releases stored.

@@ -21,6 +21,7 @@ from strandline.kernel.state.slice_store import Slices, due
 from strandline.kernel.watermarks import Rule
 from strandline.kernel.window import export
 from strandline.kernel.window.arrivals import Arrivals
+from strandline.kernel.window.panes import overflowed_sums
 from strandline.kernel.window.prepare import admit, prepare
 from strandline.kernel.window.shared_slice_store import EndedWindows
 from strandline.kernel.window.state_migrations import in_rows, is_older
@@ -95,6 +96,7 @@ class WindowOperator:
             updated.late_split.late,
             updated.late_split.contributed + arrivals.combined_count,
             updated.late_split.refused,
+            overflow=0 if updated.panes is None else overflowed_sums(updated.panes, self.definition),
         )
 
     def _touched_frames(self, arrivals: Arrivals, ended: EndedWindows) -> Touched:

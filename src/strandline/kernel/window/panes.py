@@ -38,6 +38,7 @@ from strandline.kernel.window.window_rows import (
     initial,
     keeps_last_values,
 )
+from strandline.model.aggregates import Sum
 from strandline.model.evictors import Moment
 from strandline.model.expressions import Expression, Name
 from strandline.model.panes import Accumulation, Emit, PaneTimestamp, Timing
@@ -333,6 +334,13 @@ def _retractions(
         owners = emitting.select(*keys, pl.col(START).alias(OWNER_START), pl.col(END).alias(OWNER_END))
         found.insert(0, pending.join(owners, on=owners.columns, how="semi", nulls_equal=True))
     return found
+
+
+def overflowed_sums(panes: pl.DataFrame, step: WindowedStep) -> int:
+    """Count the sums in new panes that are null: they have overflowed, since a sum of no values is 0."""
+    names = [name for name, aggregate in step.aggregates if isinstance(aggregate, Sum) and panes[name].null_count()]
+    new = panes.filter(~pl.col(RETRACTION)) if names else panes
+    return sum(new[name].null_count() for name in names)
 
 
 def last_panes(windows: pl.DataFrame, keys: Sequence[str], step: WindowedStep) -> pl.DataFrame:

@@ -197,7 +197,7 @@ def _running_totals(values: Matrix, cell: Matrix, shape: tuple[int, int], functi
     return np.ascontiguousarray(function(left, right, out=right).T)
 
 
-def _group_non_numeric(  # noqa: PLR0913 - what a group has
+def _group_non_numeric(
     cells: pl.DataFrame, cell: Matrix, width: int, parts: Sequence[Part], step: WindowedStep, wide: WideSums
 ) -> list[pl.Series]:
     """Aggregate non-numeric parts: one row per cell and window, grouped by window."""

@@ -53,7 +53,7 @@ LISTS: Final = 10
 UNREACHABLE: Final = (SinkUnavailable, RegistryDown)
 """Errors after which a batch is tried again."""
 
-_TASK_ERRORS: Final = {kind.__name__: kind for kind in (RegistryDown, SinkUnavailable, SinkError)}
+_TASK_ERRORS: Final = {kind.__name__: kind for kind in (RegistryDown, SinkUnavailable, SinkError, StateError)}
 """Errors that tasks raise. After the first two a batch is tried again."""
 
 Done = TypeVar("Done")

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from strandline.kernel.blocks.nan_safe_join import join_nan_safe
-from strandline.kernel.blocks.python_values import python_values
+from strandline.kernel.blocks.python_values import python_values, text_in_json
 
 _DROPPED: Final = np.uint64(64 - 12 - 6)
 """Bits of a double below the sign, the exponent and six bits of the mantissa."""
@@ -50,16 +50,11 @@ def _registers(values: pl.Series, precision: int) -> pl.Series:
 
 def _register(value: Any, precision: int) -> tuple[int, int]:
     plain = value + 0.0 if isinstance(value, float) else value  # minus zero is zero
-    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=_text)
+    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=text_in_json)
     hashed = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
     width = 64 - precision
     rest = hashed & ((1 << width) - 1)
     return hashed >> width, width - rest.bit_length() + 1
-
-
-def _text(value: Any) -> str:
-    """Return the text by which a value without a JSON form is hashed."""
-    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def estimate(positions: pl.Expr, precision: int) -> pl.Expr:

@@ -4,6 +4,8 @@ A date has 32 bits and a timestamp 64. Python's own types hold years 1 to 9999; 
 and panics beyond. Rows on their way to a message, to JSON or to a dead letter get a text for such a value.
 """
 
+import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 import polars as pl
@@ -32,6 +34,16 @@ def python_values(values: pl.Series) -> list[Any]:
         return values.to_list()
     except UNCONVERTIBLE:
         return readable(values.to_frame()).to_series().to_list()
+
+
+def row_as_json(row: Mapping[str, Any]) -> bytes:
+    """Encode one row as JSON, to be read by people and to be redriven."""
+    return json.dumps(dict(row), default=text_in_json, ensure_ascii=False).encode(errors="replace")
+
+
+def text_in_json(value: Any) -> str:
+    """Return the text of a value without a JSON form."""
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def readable(frame: pl.DataFrame) -> pl.DataFrame:

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 
 import polars as pl
 
+from strandline.kernel.aggregation.check_types import reject_unfit_elements
 from strandline.kernel.aggregation.check_user_aggregates import reject_failing_keys
 from strandline.kernel.operator import Batch, Exported, Fit, Played, Prepared
 from strandline.kernel.state.partitioning import slices_of, span_of
@@ -73,7 +74,10 @@ class WindowOperator:
         return admit(elements, self.definition, rule, clock)
 
     def probe(self, elements: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        return reject_failing_keys(elements, self.keys, self.definition)
+        fit, unfit = reject_unfit_elements(elements, self.definition)
+        taken, failing = reject_failing_keys(fit, self.keys, self.definition)
+        failed = [each for each in (unfit, failing) if each is not None]
+        return taken, pl.concat(failed, how="diagonal_relaxed") if failed else None
 
     def prepare(self, elements: pl.DataFrame, groups: int, horizon: int | None) -> Prepared:
         return prepare(elements, self.keys, self.definition, groups, horizon)

@@ -45,6 +45,8 @@ def with_raw(rows: pl.DataFrame) -> pl.DataFrame:
     if RAW in rows.columns:
         return rows
     users = rows.select(pl.exclude(f"^{OWN}.*$"))
+    if not users.width:
+        return rows.with_columns(pl.lit(b"{}").alias(RAW))
     try:
         # Polars panics where it would write bytes as JSON.
         texts = users.with_columns(cs.binary().bin.encode("hex"))

@@ -24,10 +24,12 @@ from strandline.kernel.blocks.column_types import to_polars
 from strandline.kernel.player import KernelPlayer
 from strandline.model.aggregates import Aggregate
 from strandline.model.elements import Element, Timestamp
+from strandline.model.evictors import KeepLast
 from strandline.model.panes import Accumulation, Lateness
 from strandline.model.steps import WindowedStep
 from strandline.model.watermarks import BY_HAND
-from strandline.model.windows import WindowKind
+from strandline.model.windows import Count as CountWindow
+from strandline.model.windows import Global, WindowKind
 from strandline.plan.operators.window import WindowPlan
 from strandline.reference.player import ReferencePlayer
 
@@ -65,7 +67,7 @@ AGGREGATES: Final[Mapping[str, Aggregate]] = {
 }  # fmt: skip
 WINDOWS: Final[Mapping[str, WindowKind]] = {
     "tumbling": sl.tumbling("1m"), "sliding": sl.sliding("1m", every="10s"), "session": sl.session("1m"),
-    "cumulating": sl.cumulating("1m", step="20s"),
+    "cumulating": sl.cumulating("1m", step="20s"), "global": Global(), "count": CountWindow(3),
 }  # fmt: skip
 ROUNDED: Final = {"mean", "variance", "stddev"}
 
@@ -184,12 +186,15 @@ CASES: Final = [
 def check(kind: str, name: str, seed: int) -> None:
     chance = Random(seed)
     window, aggregate = chance.choice([*WINDOWS]), AGGREGATES[name]
-    signed = chance.random() < 0.5 and name != "approx_count_distinct"
+    signed = chance.random() < 0.5 and name != "approx_count_distinct" and window != "count"
+    evictor = KeepLast(4) if chance.random() < 0.2 and not signed and window != "count" else None
     how = chance.choice([Accumulation.ACCUMULATING, Accumulation.DISCARDING])
     batches = drawn(chance, VALUES[kind], signed=signed)
     if not _is_defined_in_doubles(name, kind, batches):
         return
-    step = WindowedStep((("x", aggregate),), WINDOWS[window], accumulation=how, lateness=Lateness(), signed=signed)
+    step = WindowedStep(
+        (("x", aggregate),), WINDOWS[window], accumulation=how, lateness=Lateness(), signed=signed, evictor=evictor
+    )
     wanted = emitted(ReferencePlayer(step, BY_HAND, partitions=("",)), batches)
     found = emitted(typed(to_polars(kind))(step, BY_HAND, partitions=("",)), batches)
     near = tolerance(name, batches)
@@ -198,6 +203,7 @@ def check(kind: str, name: str, seed: int) -> None:
     assert all(is_same(one, other, near) for one, other in zip(found, wanted, strict=True)), case
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_an_aggregate_over_a_type_agrees_with_pythons_arithmetic(kind: str, name: str) -> None:
     for seed in range(max(HISTORIES // 2_500, 1)):

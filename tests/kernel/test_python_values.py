@@ -54,7 +54,7 @@ def test_a_row_that_has_no_python_form_is_refused_and_not_an_error() -> None:
     def put(part: pl.DataFrame) -> None:
         written.extend(row["n"] for row in part.to_dicts())
 
-    refused = write_isolating_refused(FAR, put, nullcontext)  # type: ignore[arg-type]
+    refused = write_isolating_refused(FAR, put, nullcontext)
     assert written == [1]
     assert [each.row["n"] for each in refused] == [2, 3]
     letters = refused_letters(refused, sink="a table", lineage="job", clock=0, mask=())

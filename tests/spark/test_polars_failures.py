@@ -39,7 +39,7 @@ def panic(*_: Any) -> Any:
 
 
 def job(step: Callable[[Any], Any] = lambda rows: rows, **aggregates: Aggregate) -> Stages:
-    rows = step(sl.read(Typed()).event_time("at", sl.bounded(seconds=0)))  # type: ignore[arg-type]
+    rows = step(sl.read(Typed()).event_time("at", sl.bounded(seconds=0)))
     panes = rows.key_by("key").window(sl.tumbling(seconds=10)).aggregate(**aggregates)
     return to_stages(panes.write(PaperSink()).root)
 
@@ -124,7 +124,7 @@ def test_a_record_on_which_a_decoder_panics_becomes_a_dead_letter() -> None:
 
 def test_overflowed_sums_are_counted_and_named_beside_the_pane() -> None:
     panes = (
-        sl.read(Typed())  # type: ignore[arg-type]
+        sl.read(Typed())
         .event_time("at", sl.bounded(seconds=0))
         .key_by("key")
         .window(sl.tumbling(seconds=10))

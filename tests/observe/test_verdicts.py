@@ -28,7 +28,13 @@ def verdict(number: str, history: list[BatchMetrics]) -> Verdict:
 def test_a_healthy_job_is_ok() -> None:
     found = verdicts(story())
     assert worst(found) is Level.OK, found
-    assert len(found) == 10
+    assert len(found) == 11
+
+
+def test_overflowed_sums_are_a_warning_with_their_number() -> None:
+    found = verdict("overflow", story(counts=Counts(10, 10, overflow=2)))
+    assert (found.level, found.value) == (Level.WARN, f"{2 * MANY}")
+    assert "null" in found.why
 
 
 def test_a_job_without_a_batch_has_no_verdict() -> None:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from strandline.cli.terminal import cell, printable
 from strandline.kernel.blocks.block import END, OWN, START
+from strandline.kernel.blocks.python_values import python_rows
 from strandline.kernel.output import Counts
 from strandline.kernel.watermarks import FOREVER, NEVER, Progress
 from strandline.kernel.window.panes import INDEX, RETRACTION, TIMING
@@ -137,7 +138,7 @@ def _panes(batch: Delivered) -> list[dict[str, Any]]:
     if found is None:
         return []
     ordered = found.sort(START, maintain_order=True) if START in found.columns else found
-    return ordered.tail(_MAX_ROWS).to_dicts()
+    return python_rows(ordered.tail(_MAX_ROWS))
 
 
 def _user_columns(pane: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from strandline.formats.http import Answer, ForeignRedirect, TooLarge, send_requ
 from strandline.formats.refused_rows import Refused, refused_letters
 from strandline.formats.row_files import encode_file, to_public_columns
 from strandline.formats.secrets import Secret, secret
+from strandline.kernel.blocks.python_values import python_rows
 from strandline.kernel.output import Output
 from strandline.model.arguments import checked
 from strandline.model.elements import Duration, Length, duration
@@ -166,7 +167,7 @@ class BatchRequests:
             self.send(part, f"{number}.0", rows[:half])
             self.send(part, f"{number}.1", rows[half:])
             return
-        self.refused.append(Refused(rows.to_dicts()[0], detail))
+        self.refused.append(Refused(python_rows(rows)[0], detail))
         if not self._accepted_rows and len(self.refused) == MOST_REFUSED:
             raise SinkError(
                 f"{self._hook.name} refused all of the first {MOST_REFUSED} rows of a batch",

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from strandline.errors import StateError
 from strandline.execution.batch import Batch
 from strandline.execution.block_addresses import address, to_deliver_from
 from strandline.execution.prepare import Blocks, RowSource, Steps, feed
@@ -12,7 +13,8 @@ from strandline.execution.stateless_steps import aggregating, run_operations
 from strandline.kernel.blocks.block import AT, END, INPUT, OFFSET, PARTITION, SIGN, START, Block
 from strandline.kernel.dead_letters import SOURCE
 from strandline.kernel.operators import operator_of
-from strandline.kernel.output import Counts, counts_to_facts
+from strandline.kernel.output import Counts, counts_of, counts_to_facts
+from strandline.kernel.panics import POLARS_FAILURE, message_of
 from strandline.kernel.salting import HELD, SALT
 from strandline.kernel.stateless_steps import ORIGIN, PROBLEM
 from strandline.kernel.step import Stepped, StepSpec, step
@@ -52,7 +54,7 @@ def play_group(
     controls = [control_from_facts(block.facts["control"]) for block in blocks]
     counts = sum((Counts(**block.facts["counts"]) for block in blocks), Counts())
     dead: list[pl.DataFrame] = []
-    stepped = _without_failures(step(held, blocks, controls, spec_of(keyed)), keyed, group, dead)
+    stepped = _without_failures(_stepped(keyed, group, held, blocks, controls, batch), keyed, group, dead)
     sent: Blocks = []
     frames: dict[str, pl.DataFrame] = {}
     for route in keyed.routes:
@@ -66,7 +68,7 @@ def play_group(
     if dead:
         # Panes are not source records, and their columns are JSON already.
         frames[f"dead:{keyed.dead_to}"] = outgoing(pl.concat(dead, how="vertical"), None, None, keyed.mask)
-    total = counts + Counts(contributed=stepped.contributed, late=stepped.refused, filtered=stepped.filtered)
+    total = counts + counts_of(stepped)
     facts = {
         "step": keyed.number,
         "progress": progress_to_facts(stepped.progress),
@@ -76,6 +78,26 @@ def play_group(
         "size": stepped.size,
     }
     return stepped.writes, [*sent, (to_deliver_from(keyed, group), Block(frames, facts))]
+
+
+def _stepped(
+    keyed: KeyedStep,
+    group: int,
+    held: Mapping[str, bytes],
+    blocks: Sequence[Block],
+    controls: Sequence[Control],
+    batch: Batch,
+) -> Stepped:
+    """Run the kernel; if Polars fails or panics, say where."""
+    try:
+        return step(held, blocks, controls, spec_of(keyed))
+    except POLARS_FAILURE as problem:
+        number = f"batch {batch.stamps[0].batch}" if batch.stamps else "this batch"
+        raise StateError(
+            f"key group {group} of {keyed.name} cannot process {number}",
+            detail=f"{aggregating(keyed)}: {message_of(problem)}",
+            hint="the state is unchanged; look at the types and the greatest values of the columns",
+        ) from None
 
 
 def _late(late: pl.DataFrame, keyed: KeyedStep) -> pl.DataFrame:
@@ -92,7 +114,7 @@ def _without_failures(stepped: Stepped, keyed: KeyedStep, group: int, dead: list
     """Make dead letters of panes on which a user aggregate raised; the pane itself has null for that aggregate."""
     if stepped.rows is None or PROBLEM not in stepped.rows.columns:
         return stepped
-    placed = stepped.rows.with_columns(*_visible(stepped.rows), *_position(stepped, keyed, group))
+    placed = stepped.rows.with_columns(*_visible(stepped.rows, keyed), *_position(stepped, keyed, group))
     dead.append(failures(placed.filter(pl.col(PROBLEM).is_not_null()), aggregating(keyed)))
     return replace(stepped, rows=stepped.rows.drop(PROBLEM))
 
@@ -114,7 +136,7 @@ def _routed(
         return rows
     # As elements of another step, rows get a new position; on the way to an output they keep their own.
     keeps = route.output is not None and OFFSET in rows.columns
-    visible = rows.with_columns(*_visible(rows), *([] if keeps else _position(stepped, keyed, group)))
+    visible = rows.with_columns(*_visible(rows, keyed), *([] if keeps else _position(stepped, keyed, group)))
     passed = run_operations(visible, route.operations)
     if passed.failed is not None:
         dead.append(failures(passed.failed))
@@ -135,7 +157,7 @@ def _added(keyed: KeyedStep, rows: pl.DataFrame) -> list[str]:
     return [*(name for name in (PARTITION, OFFSET, *keyed.plan.declared) if name not in rows.columns), ORIGIN]
 
 
-def _visible(rows: pl.DataFrame) -> list[pl.Expr]:
+def _visible(rows: pl.DataFrame, keyed: KeyedStep) -> list[pl.Expr]:
     """Return the pane columns that operations can read, under public names; none for other rows.
 
     A key or an aggregate of the same name stays, such as the window that a step groups panes by.
@@ -145,8 +167,19 @@ def _visible(rows: pl.DataFrame) -> list[pl.Expr]:
     columns = {
         "window_start": instant(START), "window_end": instant(END), "timing": pl.col(TIMING),
         "pane_index": pl.col(INDEX), "is_last": pl.col(LAST), "retraction": pl.col(RETRACTION),
+        "overflow_in": overflow_in(keyed.plan.sums),
     }  # fmt: skip
     return [value.alias(name) for name, value in columns.items() if name not in rows.columns]
+
+
+def overflow_in(names: Sequence[str]) -> pl.Expr:
+    """Return the names of the sums of a pane that are null because they have overflowed; null if there are none."""
+    if not names:
+        return pl.lit(None, pl.String)
+    found = pl.concat_str(
+        [pl.when(pl.col(name).is_null()).then(pl.lit(name)) for name in names], separator=", ", ignore_nulls=True
+    )
+    return pl.when(pl.any_horizontal(pl.col(name).is_null() for name in names)).then(found)
 
 
 def instant(name: str) -> pl.Expr:

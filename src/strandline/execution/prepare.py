@@ -12,6 +12,7 @@ from typing import Any, Final
 import polars as pl
 import pyarrow as pa
 
+from strandline.errors import StateError
 from strandline.execution.batch import Batch
 from strandline.execution.block_addresses import address, to_deliver
 from strandline.execution.row_decoding import (
@@ -30,9 +31,11 @@ from strandline.execution.task_writes import Writers, write_rows
 from strandline.kernel.blocks.block import AT, INPUT, OFFSET, PARTITION, Block, pack
 from strandline.kernel.blocks.small_frames import without
 from strandline.kernel.dead_letters import letters_of, no_letters
+from strandline.kernel.operator import Prepared
 from strandline.kernel.operators import operator_of
 from strandline.kernel.output import Counts, counts_to_facts
-from strandline.kernel.stateless_steps import ORIGIN, STEP, Passed
+from strandline.kernel.panics import POLARS_FAILURE, message_of
+from strandline.kernel.stateless_steps import ORIGIN, STEP, Passed, run_by_halves
 from strandline.kernel.watermarks import Control, Rule, Seen, control_to_facts, counted_times, rows_advancing_watermark
 from strandline.model.panes import DeadReason
 from strandline.model.watermarks import Percentile, Watermark
@@ -206,7 +209,37 @@ class RowSource:
 def feed(
     rows: pl.DataFrame, step: KeyedStep, origin: RowSource, control: Mapping[str, Any], batch: Batch, known: Counts
 ) -> tuple[Blocks, pl.DataFrame]:
-    """Return a block for each key group of a step, all with the control, and dead letters of rows it cannot take."""
+    """Return a block for each key group of a step, all with the control, and dead letters of rows it cannot take.
+
+    If Polars fails on some rows, these become dead letters, found by halving.
+    """
+    try:
+        return _feed(rows, step, origin, control, batch, known)
+    except POLARS_FAILURE as problem:
+        passed, failed = run_by_halves(rows, lambda each: _fed(each, step, origin, control, batch))
+        if failed is None:
+            raise StateError(
+                f"{step.name} cannot prepare the rows of {origin.sender}",
+                detail=message_of(problem),
+                hint="each row alone is accepted; look at the types of the columns",
+            ) from None
+        letters = failures(failed, aggregating(step))
+        more = known + Counts(dead=letters.height)
+        blocks, dead = _feed(passed if passed.height else rows.clear(), step, origin, control, batch, more)
+        return blocks, pl.concat([dead, letters], how="vertical")
+
+
+def _fed(
+    rows: pl.DataFrame, step: KeyedStep, origin: RowSource, control: Mapping[str, Any], batch: Batch
+) -> pl.DataFrame:
+    """Return the rows if the step can prepare them."""
+    _feed(rows, step, origin, control, batch, Counts())
+    return rows
+
+
+def _feed(
+    rows: pl.DataFrame, step: KeyedStep, origin: RowSource, control: Mapping[str, Any], batch: Batch, known: Counts
+) -> tuple[Blocks, pl.DataFrame]:
     operator = operator_of(step.operator, step.keys, step.operator_inputs)
     if len(step.paths) > 1:
         rows = rows.with_columns(pl.lit(origin.path, pl.Int32).alias(INPUT))
@@ -215,7 +248,10 @@ def feed(
     taken, failed = (taken, None) if origin.is_probed else operator.probe(taken)
     if failed is not None:
         dead = pl.concat([dead, failures(failed, aggregating(step))], how="vertical")
-    prepared = operator.prepare(without(taken, (RAW, ORIGIN)), step.groups, batch.horizons.get(step.number))
+    elements = without(taken, (RAW, ORIGIN))
+    # Rows of which none is left may have types that the aggregates do not take.
+    horizon = batch.horizons.get(step.number)
+    prepared = operator.prepare(elements, step.groups, horizon) if elements.height else Prepared({}, 0)
     counts = known + Counts(dead=dead.height, filtered=prepared.filtered)
     seen = (
         measure(taken, prepared.blocks, step.name, step.keys, batch.heads.get(step.number)) if batch.measured else None

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from strandline.kernel.blocks.block import OFFSET, OWN, PARTITION
 from strandline.kernel.dead_letters import CUT, MASKED, TOO_LARGE
+from strandline.kernel.panics import PanicException, message_of
 from strandline.kernel.stateless_steps import spread
-from strandline.ports.codecs import DETAIL, RAW, REASON, Decoded, Decoder
+from strandline.ports.codecs import DETAIL, RAW, REASON, UNDECODABLE, Decoded, Decoder
 from strandline.ports.raw_records import RECORD, SIZE, SPLIT, TICKED
 
 MARK: Final = "@mark"
@@ -71,9 +72,9 @@ def _decode(records: pl.DataFrame, decoder: Decoder) -> Decoded:
     """Decode records. Records that their source cut off become dead letters: the rest might decode to something."""
     place = [PARTITION, OFFSET, RAW, *([SPLIT] if SPLIT in records.columns else [])]
     if SIZE not in records.columns or records[SIZE].null_count() == records.height:
-        return decoder.decode(records.select(place))
+        return decode_or_refuse(records.select(place), decoder)
     whole = pl.col(SIZE).is_null()
-    found = decoder.decode(records.filter(whole).select(place))
+    found = decode_or_refuse(records.filter(whole).select(place), decoder)
     cut = records.filter(~whole).select(
         PARTITION,
         OFFSET,
@@ -83,6 +84,23 @@ def _decode(records: pl.DataFrame, decoder: Decoder) -> Decoded:
         pl.lit(CUT).alias(MASKED),
     )
     return Decoded(found.rows, pl.concat([found.dead, cut], how="diagonal"))
+
+
+def decode_or_refuse(records: pl.DataFrame, decoder: Decoder) -> Decoded:
+    """Decode records. If Polars panics, halve them: the record on which it does becomes a dead letter."""
+    try:
+        return decoder.decode(records)
+    except PanicException as problem:
+        if records.height < 2:
+            reason = pl.lit(UNDECODABLE).alias(REASON)
+            dead = records.select(PARTITION, OFFSET, RAW, reason, pl.lit(message_of(problem)).alias(DETAIL))
+            return Decoded(decoder.decode(records.clear()).rows, dead)
+    middle = records.height // 2
+    halves = [decode_or_refuse(part, decoder) for part in (records[:middle], records[middle:])]
+    return Decoded(
+        pl.concat([each.rows for each in halves], how="vertical_relaxed"),
+        pl.concat([each.dead for each in halves], how="diagonal_relaxed"),
+    )
 
 
 def _unique_places(rows: pl.DataFrame, records: int) -> pl.DataFrame:

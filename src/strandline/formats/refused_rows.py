@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from strandline.formats.sink_columns import row_as_json
 from strandline.kernel.blocks.block import OFFSET, PARTITION
+from strandline.kernel.blocks.python_values import row_as_json
 from strandline.kernel.dead_letters import DETAIL, ENVELOPE, RAW, REASON, SINK_REFUSED, complete_envelopes, letters_of
 from strandline.ports.dead_letter_masking import outgoing
 

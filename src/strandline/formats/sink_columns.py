@@ -1,7 +1,7 @@
 """Convert rows for sinks: our columns under public names, and the kind of each column's values."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -12,6 +12,7 @@ from strandline.errors import Unsupported
 from strandline.kernel import dead_letters
 from strandline.kernel.blocks.block import AT, END, OFFSET, OWN, PARTITION, START
 from strandline.kernel.blocks.column_types import to_polars
+from strandline.kernel.blocks.python_values import python_values, text_in_json
 from strandline.kernel.step import PARTIAL, WATERMARK
 from strandline.kernel.window.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
 from strandline.ports.codecs import REASON
@@ -109,11 +110,6 @@ def names_beside(columns: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def row_as_json(row: Mapping[str, Any]) -> bytes:
-    """Encode one row as JSON, to be read by people and to be redriven."""
-    return json.dumps(dict(row), default=_json_default, ensure_ascii=False).encode()
-
-
 def declared_column(name: str, kind: str) -> Column | None:
     """Return the column that values of a DDL type need; None if only values show it."""
     try:
@@ -147,14 +143,10 @@ def _column(name: str, kind: Any, instant: bool) -> Column:
 def plain(values: pl.Series, kind: Kind) -> pl.Series:
     """Convert values to types that every database has: nested values to JSON, categories to text."""
     if kind is Kind.JSON:
-        texts = [None if each is None else json.dumps(each, default=_json_default) for each in values.to_list()]
+        texts = [None if each is None else json.dumps(each, default=text_in_json) for each in python_values(values)]
         return pl.Series(values.name, texts, pl.String)
     if kind is Kind.TEXT:
         return values.cast(pl.String)
     if kind is Kind.UNKNOWN:
         return values.cast(pl.String)
     return values.dt.total_microseconds() if values.dtype == pl.Duration else values
-
-
-def _json_default(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)

@@ -71,6 +71,8 @@ class Played:
     """Late elements."""
     filtered: int = 0
     """Elements that are dropped on purpose, such as duplicates."""
+    overflow: int = 0
+    """Sums in new panes that are null because they have overflowed."""
 
 
 @dataclass(frozen=True, slots=True)

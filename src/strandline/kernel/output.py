@@ -47,7 +47,7 @@ def to_block(stepped: Stepped, dead: pl.DataFrame | None, counts: Counts) -> Blo
     """Encode the output of one key group as a block."""
     frames = {"panes": stepped.rows, "late": stepped.late, "dead": dead}
     full = {name: frame for name, frame in frames.items() if frame is not None and frame.height}
-    total = counts + Counts(contributed=stepped.contributed, late=stepped.refused, filtered=stepped.filtered)
+    total = counts + counts_of(stepped)
     facts = {
         "progress": progress_to_facts(stepped.progress),
         "counts": counts_to_facts(total),
@@ -73,6 +73,13 @@ def gather(blocks: Iterable[Block]) -> Output:
 def _concat(blocks: list[Block], name: str) -> pl.DataFrame | None:
     found = [block.frames[name] for block in blocks if name in block.frames]
     return pl.concat(found, how="diagonal_relaxed") if found else None
+
+
+def counts_of(stepped: Stepped) -> Counts:
+    """Return what a batch did with the elements of a key group."""
+    return Counts(
+        contributed=stepped.contributed, late=stepped.refused, filtered=stepped.filtered, overflow=stepped.overflow
+    )
 
 
 def counts_to_facts(counts: Counts) -> Mapping[str, int]:

@@ -13,6 +13,7 @@ import polars as pl
 from strandline.errors import InvalidStep, hide_internal_columns
 from strandline.kernel.blocks.block import OFFSET, OWN
 from strandline.kernel.blocks.column_types import to_polars
+from strandline.kernel.panics import ANY_FAILURE
 
 FAILED: Final = "function_failed"
 PROBLEM: Final = "@problem"
@@ -62,7 +63,7 @@ def keep_flagged(rows: pl.DataFrame, flag: str) -> Passed:
 
 def keep(rows: pl.DataFrame, condition: pl.Expr) -> Passed:
     """Filter rows by an expression."""
-    tested, failed = _run_by_halves(rows, lambda each: each.filter(condition))
+    tested, failed = run_by_halves(rows, lambda each: each.filter(condition))
     lost = 0 if failed is None else failed.height
     return Passed(tested, failed, rows.height - tested.height - lost)
 
@@ -74,7 +75,7 @@ def compute(rows: pl.DataFrame, columns: Sequence[tuple[str, pl.Expr]], *, besid
     def run(each: pl.DataFrame) -> pl.DataFrame:
         return each.with_columns(made) if beside else each.select(pl.col(f"^{OWN}.*$"), *made)
 
-    return Passed(*_run_by_halves(rows, run))
+    return Passed(*run_by_halves(rows, run))
 
 
 def apply(rows: pl.DataFrame, function: Callable[[Any], Any], columns: Columns) -> Passed:
@@ -91,7 +92,7 @@ def apply(rows: pl.DataFrame, function: Callable[[Any], Any], columns: Columns) 
             )
         return pl.concat([_kernel_columns(each), made.select(*shape).cast(pl.Schema(shape))], how="horizontal")
 
-    return Passed(*_run_by_halves(rows, run, shape))
+    return Passed(*run_by_halves(rows, run, shape))
 
 
 def apply_to_each(rows: pl.DataFrame, function: Callable[[dict[str, Any]], Iterable[Any]], columns: Columns) -> Passed:
@@ -109,7 +110,7 @@ def apply_to_each(rows: pl.DataFrame, function: Callable[[dict[str, Any]], Itera
         own = spread(_kernel_columns(each)[parents], pl.Series(numbers, dtype=pl.Int64))
         return pl.concat([own, flat], how="horizontal")
 
-    made, failed = _run_by_halves(rows, run, shape)
+    made, failed = run_by_halves(rows, run, shape)
     succeeded = rows.height - (0 if failed is None else failed.height)
     # A row without children counts as filtered; each child after the first counts as made.
     childless = succeeded - made.select(pl.col(OFFSET) // CHILDREN, pl.col("^@partition$")).unique().height
@@ -122,13 +123,13 @@ def spread(rows: pl.DataFrame, numbers: pl.Series | pl.Expr) -> pl.DataFrame:
     return rows.with_columns(pl.col(OFFSET) * CHILDREN + numbers, pl.col(origin).alias(ORIGIN))
 
 
-def _run_by_halves(
+def run_by_halves(
     rows: pl.DataFrame, run: Callable[[pl.DataFrame], pl.DataFrame], shape: Any = None
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
     """Run a step; return its rows and the failed rows. Failing input is halved until single rows remain."""
     try:
         return run(rows), None
-    except Exception as problem:  # noqa: BLE001 - a user's code may raise anything
+    except ANY_FAILURE as problem:
         if rows.height < 2 or isinstance(problem, _WrongShape):
             kind = InvalidStep if isinstance(problem, _WrongShape) else type(problem)
             said = hide_internal_columns(str(problem)) if isinstance(problem, pl.exceptions.PolarsError) else problem
@@ -142,7 +143,7 @@ def _run_by_halves(
             )
             return empty, rows.with_columns(pl.lit(message).alias(PROBLEM), pl.lit(kind.__name__).alias(EXCEPTION))
     middle = rows.height // 2
-    halves = [_run_by_halves(part, run, shape) for part in (rows[:middle], rows[middle:])]
+    halves = [run_by_halves(part, run, shape) for part in (rows[:middle], rows[middle:])]
     failed = [each for _, each in halves if each is not None]
     # A half without rows may lack the columns.
     passed = [each for each, _ in halves if each.height] or [halves[0][0]]

@@ -49,6 +49,8 @@ class Stepped:
     """The number of this batch in this key group."""
     size: int = 0
     """Bytes of state."""
+    overflow: int = 0
+    """Sums in new panes that are null because they have overflowed."""
 
 
 def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[Control], spec: StepSpec) -> Stepped:
@@ -71,6 +73,7 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
         after.rows,
         now.turn,
         after.size,
+        played.overflow,
     )
 
 

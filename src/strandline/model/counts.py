@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-COUNTED = ("read", "contributed", "late", "dead", "filtered", "again")
+COUNTED = ("read", "contributed", "late", "dead", "filtered", "again", "overflow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,8 @@ class Counts:
     filtered: int = 0
     again: int = 0
     """Elements processed once more: by a second step, as a pane by a later step, or as a row made by `flat_map`."""
+    overflow: int = 0
+    """Sums in emitted panes that are null because they have more than 64 bits or 38 digits. They are no elements."""
 
     @property
     def offered(self) -> int:

@@ -18,6 +18,9 @@ HINT: Final = (
 _NUMBERS: Final = frozenset(
     {"byte", "tinyint", "short", "smallint", "int", "integer", "long", "bigint", "float", "double"}
 )
+_INTEGERS: Final = _NUMBERS - {"float", "double"}
+DIGITS: Final = 38
+"""The most digits of a decimal."""
 _TIMES: Final = frozenset({"timestamp", "timestamp_ntz"})
 _DECIMAL: Final = re.compile(r"decimal\s*\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)", re.IGNORECASE)
 _NESTED: Final = re.compile(r"(array|map|struct)\s*<(.*)>", re.IGNORECASE | re.DOTALL)
@@ -107,6 +110,22 @@ def parts(text: str) -> list[str]:
 def is_number(kind: str | None) -> bool:
     """Return whether a type can be summed; True if the type is not known."""
     return kind is None or kind in _NUMBERS or kind.startswith("decimal")
+
+
+def is_integer(kind: str) -> bool:
+    """Return whether a type is an integer."""
+    return kind in _INTEGERS
+
+
+def is_nested(kind: str) -> bool:
+    """Return whether a type contains others: an array, a map or a struct."""
+    return "<" in kind
+
+
+def scale(kind: str) -> int:
+    """Return the digits of a decimal type after the point."""
+    inside = kind.partition("(")[2].rstrip(") ").split(",")
+    return int(inside[1]) if len(inside) == 2 else 0
 
 
 def is_time(kind: str | None) -> bool:

@@ -30,4 +30,5 @@ def conserved(counts: Counts) -> str:
     further = f" + {counts.again} to further steps" if counts.again else ""
     filtered = f" + {counts.filtered} filtered" if counts.filtered else ""
     outcomes = f"{counts.contributed} contributed + {counts.late} late + {counts.dead} dead letters{filtered}"
-    return f"{counts.read} in{further} = {outcomes}"
+    overflow = f"; {counts.overflow} overflowed sums are null" if counts.overflow else ""
+    return f"{counts.read} in{further} = {outcomes}{overflow}"

@@ -166,6 +166,14 @@ def dead_letters(history: History, limits: Limits) -> Verdict:
     return Verdict("dead letters", Level.OK, value, f"{count(dead)} of {count(read)}")
 
 
+def overflow(history: History, limits: Limits) -> Verdict:  # noqa: ARG001
+    many = sum(each.counts.overflow for each in history)
+    if not many:
+        return Verdict("overflow", Level.OK, "0", "every sum fits")
+    why = "sums in panes are null: they have more than 64 bits or 38 digits; sum a double, or cast the column"
+    return Verdict("overflow", Level.WARN, count(many), why)
+
+
 def skew(history: History, limits: Limits) -> Verdict:
     shares = [
         (max(step.groups) * len(step.groups) / sum(step.groups), step) for step in history[-1].steps if sum(step.groups)
@@ -215,7 +223,7 @@ _REMEDIES: Final = {
 _SPREAD: Final = "; where elements are kept one by one, hot_keys(salt=…) spreads them"
 
 _JUDGES: Final[tuple[Callable[[History, Limits], Verdict], ...]] = (
-    lag, throughput, latency, commit, state, watermark, lateness, dead_letters, skew, backpressure,
+    lag, throughput, latency, commit, state, watermark, lateness, dead_letters, overflow, skew, backpressure,
 )  # fmt: skip
 
 

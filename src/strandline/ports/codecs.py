@@ -11,6 +11,8 @@ from strandline.kernel import dead_letters
 RAW: Final = dead_letters.RAW
 REASON: Final = dead_letters.REASON
 DETAIL: Final = dead_letters.DETAIL
+UNDECODABLE: Final = "undecodable"
+"""Reason of a record that no decoder can read."""
 
 
 @dataclass(frozen=True, slots=True)

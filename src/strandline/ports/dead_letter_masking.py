@@ -7,8 +7,10 @@ from hashlib import sha256
 from typing import Any, Final
 
 import polars as pl
+import polars.selectors as cs
 
 from strandline.kernel.blocks.block import OFFSET, OWN, PARTITION
+from strandline.kernel.blocks.python_values import UNCONVERTIBLE, python_rows, row_as_json
 from strandline.kernel.dead_letters import (
     DETAIL,
     FIELDS,
@@ -42,7 +44,15 @@ def with_raw(rows: pl.DataFrame) -> pl.DataFrame:
     """Add the record's bytes; where they are unknown, its columns as JSON."""
     if RAW in rows.columns:
         return rows
-    as_json = pl.struct(pl.exclude(f"^{OWN}.*$")).struct.json_encode().cast(pl.Binary)
+    users = rows.select(pl.exclude(f"^{OWN}.*$"))
+    if not users.width:
+        return rows.with_columns(pl.lit(b"{}").alias(RAW))
+    try:
+        # Polars panics where it would write bytes as JSON.
+        texts = users.with_columns(cs.binary().bin.encode("hex"))
+        as_json = texts.select(pl.struct(pl.all()).struct.json_encode().cast(pl.Binary)).to_series()
+    except UNCONVERTIBLE:
+        as_json = pl.Series([row_as_json(row) for row in python_rows(users)], dtype=pl.Binary)
     return rows.with_columns(as_json.alias(RAW))
 
 

@@ -8,6 +8,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any, Final, assert_never
 
@@ -43,7 +44,9 @@ from strandline.model.elements import Element
 from strandline.reference import sketches
 from strandline.reference.values import Rank, position, rank
 
-_LIMIT: Final = 1 << 62
+_EXACT: Final = Context(prec=200)
+_BITS: Final = 63
+_DIGITS: Final = 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,7 @@ def accumulation_of(aggregate: Aggregate) -> Accumulation:  # noqa: C901, PLR091
         case Sum():
             return _sums(lambda each: (value(each),), (0,), lambda state: _within_limit(state[0]))
         case Mean():
-            return _sums(lambda each: (1, value(each)), (0, 0), lambda state: state[1] / state[0] if state[0] else None)
+            return _sums(lambda each: (1, value(each)), (0, 0), lambda state: _ratio(state[1], state[0]))
         case Variance(_, population):
             return _sums(lambda each: _powers(value(each)), (0, 0, 0, 0), lambda state: _variance(state, population))
         case StdDev(_, population):
@@ -200,17 +203,47 @@ def _sums(single: Callable[[Element], Any], empty: tuple[int, ...], result: Call
     """Accumulate a tuple of numbers by addition; retract by subtraction."""
 
     def merge(left: Any, right: Any) -> Any:
-        return tuple(map(operator.add, left, right))
+        return tuple(map(_add, left, right))
 
     def retract(state: Any, one: Any) -> Any:
-        return tuple(map(operator.sub, state, one))
+        return tuple(map(_subtract, state, one))
 
     return Accumulation(empty, single, merge, result, retract)
 
 
+def _add(one: Any, other: Any) -> Any:
+    """Add two numbers; decimals without rounding."""
+    is_decimal = isinstance(one, Decimal) or isinstance(other, Decimal)
+    return _EXACT.add(one, other) if is_decimal else one + other
+
+
+def _subtract(one: Any, other: Any) -> Any:
+    return _EXACT.subtract(one, other) if isinstance(other, Decimal) else one - other
+
+
 def _within_limit(total: Any) -> Any:
-    """Return a sum of integers only if it is well inside 64 bits, else null."""
-    return None if isinstance(total, int) and abs(total) >= _LIMIT else total
+    """Return a sum, or null if it has more than 64 bits or 38 digits."""
+    match total:
+        case int():
+            return total if -(1 << _BITS) <= total < 1 << _BITS else None
+        case Decimal():
+            return total if len(total.as_tuple().digits) <= _DIGITS else None
+    return total
+
+
+def _ratio(total: Any, many: int) -> float | None:
+    """Divide exactly, and round once."""
+    if not many:
+        return None
+    return total / many if isinstance(total, float) else _rounded(Fraction(total) / many)
+
+
+def _rounded(exact: Fraction) -> float:
+    """Round to a double; beyond its range to infinity."""
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
 
 
 def _powers(value: Any) -> tuple[int, Fraction | int, Fraction | int, int]:
@@ -225,7 +258,7 @@ def _variance(state: tuple[int, Fraction, Fraction, int], population: bool) -> f
     divisor = many if population else many - 1
     if divisor < 1:
         return None
-    return math.nan if not_finite else float((squares - Fraction(total * total, many)) / divisor)
+    return math.nan if not_finite else _rounded((squares - Fraction(total * total, many)) / divisor)
 
 
 def _root(variance: float | None) -> float | None:

@@ -16,11 +16,16 @@ _ALPHA: Final = {16: 0.673, 32: 0.697, 64: 0.709}
 def register(value: Any, precision: int) -> tuple[int, int]:
     """Return the register that a value's hash selects, and the position of the first one-bit in its rest."""
     plain = value + 0.0 if isinstance(value, float) else value  # minus zero is zero
-    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=_text)
     hashed = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
     width = 64 - precision
     chosen, rest = hashed >> width, hashed & ((1 << width) - 1)
     return chosen, width - rest.bit_length() + 1
+
+
+def _text(value: Any) -> str:
+    """Return the text by which a value without a JSON form is hashed."""
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def estimate(registers: Mapping[int, int], precision: int) -> int:

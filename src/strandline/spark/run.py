@@ -21,11 +21,13 @@ from strandline.errors import (
     InvalidArgument,
     RunError,
     SetupError,
+    StateError,
     StrandlineError,
     hide_internal_columns,
 )
 from strandline.execution.prepare import Seam
 from strandline.execution.task_writes import writers_of
+from strandline.kernel.panics import POLARS_FAILURE, message_of
 from strandline.model.arguments import checked
 from strandline.model.elements import ZERO, Length, duration
 from strandline.plan.arrival_order import order_dependence
@@ -244,12 +246,15 @@ class _Run:
         return _keeping_errors(deliverer, self.job)
 
 
-def _in_the_users_words(problem: Exception) -> StrandlineError:
-    """Translate an error of Spark at the start of a job."""
-    unknown = RunError(
-        "Spark could not start the job", detail=hide_internal_columns(innermost(str(problem))), hint="see spark.log"
-    )
-    return translate_error(problem) or unknown
+def _abandon(job: Job, opened: tuple[OpenSink, ...], problem: BaseException) -> StrandlineError | None:
+    """Undo a start that failed. Return the error to raise instead, such as one of Spark in the user's words."""
+    job.retry.stopping.set()
+    close_sinks(opened)
+    instead = job.abandon(problem)
+    if instead is not None or not isinstance(problem, PySparkException | Py4JError):
+        return instead
+    detail = hide_internal_columns(innermost(str(problem)))
+    return translate_error(problem) or RunError("Spark could not start the job", detail=detail, hint="see spark.log")
 
 
 def _refuse_missing(home: Checkpoint, stages: Stages) -> None:
@@ -386,6 +391,14 @@ def _keeping_errors(deliverer: Deliverer, job: Job) -> Deliver:
         except StrandlineError as problem:
             job.failed(problem)
             raise RuntimeError(problem.message) from None
+        except POLARS_FAILURE as problem:
+            failed = StateError(
+                f"batch {batch} cannot be delivered",
+                detail=message_of(problem),
+                hint="look at the types and the greatest values of the rows' columns",
+            )
+            job.failed(failed)
+            raise RuntimeError(failed.message) from None
         except (PySparkException, Py4JError):
             if not job.retry.stopping.is_set():
                 raise

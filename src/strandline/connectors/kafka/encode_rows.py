@@ -10,6 +10,8 @@ from strandline.formats.refused_rows import Refused
 from strandline.formats.sink_columns import names_beside, to_sink_rows
 from strandline.kernel.blocks.block import AT, END, START
 from strandline.kernel.blocks.column_types import YEAR_ONE, YEAR_TEN_THOUSAND
+from strandline.kernel.blocks.python_values import UNCONVERTIBLE, python_rows
+from strandline.kernel.panics import message_of
 from strandline.kernel.step import WATERMARK
 from strandline.kernel.window.panes import INDEX, RETRACTION, TIMESTAMP, TIMING
 from strandline.ports.codecs import REASON
@@ -70,13 +72,17 @@ def encode_or_refuse(
     error."""
     try:
         return frame, write(frame), []
-    except SinkError as problem:
+    except (SinkError, *UNCONVERTIBLE) as problem:
         if frame.height <= 1:
-            rows = to_sink_rows(frame, batch).rows.to_dicts()
-            return frame.clear(), pl.Series([], dtype=pl.Binary), [Refused(row, str(problem)) for row in rows]
+            rows = python_rows(to_sink_rows(frame, batch).rows)
+            return frame.clear(), pl.Series([], dtype=pl.Binary), [Refused(row, _error_text(problem)) for row in rows]
     half = frame.height // 2
     first, second = encode_or_refuse(frame[:half], write, batch), encode_or_refuse(frame[half:], write, batch)
     return pl.concat([first[0], second[0]]), pl.concat([first[1], second[1]]), first[2] + second[2]
+
+
+def _error_text(problem: BaseException) -> str:
+    return str(problem) if isinstance(problem, SinkError) else message_of(problem)
 
 
 def pane_headers(frame: pl.DataFrame, more: Headers) -> list[Headers]:

@@ -31,6 +31,7 @@ from strandline.formats.json.write_rows import as_json
 from strandline.formats.refused_rows import Refused, refused_letters
 from strandline.formats.sink_columns import names_beside, to_sink_rows
 from strandline.kernel.blocks.block import END, START
+from strandline.kernel.blocks.python_values import python_rows
 from strandline.kernel.dead_letters import NAMES
 from strandline.kernel.latest_per_key import latest_rows
 from strandline.kernel.output import Output
@@ -246,7 +247,7 @@ class OpenKafka:
             reason = (
                 reason if long[place] else f"invalid record: {topic} is compacted, and accepts no record without a key"
             )
-            batch.refused.append(Refused(to_sink_rows(frame[place], number).rows.to_dicts()[0], reason))
+            batch.refused.append(Refused(python_rows(to_sink_rows(frame[place], number).rows)[0], reason))
         parts = zip(values, [None] * frame.height if keys is None else keys, headers, long | bare, strict=True)
         batch.records += [
             {"topic": topic, "key": key, "value": value, "headers": row_headers}

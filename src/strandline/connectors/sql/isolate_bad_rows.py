@@ -9,6 +9,8 @@ import polars as pl
 from strandline.connectors.sql.dialect import Refusal
 from strandline.errors import SinkError
 from strandline.formats.refused_rows import Refused
+from strandline.kernel.blocks.python_values import UNCONVERTIBLE, python_rows
+from strandline.kernel.panics import message_of
 
 MOST_REFUSED: Final = 100
 """If this many rows are refused before one is accepted, the batch fails: the table is wrong, not the rows."""
@@ -28,12 +30,12 @@ def write_isolating_refused(
             with savepoint():
                 put(part)
             taken += part.height
-        except Refusal as problem:
+        except (Refusal, *UNCONVERTIBLE) as problem:
             if part.height > 1:
                 half = part.height // 2
                 parts += [part[half:], part[:half]]
                 continue
-            refused.append(Refused(part.to_dicts()[0], str(problem)))
+            refused.append(Refused(python_rows(part)[0], _error_text(problem)))
             if not taken and len(refused) == MOST_REFUSED:
                 raise SinkError(
                     f"the first {MOST_REFUSED} rows of a batch were all refused",
@@ -41,3 +43,7 @@ def write_isolating_refused(
                     hint="change the table to accept the pipeline's rows; the next start retries the batch",
                 ) from None
     return refused
+
+
+def _error_text(problem: BaseException) -> str:
+    return str(problem) if isinstance(problem, Refusal) else message_of(problem)

@@ -19,6 +19,7 @@ from strandline.errors import InvalidStep, SinkError
 from strandline.formats.json.write_rows import as_json
 from strandline.formats.refused_rows import Refused, refused_letters
 from strandline.formats.sink_columns import names_beside, to_sink_rows
+from strandline.kernel.blocks.python_values import python_rows
 from strandline.kernel.dead_letters import CUT, NAMES
 from strandline.kernel.latest_per_key import latest_rows
 from strandline.kernel.output import Output
@@ -58,7 +59,7 @@ class _Batch:
         """Remove rows whose keys hold foreign values, and record them as refused."""
         if self.panes is not None:
             rows = self.panes[part.rows[NUMBER].gather(places).to_list()]
-            self.refused += [Refused(row, _FOREIGN) for row in to_sink_rows(rows, batch).rows.to_dicts()]
+            self.refused += [Refused(row, _FOREIGN) for row in python_rows(to_sink_rows(rows, batch).rows)]
         return part.without(places)
 
 
@@ -204,7 +205,7 @@ class OpenValkey:
 
 def _refuse_too_long(rows: pl.DataFrame, batch: int) -> list[Refused]:
     reason = f"the row is longer than {LARGEST} bytes"
-    return [Refused(row, reason) for row in to_sink_rows(rows, batch).rows.to_dicts()]
+    return [Refused(row, reason) for row in python_rows(to_sink_rows(rows, batch).rows)]
 
 
 def _to_lines(letters: pl.DataFrame) -> tuple[str, ...]:

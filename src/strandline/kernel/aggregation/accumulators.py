@@ -12,10 +12,10 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from strandline.kernel.aggregation import retractable_aggregates
+from strandline.kernel.aggregation import overflow, retractable_aggregates
 from strandline.kernel.aggregation.aggregates import MANY, InItems, InRow, Items, Part, columns_of
 from strandline.kernel.aggregation.first_last import Pick, ranked
-from strandline.kernel.aggregation.overflow import at_risk, total
+from strandline.kernel.aggregation.overflow import at_risk, carry_of, without_empty_carries
 from strandline.kernel.blocks.block import (
     AT,
     COUNTED,
@@ -30,8 +30,10 @@ from strandline.kernel.blocks.block import (
     TIME,
     Frames,
 )
+from strandline.kernel.blocks.python_values import python_values
 from strandline.kernel.blocks.small_frames import only, stacked
 from strandline.kernel.blocks.sorting import Fold, fold_by_key, is_worth_it
+from strandline.kernel.panics import ANY_FAILURE
 from strandline.kernel.state.partitioning import span_of
 from strandline.kernel.stateless_steps import PROBLEM
 from strandline.kernel.watermarks import FOREVER, NEVER
@@ -48,6 +50,8 @@ ELEMENTS = "elements"
 TURN = "@turn"
 """Number of the batch that an element arrived in. With the element's position it gives the order of arrival."""
 
+_WIDE_INTEGERS: Final = (pl.UInt64, pl.Int128, pl.UInt128)
+"""Integers whose sum has more than 64 bits in Polars."""
 _WORTH_IT: Final = 10_000
 _MAX_WINDOWS: Final = 64
 """Above this many distinct windows in a frame, all rows are grouped at once."""
@@ -135,7 +139,7 @@ def combine(placed: pl.DataFrame, keys: Sequence[str], step: WindowedStep, some:
     many = pl.len().cast(pl.Int64)
     counted = pl.col(NEWEST).sum().cast(pl.Int64) if NEWEST in placed.columns else many
     made = [many.alias(NEW), counted.alias(COUNTED)]
-    made += [_partial(part, placed, step).alias(part.name) for part in plain_parts(step)]
+    made += [each for part in plain_parts(step) for each in _partials(part, placed, step)]
     if needs_earliest(step):
         made.append(pl.col(AT).min().alias(EARLIEST))
     if step.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
@@ -159,11 +163,16 @@ def _input_columns(keys: Sequence[str], made: Sequence[pl.Expr]) -> list[str]:
     return list(dict.fromkeys([*identity(keys), *(name for each in made for name in each.meta.root_names())]))
 
 
-def _partial(part: Part, placed: pl.DataFrame, step: WindowedStep) -> pl.Expr:
-    if part.sums is None or not at_risk(placed[part.sums]):
-        return part.partial
-    signs = pl.col(SIGN).cast(pl.Int128) if step.signed else pl.lit(1, pl.Int128)
-    return total(pl.col(part.sums).cast(pl.Int128) * signs)
+def _partials(part: Part, placed: pl.DataFrame, step: WindowedStep) -> list[pl.Expr]:
+    """Return the columns that an accumulator gets from elements: one, or a sum and its carry."""
+    if part.sums is None:
+        return [part.partial.alias(part.name)]
+    kind = placed.schema[part.sums]
+    if not at_risk(placed[part.sums]):
+        made = part.partial.cast(pl.Int64) if kind in _WIDE_INTEGERS else part.partial
+        return [made.alias(part.name)]
+    values = overflow.units(pl.col(part.sums))
+    return overflow.sums(values * pl.col(SIGN) if step.signed else values, part.name, kind)
 
 
 def grouped(frame: pl.DataFrame, keys: Sequence[str], step: WindowedStep, made: Sequence[pl.Expr]) -> pl.DataFrame:
@@ -171,6 +180,10 @@ def grouped(frame: pl.DataFrame, keys: Sequence[str], step: WindowedStep, made: 
 
     Few and large windows are grouped one by one, since grouping by keys alone is faster.
     """
+    return without_empty_carries(_grouped(frame, keys, step, made), sums_of(step))
+
+
+def _grouped(frame: pl.DataFrame, keys: Sequence[str], step: WindowedStep, made: Sequence[pl.Expr]) -> pl.DataFrame:
     if frame.height < _WORTH_IT:
         return frame.group_by(identity(keys)).agg(*made)
     narrow = frame.select(_input_columns(keys, made))
@@ -314,23 +327,46 @@ def merged(found: Sequence[Combined | None], keys: Sequence[str], step: Windowed
 
 def merges(step: WindowedStep, frame: pl.DataFrame) -> Sequence[pl.Expr]:
     """Return the expressions that merge rows of one window in this frame. Picks are not among them: they are ranked."""
-    return _merges(step, frozenset(wide_sums(step, frame)))
-
-
-def wide_sums(step: WindowedStep, frame: pl.DataFrame) -> set[str]:
-    """Return the sums in this frame that could overflow."""
-    return {part.name for part in parts_of(step) if part.sums is not None and at_risk(frame[part.name])}
+    return _merges(step, wide_sums(step, frame))
 
 
 @cache
-def _merges(step: WindowedStep, wide: frozenset[str]) -> Sequence[pl.Expr]:
-    parts = plain_parts(step)
-    joined = [total(pl.col(part.name)) if part.name in wide else part.merge for part in parts]
-    made = [
-        pl.col(NEW).sum(),
-        pl.col(COUNTED).sum(),
-        *(merge.alias(part.name) for part, merge in zip(parts, joined, strict=True)),
-    ]
+def sums_of(step: WindowedStep) -> tuple[str, ...]:
+    """Return the names of the sums, which may have a carry."""
+    return tuple(part.name for part in parts_of(step) if part.sums is not None)
+
+
+def carries_in(step: WindowedStep, frame: pl.DataFrame) -> list[str]:
+    """Return the carry columns of a frame."""
+    return [carry for name in sums_of(step) if (carry := carry_of(name)) in frame.columns]
+
+
+WideSums = frozenset[tuple[str, pl.DataType, bool]]
+"""The sums to merge in 128 bits: name, type, and whether they have carries."""
+
+
+def wide_sums(step: WindowedStep, frame: pl.DataFrame) -> WideSums:
+    """Return the sums in this frame that could overflow, or have overflowed before."""
+    found = ((name, frame[name], carry_of(name) in frame.columns) for name in sums_of(step))
+    return frozenset((name, each.dtype, carried) for name, each, carried in found if carried or at_risk(each))
+
+
+def merged_parts(parts: Sequence[Part], wide: WideSums) -> list[pl.Expr]:
+    """Return the expressions that merge accumulators: one column each, or a sum and its carry."""
+    known = {name: (kind, carried) for name, kind, carried in wide}
+    made: list[pl.Expr] = []
+    for part in parts:
+        if part.name in known:
+            kind, carried = known[part.name]
+            made += overflow.sums(overflow.units(pl.col(part.name)), part.name, kind, carried=carried, stored=True)
+        else:
+            made.append(part.merge.alias(part.name))
+    return made
+
+
+@cache
+def _merges(step: WindowedStep, wide: WideSums) -> Sequence[pl.Expr]:
+    made = [pl.col(NEW).sum(), pl.col(COUNTED).sum(), *merged_parts(plain_parts(step), wide)]
     if needs_earliest(step):
         made.append(pl.col(EARLIEST).min())
     if step.pane_timestamp is not PaneTimestamp.END_OF_WINDOW:
@@ -345,12 +381,19 @@ def with_values(
     """Add the current value of each aggregate to window rows, in columns named `before` + aggregate name."""
     layouts = _layouts(step)
     known = windows.with_columns(
-        kept.value.alias(before + name) for name, kept in layouts.items() if isinstance(kept, InRow)
+        _row_value(kept, windows).alias(before + name) for name, kept in layouts.items() if isinstance(kept, InRow)
     )
     for name, kept in layouts.items():
         if isinstance(kept, InItems):
             known = _with_item_value(known, items.get(kept.items.name), keys, kept, before + name)
     return known
+
+
+def _row_value(kept: InRow, windows: pl.DataFrame) -> pl.Expr:
+    (first, *_) = kept.parts
+    if first.sums is None:
+        return kept.value
+    return overflow.value(first.name, windows.schema[first.name], windows.columns)
 
 
 def _with_item_value(
@@ -373,11 +416,11 @@ def _with_item_value(
 def _finish_in_user_code(known: pl.DataFrame, kept: InItems, name: str) -> pl.DataFrame:
     """Compute values by the user's code. Where it raises, the value is null and PROBLEM has the error."""
     results, problems = list[Any](), list[str | None]()
-    for each in known[name].to_list():
+    for each in python_values(known[name]):
         try:
             results.append(kept.empty if each is None or kept.finish is None else kept.finish(each))
             problems.append(None)
-        except Exception as problem:  # noqa: BLE001 - a user's code may raise anything
+        except ANY_FAILURE as problem:
             results.append(None)
             problems.append(f"{type(problem).__name__}: {problem}")
     values = known.with_columns(pl.Series(name, results, strict=False))

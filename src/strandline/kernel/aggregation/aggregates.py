@@ -11,7 +11,7 @@ from typing import Any, assert_never
 
 import polars as pl
 
-from strandline.kernel.aggregation import overflow, sketches
+from strandline.kernel.aggregation import sketches
 from strandline.kernel.aggregation.first_last import Pick
 from strandline.kernel.blocks.block import AT, OFFSET, PARTITION
 from strandline.kernel.blocks.sorting import Fold
@@ -60,7 +60,7 @@ class Part:
     empty: Any
     fold: Fold | None = None
     sums: str | None = None
-    """The column that it sums, where the sum may overflow."""
+    """The column that it sums, if it is a sum, which may overflow: `overflow.py` then builds, merges and reads it."""
     per_row: pl.Expr | None = None
     """What `partial` gives for a single element, computed row by row; None where no such expression exists."""
 
@@ -150,7 +150,7 @@ def _in_row(
             # Polars sums narrow integers in their own width, which would wrap.
             each = column + pl.lit(0, pl.Int64)
             whole = Part(kept, each.sum(), accumulator.sum(), 0, "add", aggregate.column, each.fill_null(0))
-            return InRow((whole,), overflow.value_or_null(kept))
+            return InRow((whole,), pl.col(kept))
         case Min():
             return _single(kept, column.min(), accumulator.min(), None, "least", column)
         case Max():

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from strandline.kernel.blocks.block import OFFSET, PARTITION
+from strandline.kernel.panics import ANY_FAILURE
 from strandline.kernel.stateless_steps import EXCEPTION, PROBLEM
 from strandline.model.aggregates import UserAggregate
 from strandline.model.steps import WindowedStep
@@ -37,6 +38,6 @@ def _error_of(aggregate: UserAggregate, rows: pl.DataFrame) -> tuple[str, str] |
         for value in rows.sort(PARTITION, OFFSET)[aggregate.column]:
             if value is not None:
                 kept = aggregate.add(kept, value)
-    except Exception as problem:  # noqa: BLE001 - a user's code may raise anything
+    except ANY_FAILURE as problem:
         return f"{aggregate.name}: {type(problem).__name__}: {problem}", type(problem).__name__
     return None

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from strandline.errors import Unsupported
-from strandline.kernel.aggregation import overflow, sketches
+from strandline.kernel.aggregation import sketches
 from strandline.kernel.aggregation.aggregates import (
     BY,
     MANY,
@@ -63,7 +63,7 @@ def columns_of(name: str, aggregate: Aggregate) -> InRow | InItems:
             return InRow((Part(kept, _many(column), pl.col(kept).sum(), 0, "add"),), pl.col(kept))
         case Sum(column):
             total = ((pl.col(column) + pl.lit(0, pl.Int64)) * sign).sum()
-            return InRow((Part(kept, total, pl.col(kept).sum(), 0, "add", column),), overflow.value_or_null(kept))
+            return InRow((Part(kept, total, pl.col(kept).sum(), 0, "add", column),), pl.col(kept))
         case Mean(column):
             whole, many = f"{kept}.sum", f"{kept}.many"
             parts = (

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from strandline.kernel.blocks.nan_safe_join import join_nan_safe
+from strandline.kernel.blocks.python_values import python_values, text_in_json
 
 _DROPPED: Final = np.uint64(64 - 12 - 6)
 """Bits of a double below the sign, the exponent and six bits of the mantissa."""
@@ -38,7 +39,7 @@ def register(values: pl.Expr, precision: int) -> pl.Expr:
 def _registers(values: pl.Series, precision: int) -> pl.Series:
     """Hash each distinct value once."""
     distinct = values.unique().drop_nulls()
-    chosen = [_register(value, precision) for value in distinct.to_list()]
+    chosen = [_register(value, precision) for value in python_values(distinct)]
     found = pl.DataFrame(
         {"value": distinct, "register": [r for r, _ in chosen], "position": [p for _, p in chosen]},
         schema={"value": values.dtype, "register": pl.Int64, "position": pl.Int64},
@@ -49,7 +50,7 @@ def _registers(values: pl.Series, precision: int) -> pl.Series:
 
 def _register(value: Any, precision: int) -> tuple[int, int]:
     plain = value + 0.0 if isinstance(value, float) else value  # minus zero is zero
-    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=text_in_json)
     hashed = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
     width = 64 - precision
     rest = hashed & ((1 << width) - 1)

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 
 import polars as pl
 
+from strandline.kernel.aggregation.check_types import reject_unfit_elements
 from strandline.kernel.aggregation.check_user_aggregates import reject_failing_keys
 from strandline.kernel.operator import Batch, Exported, Fit, Played, Prepared
 from strandline.kernel.state.partitioning import slices_of, span_of
@@ -21,6 +22,7 @@ from strandline.kernel.state.slice_store import Slices, due
 from strandline.kernel.watermarks import Rule
 from strandline.kernel.window import export
 from strandline.kernel.window.arrivals import Arrivals
+from strandline.kernel.window.panes import overflowed_sums
 from strandline.kernel.window.prepare import admit, prepare
 from strandline.kernel.window.shared_slice_store import EndedWindows
 from strandline.kernel.window.state_migrations import in_rows, is_older
@@ -72,7 +74,10 @@ class WindowOperator:
         return admit(elements, self.definition, rule, clock)
 
     def probe(self, elements: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        return reject_failing_keys(elements, self.keys, self.definition)
+        fit, unfit = reject_unfit_elements(elements, self.definition)
+        taken, failing = reject_failing_keys(fit, self.keys, self.definition)
+        failed = [each for each in (unfit, failing) if each is not None]
+        return taken, pl.concat(failed, how="diagonal_relaxed") if failed else None
 
     def prepare(self, elements: pl.DataFrame, groups: int, horizon: int | None) -> Prepared:
         return prepare(elements, self.keys, self.definition, groups, horizon)
@@ -95,6 +100,7 @@ class WindowOperator:
             updated.late_split.late,
             updated.late_split.contributed + arrivals.combined_count,
             updated.late_split.refused,
+            overflow=0 if updated.panes is None else overflowed_sums(updated.panes, self.definition),
         )
 
     def _touched_frames(self, arrivals: Arrivals, ended: EndedWindows) -> Touched:

@@ -9,6 +9,7 @@ import polars as pl
 from strandline.kernel.aggregation.accumulators import (
     ELEMENTS,
     Combined,
+    carries_in,
     combine,
     identity,
     parts_of,
@@ -37,6 +38,7 @@ from strandline.kernel.window.window_rows import (
     initial,
     keeps_last_values,
 )
+from strandline.model.aggregates import Sum
 from strandline.model.evictors import Moment
 from strandline.model.expressions import Expression, Name
 from strandline.model.panes import Accumulation, Emit, PaneTimestamp, Timing
@@ -148,6 +150,7 @@ def after_on_time_pane(rows: pl.DataFrame, step: WindowedStep, now: Instant) -> 
     state = {**initial(step), **counts, **fired}
     if closed or step.accumulation is Accumulation.DISCARDING:
         state |= {part.name: pl.lit(part.empty, rows[part.name].dtype) for part in parts_of(step)}
+        state |= {carry: pl.lit(0, pl.Int64) for carry in carries_in(step, rows)}
     return _without_batch_columns(rows.lazy().with_columns(**state)).collect()
 
 
@@ -333,6 +336,13 @@ def _retractions(
     return found
 
 
+def overflowed_sums(panes: pl.DataFrame, step: WindowedStep) -> int:
+    """Count the sums in new panes that are null: they have overflowed, since a sum of no values is 0."""
+    names = [name for name, aggregate in step.aggregates if isinstance(aggregate, Sum) and panes[name].null_count()]
+    new = panes.filter(~pl.col(RETRACTION)) if names else panes
+    return sum(new[name].null_count() for name in names)
+
+
 def last_panes(windows: pl.DataFrame, keys: Sequence[str], step: WindowedStep) -> pl.DataFrame:
     """Return the last emitted pane of each window as a retraction."""
     early = pl.col(LAST_TIMING) == Timing.EARLY.value
@@ -359,7 +369,11 @@ def _after_firing(
     if step.evictor is not None and ELEMENTS in items:
         items[ELEMENTS] = _evict_after(items[ELEMENTS], windows.filter(_FIRES), keys, step)
     alive = collected(
-        _without_batch_columns(windows.lazy().filter(~pl.col(_EXPIRED)).with_columns(**_columns_after_firing(step))),
+        _without_batch_columns(
+            windows.lazy()
+            .filter(~pl.col(_EXPIRED))
+            .with_columns(**_columns_after_firing(step), **_carries_after_firing(windows, step))
+        ),
         windows.height,
     )
     return OpenWindows(alive, items, _still_pending(state.pending, windows, keys))
@@ -377,6 +391,11 @@ def _columns_after_firing(step: WindowedStep) -> Mapping[str, pl.Expr]:
         CLOSED: _CLOSES,
         **{part.name: pl.when(clears).then(part.nothing).otherwise(pl.col(part.name)) for part in parts_of(step)},
     }
+
+
+def _carries_after_firing(windows: pl.DataFrame, step: WindowedStep) -> Mapping[str, pl.Expr]:
+    clears = _clears_contents(step)
+    return {carry: pl.when(clears).then(0).otherwise(pl.col(carry)) for carry in carries_in(step, windows)}
 
 
 def _clears_contents(step: WindowedStep) -> pl.Expr:

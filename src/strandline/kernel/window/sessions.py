@@ -9,8 +9,18 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from strandline.kernel.aggregation.accumulators import identity, items_of, picks_of, plain_parts, together
+from strandline.kernel.aggregation.accumulators import (
+    identity,
+    items_of,
+    merged_parts,
+    picks_of,
+    plain_parts,
+    sums_of,
+    together,
+    wide_sums,
+)
 from strandline.kernel.aggregation.first_last import ranked
+from strandline.kernel.aggregation.overflow import without_empty_carries
 from strandline.kernel.blocks.block import END, START
 from strandline.kernel.state.slice_store import HOLD
 from strandline.kernel.window import triggers
@@ -113,8 +123,9 @@ def _merged_rows(parts: pl.DataFrame, keys: Sequence[str], step: WindowedStep, b
     ranks = ranked(parts.drop(START, END).rename({COVER_START: START, COVER_END: END}), picks_of(step))
     gathered = ranks.fetched(ranks.frame.group_by(identity(keys)).agg(
         pl.col(ADDED).sum(), hold, pl.col(ARRIVED).max(),
-        *(part.merge.alias(part.name) for part in plain_parts(step)), *ranks.made, *triggers.merging(step.trigger),
+        *merged_parts(plain_parts(step), wide_sums(step, parts)), *ranks.made, *triggers.merging(step.trigger),
     ))  # fmt: skip
+    gathered = without_empty_carries(gathered, sums_of(step))
     end = max_timestamp()
     if step.pane_timestamp is PaneTimestamp.END_OF_WINDOW:
         gathered = gathered.with_columns(pl.when(pl.col(HOLD).is_not_null()).then(end).alias(HOLD))

@@ -9,6 +9,7 @@ import polars as pl
 
 from strandline.kernel.aggregation.accumulators import (
     Combined,
+    carries_in,
     grouped,
     identity,
     items_of,
@@ -147,6 +148,8 @@ def _merge_in_order(
     if not is_worth_it(windows.height) or len(keys) != 1 or not is_constant(windows[START]):
         return None
     merged = _merge_touched(windows.filter(touched), rows, keys, step)
+    if carries_in(step, windows) or carries_in(step, merged):
+        return None  # their columns differ
     return replaced_in_order(windows.with_columns(**_no_new_elements(step)), touched, merged, keys[0])
 
 
@@ -156,6 +159,7 @@ def _merge_touched(windows: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str
     Aggregating every other column with `first` would cost three times as much.
     """
     joined = {*identity(keys), NEW, COUNTED, EARLIEST, TIME, *(part.name for part in parts_of(step))}
+    joined |= {*carries_in(step, windows)}
     state = [name for name in windows.columns if name not in joined]
     mergeable = without(windows, state).with_columns(**_no_new_elements(step)).with_row_index(_AT)
     both = pl.concat([mergeable, rows], how="diagonal_relaxed")

@@ -16,17 +16,23 @@ import polars as pl
 
 from strandline.kernel.aggregation.accumulators import (
     Combined,
+    WideSums,
+    carries_in,
     items_of,
+    merged_parts,
     merges,
     needs_earliest,
     picks_of,
     plain_parts,
+    sums_of,
     together,
     wide_sums,
 )
 from strandline.kernel.aggregation.aggregates import Items, Part
 from strandline.kernel.aggregation.first_last import ranked
+from strandline.kernel.aggregation.overflow import without_empty_carries
 from strandline.kernel.blocks.block import COUNTED, EARLIEST, END, NEW, START, Frames
+from strandline.kernel.blocks.small_frames import stacked
 from strandline.kernel.blocks.sorting import Fold
 from strandline.model.steps import WindowedStep
 
@@ -48,7 +54,7 @@ def combine_into_windows(
     codes = key_rows.with_row_index(_CODE).with_columns(pl.col(_CODE).cast(pl.Int64))
     coded = [each.join(codes, on=list(keys), how="left", nulls_equal=True) for each in placed]
     pieces = [_rows_of_group(each, key_rows.height, group, step) for each, group in zip(coded, groups, strict=True)]
-    rows = pl.concat(pieces)
+    rows = stacked(pieces)
     if len(pieces) > 1:
         rows = rows.sort(_CODE, START, END)
     rows = pl.concat([key_rows[rows[_CODE]], rows.drop(_CODE)], how="horizontal")
@@ -86,7 +92,8 @@ def _combine_by_place(shared: pl.DataFrame, windows: Spans, keys: Sequence[str],
     # Most shared slices belong to all windows, and grouping by keys alone is faster.
     core = placed.lazy().filter(of_all).group_by(keys).agg(*made).with_columns(pl.lit(many, pl.Int64).alias(_PLACE))
     edges = placed.lazy().filter(~of_all).group_by(*keys, _PLACE).agg(*made)
-    return ranks.fetched(pl.concat([core.select(edges.collect_schema().names()), edges]).collect())
+    found = ranks.fetched(pl.concat([core.select(edges.collect_schema().names()), edges]).collect())
+    return without_empty_carries(found, sums_of(step))
 
 
 def _rows_of_group(placed: pl.DataFrame, many: int, windows: Spans, step: WindowedStep) -> pl.DataFrame:
@@ -100,7 +107,7 @@ def _rows_of_group(placed: pl.DataFrame, many: int, windows: Spans, step: Window
     parts_of_cells = [
         cells.filter(pl.col(_CELL).is_between(each * codes[0], each * codes[-1] + each - 1)) for codes in ranges
     ]
-    return pl.concat(
+    return stacked(
         [_from_cells(part, codes, windows, step) for part, codes in zip(parts_of_cells, ranges, strict=True)]
     )
 
@@ -125,12 +132,13 @@ def _from_cells(cells: pl.DataFrame, codes: range, windows: Spans, step: Windowe
         pl.zeros(len(key), pl.Int64, eager=True).alias(COUNTED),
     ]
     wide = wide_sums(step, cells)
-    found = {name: fold for name, fold in _folds(step).items() if fold is not None and name not in wide}
+    wide_names = {name for name, _, _ in wide}
+    found = {name: fold for name, fold in _folds(step).items() if fold is not None and name not in wide_names}
     folds = {name: fold for name, fold in found.items() if _is_number(cells[name].dtype)}
     rows += [_fold_column(cells[name], cell, shape, has_rows, fold) for name, fold in folds.items()]
     others = [part for part in plain_parts(step) if part.name not in folds]
     return pl.DataFrame(
-        rows + (_group_non_numeric(cells, cell, len(windows), others, step) if others or picks_of(step) else [])
+        rows + (_group_non_numeric(cells, cell, len(windows), others, step, wide) if others or picks_of(step) else [])
     )
 
 
@@ -190,7 +198,7 @@ def _running_totals(values: Matrix, cell: Matrix, shape: tuple[int, int], functi
 
 
 def _group_non_numeric(
-    cells: pl.DataFrame, cell: Matrix, width: int, parts: Sequence[Part], step: WindowedStep
+    cells: pl.DataFrame, cell: Matrix, width: int, parts: Sequence[Part], step: WindowedStep, wide: WideSums
 ) -> list[pl.Series]:
     """Aggregate non-numeric parts: one row per cell and window, grouped by window."""
     place = cell % (2 * width)
@@ -199,10 +207,12 @@ def _group_non_numeric(
     rows = cells.select(
         pl.Series(_CODE, cell // (2 * width)), pl.int_ranges(pl.Series(first), pl.Series(last + 1)).alias(_WINDOW),
         *(part.name for part in parts), *(name for pick in picks_of(step) for name in pick.columns),
+        *carries_in(step, cells),
     )  # fmt: skip
     ranks = ranked(rows, picks_of(step))
     groups = ranks.frame.explode(_WINDOW).group_by(_CODE, _WINDOW)
-    made = ranks.fetched(groups.agg(*(part.merge.alias(part.name) for part in parts), *ranks.made))
+    made = ranks.fetched(groups.agg(*merged_parts(parts, wide), *ranks.made))
+    made = without_empty_carries(made, sums_of(step))
     return made.sort(_CODE, _WINDOW).drop(_CODE, _WINDOW).get_columns()
 
 

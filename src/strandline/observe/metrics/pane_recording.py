@@ -12,6 +12,7 @@ import polars as pl
 
 from strandline.execution.task_metrics import hashes, named
 from strandline.kernel.blocks.block import END, OWN, START
+from strandline.kernel.blocks.python_values import python_rows
 from strandline.kernel.window.panes import INDEX, LAST, RETRACTION, TIMING
 from strandline.observe.metrics.measure import known_time
 from strandline.observe.metrics.tables import PaneLine
@@ -41,7 +42,7 @@ class PaneSelector:
     def _of(self, panes: pl.DataFrame, keys: Sequence[str], batch: Delivered, output: int) -> list[PaneLine]:
         columns = [name for name in panes.columns if not name.startswith(OWN) and name not in keys][:_COLUMNS]
         rows = self._select(panes, keys).tail(self._per_batch).sort(START, END, maintain_order=True)
-        return [_line(row, keys, columns, batch, output) for row in rows.iter_rows(named=True)]
+        return [_line(row, keys, columns, batch, output) for row in python_rows(rows)]
 
     def _select(self, panes: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
         if not keys or (self._one_in == 1 and panes.height <= self._per_batch):

@@ -87,6 +87,11 @@ class OperatorPlan(Protocol):
         ...
 
     @property
+    def sums(self) -> tuple[str, ...]:
+        """Return its columns that are null where a sum does not fit its type."""
+        ...
+
+    @property
     def has_fixed_windows(self) -> bool:
         """Tell whether its windows have bounds that do not depend on elements."""
         ...

@@ -67,6 +67,10 @@ class DeduplicatePlan:
         return {}
 
     @property
+    def sums(self) -> tuple[str, ...]:
+        return ()
+
+    @property
     def has_fixed_windows(self) -> bool:
         return False
 

@@ -12,6 +12,8 @@ from strandline.model.aggregates import (
     AllTrue,
     AnyTrue,
     ApproxCountDistinct,
+    ArgMax,
+    ArgMin,
     BitAnd,
     BitOr,
     BitXor,
@@ -57,10 +59,10 @@ PANE: Final[Mapping[str, str]] = {
     "pane_index": "long",
     "is_last": "boolean",
     "retraction": "boolean",
+    "overflow_in": "string",
 }
 """Columns of a pane beside its keys and aggregates, as the next operations read them."""
 
-_NUMERIC = (Sum, Mean, Variance, StdDev, Quantile, BitAnd, BitOr, BitXor)
 _ADDED_UP = (Count, Sum)
 _COMBINED_BY_ITSELF = (Min, Max, AnyTrue, AllTrue, BitAnd, BitOr, BitXor)
 _IDEMPOTENT = (Min, Max, AnyTrue, AllTrue, BitAnd, BitOr, CountDistinct, ApproxCountDistinct)
@@ -144,6 +146,10 @@ class WindowPlan:
         return PANE
 
     @property
+    def sums(self) -> tuple[str, ...]:
+        return tuple(name for name, aggregate in self.step.aggregates if isinstance(aggregate, Sum))
+
+    @property
     def has_fixed_windows(self) -> bool:
         return isinstance(self.step.window, Tumbling | Sliding | Cumulating)
 
@@ -198,9 +204,10 @@ class WindowPlan:
         for name, aggregate in self.step.aggregates:
             for column in read_by(aggregate):
                 kind = need(column)
-                if isinstance(aggregate, _NUMERIC) and not ddl.is_number(kind) and kind != "boolean":
+                wanted = _needs(aggregate, column)
+                if kind is not None and wanted is not None and not wanted[1](kind):
                     raise InvalidStep(
-                        f"{name!r} needs a number, and the column {column!r} is a {kind}",
+                        f"{name!r} needs {wanted[0]}, and the column {column!r} is a {kind}",
                         hint="choose or cast a column",
                     )
         match self.step.window:
@@ -273,6 +280,24 @@ class WindowPlan:
         return cautions(self.step)
 
 
+def _needs(aggregate: Aggregate, column: str) -> tuple[str, Callable[[str], bool]] | None:
+    """Return the types that an aggregate takes in a column: in words, and as a test; None for all types."""
+    match aggregate:
+        case Sum() | Mean() | Variance() | StdDev() | Quantile() | AnyTrue() | AllTrue():
+            return "a number", lambda kind: ddl.is_number(kind) or kind == "boolean"
+        case BitAnd() | BitOr() | BitXor():
+            return "an integer", lambda kind: ddl.is_integer(kind) or kind == "boolean"
+        case Min() | Max():
+            return "values with an order", lambda kind: not ddl.is_nested(kind)
+        case ArgMin(_, by) | ArgMax(_, by) if column == by:
+            return "values with an order", lambda kind: not ddl.is_nested(kind)
+        case TopK(_, _, by) if column == (by or aggregate.column):
+            return "values with an order", lambda kind: not ddl.is_nested(kind)
+        case StringAgg():
+            return "a text", lambda kind: kind != "binary" and not ddl.is_nested(kind)
+    return None
+
+
 def closes_early(step: WindowedStep) -> bool:
     """Tell whether a window may close before its allowed lateness has passed."""
     if not may_finish(step.trigger):
@@ -292,12 +317,17 @@ def _value_type(aggregate: Aggregate, known: Columns) -> str | None:
         case StringAgg():
             return "string"
         case Sum():
-            return (
-                "double" if kind in ("float", "double") else kind and (kind if kind.startswith("decimal") else "long")
-            )
+            return kind and _sum_type(kind)
         case Collect() | TopK():
             return kind and f"array<{kind}>"
         case UserAggregate():
             return None
         case _:
             return kind
+
+
+def _sum_type(kind: str) -> str:
+    """Return the type of a sum: a decimal keeps its scale and gets all digits, as in DuckDB."""
+    if kind in ("float", "double"):
+        return "double"
+    return f"decimal({ddl.DIGITS}, {ddl.scale(kind)})" if kind.startswith("decimal") else "long"

@@ -58,7 +58,7 @@ UNREACHABLE: Final = (SinkUnavailable, RegistryDown, SourceUnavailable)
 TASK_SERVICE: Final = "a service that tasks use"
 """A registry, or a sink that tasks write to."""
 
-_TASK_ERRORS: Final = {kind.__name__: kind for kind in (RegistryDown, SinkUnavailable, SinkError)}
+_TASK_ERRORS: Final = {kind.__name__: kind for kind in (RegistryDown, SinkUnavailable, SinkError, StateError)}
 """Errors that tasks raise. After the first two a batch is tried again."""
 
 Done = TypeVar("Done")

@@ -25,6 +25,7 @@ from strandline.letters.store import TIMES, envelopes
 from strandline.plan.endpoints import fields_of
 from strandline.ports.durable_files import remove, write_whole
 from strandline.ports.ledger import LedgerEntry
+from strandline.ports.local_path import local_path
 
 FORMATS: Final = ("parquet", "jsonl")
 _MOMENT: Final = pl.Datetime("ms", "UTC")
@@ -63,7 +64,7 @@ class DeadFiles:
 
 def dead_files(path: str | Path, *, format: str = "parquet", mask: Iterable[str] = ()) -> DeadFiles:  # noqa: A002 - Spark's term
     """Send dead letters to a folder, a file per batch: `write(sink, dead=dead_files("dead/", format="jsonl"))`."""
-    return DeadFiles(str(path), format, fields_of(mask))
+    return DeadFiles(local_path(path, "dead_files"), format, fields_of(mask))
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,6 +224,8 @@ class Kafka:
         options |= {
             "kafka.bootstrap.servers": self.servers,
             "kafka.isolation.level": "read_committed",
+            # Java's consumer lets a broker create a topic that it asks about, with the broker's default settings.
+            "kafka.allow.auto.create.topics": "false",
             **_FETCH_OPTIONS,
             "subscribePattern" if self.is_pattern else "subscribe": ",".join(self.topics),
             "failOnDataLoss": str(not self.goes_on_after_loss).lower(),

@@ -16,6 +16,7 @@ from strandline.formats.sink_columns import Column, Kind, SinkRows
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
+from strandline.ports.local_path import local_path
 
 Result = TypeVar("Result")
 
@@ -89,7 +90,7 @@ def duckdb(
     By default every pane is appended, and the view `totals_now` shows the latest answers. With `mode="upsert"` or a
     `key` the table itself holds the latest answers. `evolve` allows adding columns to an existing table.
     """
-    return DuckDb(str(path), table_of(table, mode, key, evolve))
+    return DuckDb(local_path(path, "duckdb"), table_of(table, mode, key, evolve))
 
 
 class DuckDbFile:
@@ -105,6 +106,8 @@ class DuckDbFile:
             Path(path).absolute().parent.mkdir(parents=True, exist_ok=True)
             self._connection = engine.connect(path)
             self._connection.execute("SET TimeZone = 'UTC'")
+            # A name that is no table must not be taken for a variable of this program or a file.
+            self._connection.execute("SET python_enable_replacements = false")
         except (engine.Error, OSError) as problem:
             detail = str(problem).partition("\n")[0]
             raise SinkError(

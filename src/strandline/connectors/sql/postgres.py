@@ -12,8 +12,9 @@ from strandline.connectors.sql.binary_copy import binary_form, has_binary_form
 from strandline.connectors.sql.conninfo import Place, place_of
 from strandline.connectors.sql.dead_letters import TableLetters
 from strandline.connectors.sql.dialect import Refusal, Traits
+from strandline.connectors.sql.postgres_schema import choose_schema
 from strandline.connectors.sql.sink import OpenSql, Table, open_table, table_of
-from strandline.errors import SinkError, SinkUnavailable
+from strandline.errors import InvalidStep, SinkError, SinkUnavailable
 from strandline.formats.secrets import Secret
 from strandline.formats.sink_columns import Column, Kind, SinkRows
 from strandline.model.elements import BEGINNING, END
@@ -61,6 +62,8 @@ class Postgres(Ledgered):
     place: Place
     table: Table
     schema: str | None = None
+    create_schema: bool = False
+    """Whether a schema that does not exist is created when the sink is opened."""
 
     @property
     def name(self) -> str:
@@ -72,24 +75,25 @@ class Postgres(Ledgered):
         return {"schema": self.schema, **self.table.definition}
 
     def open(self, output: Deliver) -> OpenSql:
-        return open_table(self.database(), self.table, output, self.name)
+        return open_table(self.database(create_schema=self.create_schema), self.table, output, self.name)
 
     def letters(self) -> TableLetters:
         """Open the dead letters beside the panes."""
         place = str(self.place) if self.schema is None else f"{self.place}, schema {self.schema}"
         return TableLetters(place, f"{self.table.name}_dead", self.database)
 
-    def database(self) -> "PostgresDatabase":
-        """Open a new connection."""
-        return PostgresDatabase(self.place, self.schema)
+    def database(self, *, create_schema: bool = False) -> "PostgresDatabase":
+        """Open a new connection. Readers never create the schema."""
+        return PostgresDatabase(self.place, self.schema, create_schema=create_schema)
 
 
-def postgres(
+def postgres(  # noqa: PLR0913 - one option each
     table: str,
     *,
     dsn: str | Secret,
     password: str | Secret | None = None,
     schema: str | None = None,
+    create_schema: bool = False,
     mode: str | None = None,
     key: Iterable[str] | None = None,
     evolve: bool = False,
@@ -98,9 +102,14 @@ def postgres(
 
     Secrets are references: `password="env:PGPASSWORD"`, or the whole `dsn="env:DATABASE_URL"`. By default every pane is
     appended, and the view `totals_now` shows the latest answers. With `mode="upsert"` or a `key` the table itself holds
-    them. `evolve` allows adding columns to an existing table.
+    them. `evolve` allows adding columns to an existing table. Tables are in the first existing schema of the server's
+    search path, or in `schema`, which must exist unless `create_schema=True`.
     """
-    return Postgres(place_of(dsn, password), table_of(table, mode, key, evolve), schema)
+    if schema is not None and (not schema or schema.startswith("pg_")):
+        raise InvalidStep(f"{schema!r} is no schema for tables", hint="name another schema, or leave schema out")
+    if create_schema and schema is None:
+        raise InvalidStep("create_schema=True needs a schema", hint="name it: schema=…")
+    return Postgres(place_of(dsn, password), table_of(table, mode, key, evolve), schema, create_schema)
 
 
 class PostgresDatabase:
@@ -114,14 +123,14 @@ class PostgresDatabase:
         update_room=" WITH (fillfactor = 50)",
     )
 
-    def __init__(self, place: Place, schema: str | None) -> None:
+    def __init__(self, place: Place, schema: str | None, *, create_schema: bool = False) -> None:
         self._place, self._schema = place, schema
         self._connection: psycopg.Connection[Any] | None = None
         self._staged: tuple[str, dict[str, str]] | None = None
         """The table that rows are staged for, and the types of the staged columns."""
-        self._open()
+        self._open(create_schema=create_schema)
 
-    def _open(self) -> "psycopg.Connection[Any]":
+    def _open(self, *, create_schema: bool = False) -> "psycopg.Connection[Any]":
         if self._connection is not None and not self._connection.closed:
             return self._connection
         self._staged = None
@@ -136,8 +145,11 @@ class PostgresDatabase:
         connection.execute(
             "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
         )
-        if self._schema is not None:
-            connection.execute(f"SET search_path = {self.quoted(self._schema, connection)}, pg_temp")
+        try:
+            choose_schema(connection, self._schema, str(self._place), create=create_schema)
+        except BaseException:
+            connection.close()
+            raise
         self._connection = connection
         return connection
 

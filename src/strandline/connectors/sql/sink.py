@@ -36,6 +36,10 @@ KEPT: Final = 1_000
 
 _LEDGER: Final = "strandline_ledger"
 _DRIVERS: Final = "strandline_drivers"
+_RESERVED: Final = (
+    _LEDGER, _DRIVERS, "strandline_staging", "strandline_rows", "strandline_redrives", "strandline_redriven",
+)  # fmt: skip
+"""Names of Strandline's own tables. A temporary table hides a permanent one of its name."""
 _TEXTS: Final = ("digest", "counts", "committed", "starts", "ends", "output")
 _ENTRY: Final = tuple(Column(name, Kind.TEXT if name in ("lineage", "sink", *_TEXTS) else Kind.INTEGER) for name in (
     "lineage", "sink", "batch", "epoch", "digest", "watermark_ms", "clock_ms", "counts", "committed", "starts", "ends",
@@ -75,6 +79,8 @@ def table_of(name: str, mode: str | None, key: Iterable[str] | None, evolve: boo
         raise InvalidStep(f"unknown mode {mode!r}", hint=f"choose one of {', '.join(Mode)}") from None
     if not name:
         raise InvalidStep("the table has no name", hint="name the table")
+    if name.lower() in _RESERVED:
+        raise InvalidStep(f"the table name {name!r} is reserved", hint="choose another name")
     if columns and chosen is Mode.APPEND:
         raise InvalidStep("appended rows have no key", hint='leave out key, or write mode="upsert"')
     return Table(name, chosen, columns, evolve)

@@ -17,6 +17,7 @@ from strandline.formats.sink_columns import Column, Kind, SinkRows
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Ledgered
 from strandline.plan.stages import Deliver
+from strandline.ports.local_path import local_path
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _STAGING: Final = "temp.strandline_staging"
@@ -74,7 +75,7 @@ def sqlite(
     By default every pane is appended, and the view `totals_now` shows the latest answers. With `mode="upsert"` or a
     `key` the table itself holds the latest answers. `evolve` allows adding columns to an existing table.
     """
-    return Sqlite(str(path), table_of(table, mode, key, evolve))
+    return Sqlite(local_path(path, "sqlite"), table_of(table, mode, key, evolve))
 
 
 class SqliteFile:

@@ -22,6 +22,21 @@ class Refused:
     detail: str
 
 
+def row_of(row: pl.DataFrame) -> dict[str, Any]:
+    """Return the only row of a frame; times outside Python's calendar as texts."""
+    try:
+        return row.to_dicts()[0]
+    except (ValueError, OverflowError):
+        return {name: _value(row[name]) for name in row.columns}
+
+
+def _value(cell: pl.Series) -> Any:
+    try:
+        return cell.to_list()[0]
+    except (ValueError, OverflowError):
+        return cell.cast(pl.String).to_list()[0]
+
+
 def refused_letters(
     refused: Iterable[Refused], *, sink: str, lineage: str, clock: int, mask: Iterable[str]
 ) -> pl.DataFrame:

@@ -148,6 +148,7 @@ class _Run:
         # Spark starts a Python process for the heartbeat. Sources are set up at the same time.
         ticks = BackgroundTask(lambda: heartbeat(self.session, every=every, drain=drain, live=live))
         carried = translate(self.stages, self.session, ticks.result, seam=seam, writers=writers_of(self.opened))
+        self.home.keep_clock()
         ranges = with_copies(self.home, self.identity.lineage)
         # No check is left that could fail, so the sinks are claimed, while Spark plans the first batch.
         deliver = BackgroundTask(lambda: self._deliver(ranges))

@@ -83,6 +83,7 @@ def duckdb(
     mode: str | None = None,
     key: Iterable[str] | None = None,
     evolve: bool = False,
+    on_refused: str = "stop",
 ) -> DuckDb:
     """Write panes to a DuckDB file: `duckdb("scores.duckdb", table="totals")`. No other process can read it while the
     job runs.
@@ -90,7 +91,7 @@ def duckdb(
     By default every pane is appended, and the view `totals_now` shows the latest answers. With `mode="upsert"` or a
     `key` the table itself holds the latest answers. `evolve` allows adding columns to an existing table.
     """
-    return DuckDb(local_path(path, "duckdb"), table_of(table, mode, key, evolve))
+    return DuckDb(local_path(path, "duckdb"), table_of(table, mode, key, evolve, on_refused))
 
 
 class DuckDbFile:
@@ -179,7 +180,9 @@ class DuckDbFile:
         engine = _engine()
         try:
             found = act()
-        except (engine.DataError, engine.IntegrityError) as problem:
+        except (engine.OperationalError, engine.FatalException, engine.InternalException):
+            raise  # about the file or the engine
+        except engine.Error as problem:
             raise Refusal(_first_line(problem)) from None
         self._done.append(act)
         return found

@@ -34,9 +34,10 @@ _INDEX_LOOKUPS: Final = "; ".join(
     for way in ("enable_hashjoin", "enable_mergejoin", "enable_seqscan", "enable_material", "jit")
 )
 """Planner settings for lookups by index only, without JIT: compiling a statement takes longer than running it."""
-_PERMANENT: Final = ("28", "3D", "3F", "42", "0A", "25006")
-"""SQLSTATE prefixes of permanent errors: authorization, database, schema, statement, unsupported feature, read-only
-server."""
+_TRANSIENT: Final = ("08", "40", "53", "55", "57", "58")
+"""SQLSTATE classes that may pass: connection, rolled back, resources, object in use, operator, system."""
+_OF_THE_CONNECTION: Final = ("25", "28", "3D")
+"""SQLSTATE classes about the connection's user, database or transaction, which no row can cause."""
 _TYPES: Final = {
     Kind.INTEGER: "bigint", Kind.WIDE: "numeric(39, 0)", Kind.REAL: "double precision", Kind.BOOLEAN: "boolean",
     Kind.BINARY: "bytea", Kind.INSTANT: "timestamptz", Kind.MOMENT: "timestamptz", Kind.WALL: "timestamp",
@@ -97,6 +98,7 @@ def postgres(  # noqa: PLR0913 - one option each
     mode: str | None = None,
     key: Iterable[str] | None = None,
     evolve: bool = False,
+    on_refused: str = "stop",
 ) -> Postgres:
     """Write panes to PostgreSQL: `postgres("totals", dsn="postgresql://me@localhost/scores")`.
 
@@ -109,7 +111,7 @@ def postgres(  # noqa: PLR0913 - one option each
         raise InvalidStep(f"{schema!r} is no schema for tables", hint="name another schema, or leave schema out")
     if create_schema and schema is None:
         raise InvalidStep("create_schema=True needs a schema", hint="name it: schema=…")
-    return Postgres(place_of(dsn, password), table_of(table, mode, key, evolve), schema, create_schema)
+    return Postgres(place_of(dsn, password), table_of(table, mode, key, evolve, on_refused), schema, create_schema)
 
 
 class PostgresDatabase:
@@ -139,6 +141,10 @@ class PostgresDatabase:
         connection.execute(f"SET idle_in_transaction_session_timeout = '{_IDLE_SECONDS}s'")
         connection.execute(f"SET lock_timeout = '{_LOCKED_SECONDS}s'")
         connection.execute("SET timezone = 'UTC'")
+        # Rows are sent as UTF-8. In a database of another encoding the client's default would store other characters.
+        connection.execute("SET client_encoding = 'UTF8'")
+        # A later statement of a transaction must find what another job has committed meanwhile.
+        connection.execute("SET default_transaction_isolation = 'read committed'")
         # Staged rows beyond this size spill to a file. Unused buffers are not allocated.
         connection.execute("SET temp_buffers = '64MB'")
         # A commit must survive a power failure, whatever the server's default is.
@@ -188,15 +194,11 @@ class PostgresDatabase:
 
     def _to_sink_error(self, problem: "Refusal | psycopg.Error") -> SinkError:
         """Convert an error: transient ones, such as a restart, a lock or a full disk, become SinkUnavailable."""
-        import psycopg
 
         if isinstance(problem, Refusal):
             return SinkError(f"{self._place} refused a batch", detail=str(problem))
         detail = server_message(problem)
-        transient = isinstance(problem, psycopg.OperationalError) and not (problem.sqlstate or "").startswith(
-            _PERMANENT
-        )
-        if transient:
+        if _is_transient(problem):
             if self._connection is not None and problem.sqlstate is None:
                 self._connection.close()
             return SinkUnavailable(f"{self._place} cannot be written now", detail=detail)
@@ -292,12 +294,27 @@ def _driver_placeholders(statement: str) -> str:
 
 @contextmanager
 def _convert_refusals() -> Iterator[None]:
+    """Take every error for one of the rows that is not about the connection or the server."""
     import psycopg
 
     try:
         yield
-    except (psycopg.DataError, psycopg.IntegrityError) as problem:
-        raise Refusal(server_message(problem)) from None
+    except psycopg.Error as problem:
+        state = problem.sqlstate or ""
+        lost = not state and isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError)
+        if lost or state.startswith((*_TRANSIENT, *_OF_THE_CONNECTION)):
+            raise
+        race = isinstance(problem, psycopg.errors.UniqueViolation)
+        raise Refusal(server_message(problem), race=race) from None
+
+
+def _is_transient(problem: "psycopg.Error") -> bool:
+    """Whether an error may pass: a lost connection, a restart, a lock, a full disk, a lost race."""
+    import psycopg
+
+    if problem.sqlstate is None:
+        return isinstance(problem, psycopg.OperationalError)
+    return problem.sqlstate.startswith(_TRANSIENT)
 
 
 def server_message(problem: "psycopg.Error") -> str:

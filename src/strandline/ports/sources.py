@@ -1,6 +1,6 @@
 """Define what a source must offer to run on Spark, and what it may offer besides."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -43,6 +43,18 @@ class CommittingSource(Protocol):
 
     def delivered(self, job: str, offsets: Any) -> None:
         """Commit the offsets at the end of a batch that all sinks hold."""
+        ...
+
+
+@runtime_checkable
+class IdentifiedSource(Protocol):
+    """A source whose logs have an identity, so that one that was deleted and made anew is told from the old one."""
+
+    def identities(self) -> "Mapping[str, str | None] | None":
+        """Return the identity of each log by its name; None for a log that does not exist.
+
+        Returns None if nothing can be asked now. A log whose system knows no identities is left out.
+        """
         ...
 
 

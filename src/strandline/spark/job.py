@@ -22,6 +22,7 @@ from strandline.spark.delivery.dead_letter_limit import BudgetUsage, FailureBudg
 from strandline.spark.delivery.deliver import UNREACHABLE, Delivered, Retry
 from strandline.spark.job_observer import Observer
 from strandline.spark.progress import JobProgress, State, Status, progress_of
+from strandline.spark.sources.log_watch import LogWatch
 
 Listener = Callable[[Delivered], None]
 
@@ -73,7 +74,9 @@ class Job:
         available_now: bool = False,
         budget: FailureBudget | None = None,
         observer: Observer | None = None,
+        logs: LogWatch | None = None,
     ) -> None:
+        self._logs = logs
         self._checkpoint = checkpoint
         self._observer = observer
         self._complete = complete
@@ -114,6 +117,8 @@ class Job:
         self._query, self._sinks, self._backlog = query, sinks, backlog
         # Ctrl-C during a call to the JVM would break the call. So the thread that waits makes none.
         threading.Thread(target=self._watch, args=[query, then], daemon=True).start()
+        if self._logs is not None:
+            self._logs.watch(self._fail)
         if self._observer is not None:
             self._observer.started(_Latest(self), lambda: self.status, self.stop)
         return self
@@ -137,8 +142,27 @@ class Job:
 
     def failed(self, problem: StrandlineError) -> None:
         """Keep an error of the batch function. Spark would return only its text."""
-        if not (self._stopped and isinstance(problem, UNREACHABLE)):
+        if self._problem is None and not (self._stopped and isinstance(problem, UNREACHABLE)):
             self._problem = problem
+
+    def _fail(self, problem: StrandlineError) -> None:
+        """End the job with an error that was found beside its batches."""
+        self.failed(problem)
+        self.retry.stopping.set()
+        with self._switching:
+            query = self._query
+        if query is not None:
+            with contextlib.suppress(Py4JError, PySparkException, OSError):
+                query.stop()
+
+    def _look_for_replaced_logs(self, query: Query) -> None:
+        """Explain an error of Spark by a log that was made anew, which Spark only tells by its offsets."""
+        if self._logs is None or self._problem is not None or query.exception() is None:
+            return
+        try:
+            self._logs.check()
+        except StrandlineError as problem:
+            self.failed(problem)
 
     def _report_wait(self, problem: RunError | None) -> None:
         """Record that a batch waits for a sink or a registry, or goes on."""
@@ -231,14 +255,17 @@ class Job:
     def _watch(self, query: Query, then: Next | None) -> None:
         try:
             query.awaitTermination()
-            if then is not None and query.exception() is None:
+            if then is not None and query.exception() is None and self._problem is None:
                 self._start_next(then)
-        except PySparkException:
-            pass  # the query keeps it for await_end
+            self._look_for_replaced_logs(self._query or query)
+        except PySparkException:  # the query keeps it for await_end
+            self._look_for_replaced_logs(self._query or query)
         except (Py4JError, OSError):
             self._jvm_gone = True
         finally:
             self._terminated.set()
+            if self._logs is not None:
+                self._logs.end()
             self.release()
             self._report_end()
 
@@ -284,6 +311,8 @@ class Job:
         if query is not None:
             query.stop()
             self._report_end()
+        if self._logs is not None:
+            self._logs.end()
         for sink in self._sinks:
             sink.close()
         self.release()

@@ -43,6 +43,7 @@ from strandline.spark.launch.session import (
 )
 from strandline.spark.patches.table import ANY_SESSION, apply_patches
 from strandline.spark.sources.heartbeat import heartbeat
+from strandline.spark.sources.log_watch import LogWatch
 from strandline.spark.sources.read_in_task import passes_no_row
 from strandline.spark.sources.source_extent import Extent, SingleRange, Way, is_bounded, limited_to, stored_extent
 from strandline.spark.tasks.prepare import Seam
@@ -98,6 +99,7 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     if by_arrival and not bounded:
         raise SetupError("by_arrival is for input that ends", hint="leave it out: a stream is played as it arrives")
     identity = home.claim(root, stages)
+    logs = LogWatch.begun(home, stages)
     for place, scan in enumerate(stages.scans):
         if isinstance(scan.source, CommittingSource):
             scan.source.refuse_lost(home.latest_offsets(place))
@@ -113,8 +115,8 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
         require_classes(spark, needed)
         apply_patches(spark, names=ANY_SESSION)
         opened, session = open_sinks(stages, identity.lineage), spark
-    job = Job(home, listener, available_now=available_now, budget=failure_budget, observer=observer)
-    runner = _Run(session, stages, home, identity, opened, job, heartbeat_seconds, every, measures=observer is not None)
+    job = Job(home, listener, available_now=available_now, budget=failure_budget, observer=observer, logs=logs)
+    runner = _Run(session, stages, home, identity, opened, job, heartbeat_seconds, every, logs, observer is not None)
     job.hold()
     try:
         if backfill_request is not None:
@@ -141,6 +143,7 @@ class _Run:
     job: Job
     heartbeat_seconds: float
     every: str
+    logs: LogWatch
     measures: bool = False
 
     def stream(self, *, available_now: bool, seam: Seam | None = None) -> StreamingQuery:
@@ -197,7 +200,7 @@ class _Run:
 
     def at_once(self, extent: Extent) -> Query:
         with_copies(self.home, self.identity.lineage)
-        deliver = self._deliver(SingleRange(self.home, extent, self.stages))
+        deliver = self._deliver(SingleRange(self.home, extent, self.stages, self.logs))
         frame = all_at_once(self.stages, extent, self.session, writers_of(self.opened))
         return Query(self.session, lambda: deliver(frame, 0), self.identity.lineage).start()
 
@@ -207,7 +210,7 @@ class _Run:
     def _deliver(self, ranges: Ranges) -> Deliver:
         deliverer = Deliverer(
             self.session, self.stages, self.opened, ranges, self.identity, self.job.delivered, self.job.retry,
-            measures=self.measures,
+            measures=self.measures, logs=self.logs,
         )  # fmt: skip
         return _keeping_errors(deliverer, self.job)
 

@@ -10,6 +10,7 @@ from strandline.connectors.kafka import consumer_groups, redrive, topic_blocks
 from strandline.connectors.kafka.security import Security
 from strandline.connectors.kafka.topic_admin import largest_record
 from strandline.connectors.kafka.topic_extent import Slice, slice_of
+from strandline.connectors.kafka.topic_ids import topic_ids
 from strandline.errors import InvalidStep, LostRecords
 from strandline.kernel.blocks.binary_views import LONGEST
 from strandline.letters.store import Marks, Redrive
@@ -255,6 +256,15 @@ class Kafka:
                 detail=f"{lost}: the topic's retention is shorter than the time the job was stopped",
                 hint="kafka(…, on_lost='continue') skips them; otherwise restore the topic",
             )
+
+    def identities(self) -> Mapping[str, str | None] | None:
+        """Return the id of each topic, None for one that does not exist."""
+        if not consumer_groups.is_installed():
+            return None
+        found = topic_ids(self.servers, self.security, self.topics, pattern=self.is_pattern)
+        if found is None or not (self.is_pattern or self.goes_on_after_loss):
+            return found
+        return {name: each for name, each in found.items() if each is not None}
 
     def not_redrivable(self, letters: "pl.DataFrame") -> dict[str, str]:
         """Explain which dead letters cannot be redriven to their topics."""

@@ -39,6 +39,7 @@ from strandline.ports.sinks import OpenSink, Stamp
 from strandline.ports.sources import CommittingSource, FileListSource, ListedFile
 from strandline.spark.batch_properties import Batch, name_jobs, send
 from strandline.spark.delivery.gather_output import Gathered, StepOutput, gather
+from strandline.spark.sources.log_watch import LogWatch
 from strandline.spark.tasks.block_addresses import place
 from strandline.spark.tasks.partition_codes import numbered
 from strandline.spark.tasks.task_metrics import Measured
@@ -169,7 +170,9 @@ class Deliverer:
         retry: Retry | None = None,
         *,
         measures: bool = False,
+        logs: LogWatch | None = None,
     ) -> None:
+        self._logs = logs
         self._measures = measures
         self._spark, self._stages, self._sinks = spark, stages, sinks
         self._checkpoint, self._lineage, self._listener = checkpoint, identity.lineage, listener
@@ -293,7 +296,9 @@ class Deliverer:
         return found
 
     def _refuse_gone(self, batch: int) -> None:
-        """Raise if listed files vanished or changed. Spark skips vanished files without an error."""
+        """Raise if a log was made anew, or listed files vanished or changed. Spark skips those without an error."""
+        if self._logs is not None:
+            self._logs.refuse_replaced()
         for number, scan in enumerate(self._stages.scans):
             if isinstance(scan.source, FileListSource):
                 given = dict.fromkeys(self._checkpoint.listed_in(batch, number))

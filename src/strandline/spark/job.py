@@ -135,7 +135,8 @@ class Job:
             self._listener(batch)
         try:
             if self._budget_usage is not None:
-                self._budget_usage.spend(batch.output.progress.clock, batch.output.counts, batch.reasons)
+                progress, counts = batch.output.progress, batch.output.counts
+                self._budget_usage.spend(progress.clock, counts, batch.reasons, batch.refused)
         finally:
             if self._observer is not None:
                 self._observer.delivered(batch, None if self._budget_usage is None else self._budget_usage.spent)

@@ -121,7 +121,6 @@ class OpenValkey:
             while found := self._calls.write(entry, part):
                 part = batch.refuse(part, found, entry.batch)
             crash_point("C9")
-        self._refuse_all(batch)
         if batch.refused:
             self._calls.write(entry, Part(dead=self._letters(batch.refused, output, entry)))
         self._calls.wait_on_disk()

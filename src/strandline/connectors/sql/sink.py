@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import polars as pl
 
@@ -47,14 +47,18 @@ _ENTRY: Final = tuple(Column(name, Kind.TEXT if name in ("lineage", "sink", *_TE
 ))  # fmt: skip
 
 
-OnRefused = Literal["stop", "continue"]
-
-
 class Mode(StrEnum):
     """How a pane that corrects an earlier one is written: appended beside it, or in its place."""
 
     APPEND = "append"
     UPSERT = "upsert"
+
+
+class OnRefused(StrEnum):
+    """What to do about a table that has never accepted a row, and refuses all of them."""
+
+    STOP = "stop"
+    CONTINUE = "continue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +70,7 @@ class Table:
     key: tuple[str, ...] = ()
     """Key columns by their public names; if empty, the panes' keys and windows."""
     evolve: bool = False
-    on_refused: OnRefused = "stop"
-    """What to do about a table that has never accepted a row, and refuses all of them."""
+    on_refused: OnRefused = OnRefused.STOP
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -88,9 +91,9 @@ def table_of(name: str, mode: str | None, key: Iterable[str] | None, evolve: boo
         raise InvalidStep(f"the table name {name!r} is reserved", hint="choose another name")
     if columns and chosen is Mode.APPEND:
         raise InvalidStep("appended rows have no key", hint='leave out key, or write mode="upsert"')
-    if on_refused not in ("stop", "continue"):
+    if on_refused not in list(OnRefused):
         raise InvalidStep(f"unknown on_refused {on_refused!r}", hint="choose stop or continue")
-    return Table(name, chosen, columns, evolve, on_refused)
+    return Table(name, chosen, columns, evolve, OnRefused(on_refused))
 
 
 def open_table(database: Dialect, table: Table, output: Deliver, name: str) -> "OpenSql":
@@ -253,7 +256,7 @@ class OpenSql:
     def _refuse_wrong(self, table: str, refused: list[Refused]) -> None:
         """Raise if a table has never accepted a row, and refused so many that it is wrong, not the rows."""
         count = self._only_refused.get(table, 0) + len(refused)
-        if count < LEAST or self._table.on_refused == "continue":
+        if count < LEAST or self._table.on_refused is OnRefused.CONTINUE:
             return
         if not self._database.execute(f"SELECT 1 FROM {self._database.quoted(table)} LIMIT 1"):
             raise SinkError(

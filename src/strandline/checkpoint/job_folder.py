@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from strandline.checkpoint.clock_floors import CLOCK, clock_of, read_floors, with_floor
-from strandline.checkpoint.log_identities import LOGS
 from strandline.errors import CheckpointMismatch, SetupError
 from strandline.kernel.watermarks import FOREVER
 from strandline.plan.compile import FEWEST
@@ -238,7 +237,7 @@ class Checkpoint:
 
         These are the identity, what was looked up at the start, the schemas of state, and a batch's range.
         """
-        initial = [self.folder / name for name in (_ABOUT, EXTENT, BACKFILL, CLOCK, LOGS)]
+        initial = [self.folder / name for name in (_ABOUT, EXTENT, BACKFILL, CLOCK)]
         if batch is None:
             return initial
         lasting = ("metadata", "state/*/_metadata/v2/[0-9]*", "state/*/_stateSchema/*/[0-9]*", "sources/*/0")
